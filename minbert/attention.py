@@ -1,0 +1,76 @@
+"""Multi-head self-attention written out, and its fused twin beside it.
+
+B batch, T tokens, H hidden, N heads, D head size (H = N x D). Stands inside each layer of bert.py; read that next.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from minbert.config import BertConfig
+
+
+def attention(
+    query: Tensor, key: Tensor, value: Tensor, mask_bias: Tensor | None, dropout_probability: float, training: bool
+) -> Tensor:
+    """Scaled dot-product attention, softmax(Q K^T / sqrt(D)) V (Vaswani et al. 2017, eq. 1), step by step.
+
+    query, key, value (B, N, T, D) floating point; mask_bias broadcastable to (B, N, T, T), added to the scores: 0 where
+    a token may be attended to, a very large negative number where not; None masks nothing. Returns (B, N, T, D).
+    Compare with `fused_attention`, which computes the same without storing the (T, T) scores.
+    """
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))  # (B, N, T, T)
+    if mask_bias is not None:
+        scores = scores + mask_bias  # before the softmax, so that what is left still sums to 1
+    probabilities = scores.float().softmax(dim=-1).to(value.dtype)  # float32: in bf16 the sum drifts from 1
+    # BERT drops whole attention links after the softmax, so a row no longer sums to 1; unusual, but the original.
+    probabilities = F.dropout(probabilities, dropout_probability, training)
+    return probabilities @ value  # (B, N, T, D)
+
+
+def fused_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask_bias: Tensor | None, dropout_probability: float, training: bool
+) -> Tensor:
+    """The same function through torch's fused kernel; arguments, shapes and result as in `attention`."""
+    if mask_bias is not None:
+        mask_bias = mask_bias.to(query.dtype)
+    probability = dropout_probability if training else 0.0
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask_bias, dropout_p=probability)
+
+
+class MultiHeadAttention(nn.Module):
+    """Self-attention with N heads and its output projection; hidden states (B, T, H) -> (B, T, H)."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.num_heads, self.head_size = config.num_attention_heads, config.head_size
+        self.dropout_probability = config.attention_probs_dropout_prob
+        self.attend = fused_attention if config.attention_implementation == "fused" else attention
+        self.query = nn.Linear(config.hidden_size, config.hidden_size)
+        self.key = nn.Linear(config.hidden_size, config.hidden_size)
+        self.value = nn.Linear(config.hidden_size, config.hidden_size)
+        self.output = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def split_heads(self, projected: Tensor) -> Tensor:
+        """(B, T, H) -> (B, N, T, D): each head sees its own D of the H units."""
+        return projected.unflatten(-1, (self.num_heads, self.head_size)).transpose(1, 2)
+
+    def forward(self, hidden_states: Tensor, mask_bias: Tensor | None = None) -> Tensor:
+        query = self.split_heads(self.query(hidden_states))  # (B, N, T, D)
+        key = self.split_heads(self.key(hidden_states))  # (B, N, T, D)
+        value = self.split_heads(self.value(hidden_states))  # (B, N, T, D)
+        context = self.attend(query, key, value, mask_bias, self.dropout_probability, self.training)  # (B, N, T, D)
+        return self.output(context.transpose(1, 2).flatten(2))  # (B, T, H)
+
+
+def mask_to_bias(attention_mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """attention_mask (B, T), 1 for real tokens and 0 for padding -> additive bias (B, 1, 1, T) of `dtype`.
+
+    The smallest finite number rather than -inf: a softmax over a row of only -inf would be nan.
+    """
+    hidden = attention_mask[:, None, None, :] == 0  # (B, 1, 1, T)
+    return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill(hidden, torch.finfo(dtype).min)

@@ -1,0 +1,144 @@
+"""The BERT encoder (Devlin et al. 2019): embeddings, layers, pooler.
+
+B batch, T tokens, H hidden, I intermediate, L layers. Parameters correspond one to one to Hugging Face's BertModel; the
+name table is in weights.py, which is the next file to read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from minbert import weights
+from minbert.attention import MultiHeadAttention, mask_to_bias
+from minbert.config import BertConfig
+
+
+@dataclass(frozen=True)
+class BertOutput:
+    """What the encoder returns; read by attribute or by key, as in Hugging Face's and the course's code."""
+
+    last_hidden_state: Tensor  # (B, T, H)
+    pooler_output: Tensor  # (B, H), in (-1, 1)
+    hidden_states: tuple[Tensor, ...] | None = None  # L + 1 tensors (B, T, H): the embeddings, then each layer
+
+    def __getitem__(self, key: str) -> Tensor | tuple[Tensor, ...] | None:
+        return getattr(self, key)
+
+
+class BertEmbeddings(nn.Module):
+    """Word + position + segment embeddings, normalised; input_ids (B, T) -> (B, T, H)."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.word = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)
+        self.position = nn.Embedding(config.max_position_embeddings, config.hidden_size)
+        self.segment = nn.Embedding(config.type_vocab_size, config.hidden_size)
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(self, input_ids: Tensor, token_type_ids: Tensor) -> Tensor:
+        positions = self.position.weight[: input_ids.size(1)]  # (T, H), the same for every row
+        return self.dropout(self.norm(self.word(input_ids) + self.segment(token_type_ids) + positions))  # (B, T, H)
+
+
+class FeedForward(nn.Module):
+    """The position-wise network: H -> I, GELU (the erf form, not the tanh approximation), I -> H."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.up = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.down = nn.Linear(config.intermediate_size, config.hidden_size)
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        return self.down(F.gelu(self.up(hidden_states)))  # (B, T, H)
+
+
+class BertLayer(nn.Module):
+    """Attention, add and norm, feed-forward, add and norm: the norm stands after the sum ("post-norm")."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.attention = MultiHeadAttention(config)
+        self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.feed_forward = FeedForward(config)
+        self.feed_forward_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(self, hidden_states: Tensor, mask_bias: Tensor | None) -> Tensor:
+        attended = self.dropout(self.attention(hidden_states, mask_bias))  # (B, T, H)
+        hidden_states = self.attention_norm(hidden_states + attended)  # (B, T, H)
+        transformed = self.dropout(self.feed_forward(hidden_states))  # (B, T, H)
+        return self.feed_forward_norm(hidden_states + transformed)  # (B, T, H)
+
+
+class BertModel(nn.Module):
+    """BERT with the parameters and outputs of Hugging Face's BertModel.
+
+    Attributes: `config`, and after `from_pretrained` `load_report`, which says what was read from disk.
+    """
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.load_report: weights.LoadReport | None = None
+        self.embeddings = BertEmbeddings(config)
+        self.layers = nn.ModuleList(BertLayer(config) for _ in range(config.num_hidden_layers))
+        self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
+        self.apply(self.initialise)
+
+    def initialise(self, module: nn.Module) -> None:
+        """Normal(0, initializer_range) for matrices and embeddings, 0 for biases and the padding row (BERT's own)."""
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.normal_(module.weight, std=self.config.initializer_range)
+        if isinstance(module, nn.Linear):
+            nn.init.zeros_(module.bias)
+        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+            nn.init.zeros_(module.weight[module.padding_idx])
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        output_hidden_states: bool = False,
+    ) -> BertOutput:
+        """Encode token ids.
+
+        input_ids (B, T) int64 in [0, vocab_size); attention_mask (B, T), 1 for tokens and 0 for padding, default all 1;
+        token_type_ids (B, T) int64, 0 for the first sentence and 1 for the second, default all 0. T is at most
+        config.max_position_embeddings, else ValueError.
+        """
+        if input_ids.size(1) > self.config.max_position_embeddings:
+            raise ValueError(f"input_ids has {input_ids.size(1)} tokens a row; this model has "
+                             f"{self.config.max_position_embeddings} positions. Truncate to that (max_length).")
+        if token_type_ids is None:
+            token_type_ids = torch.zeros_like(input_ids)
+        hidden = self.embeddings(input_ids, token_type_ids)  # (B, T, H)
+        mask_bias = None if attention_mask is None else mask_to_bias(attention_mask, hidden.dtype)  # (B, 1, 1, T)
+        hidden_states = [hidden]
+        for layer in self.layers:
+            hidden_states.append(layer(hidden_states[-1], mask_bias))
+        pooled = torch.tanh(self.pooler(hidden_states[-1][:, 0]))  # (B, H): [CLS] is token 0
+        return BertOutput(hidden_states[-1], pooled, tuple(hidden_states) if output_hidden_states else None)
+
+    @classmethod
+    def from_pretrained(cls, name_or_folder: str | Path, **config_overrides) -> BertModel:
+        """Load "minbert-mini", "minilm", a folder in Hugging Face layout, or a hub name such as "bert-base-uncased".
+
+        `config_overrides` replace fields of the stored config (dropout, attention_implementation). Raises ValueError
+        with what was found and what is needed where the folder or its weights do not fit.
+        """
+        folder = weights.resolve(name_or_folder)
+        model = cls(BertConfig.from_pretrained(folder, **config_overrides))
+        model.load_report = weights.load(model, folder)
+        return model
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write config.json and model.safetensors, a folder that transformers.AutoModel opens."""
+        weights.save(self, folder)
+        self.config.save_pretrained(folder)

@@ -1,0 +1,85 @@
+"""WordPiece tokenization through the `tokenizers` library: single sentences and pairs, with token_type_ids.
+
+`[CLS] a [SEP]` has segment 0 throughout; in `[CLS] a [SEP] b [SEP]` the second sentence and its [SEP] have segment 1.
+Next: optimizer.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from torch import Tensor
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+class BertTokenizer:
+    """Token ids as transformers.BertTokenizerFast gives them, from a vocab.txt with one token a line."""
+
+    def __init__(self, vocabulary: dict[str, int], lowercase: bool = True) -> None:
+        absent = [token for token in SPECIAL_TOKENS if token not in vocabulary]
+        if absent:
+            raise ValueError(f"the vocabulary lacks {', '.join(absent)}; BERT needs {', '.join(SPECIAL_TOKENS)}.")
+        self.vocabulary, self.lowercase = vocabulary, lowercase
+        for token in SPECIAL_TOKENS:
+            setattr(self, f"{token[1:-1].lower()}_token_id", vocabulary[token])  # pad_token_id, cls_token_id, ...
+        self.backend = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))
+        self.backend.add_special_tokens(list(SPECIAL_TOKENS))
+        self.backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+        self.backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        self.backend.post_processor = processors.BertProcessing(
+            ("[SEP]", self.sep_token_id), ("[CLS]", self.cls_token_id)
+        )
+
+    @classmethod
+    def from_pretrained(cls, name_or_folder: str | Path) -> BertTokenizer:
+        """Read vocab.txt (and do_lower_case of tokenizer_config.json); names as in BertModel.from_pretrained."""
+        from minbert import weights  # late, so that a tokenizer alone can be used without loading safetensors
+
+        folder = weights.resolve(name_or_folder)
+        path = folder / "vocab.txt"
+        if not path.is_file():
+            raise ValueError(f"{folder}: no vocab.txt in it; the tokenizer needs the WordPiece vocabulary, a token a line.")
+        tokens = path.read_text(encoding="utf-8").split("\n")
+        vocabulary = {token.rstrip("\r"): number for number, token in enumerate(tokens) if token.rstrip("\r")}
+        settings = folder / "tokenizer_config.json"
+        lowercase = json.loads(settings.read_text("utf-8")).get("do_lower_case", True) if settings.is_file() else True
+        return cls(vocabulary, lowercase)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write vocab.txt and tokenizer_config.json, which transformers.AutoTokenizer opens."""
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        ordered = sorted(self.vocabulary, key=self.vocabulary.get)
+        (Path(folder) / "vocab.txt").write_text("\n".join(ordered) + "\n", encoding="utf-8", newline="\n")
+        settings = {"do_lower_case": self.lowercase, "tokenizer_class": "BertTokenizer"}
+        (Path(folder) / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+
+    def encode(
+        self, sentences: Sequence[str], second_sentences: Sequence[str] | None = None, max_length: int = 128
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """Token ids and segment ids of each row, unpadded, at most `max_length` tokens with [CLS] and [SEP].
+
+        A pair that is too long loses tokens from its longer sentence first.
+        """
+        self.backend.enable_truncation(max_length, strategy="longest_first")
+        rows = list(sentences) if second_sentences is None else list(zip(sentences, second_sentences, strict=True))
+        encodings = self.backend.encode_batch_fast(rows)
+        return [encoding.ids for encoding in encodings], [encoding.type_ids for encoding in encodings]
+
+    def __call__(
+        self, sentences: Sequence[str], second_sentences: Sequence[str] | None = None, max_length: int = 128
+    ) -> dict[str, Tensor]:
+        """Padded tensors (B, T) int64, ready for `BertModel(**...)`: input_ids, attention_mask, token_type_ids."""
+        id_rows, type_rows = self.encode(sentences, second_sentences, max_length)
+        longest = max(map(len, id_rows))
+
+        def pad(rows: list[list[int]], filler: int) -> Tensor:
+            return torch.tensor([row + [filler] * (longest - len(row)) for row in rows])
+
+        mask = [[1] * len(row) for row in id_rows]
+        return {"input_ids": pad(id_rows, self.pad_token_id), "attention_mask": pad(mask, 0),
+                "token_type_ids": pad(type_rows, 0)}
