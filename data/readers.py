@@ -163,6 +163,8 @@ def _parse_row(row, line_number: int, num_fields: int, columns: list[int], forma
         return None, f"the row has {len(row)} fields; the header names {num_fields}", False
     if is_damaged and any("\udc80" <= character <= "\udcff" for field in row for character in field):
         return None, "the row holds bytes that are not UTF-8; the files are UTF-8 text", False
+    if any("\t" in field and "\n" in field for field in row):  # otherwise the rows inside it would vanish silently
+        return None, "a field holds tabs and line breaks, so a quote is open or misplaced; sentences hold none", False
     row_id, *values = (row[column].strip() for column in columns)
     if not row_id:
         return None, "the id is empty; each row needs an id of its own", False
