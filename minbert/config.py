@@ -40,7 +40,7 @@ class BertConfig:
                 "every head needs the same whole number of units."
             )
         if self.hidden_act != "gelu":
-            raise ValueError(f"hidden_act is '{self.hidden_act}'; this encoder computes 'gelu' (erf) only, as BERT does.")
+            raise ValueError(f"hidden_act is '{self.hidden_act}'; this encoder computes 'gelu' (erf) only, as BERT.")
         if self.attention_implementation not in ("eager", "fused"):
             raise ValueError(f"attention_implementation '{self.attention_implementation}' is not 'eager' or 'fused'.")
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
@@ -59,7 +59,7 @@ class BertConfig:
         """
         path = Path(folder) / "config.json"
         if not path.is_file():
-            raise ValueError(f"{folder}: no config.json in it; a model folder in Hugging Face layout holds config.json, "
+            raise ValueError(f"{folder}: no config.json in it; a model folder in Hugging Face layout holds it beside "
                              "vocab.txt and model.safetensors (or pytorch_model.bin). Check the path.")
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
@@ -68,8 +68,8 @@ class BertConfig:
         if found.get("model_type", "bert") != "bert":
             raise ValueError(f"{path}: model_type is '{found['model_type']}'; this encoder loads 'bert' only.")
         if found.get("position_embedding_type", "absolute") != "absolute":
-            raise ValueError(f"{path}: position_embedding_type is '{found['position_embedding_type']}'; only 'absolute' "
-                             "position embeddings are built here.")
+            raise ValueError(f"{path}: position_embedding_type is '{found['position_embedding_type']}'; only "
+                             "'absolute' position embeddings are built here.")
         known = {field.name for field in fields(cls)}
         return replace(cls(**{key: value for key, value in found.items() if key in known}), **overrides)
 
@@ -77,4 +77,5 @@ class BertConfig:
         """Write `folder`/config.json so that transformers.AutoModel recognises a BERT."""
         content = {"architectures": ["BertModel"], "model_type": "bert", **asdict(self)}
         del content["attention_implementation"]
-        (Path(folder) / "config.json").write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        text = json.dumps(content, indent=2, sort_keys=True) + "\n"
+        (Path(folder) / "config.json").write_text(text, encoding="utf-8")

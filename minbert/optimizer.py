@@ -38,7 +38,7 @@ class AdamW(Optimizer):
                 raise ValueError(f"{name} is {value}; it must be 0 or more.")
         if not all(0.0 <= beta < 1.0 for beta in betas):
             raise ValueError(f"betas are {betas}; each must be at least 0 and below 1.")
-        defaults = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, correct_bias=correct_bias)
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "correct_bias": correct_bias}
         super().__init__(params, defaults)
 
     @torch.no_grad()

@@ -43,7 +43,7 @@ class BertTokenizer:
         folder = weights.resolve(name_or_folder)
         path = folder / "vocab.txt"
         if not path.is_file():
-            raise ValueError(f"{folder}: no vocab.txt in it; the tokenizer needs the WordPiece vocabulary, a token a line.")
+            raise ValueError(f"{folder}: no vocab.txt in it; it must hold the WordPiece vocabulary, a token a line.")
         tokens = path.read_text(encoding="utf-8").split("\n")
         vocabulary = {token.rstrip("\r"): number for number, token in enumerate(tokens) if token.rstrip("\r")}
         settings = folder / "tokenizer_config.json"

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
+
+from minbert.checkpoint import write_tensors
 
 if TYPE_CHECKING:
     from minbert.bert import BertModel
@@ -110,8 +112,8 @@ def download(name: str) -> Path:
     except (OSError, HfHubHTTPError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ValueError(
-            f"{name}: not a folder here, not in the Hugging Face cache, and the hub did not give it ({reason}). Check the "
-            "spelling and the network, or use what needs no hub: --model minbert-mini, --model minilm, or a folder."
+            f"{name}: not a folder here, not in the Hugging Face cache, and the hub did not give it ({reason}). Check "
+            "the spelling and the network, or use what needs no hub: --model minbert-mini, --model minilm, or a folder."
         ) from error
     return folder
 
@@ -127,13 +129,13 @@ def read_tensors(folder: str | Path) -> dict[str, Tensor]:
             return load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
         except (SafetensorError, RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
             reason = str(error).strip().splitlines()[0]
-            raise ValueError(f"{path}: cannot be read ({reason}); the file is cut short or damaged. Fetch it again.") from error
+            raise ValueError(f"{path}: cannot be read ({reason}); it is cut short or damaged. Fetch it again.") from error
         except Exception as error:  # pickle.UnpicklingError, without importing pickle
             if type(error).__name__ != "UnpicklingError":
                 raise
-            raise ValueError(f"{path}: holds more than tensors, or is damaged; it is not unpickled, since that could run "
-                             "code. Convert it to model.safetensors.") from error
-    raise ValueError(f"{folder}: neither model.safetensors nor pytorch_model.bin in it; one of them must hold the weights.")
+            raise ValueError(f"{path}: holds more than tensors, or is damaged; it is not unpickled, since that could "
+                             "run code. Convert it to model.safetensors.") from error
+    raise ValueError(f"{folder}: neither model.safetensors nor pytorch_model.bin in it; one must hold the weights.")
 
 
 def load(model: BertModel, folder: str | Path) -> LoadReport:
@@ -147,8 +149,8 @@ def load(model: BertModel, folder: str | Path) -> LoadReport:
     missing = tuple(name for name in parameters if name not in stored)
     ignored = tuple(original for name, (original, _) in stored.items() if name not in parameters)
     if any(not name.startswith("pooler.") for name in missing):
-        raise ValueError(f"{folder}: {len(missing)} of {len(parameters)} tensors are missing, the first is '{missing[0]}'; "
-                         "config.json and the weights do not belong together, or this is not a BERT.")
+        raise ValueError(f"{folder}: {len(missing)} of {len(parameters)} tensors are missing, the first is '{missing[0]}'"
+                         "; config.json and the weights do not belong together, or this is not a BERT.")
     for name, parameter in parameters.items():
         if name in stored and stored[name][1].shape != parameter.shape:
             raise ValueError(f"{folder}: '{name}' has shape {tuple(stored[name][1].shape)}; config.json asks for "
@@ -162,6 +164,5 @@ def load(model: BertModel, folder: str | Path) -> LoadReport:
 
 def save(model: BertModel, folder: str | Path, dtype: torch.dtype = torch.float32) -> None:
     """Write `folder`/model.safetensors under Hugging Face's names, in `dtype`."""
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    tensors = {to_hugging_face(name): p.detach().to("cpu", dtype).contiguous() for name, p in model.named_parameters()}
-    save_file(tensors, Path(folder) / "model.safetensors", metadata={"format": "pt"})  # "format" is what transformers asks for
+    tensors = {to_hugging_face(name): p.detach().to(dtype) for name, p in model.named_parameters()}
+    write_tensors(Path(folder) / "model.safetensors", tensors)

@@ -1,0 +1,107 @@
+"""Atomic save, load, resume: tensors in safetensors, everything else in one JSON.
+
+A file is written beside its place, flushed to the disk and renamed, so a reader finds the old file or the new one and
+never half of one. A checkpoint is two files; the JSON names its tensor file and is written last, so it is what counts.
+Next: runtime.py, then loop.py.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+STATE_FILE = "state.json"
+
+
+def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+    """Call `write` on a path beside `path`, flush to the disk, rename.
+
+    Raises ValueError with what to do where the disk is full or the folder cannot be written; the half-written file is
+    removed and an older file at `path` stays as it was.
+    """
+    path = Path(path)
+    beside = path.with_name(f".{path.name}.writing")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(beside)
+        with open(beside, "rb") as written:
+            os.fsync(written.fileno())
+        os.replace(beside, path)
+    except (OSError, SafetensorError) as error:
+        beside.unlink(missing_ok=True) if beside.parent.is_dir() else None
+        is_full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
+        problem = "the disk is full. Free some space" if is_full else f"it cannot be written ({error}). Check the folder"
+        raise ValueError(f"{path}: {problem}, then run again or resume; what stood there before is intact.") from error
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Write named tensors as safetensors, atomically; transformers asks for the "format" entry."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_atomically(path, lambda beside: save_file(tensors, beside, metadata={"format": "pt"}))
+
+
+def write_json(path: Path, content: dict) -> None:
+    """Write `content` as indented JSON, atomically; a non-finite number is refused, since JSON has none."""
+    text = json.dumps(content, indent=2, allow_nan=False) + "\n"
+    write_atomically(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+
+
+def save_checkpoint(folder: Path, tensors: dict[str, Tensor], state: dict) -> None:
+    """Write a checkpoint of step state["step"] and drop the one before.
+
+    Files in `folder` that state["keep"] lists (the best model so far) stay.
+    """
+    folder = Path(folder)
+    file_name = f"step-{state['step']:08d}.safetensors"
+    if (folder / file_name).is_file():  # the same step saved twice, before and after its evaluation
+        file_name = f"step-{state['step']:08d}-evaluated.safetensors"
+    write_tensors(folder / file_name, tensors)
+    write_json(folder / STATE_FILE, {**state, "tensors": file_name})
+    for old in folder.glob("*.safetensors"):
+        if old.name not in (file_name, *state.get("keep", ())):
+            old.unlink()
+
+
+def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict] | None:
+    """The tensors and the state of the last complete checkpoint in `folder`, or None where there is none yet."""
+    path = Path(folder) / STATE_FILE
+    if not path.is_file():
+        return None
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+        return load_file(path.with_name(state["tensors"])), state
+    except (ValueError, KeyError, OSError, SafetensorError) as error:
+        raise ValueError(f"{folder}: the checkpoint cannot be read ({error}). Delete that folder to start this stage "
+                         "anew.") from error
+
+
+def group_of(group: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors stored as "group.name", by name: several groups share one file."""
+    return {name.removeprefix(group + "."): t for name, t in tensors.items() if name.startswith(group + ".")}
+
+
+def pack_optimizer(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict]:
+    """An optimizer's state as (tensors, JSON content)."""
+    stored = optimizer.state_dict()
+    tensors, numbers = {}, {}
+    for index, values in stored["state"].items():
+        tensors |= {f"{index}.{key}": value for key, value in values.items() if torch.is_tensor(value)}
+        numbers[str(index)] = {key: value for key, value in values.items() if not torch.is_tensor(value)}
+    return tensors, {"numbers": numbers, "groups": stored["param_groups"]}
+
+
+def unpack_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], content: dict) -> None:
+    """Put back what `pack_optimizer` returned."""
+    state: dict[int, dict] = {int(index): dict(values) for index, values in content["numbers"].items()}
+    for name, tensor in tensors.items():
+        index, key = name.split(".")
+        state[int(index)][key] = tensor
+    optimizer.load_state_dict({"state": state, "param_groups": content["groups"]})

@@ -1,0 +1,273 @@
+"""fit(): the only training loop of the project. MLM, contrastive and multitask training all run in it.
+
+A stage describes itself as a `Job`: a model, a plan of steps, a loss, an evaluation. A step is a list of (task, row
+numbers); the loop does not know how the list was made. Everything else is here once: precision, accumulation, clipping,
+schedule, evaluation, best-of, logging, checkpoints, resume, interruption. Next: price.py, which asks what a Job costs.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from minbert import checkpoint, runtime
+from minbert.schedule import SCHEDULES
+
+Step = list[tuple[str, list[int]]]
+
+
+@dataclass
+class Job:
+    """What a training stage tells the loop.
+
+    `plan(epoch, generator)` gives an epoch's steps and must draw all its randomness from the generator; `load(task,
+    rows)` makes the batch (with `.ids` for messages and `.input_ids` for its size); `loss(task, batch)` gives a scalar;
+    `weigh(k)` the weights of the k losses of a step; `evaluate()` named scores, of which `score` names the one by which
+    the best model is kept, the higher the better.
+    """
+
+    name: str
+    folder: Path
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    plan: Callable[[int, torch.Generator], list[Step]]
+    load: Callable[[str, list[int]], Any]
+    loss: Callable[[str, Any], Tensor]
+    evaluate: Callable[[], dict[str, float]]
+    score: str
+    epochs: int
+    device: torch.device
+    precision: str
+    seed: int
+    weigh: Callable[[int], Sequence[float]] = lambda num_losses: [1 / num_losses] * num_losses
+    schedule: str = "linear"
+    warmup: float = 0.1  # share of all steps
+    max_grad_norm: float = 1.0  # 0: no clipping
+    accumulation: int = 1
+    evaluations_per_epoch: int = 1
+    evaluation_tokens: int = 0  # for the price tag
+    save_every: int = 200  # steps
+
+    def epoch_steps(self, epoch: int, generator: torch.Generator) -> list[list[tuple[str, list[int], float]]]:
+        """The epoch's steps with each batch's weight; `accumulation` steps of the plan make one optimizer step."""
+        planned = self.plan(epoch, generator)
+        groups = [planned[start : start + self.accumulation] for start in range(0, len(planned), self.accumulation)]
+        return [
+            [(task, rows, weight / len(group))
+             for step in group for (task, rows), weight in zip(step, self.weigh(len(step)), strict=True)]
+            for group in groups
+        ]
+
+
+@dataclass
+class Progress:
+    """How far a job has come: all of its state that is not a tensor."""
+
+    epoch: int = 0
+    step_in_epoch: int = 0
+    step: int = 0
+    num_steps: int = 0
+    evaluated_step: int = -1
+    best_score: float | None = None
+    best_step: int = 0
+    history: list[dict] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)  # since the last evaluation
+    seconds: float = 0.0  # of training and evaluation, over all resumed parts
+    is_finished: bool = False
+
+
+class Interrupted(Exception):
+    """Ctrl-C or SIGTERM arrived; the state is saved and the job can be resumed."""
+
+
+class NonFiniteLoss(RuntimeError):
+    """A loss or gradient is nan or infinite; the message names step, task, rows and the last good checkpoint."""
+
+
+class StopSignal:
+    """Turns SIGINT and SIGTERM into a request that the loop honours after its step, or at once inside an evaluation."""
+
+    def __init__(self) -> None:
+        self.is_requested = self.is_evaluating = False
+
+    def receive(self, number: int, frame: object) -> None:
+        if self.is_requested:  # the second time somebody means it
+            raise KeyboardInterrupt
+        self.is_requested = True
+        if self.is_evaluating:  # an evaluation changes nothing and can be done again
+            raise Interrupted
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
+            yield
+            return
+        before = {number: signal.signal(number, self.receive) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def fit(job: Job, resume: bool = False) -> Progress:
+    """Train `job` to its end, leave its best model in job.model, and return the progress with all scores.
+
+    With `resume` it continues from the checkpoint in job.folder, if there is one, to the same bits as if it had never
+    stopped. Raises Interrupted after saving on SIGINT or SIGTERM, NonFiniteLoss where a loss or gradient is not finite,
+    ValueError where a checkpoint cannot be read or written.
+    """
+    return Loop(job, resume).run()
+
+
+class Loop:
+    """One run of a job: the state that `fit` carries from step to step."""
+
+    def __init__(self, job: Job, resume: bool) -> None:
+        self.job, self.progress, self.stop = job, Progress(), StopSignal()
+        runtime.seed_everything(job.seed)  # each stage starts from its own seed, whatever ran before it
+        self.generator = torch.Generator().manual_seed(job.seed)
+        self.epoch_state = self.generator.get_state()
+        self.parameters = [p for group in job.optimizer.param_groups for p in group["params"]]
+        for group in job.optimizer.param_groups:
+            group["initial_lr"] = group["lr"]
+        if resume:
+            self.restore()
+        self.started = time.perf_counter() - self.progress.seconds
+
+    def run(self) -> Progress:
+        job, progress = self.job, self.progress
+        self.bar = tqdm(desc=job.name, unit="step", disable=None, initial=progress.step, dynamic_ncols=True)
+        with self.stop.listening(), self.bar:
+            while progress.epoch < job.epochs and not progress.is_finished:
+                self.epoch_state = self.generator.get_state()
+                self.run_epoch(job.epoch_steps(progress.epoch, self.generator))
+                progress.epoch, progress.step_in_epoch = progress.epoch + 1, 0
+            if not progress.is_finished:
+                self.finish()
+        return progress
+
+    def run_epoch(self, steps: list[list[tuple[str, list[int], float]]]) -> None:
+        """The epoch's steps that are not done yet, with the evaluations that fall due between them."""
+        job, progress = self.job, self.progress
+        parts = job.evaluations_per_epoch
+        due = {math.ceil(len(steps) * part / parts) for part in range(1, parts + 1)}
+        progress.num_steps = self.bar.total = len(steps) * job.epochs
+        while True:
+            if progress.step_in_epoch in due and progress.evaluated_step != progress.step:
+                self.evaluate()
+            if progress.step_in_epoch == len(steps):
+                return
+            self.train_step(steps[progress.step_in_epoch])
+            if self.stop.is_requested:
+                self.save()
+                raise Interrupted
+            if progress.step % job.save_every == 0:
+                self.save()
+
+    def train_step(self, step: list[tuple[str, list[int], float]]) -> None:
+        """One update: a backward pass for each batch, whose weighted gradients add up; then clip and step."""
+        job, progress = self.job, self.progress
+        warmup_steps = round(job.warmup * progress.num_steps)
+        factor = SCHEDULES[job.schedule](progress.step, progress.num_steps, warmup_steps)
+        for group in job.optimizer.param_groups:
+            group["lr"] = group["initial_lr"] * factor
+        progress.losses.append(sum(self.accumulate_gradient(*part) for part in step))
+        if job.max_grad_norm:
+            norm = torch.nn.utils.clip_grad_norm_(self.parameters, job.max_grad_norm)
+            if not torch.isfinite(norm):
+                self.refuse("the gradient's norm", float(norm), step)
+        job.optimizer.step()
+        progress.step, progress.step_in_epoch = progress.step + 1, progress.step_in_epoch + 1
+        self.bar.set_postfix(loss=f"{sum(progress.losses[-50:]) / len(progress.losses[-50:]):.4f}", refresh=False)
+        self.bar.update()
+
+    def accumulate_gradient(self, task: str, rows: list[int], weight: float) -> float:
+        """Add one batch's weighted gradient to .grad; returns its weighted loss."""
+        batch = self.job.load(task, rows)
+        with runtime.autocast(self.job.device, self.job.precision):
+            loss = self.job.loss(task, batch)
+        if not torch.isfinite(loss):
+            self.refuse("the loss", float(loss), [(task, rows, weight)])
+        (loss * weight).backward()
+        return float(loss.detach()) * weight
+
+    def refuse(self, what: str, value: float, step: list[tuple[str, list[int], float]]) -> None:
+        """Stop the job at a number that is not finite, before it reaches the weights."""
+        ids = "; ".join(f"{task}: {', '.join(self.job.load(task, rows).ids)}" for task, rows, _ in step)
+        stored = checkpoint.load_checkpoint(self.job.folder)
+        last = f"{self.job.folder} (step {stored[1]['step']})" if stored else "none yet"
+        raise NonFiniteLoss(
+            f"{self.job.name}: {what} is {value} at step {self.progress.step + 1} of {self.progress.num_steps}. "
+            f"Batch: {ids}. Last good checkpoint: {last}. Lower --lr, raise --warmup, or try --precision fp32."
+        )
+
+    def evaluate(self) -> None:
+        """Score the model, keep it if it is the best so far, write a line and a checkpoint."""
+        job, progress = self.job, self.progress
+        self.stop.is_evaluating = True
+        try:
+            scores = job.evaluate()
+        except Interrupted:
+            self.save()  # still marked as not evaluated, so that a resumed run begins with this evaluation
+            raise
+        finally:
+            self.stop.is_evaluating = False
+        loss = sum(progress.losses) / len(progress.losses)
+        progress.losses, progress.evaluated_step = [], progress.step
+        progress.history.append({"epoch": progress.epoch + 1, "step": progress.step, "loss": loss, **scores})
+        if progress.best_score is None or scores[job.score] > progress.best_score:
+            progress.best_score, progress.best_step = scores[job.score], progress.step
+            checkpoint.write_tensors(job.folder / self.best_file, job.model.state_dict())
+        self.save()
+        shown = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
+        mark = "  (best)" if progress.best_step == progress.step else ""
+        tqdm.write(f"{job.name}: step {progress.step}/{progress.num_steps}  loss {loss:.4f}  {shown}{mark}")
+
+    def finish(self) -> None:
+        """Put the best model into job.model and mark the job as done."""
+        if self.progress.best_step != self.progress.step:
+            self.job.model.load_state_dict(load_file(self.job.folder / self.best_file))
+        self.progress.is_finished = True
+        self.save()
+
+    @property
+    def best_file(self) -> str:
+        return f"best-{self.progress.best_step:08d}.safetensors"
+
+    def save(self) -> None:
+        """Write everything that decides the next steps: weights, optimizer, progress, every random state."""
+        self.progress.seconds = time.perf_counter() - self.started
+        optimizer_tensors, optimizer_content = checkpoint.pack_optimizer(self.job.optimizer)
+        groups = {"model": self.job.model.state_dict(), "optimizer": optimizer_tensors,
+                  "random": runtime.random_state(), "plan": {"epoch_state": self.epoch_state}}
+        tensors = {f"{group}.{name}": tensor for group, named in groups.items() for name, tensor in named.items()}
+        keep = [self.best_file] if self.progress.best_score is not None else []
+        checkpoint.save_checkpoint(
+            self.job.folder, tensors, {**asdict(self.progress), "optimizer": optimizer_content, "keep": keep}
+        )
+
+    def restore(self) -> None:
+        """Put back what `save` wrote, if it wrote anything."""
+        stored = checkpoint.load_checkpoint(self.job.folder)
+        if stored is None:
+            return
+        tensors, state = stored
+        self.progress = Progress(**{name: state[name] for name in asdict(self.progress)})
+        self.job.model.load_state_dict(checkpoint.group_of("model", tensors))
+        checkpoint.unpack_optimizer(self.job.optimizer, checkpoint.group_of("optimizer", tensors), state["optimizer"])
+        runtime.restore_random_state(checkpoint.group_of("random", tensors))
+        self.epoch_state = tensors["plan.epoch_state"]
+        self.generator.set_state(self.epoch_state)

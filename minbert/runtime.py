@@ -1,0 +1,90 @@
+"""Seeds, device and precision, each choice with its reason. Nothing else lives here. Next: loop.py."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+from contextlib import AbstractContextManager, nullcontext
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def seed_everything(seed: int) -> None:
+    """Set Python's, NumPy's and torch's global generators (all devices)."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def keep_freed_memory() -> None:
+    """Ask the C library to keep freed memory for the next allocation instead of giving it back to the kernel.
+
+    A step allocates the same large tensors as the step before; with glibc's defaults each is mapped and zeroed anew, which
+    costs a third of a small model's step on CPU. Where the C library has no mallopt (macOS, Windows) nothing happens.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return
+    mallopt(-4, 0)  # M_MMAP_MAX: no separate mappings, whatever the size
+    mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: do not shrink the heap
+
+
+def random_state() -> dict[str, Tensor]:
+    """The state of every global generator, as tensors that a checkpoint can hold."""
+    version, python_words, gaussian = random.getstate()
+    assert version == 3 and gaussian is None, "random.gauss keeps a spare number that is not saved here"
+    _, numpy_words, position, _, _ = np.random.get_state()
+    state = {
+        "python": torch.tensor(python_words),
+        "numpy": torch.tensor([*numpy_words.tolist(), position]),
+        "torch": torch.get_rng_state(),
+    }
+    if torch.cuda.is_available():
+        state["cuda"] = torch.cuda.get_rng_state()
+    return state
+
+
+def restore_random_state(state: dict[str, Tensor]) -> None:
+    """Put back what `random_state` returned."""
+    random.setstate((3, tuple(state["python"].tolist()), None))
+    *words, position = state["numpy"].tolist()
+    np.random.set_state(("MT19937", np.array(words, dtype=np.uint32), position))
+    torch.set_rng_state(state["torch"])
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])
+
+
+def choose_device(name: str = "auto") -> tuple[torch.device, str]:
+    """"auto", "cpu", "cuda" or "mps" -> the device and the reason; ValueError where it is not there."""
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        found = next(device for device, is_there in available.items() if is_there)
+        return torch.device(found), "the fastest that torch finds on this machine"
+    if not available[name]:
+        raise ValueError(f"--device {name}: torch {torch.__version__} finds no such device on this machine. Use "
+                         "--device auto or cpu, or install a torch build for it.")
+    return torch.device(name), "as given"
+
+
+def choose_precision(name: str, device: torch.device) -> tuple[str, str]:
+    """"auto", "fp32" or "bf16" -> the precision of matrix products and the reason.
+
+    Weights, optimizer state, softmax, norms and losses stay in float32 either way.
+    """
+    if name != "auto":
+        return name, "as given"
+    if device.type == "cuda":
+        native = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        native = device.type == "cpu" and torch.cpu.get_capabilities().get("amx_bf16", False)
+    if native:
+        return "bf16", "this processor multiplies bf16 matrices several times as fast as fp32"
+    return "fp32", "this processor has no fast bf16 matrix product"
+
+
+def autocast(device: torch.device, precision: str) -> AbstractContextManager:
+    """The context in which a forward pass runs: torch's autocast for "bf16", nothing for "fp32"."""
+    return torch.autocast(device.type, dtype=torch.bfloat16) if precision == "bf16" else nullcontext()
