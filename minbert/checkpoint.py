@@ -38,7 +38,7 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     except (OSError, SafetensorError) as error:
         beside.unlink(missing_ok=True) if beside.parent.is_dir() else None
         is_full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
-        problem = "the disk is full. Free some space" if is_full else f"it cannot be written ({error}). Check the folder"
+        problem = "the disk is full. Free some space" if is_full else f"cannot be written ({error}). Check the folder"
         raise ValueError(f"{path}: {problem}, then run again or resume; what stood there before is intact.") from error
 
 

@@ -116,7 +116,8 @@ def build_job(arguments: argparse.Namespace, tokenizer: BertTokenizer, train: np
     model.to(device)
     num_steps = arguments.tokens // (arguments.batch_size * train.shape[1] * NUM_EVALUATIONS)
     print(f"{sum(p.numel() for p in model.parameters()):,} parameters; {len(train):,} training blocks of "
-          f"{train.shape[1]} tokens, {len(held_out):,} held out; {num_steps * NUM_EVALUATIONS:,} steps; {precision} ({reason})")
+          f"{train.shape[1]} tokens, {len(held_out):,} held out; {num_steps * NUM_EVALUATIONS:,} steps")
+    print(f"{precision}: {reason}")
 
     def load(task: str, rows: list[int]) -> Blocks:
         return Blocks(torch.from_numpy(train[rows].astype(np.int64)), tuple(map(str, rows)))

@@ -14,15 +14,15 @@ from torch import Tensor
 def seed_everything(seed: int) -> None:
     """Set Python's, NumPy's and torch's global generators (all devices)."""
     random.seed(seed)
-    np.random.seed(seed % 2**32)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - unused here, but a student's code may draw from it
     torch.manual_seed(seed)
 
 
 def keep_freed_memory() -> None:
     """Ask the C library to keep freed memory for the next allocation instead of giving it back to the kernel.
 
-    A step allocates the same large tensors as the step before; with glibc's defaults each is mapped and zeroed anew, which
-    costs a third of a small model's step on CPU. Where the C library has no mallopt (macOS, Windows) nothing happens.
+    A step allocates the same large tensors as the step before; with glibc's defaults each is mapped and zeroed anew,
+    which costs a third of a small model's step on CPU. Where the C library has no mallopt (macOS, Windows) nothing happens.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -36,7 +36,7 @@ def random_state() -> dict[str, Tensor]:
     """The state of every global generator, as tensors that a checkpoint can hold."""
     version, python_words, gaussian = random.getstate()
     assert version == 3 and gaussian is None, "random.gauss keeps a spare number that is not saved here"
-    _, numpy_words, position, _, _ = np.random.get_state()
+    _, numpy_words, position, _, _ = np.random.get_state()  # noqa: NPY002
     state = {
         "python": torch.tensor(python_words),
         "numpy": torch.tensor([*numpy_words.tolist(), position]),
@@ -51,7 +51,7 @@ def restore_random_state(state: dict[str, Tensor]) -> None:
     """Put back what `random_state` returned."""
     random.setstate((3, tuple(state["python"].tolist()), None))
     *words, position = state["numpy"].tolist()
-    np.random.set_state(("MT19937", np.array(words, dtype=np.uint32), position))
+    np.random.set_state(("MT19937", np.array(words, dtype=np.uint32), position))  # noqa: NPY002
     torch.set_rng_state(state["torch"])
     if "cuda" in state and torch.cuda.is_available():
         torch.cuda.set_rng_state(state["cuda"])

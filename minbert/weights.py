@@ -129,7 +129,7 @@ def read_tensors(folder: str | Path) -> dict[str, Tensor]:
             return load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
         except (SafetensorError, RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
             reason = str(error).strip().splitlines()[0]
-            raise ValueError(f"{path}: cannot be read ({reason}); it is cut short or damaged. Fetch it again.") from error
+            raise ValueError(f"{path}: cannot be read ({reason}): cut short or damaged. Fetch it again.") from error
         except Exception as error:  # pickle.UnpicklingError, without importing pickle
             if type(error).__name__ != "UnpicklingError":
                 raise
@@ -149,8 +149,8 @@ def load(model: BertModel, folder: str | Path) -> LoadReport:
     missing = tuple(name for name in parameters if name not in stored)
     ignored = tuple(original for name, (original, _) in stored.items() if name not in parameters)
     if any(not name.startswith("pooler.") for name in missing):
-        raise ValueError(f"{folder}: {len(missing)} of {len(parameters)} tensors are missing, the first is '{missing[0]}'"
-                         "; config.json and the weights do not belong together, or this is not a BERT.")
+        raise ValueError(f"{folder}: {len(missing)} of {len(parameters)} tensors are missing, first '{missing[0]}'; "
+                         "config.json and the weights do not belong together, or this is not a BERT.")
     for name, parameter in parameters.items():
         if name in stored and stored[name][1].shape != parameter.shape:
             raise ValueError(f"{folder}: '{name}' has shape {tuple(stored[name][1].shape)}; config.json asks for "
