@@ -110,7 +110,8 @@ BAD_ROWS = {
     "row too long": (SST, SST_HEADER, "0\taa1\tFine\tfilm\t3\n", "the row has 5 fields; the header names 4"),
     "id empty": (SST, SST_HEADER, "0\t\tFine\t3\n", "the id is empty"),
     "id doubled": (SST, SST_HEADER, "0\tgood\tFine\t3\n", "the id good stands on line 2 already"),
-    "quote open": (SST, SST_HEADER, '0\taa1\t"Fine\t3\n1\tbb2\tIt is "fine"\t3\n', "a field holds tabs and line breaks"),
+    "quote open": (SST, SST_HEADER, '0\taa1\t"Fine\t3\n1\tbb2\tIt is "fine"\t3\n',
+                   "a field holds tabs and line breaks"),
     "not UTF-8": (SST, SST_HEADER, b"0\taa1\tcaf\xe9\t3\n", "the row holds bytes that are not UTF-8"),
 }
 
