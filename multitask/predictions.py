@@ -173,8 +173,8 @@ def _parse(path: str | Path, task: Task, content: bytes) -> dict[str, float]:
         where = f"{path}, line {number}"
         row = ROW.fullmatch(line)
         if not row:
-            raise ValueError(f"{where}: the row is {line!r}; needed is '{{id}} , {{value}} \\n', byte for byte, with no "
-                             "blank or comma in the id. Write the file again.")
+            raise ValueError(f"{where}: the row is {line!r}; needed is '{{id}} , {{value}} \\n', byte for byte, with "
+                             "no blank or comma in the id. Write the file again.")
         row_id, text = row.groups()
         with np.errstate(over="ignore"):  # 1e39 is more than float32 holds: it becomes inf, and is refused as such
             value = float(np.float32(text)) if pattern.fullmatch(text) else math.nan

@@ -1,0 +1,144 @@
+"""multitask/tasks.py: from raw outputs to predictions to scores, for each task."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+
+from data.readers import COURSE_FILES, PARA, SST, STS
+from multitask.losses import paraphrase_loss, sentiment_loss, similarity_loss
+from multitask.tasks import TASKS, accuracy, overall_2023, overall_2024, pearson
+
+
+def floats(*values) -> np.ndarray:
+    return np.array(values, dtype=np.float32)
+
+
+def test_the_table():
+    assert list(TASKS) == ["sst", "para", "sts"] == list(COURSE_FILES)
+    assert [name for name, task in TASKS.items() if name != task.name] == []
+    assert [task.title for task in TASKS.values()] == ["SST", "PARA", "STS"]
+    assert [task.format for task in TASKS.values()] == [SST, PARA, STS]
+    assert [task.num_outputs for task in TASKS.values()] == [5, 1, 1]
+    assert [task.is_pair for task in TASKS.values()] == [False, True, True]
+    assert [task.metric for task in TASKS.values()] == ["accuracy", "accuracy", "Pearson"]
+    assert [task.loss for task in TASKS.values()] == [sentiment_loss, paraphrase_loss, similarity_loss]
+
+
+def test_sst_takes_the_most_likely_class():
+    logits = np.array([[0, 3, 1, 2, -1], [-5, -4, -3, -2, -1], [7, 7, 0, 0, 0]], dtype=np.float32)
+    predictions = TASKS["sst"].decode(logits)
+    assert predictions.tolist() == [1, 4, 0] and predictions.dtype == np.int64
+
+
+def test_para_rounds_the_sigmoid():
+    logits = floats(-1e4, -2, -1e-3, 0, 1e-3, 2, 1e4)
+    predictions = TASKS["para"].decode(logits)
+    assert predictions.tolist() == [0, 0, 0, 0, 1, 1, 1] and predictions.dtype == np.float32
+    random = np.random.default_rng(0).normal(size=1000).astype(np.float32)
+    assert TASKS["para"].decode(random).tolist() == torch.from_numpy(random).sigmoid().round().tolist()
+
+
+def test_sts_keeps_the_number():
+    outputs = floats(-0.5, 2.7514617, 5.25)
+    predictions = TASKS["sts"].decode(outputs)
+    assert predictions.tolist() == outputs.tolist() and predictions.dtype == np.float32
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=list(TASKS))
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_outputs_that_are_not_finite_are_refused_with_their_row(task, bad):
+    outputs = np.zeros((4, 5) if task.num_outputs == 5 else 4, dtype=np.float32)
+    outputs[2] = bad
+    with pytest.raises(ValueError, match="row 2 holds .*diverged"):
+        task.decode(outputs)
+
+
+def test_accuracy_by_hand():
+    assert accuracy(np.array([0, 1, 4, 3]), floats(0, 2, 4, 3)) == 0.75
+    assert accuracy(floats(0, 1), floats(1, 0)) == 0.0
+
+
+def test_pearson_by_hand():
+    # deviations (-1, 0, 1) and (-2, 1, 1): 3 / sqrt(2 * 6)
+    assert pearson(floats(1, 2, 3), floats(0, 3, 3)) == pytest.approx(3 / math.sqrt(12), rel=1e-9)
+    assert pearson(floats(1, 2, 3), floats(5, 3, 1)) == pytest.approx(-1)
+
+
+def test_pearson_slow_loop_and_numpy():
+    generator = np.random.default_rng(1)
+    labels = generator.uniform(0, 5, 200).astype(np.float32)
+    predictions = (labels + generator.normal(size=200)).astype(np.float32)
+    x, y = predictions.tolist(), labels.tolist()
+    mean_x, mean_y = sum(x) / 200, sum(y) / 200
+    covariance = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True))
+    slow = covariance / math.sqrt(sum((a - mean_x) ** 2 for a in x) * sum((b - mean_y) ** 2 for b in y))
+    assert pearson(predictions, labels) == pytest.approx(slow, rel=1e-12)  # float64, 200 terms: measured 4e-16
+    assert pearson(predictions, labels) == pytest.approx(np.corrcoef(x, y)[0, 1], rel=1e-12)
+
+
+def test_pearson_ignores_scale_and_shift_and_order():
+    labels, predictions = floats(0, 1.5, 2.75, 4, 5), floats(0.5, 1, 3, 3.5, 4.75)
+    score = pearson(predictions, labels)
+    assert pearson(predictions * 4 + 8, labels) == pytest.approx(score, rel=1e-6)
+    order = [3, 0, 4, 2, 1]
+    assert pearson(predictions[order], labels[order]) == pytest.approx(score, rel=1e-12)
+    assert pearson(predictions[order], labels) < score - 0.1  # negative control: rows that belong to other labels
+
+
+@pytest.mark.parametrize("predictions, labels", [
+    (floats(2.5, 2.5, 2.5), floats(0, 3, 5)),
+    (floats(0, 3, 5), floats(1, 1, 1)),
+    (floats(2.5), floats(3)),
+])
+def test_pearson_of_a_constant_is_zero_and_not_nan(predictions, labels):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert pearson(predictions, labels) == 0.0
+
+
+def test_negative_control_scipy_alone_gives_nan():
+    with pytest.warns(scipy.stats.ConstantInputWarning):
+        assert math.isnan(scipy.stats.pearsonr(floats(2.5, 2.5, 2.5), floats(0, 3, 5)).statistic)
+
+
+def test_pearson_of_nearly_constant_predictions_is_a_number():
+    base = np.float32(2.5)
+    predictions = np.array([base, np.nextafter(base, np.float32(3)), base], dtype=np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert pearson(predictions, floats(0, 5, 0)) == pytest.approx(1)
+
+
+def test_pearson_refuses_what_is_not_finite():
+    with pytest.raises(ValueError, match="row 1 holds nan"):
+        pearson(floats(1, math.nan, 3), floats(1, 2, 3))
+
+
+@pytest.mark.parametrize("score", [accuracy, pearson])
+def test_scores_refuse_other_shapes(score):
+    with pytest.raises(ValueError, match=r"shape \(3, 1\), labels \(3,\)"):  # would broadcast to (3, 3)
+        score(np.zeros((3, 1)), np.zeros(3))
+    with pytest.raises(ValueError, match="N >= 1"):
+        score(np.zeros(0), np.zeros(0))
+
+
+def test_overall_by_hand():
+    scores = {"sst": 0.5, "para": 0.8, "sts": 0.2}
+    assert overall_2023(scores) == pytest.approx(0.5)  # 1.5 / 3
+    assert overall_2024(scores) == pytest.approx(1.9 / 3)  # (0.5 + 0.8 + 0.6) / 3
+
+
+def test_overall_against_a_published_pair():
+    # METHODS.md, section 8: test scores .557, .892, .871 are reported as .773 (2023) and .795 (2024)
+    scores = {"sst": 0.557, "para": 0.892, "sts": 0.871}
+    assert round(overall_2023(scores), 3) == 0.773
+    assert round(overall_2024(scores), 3) == 0.795
+
+
+def test_overall_needs_all_three():
+    with pytest.raises(KeyError, match="sts"):
+        overall_2023({"sst": 0.5, "para": 0.8})
