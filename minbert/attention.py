@@ -26,7 +26,8 @@ def attention(
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))  # (B, N, T, T)
     if mask_bias is not None:
         scores = scores + mask_bias  # before the softmax, so that what is left still sums to 1
-    probabilities = scores.float().softmax(dim=-1).to(value.dtype)  # float32: in bf16 the sum drifts from 1
+    precise = torch.promote_types(scores.dtype, torch.float32)  # at least float32: in bf16 the sum drifts from 1
+    probabilities = scores.softmax(dim=-1, dtype=precise).to(value.dtype)  # (B, N, T, T)
     # BERT drops whole attention links after the softmax, so a row no longer sums to 1; unusual, but the original.
     probabilities = F.dropout(probabilities, dropout_probability, training)
     return probabilities @ value  # (B, N, T, D)
