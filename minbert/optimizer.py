@@ -74,7 +74,8 @@ class AdamW(Optimizer):
             step_size *= math.sqrt(1 - beta_2 ** state["step"]) / (1 - beta_1 ** state["step"])
         parameter.addcdiv_(first_moment, second_moment.sqrt().add_(group["eps"]), value=-step_size)
         if group["weight_decay"] > 0.0:  # decoupled: it never enters the moments
-            parameter.mul_(1 - group["lr"] * group["weight_decay"])
+            # p - (lr decay) p, not p (1 - lr decay): in float32 1 - 1e-7 is 1 - 1.2e-7, a fifth too much decay.
+            parameter.add_(parameter, alpha=-group["lr"] * group["weight_decay"])
 
 
 def parameter_groups(model: torch.nn.Module, weight_decay: float) -> list[dict]:
