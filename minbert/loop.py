@@ -57,7 +57,8 @@ class Job:
     max_grad_norm: float = 1.0  # 0: no clipping
     accumulation: int = 1
     evaluations_per_epoch: int = 1
-    evaluation_tokens: int = 0  # for the price tag
+    evaluation_tokens: int = 0  # of one evaluation, for the price tag
+    closing_tokens: int = 0  # of what is predicted after the last step, likewise
     save_every: int = 200  # steps
 
     def epoch_steps(self, epoch: int, generator: torch.Generator) -> list[list[tuple[str, list[int], float]]]:
@@ -137,6 +138,7 @@ class Loop:
 
     def __init__(self, job: Job, resume: bool) -> None:
         self.job, self.progress, self.stop = job, Progress(), StopSignal()
+        job.model.train()
         runtime.seed_everything(job.seed)  # each stage starts from its own seed, whatever ran before it
         self.generator = torch.Generator().manual_seed(job.seed)
         self.epoch_state = self.generator.get_state()

@@ -22,7 +22,7 @@ def keep_freed_memory() -> None:
     """Ask the C library to keep freed memory for the next allocation instead of giving it back to the kernel.
 
     A step allocates the same large tensors as the step before; with glibc's defaults each is mapped and zeroed anew,
-    which costs a third of a small model's step on CPU. Where the C library has no mallopt (macOS, Windows) nothing happens.
+    which costs a third of a small model's step on CPU. Without mallopt (macOS, Windows) nothing happens.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

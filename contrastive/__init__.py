@@ -1,0 +1,1 @@
+"""Better sentence vectors before any task is seen. Reading order: losses, methods, quality, pretrain."""

@@ -1,0 +1,50 @@
+"""Token vectors -> one vector a row. Both stages pool, and a model remembers how, so it stands in this room.
+
+B rows, T tokens, H hidden. Next: contrastive/methods.py and multitask/model.py, which call it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from torch import Tensor
+
+from minbert.bert import BertOutput
+from minbert.checkpoint import write_json
+
+POOLINGS = ("mean", "cls", "pooler")
+FILE_NAME = "sentence.json"
+
+
+def mean(hidden_states: Tensor, attention_mask: Tensor) -> Tensor:
+    """(B, T, H) and (B, T) of 1 and 0 -> (B, H): the mean over real tokens, in float32 (Reimers and Gurevych 2019)."""
+    weights = attention_mask.unsqueeze(-1).float()  # (B, T, 1)
+    return (hidden_states.float() * weights).sum(dim=1) / weights.sum(dim=1)  # (B, H)
+
+
+def pool(output: BertOutput, attention_mask: Tensor, pooling: str) -> Tensor:
+    """The sentence vector (B, H), float32: "mean", "cls" (the last layer's first token) or "pooler" (tanh of it)."""
+    if pooling == "mean":
+        return mean(output.last_hidden_state, attention_mask)
+    if pooling == "cls":
+        return output.last_hidden_state[:, 0].float()
+    if pooling == "pooler":
+        return output.pooler_output.float()
+    raise ValueError(f"pooling is '{pooling}'; it is one of {', '.join(POOLINGS)}.")
+
+
+def save_pooling(folder: str | Path, pooling: str) -> None:
+    """Note beside a trained encoder which sentence vector it was trained for."""
+    write_json(Path(folder) / FILE_NAME, {"pooling": pooling})
+
+
+def check_pooling(folder: str | Path, pooling: str) -> None:
+    """ValueError where the encoder in `folder` was trained for another sentence vector; silent where none is noted."""
+    path = Path(folder) / FILE_NAME
+    if not path.is_file():
+        return
+    stored = json.loads(path.read_text(encoding="utf-8"))["pooling"]
+    if stored != pooling:
+        raise ValueError(f"{folder}: this encoder was trained with --pooling {stored}; asked for is {pooling}, "
+                         f"whose vectors it never learned. Pass --pooling {stored}, or start from another model.")

@@ -1,0 +1,121 @@
+"""What a job will cost, asked before it starts through a probe of real steps, and compared at the end."""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from minbert import runtime
+from minbert.checkpoint import write_json
+from minbert.loop import Job
+
+NUM_SIZED = 48  # steps whose tokens are counted
+INFERENCE_SHARE = 1 / 3  # a forward pass is 2 of the 6 FLOPs that training spends on a weight and a token
+
+
+@dataclass(frozen=True)
+class Price:
+    """The cost of one job: steps, wall-clock seconds, peak resident bytes of the process, bytes on disk."""
+
+    name: str
+    num_steps: int
+    seconds: float
+    peak_memory: int
+    disk: int
+
+    def __str__(self) -> str:
+        return (f"{self.name}: {self.num_steps:,} steps, about {self.seconds / 60:.1f} minutes, "
+                f"{self.peak_memory / 1e9:.1f} GB of memory, {self.disk / 1e6:,.0f} MB on disk")
+
+
+def peak_memory(device: torch.device) -> int:
+    """Bytes at the highest point so far: resident memory of the process, or of the GPU where one is used."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated()
+    unit = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is in bytes on macOS, in KiB on Linux
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def probe(job: Job, num_timed: int = 4) -> Price:
+    """Time real steps of `job`, the largest among them, and scale by tokens. Leaves no trace in the job.
+
+    The steps run with a learning rate of 0, so weights keep their bits; the optimizer's state and gradients are dropped
+    and the random state is put back. Tokens are counted in NUM_SIZED steps spread over the first epoch.
+    """
+    random_state = runtime.random_state()
+    steps = job.epoch_steps(0, torch.Generator().manual_seed(job.seed))
+    stride = max(1, len(steps) // NUM_SIZED)
+    sizes = sorted((sum(job.load(task, rows).input_ids.numel() for task, rows, _ in step), number)
+                   for number, step in enumerate(steps[::stride]))
+    mean_tokens = sum(size for size, _ in sizes) / len(sizes)
+    middle = len(sizes) // 2
+    chosen = [sizes[-1]] + [sizes[middle - min(middle, offset)] for offset in range(num_timed)]
+    rates = [group["lr"] for group in job.optimizer.param_groups]
+    timings = []
+    for size, number in chosen:
+        started = time.perf_counter()
+        rehearse(job, steps[::stride][number])
+        timings.append((time.perf_counter() - started, size))
+    for group, rate in zip(job.optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate
+    job.optimizer.state.clear()
+    job.optimizer.zero_grad(set_to_none=True)
+    runtime.restore_random_state(random_state)
+    timed = timings[1:]  # the first step, which is also the largest, pays for warming up
+    seconds_per_token = sum(seconds for seconds, _ in timed) / sum(size for _, size in timed)
+    num_evaluations = job.epochs * job.evaluations_per_epoch
+    tokens = len(steps) * job.epochs * mean_tokens + INFERENCE_SHARE * (
+        num_evaluations * job.evaluation_tokens + job.closing_tokens)
+    bytes_of_model = sum(tensor.numel() * tensor.element_size() for tensor in job.model.state_dict().values())
+    disk = 5 * bytes_of_model  # the result, the best so far, and a checkpoint of weights and two moments
+    return Price(job.name, len(steps) * job.epochs, tokens * seconds_per_token, peak_memory(job.device), disk)
+
+
+def rehearse(job: Job, step: list[tuple[str, list[int], float]]) -> None:
+    """One step that changes no weight: forward, backward, clip, and an update with a learning rate of 0."""
+    job.model.train()
+    for task, rows, weight in step:
+        with runtime.autocast(job.device, job.precision):
+            loss = job.loss(task, job.load(task, rows))
+        (loss * weight).backward()
+    torch.nn.utils.clip_grad_norm_([p for p in job.model.parameters() if p.grad is not None], 1.0)
+    for group in job.optimizer.param_groups:
+        group["lr"] = 0.0
+    job.optimizer.step()
+
+
+def quote(jobs: list[Job], folder: Path, is_resumed: bool) -> list[Price]:
+    """The price of each job, kept in folder/price.json; a resumed run reads it there instead of probing again.
+
+    Raises ValueError where the disk has too little room.
+    """
+    path = folder / "price.json"
+    if is_resumed and path.is_file():
+        return [Price(**item) for item in json.loads(path.read_text(encoding="utf-8"))["jobs"]]
+    prices = [probe(job) for job in jobs]
+    check_disk(prices, folder)
+    write_json(path, {"jobs": [asdict(price) for price in prices]})
+    return prices
+
+
+def comparison(prices: list[Price], seconds: float, peak_memory: int) -> str:
+    """The closing line: what was predicted and what it took."""
+    predicted_seconds = sum(price.seconds for price in prices)
+    predicted_memory = max(price.peak_memory for price in prices)
+    return (f"predicted {predicted_seconds / 60:.1f} minutes and {predicted_memory / 1e9:.1f} GB, "
+            f"took {seconds / 60:.1f} minutes and {peak_memory / 1e9:.1f} GB")
+
+
+def check_disk(prices: list[Price], folder: Path) -> None:
+    """ValueError where `folder`'s disk has less room than the jobs will need."""
+    needed, free = sum(price.disk for price in prices), shutil.disk_usage(folder).free
+    if free < needed:
+        raise ValueError(f"{folder}: {free / 1e6:,.0f} MB free on its disk; this run needs {needed / 1e6:,.0f} MB "
+                         "for checkpoints and results. Free some space, or pass --output-dir on another disk.")

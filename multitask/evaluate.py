@@ -1,0 +1,43 @@
+"""The only way to predict and to score, for dev and test alike. Next: predictions.py, which writes the files.
+
+N examples.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from data.batching import EncodedExamples, sorted_batches
+from minbert import runtime
+from multitask.model import MultitaskBert
+from multitask.tasks import TASKS, overall_2023, overall_2024
+
+
+@torch.no_grad()
+def predict(model: MultitaskBert, task: str, rows: EncodedExamples, precision: str, batch_size: int = 64) -> np.ndarray:
+    """Raw outputs float32 in row order: (N, 5) for "sst", (N,) for the others. The model's mode is put back."""
+    device = next(model.parameters()).device
+    was_training = model.training
+    model.eval()
+    outputs, order = [], []
+    for indices in sorted_batches(rows.lengths, batch_size):
+        with runtime.autocast(device, precision):
+            outputs.append(model(task, rows.batch(indices).to(device)).float().cpu().numpy())
+        order += indices
+    model.train(was_training)
+    return np.concatenate(outputs)[np.argsort(order)]
+
+
+def labels_of(rows: EncodedExamples) -> np.ndarray:
+    """The labels as float32 (N,)."""
+    return np.array([example.label for example in rows.examples], dtype=np.float32)
+
+
+def evaluate(model: MultitaskBert, rows: dict[str, EncodedExamples], precision: str) -> dict[str, float]:
+    """Each task's score on labelled rows, and both overall scores (METHODS: accuracy, accuracy, Pearson)."""
+    scores = {}
+    for name, task in TASKS.items():
+        predictions = task.decode(predict(model, name, rows[name], precision))
+        scores[name] = task.score(predictions, labels_of(rows[name]))
+    return {**scores, "overall_2023": overall_2023(scores), "overall_2024": overall_2024(scores)}

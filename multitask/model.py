@@ -1,0 +1,74 @@
+"""MultitaskBert: an encoder, a shared first layer, a head per task. Next: losses.py, sampling.py, then train.py.
+
+B examples, R rows (B, or 2B where the sentences of a pair are encoded apart), T tokens, H hidden.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from data.batching import Batch
+from minbert import BertModel, BertTokenizer
+from minbert.checkpoint import write_tensors
+from minbert.pooling import check_pooling, pool, save_pooling
+from multitask.heads import DenseHead, pair_features
+from multitask.tasks import TASKS
+
+
+class MultitaskBert(nn.Module):
+    """Three tasks on one encoder.
+
+    A row's sentence vector goes through a linear layer and tanh that all tasks share ([ROB] "common layer"), then
+    through its task's head. Pair encoding "cross": both sentences in one row, so one vector a pair; "bi": a vector for
+    each sentence, joined by `pair_features`.
+    """
+
+    def __init__(
+        self, encoder: BertModel, pooling: str, pair_encoding: str, dropout_probability: float, seed: int
+    ) -> None:
+        super().__init__()
+        self.encoder, self.pooling, self.pair_encoding = encoder, pooling, pair_encoding
+        hidden_size = encoder.config.hidden_size
+        with torch.random.fork_rng(devices=[]):  # the same heads for a seed, whatever was drawn before
+            torch.manual_seed(seed)
+            self.shared = nn.Linear(hidden_size, hidden_size)
+            self.heads = nn.ModuleDict()
+            for task in TASKS.values():
+                num_inputs = 4 * hidden_size if task.is_pair and pair_encoding == "bi" else hidden_size
+                self.heads[task.name] = DenseHead(num_inputs, task.num_outputs, dropout_probability)
+            for module in (self.shared, *(head.dense for head in self.heads.values())):
+                encoder.initialise(module)
+
+    def forward(self, task: str, batch: Batch) -> Tensor:
+        """Raw outputs: "sst" logits (B, 5), "para" a logit (B,), "sts" a number on the 0..5 scale (B,)."""
+        output = self.encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids)
+        vectors = pool(output, batch.attention_mask, self.pooling)  # (R, H)
+        features = torch.tanh(self.shared(vectors))  # (R, H)
+        if TASKS[task].is_pair and self.pair_encoding == "bi":
+            features = pair_features(*features.chunk(2))  # (B, 4H)
+        return self.heads[task](features)  # (B, C) or (B,)
+
+    def save_pretrained(self, folder: str | Path, tokenizer: BertTokenizer) -> None:
+        """Write the encoder in Hugging Face's layout, which `--model folder` opens, and heads.safetensors."""
+        self.encoder.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        save_pooling(folder, self.pooling)
+        own = {name: tensor for name, tensor in self.state_dict().items() if not name.startswith("encoder.")}
+        write_tensors(Path(folder) / "heads.safetensors", own)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, pooling: str, pair_encoding: str) -> MultitaskBert:
+        """Load what `save_pretrained` wrote. ValueError where it was trained with another pooling or pair encoding."""
+        check_pooling(folder, pooling)
+        model = cls(BertModel.from_pretrained(folder), pooling, pair_encoding, dropout_probability=0.0, seed=0)
+        try:
+            report = model.load_state_dict(load_file(Path(folder) / "heads.safetensors"), strict=False)
+        except RuntimeError as error:
+            raise ValueError(f"{folder}: its heads do not fit --pair-encoding {pair_encoding} ({error}). Load it with "
+                             "the pair encoding it was trained with.") from error
+        assert not report.unexpected_keys and all(name.startswith("encoder.") for name in report.missing_keys)
+        return model
