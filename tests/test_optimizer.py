@@ -107,8 +107,8 @@ def test_course_reference():
         optimizer.step()
     difference = (model.weight.detach() - reference).abs().max().item()
     assert difference <= FLOAT32, (
-        f"off by {difference:.2e} in 1,000 steps. About 2e-5: is weight decay applied after the step, as p - lr decay p "
-        "with the current learning rate (p times (1 - lr decay) rounds badly)? About 3e-4: is eps inside the root? "
+        f"off by {difference:.2e} in 1,000 steps. 2e-5: is weight decay applied after the step, as p - lr decay p, "
+        "with the current learning rate (p times (1 - lr decay) rounds badly)? 3e-4: is eps inside the root? "
         "More: look at test_by_hand first."
     )
 
