@@ -89,11 +89,11 @@ class Progress:
     is_finished: bool = False
 
 
-class Interrupted(Exception):
+class Interrupted(KeyboardInterrupt):
     """Ctrl-C or SIGTERM arrived; the state is saved and the job can be resumed."""
 
 
-class NonFiniteLoss(RuntimeError):
+class NonFiniteLoss(ArithmeticError):
     """A loss or gradient is nan or infinite; the message names step, task, rows and the last good checkpoint."""
 
 
@@ -159,6 +159,8 @@ class Loop:
                 progress.epoch, progress.step_in_epoch = progress.epoch + 1, 0
             if not progress.is_finished:
                 self.finish()
+        if self.stop.is_requested:  # it arrived after the last step: the job is done, what comes after it is not
+            raise Interrupted
         return progress
 
     def run_epoch(self, steps: list[list[tuple[str, list[int], float]]]) -> None:
@@ -186,11 +188,11 @@ class Loop:
         factor = SCHEDULES[job.schedule](progress.step, progress.num_steps, warmup_steps)
         for group in job.optimizer.param_groups:
             group["lr"] = group["initial_lr"] * factor
+        job.optimizer.zero_grad(set_to_none=True)  # None, not 0: a head that this step does not touch keeps its weights
         progress.losses.append(sum(self.accumulate_gradient(*part) for part in step))
-        if job.max_grad_norm:
-            norm = torch.nn.utils.clip_grad_norm_(self.parameters, job.max_grad_norm)
-            if not torch.isfinite(norm):
-                self.refuse("the gradient's norm", float(norm), step)
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, job.max_grad_norm or math.inf)
+        if not torch.isfinite(norm):
+            self.refuse("the gradient's norm", float(norm), step)
         job.optimizer.step()
         progress.step, progress.step_in_epoch = progress.step + 1, progress.step_in_epoch + 1
         self.bar.set_postfix(loss=f"{sum(progress.losses[-50:]) / len(progress.losses[-50:]):.4f}", refresh=False)
@@ -219,8 +221,8 @@ class Loop:
     def evaluate(self) -> None:
         """Score the model, keep it if it is the best so far, write a line and a checkpoint."""
         job, progress = self.job, self.progress
-        self.stop.is_evaluating = True
         try:
+            self.stop.is_evaluating = True
             scores = job.evaluate()
         except Interrupted:
             self.save()  # still marked as not evaluated, so that a resumed run begins with this evaluation
