@@ -110,7 +110,7 @@ def download(name: str) -> Path:
                 return folder  # offline, and the cache holds the older format
             hf_hub_download(name, "pytorch_model.bin")
     except (OSError, HfHubHTTPError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(
             f"{name}: not a folder here, not in the Hugging Face cache, and the hub did not give it ({reason}). Check "
             "the spelling and the network, or use what needs no hub: --model minbert-mini, --model minilm, or a folder."
@@ -126,15 +126,18 @@ def read_tensors(folder: str | Path) -> dict[str, Tensor]:
         if not path.is_file():
             continue
         try:
-            return load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
+            found = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
         except (SafetensorError, RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
-            reason = str(error).strip().splitlines()[0]
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ValueError(f"{path}: cannot be read ({reason}): cut short or damaged. Fetch it again.") from error
         except Exception as error:  # pickle.UnpicklingError, without importing pickle
             if type(error).__name__ != "UnpicklingError":
                 raise
             raise ValueError(f"{path}: holds more than tensors, or is damaged; it is not unpickled, since that could "
                              "run code. Convert it to model.safetensors.") from error
+        if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
+            raise ValueError(f"{path}: not a table from names to tensors. Store what model.state_dict() returns.")
+        return found
     raise ValueError(f"{folder}: neither model.safetensors nor pytorch_model.bin in it; one must hold the weights.")
 
 
