@@ -34,6 +34,12 @@ class BertConfig:
     attention_implementation: str = "eager"
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            value, kind = getattr(self, field.name), type(field.default)
+            if type(value) is not kind and not (kind is float and type(value) is int):
+                raise ValueError(f"{field.name} is {value!r}; it must be of type {kind.__name__}.")
+            if kind is int and value < (0 if field.name == "pad_token_id" else 1):
+                raise ValueError(f"{field.name} is {value}; it counts something, so it must be at least 1.")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size {self.hidden_size} is not divisible by num_attention_heads {self.num_attention_heads}; "
@@ -65,13 +71,18 @@ class BertConfig:
             found = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise ValueError(f"{path}: not valid JSON ({error}); fetch the model again.") from error
+        if not isinstance(found, dict):
+            raise ValueError(f"{path}: holds a {type(found).__name__}, not an object of named fields; fetch it again.")
         if found.get("model_type", "bert") != "bert":
             raise ValueError(f"{path}: model_type is '{found['model_type']}'; this encoder loads 'bert' only.")
         if found.get("position_embedding_type", "absolute") != "absolute":
             raise ValueError(f"{path}: position_embedding_type is '{found['position_embedding_type']}'; only "
                              "'absolute' position embeddings are built here.")
         known = {field.name for field in fields(cls)}
-        return replace(cls(**{key: value for key, value in found.items() if key in known}), **overrides)
+        try:
+            return replace(cls(**{key: value for key, value in found.items() if key in known}), **overrides)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write `folder`/config.json so that transformers.AutoModel recognises a BERT."""

@@ -1,0 +1,101 @@
+"""BertConfig: defaults, the round trip through config.json, and what it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from minbert import BertConfig
+
+
+def write(folder, **content):
+    (folder / "config.json").write_text(json.dumps(content))
+    return folder
+
+
+def test_defaults_are_bert_base_uncased():
+    config = BertConfig()
+    assert (config.vocab_size, config.hidden_size, config.num_hidden_layers) == (30522, 768, 12)
+    assert (config.num_attention_heads, config.intermediate_size, config.head_size) == (12, 3072, 64)  # 768 / 12
+    assert (config.max_position_embeddings, config.type_vocab_size, config.layer_norm_eps) == (512, 2, 1e-12)
+
+
+def test_defaults_equal_transformers():
+    transformers = pytest.importorskip("transformers", reason="transformers is the reference; run setup.sh --dev")
+    theirs = transformers.BertConfig()
+    for field in dataclasses.fields(BertConfig):
+        if field.name != "attention_implementation":  # ours alone
+            assert getattr(theirs, field.name) == field.default, field.name
+
+
+def test_is_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        BertConfig().hidden_size = 3
+
+
+def test_round_trip(tmp_path):
+    config = BertConfig(vocab_size=99, hidden_size=32, num_attention_heads=4, hidden_dropout_prob=0.25, pad_token_id=3)
+    config.save_pretrained(tmp_path)
+    assert BertConfig.from_pretrained(tmp_path) == config
+
+
+def test_how_attention_is_computed_is_not_a_property_of_the_weights(tmp_path):
+    BertConfig(attention_implementation="fused").save_pretrained(tmp_path)
+    assert "fused" not in (tmp_path / "config.json").read_text()
+    assert BertConfig.from_pretrained(tmp_path).attention_implementation == "eager"
+    assert BertConfig.from_pretrained(tmp_path, attention_implementation="fused").attention_implementation == "fused"
+
+
+def test_reads_what_transformers_wrote_and_the_other_way_round(tmp_path):
+    transformers = pytest.importorskip("transformers", reason="transformers is the reference; run setup.sh --dev")
+    transformers.BertConfig(vocab_size=77, hidden_size=24, num_attention_heads=3).save_pretrained(tmp_path)
+    config = BertConfig.from_pretrained(tmp_path)
+    assert (config.vocab_size, config.hidden_size, config.num_attention_heads) == (77, 24, 3)
+    config.save_pretrained(tmp_path)
+    theirs = transformers.AutoConfig.from_pretrained(tmp_path)
+    assert (theirs.model_type, theirs.vocab_size, theirs.hidden_size) == ("bert", 77, 24)
+
+
+def test_unknown_keys_are_ignored_and_absent_ones_are_defaults(tmp_path):
+    write(tmp_path, hidden_size=24, num_attention_heads=2, gradient_checkpointing=False)
+    assert BertConfig.from_pretrained(tmp_path) == BertConfig(hidden_size=24, num_attention_heads=2)
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    ({"hidden_size": 10, "num_attention_heads": 4}, "hidden_size 10 is not divisible by num_attention_heads 4"),
+    ({"hidden_act": "relu"}, "hidden_act is 'relu'"),
+    ({"hidden_act": "gelu_new"}, "erf"),
+    ({"hidden_dropout_prob": 1.0}, "hidden_dropout_prob is 1.0"),
+    ({"attention_probs_dropout_prob": -0.1}, "attention_probs_dropout_prob is -0.1"),
+    ({"hidden_size": "768"}, "hidden_size is '768'; it must be of type int"),
+    ({"hidden_size": None}, "hidden_size is None"),
+    ({"vocab_size": 1.5}, "vocab_size is 1.5"),
+    ({"hidden_dropout_prob": "0.1"}, "must be of type float"),
+    ({"num_attention_heads": 0}, "num_attention_heads is 0"),
+    ({"num_hidden_layers": -1}, "num_hidden_layers is -1"),
+    ({"model_type": "roberta"}, "model_type is 'roberta'"),
+    ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
+])
+def test_what_is_refused_names_the_file_and_the_value(tmp_path, content, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        BertConfig.from_pretrained(write(tmp_path, **content))
+    assert str(tmp_path / "config.json") in str(caught.value)
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"\xff\xfe", b"[1, 2]"])
+def test_file_that_is_no_json_object(tmp_path, text):
+    (tmp_path / "config.json").write_bytes(text)
+    with pytest.raises(ValueError, match="config.json: .*fetch"):
+        BertConfig.from_pretrained(tmp_path)
+
+
+def test_folder_without_config(tmp_path):
+    with pytest.raises(ValueError, match=f"{tmp_path}: no config.json"):
+        BertConfig.from_pretrained(tmp_path)
+
+
+def test_unknown_attention_implementation():
+    with pytest.raises(ValueError, match="'flash'.*'eager' or 'fused'"):
+        BertConfig(attention_implementation="flash")
