@@ -23,6 +23,13 @@ def _no_network(monkeypatch):
     monkeypatch.setattr(socket.socket, "connect", connect_locally)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread():
+    """Tensors are tiny here: a second thread only waits for the first, and on a busy machine it waits long."""
+    import torch
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
 def hugging_face_folder(tmp_path_factory):
     """A tiny random BERT that transformers made and wrote: 3 layers, 24 units, 4 heads; every parameter is random.
