@@ -68,9 +68,10 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], state: dict) -> No
     Files in `folder` that state["keep"] lists (the best model so far) stay.
     """
     folder = Path(folder)
-    file_name = f"step-{state['step']:08d}.safetensors"
-    if (folder / file_name).is_file():  # the same step saved twice, before and after its evaluation
-        file_name = f"step-{state['step']:08d}-evaluated.safetensors"
+    stem = f"step-{state['step']:08d}"
+    standing = (folder / STATE_FILE).read_text(encoding="utf-8") if (folder / STATE_FILE).is_file() else ""
+    # The same step may be saved twice, before and after its evaluation: never over the file that counts until then.
+    file_name = f"{stem}-again.safetensors" if f'"{stem}.safetensors"' in standing else f"{stem}.safetensors"
     write_tensors(folder / file_name, tensors)
     write_json(folder / STATE_FILE, {**state, "tensors": file_name})
     for old in folder.glob("*.safetensors"):
@@ -86,7 +87,7 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict] | None:
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
         return load_file(path.with_name(state["tensors"])), state
-    except (ValueError, KeyError, OSError, SafetensorError) as error:
+    except (ValueError, KeyError, TypeError, OSError, SafetensorError) as error:
         raise ValueError(f"{folder}: the checkpoint cannot be read ({error}). Delete that folder to start this stage "
                          "anew.") from error
 

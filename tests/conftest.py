@@ -12,6 +12,7 @@ import pytest
 SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read by huggingface_hub at its import, hence before any test module is loaded
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # read by torch at its import; tiny matrices gain nothing from a second
 os.environ["OMP_NUM_THREADS"] = "1"  # for the processes that tests start; for this one see _one_thread
 
 
@@ -53,6 +54,20 @@ def hugging_face_folder(tmp_path_factory):
             parameter.add_(torch.randn_like(parameter), alpha=0.1)
     model.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def sample_data(tmp_path_factory):
+    """A folder with the nine course files, cut from the sample: 64 train, 24 dev and 12 test rows a task."""
+    from benchmarks.kill_resume import ROOT, cut_data
+    return cut_data(ROOT / "data" / "sample", tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="session")
+def tiny_model_folder(sample_data, tmp_path_factory):
+    """An encoder of random weights, 2 layers and 32 units, with a vocabulary of the words of `sample_data`."""
+    from benchmarks.kill_resume import write_tiny_model
+    return write_tiny_model(tmp_path_factory.mktemp("tiny-model"), sample_data)
 
 
 @pytest.fixture(scope="session")
