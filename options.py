@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
+import math
 import os
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -38,7 +39,7 @@ class Options:
     drop_bad_rows: bool = choice(False, "skip and count malformed rows of labelled files instead of stopping")
     name: str = choice(AUTO, "name of the run's folder; auto: made of the options above and the seed")
     output_dir: str = choice("runs", "folder of all runs")
-    seed: int = choice(11711, "seed of everything random", low=0)
+    seed: int = choice(11711, "seed of everything random", low=0, high=2**32 - 1)
     device: str = choice(AUTO, "where to compute", (AUTO, "cpu", "cuda", "mps"))
     use_gpu: bool = choice(False, "the course's flag: the same as --device cuda")
     precision: str = choice(AUTO, "matrix products in bfloat16 or float32; weights and losses stay float32",
@@ -94,18 +95,21 @@ class Options:
             value, low, high = getattr(self, item.name), item.metadata["low"], item.metadata["high"]
             if value == AUTO or low is None:
                 continue
-            if not (value >= low and (high is None or value <= high)):
-                limit = f"at least {low:g}" if high is None else f"{low:g} to {high:g}"
+            if not (math.isfinite(value) and low <= value <= (value if high is None else high)):
+                limit = f"a finite number, at least {low:g}" if high is None else f"{low:g} to {high:g}"
                 raise ValueError(f"--{item.name} is {value}; it must be {limit}.")
         if self.use_gpu and self.device not in (AUTO, "cuda"):
             raise ValueError(f"--use_gpu asks for cuda and --device for {self.device}; pass only one of them.")
         if self.sampling != "joint" and self.joint_limit != "largest":
             raise ValueError(f"--joint_limit has no effect with --sampling {self.sampling}; add --sampling joint or "
                              "drop it.")
-        if self.pretrain == "none":
-            unused = [name for name in self.changed() if name.startswith("simcse_")]
-            if unused:
-                raise ValueError(f"--{unused[0]} has no effect without --pretrain simcse; add that or drop it.")
+        unused = [name for name in self.changed() if name.startswith("simcse_")]
+        if unused and self.pretrain == "none":
+            raise ValueError(f"--{unused[0]} has no effect without --pretrain simcse; add that or drop it.")
+        owner = {os.path.realpath(path): "an input" for path in self.input_files()}
+        for name, path in self.changed().items():
+            if name.endswith("_out") and owner.setdefault(os.path.realpath(path), f"--{name}") != f"--{name}":
+                raise ValueError(f"--{name} {path}: it is {owner[os.path.realpath(path)]} already; give another file.")
 
     def changed(self) -> dict:
         """The options that differ from their defaults."""
@@ -185,7 +189,10 @@ def load(folder: Path) -> Options:
     path = folder / "options.json"
     if not path.is_file():
         raise ValueError(f"--resume {folder}: no run there (options.json is missing). Give a folder such as runs/NAME.")
-    return Options(**json.loads(path.read_text(encoding="utf-8"))["options"])
+    try:
+        return Options(**json.loads(path.read_text(encoding="utf-8"))["options"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: not the options of this version ({error}). Start a new run instead.") from error
 
 
 def choose_folder(options: Options) -> Path:
@@ -202,9 +209,11 @@ def choose_folder(options: Options) -> Path:
     return next(parent / name for name in names if not (parent / name).exists())
 
 
-def check_writable(*folders: Path) -> None:
-    """ValueError for the first folder that could not be created or written into; creates nothing."""
-    for folder in folders:
+def check_writable(run: Path, files: list[Path]) -> None:
+    """ValueError for the run's folder or a file that could not be created or written into; creates nothing."""
+    for path in filter(Path.is_dir, files):
+        raise ValueError(f"{path}: a folder stands where a file is to be written. Choose another path.")
+    for folder in (run, *(path.parent for path in files)):
         existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
             raise ValueError(f"{folder}: cannot be written, because {existing} is "

@@ -20,25 +20,18 @@ from options import AUTO, Options, check_writable, choose_folder, parse
 def main(argv: list[str] | None = None) -> int:
     """Exit code 0 when done, 1 for a loss that is not finite, 2 for bad input, 130 when interrupted."""
     options, resumed = parse(argv)
-    folder = None
+    folder = resumed
     try:
-        from minbert.loop import Interrupted, NonFiniteLoss
-    except KeyboardInterrupt:
-        return 130
-    try:
-        folder = resumed or choose_folder(options)
+        folder = folder or choose_folder(options)
         run(options, folder, is_resumed=resumed is not None)
-    except ValueError as error:
-        print(f"run_multitask.py: {error}", file=sys.stderr)
-        return 2
-    except NonFiniteLoss as error:
-        print(f"run_multitask.py: {error}", file=sys.stderr)
-        return 1
-    except (Interrupted, KeyboardInterrupt):
+    except KeyboardInterrupt:  # the loop raises a kind of it, Interrupted, once it has saved
         is_begun = folder is not None and (folder / "options.json").is_file()
         hint = f"Continue with: python run_multitask.py --resume {folder}" if is_begun else "Nothing was written yet."
         print(f"\nStopped. {hint}", file=sys.stderr)
         return 130
+    except (ValueError, OSError, ArithmeticError) as error:
+        print(f"run_multitask.py: {error}", file=sys.stderr)
+        return 1 if isinstance(error, ArithmeticError) else 2
     return 0
 
 
@@ -54,14 +47,13 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
         return
     options, model_folder, device = resolve(options)
     paths = results.output_paths(options, folder)
-    check_writable(folder, *(path.parent for splits in paths.values() for path in splits.values()))
+    check_writable(folder, [path for splits in paths.values() for path in splits.values()])
     tables = train.read_tables(options)
     print("\n".join(table.summary for splits in tables.values() for table in splits.values()))
     runtime.seed_everything(options.seed)  # what the model's files lack is drawn at random
     encoder = BertModel.from_pretrained(model_folder, attention_implementation=options.attention).to(device)
     tokenizer = BertTokenizer.from_pretrained(model_folder)
     print(encoder.load_report)
-    files = claim(folder, options, is_resumed)
 
     stage = reused = None
     if options.pretrain == "simcse":
@@ -72,6 +64,7 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     job = train.build_job(options, encoder, rows, folder, device)
     prices = price.quote([stage.job, job] if stage and not reused else [job], folder, is_resumed)
     print("\n".join(map(str, prices)))
+    files = claim(folder, options, is_resumed)  # only here does the run's folder begin: all that can be wrong was asked
 
     seconds = 0.0
     if stage:

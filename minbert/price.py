@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import resource
 import shutil
+import statistics
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -69,7 +70,7 @@ def probe(job: Job, num_timed: int = 4) -> Price:
     job.optimizer.zero_grad(set_to_none=True)
     runtime.restore_random_state(random_state)
     timed = timings[1:]  # the first step, which is also the largest, pays for warming up
-    seconds_per_token = sum(seconds for seconds, _ in timed) / sum(size for _, size in timed)
+    seconds_per_token = statistics.median(seconds / size for seconds, size in timed)
     num_evaluations = job.epochs * job.evaluations_per_epoch
     tokens = len(steps) * job.epochs * mean_tokens + INFERENCE_SHARE * (
         num_evaluations * job.evaluation_tokens + job.closing_tokens)
@@ -85,7 +86,10 @@ def rehearse(job: Job, step: list[tuple[str, list[int], float]]) -> None:
         with runtime.autocast(job.device, job.precision):
             loss = job.loss(task, job.load(task, rows))
         (loss * weight).backward()
-    torch.nn.utils.clip_grad_norm_([p for p in job.model.parameters() if p.grad is not None], 1.0)
+    touched = [parameter for parameter in job.model.parameters() if parameter.grad is not None]
+    torch.nn.utils.clip_grad_norm_(touched, 1.0)
+    for parameter in touched:
+        parameter.grad.zero_()  # 0 times a gradient that is not finite would still reach the weights
     for group in job.optimizer.param_groups:
         group["lr"] = 0.0
     job.optimizer.step()
@@ -114,8 +118,9 @@ def comparison(prices: list[Price], seconds: float, peak_memory: int) -> str:
 
 
 def check_disk(prices: list[Price], folder: Path) -> None:
-    """ValueError where `folder`'s disk has less room than the jobs will need."""
-    needed, free = sum(price.disk for price in prices), shutil.disk_usage(folder).free
+    """ValueError where the disk of `folder`, which need not exist yet, has less room than the jobs will need."""
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    needed, free = sum(price.disk for price in prices), shutil.disk_usage(existing).free
     if free < needed:
         raise ValueError(f"{folder}: {free / 1e6:,.0f} MB free on its disk; this run needs {needed / 1e6:,.0f} MB "
                          "for checkpoints and results. Free some space, or pass --output-dir on another disk.")
