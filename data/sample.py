@@ -60,23 +60,18 @@ VALUES = {
     "habit": "smoking, gambling, drinking coffee, eating meat, playing video games, skipping lunch, jogging, hunting",
 }
 QUESTIONS = (
-    ("How long is the flight from {city} to {city_2}?", "How many hours does it take to fly to {city_2} from {city}?"),
     ("What is the [cheapest|fastest] way to travel from {city} to {city_2}?",
      "How can I get to {city_2} from {city} [for as little money|in as little time] as possible?"),
-    ("Where can I [buy|sell] a used {item} in {city}?",
-     "Who in {city} [wants to get rid of|is looking for] a second-hand {item}?"),
-    ("How do I [become|hire] a {job}?", "What does it take to [work as|employ] a {job}?",
-     "Which steps lead to a [career as|contract with] a {job}?"),
-    ("When did {country} defeat {country_2} at {sport}?", "When did {country_2} lose to {country} at {sport}?",
-     "In which year was {country_2} beaten at {sport} by {country}?"),
+    ("Where can I [buy/purchase|sell] a used {item} in {city}?",
+     "In {city}, what is a good place to [get|offer] a second-hand {item}?"),
+    ("How do I [become|hire] a {job}?", "What does it take to [work as|employ] a {job}?"),
+    ("When did {country} defeat {country_2} at {sport}?", "When did {country_2} lose to {country} at {sport}?"),
     ("Should I [lend money to|borrow money from] my {relative}?",
-     "Is it wise to [give my {relative} a loan|get a loan from my {relative}]?",
-     "My {relative} wants to [borrow cash from|lend cash to] me; is that a good idea?"),
+     "Is it wise to [give my {relative} a loan|get a loan from my {relative}]?"),
     ("How can I [lose|gain] {number} kilos in {number_2} weeks?",
      "Within {number_2} weeks, what makes me {number} kilos [lighter|heavier]?"),
-    ("Why do {animal} [like|not like] {food}?", "What makes {animal} [fond|sick] of {food}?",
-     "How did {food} [win|lose] the hearts of {animal}?"),
-    ("How do I [stop|start] {habit}?", "What makes it easy to [give|take] up {habit}?"),
+    ("Why do {animal} [like|not like] {food}?", "What makes {animal} [fond|sick] of {food}?"),
+    ("How do I [stop/quit|start/begin] {habit}?", "What makes it easy to [give|take] up {habit}?"),
 )
 
 # --- STS: five points for what two scenes share; a related part (same family) or a part only one mentions counts half.
@@ -162,10 +157,11 @@ def make_questions(random: Random) -> tuple[tuple[str, ...], float]:
     for kind in sorted(set(VALUES) & set(slots)):  # two slots of one kind get different meanings
         values[kind], values[kind + "_2"] = random.sample([words for _, words in read_meanings(VALUES[kind])], 2)
     # Mostly two templates: with one, any difference of words would tell that the answer is no.
-    pair = random.sample(templates, 2) if random.random() < 0.8 else [random.choice(templates)] * 2
+    pair = random.sample(templates, 2) if random.random() < 0.75 else [random.choice(templates)] * 2
     changed, questions = values if label else change_meaning(random, templates[0], slots, values), []
     for template, asked in zip(pair, (values, changed), strict=True):
         text = re.sub(r"\[(.*?)\|(.*?)\]", "\\" + asked["choice"], template)
+        text = re.sub(r"(\w+)/(\w+)", random.choice((r"\1", r"\2")), text)
         questions.append(correct_spelling(text.format(**{slot: random.choice(asked[slot]) for slot in slots})))
     return tuple(questions), float(label)
 
@@ -173,7 +169,7 @@ def make_questions(random: Random) -> tuple[tuple[str, ...], float]:
 def change_meaning(random: Random, template: str, slots: list[str], values: dict) -> dict:
     """The meaning of another question, by one decisive difference: the choice, the direction, or one thing named."""
     twins = [slot for slot in slots if slot + "_2" in slots]
-    way = random.choice(["choice"] * 3 * ("[" in template) + ["direction"] * 3 * bool(twins) + ["thing"])
+    way = random.choice(["choice"] * 6 * ("[" in template) + ["direction"] * bool(twins) + ["thing"])
     if way == "choice":
         return values | {"choice": "2" if values["choice"] == "1" else "1"}
     if way == "direction":
