@@ -204,7 +204,7 @@ class Loop:
         with runtime.autocast(self.job.device, self.job.precision):
             loss = self.job.loss(task, batch)
         if not torch.isfinite(loss):
-            self.refuse("the loss", float(loss), [(task, rows, weight)])
+            self.refuse("the loss", float(loss.detach()), [(task, rows, weight)])
         (loss * weight).backward()
         return float(loss.detach()) * weight
 

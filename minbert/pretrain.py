@@ -40,7 +40,7 @@ def read_lines(paths: list[Path]) -> Iterator[str]:
         try:
             with open(path, encoding="utf-8") as file:
                 yield from (line.strip() for line in file if not line.isspace())
-        except (FileNotFoundError, UnicodeDecodeError) as error:
+        except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"{path}: {error}. Give plain-text files in UTF-8, a paragraph a line.") from error
 
 

@@ -1,0 +1,499 @@
+"""minbert/loop.py on a job small enough to see through: a regression with dropout, two tasks and two heads.
+
+The law of resuming: stopped at any step, by any means, a resumed run equals the undisturbed one in every bit.
+"""
+
+import copy
+import math
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from torch import nn
+
+from minbert import AdamW
+from minbert.checkpoint import load_checkpoint
+from minbert.loop import Interrupted, Job, Loop, NonFiniteLoss, StopSignal, fit
+
+NUM_ROWS, BATCH_SIZE, EPOCHS = 20, 4, 3
+NUM_STEPS = NUM_ROWS // BATCH_SIZE * EPOCHS  # 5 x 3 = 15
+
+
+class Kill(BaseException):
+    """Stands for SIGKILL: nothing after it runs, nothing is saved."""
+
+
+@dataclass
+class Rows:
+    inputs: torch.Tensor
+    targets: torch.Tensor
+    ids: tuple[str, ...]
+
+    @property
+    def input_ids(self):
+        return self.inputs
+
+
+class TwoHeads(nn.Module):
+    """One body with dropout, a head per task, and a parameter that no loss touches."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(5)
+        self.body, self.dropout = nn.Linear(3, 4), nn.Dropout(0.3)
+        self.heads = nn.ModuleDict({"a": nn.Linear(4, 1), "b": nn.Linear(4, 1)})
+        self.idle = nn.Parameter(torch.ones(2))
+
+    def forward(self, task, inputs):
+        return self.heads[task](self.dropout(torch.tanh(self.body(inputs)))).squeeze(-1)
+
+
+def make_job(folder, dropout: float = 0.3, disturb: Callable = lambda when, number: None, **changes) -> Job:
+    """`disturb(when, number)` is called in each loss ("step") and each evaluation ("evaluation"), counted from 1."""
+    generator = torch.Generator().manual_seed(8)
+    inputs = torch.randn(NUM_ROWS, 3, generator=generator)
+    targets = inputs @ torch.tensor([1.0, -2.0, 0.5])
+    model = TwoHeads()
+    model.dropout.p = dropout
+    calls = {"step": 0, "evaluation": 0}
+
+    def disturbed(when):
+        calls[when] += 1
+        disturb(when, calls[when])
+
+    def plan(epoch, generator):
+        order = torch.randperm(NUM_ROWS, generator=generator).tolist()
+        batches = [order[start : start + BATCH_SIZE] for start in range(0, NUM_ROWS, BATCH_SIZE)]
+        return [[("ab"[number % 2], batch)] for number, batch in enumerate(batches)]
+
+    def loss(task, batch):
+        disturbed("step")
+        return nn.functional.mse_loss(model(task, batch.inputs), batch.targets)
+
+    def evaluate():
+        model.eval()
+        with torch.no_grad():
+            errors = {task: float(nn.functional.mse_loss(model(task, inputs), targets)) for task in "ab"}
+        disturbed("evaluation")
+        model.train()
+        return {"score": -sum(errors.values()), **errors}
+
+    job = Job(
+        name="toy", folder=folder, model=model, optimizer=AdamW(model.parameters(), lr=0.05, weight_decay=0.01),
+        plan=plan, load=lambda task, rows: Rows(inputs[rows], targets[rows], tuple(f"row-{row}" for row in rows)),
+        loss=loss, evaluate=evaluate, score="score", epochs=EPOCHS, device=torch.device("cpu"), precision="fp32",
+        seed=2, save_every=2,
+    )
+    return replace(job, **changes)
+
+
+def bits(job: Job, progress) -> dict:
+    """All that a run leaves behind but its seconds: weights, optimizer state, progress."""
+    weights = {name: tensor.numpy().tobytes() for name, tensor in job.model.state_dict().items()}
+    moments = [{key: value.numpy().tobytes() if torch.is_tensor(value) else value for key, value in state.items()}
+               for state in job.optimizer.state.values()]
+    seen = {name: value for name, value in vars(progress).items() if name != "seconds"}
+    rates = [(group["lr"], group["initial_lr"], group["weight_decay"]) for group in job.optimizer.param_groups]
+    return {"weights": weights, "moments": moments, "rates": rates, **copy.deepcopy(seen)}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_waiting_for_the_disk():
+    """A kill is not a power cut: what was written is there without fsync, which on a busy disk takes most of a run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("minbert.checkpoint.os.fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    job = make_job(tmp_path_factory.mktemp("undisturbed"))
+    return bits(job, fit(job))
+
+
+def resumed(folder, **changes) -> dict:
+    job = make_job(folder, **changes)
+    torch.manual_seed(12345)  # another process has drawn other numbers by now
+    return bits(job, fit(job, resume=True))
+
+
+# --- it trains ----------------------------------------------------------------------------------------------
+
+
+def test_the_loss_falls_and_the_record_is_complete(undisturbed):
+    history = undisturbed["history"]
+    assert [entry["step"] for entry in history] == [5, 10, 15] and [entry["epoch"] for entry in history] == [1, 2, 3]
+    assert set(history[0]) == {"epoch", "step", "loss", "score", "a", "b"}
+    assert history[0]["loss"] > history[1]["loss"] > history[2]["loss"]
+    assert history[0]["score"] < history[1]["score"] < history[2]["score"]
+    assert undisturbed["is_finished"] and undisturbed["step"] == undisturbed["num_steps"] == NUM_STEPS
+
+
+def test_equal_to_a_loop_written_by_hand(tmp_path):
+    """Also the test that gradients start at nothing in each step."""
+    job, other = make_job(tmp_path, warmup=0.2, max_grad_norm=0.5), make_job(tmp_path)
+    fit(job)
+    torch.manual_seed(2)
+    generator = torch.Generator().manual_seed(2)
+    optimizer = torch.optim.SGD(other.model.parameters(), lr=0.05)  # for zero_grad only
+    number, best = 0, None
+    for epoch in range(EPOCHS):
+        for ((task, rows),) in other.plan(epoch, generator):
+            optimizer.zero_grad()
+            batch = other.load(task, rows)
+            nn.functional.mse_loss(other.model(task, batch.inputs), batch.targets).backward()
+            nn.utils.clip_grad_norm_(other.model.parameters(), 0.5)
+            factor = min((number + 1) / 3, (NUM_STEPS - number) / (NUM_STEPS - 3))  # 0.2 x 15 = 3 steps of warm-up
+            other.optimizer.param_groups[0]["lr"] = 0.05 * factor
+            other.optimizer.step()
+            number += 1
+        score = other.evaluate()["score"]
+        if best is None or score > best[0]:
+            best = score, copy.deepcopy(other.model.state_dict())
+    assert all(torch.equal(tensor, best[1][name]) for name, tensor in job.model.state_dict().items())
+
+
+def test_a_seed_fixes_the_run(tmp_path, undisturbed):
+    job = make_job(tmp_path / "same")
+    torch.rand(10)
+    assert bits(job, fit(job)) == undisturbed
+    other = make_job(tmp_path / "other", seed=3)
+    assert bits(other, fit(other))["weights"] != undisturbed["weights"]
+
+
+@pytest.mark.parametrize(("name", "peak"), [("linear", 0.05), ("cosine", 0.05), ("constant", 0.05)])
+def test_the_schedule_is_applied(tmp_path, name, peak):
+    rates = []
+    job = make_job(tmp_path, schedule=name, warmup=0.2)
+    step = job.optimizer.step
+    job.optimizer.step = lambda: (rates.append(job.optimizer.param_groups[0]["lr"]), step())
+    fit(job)
+    assert rates[:3] == pytest.approx([peak / 3, 2 * peak / 3, peak])  # 3 steps of warm-up
+    expected = {"linear": peak / 12, "cosine": peak * 0.5 * (1 + math.cos(math.pi * 11 / 12)), "constant": peak}
+    assert len(rates) == NUM_STEPS and rates[-1] == pytest.approx(expected[name])
+
+
+def gradient_of_first_step(job: Job) -> list[torch.Tensor]:
+    def look():
+        found.extend(None if p.grad is None else p.grad.clone() for p in job.model.parameters())
+        raise Kill
+
+    found: list = []
+    job.optimizer.step = look
+    with pytest.raises(Kill):
+        fit(job)
+    return found
+
+
+@pytest.mark.parametrize("limit", [1e-3, 1e3, 0])
+def test_clipping(tmp_path, limit):
+    free = gradient_of_first_step(make_job(tmp_path / "free", max_grad_norm=0))
+    clipped = gradient_of_first_step(make_job(tmp_path / "clipped", max_grad_norm=limit))
+    norm = torch.cat([g.flatten() for g in free if g is not None]).norm()
+    scale = min(1.0, limit / (float(norm) + 1e-6)) if limit else 1.0
+    for one, other in zip(free, clipped, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            torch.testing.assert_close(other, one * scale, rtol=1e-6, atol=0)  # fp32: one product
+
+
+def test_accumulation_is_a_larger_batch(tmp_path):
+    """Two batches of four in one update = one batch of eight: the mean of equal-sized means."""
+    def one_task(size):
+        return lambda epoch, generator: [[("a", list(range(start, start + size)))] for start in range(0, 16, size)]
+
+    small = make_job(tmp_path / "small", dropout=0.0, plan=one_task(4), accumulation=2, max_grad_norm=0)
+    large = make_job(tmp_path / "large", dropout=0.0, plan=one_task(8), max_grad_norm=0)
+    for one, other in zip(gradient_of_first_step(small), gradient_of_first_step(large), strict=True):
+        if one is not None:
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)  # fp32 sums in another order
+    small, large = (replace(job, folder=tmp_path / "whole" / job.folder.name) for job in (small, large))
+    assert len(small.epoch_steps(0, torch.Generator())) == len(large.epoch_steps(0, torch.Generator())) == 2
+
+
+def test_a_step_of_two_tasks_is_weighed(tmp_path):
+    plan = lambda epoch, generator: [[("a", [0, 1]), ("b", [2, 3])]] * 3  # noqa: E731
+    job = make_job(tmp_path, plan=plan, weigh=lambda count: [0.25, 0.75], accumulation=2)
+    steps = job.epoch_steps(0, torch.Generator())
+    assert steps == [[("a", [0, 1], 0.125), ("b", [2, 3], 0.375)] * 2, [("a", [0, 1], 0.25), ("b", [2, 3], 0.75)]]
+    with pytest.raises(ValueError):
+        replace(job, weigh=lambda count: [1.0]).epoch_steps(0, torch.Generator())
+
+
+@pytest.mark.parametrize(("parts", "points"), [(1, [5]), (2, [3, 5]), (4, [2, 3, 4, 5]), (5, [1, 2, 3, 4, 5]),
+                                               (9, [1, 2, 3, 4, 5])])
+def test_evaluations_within_an_epoch(tmp_path, parts, points):
+    job = make_job(tmp_path, evaluations_per_epoch=parts, epochs=2)
+    history = fit(job).history
+    assert [entry["step"] for entry in history] == points + [5 + point for point in points]
+
+
+@pytest.mark.parametrize("best", [0, 1, 2])
+def test_the_best_is_kept_and_not_the_last(tmp_path, best):
+    seen = []
+    job = make_job(tmp_path)
+
+    def evaluate():
+        seen.append(copy.deepcopy(job.model.state_dict()))
+        return {"score": float(len(seen) == best + 1)}
+
+    progress = fit(replace(job, evaluate=evaluate))
+    assert progress.best_step == 5 * (best + 1) and progress.best_score == 1.0
+    assert all(torch.equal(tensor, seen[best][name]) for name, tensor in job.model.state_dict().items())
+    assert not torch.equal(seen[best]["body.weight"], seen[best - 1]["body.weight"])
+
+
+def test_of_equal_scores_the_first_is_kept(tmp_path):
+    assert fit(replace(make_job(tmp_path), evaluate=lambda: {"score": 0.5})).best_step == 5
+
+
+def test_frozen_and_untouched_parameters_keep_their_bits(tmp_path):
+    job = make_job(tmp_path, plan=lambda epoch, generator: [[("a", [0, 1, 2, 3])]] * 4)
+    job.model.body.requires_grad_(False)
+    before = copy.deepcopy(job.model.state_dict())
+    fit(job)
+    after = job.model.state_dict()
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert moved == {"heads.a.weight", "heads.a.bias"}  # not the frozen body, the other head (decay!), the idle one
+
+
+def test_a_head_without_a_batch_in_the_step_stands_still(tmp_path):
+    """After it was trained once: a gradient of zeros would let its moments and its decay move it on."""
+    job = make_job(tmp_path, epochs=1, plan=lambda epoch, generator: [[("a", [0, 1])], [("b", [0, 1])]])
+    weights, step = [], job.optimizer.step
+    job.optimizer.step = lambda: (step(), weights.append(job.model.heads["a"].weight.detach().clone()))
+    fit(job)
+    assert torch.equal(weights[0], weights[1])
+
+
+# --- it stops and goes on -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", range(1, NUM_STEPS + 1))
+def test_killed_at_any_step(tmp_path, undisturbed, number):
+    def disturb(when, count):
+        if (when, count) == ("step", number):
+            raise Kill
+
+    with pytest.raises(Kill):
+        fit(make_job(tmp_path, disturb=disturb))
+    assert resumed(tmp_path) == undisturbed
+
+
+@pytest.mark.parametrize("number", range(1, NUM_STEPS + 1))
+def test_interrupted_at_any_step(tmp_path, undisturbed, number):
+    def disturb(when, count):
+        if (when, count) == ("step", number):
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        fit(make_job(tmp_path, disturb=disturb))
+    assert load_checkpoint(tmp_path)[1]["step"] == number  # the step was finished and saved
+    assert resumed(tmp_path) == undisturbed
+
+
+@pytest.mark.parametrize("number", range(1, EPOCHS + 1))
+@pytest.mark.parametrize("how", [Kill, signal.SIGINT, signal.SIGTERM])
+def test_stopped_inside_an_evaluation(tmp_path, undisturbed, number, how):
+    def disturb(when, count):
+        if (when, count) == ("evaluation", number):
+            if how is Kill:
+                raise Kill
+            signal.raise_signal(how)
+
+    with pytest.raises(Kill if how is Kill else Interrupted):
+        fit(make_job(tmp_path, disturb=disturb))
+    assert resumed(tmp_path) == undisturbed
+
+
+@pytest.mark.parametrize("number", range(1, 16))
+def test_killed_before_any_save(tmp_path, undisturbed, monkeypatch, number):
+    """Each checkpoint in turn does not come to be: within an epoch, at its end, at the finish."""
+    count, save = 0, Loop.save
+
+    def save_or_die(self):
+        nonlocal count
+        count += 1
+        if count == number:
+            raise Kill
+        save(self)
+
+    monkeypatch.setattr(Loop, "save", save_or_die)
+    try:
+        fit(make_job(tmp_path))
+        assert count < number
+    except Kill:
+        pass
+    monkeypatch.undo()
+    assert resumed(tmp_path) == undisturbed
+
+
+def test_stopped_again_and_again(tmp_path, undisturbed):
+    """A signal in the second step of every attempt, and every fourth attempt a kill."""
+    for attempt in range(30):
+        def disturb(when, count, attempt=attempt):
+            if (when, count) == ("step", 2):
+                if attempt % 4 == 3:
+                    raise Kill
+                signal.raise_signal(signal.SIGTERM)
+
+        job = make_job(tmp_path, disturb=disturb)
+        try:
+            found = bits(job, fit(job, resume=attempt > 0))
+            break
+        except (Interrupted, Kill):
+            pass
+    assert attempt > 4 and found == undisturbed
+
+
+def test_a_finished_job_resumes_to_its_result(tmp_path, undisturbed):
+    fit(make_job(tmp_path))
+
+    def disturb(when, count):
+        raise AssertionError("nothing is left to do")
+
+    for _ in range(2):
+        assert resumed(tmp_path, disturb=disturb) == undisturbed
+
+
+def test_a_signal_after_the_last_step_is_not_lost(tmp_path, undisturbed, monkeypatch):
+    """The job is done, but what follows it in the run must not start."""
+    finish = Loop.finish
+    monkeypatch.setattr(Loop, "finish", lambda self: (finish(self), signal.raise_signal(signal.SIGINT)))
+    with pytest.raises(Interrupted):
+        fit(make_job(tmp_path))
+    monkeypatch.undo()
+    assert resumed(tmp_path) == undisturbed
+
+
+def test_the_handlers_are_put_back(tmp_path):
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    inside = []
+    job = make_job(tmp_path, epochs=1, disturb=lambda when, count: inside.append(signal.getsignal(signal.SIGINT)))
+    fit(job)
+    assert inside[0] not in before
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_the_second_signal_is_meant():
+    stop = StopSignal()
+    stop.receive(signal.SIGINT, None)
+    assert stop.is_requested
+    with pytest.raises(KeyboardInterrupt) as raised:
+        stop.receive(signal.SIGINT, None)
+    assert raised.type is KeyboardInterrupt
+
+
+def test_it_works_outside_the_main_thread(tmp_path, undisturbed):
+    found = []
+
+    def work():
+        job = make_job(tmp_path)
+        found.append(bits(job, fit(job)))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [undisturbed]
+
+
+def test_without_resume_it_starts_anew(tmp_path, undisturbed):
+    other = make_job(tmp_path, seed=9)
+    fit(other)
+    job = make_job(tmp_path)
+    assert bits(job, fit(job)) == undisturbed
+    assert len(os.listdir(tmp_path)) <= 3  # the best, the last, the JSON: nothing of the run before
+
+
+def test_seconds_add_up_over_the_parts(tmp_path):
+    def disturb(when, count):
+        if (when, count) == ("step", 6):
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        fit(make_job(tmp_path, disturb=disturb))
+    first = load_checkpoint(tmp_path)[1]["seconds"]
+    assert 0 < first < fit(make_job(tmp_path), resume=True).seconds
+
+
+def test_a_resume_that_forgot_the_random_state_would_be_noticed(tmp_path, undisturbed, monkeypatch):
+    def disturb(when, count):
+        if (when, count) == ("step", 7):
+            raise Kill
+
+    with pytest.raises(Kill):
+        fit(make_job(tmp_path, disturb=disturb))
+    monkeypatch.setattr("minbert.runtime.restore_random_state", lambda state: None)
+    assert resumed(tmp_path)["weights"] != undisturbed["weights"]  # other dropout masks
+
+
+# --- it refuses ---------------------------------------------------------------------------------------------
+
+
+def poisoned(job: Job, number: int, kind: str, value: float) -> Job:
+    """The job with a loss or a gradient of `value` in its `number`th batch."""
+    clean, count = job.loss, 0
+
+    def loss(task, batch):
+        nonlocal count
+        count += 1
+        found = clean(task, batch)
+        if count == number and kind == "loss":
+            return found * value
+        if count == number:
+            found.register_hook(lambda gradient: gradient * value)
+        return found
+
+    return replace(job, loss=loss)
+
+
+@pytest.mark.parametrize("kind", ["loss", "gradient"])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("limit", [1.0, 0])
+def test_a_number_that_is_not_finite_stops_the_job(tmp_path, kind, value, limit):
+    job = poisoned(make_job(tmp_path, max_grad_norm=limit), 4, kind, value)
+    states = []
+    step = job.optimizer.step
+    job.optimizer.step = lambda: (step(), states.append(copy.deepcopy(job.model.state_dict())))
+    with pytest.raises(NonFiniteLoss) as raised:
+        fit(job)
+    task, rows = make_job(tmp_path).plan(0, torch.Generator().manual_seed(2))[3][0]
+    message = str(raised.value)
+    assert message.startswith(f"toy: {'the loss' if kind == 'loss' else 'the gradient'}")
+    assert "at step 4 of 15" in message and f"Batch: {task}: {', '.join(f'row-{row}' for row in rows)}." in message
+    assert f"Last good checkpoint: {tmp_path} (step 2)" in message and "Lower --lr" in message
+    assert len(states) == 3  # the weights are those after step 3
+    assert all(torch.equal(tensor, states[-1][name]) for name, tensor in job.model.state_dict().items())
+
+
+def test_without_a_checkpoint_it_says_so(tmp_path):
+    with pytest.raises(NonFiniteLoss, match="at step 1 of 15.*Last good checkpoint: none yet"):
+        fit(poisoned(make_job(tmp_path), 1, "loss", math.nan))
+
+
+def test_of_accumulated_batches_the_guilty_one_is_named(tmp_path):
+    with pytest.raises(NonFiniteLoss, match="at step 2 of 9") as raised:  # ceil(5 / 2) x 3 = 9
+        fit(poisoned(make_job(tmp_path, accumulation=2), 4, "loss", math.nan))
+    assert str(raised.value).count("row-") == BATCH_SIZE
+
+
+def test_a_full_disk_stops_with_a_message(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("minbert.checkpoint.save_file", full)
+    with pytest.raises(ValueError, match="the disk is full"):
+        fit(make_job(tmp_path))
+
+
+def test_quiet_when_the_output_is_no_terminal(tmp_path, capfd):
+    fit(make_job(tmp_path))
+    printed, complaints = capfd.readouterr()
+    assert complaints == ""
+    lines = printed.splitlines()
+    assert len(lines) == EPOCHS and lines[0].startswith("toy: step 5/15  loss ")
+    assert "\r" not in printed and "%|" not in printed
