@@ -103,6 +103,8 @@ if (($(free_mb) + existing_mb < NEEDED_MB)); then
 fi
 
 # --- the environment and its packages ---------------------------------------------------------------------------------
+pip_options=(--disable-pip-version-check)
+[[ -t 1 ]] || pip_options+=(--quiet)  # a person sees pip's own progress bars
 if ! is_usable; then
     "$python" -c 'import ensurepip, venv' 2>/dev/null ||
         fail "Python $version at $(command -v "$python") cannot make virtual environments (no venv module)." \
@@ -111,16 +113,15 @@ if ! is_usable; then
     "$python" -m venv --clear "$venv"
 elif [[ ! -f "$stamp" ]]; then
     echo ".venv is there but no run of setup.sh came to its end; completing it."
+    pip_options+=(--force-reinstall)  # a package that was copied by half can look installed to pip
 fi
 read_pins
 
 install() {
-    local quiet=(--quiet)
-    [[ ! -t 1 ]] || quiet=()  # a person sees pip's own progress bars
-    "$venv/bin/python" -m pip install --disable-pip-version-check ${quiet[@]+"${quiet[@]}"} "$@" ||
+    "$venv/bin/python" -m pip install "${pip_options[@]}" "$@" ||
         fail "pip could not install the packages (its message is above); $(free_mb) MB are free on the disk." \
             "If space ran out: torch as most package indexes serve it for Linux brings CUDA libraries, about 7,000 MB." \
-            "Otherwise see to the network. Then run this again: it continues where it stopped."
+            "Otherwise see to the network. Then run this again; what pip has downloaded it keeps in its cache."
 }
 
 packages=()
