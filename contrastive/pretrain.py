@@ -90,10 +90,11 @@ class ContrastiveStage:
 
     def reuse(self, found: Path) -> tuple[dict, float]:
         """Load the encoder in `found` and copy its folder to this run's; returns as `train` does."""
+        stage = json.loads((found / STAGE_FILE).read_text(encoding="utf-8"))
         if found != self.folder:
-            shutil.copytree(found, self.folder, dirs_exist_ok=True)
+            shutil.copytree(found, self.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(STAGE_FILE))
+            write_json(self.folder / STAGE_FILE, stage)  # last, as in `train`: a copy cut short does not count
         weights.load(self.model.encoder, self.folder)
-        stage = json.loads((self.folder / STAGE_FILE).read_text(encoding="utf-8"))
         seconds = stage["seconds"] if found == self.folder else 0.0
         return {name: stage[name] for name in ("before", "after")}, seconds
 
@@ -134,7 +135,8 @@ def build_stage(
     settings = {name: value for name, value in vars(options).items() if name.startswith("simcse_")}
     settings |= {name: getattr(options, name) for name in (
         "pooling", "precision", "max_length", "weight_decay", "schedule", "warmup", "max_grad_norm", "seed")}
-    identity = [settings, str(device), torch.__version__, encoder.config.__dict__]
+    identity = [settings, str(device), torch.__version__, encoder.config.__dict__, tokenizer.vocabulary,
+                tokenizer.lowercase]
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode())
     for parameter in encoder.parameters():
         digest.update(parameter.detach().cpu().numpy().tobytes())

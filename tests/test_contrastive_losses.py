@@ -1,0 +1,116 @@
+"""contrastive/losses.py: each formula by the ladder of hand, slow loop, torch's own, properties, negative control."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from contrastive.losses import info_nce
+
+
+def vectors(seed: int, batch_size: int = 6, dtype=torch.float32) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(torch.randn(batch_size, 5, generator=generator, dtype=torch.float64).to(dtype) for _ in range(2))
+
+
+def test_two_sentences_by_hand():
+    """a1 = p1 = (1, 0), a2 = (0, 2), p2 = (3, 3): cosines 1 and 1/sqrt 2 in row one, 0 and 1/sqrt 2 in row two."""
+    anchors, positives = torch.tensor([[1.0, 0], [0, 2]]), torch.tensor([[1.0, 0], [3, 3]])
+    for temperature in (1.0, 0.5, 0.05):
+        row_1 = math.log(1 + math.exp((1 / math.sqrt(2) - 1) / temperature))
+        row_2 = math.log(1 + math.exp((0 - 1 / math.sqrt(2)) / temperature))
+        expected = (row_1 + row_2) / 2
+        assert info_nce(anchors, positives, temperature).item() == pytest.approx(expected, rel=1e-5)  # fp32
+
+
+def test_unrelated_vectors_give_log_b():
+    anchors = torch.ones(8, 3)
+    assert info_nce(anchors, anchors).item() == pytest.approx(math.log(8))
+
+
+@pytest.mark.parametrize("temperature", [0.05, 1.0])
+def test_equal_to_a_slow_loop(temperature):
+    anchors, positives = vectors(0, dtype=torch.float64)
+    total = 0.0
+    for i in range(6):
+        scores = [float(anchors[i] @ positives[j] / (anchors[i].norm() * positives[j].norm())) / temperature
+                  for j in range(6)]
+        total -= math.log(math.exp(scores[i]) / sum(map(math.exp, scores)))
+    assert info_nce(anchors, positives, temperature).item() == pytest.approx(total / 6, rel=1e-12)  # fp64
+
+
+def test_equal_to_cross_entropy_on_logits_built_here():
+    anchors, positives = (tensor.requires_grad_() for tensor in vectors(1))
+    logits = torch.stack([F.cosine_similarity(anchor[None], positives) for anchor in anchors]) / 0.05
+    expected = torch.nn.CrossEntropyLoss()(logits, torch.arange(6))
+    found = info_nce(anchors, positives)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)  # fp32
+    for one, other in zip(torch.autograd.grad(found, (anchors, positives)),
+                          torch.autograd.grad(expected, (anchors, positives)), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)  # fp32, logits up to 20
+
+
+def test_gradients_by_finite_differences():
+    inputs = [tensor.requires_grad_() for tensor in vectors(2, batch_size=4, dtype=torch.float64)]
+    assert torch.autograd.gradcheck(lambda a, p: info_nce(a, p, temperature=0.5), inputs)
+
+
+@pytest.mark.parametrize(("dtype", "result"), [(torch.bfloat16, torch.float32), (torch.float16, torch.float32),
+                                               (torch.float32, torch.float32), (torch.float64, torch.float64)])
+def test_the_precision_it_computes_in(dtype, result):
+    anchors, positives = vectors(3, dtype=dtype)
+    found = info_nce(anchors, positives)
+    assert found.dtype == result
+    expected = info_nce(anchors.double(), positives.double())
+    assert found.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_bf16_autocast_does_not_reach_the_scores():
+    """A cosine in bfloat16 is wrong by up to 0.002, which a temperature of 0.05 makes 0.04 in a logit."""
+    anchors, positives = vectors(4)
+    expected = info_nce(anchors, positives)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(info_nce(anchors, positives), expected)
+
+
+def test_the_length_of_a_vector_does_not_matter():
+    anchors, positives = vectors(5)
+    scales = torch.tensor([[0.01], [3.0], [1.0], [100.0], [7.0], [0.5]])
+    torch.testing.assert_close(info_nce(anchors * scales, positives / scales), info_nce(anchors, positives),
+                               rtol=1e-5, atol=1e-6)  # fp32
+
+
+def test_the_order_of_the_batch_does_not_matter():
+    anchors, positives = vectors(6)
+    order = torch.tensor([3, 1, 5, 0, 2, 4])
+    torch.testing.assert_close(info_nce(anchors[order], positives[order]), info_nce(anchors, positives),
+                               rtol=1e-6, atol=1e-6)  # fp32, sums in another order
+
+
+def test_wrong_pairs_cost_more():
+    """The negative control: with the positives shifted by one, the loss must be far above that of the right pairs."""
+    anchors, _ = vectors(7)
+    positives = anchors + 0.1
+    assert info_nce(anchors, positives) < 0.5 < 5 < info_nce(anchors, positives.roll(1, 0))
+
+
+def test_rows_only():
+    """Unlike the symmetric form, anchors are not each other's negatives, nor are columns summed."""
+    anchors, positives = vectors(8)
+    assert abs(info_nce(anchors, positives) - info_nce(positives, anchors)) > 1e-2
+
+
+def test_a_zero_vector_gives_finite_numbers():
+    anchors, positives = vectors(9)
+    anchors[0] = 0
+    anchors.requires_grad_()
+    loss = info_nce(anchors, positives)
+    loss.backward()
+    assert loss.isfinite() and anchors.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("temperature", [0, -0.05, math.nan])
+def test_a_temperature_that_is_not_positive(temperature):
+    with pytest.raises(ValueError, match=f"temperature is {temperature}; it must be above 0"):
+        info_nce(*vectors(0), temperature)
