@@ -93,9 +93,8 @@ class Options:
         """Refuse values out of range and combinations of which one part would be ignored."""
         for item in fields(self):
             value, low, high = getattr(self, item.name), item.metadata["low"], item.metadata["high"]
-            if value == AUTO or low is None:
-                continue
-            if not (math.isfinite(value) and low <= value <= (value if high is None else high)):
+            is_bounded = low is not None and value != AUTO
+            if is_bounded and not (math.isfinite(value) and low <= value <= (value if high is None else high)):
                 limit = f"a finite number, at least {low:g}" if high is None else f"{low:g} to {high:g}"
                 raise ValueError(f"--{item.name} is {value}; it must be {limit}.")
         if self.use_gpu and self.device not in (AUTO, "cuda"):
@@ -151,6 +150,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def number_or_auto(text: str) -> float | str:
+    """What a learning rate's flag takes."""
     return AUTO if text == AUTO else float(text)
 
 

@@ -83,8 +83,7 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
                  best_step=progress.best_step, contrastive=quality if stage else None,
                  predicted=[asdict(item) for item in prices], actual=actual)
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)
-    print(results.closing_table(scores, baselines))
-    print(price.comparison(prices, **actual))
+    print(results.closing_table(scores, baselines), price.comparison(prices, **actual), sep="\n")
     print(f"model: {folder / 'model'}\nrecord: {folder / 'run.json'}\nleaderboard files:")
     print("\n".join(f"  {path}" for splits in paths.values() for path in splits.values()))
 
@@ -99,9 +98,10 @@ def resolve(options: Options) -> tuple[Options, Path, object]:
     model_folder = weights.resolve(options.model)
     check_pooling(model_folder, options.pooling)
     config = BertConfig.from_pretrained(model_folder)
-    if options.max_length > config.max_position_embeddings:
-        raise ValueError(f"--max_length is {options.max_length}; {options.model} has {config.max_position_embeddings} "
-                         "positions. Pass at most that.")
+    for name in ("max_length", "simcse_max_length") if options.pretrain == "simcse" else ("max_length",):
+        if getattr(options, name) > config.max_position_embeddings:
+            raise ValueError(f"--{name} is {getattr(options, name)}; {options.model} has "
+                             f"{config.max_position_embeddings} positions. Pass at most that.")
     reasons = {"device": device_reason, "precision": precision_reason}
     options, rate_reasons = options.with_learning_rates(config.hidden_size)
     options = replace(options, device=device.type, precision=precision)

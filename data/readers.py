@@ -9,6 +9,7 @@ import csv
 import hashlib
 import io
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -168,6 +169,8 @@ def _parse_row(row, line_number: int, num_fields: int, columns: list[int], forma
     row_id, *values = (row[column].strip() for column in columns)
     if not row_id:
         return None, "the id is empty; each row needs an id of its own", False
+    if len(re.split(r"[\s,]", row_id)) > 1:
+        return None, f"the id '{row_id}' holds a blank or a comma; in a leaderboard's file, these end the id", False
     if row_id in line_of_id:
         return None, f"the id {row_id} stands on line {line_of_id[row_id]} already; each row needs its own", False
     line_of_id[row_id] = line_number

@@ -44,7 +44,11 @@ def check_pooling(folder: str | Path, pooling: str) -> None:
     path = Path(folder) / FILE_NAME
     if not path.is_file():
         return
-    stored = json.loads(path.read_text(encoding="utf-8"))["pooling"]
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))["pooling"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: names no pooling ({error}); it holds {{\"pooling\": \"mean\"}} or such. Delete it "
+                         "to use the model with any.") from error
     if stored != pooling:
         raise ValueError(f"{folder}: this encoder was trained with --pooling {stored}; asked for is {pooling}, "
                          f"whose vectors it never learned. Pass --pooling {stored}, or start from another model.")

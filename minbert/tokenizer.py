@@ -14,6 +14,8 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from torch import Tensor
 
+from minbert.config import BertConfig
+
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
@@ -44,10 +46,18 @@ class BertTokenizer:
         path = folder / "vocab.txt"
         if not path.is_file():
             raise ValueError(f"{folder}: no vocab.txt in it; it must hold the WordPiece vocabulary, a token a line.")
-        tokens = path.read_text(encoding="utf-8").split("\n")
-        vocabulary = {token.rstrip("\r"): number for number, token in enumerate(tokens) if token.rstrip("\r")}
         settings = folder / "tokenizer_config.json"
-        lowercase = json.loads(settings.read_text("utf-8")).get("do_lower_case", True) if settings.is_file() else True
+        try:
+            tokens = path.read_text(encoding="utf-8").split("\n")
+            lowercase = not settings.is_file() or json.loads(settings.read_text("utf-8")).get("do_lower_case", True)
+        except ValueError as error:  # of the decoder or of JSON, neither of which names the file
+            raise ValueError(f"{folder}: vocab.txt is not UTF-8, or tokenizer_config.json not JSON ({error}). Fetch "
+                             "the model again.") from error
+        vocabulary = {token.rstrip("\r"): number for number, token in enumerate(tokens) if token.rstrip("\r")}
+        num_ids = max(vocabulary.values(), default=-1) + 1
+        if (folder / "config.json").is_file() and num_ids > (limit := BertConfig.from_pretrained(folder).vocab_size):
+            raise ValueError(f"{path}: {num_ids:,} tokens; config.json has vocab_size {limit:,}, and a token beyond it "
+                             "has no embedding. The two do not belong together; fetch the model again.")
         return cls(vocabulary, lowercase)
 
     def save_pretrained(self, folder: str | Path) -> None:

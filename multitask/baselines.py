@@ -4,6 +4,7 @@ Legend: N rows, V words and word pairs in the vocabulary. Both functions take (t
 task's own dev score; a trained encoder that does not beat them has learned nothing that counting words would not.
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -53,9 +54,12 @@ def tfidf_score(
     if len(train) > max_training_rows:
         train = [train[index * len(train) // max_training_rows] for index in range(max_training_rows)]
     labels, dev_labels = _labels(train), _labels(dev)
+    texts = [text for example in train for text in _sentences(example)]
+    if len(set(labels.tolist())) == 1 or not re.search(r"\w", " ".join(texts)):
+        return majority_score(task, train, dev)  # no second label, or no word: nothing that a model could learn from
     # \w+ keeps one-letter words ("I", "C"), which scikit-learn drops; sublinear_tf counts a word as 1 + log(count).
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\w+")
-    vectorizer.fit([text for example in train for text in _sentences(example)])
+    vectorizer.fit(texts)
     is_regression = task.metric == "Pearson"
     # newton-cg reaches the optimum of lbfgs, the default, in a tenth of its seconds here, and draws nothing at random.
     model = Ridge(solver="lsqr") if is_regression else LogisticRegression(solver="newton-cg")

@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -261,36 +261,28 @@ def test_a_folder_without_permission(tmp_path):
 # --- no option that nothing reads -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Reads:
-    """The names read of an Options object: `options.NAME`, and patterns of `getattr(options, f"{task}_{split}")`."""
+def reads_in(source: str) -> set[str]:
+    """Patterns of what a file reads: `options.NAME`, `getattr(options, f"{task}_{split}")`.
 
-    names: frozenset[str]
-    patterns: tuple[str, ...]
-
-    def includes(self, name: str) -> bool:
-        return name in self.names or any(re.fullmatch(pattern, name) for pattern in self.patterns)
-
-
-def reads_in(source: str) -> Reads:
-    """All reads in a file, apart from the checks of __post_init__: an option that is only checked does nothing."""
+    The checks of __post_init__ do not count: an option that is only checked does nothing.
+    """
     tree = ast.parse(source)
     checks = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "__post_init__"]
     skipped = {inner for node in checks for inner in ast.walk(node)}
-    names, patterns = set(), []
+    patterns = set()
     for node in (node for node in ast.walk(tree) if node not in skipped):
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("options", "self"):
-            names.add(node.attr)
+            patterns.add(node.attr)
         is_getattr = isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr"
         if is_getattr and isinstance(node.args[1], ast.JoinedStr):
-            patterns.append("".join(re.escape(part.value) if isinstance(part, ast.Constant) else "[a-z]+"
-                                    for part in node.args[1].values))
-    return Reads(frozenset(names), tuple(patterns))
+            patterns.add("".join(part.value if isinstance(part, ast.Constant) else "[a-z]+"
+                                 for part in node.args[1].values))
+    return patterns
 
 
 def unread(names, sources: list[str]) -> list[str]:
-    found = [reads_in(source) for source in sources]
-    return [name for name in names if not any(reads.includes(name) for reads in found)]
+    patterns = set().union(*map(reads_in, sources))
+    return [name for name in names if not any(re.fullmatch(pattern, name) for pattern in patterns)]
 
 
 def test_no_option_that_nothing_reads():
