@@ -59,6 +59,9 @@ def probe(job: Job, num_timed: int = 4) -> Price:
     middle = len(sizes) // 2
     chosen = [sizes[-1]] + [sizes[middle - min(middle, offset)] for offset in range(num_timed)]
     rates = [group["lr"] for group in job.optimizer.param_groups]
+    frozen = [p for group in job.optimizer.param_groups for p in group["params"] if not p.requires_grad]
+    for parameter in frozen:  # by a later stage, with --option pretrain; this one trains it
+        parameter.requires_grad_(True)
     timings = []
     for size, number in chosen:
         started = time.perf_counter()
@@ -66,6 +69,8 @@ def probe(job: Job, num_timed: int = 4) -> Price:
         timings.append((time.perf_counter() - started, size))
     for group, rate in zip(job.optimizer.param_groups, rates, strict=True):
         group["lr"] = rate
+    for parameter in frozen:
+        parameter.requires_grad_(False)
     job.optimizer.state.clear()
     job.optimizer.zero_grad(set_to_none=True)
     runtime.restore_random_state(random_state)

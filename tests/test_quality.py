@@ -14,7 +14,7 @@ from data.readers import Example
 from minbert import BertModel, BertTokenizer
 from minbert.pooling import pool
 
-WORDS = ("a", "short", "doctor", "is", "helping", "the", "girl", "in", "hotel", "near", "tall", "soldier", "of", "street")
+WORDS = ("a", "short", "doctor", "is", "helping", "the", "girl", "in", "hotel", "near", "tall", "soldier", "street")
 
 
 def sentence(number: int) -> str:
