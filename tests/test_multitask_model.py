@@ -1,0 +1,166 @@
+"""multitask/model.py: shapes, what a pair's two sides do, gradients, and a folder that others open."""
+
+import json
+
+import pytest
+import torch
+
+from data.batching import EncodedExamples
+from data.readers import Example
+from minbert import BertModel, BertTokenizer
+from multitask.heads import DenseHead, pair_features
+from multitask.model import MultitaskBert
+from multitask.tasks import TASKS
+
+ROWS = {
+    "sst": [Example("1", "a short doctor", None, 2.0), Example("2", "the girl", None, 0.0),
+            Example("3", "a tall soldier is helping the girl near a hotel", None, 4.0)],
+    "para": [Example("1", "is the hotel tall", "how tall is the hotel", 1.0),
+             Example("2", "a girl", "the doctor", 0.0)],
+    "sts": [Example("1", "a girl", "a tall girl", 4.0), Example("2", "the soldier is in a hotel", "a letter", 0.5)],
+}
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_model):
+    return BertTokenizer.from_pretrained(tiny_model)
+
+
+def make_model(folder, pair_encoding="cross", pooling="mean", dropout=0.1, seed=0) -> MultitaskBert:
+    return MultitaskBert(BertModel.from_pretrained(folder), pooling, pair_encoding, dropout, seed)
+
+
+def batch_of(task, tokenizer, pair_encoding, examples=None):
+    rows = EncodedExamples(examples or ROWS[task], tokenizer, 64, pair_encoding)
+    return rows.batch(range(len(rows)))
+
+
+@pytest.mark.parametrize("pair_encoding", ["cross", "bi"])
+@pytest.mark.parametrize("pooling", ["mean", "cls", "pooler"])
+def test_shapes(tiny_model, tokenizer, pair_encoding, pooling):
+    model = make_model(tiny_model, pair_encoding, pooling)
+    for task, shape in {"sst": (3, 5), "para": (2,), "sts": (2,)}.items():
+        for count in (len(ROWS[task]), 1):  # a batch of one stays a batch
+            batch = batch_of(task, tokenizer, pair_encoding, ROWS[task][:count])
+            assert model(task, batch).shape == (count, *shape[1:]), (task, count)
+            assert TASKS[task].loss(model(task, batch), batch.labels).shape == ()
+
+
+def test_features_of_a_pair_by_hand():
+    first, second = torch.tensor([[1.0, 2]]), torch.tensor([[3.0, -1]])
+    assert pair_features(first, second).tolist() == [[1, 2, 3, -1, 2, 3, 3, -2]]
+    head = DenseHead(2, 1, 0.0)
+    head.dense.weight.data = torch.tensor([[10.0, 1]])
+    head.dense.bias.data = torch.tensor([0.5])
+    assert head(torch.tensor([[1.0, 2], [0, 3]])).tolist() == [12.5, 3.5]
+
+
+def swapped(examples):
+    return [Example(example.id, example.sentence_2, example.sentence_1, example.label) for example in examples]
+
+
+@torch.no_grad()
+def test_swapping_a_pair_apart(tiny_model, tokenizer):
+    """|u - v| and u * v are the same for both orders, u and v change places: so do their columns in the head."""
+    model = make_model(tiny_model, "bi").eval()
+    one = batch_of("sts", tokenizer, "bi")
+    other = batch_of("sts", tokenizer, "bi", swapped(ROWS["sts"]))
+    expected = model("sts", one)
+    assert (model("sts", other) - expected).abs().max() > 1e-4
+    weight = model.heads["sts"].dense.weight  # (1, 4H)
+    u, v, difference, product = weight.clone().chunk(4, dim=1)
+    weight.copy_(torch.cat([v, u, difference, product], dim=1))
+    torch.testing.assert_close(model("sts", other), expected, rtol=0, atol=1e-5)  # fp32, another padding
+
+
+@torch.no_grad()
+def test_swapping_a_pair_together(tiny_model, tokenizer):
+    """In one row the two orders are two inputs, told apart by position and segment."""
+    model = make_model(tiny_model).eval()
+    one, other = (batch_of("sts", tokenizer, "cross", rows) for rows in (ROWS["sts"], swapped(ROWS["sts"])))
+    assert (model("sts", one) - model("sts", other)).abs().max() > 1e-5
+    same = Example("1", "a girl", "a girl", 5.0)
+    assert torch.equal(*(model("sts", batch_of("sts", tokenizer, "cross", rows)) for rows in ([same], swapped([same]))))
+
+
+@torch.no_grad()
+def test_the_segment_of_the_second_sentence_counts(tiny_model, tokenizer):
+    model = make_model(tiny_model).eval()
+    batch = batch_of("sts", tokenizer, "cross")
+    assert batch.token_type_ids.sum() > 0
+    expected = model("sts", batch)
+    batch.token_type_ids.zero_()
+    assert (model("sts", batch) - expected).abs().max() > 1e-5
+
+
+@pytest.mark.parametrize("pair_encoding", ["cross", "bi"])
+@pytest.mark.parametrize("pooling", ["mean", "cls", "pooler"])
+def test_every_parameter_gets_a_gradient(tiny_model, tokenizer, pair_encoding, pooling):
+    model = make_model(tiny_model, pair_encoding, pooling).train()
+    for task in TASKS:
+        batch = batch_of(task, tokenizer, pair_encoding)
+        TASKS[task].loss(model(task, batch), batch.labels).backward()
+    without = {name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0}
+    assert without == (set() if pooling == "pooler" else {"encoder.pooler.weight", "encoder.pooler.bias"})
+
+
+def test_a_task_reaches_its_own_head_only(tiny_model, tokenizer):
+    model = make_model(tiny_model)
+    model("sts", batch_of("sts", tokenizer, "cross")).sum().backward()
+    touched = {name for name, head in model.heads.items() if head.dense.weight.grad is not None}
+    assert touched == {"sts"} and model.shared.weight.grad is not None
+
+
+def test_heads_depend_on_the_seed_alone(tiny_model):
+    encoder = BertModel.from_pretrained(tiny_model)
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    one = MultitaskBert(encoder, "mean", "cross", 0.1, seed=3)
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.rand(5)
+    same, other = (MultitaskBert(encoder, "mean", "cross", 0.1, seed=seed) for seed in (3, 4))
+    assert all(torch.equal(p, q) for p, q in zip(one.parameters(), same.parameters(), strict=True))
+    assert not torch.equal(one.shared.weight, other.shared.weight)
+    assert one.shared.weight.std().item() == pytest.approx(0.02, rel=0.2) and not one.shared.bias.any()
+
+
+def test_dropout_is_before_the_head_and_off_when_predicting(tiny_model, tokenizer):
+    encoder = BertModel.from_pretrained(tiny_model, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    model, batch = MultitaskBert(encoder, "mean", "cross", 0.5, seed=0), batch_of("sst", tokenizer, "cross")
+    assert not torch.equal(model.train()("sst", batch), model("sst", batch))
+    assert torch.equal(model.eval()("sst", batch), model("sst", batch))
+
+
+@pytest.mark.parametrize("pair_encoding", ["cross", "bi"])
+def test_saved_and_loaded(tiny_model, tokenizer, tmp_path, pair_encoding):
+    model = make_model(tiny_model, pair_encoding, "cls", seed=9).eval()
+    model.save_pretrained(tmp_path, tokenizer)
+    loaded = MultitaskBert.from_pretrained(tmp_path, "cls", pair_encoding).eval()
+    assert loaded.state_dict().keys() == model.state_dict().keys()
+    assert all(torch.equal(tensor, loaded.state_dict()[name]) for name, tensor in model.state_dict().items())
+    again = BertTokenizer.from_pretrained(tmp_path)
+    for task in TASKS:
+        batch = batch_of(task, again, pair_encoding)
+        assert torch.equal(model(task, batch), loaded(task, batch))
+    with pytest.raises(ValueError, match="trained with --pooling cls; asked for is mean"):
+        MultitaskBert.from_pretrained(tmp_path, "mean", pair_encoding)
+    other = {"cross": "bi", "bi": "cross"}[pair_encoding]
+    with pytest.raises(ValueError, match=f"its heads do not fit --pair-encoding {other}"):
+        MultitaskBert.from_pretrained(tmp_path, "cls", other)
+
+
+def test_transformers_opens_the_folder(tiny_model, tokenizer, tmp_path):
+    transformers = pytest.importorskip("transformers", reason="transformers is the reference; run setup.sh --dev")
+    model = make_model(tiny_model).eval()
+    model.save_pretrained(tmp_path, tokenizer)
+    assert json.loads((tmp_path / "config.json").read_text())["model_type"] == "bert"
+    reference = transformers.AutoModel.from_pretrained(tmp_path).eval()
+    batch = batch_of("para", tokenizer, "cross")
+    inputs = batch.input_ids, batch.attention_mask, batch.token_type_ids
+    with torch.no_grad():
+        expected = reference(*inputs).last_hidden_state
+        found = model.encoder(*inputs).last_hidden_state
+    is_token = batch.attention_mask.bool()
+    torch.testing.assert_close(found[is_token], expected[is_token], rtol=0, atol=1e-5)  # fp32, 2 layers
+    ids = transformers.AutoTokenizer.from_pretrained(tmp_path)("a tall soldier", "the hotel")["input_ids"]
+    assert ids == tokenizer.encode(["a tall soldier"], ["the hotel"])[0][0]

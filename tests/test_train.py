@@ -1,0 +1,197 @@
+"""multitask/train.py: options -> Job; each option of the stage has its effect, and the same seed the same run."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+import torch
+
+from minbert import BertModel, BertTokenizer
+from minbert.loop import fit
+from minbert.price import probe
+from multitask.tasks import TASKS
+from multitask.train import build_job, encode_tables, examples_of, read_tables
+from options import Options
+
+CPU = torch.device("cpu")
+SMALL = {"batch_size": 8, "epochs": 1, "lr": 1e-3, "precision": "fp32", "max_length": 48, "warmup": 0.5}
+
+
+@pytest.fixture(scope="module")
+def options(sample_data, tiny_model):
+    return Options(data_dir=str(sample_data), model=str(tiny_model), **SMALL).with_files()
+
+
+@pytest.fixture(scope="module")
+def tables(options):
+    """The first 16 training rows and 12 dev rows of each task."""
+    cut = {"train": 16, "dev": 12, "test": 4}
+    return {task: {split: replace(table, examples=table.examples[:cut[split]]) for split, table in splits.items()}
+            for task, splits in read_tables(options).items()}
+
+
+@pytest.fixture
+def make_job(options, tables, tiny_model, tmp_path):
+    def make(**changes):
+        changed = replace(options, **changes)
+        tokenizer = BertTokenizer.from_pretrained(tiny_model)
+        rows = encode_tables(tables, tokenizer, changed.max_length, changed.pair_encoding)
+        return build_job(changed, BertModel.from_pretrained(tiny_model), rows, tmp_path / "run", CPU)
+    return make
+
+
+class TwoSteps(Exception):
+    pass
+
+
+def after_two_steps(job) -> dict[str, torch.Tensor]:
+    """The weights after two updates of the real loop."""
+    step, count = job.optimizer.step, 0
+
+    def counted():
+        nonlocal count
+        step()
+        count += 1
+        if count == 2:
+            raise TwoSteps
+
+    job.optimizer.step = counted
+    with pytest.raises(TwoSteps):
+        fit(job)
+    return copy.deepcopy(job.model.state_dict())
+
+
+def differ(one, other) -> bool:
+    return one.keys() != other.keys() or any(
+        one[name].shape != other[name].shape or not torch.equal(one[name], other[name]) for name in one)
+
+
+def test_tables_and_rows(options, sample_data):
+    tables = read_tables(options)
+    assert {task: {split: len(table.examples) for split, table in splits.items()} for task, splits in tables.items()} \
+        == dict.fromkeys(TASKS, {"train": 64, "dev": 24, "test": 24})
+    assert all(example.label is None for example in examples_of(tables, "test"))
+    assert len(examples_of(tables, "train")) == 3 * 64
+    with pytest.raises(ValueError, match="absent.csv: there is no such file"):
+        read_tables(replace(options, sts_test=str(sample_data / "absent.csv")))
+
+
+def test_the_two_samplings(make_job, tables):
+    generator = torch.Generator().manual_seed(0)
+    joint = make_job(sampling="joint").plan(0, generator)
+    assert [[task for task, _ in step] for step in joint] == [["sst", "para", "sts"]] * 2  # 16 rows / 8
+    pooled = make_job(sampling="mt-dnn").plan(0, generator)
+    assert len(pooled) == 6 and all(len(step) == 1 for step in pooled)
+    for plan in (joint, pooled):
+        for name in TASKS:
+            rows = [row for step in plan for task, batch in step if task == name for row in batch]
+            assert sorted(rows) == list(range(16))
+    assert [weight for _, _, weight in make_job(sampling="joint").epoch_steps(0, generator)[0]] == [1 / 3] * 3
+
+
+def test_the_joint_limit(make_job, tables, options, tiny_model, tmp_path):
+    shorter = {**tables, "sst": {**tables["sst"], "train": replace(tables["sst"]["train"],
+                                                                   examples=tables["sst"]["train"].examples[:8])}}
+    rows = encode_tables(shorter, BertTokenizer.from_pretrained(tiny_model), 48, "cross")
+    lengths = {}
+    for limit in ("largest", "smallest"):
+        changed = replace(options, sampling="joint", joint_limit=limit)
+        job = build_job(changed, BertModel.from_pretrained(tiny_model), rows, tmp_path, CPU)
+        lengths[limit] = len(job.plan(0, torch.Generator().manual_seed(0)))
+    assert lengths == {"largest": 2, "smallest": 1}
+
+
+@pytest.mark.parametrize("sampling", ["joint", "mt-dnn"])
+def test_the_seed_fixes_the_run(make_job, sampling):
+    first = after_two_steps(make_job(sampling=sampling))
+    torch.rand(3)
+    assert not differ(first, after_two_steps(make_job(sampling=sampling)))
+    assert differ(first, after_two_steps(make_job(sampling=sampling, seed=1)))
+
+
+CHANGES = {
+    "pair_encoding": "bi", "pooling": "cls", "sampling": "mt-dnn", "schedule": "cosine", "warmup": 0.5,
+    "weight_decay": 0.5, "max_grad_norm": 0.01, "accumulation": 2, "hidden_dropout_prob": 0.6, "lr": 2e-3,
+    "batch_size": 4, "max_length": 8, "option": "pretrain", "epochs": 2, "seed": 1, "precision": "bf16",
+}
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return {}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_each_option_changes_the_weights(make_job, reference, name):
+    """After two steps of an epoch of eight, without warm-up, so that the schedules have parted by then."""
+    base = {"sampling": "joint", "batch_size": 2, "warmup": 0.0}
+    if not reference:
+        reference.update(after_two_steps(make_job(**base)))
+        assert not differ(reference, after_two_steps(make_job(**base)))  # the negative control: nothing changed
+    assert differ(reference, after_two_steps(make_job(**{**base, name: CHANGES[name]})))
+
+
+def test_the_joint_limit_changes_the_weights(make_job, tables, options, tiny_model, tmp_path):
+    """Its epoch is shorter, and so the schedule steeper; it shows where the tasks differ in size."""
+    cut = replace(tables["sst"]["train"], examples=tables["sst"]["train"].examples[:8])
+    rows = encode_tables({**tables, "sst": {**tables["sst"], "train": cut}},
+                         BertTokenizer.from_pretrained(tiny_model), 48, "cross")
+    found = [after_two_steps(build_job(replace(options, sampling="joint", joint_limit=limit, batch_size=2, warmup=0.0),
+                                       BertModel.from_pretrained(tiny_model), rows, tmp_path / limit, CPU))
+             for limit in ("largest", "smallest")]
+    assert differ(*found)
+
+
+@pytest.mark.parametrize("name", ["save_every", "simcse_epochs", "name", "drop_bad_rows"])
+def test_options_of_other_rooms_change_nothing(make_job, name):
+    values = {"save_every": 1, "simcse_epochs": 3, "name": "other", "drop_bad_rows": True}
+    extra = {"pretrain": "simcse"} if name.startswith("simcse") else {}
+    assert not differ(after_two_steps(make_job()), after_two_steps(make_job(**{name: values[name]}, **extra)))
+
+
+def test_a_frozen_encoder_keeps_its_bits(make_job):
+    job = make_job(option="pretrain", epochs=2, lr=1e-2, weight_decay=0.5)
+    before = copy.deepcopy(job.model.state_dict())
+    fit(job)
+    moved = {name for name, tensor in job.model.state_dict().items() if not torch.equal(tensor, before[name])}
+    assert moved == {name for name in before if not name.startswith("encoder.")}
+
+
+def test_finetuning_moves_all_but_the_pooler(make_job):
+    job = make_job(sampling="joint", lr=1e-2)
+    before = copy.deepcopy(job.model.state_dict())
+    after = after_two_steps(job)
+    still = {name for name, tensor in after.items() if torch.equal(tensor, before[name])}
+    # mean pooling never reads the pooler; a bias of the keys adds the same to every score, which softmax ignores
+    assert still <= {"encoder.pooler.weight", "encoder.pooler.bias", *(
+        f"encoder.layers.{number}.attention.key.bias" for number in range(2))}
+    assert "encoder.pooler.weight" in still
+
+
+def test_biases_and_norms_do_not_decay(make_job):
+    job = make_job(weight_decay=0.3)
+    groups = {group["weight_decay"]: group["params"] for group in job.optimizer.param_groups}
+    assert {p.ndim for p in groups[0.3]} == {2} and {p.ndim for p in groups[0.0]} == {1}
+    assert sum(map(len, groups.values())) == len(list(job.model.parameters()))
+
+
+def test_the_best_epoch_is_by_the_overall_score(make_job):
+    job = make_job(epochs=3)
+    progress = fit(job)
+    assert job.score == "overall_2023" and len(progress.history) == 3
+    best = max(progress.history, key=lambda entry: entry["overall_2023"])
+    assert progress.best_step == best["step"]
+    scores = job.evaluate()
+    assert {name: best[name] for name in scores} == scores
+
+
+def test_a_price_changes_nothing(make_job):
+    probed = make_job(sampling="joint")
+    probe(probed)
+    assert not differ(after_two_steps(probed), after_two_steps(make_job(sampling="joint")))
+
+
+def test_the_loss_falls(make_job):
+    job = make_job(sampling="joint", epochs=20, lr=5e-3, hidden_dropout_prob=0.0)
+    history = fit(replace(job, evaluate=lambda: {"overall_2023": 0.0})).history
+    assert history[-1]["loss"] < 0.6 * history[0]["loss"]
