@@ -57,7 +57,7 @@ def train_tokenizer(lines: Iterator[str], vocab_size: int) -> BertTokenizer:
 
 def pack(lines: Iterator[str], tokenizer: BertTokenizer, block_size: int) -> np.ndarray:
     """Token ids (N, T) uint16: [CLS], then text with a [SEP] after each line, cut every T - 2 tokens, then [SEP]."""
-    pieces, chunk = [], []
+    pieces, chunk = [np.empty(0, dtype=np.uint16)], []
 
     def encode_chunk() -> None:
         for encoding in tokenizer.backend.encode_batch_fast(chunk, add_special_tokens=False):
@@ -190,6 +190,11 @@ def main() -> None:
     train = pack((line for number, line in numbered if number % HELD_OUT), tokenizer, arguments.block_size)
     numbered = enumerate(read_lines(arguments.corpus))
     held_out = pack((line for number, line in numbered if number % HELD_OUT == 0), tokenizer, arguments.block_size)
+    num_seen = arguments.tokens // (arguments.batch_size * arguments.block_size)
+    if len(train) < arguments.batch_size or not len(held_out) or num_seen < NUM_EVALUATIONS:
+        parser.error(f"{len(train)} training and {len(held_out)} held-out blocks, and --tokens for {num_seen} steps; "
+                     f"needed are {arguments.batch_size}, 1 and {NUM_EVALUATIONS}. Give more text or tokens, or a "
+                     "smaller --batch-size or --block-size.")
     rows = torch.randperm(len(held_out), generator=torch.Generator().manual_seed(0))[:512].numpy()
     print(f"vocabulary of {len(tokenizer.vocabulary):,}; text read and packed in {time.perf_counter() - started:.0f} s")
     runtime.keep_freed_memory()

@@ -129,3 +129,14 @@ def test_a_second_call_resumes_and_keeps_the_vocabulary(folder, monkeypatch, cap
     pretrain.main()
     assert {name: (folder / name).read_bytes() for name in before} == before
     assert "10,240 tokens" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("lines", "flags"), [(LINES[:5], []), ([], []), (LINES, ["--tokens", "1000"]),
+                                              (LINES, ["--batch-size", "5000"])])
+def test_too_little_text_is_told_before_the_work(tmp_path, monkeypatch, capsys, lines, flags):
+    (tmp_path / "text.txt").write_text("\n".join(lines), encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["pretrain", "--corpus", str(tmp_path / "text.txt"), "--out",
+                                      str(tmp_path / "model"), "--size", "tiny", *flags])
+    with pytest.raises(SystemExit) as stopped:
+        pretrain.main()
+    assert stopped.value.code == 2 and "Give more text or tokens" in capsys.readouterr().err
