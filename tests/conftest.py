@@ -36,6 +36,14 @@ def _one_thread():
     torch.set_num_threads(1)
 
 
+@pytest.fixture(scope="module")
+def no_fsync():
+    """A kill is not a power cut: what was written is there without fsync, which on a busy disk takes most of a run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("minbert.checkpoint.os.fsync", lambda descriptor: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def hugging_face_folder(tmp_path_factory):
     """A tiny random BERT that transformers made and wrote: 3 layers, 24 units, 4 heads; every parameter is random.

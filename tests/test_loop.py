@@ -1,127 +1,26 @@
-"""minbert/loop.py on a job small enough to see through: a regression with dropout, two tasks and two heads.
+"""minbert/loop.py: it trains as a loop written by hand does, and stops at numbers that are not finite.
 
-The law of resuming: stopped at any step, by any means, a resumed run equals the undisturbed one in every bit.
+test_loop_resume.py has the law of resuming; both use the job of toy_job.py.
 """
 
 import copy
 import math
-import os
-import signal
-import threading
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
-from minbert import AdamW
-from minbert.checkpoint import load_checkpoint
-from minbert.loop import Interrupted, Job, Loop, NonFiniteLoss, StopSignal, fit
+from minbert.loop import Job, NonFiniteLoss, fit
+from tests.toy_job import BATCH_SIZE, EPOCHS, NUM_STEPS, Kill, bits, make_job
 
-NUM_ROWS, BATCH_SIZE, EPOCHS = 20, 4, 3
-NUM_STEPS = NUM_ROWS // BATCH_SIZE * EPOCHS  # 5 x 3 = 15
-
-
-class Kill(BaseException):
-    """Stands for SIGKILL: nothing after it runs, nothing is saved."""
-
-
-@dataclass
-class Rows:
-    inputs: torch.Tensor
-    targets: torch.Tensor
-    ids: tuple[str, ...]
-
-    @property
-    def input_ids(self):
-        return self.inputs
-
-
-class TwoHeads(nn.Module):
-    """One body with dropout, a head per task, and a parameter that no loss touches."""
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(5)
-        self.body, self.dropout = nn.Linear(3, 4), nn.Dropout(0.3)
-        self.heads = nn.ModuleDict({"a": nn.Linear(4, 1), "b": nn.Linear(4, 1)})
-        self.idle = nn.Parameter(torch.ones(2))
-
-    def forward(self, task, inputs):
-        return self.heads[task](self.dropout(torch.tanh(self.body(inputs)))).squeeze(-1)
-
-
-def make_job(folder, dropout: float = 0.3, disturb: Callable = lambda when, number: None, **changes) -> Job:
-    """`disturb(when, number)` is called in each loss ("step") and each evaluation ("evaluation"), counted from 1."""
-    generator = torch.Generator().manual_seed(8)
-    inputs = torch.randn(NUM_ROWS, 3, generator=generator)
-    targets = inputs @ torch.tensor([1.0, -2.0, 0.5])
-    model = TwoHeads()
-    model.dropout.p = dropout
-    calls = {"step": 0, "evaluation": 0}
-
-    def disturbed(when):
-        calls[when] += 1
-        disturb(when, calls[when])
-
-    def plan(epoch, generator):
-        order = torch.randperm(NUM_ROWS, generator=generator).tolist()
-        batches = [order[start : start + BATCH_SIZE] for start in range(0, NUM_ROWS, BATCH_SIZE)]
-        return [[("ab"[number % 2], batch)] for number, batch in enumerate(batches)]
-
-    def loss(task, batch):
-        disturbed("step")
-        return nn.functional.mse_loss(model(task, batch.inputs), batch.targets)
-
-    def evaluate():
-        model.eval()
-        with torch.no_grad():
-            errors = {task: float(nn.functional.mse_loss(model(task, inputs), targets)) for task in "ab"}
-        disturbed("evaluation")
-        model.train()
-        return {"score": -sum(errors.values()), **errors}
-
-    job = Job(
-        name="toy", folder=folder, model=model, optimizer=AdamW(model.parameters(), lr=0.05, weight_decay=0.01),
-        plan=plan, load=lambda task, rows: Rows(inputs[rows], targets[rows], tuple(f"row-{row}" for row in rows)),
-        loss=loss, evaluate=evaluate, score="score", epochs=EPOCHS, device=torch.device("cpu"), precision="fp32",
-        seed=2, save_every=2,
-    )
-    return replace(job, **changes)
-
-
-def bits(job: Job, progress) -> dict:
-    """All that a run leaves behind but its seconds: weights, optimizer state, progress."""
-    weights = {name: tensor.numpy().tobytes() for name, tensor in job.model.state_dict().items()}
-    moments = [{key: value.numpy().tobytes() if torch.is_tensor(value) else value for key, value in state.items()}
-               for state in job.optimizer.state.values()]
-    seen = {name: value for name, value in vars(progress).items() if name != "seconds"}
-    rates = [(group["lr"], group["initial_lr"], group["weight_decay"]) for group in job.optimizer.param_groups]
-    return {"weights": weights, "moments": moments, "rates": rates, **copy.deepcopy(seen)}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _no_waiting_for_the_disk():
-    """A kill is not a power cut: what was written is there without fsync, which on a busy disk takes most of a run."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("minbert.checkpoint.os.fsync", lambda descriptor: None)
-        yield
+pytestmark = pytest.mark.usefixtures("no_fsync")
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
+def undisturbed(tmp_path_factory, no_fsync):
     job = make_job(tmp_path_factory.mktemp("undisturbed"))
     return bits(job, fit(job))
-
-
-def resumed(folder, **changes) -> dict:
-    job = make_job(folder, **changes)
-    torch.manual_seed(12345)  # another process has drawn other numbers by now
-    return bits(job, fit(job, resume=True))
-
-
-# --- it trains ----------------------------------------------------------------------------------------------
 
 
 def test_the_loss_falls_and_the_record_is_complete(undisturbed):
@@ -268,167 +167,6 @@ def test_a_head_without_a_batch_in_the_step_stands_still(tmp_path):
     job.optimizer.step = lambda: (step(), weights.append(job.model.heads["a"].weight.detach().clone()))
     fit(job)
     assert torch.equal(weights[0], weights[1])
-
-
-# --- it stops and goes on -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("number", range(1, NUM_STEPS + 1))
-def test_killed_at_any_step(tmp_path, undisturbed, number):
-    def disturb(when, count):
-        if (when, count) == ("step", number):
-            raise Kill
-
-    with pytest.raises(Kill):
-        fit(make_job(tmp_path, disturb=disturb))
-    assert resumed(tmp_path) == undisturbed
-
-
-@pytest.mark.parametrize("number", range(1, NUM_STEPS + 1))
-def test_interrupted_at_any_step(tmp_path, undisturbed, number):
-    def disturb(when, count):
-        if (when, count) == ("step", number):
-            signal.raise_signal(signal.SIGINT)
-
-    with pytest.raises(Interrupted):
-        fit(make_job(tmp_path, disturb=disturb))
-    assert load_checkpoint(tmp_path)[1]["step"] == number  # the step was finished and saved
-    assert resumed(tmp_path) == undisturbed
-
-
-@pytest.mark.parametrize("number", range(1, EPOCHS + 1))
-@pytest.mark.parametrize("how", [Kill, signal.SIGINT, signal.SIGTERM])
-def test_stopped_inside_an_evaluation(tmp_path, undisturbed, number, how):
-    def disturb(when, count):
-        if (when, count) == ("evaluation", number):
-            if how is Kill:
-                raise Kill
-            signal.raise_signal(how)
-
-    with pytest.raises(Kill if how is Kill else Interrupted):
-        fit(make_job(tmp_path, disturb=disturb))
-    assert resumed(tmp_path) == undisturbed
-
-
-@pytest.mark.parametrize("number", range(1, 16))
-def test_killed_before_any_save(tmp_path, undisturbed, monkeypatch, number):
-    """Each checkpoint in turn does not come to be: within an epoch, at its end, at the finish."""
-    count, save = 0, Loop.save
-
-    def save_or_die(self):
-        nonlocal count
-        count += 1
-        if count == number:
-            raise Kill
-        save(self)
-
-    monkeypatch.setattr(Loop, "save", save_or_die)
-    try:
-        fit(make_job(tmp_path))
-        assert count < number
-    except Kill:
-        pass
-    monkeypatch.undo()
-    assert resumed(tmp_path) == undisturbed
-
-
-def test_stopped_again_and_again(tmp_path, undisturbed):
-    """A signal in the second step of every attempt, and every fourth attempt a kill."""
-    for attempt in range(30):
-        def disturb(when, count, attempt=attempt):
-            if (when, count) == ("step", 2):
-                if attempt % 4 == 3:
-                    raise Kill
-                signal.raise_signal(signal.SIGTERM)
-
-        job = make_job(tmp_path, disturb=disturb)
-        try:
-            found = bits(job, fit(job, resume=attempt > 0))
-            break
-        except (Interrupted, Kill):
-            pass
-    assert attempt > 4 and found == undisturbed
-
-
-def test_a_finished_job_resumes_to_its_result(tmp_path, undisturbed):
-    fit(make_job(tmp_path))
-
-    def disturb(when, count):
-        raise AssertionError("nothing is left to do")
-
-    for _ in range(2):
-        assert resumed(tmp_path, disturb=disturb) == undisturbed
-
-
-def test_a_signal_after_the_last_step_is_not_lost(tmp_path, undisturbed, monkeypatch):
-    """The job is done, but what follows it in the run must not start."""
-    finish = Loop.finish
-    monkeypatch.setattr(Loop, "finish", lambda self: (finish(self), signal.raise_signal(signal.SIGINT)))
-    with pytest.raises(Interrupted):
-        fit(make_job(tmp_path))
-    monkeypatch.undo()
-    assert resumed(tmp_path) == undisturbed
-
-
-def test_the_handlers_are_put_back(tmp_path):
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    inside = []
-    job = make_job(tmp_path, epochs=1, disturb=lambda when, count: inside.append(signal.getsignal(signal.SIGINT)))
-    fit(job)
-    assert inside[0] not in before
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
-
-
-def test_the_second_signal_is_meant():
-    stop = StopSignal()
-    stop.receive(signal.SIGINT, None)
-    assert stop.is_requested
-    with pytest.raises(KeyboardInterrupt) as raised:
-        stop.receive(signal.SIGINT, None)
-    assert raised.type is KeyboardInterrupt
-
-
-def test_it_works_outside_the_main_thread(tmp_path, undisturbed):
-    found = []
-
-    def work():
-        job = make_job(tmp_path)
-        found.append(bits(job, fit(job)))
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert found == [undisturbed]
-
-
-def test_without_resume_it_starts_anew(tmp_path, undisturbed):
-    other = make_job(tmp_path, seed=9)
-    fit(other)
-    job = make_job(tmp_path)
-    assert bits(job, fit(job)) == undisturbed
-    assert len(os.listdir(tmp_path)) <= 3  # the best, the last, the JSON: nothing of the run before
-
-
-def test_seconds_add_up_over_the_parts(tmp_path):
-    def disturb(when, count):
-        if (when, count) == ("step", 6):
-            signal.raise_signal(signal.SIGINT)
-
-    with pytest.raises(Interrupted):
-        fit(make_job(tmp_path, disturb=disturb))
-    first = load_checkpoint(tmp_path)[1]["seconds"]
-    assert 0 < first < fit(make_job(tmp_path), resume=True).seconds
-
-
-def test_a_resume_that_forgot_the_random_state_would_be_noticed(tmp_path, undisturbed, monkeypatch):
-    def disturb(when, count):
-        if (when, count) == ("step", 7):
-            raise Kill
-
-    with pytest.raises(Kill):
-        fit(make_job(tmp_path, disturb=disturb))
-    monkeypatch.setattr("minbert.runtime.restore_random_state", lambda state: None)
-    assert resumed(tmp_path)["weights"] != undisturbed["weights"]  # other dropout masks
 
 
 # --- it refuses ---------------------------------------------------------------------------------------------
