@@ -1,7 +1,6 @@
 """The one command: options -> data -> encoder -> price -> contrastive stage -> multitask stage -> files -> run.json.
 
-`run` reads as the way through the project; each line's room holds the rest. torch is imported after the command line is
-understood, so that --help and a typo answer at once.
+`run` reads as the way through; each line's room holds the rest. torch waits until the command line is understood.
 """
 
 from __future__ import annotations
@@ -65,6 +64,7 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     prices = price.quote([stage.job, job] if stage and not reused else [job], folder, is_resumed)
     print("\n".join(map(str, prices)))
     files = claim(folder, options, is_resumed)  # only here does the run's folder begin: all that can be wrong was asked
+    price.keep(prices, folder)
 
     seconds = 0.0
     if stage:
@@ -84,8 +84,8 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
                  predicted=[asdict(item) for item in prices], actual=actual)
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)
     print(results.closing_table(scores, baselines), price.comparison(prices, **actual), sep="\n")
-    print(f"model: {folder / 'model'}\nrecord: {folder / 'run.json'}\nleaderboard files:")
-    print("\n".join(f"  {path}" for splits in paths.values() for path in splits.values()))
+    print(f"model: {folder / 'model'}\nrecord: {folder / 'run.json'}\nleaderboard files:",
+          *(path for splits in paths.values() for path in splits.values()), sep="\n  ")
 
 
 def resolve(options: Options) -> tuple[Options, Path, object]:
@@ -93,6 +93,7 @@ def resolve(options: Options) -> tuple[Options, Path, object]:
     from minbert import BertConfig, runtime, weights
     from minbert.pooling import check_pooling
 
+    runtime.keep_freed_memory()
     device, device_reason = runtime.choose_device("cuda" if options.use_gpu else options.device)
     precision, precision_reason = runtime.choose_precision(options.precision, device)
     model_folder = weights.resolve(options.model)

@@ -203,6 +203,8 @@ def main() -> None:
         progress = fit(job, arguments.resume)
     except Interrupted:
         raise SystemExit("Stopped and saved. Run the same command with --resume to go on.") from None
+    config = job.model.bert.config  # trained without dropout; whoever fine-tunes it wants BERT's own
+    job.model.bert.config = replace(config, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
     job.model.save_pretrained(arguments.out, dtype=torch.float16)
     seen = progress.step * arguments.batch_size * arguments.block_size
     print(f"{seen:,} tokens in {progress.seconds / 60:.1f} minutes, {seen / progress.seconds:,.0f} tokens/s; "

@@ -17,6 +17,7 @@ from minbert import runtime
 from minbert.checkpoint import write_json
 from minbert.loop import Job
 
+FILE_NAME = "price.json"
 NUM_SIZED = 48  # steps whose tokens are counted
 INFERENCE_SHARE = 1 / 3  # a forward pass is 2 of the 6 FLOPs that training spends on a weight and a token
 
@@ -80,7 +81,7 @@ def probe(job: Job, num_timed: int = 4) -> Price:
     tokens = len(steps) * job.epochs * mean_tokens + INFERENCE_SHARE * (
         num_evaluations * job.evaluation_tokens + job.closing_tokens)
     bytes_of_model = sum(tensor.numel() * tensor.element_size() for tensor in job.model.state_dict().values())
-    disk = 5 * bytes_of_model  # the result, the best so far, and a checkpoint of weights and two moments
+    disk = 8 * bytes_of_model  # a new best and a new checkpoint (weights, two moments) beside the old ones
     return Price(job.name, len(steps) * job.epochs, tokens * seconds_per_token, peak_memory(job.device), disk)
 
 
@@ -101,17 +102,21 @@ def rehearse(job: Job, step: list[tuple[str, list[int], float]]) -> None:
 
 
 def quote(jobs: list[Job], folder: Path, is_resumed: bool) -> list[Price]:
-    """The price of each job, kept in folder/price.json; a resumed run reads it there instead of probing again.
+    """The price of each job; a resumed run reads what `keep` wrote instead of probing again.
 
-    Raises ValueError where the disk has too little room.
+    Writes nothing. Raises ValueError where the disk has too little room.
     """
-    path = folder / "price.json"
+    path = folder / FILE_NAME
     if is_resumed and path.is_file():
         return [Price(**item) for item in json.loads(path.read_text(encoding="utf-8"))["jobs"]]
     prices = [probe(job) for job in jobs]
     check_disk(prices, folder)
-    write_json(path, {"jobs": [asdict(price) for price in prices]})
     return prices
+
+
+def keep(prices: list[Price], folder: Path) -> None:
+    """Write folder/price.json, from which a resumed run quotes."""
+    write_json(folder / FILE_NAME, {"jobs": [asdict(price) for price in prices]})
 
 
 def comparison(prices: list[Price], seconds: float, peak_memory: int) -> str:

@@ -12,7 +12,7 @@ from torch import nn
 
 from minbert import AdamW, price, runtime
 from minbert.loop import Job, fit
-from minbert.price import Price, check_disk, comparison, probe, quote
+from minbert.price import Price, check_disk, comparison, keep, probe, quote
 
 NUM_ROWS = 12
 
@@ -135,6 +135,8 @@ def test_a_step_of_uneven_batches_is_scaled_by_tokens(tmp_path, monkeypatch):
 def test_prices_are_kept_for_a_resumed_run(tmp_path, monkeypatch):
     job = make_job(tmp_path / "checkpoint")
     first = quote([job], tmp_path, is_resumed=False)
+    assert not list(tmp_path.glob("*.json"))  # the run's folder has not begun yet
+    keep(first, tmp_path)
     stored = json.loads((tmp_path / "price.json").read_text())["jobs"]
     assert [Price(**item) for item in stored] == first
     monkeypatch.setattr(price, "probe", lambda job: pytest.fail("a resumed run does not probe"))
