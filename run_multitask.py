@@ -140,8 +140,7 @@ def write_record(folder: Path, options: Options, files: dict[str, str], **result
 
     from minbert.checkpoint import write_json
 
-    versions = {"python": platform.python_version(), "torch": torch.__version__, "numpy": numpy.__version__,
-                "tokenizers": tokenizers.__version__}
+    versions = {"python": platform.python_version(), **{m.__name__: m.__version__ for m in (torch, numpy, tokenizers)}}
     machine = {"system": platform.platform(), "threads": torch.get_num_threads(), "device": options.device}
     record = {"command": sys.argv, "options": asdict(options), "versions": versions, "machine": machine, "files": files}
     write_json(folder / "run.json", {**record, **results})

@@ -109,6 +109,7 @@ def read_meanings(text: str, table: str = "") -> list[tuple[str, tuple[str, ...]
 
 
 def choose_word(random: Random, text: str) -> str:
+    """One word of a list: a meaning at random, then one of its words."""
     return random.choice(random.choice(read_meanings(text))[1])
 
 

@@ -108,7 +108,7 @@ def test_the_estimate_by_hand(tmp_path, monkeypatch):
     assert found.name == "toy" and found.num_steps == 12
     tokens = 12 * 8 + (2 * 60 + 30) / 3  # a forward pass costs a third of a step
     assert found.seconds == pytest.approx(tokens * 0.15)
-    assert found.disk == 5 * (4 * 8 + 8 + 8 + 1) * 4  # five copies of 49 parameters of four bytes
+    assert found.disk == 8 * (4 * 8 + 8 + 8 + 1) * 4  # eight copies of 49 parameters of four bytes
     assert found.peak_memory > 10e6
     assert str(Price("toy", 1200, 90.0, 2 * 10**9, 3 * 10**6)) == (
         "toy: 1,200 steps, about 1.5 minutes, 2.0 GB of memory, 3 MB on disk")
