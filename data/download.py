@@ -98,7 +98,7 @@ def fetch(url: str, part: Path, wait: float) -> None:
 
 
 def fetch_rest(url: str, part: Path) -> None:
-    """Append to `part` what it lacks of `url`, or begin it anew where the server knows no ranges; OSError if cut off."""
+    """Append to `part` what it lacks of `url`, or begin anew where the server knows no ranges; OSError if cut off."""
     num_bytes = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={num_bytes}-"} if num_bytes else {})
     with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
