@@ -56,6 +56,9 @@ def test_stopped_inside_an_evaluation(tmp_path, undisturbed, number, how):
 
     with pytest.raises(Kill if how is Kill else Interrupted):
         fit(make_job(tmp_path, disturb=disturb))
+    if how is not Kill:  # it stopped at once: the evaluation is not in the record, the step before it is
+        state = load_checkpoint(tmp_path)[1]
+        assert len(state["history"]) == number - 1 and state["step"] == 5 * number
     assert resumed(tmp_path) == undisturbed
 
 
