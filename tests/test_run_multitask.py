@@ -218,7 +218,7 @@ def test_a_place_that_cannot_be_written(command, flag, path, words):
 def test_a_disk_with_too_little_room(command, monkeypatch):
     usage = shutil.disk_usage(command.folder)
     monkeypatch.setattr(price.shutil, "disk_usage", lambda path: usage._replace(free=1000))
-    words = ("0 MB free on its disk; this run needs 1 MB for checkpoints and results.", "Free some space, or pass --")
+    words = ("0 MB free on its disk; this run needs ", " MB for checkpoints and results. Free some space, or pass --")
     assert_refused(command, command.train(), words)
 
 
