@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from data.batching import Batch
 from minbert import BertModel, BertTokenizer
 from minbert.checkpoint import write_tensors
-from minbert.pooling import check_pooling, pool, save_pooling
+from minbert.pooling import check_pooling, mean, pool, save_pooling
 from multitask.heads import DenseHead, pair_features
 from multitask.tasks import TASKS
 
@@ -22,9 +22,10 @@ from multitask.tasks import TASKS
 class MultitaskBert(nn.Module):
     """Three tasks on one encoder.
 
-    A row's sentence vector goes through a linear layer and tanh that all tasks share ([ROB] "common layer"), then
-    through its task's head. Pair encoding "cross": both sentences in one row, so one vector a pair; "bi": a vector for
-    each sentence, joined by `pair_features`.
+    Every sentence vector goes through a linear layer and tanh that all tasks share ([ROB] "common layer"), then through
+    its task's head. A pair is encoded "cross", both sentences in one row whose tokens see each other, or "bi", each in
+    a row of its own. With mean pooling either way gives a vector for each sentence, joined by `pair_features`; a row
+    has only one [CLS], so with "cls" and "pooler" the one vector of a cross-encoded row stands for the pair.
     """
 
     def __init__(
@@ -38,19 +39,28 @@ class MultitaskBert(nn.Module):
             self.shared = nn.Linear(hidden_size, hidden_size)
             self.heads = nn.ModuleDict()
             for task in TASKS.values():
-                num_inputs = 4 * hidden_size if task.is_pair and pair_encoding == "bi" else hidden_size
+                num_inputs = 4 * hidden_size if task.is_pair and self.has_two_vectors else hidden_size
                 self.heads[task.name] = DenseHead(num_inputs, task.num_outputs, dropout_probability)
             for module in (self.shared, *(head.dense for head in self.heads.values())):
                 encoder.initialise(module)
 
+    @property
+    def has_two_vectors(self) -> bool:
+        """Whether a pair gives a vector for each of its sentences, rather than one for both."""
+        return self.pair_encoding == "bi" or self.pooling == "mean"
+
     def forward(self, task: str, batch: Batch) -> Tensor:
         """Raw outputs: "sst" logits (B, 5), "para" a logit (B,), "sts" a number on the 0..5 scale (B,)."""
         output = self.encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids)
-        vectors = pool(output, batch.attention_mask, self.pooling)  # (R, H)
-        features = torch.tanh(self.shared(vectors))  # (R, H)
+        vectors = (pool(output, batch.attention_mask, self.pooling),)  # (R, H)
         if TASKS[task].is_pair and self.pair_encoding == "bi":
-            features = pair_features(*features.chunk(2))  # (B, 4H)
-        return self.heads[task](features)  # (B, C) or (B,)
+            vectors = vectors[0].chunk(2)  # (B, H) each
+        elif TASKS[task].is_pair and self.has_two_vectors:
+            is_second = batch.token_type_ids * batch.attention_mask  # (B, T)
+            sides = (batch.attention_mask - is_second, is_second)
+            vectors = tuple(mean(output.last_hidden_state, side) for side in sides)  # (B, H) each
+        features = [torch.tanh(self.shared(vector)) for vector in vectors]  # (B, H) each
+        return self.heads[task](pair_features(*features) if len(features) == 2 else features[0])  # (B, C) or (B,)
 
     def save_pretrained(self, folder: str | Path, tokenizer: BertTokenizer) -> None:
         """Write the encoder in Hugging Face's layout, which `--model folder` opens, and heads.safetensors."""
