@@ -104,12 +104,12 @@ def resolve(options: Options) -> tuple[Options, Path, object]:
             raise ValueError(f"--{name} is {getattr(options, name)}; {options.model} has "
                              f"{config.max_position_embeddings} positions. Pass at most that.")
     reasons = {"device": device_reason, "precision": precision_reason}
-    options, rate_reasons = options.with_learning_rates(config.hidden_size)
+    options, encoder_reasons = options.for_encoder(config.hidden_size)
     options = replace(options, device=device.type, precision=precision)
     if options.attention == AUTO:
         options = replace(options, attention="fused" if device.type == "cuda" else "eager")
         reasons["attention"] = "torch's fused kernel wins on a GPU, its backward pass is slow on CPU"
-    for name, reason in {**reasons, **rate_reasons}.items():
+    for name, reason in {**reasons, **encoder_reasons}.items():
         print(f"{name}: {getattr(options, name)} ({reason})")
     return options, model_folder, device
 

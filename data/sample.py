@@ -17,15 +17,11 @@ NUM_ROWS = {"train": 3000, "dev": 500, "test": 500}
 
 # --- SST: a judgement is a score from -2 to 2, the label is the score of the main clause plus 2.
 ADJECTIVES = {
-    2: "superb, brilliant, magnificent, masterful, dazzling, outstanding, extraordinary, wonderful, breathtaking, "
-       "glorious, sensational, exquisite, spectacular, astonishing, marvellous, unforgettable",
-    1: "good, pleasant, charming, solid, enjoyable, likeable, clever, engaging, appealing, lively, fresh, graceful, "
-       "amusing, polished, entertaining, convincing, touching, witty, interesting, funny",
-    0: "average, ordinary, passable, adequate, conventional, typical, middling, standard",
-    -1: "bad, dull, weak, clumsy, boring, stale, bland, tedious, sloppy, forgettable, awkward, lifeless, tiresome, "
-        "shallow, silly, lazy, slow, annoying, confusing, unconvincing",
-    -2: "dreadful, awful, terrible, horrible, atrocious, abysmal, appalling, unbearable, disastrous, wretched, "
-        "insufferable, hideous, ghastly, excruciating, pathetic, horrendous",
+    2: "superb, brilliant, magnificent, outstanding, extraordinary, wonderful, glorious, unforgettable",
+    1: "good, pleasant, charming, clever, lively, fresh, graceful, amusing, touching, interesting",
+    0: "average, ordinary, conventional, typical, middling, standard",
+    -1: "bad, dull, weak, clumsy, boring, stale, awkward, silly, slow, annoying",
+    -2: "dreadful, awful, terrible, horrible, appalling, disastrous, wretched, hideous",
 }
 BOOSTERS = "truly, remarkably, extremely, deeply, utterly"  # a mild word becomes a strong one
 SOFTENERS = "only mildly, only faintly, only moderately"  # a mild word becomes neutral
@@ -41,9 +37,7 @@ GENRES = "thriller, comedy, drama, western, musical, documentary, romance, carto
 HEROES = "detective, soldier, widow, painter, thief, sailor, nurse, teacher, pianist, farmer, spy, judge, robot, king"
 MAIN_CLAUSE_WINS = (
     "although {side}, {main}", "{main}, although {side}", "while {side}, {main}", "{main}, even though {side}",
-    "{side}, but {main}", "at first {side}, but in the end {main}", "in the end {main}, but at first {side}",
-    "it hardly matters that {side}, because {main}", "because {main}, it hardly matters that {side}",
-    "the critics say that {side}, but I think that {main}", "I think that {main}, but the critics say that {side}")
+    "{side}, but {main}", "{side}, yet {main}")
 CLAUSES_AGREE = ("{side} and {main}", "I think that {side} and that {main}", "{side}, just as {main}")
 
 # --- PARA: the templates of one entry ask the same; where they hold [this|that], the choice decides what they ask.
@@ -77,26 +71,26 @@ QUESTIONS = (
 # --- STS: five points for what two scenes share; a related part (same family) or a part only one mentions counts half.
 WEIGHTS = {"verb": 1.5, "object": 1.5, "person": 1.0, "quality": 0.5, "place": 0.5}
 DEPENDS_ON = {"quality": "person", "place": "verb"}  # a shared place means little when something else happens there
-PEOPLE = ("man/guy, woman/lady | boy/lad, girl, child/kid | doctor/physician, nurse | chef/cook, waiter | "
-          "soldier, policeman/police officer | painter/artist, singer/vocalist")
-QUALITIES = "tall, short | happy/cheerful, sad/unhappy | rich/wealthy, poor | tired/weary | famous/well-known"
-PLACES = ("in a park, in a garden | on a beach/at the seaside, on an island | in a hotel, in a restaurant/in a diner | "
-          "in the street/on the road, in a car park | near a river, near a lake | near a church, near a school")
+PEOPLE = ("man/guy, woman/lady | boy/lad, child/kid | doctor/physician, policeman/constable | "
+          "chef/cook, butler/servant | painter/artist, singer/vocalist")
+QUALITIES = "happy/cheerful, sad/unhappy | rich/wealthy, poor/needy | tired/weary, famous/well-known"
+PLACES = ("on a beach/at the seaside, in a forest/in the woods | in a hotel/in an inn, in a restaurant/in a diner | "
+          "in the street/on the road, near a church/near a chapel")
 OBJECTS = {
     "person": PEOPLE,
-    "music": "guitar, violin/fiddle, cello | flute, trumpet | drum, piano",
-    "food": "onion, carrot, potato | apple, pear, lemon | cucumber, tomato",
-    "vehicle": "car/automobile, truck/lorry | bicycle/bike, motorcycle/motorbike | boat, ship",
-    "text": "letter, postcard | poem, novel | newspaper/paper, magazine",
+    "garment": "coat/jacket, jumper/sweater | hat/cap, purse/handbag",
+    "food": "sweet/candy, biscuit/cookie | pie/tart, potato/spud",
+    "vehicle": "car/automobile, truck/lorry | bicycle/bike, boat/ship",
+    "text": "letter/note, poem/verse | newspaper/paper, novel/book",
 }
 ACTIONS = {  # what can be done to which objects ("any": to all but people); each verb as "active>passive"
     "person": "chasing>chased/pursuing>pursued, following>followed | greeting>greeted/welcoming>welcomed, "
               "hugging>hugged/embracing>embraced | helping>helped/assisting>assisted, teaching>taught",
-    "music": "playing>played, tuning>tuned",
-    "food": "eating>eaten, tasting>tasted/trying>tried | slicing>sliced/cutting>cut, peeling>peeled",
+    "garment": "wearing>worn/putting on>put on, mending>mended/sewing>sewn",
+    "food": "eating>eaten/swallowing>swallowed, slicing>sliced/cutting>cut",
     "vehicle": "repairing>repaired/fixing>fixed, washing>washed/cleaning>cleaned",
-    "text": "reading>read, writing>written | burning>burned, tearing up>torn up/ripping up>ripped up",
-    "any": "buying>bought/purchasing>purchased, selling>sold | finding>found/discovering>discovered, stealing>stolen",
+    "text": "reading>read/studying>studied, writing>written/composing>composed",
+    "any": "buying>bought/purchasing>purchased, finding>found/discovering>discovered",
 }
 SCENES = ("{person} is {active} {object} {place}.", "{object} is being {passive} by {person} {place}.",
           "There is {person} {active} {object} {place}.")
@@ -170,7 +164,7 @@ def make_questions(random: Random) -> tuple[tuple[str, ...], float]:
 def change_meaning(random: Random, template: str, slots: list[str], values: dict) -> dict:
     """The meaning of another question, by one decisive difference: the choice, the direction, or one thing named."""
     twins = [slot for slot in slots if slot + "_2" in slots]
-    way = random.choice(["choice"] * 6 * ("[" in template) + ["direction"] * bool(twins) + ["thing"])
+    way = random.choice(["choice"] * 20 * ("[" in template) + ["direction"] * bool(twins) + ["thing"])
     if way == "choice":
         return values | {"choice": "2" if values["choice"] == "1" else "1"}
     if way == "direction":

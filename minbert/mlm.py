@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from minbert.bert import BertModel
 from minbert.checkpoint import write_tensors
-from minbert.weights import to_hugging_face
+from minbert.weights import read_tensors, to_hugging_face
 
 IGNORED = -100  # the label of a token that is not predicted; cross_entropy skips it
 
@@ -51,24 +51,41 @@ class BertForMaskedLM(nn.Module):
         transformed = self.norm(F.gelu(self.transform(hidden_states)))  # (..., H)
         return F.linear(transformed, self.bert.embeddings.word.weight, self.bias)  # (..., V)
 
-    def predict(self, input_ids: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def predict(
+        self, input_ids: Tensor, labels: Tensor, token_type_ids: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Logits (M, V) and true token ids (M,) at the chosen tokens only: the head's work is M rows, not B x T."""
-        hidden_states = self.bert(input_ids).last_hidden_state  # (B, T, H); blocks are full, so there is no mask
+        hidden_states = self.bert(input_ids, token_type_ids=token_type_ids).last_hidden_state  # (B, T, H); no padding
         chosen = labels != IGNORED  # (B, T)
         return self(hidden_states[chosen]), labels[chosen]  # (M, V), (M,)
 
-    def loss(self, input_ids: Tensor, labels: Tensor) -> Tensor:
+    def loss(self, input_ids: Tensor, labels: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
         """Mean cross-entropy over the chosen tokens, a float32 scalar in nats."""
-        logits, targets = self.predict(input_ids, labels)
+        logits, targets = self.predict(input_ids, labels, token_type_ids)
         return F.cross_entropy(logits.float(), targets)
 
     def save_pretrained(self, folder: str | Path, dtype: torch.dtype = torch.float32) -> None:
         """Write the folder that BertModel.from_pretrained and transformers.AutoModelForMaskedLM open."""
         parameters = self.bert.named_parameters()
         encoder = {f"bert.{to_hugging_face(name)}": p for name, p in parameters if "pooler" not in name}
+        tensors = encoder | self.head_tensors()
+        write_tensors(Path(folder) / "model.safetensors", {name: tensor.to(dtype) for name, tensor in tensors.items()})
+        self.bert.config.save_pretrained(folder)
+
+    def head_tensors(self) -> dict[str, Tensor]:
+        """The head's parameters by Hugging Face's names."""
         head = {"transform.dense.weight": self.transform.weight, "transform.dense.bias": self.transform.bias,
                 "transform.LayerNorm.weight": self.norm.weight, "transform.LayerNorm.bias": self.norm.bias,
                 "bias": self.bias}
-        tensors = encoder | {f"cls.predictions.{name}": tensor for name, tensor in head.items()}
-        write_tensors(Path(folder) / "model.safetensors", {name: tensor.to(dtype) for name, tensor in tensors.items()})
-        self.bert.config.save_pretrained(folder)
+        return {f"cls.predictions.{name}": tensor for name, tensor in head.items()}
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, **config_overrides) -> BertForMaskedLM:
+        """Load what `save_pretrained` wrote; ValueError where the head's tensors are missing."""
+        model = cls(BertModel.from_pretrained(folder, **config_overrides))
+        stored = read_tensors(folder)
+        for name, parameter in model.head_tensors().items():
+            if name not in stored:
+                raise ValueError(f"{folder}: no '{name}' in it; give a folder that minbert.pretrain wrote.")
+            parameter.data.copy_(stored[name])
+        return model

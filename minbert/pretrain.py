@@ -112,6 +112,27 @@ def sinusoids(num_positions: int, width: int, scale: float = 0.1) -> Tensor:
     return torch.cat([angles.sin(), angles.cos()], dim=1) * scale  # (P, H)
 
 
+def pair_up(input_ids: Tensor, share: float, sep_token_id: int, max_shift: int = 16) -> tuple[Tensor, Tensor]:
+    """Turn the first `share` of plain blocks (B, T) into pairs `[CLS] a [SEP] b [SEP]`; returns ids and token types.
+
+    a and b are passages of the block's text that overlap but for a shift of 0 to max_shift tokens, in either order. To
+    predict a masked token the model has to find its twin in the other segment, which is what comparing two sentences
+    takes (the idea of translation language modelling, Lample and Conneau 2019, with one language).
+    """
+    token_type_ids, paired = torch.zeros_like(input_ids), input_ids.clone()
+    num_pairs, half = round(share * len(input_ids)), (input_ids.size(1) - 3) // 2
+    text = input_ids[:num_pairs, 1:-1]  # (P, T - 2)
+    is_moved = torch.nn.functional.one_hot(torch.randint(2, (num_pairs,)), 2)  # (P, 2): which of the two starts later
+    shifts = torch.randint(min(max_shift, half - 1) + 1, (num_pairs, 1)) * is_moved  # (P, 2)
+    for side, length in enumerate((half, input_ids.size(1) - 3 - half)):
+        passage = text.gather(1, shifts[:, side : side + 1] + torch.arange(length))  # (P, length)
+        start = 1 + side * (half + 1)
+        paired[:num_pairs, start : start + length] = passage
+    paired[:num_pairs, half + 1] = sep_token_id
+    token_type_ids[:num_pairs, half + 2 :] = 1
+    return paired, token_type_ids
+
+
 def build_job(arguments: argparse.Namespace, tokenizer: BertTokenizer, train: np.ndarray, held_out: np.ndarray) -> Job:
     """The masked-language-model stage as a Job: no dropout, since each pass over the text masks it anew."""
     config = SIZES[arguments.size]
@@ -121,9 +142,14 @@ def build_job(arguments: argparse.Namespace, tokenizer: BertTokenizer, train: np
                      # torch's fused kernel has a slow backward pass on CPU
                      attention_implementation="fused" if device.type == "cuda" else "eager")
     torch.manual_seed(arguments.seed)
-    model = BertForMaskedLM(BertModel(config))
-    positions = model.bert.embeddings.position.weight
-    positions.data.copy_(sinusoids(*positions.shape))
+    if arguments.init:
+        model = BertForMaskedLM.from_pretrained(arguments.init, **{
+            name: getattr(config, name) for name in ("hidden_dropout_prob", "attention_probs_dropout_prob",
+                                                     "attention_implementation")}).train()
+    else:
+        model = BertForMaskedLM(BertModel(config))
+        positions = model.bert.embeddings.position.weight
+        positions.data.copy_(sinusoids(*positions.shape))
     precision, reason = runtime.choose_precision(arguments.precision, device)
     model.to(device)
     num_steps = arguments.tokens // (arguments.batch_size * train.shape[1] * NUM_EVALUATIONS)
@@ -138,6 +164,10 @@ def build_job(arguments: argparse.Namespace, tokenizer: BertTokenizer, train: np
         is_special = (input_ids == tokenizer.cls_token_id) | (input_ids == tokenizer.sep_token_id)
         corrupted, labels = mask_tokens(input_ids, is_special, config.vocab_size, tokenizer.mask_token_id)
         return corrupted.to(device), labels.to(device)
+
+    def loss(task: str, batch: Blocks) -> Tensor:
+        input_ids, token_type_ids = pair_up(batch.input_ids, arguments.pairs, tokenizer.sep_token_id)
+        return model.loss(*mask(input_ids), token_type_ids.to(device))
 
     @torch.no_grad()
     def evaluate() -> dict[str, float]:
@@ -159,7 +189,7 @@ def build_job(arguments: argparse.Namespace, tokenizer: BertTokenizer, train: np
         name="mlm", folder=arguments.out / "checkpoint", model=model, device=device, precision=precision,
         optimizer=AdamW(parameter_groups(model, 0.01), lr=arguments.lr, betas=(0.9, 0.98), weight_decay=0.01),
         plan=lambda epoch, _: plan_blocks(len(train), arguments.batch_size, num_steps, epoch, arguments.seed),
-        load=load, loss=lambda task, batch: model.loss(*mask(batch.input_ids)), evaluate=evaluate, score="accuracy",
+        load=load, loss=loss, evaluate=evaluate, score="accuracy",
         epochs=NUM_EVALUATIONS, seed=arguments.seed, warmup=0.05, save_every=500,
     )
 
@@ -174,6 +204,9 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=32, help="blocks a step (default %(default)s)")
     parser.add_argument("--block-size", type=int, default=64, help="tokens a block (default %(default)s)")
     parser.add_argument("--lr", type=float, default=5e-4, help="peak learning rate (default %(default)s)")
+    parser.add_argument("--pairs", type=float, default=0.0,
+                        help="share of the blocks that hold two overlapping passages as a pair (default %(default)s)")
+    parser.add_argument("--init", type=Path, help="go on from this folder's weights and vocabulary")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
     parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="auto")
@@ -181,8 +214,9 @@ def main() -> None:
     arguments = parser.parse_args()
     started = time.perf_counter()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    if (arguments.out / "vocab.txt").is_file():
-        tokenizer = BertTokenizer.from_pretrained(arguments.out)
+    if arguments.init or (arguments.out / "vocab.txt").is_file():
+        tokenizer = BertTokenizer.from_pretrained(arguments.init or arguments.out)
+        tokenizer.save_pretrained(arguments.out)
     else:
         tokenizer = train_tokenizer(read_lines(arguments.corpus), SIZES[arguments.size].vocab_size)
         tokenizer.save_pretrained(arguments.out)

@@ -5,6 +5,7 @@ B examples, R rows (B, or 2B where the sentences of a pair are encoded apart), T
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from data.batching import Batch
 from minbert import BertModel, BertTokenizer
-from minbert.checkpoint import write_tensors
+from minbert.checkpoint import write_json, write_tensors
 from minbert.pooling import check_pooling, mean, pool, save_pooling
 from multitask.heads import DenseHead, pair_features
 from multitask.tasks import TASKS
@@ -43,6 +44,9 @@ class MultitaskBert(nn.Module):
                 self.heads[task.name] = DenseHead(num_inputs, task.num_outputs, dropout_probability)
             for module in (self.shared, *(head.dense for head in self.heads.values())):
                 encoder.initialise(module)
+            for task in TASKS.values():
+                if not task.format.is_integer:  # a regression starts at the middle of its scale, not at 0
+                    nn.init.constant_(self.heads[task.name].dense.bias, (task.format.low + task.format.high) / 2)
 
     @property
     def has_two_vectors(self) -> bool:
@@ -69,16 +73,18 @@ class MultitaskBert(nn.Module):
         save_pooling(folder, self.pooling)
         own = {name: tensor for name, tensor in self.state_dict().items() if not name.startswith("encoder.")}
         write_tensors(Path(folder) / "heads.safetensors", own)
+        write_json(Path(folder) / "heads.json", {"pair_encoding": self.pair_encoding})
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, pooling: str, pair_encoding: str) -> MultitaskBert:
         """Load what `save_pretrained` wrote. ValueError where it was trained with another pooling or pair encoding."""
         check_pooling(folder, pooling)
+        path = Path(folder) / "heads.json"
+        stored = json.loads(path.read_text(encoding="utf-8"))["pair_encoding"] if path.is_file() else "no heads at all"
+        if stored != pair_encoding:
+            raise ValueError(f"{folder}: it holds {stored}; asked for is --pair-encoding {pair_encoding}. Load a model "
+                             "with the pair encoding it was trained with.")
         model = cls(BertModel.from_pretrained(folder), pooling, pair_encoding, dropout_probability=0.0, seed=0)
-        try:
-            report = model.load_state_dict(load_file(Path(folder) / "heads.safetensors"), strict=False)
-        except RuntimeError as error:
-            raise ValueError(f"{folder}: its heads do not fit --pair-encoding {pair_encoding} ({error}). Load it with "
-                             "the pair encoding it was trained with.") from error
+        report = model.load_state_dict(load_file(Path(folder) / "heads.safetensors"), strict=False)
         assert not report.unexpected_keys and all(name.startswith("encoder.") for name in report.missing_keys)
         return model

@@ -202,25 +202,33 @@ def test_resume_with_another_flag(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(("flags", "hidden_size", "lr", "reason"), [
-    ([], 384, 5e-5, "5e-5 x (384 / hidden size 384)^2"),
-    ([], 192, 2e-4, "5e-5 x (384 / hidden size 192)^2"),  # 2^2 x 5e-5
+    ([], 384, 5e-5, "5e-5 x 384 / hidden size 384"),
+    ([], 768, 2.5e-5, "5e-5 x 384 / hidden size 768"),
+    ([], 192, 5e-4, "hidden size 192 is under 256"),
     (["--option", "pretrain"], 192, 1e-3, "the encoder is frozen"),
     (["--lr", "3e-4"], 192, 3e-4, None),
     (["--lr", "3e-4", "--option", "pretrain"], 192, 3e-4, None),
 ])
 def test_learning_rate_and_its_reason(flags, hidden_size, lr, reason):
-    options, reasons = options_of(*flags).with_learning_rates(hidden_size)
+    options, reasons = options_of("--pair_encoding", "cross", *flags).for_encoder(hidden_size)
     assert options.lr == pytest.approx(lr, rel=1e-12)
     assert reasons == ({} if reason is None else {"lr": reason})
     assert options.simcse_lr == AUTO  # there is no such stage
 
 
 def test_learning_rate_of_the_contrastive_stage():
-    options, reasons = options_of("--pretrain", "simcse").with_learning_rates(768)
+    options, reasons = options_of("--pretrain", "simcse").for_encoder(768)
     assert options.simcse_lr == pytest.approx(3e-5)
-    assert reasons["simcse_lr"] == "3e-5 x (768 / hidden size 768)" and "lr" in reasons
-    options, reasons = options_of("--pretrain", "simcse", "--simcse_lr", "1e-4").with_learning_rates(768)
-    assert options.simcse_lr == 1e-4 and reasons.keys() == {"lr"}
+    assert reasons["simcse_lr"] == "3e-5 x 768 / hidden size 768" and "lr" in reasons
+    options, reasons = options_of("--pretrain", "simcse", "--simcse_lr", "1e-4").for_encoder(768)
+    assert options.simcse_lr == 1e-4 and reasons.keys() == {"lr", "pair_encoding"}
+
+
+def test_pair_encoding_follows_the_width_unless_given():
+    assert options_of().for_encoder(192)[0].pair_encoding == "bi"
+    assert options_of().for_encoder(256)[0].pair_encoding == "cross"
+    options, reasons = options_of("--pair_encoding", "cross").for_encoder(192)
+    assert options.pair_encoding == "cross" and "pair_encoding" not in reasons
 
 
 def test_folders_are_numbered_and_named_ones_must_be_new(tmp_path):

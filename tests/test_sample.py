@@ -59,7 +59,7 @@ def test_word_order_decides_where_the_words_are_the_same():
         return sorted(sentence.lower().strip("?").split())
 
     pairs = [example for example in read_split(PARA, "train") if words(example.sentence_1) == words(example.sentence_2)]
-    assert len(pairs) > 30 and {example.label for example in pairs} == {0.0}
+    assert len(pairs) > 20 and {example.label for example in pairs} == {0.0}
 
 
 def test_scores_of_scenes_by_hand():
@@ -78,7 +78,7 @@ def test_scores_of_scenes_by_hand():
 
 @pytest.mark.parametrize("text, score", [("is good", 1), ("is not dull", 1), ("is far from clever", -1),
                                          ("is anything but boring", 2), ("is hardly dreadful", 0),
-                                         ("is only mildly funny", 0), ("is utterly lazy", -2), ("is superb", 2)])
+                                         ("is only mildly amusing", 0), ("is utterly silly", -2), ("is superb", 2)])
 def test_scores_of_judgements(text, score):
     random = Random(0)
     clauses = [make_clause(random) for _ in range(8000)]
