@@ -232,13 +232,14 @@ def test_a_finished_model_is_the_start_of_another_run(finished, flags, tmp_path)
 # --- it learns --------------------------------------------------------------------------------------------------------
 
 
-NUM_TRAIN_ROWS, NUM_DEV_ROWS, NUM_EPOCHS = 1500, 200, 2  # 282 steps, 35 seconds on one core
-
-
-@pytest.mark.skip(reason="the embedded checkpoint does not beat TF-IDF yet on so few rows")
-def test_the_default_model_beats_both_baselines_on_all_tasks(tmp_path, cut_sample):
-    data = cut_sample(tmp_path / "data", NUM_DEV_ROWS, NUM_TRAIN_ROWS)
-    done = run(tmp_path / "run", "--data-dir", data, "--pretrain", "simcse", "--epochs", NUM_EPOCHS)
+def test_the_default_job_beats_both_baselines_on_all_tasks(tmp_path, cut_sample):
+    """On a cut of the sample's dev rows; measured .74, .85, .63 against TF-IDF's .67, .64, .55 on all of them."""
+    data = cut_sample(tmp_path / "data", 400, 3000)
+    torch.set_num_threads(2)  # a hundred seconds; one thread, as the tiny tests have, would take three minutes
+    try:
+        done = run(tmp_path / "run", "--data-dir", data, "--pretrain", "simcse")
+    finally:
+        torch.set_num_threads(1)
     scores, baselines = done.record["scores"], done.record["baselines"]
     for task in TASKS:
         best = max(baseline[task] for baseline in baselines.values())

@@ -145,7 +145,7 @@ def test_saved_and_loaded(tiny_model, tokenizer, tmp_path, pair_encoding):
     with pytest.raises(ValueError, match="trained with --pooling cls; asked for is mean"):
         MultitaskBert.from_pretrained(tmp_path, "mean", pair_encoding)
     other = {"cross": "bi", "bi": "cross"}[pair_encoding]
-    with pytest.raises(ValueError, match=f"its heads do not fit --pair-encoding {other}"):
+    with pytest.raises(ValueError, match=f"it holds {pair_encoding}; asked for is --pair-encoding {other}"):
         MultitaskBert.from_pretrained(tmp_path, "cls", other)
 
 

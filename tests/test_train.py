@@ -14,7 +14,8 @@ from multitask.train import build_job, encode_tables, examples_of, read_tables
 from options import Options
 
 CPU = torch.device("cpu")
-SMALL = {"batch_size": 8, "pair_encoding": "cross", "epochs": 1, "lr": 1e-3, "precision": "fp32", "max_length": 48, "warmup": 0.5}
+SMALL = {"pair_encoding": "cross", "batch_size": 8, "epochs": 1, "lr": 1e-3, "precision": "fp32",
+         "max_length": 48, "warmup": 0.5}
 
 
 @pytest.fixture(scope="module")

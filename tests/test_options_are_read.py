@@ -1,0 +1,50 @@
+"""Every option of the command line is read by some code: an option that does nothing would be a promise not kept."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import fields
+from pathlib import Path
+
+from options import Options
+
+ROOT = Path(__file__).resolve().parent.parent
+FIELDS = {item.name: item for item in fields(Options)}
+
+
+def reads_in(source: str) -> set[str]:
+    """Patterns of what a file reads: `options.NAME`, `getattr(options, f"{task}_{split}")`.
+
+    The checks of __post_init__ do not count: an option that is only checked does nothing.
+    """
+    tree = ast.parse(source)
+    checks = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "__post_init__"]
+    skipped = {inner for node in checks for inner in ast.walk(node)}
+    patterns = set()
+    for node in (node for node in ast.walk(tree) if node not in skipped):
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("options", "self"):
+            patterns.add(node.attr)
+        is_getattr = isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr"
+        if is_getattr and isinstance(node.args[1], ast.JoinedStr):
+            patterns.add("".join(part.value if isinstance(part, ast.Constant) else "[a-z]+"
+                                 for part in node.args[1].values))
+    return patterns
+
+
+def unread(names, sources: list[str]) -> list[str]:
+    patterns = set().union(*map(reads_in, sources))
+    return [name for name in names if not any(re.fullmatch(pattern, name) for pattern in patterns)]
+
+
+def test_no_option_that_nothing_reads():
+    paths = [ROOT / "run_multitask.py", ROOT / "options.py"]
+    paths += [path for room in ("minbert", "data", "contrastive", "multitask") for path in (ROOT / room).glob("*.py")]
+    assert not unread(FIELDS, [path.read_text(encoding="utf-8") for path in paths])
+
+
+def test_an_option_that_nothing_reads_is_noticed():
+    source = "def f(options, path):\n    return path.dead, getattr(options, f'{path}_dev'), options.alive\n"
+    checked = "class Options:\n    def __post_init__(self):\n        assert self.checked\n"
+    names = ("alive", "sst_dev", "sst_dev_out", "dead", "checked")
+    assert unread(names, [source, checked]) == ["sst_dev_out", "dead", "checked"]
