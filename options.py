@@ -206,6 +206,8 @@ def choose_folder(options: Options) -> Path:
     """The folder of a new run, not created yet: OUTPUT_DIR/NAME; -2, -3, ... follow an automatic name in use."""
     parent = Path(options.output_dir)
     if options.name != AUTO:
+        if options.name in ("", ".", "..") or Path(options.name).name != options.name:
+            raise ValueError(f"--name is '{options.name}'; it must be the name of one folder. --output_dir says where.")
         if (parent / options.name).exists():
             raise ValueError(f"{parent / options.name} exists. Pass --resume {parent / options.name} to continue it, "
                              "or another --name.")

@@ -1,13 +1,13 @@
 """The one command: options -> data -> encoder -> price -> contrastive stage -> multitask stage -> files -> run.json.
 
-`run` reads as the way through; each line's room holds the rest. torch waits until the command line is understood.
-"""
+`run` is the way through. torch is imported once the command line is understood."""
 
 from __future__ import annotations
 
 import json
 import platform
 import shutil
+import signal
 import sys
 import time
 from dataclasses import asdict, replace
@@ -28,9 +28,9 @@ def main(argv: list[str] | None = None) -> int:
         hint = f"Continue with: python run_multitask.py --resume {folder}" if is_begun else "Nothing was written yet."
         print(f"\nStopped. {hint}", file=sys.stderr)
         return 130
-    except (ValueError, OSError, ArithmeticError) as error:
+    except (ValueError, OSError, FloatingPointError) as error:  # the last is the loop's NonFiniteLoss
         print(f"run_multitask.py: {error}", file=sys.stderr)
-        return 1 if isinstance(error, ArithmeticError) else 2
+        return 1 if isinstance(error, FloatingPointError) else 2
     return 0
 
 
@@ -72,8 +72,7 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
         if reused:
             print(f"simcse: encoder reused from {reused} (same options and data)")
         print(quality_table(quality))
-    progress = fit(job, is_resumed)
-    closing = time.perf_counter()
+    progress, closing = fit(job, is_resumed), time.perf_counter()
     scores = results.write_results(job.model, rows, tables, paths, options.precision)
     seconds += progress.seconds + time.perf_counter() - closing
     job.model.save_pretrained(folder / "model", tokenizer)
@@ -128,6 +127,7 @@ def claim(folder: Path, options: Options, is_resumed: bool) -> dict[str, str]:
             raise ValueError(f"--resume {folder}: {changed[0]} has changed since the run began. Restore it, or start a "
                              "new run without --resume.")
     else:
+        folder.mkdir(parents=True)  # fails where another run took the name since
         write_json(path, {"options": asdict(options), "files": files})
     return files
 
@@ -139,7 +139,6 @@ def write_record(folder: Path, options: Options, files: dict[str, str], **result
     import torch
 
     from minbert.checkpoint import write_json
-
     versions = {"python": platform.python_version(), **{m.__name__: m.__version__ for m in (torch, numpy, tokenizers)}}
     machine = {"system": platform.platform(), "threads": torch.get_num_threads(), "device": options.device}
     record = {"command": sys.argv, "options": asdict(options), "versions": versions, "machine": machine, "files": files}
@@ -147,4 +146,5 @@ def write_record(folder: Path, options: Options, files: dict[str, str], **result
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, outside the loop too
     sys.exit(main())

@@ -14,7 +14,7 @@ from data.batching import EncodedExamples, sorted_batches
 from minbert import BertModel, runtime
 from minbert.pooling import pool
 
-POSITIVE_ABOVE = 4.0  # an STS label above which a pair counts as positive (METHODS: alignment)
+POSITIVE_ABOVE = 4.0  # an STS label above which a pair counts as positive for the alignment
 
 
 def alignment(first: Tensor, second: Tensor) -> float:

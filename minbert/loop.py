@@ -93,7 +93,7 @@ class Interrupted(KeyboardInterrupt):
     """Ctrl-C or SIGTERM arrived; the state is saved and the job can be resumed."""
 
 
-class NonFiniteLoss(ArithmeticError):
+class NonFiniteLoss(FloatingPointError):
     """A loss or gradient is nan or infinite; the message names step, task, rows and the last good checkpoint."""
 
 
@@ -215,7 +215,8 @@ class Loop:
         last = f"{self.job.folder} (step {stored[1]['step']})" if stored else "none yet"
         raise NonFiniteLoss(
             f"{self.job.name}: {what} is {value} at step {self.progress.step + 1} of {self.progress.num_steps}. "
-            f"Batch: {ids}. Last good checkpoint: {last}. Lower --lr, raise --warmup, or try --precision fp32."
+            f"Batch: {ids}. Last good checkpoint: {last}. Lower the learning rate (--lr, --simcse_lr), raise "
+            "--warmup, or try --precision fp32."
         )
 
     def evaluate(self) -> None:

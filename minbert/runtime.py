@@ -1,4 +1,4 @@
-"""Seeds, device and precision, each choice with its reason. Nothing else lives here. Next: loop.py."""
+"""Seeds, device and precision, each choice with its reason, and the process's memory. Next: loop.py."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def labels_of(rows: EncodedExamples) -> np.ndarray:
 
 
 def evaluate(model: MultitaskBert, rows: dict[str, EncodedExamples], precision: str) -> dict[str, float]:
-    """Each task's score on labelled rows, and both overall scores (METHODS: accuracy, accuracy, Pearson)."""
+    """Each task's score on labelled rows, and both overall scores: accuracy, accuracy, Pearson correlation."""
     scores = {}
     for name, task in TASKS.items():
         predictions = task.decode(predict(model, name, rows[name], precision))

@@ -1,6 +1,6 @@
 """The three tasks, and everything that differs between them. Next: losses.py, sampling.py; then predictions.py.
 
-Legend: N rows. A fourth task is one more entry of TASKS; the rest of the room reads from it what it needs.
+Legend: N rows. docs/multitask.md lists what a fourth task needs beside an entry of TASKS.
 """
 
 from collections.abc import Callable

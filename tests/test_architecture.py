@@ -1,4 +1,4 @@
-"""DESIGN's rules, checked on the source itself: who may import whom, how long things may be, what no file may do.
+"""The design's rules, checked on the source itself: who may import whom, how long things may be, what no file may do.
 
 Every rule is a function from one file to a list of complaints, so that each is also tried on a snippet that breaks it.
 """

@@ -296,4 +296,4 @@ def test_a_loss_that_is_not_finite(command, save_every):
     assert len(ids.split(", ")) == NUM_ROWS and all(row_id in rows for row_id in ids.split(", "))
     folder = command.folder / "runs" / "mine" / "checkpoint" / "multitask"
     last = f"{folder} (step 1)" if save_every == "1" else "none yet"
-    assert f"Last good checkpoint: {last}. Lower --lr, raise --warmup" in message
+    assert f"Last good checkpoint: {last}. Lower the learning rate" in message

@@ -133,7 +133,7 @@ def test_overall_by_hand():
 
 
 def test_overall_against_a_published_pair():
-    # METHODS.md, section 8: test scores .557, .892, .871 are reported as .773 (2023) and .795 (2024)
+    # A published course report's test scores .557, .892, .871 are reported as .773 (2023) and .795 (2024)
     scores = {"sst": 0.557, "para": 0.892, "sts": 0.871}
     assert round(overall_2023(scores), 3) == 0.773
     assert round(overall_2024(scores), 3) == 0.795
