@@ -199,27 +199,29 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, nargs="+", required=True,
                         help="plain-text files in UTF-8, a paragraph a line")
     parser.add_argument("--out", type=Path, required=True, help="folder for config.json, model.safetensors, vocab.txt")
-    parser.add_argument("--size", choices=SIZES, default="mini", help="named shape (default %(default)s)")
+    parser.add_argument("--size", choices=SIZES, default="mini",
+                        help="named shape (default %(default)s); --init brings its own")
     parser.add_argument("--tokens", type=int, default=22_000_000, help="tokens to see (default %(default)s)")
     parser.add_argument("--batch-size", type=int, default=32, help="blocks a step (default %(default)s)")
     parser.add_argument("--block-size", type=int, default=64, help="tokens a block (default %(default)s)")
     parser.add_argument("--lr", type=float, default=5e-4, help="peak learning rate (default %(default)s)")
     parser.add_argument("--pairs", type=float, default=0.0,
                         help="share of the blocks that hold two overlapping passages as a pair (default %(default)s)")
-    parser.add_argument("--init", type=Path, help="go on from this folder's weights and vocabulary")
+    parser.add_argument("--init", type=Path, help="go on from this folder's weights, shape and vocabulary")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
     parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="auto")
     parser.add_argument("--resume", action="store_true", help="continue from DIR/checkpoint")
     arguments = parser.parse_args()
+    if not 0.0 <= arguments.pairs <= 1.0:
+        parser.error(f"--pairs is {arguments.pairs}; it is a share, 0 to 1.")
     started = time.perf_counter()
     arguments.out.mkdir(parents=True, exist_ok=True)
     if arguments.init or (arguments.out / "vocab.txt").is_file():
         tokenizer = BertTokenizer.from_pretrained(arguments.init or arguments.out)
-        tokenizer.save_pretrained(arguments.out)
     else:
         tokenizer = train_tokenizer(read_lines(arguments.corpus), SIZES[arguments.size].vocab_size)
-        tokenizer.save_pretrained(arguments.out)
+    tokenizer.save_pretrained(arguments.out)
     numbered = enumerate(read_lines(arguments.corpus))
     train = pack((line for number, line in numbered if number % HELD_OUT), tokenizer, arguments.block_size)
     numbered = enumerate(read_lines(arguments.corpus))

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from minbert import BertModel, BertTokenizer, pretrain
-from minbert.pretrain import pack, plan_blocks, read_lines, train_tokenizer
+from minbert.mlm import BertForMaskedLM
+from minbert.pretrain import pack, pair_up, plan_blocks, read_lines, train_tokenizer
 from minbert.tokenizer import SPECIAL_TOKENS
 
 PEOPLE, PLACES = ("a doctor", "the tall soldier", "my sister", "an old sailor"), ("hotel", "river", "street", "garden")
@@ -140,3 +141,40 @@ def test_too_little_text_is_told_before_the_work(tmp_path, monkeypatch, capsys, 
     with pytest.raises(SystemExit) as stopped:
         pretrain.main()
     assert stopped.value.code == 2 and "Give more text or tokens" in capsys.readouterr().err
+
+
+def test_pairs_are_overlapping_passages_of_their_block():
+    blocks = torch.arange(100, 164).repeat(40, 1)  # (B, T), every token another number
+    blocks[:, 0], blocks[:, -1] = 1, 2
+    torch.manual_seed(0)
+    ids, types = pair_up(blocks, 0.5, sep_token_id=2)
+    assert torch.equal(ids[20:], blocks[20:]) and types[20:].sum() == 0  # the other half stays plain
+    shifts = set()
+    for row, kind in zip(ids[:20].tolist(), types[:20].tolist(), strict=True):
+        first, second = row[1:31], row[32:63]
+        assert row[0] == 1 and row[31] == row[63] == 2 and kind == [0] * 32 + [1] * 32
+        assert first == list(range(first[0], first[0] + 30)) and second == list(range(second[0], second[0] + 31))
+        assert min(first[0], second[0]) == 101 and abs(first[0] - second[0]) <= 16
+        shifts.add(first[0] - second[0])
+    assert min(shifts) < 0 < max(shifts)  # either side may come later
+    assert torch.equal(pair_up(blocks, 0.0, 2)[0], blocks)
+
+
+def test_going_on_from_a_folder(folder, tmp_path, monkeypatch, capsys):
+    (tmp_path / "text.txt").write_text("\n".join(LINES), encoding="utf-8")
+    flags = ["--init", folder, "--corpus", tmp_path / "text.txt", "--tokens", "1280", "--batch-size", "2",
+             "--block-size", "32", "--precision", "fp32", "--pairs", "0.5"]
+    monkeypatch.setattr(sys, "argv", ["pretrain", *map(str, flags), "--out", str(tmp_path / "still"), "--lr", "0"])
+    pretrain.main()
+    assert (tmp_path / "still" / "vocab.txt").read_bytes() == (folder / "vocab.txt").read_bytes()
+    start, still = (BertForMaskedLM.from_pretrained(path).state_dict() for path in (folder, tmp_path / "still"))
+    assert all(torch.equal(start[name], still[name]) for name in start if "pooler" not in name)  # it began there
+    monkeypatch.setattr(sys, "argv", ["pretrain", *map(str, flags), "--out", str(tmp_path / "moved")])
+    pretrain.main()
+    moved = BertForMaskedLM.from_pretrained(tmp_path / "moved").state_dict()
+    segments = "bert.embeddings.segment.weight"
+    assert not torch.equal(start[segments][1], moved[segments][1])  # pairs train the second segment
+    monkeypatch.setattr(sys, "argv", ["pretrain", *map(str, flags[:-1]), "2", "--out", str(tmp_path / "x")])
+    with pytest.raises(SystemExit):
+        pretrain.main()
+    assert "--pairs is 2.0; it is a share, 0 to 1" in capsys.readouterr().err
