@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from minbert.config import BertConfig
+from minbert.dropout import dropout
 
 
 def attention(
@@ -29,7 +30,7 @@ def attention(
     precise = torch.promote_types(scores.dtype, torch.float32)  # at least float32: in bf16 the sum drifts from 1
     probabilities = scores.softmax(dim=-1, dtype=precise).to(value.dtype)  # (B, N, T, T)
     # BERT drops whole attention links after the softmax, so a row no longer sums to 1; unusual, but the original.
-    probabilities = F.dropout(probabilities, dropout_probability, training)
+    probabilities = dropout(probabilities, dropout_probability, training)
     return probabilities @ value  # (B, N, T, D)
 
 

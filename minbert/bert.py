@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from minbert import weights
 from minbert.attention import MultiHeadAttention, mask_to_bias
 from minbert.config import BertConfig
+from minbert.dropout import Dropout
 
 
 @dataclass
@@ -42,7 +43,7 @@ class BertEmbeddings(nn.Module):
         self.position = nn.Embedding(config.max_position_embeddings, config.hidden_size)
         self.segment = nn.Embedding(config.type_vocab_size, config.hidden_size)
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.dropout = Dropout(config.hidden_dropout_prob)
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor) -> Tensor:
         positions = self.position.weight[: input_ids.size(1)]  # (T, H), the same for every row
@@ -70,7 +71,7 @@ class BertLayer(nn.Module):
         self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.feed_forward = FeedForward(config)
         self.feed_forward_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.dropout = Dropout(config.hidden_dropout_prob)
 
     def forward(self, hidden_states: Tensor, mask_bias: Tensor | None) -> Tensor:
         attended = self.dropout(self.attention(hidden_states, mask_bias))  # (B, T, H)
