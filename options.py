@@ -10,12 +10,14 @@ import difflib
 import json
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from data.readers import COURSE_FILES
 
 AUTO = "auto"
+STAGES = ("mlm", "simcse")  # what --pretrain may name
 SMALL = 256  # hidden size; what holds below it was measured with 192 units and little pretraining (docs/results.md)
 
 
@@ -32,8 +34,9 @@ class Options:
     option: str = choice("finetune", "the course's word for which weights learn: 'pretrain' freezes the encoder and "
                          "trains the shared layer and heads only; 'finetune' trains everything",
                          ("finetune", "pretrain"))
-    pretrain: str = choice("none", "contrastive stage before the tasks (unsupervised SimCSE, Gao et al. 2021)",
-                           ("none", "simcse"))
+    pretrain: str = choice("none", "stages before the tasks, in order and separated by commas, as in mlm,simcse: mlm "
+                           "(masked-language modelling on the tasks' own training rows), simcse (unsupervised SimCSE, "
+                           "Gao et al. 2021); or none")
     model: str = choice("minbert-mini", "encoder to start from: minbert-mini (embedded), minilm (setup.sh --minilm), a "
                         "folder in Hugging Face layout, or a hub name such as bert-base-uncased")
     data_dir: str = choice("data/sample", "folder with the nine course files")
@@ -49,7 +52,7 @@ class Options:
                             (AUTO, "eager", "fused"))
     save_every: int = choice(200, "steps between checkpoints", low=1)
 
-    epochs: int = choice(3, "passes of the multitask stage", low=1)
+    epochs: int | str = choice(AUTO, "passes of the multitask stage; auto: 4, or 3 for encoders under 256 units", low=1)
     batch_size: int = choice(32, "examples a batch, of one task", low=1)
     lr: float | str = choice(AUTO, "peak learning rate; auto: 1e-3 for 'pretrain', else 5e-5 x 384 / hidden size, or "
                              "5e-4 for encoders under 256 units",
@@ -69,7 +72,12 @@ class Options:
     max_grad_norm: float = choice(1.0, "clip the gradient to this norm; 0: never", low=0)
     accumulation: int = choice(1, "steps of the plan that make one update", low=1)
 
-    simcse_epochs: int = choice(1, "passes of the contrastive stage", low=1)
+    mlm_epochs: int = choice(1, "passes of --pretrain mlm", low=1)
+    mlm_batch_size: int = choice(32, "rows a batch", low=1)
+    mlm_lr: float | str = choice(AUTO, "its peak learning rate; auto: 5e-5 x 768 / hidden size", low=1e-9)
+    mlm_whole_word: bool = choice(False, "mask whole words instead of single tokens")
+
+    simcse_epochs: int = choice(1, "passes of --pretrain simcse", low=1)
     simcse_batch_size: int = choice(64, "sentences a batch", low=2)
     simcse_lr: float | str = choice(AUTO, "its peak learning rate; auto: 3e-5 x 768 / hidden size", low=1e-9)
     simcse_temperature: float = choice(0.05, "softmax temperature", low=1e-3)
@@ -104,13 +112,23 @@ class Options:
         if self.sampling != "joint" and self.joint_limit != "largest":
             raise ValueError(f"--joint_limit has no effect with --sampling {self.sampling}; add --sampling joint or "
                              "drop it.")
-        unused = [name for name in self.changed() if name.startswith("simcse_")]
-        if unused and self.pretrain == "none":
-            raise ValueError(f"--{unused[0]} has no effect without --pretrain simcse; add that or drop it.")
+        unknown = [name for name in self.stages if name not in STAGES]
+        if unknown or len(set(self.stages)) < len(self.stages):
+            raise ValueError(f"--pretrain is '{self.pretrain}'; it is none, or some of these, separated by commas: "
+                             f"{', '.join(STAGES)}.")
+        for stage in STAGES:
+            unused = [name for name in self.changed() if name.startswith(f"{stage}_") and stage not in self.stages]
+            if unused:
+                raise ValueError(f"--{unused[0]} has no effect without --pretrain {stage}; add that or drop it.")
         owner = {os.path.realpath(path): "an input" for path in self.input_files()}
         for name, path in self.changed().items():
             if name.endswith("_out") and owner.setdefault(os.path.realpath(path), f"--{name}") != f"--{name}":
                 raise ValueError(f"--{name} {path}: it is {owner[os.path.realpath(path)]} already; give another file.")
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The stages that --pretrain names, in order."""
+        return () if self.pretrain == "none" else tuple(self.pretrain.split(","))
 
     def changed(self) -> dict:
         """The options that differ from their defaults."""
@@ -122,17 +140,26 @@ class Options:
         is_small = hidden_size < SMALL
         found = {"pair_encoding": ("bi", f"an encoder under {SMALL} units does not learn to compare within a row")
                  if is_small else ("cross", "the two sentences see each other")}
+        found["epochs"] = (3, f"hidden size {hidden_size} is under {SMALL}") if is_small else (4, "the default")
         if self.option == "pretrain":
             found["lr"] = (1e-3, "the encoder is frozen")
         elif is_small:
             found["lr"] = (5e-4, f"hidden size {hidden_size} is under {SMALL}")
         else:
             found["lr"] = (5e-5 * 384 / hidden_size, f"5e-5 x 384 / hidden size {hidden_size}")
-        if self.pretrain != "none":
+        if "mlm" in self.stages:
+            found["mlm_lr"] = (5e-5 * 768 / hidden_size, f"5e-5 x 768 / hidden size {hidden_size}")
+        if "simcse" in self.stages:
             found["simcse_lr"] = (3e-5 * 768 / hidden_size, f"3e-5 x 768 / hidden size {hidden_size}")
         found = {name: pair for name, pair in found.items() if getattr(self, name) == AUTO}
         reasons = {name: reason for name, (_, reason) in found.items()}
         return replace(self, **{name: value for name, (value, _) in found.items()}), reasons
+
+    def of_stage(self, prefix: str, *more: str) -> dict:
+        """The options that decide what a pretraining stage does: its own, `more`, and those that all stages share."""
+        shared = {"pooling", "precision", "weight_decay", "schedule", "warmup", "max_grad_norm", "seed", *more}
+        values = vars(self).items()
+        return {name: value for name, value in values if name in shared or name.startswith(f"{prefix}_")}
 
     def with_files(self) -> Options:
         """Input files that were not given are the course's names in data_dir."""
@@ -156,9 +183,12 @@ class Parser(argparse.ArgumentParser):
         return namespace
 
 
-def number_or_auto(text: str) -> float | str:
-    """What a learning rate's flag takes."""
-    return AUTO if text == AUTO else float(text)
+def number_or_auto(kind: type) -> Callable[[str], int | float | str]:
+    """What a flag takes that is a number or "auto"; its name is what argparse shows of a wrong value."""
+    def read(text: str) -> int | float | str:
+        return AUTO if text == AUTO else kind(text)
+    read.__name__ = kind.__name__
+    return read
 
 
 def parse(argv: list[str] | None = None) -> tuple[Options, Path | None]:
@@ -168,7 +198,8 @@ def parse(argv: list[str] | None = None) -> tuple[Options, Path | None]:
                     argument_default=argparse.SUPPRESS)
     parser.add_argument("--resume", metavar="RUN", help="continue the run in this folder, with its own options")
     groups = {"": parser, "files": parser.add_argument_group("files, by the course's flags")}
-    kinds = {"int": int, "float": float, "float | str": number_or_auto, "str": str}
+    kinds = {"int": int, "float": float, "str": str, "float | str": number_or_auto(float),
+             "int | str": number_or_auto(int)}
     for item in fields(Options):
         flags = dict.fromkeys([f"--{item.name}", f"--{item.name.replace('_', '-')}"])
         settings = {"help": f"{item.metadata['help']} (default: {item.default})", "dest": item.name}
@@ -213,7 +244,7 @@ def choose_folder(options: Options) -> Path:
                              "or another --name.")
         return parent / options.name
     model, data = (Path(text).name for text in (options.model, options.data_dir))
-    stem = f"{options.option}-{options.pretrain}-{model}-{data}-seed{options.seed}"
+    stem = f"{options.option}-{'-'.join(options.stages) or 'none'}-{model}-{data}-seed{options.seed}"
     names = [stem, *(f"{stem}-{number}" for number in range(2, 10_000))]
     return next(parent / name for name in names if not (parent / name).exists())
 

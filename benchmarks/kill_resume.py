@@ -24,7 +24,7 @@ from safetensors.torch import load_file
 
 from data.readers import COURSE_FILES
 from minbert import BertConfig, BertModel
-from minbert.pretrain import train_tokenizer
+from minbert.corpus import train_tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent
 ROWS = {"train": 64, "dev": 24, "test": 12}
@@ -117,7 +117,7 @@ def differences(run: Path, other: Path) -> list[str]:
     found += [name for name in files
               if (run / "predictions" / name).read_bytes() != (other / "predictions" / name).read_bytes()]
     records = [json.loads((folder / "run.json").read_text(encoding="utf-8")) for folder in (run, other)]
-    return found + [f"run.json: {key}" for key in ("epochs", "best_step", "contrastive", "scores")
+    return found + [f"run.json: {key}" for key in ("epochs", "best_step", "stages", "scores")
                     if records[0][key] != records[1][key]]
 
 

@@ -60,6 +60,20 @@ class Job:
     evaluation_tokens: int = 0  # of one evaluation, for the price tag
     closing_tokens: int = 0  # of what is predicted after the last step, likewise
     save_every: int = 200  # steps
+    frozen: Sequence[nn.Parameter] = ()  # keep their values in this job
+    on_evaluation: Callable[[list[dict]], None] = lambda history: None  # told the scores so far, after each evaluation
+
+    @contextmanager
+    def freezing(self) -> Iterator[None]:
+        """Within it no gradient is computed for the frozen parameters."""
+        learned = [parameter.requires_grad for parameter in self.frozen]
+        try:
+            for parameter in self.frozen:
+                parameter.requires_grad_(False)
+            yield
+        finally:
+            for parameter, was_learned in zip(self.frozen, learned, strict=True):
+                parameter.requires_grad_(was_learned)
 
     def epoch_steps(self, epoch: int, generator: torch.Generator) -> list[list[tuple[str, list[int], float]]]:
         """The epoch's steps with each batch's weight; `accumulation` steps of the plan make one optimizer step."""
@@ -152,7 +166,7 @@ class Loop:
     def run(self) -> Progress:
         job, progress = self.job, self.progress
         self.bar = tqdm(desc=job.name, unit="step", disable=None, initial=progress.step, dynamic_ncols=True)
-        with self.stop.listening(), self.bar:
+        with self.stop.listening(), self.bar, job.freezing():
             while progress.epoch < job.epochs and not progress.is_finished:
                 self.epoch_state = self.generator.get_state()
                 self.run_epoch(job.epoch_steps(progress.epoch, self.generator))
@@ -240,6 +254,7 @@ class Loop:
         shown = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
         mark = "  (best)" if progress.best_step == progress.step else ""
         tqdm.write(f"{job.name}: step {progress.step}/{progress.num_steps}  loss {loss:.4f}  {shown}{mark}")
+        job.on_evaluation(progress.history)
 
     def finish(self) -> None:
         """Put the best model into job.model and mark the job as done."""

@@ -5,34 +5,66 @@ B batch, T tokens, H hidden, V vocabulary, M masked tokens of the batch. Next: p
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from minbert import runtime
 from minbert.bert import BertModel
 from minbert.checkpoint import write_tensors
+from minbert.tokenizer import SPECIAL_TOKENS, BertTokenizer
 from minbert.weights import read_tensors, to_hugging_face
 
 IGNORED = -100  # the label of a token that is not predicted; cross_entropy skips it
 
 
 def mask_tokens(
-    input_ids: Tensor, is_special: Tensor, vocab_size: int, mask_token_id: int, probability: float = 0.15
+    input_ids: Tensor, is_special: Tensor, vocab_size: int, mask_token_id: int, probability: float = 0.15,
+    continues: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Choose tokens to predict and hide most of them; draws from torch's global generator, which checkpoints save.
 
     input_ids (B, T) int64; is_special (B, T) bool, True where a token is never chosen ([CLS], [SEP], padding). Every
     other token is chosen with `probability`; of the chosen 80 % become [MASK], 10 % a random token, 10 % stay.
+    With `continues` (B, T) bool, True for the later pieces of a word (##ing), words are chosen instead of tokens:
+    whole-word masking, where a piece cannot be guessed from the rest of its own word. What becomes of a chosen piece is
+    still drawn for each alone, as in BERT's own code.
     Returns (corrupted input_ids, labels), both (B, T) int64; labels are IGNORED where nothing was chosen.
     """
-    chosen = (torch.rand(input_ids.shape) < probability) & ~is_special  # (B, T)
+    draws = torch.rand(input_ids.shape)  # (B, T)
+    if continues is not None:  # each piece takes the draw of the token that begins its word
+        starts = torch.arange(input_ids.size(1)).expand_as(input_ids).masked_fill(continues, 0)  # (B, T)
+        draws = draws.gather(1, starts.cummax(dim=1).values)
+    chosen = (draws < probability) & ~is_special  # (B, T)
     labels = input_ids.masked_fill(~chosen, IGNORED)
     fate = torch.rand(input_ids.shape)  # (B, T)
     corrupted = input_ids.masked_fill(chosen & (fate < 0.8), mask_token_id)
     random_ids = torch.randint(vocab_size, input_ids.shape)
     return torch.where(chosen & (fate >= 0.8) & (fate < 0.9), random_ids, corrupted), labels
+
+
+@dataclass(frozen=True)
+class Masking:
+    """`mask_tokens` for one vocabulary, input_ids (B, T) on the CPU -> (corrupted input_ids, labels)."""
+
+    is_special: Tensor  # (V,) bool
+    continues: Tensor | None  # (V,) bool: the tokens that begin with ##; None masks tokens, not words
+    mask_token_id: int
+
+    @classmethod
+    def of(cls, tokenizer: BertTokenizer, whole_word: bool = False) -> Masking:
+        ordered = sorted(tokenizer.vocabulary, key=tokenizer.vocabulary.get)
+        continues = torch.tensor([token.startswith("##") for token in ordered]) if whole_word else None
+        return cls(torch.tensor([token in SPECIAL_TOKENS for token in ordered]), continues, tokenizer.mask_token_id)
+
+    def __call__(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
+        continues = None if self.continues is None else self.continues[input_ids]
+        return mask_tokens(input_ids, self.is_special[input_ids], len(self.is_special), self.mask_token_id,
+                           continues=continues)
 
 
 class BertForMaskedLM(nn.Module):
@@ -52,17 +84,41 @@ class BertForMaskedLM(nn.Module):
         return F.linear(transformed, self.bert.embeddings.word.weight, self.bias)  # (..., V)
 
     def predict(
-        self, input_ids: Tensor, labels: Tensor, token_type_ids: Tensor | None = None
+        self, input_ids: Tensor, labels: Tensor, token_type_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Logits (M, V) and true token ids (M,) at the chosen tokens only: the head's work is M rows, not B x T."""
-        hidden_states = self.bert(input_ids, token_type_ids=token_type_ids).last_hidden_state  # (B, T, H); no padding
+        hidden_states = self.bert(input_ids, attention_mask, token_type_ids).last_hidden_state  # (B, T, H)
         chosen = labels != IGNORED  # (B, T)
         return self(hidden_states[chosen]), labels[chosen]  # (M, V), (M,)
 
-    def loss(self, input_ids: Tensor, labels: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
-        """Mean cross-entropy over the chosen tokens, a float32 scalar in nats."""
-        logits, targets = self.predict(input_ids, labels, token_type_ids)
-        return F.cross_entropy(logits.float(), targets)
+    def loss(
+        self, input_ids: Tensor, labels: Tensor, token_type_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Mean cross-entropy over the chosen tokens, a float32 scalar in nats; 0 where none was chosen."""
+        logits, targets = self.predict(input_ids, labels, token_type_ids, attention_mask)
+        return F.cross_entropy(logits.float(), targets, reduction="sum") / max(1, len(targets))
+
+    @torch.no_grad()
+    def score(self, batches: Iterable[tuple[Tensor, ...]], masking: Masking, precision: str) -> dict[str, float]:
+        """held_out_loss in nats and masked_accuracy, 0 to 1, under one fixed mask; random states and mode are put back.
+
+        batches: tuples of input_ids, token_type_ids and attention_mask, the last two None or left out at will.
+        """
+        device, was_training = self.bias.device, self.training
+        self.eval()
+        total = correct = count = 0.0
+        with torch.random.fork_rng(devices=[]), runtime.autocast(device, precision):
+            torch.manual_seed(0)
+            for input_ids, *rest in batches:
+                inputs = (*masking(input_ids), *rest)
+                logits, targets = self.predict(*(part if part is None else part.to(device) for part in inputs))
+                total += float(F.cross_entropy(logits.float(), targets, reduction="sum"))
+                correct += float((logits.argmax(-1) == targets).sum())
+                count += len(targets)
+        self.train(was_training)
+        return {"held_out_loss": total / max(1, count), "masked_accuracy": correct / max(1, count)}
 
     def save_pretrained(self, folder: str | Path, dtype: torch.dtype = torch.float32) -> None:
         """Write the folder that BertModel.from_pretrained and transformers.AutoModelForMaskedLM open."""
@@ -83,9 +139,16 @@ class BertForMaskedLM(nn.Module):
     def from_pretrained(cls, folder: str | Path, **config_overrides) -> BertForMaskedLM:
         """Load what `save_pretrained` wrote; ValueError where the head's tensors are missing."""
         model = cls(BertModel.from_pretrained(folder, **config_overrides))
-        stored = read_tensors(folder)
-        for name, parameter in model.head_tensors().items():
-            if name not in stored:
-                raise ValueError(f"{folder}: no '{name}' in it; give a folder that minbert.pretrain wrote.")
-            parameter.data.copy_(stored[name])
+        if not model.load_head(folder):
+            raise ValueError(f"{folder}: no '{next(iter(model.head_tensors()))}' or its like in it; give a folder with "
+                             "a masked-language-model head, such as minbert.pretrain writes.")
         return model
+
+    def load_head(self, folder: str | Path) -> bool:
+        """Take the head's parameters from `folder`; False, and nothing changed, where it has no complete head."""
+        stored, wanted = read_tensors(folder), self.head_tensors()
+        if not wanted.keys() <= stored.keys():
+            return False
+        for name, parameter in wanted.items():
+            parameter.data.copy_(stored[name])
+        return True

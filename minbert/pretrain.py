@@ -7,7 +7,11 @@ language modelling through the one loop -> a folder that `--model` opens. T toke
 from __future__ import annotations
 
 import argparse
-import time
+import hashlib
+import json
+import shutil
+import signal
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,66 +20,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from minbert import runtime
+from minbert import price, record, runtime
 from minbert.bert import BertModel
 from minbert.config import BertConfig
-from minbert.loop import Interrupted, Job, Step, fit
-from minbert.mlm import BertForMaskedLM, mask_tokens
+from minbert.corpus import check_files, pair_up, plan_blocks, read_lines, split_and_pack, train_tokenizer
+from minbert.curves import Curves, missing_libraries
+from minbert.loop import Interrupted, Job, NonFiniteLoss, Progress, fit
+from minbert.mlm import BertForMaskedLM, Masking
 from minbert.optimizer import AdamW, parameter_groups
-from minbert.tokenizer import SPECIAL_TOKENS, BertTokenizer
+from minbert.tokenizer import BertTokenizer
 
-SIZES = {  # mini has 3.9 M parameters, 8 MB in half precision; initial weights grow as 1 / sqrt(width), 0.02 at 768
+SIZES = {  # initial weights grow as 1 / sqrt(width), 0.02 at 768; parameters with the head, vocabulary full
     "tiny": BertConfig(vocab_size=2048, hidden_size=64, num_hidden_layers=2, num_attention_heads=2,
-                       intermediate_size=256, max_position_embeddings=128, initializer_range=0.07),
+                       intermediate_size=256, max_position_embeddings=128, initializer_range=0.07),  # 0.2 million
     "mini": BertConfig(vocab_size=8192, hidden_size=192, num_hidden_layers=5, num_attention_heads=6,
-                       intermediate_size=768, max_position_embeddings=128, initializer_range=0.04),
+                       intermediate_size=768, max_position_embeddings=128, initializer_range=0.04),  # 3.9: 8 MB in half
+    "small": BertConfig(vocab_size=16384, hidden_size=512, num_hidden_layers=5, num_attention_heads=8,
+                        intermediate_size=2048, max_position_embeddings=256, initializer_range=0.025),  # 24.8
+    "base": BertConfig(),  # 109.5: bert-base-uncased's
 }
-HELD_OUT = 200  # one line in so many is kept for evaluation
-NUM_EVALUATIONS = 20
-
-
-def read_lines(paths: list[Path]) -> Iterator[str]:
-    """Every non-empty line of every file, in order; ValueError names a file that is missing or not UTF-8."""
-    for path in paths:
-        try:
-            with open(path, encoding="utf-8") as file:
-                yield from (line.strip() for line in file if not line.isspace())
-        except (OSError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path}: {error}. Give plain-text files in UTF-8, a paragraph a line.") from error
-
-
-def train_tokenizer(lines: Iterator[str], vocab_size: int) -> BertTokenizer:
-    """A lower-casing WordPiece vocabulary of at most `vocab_size` tokens, the special ones first."""
-    from tokenizers import trainers
-
-    untrained = BertTokenizer({token: number for number, token in enumerate(SPECIAL_TOKENS)})
-    trainer = trainers.WordPieceTrainer(vocab_size=vocab_size, special_tokens=list(SPECIAL_TOKENS),
-                                        continuing_subword_prefix="##", show_progress=False)
-    untrained.backend.train_from_iterator(lines, trainer)
-    return BertTokenizer(untrained.backend.get_vocab())
-
-
-def pack(lines: Iterator[str], tokenizer: BertTokenizer, block_size: int) -> np.ndarray:
-    """Token ids (N, T) uint16: [CLS], then text with a [SEP] after each line, cut every T - 2 tokens, then [SEP]."""
-    pieces, chunk = [np.empty(0, dtype=np.uint16)], []
-
-    def encode_chunk() -> None:
-        for encoding in tokenizer.backend.encode_batch_fast(chunk, add_special_tokens=False):
-            pieces.append(np.array([*encoding.ids, tokenizer.sep_token_id], dtype=np.uint16))
-        chunk.clear()
-
-    tokenizer.backend.no_truncation()
-    for line in lines:
-        chunk.append(line)
-        if len(chunk) == 10_000:
-            encode_chunk()
-    encode_chunk()
-    stream = np.concatenate(pieces)
-    num_blocks = len(stream) // (block_size - 2)
-    blocks = np.full((num_blocks, block_size), tokenizer.sep_token_id, dtype=np.uint16)
-    blocks[:, 0] = tokenizer.cls_token_id
-    blocks[:, 1:-1] = stream[: num_blocks * (block_size - 2)].reshape(num_blocks, block_size - 2)
-    return blocks
+MAX_EVALUATIONS = 50
+MAX_HELD_OUT_BLOCKS = 512
 
 
 @dataclass(frozen=True)
@@ -84,22 +49,6 @@ class Blocks:
 
     input_ids: Tensor
     ids: tuple[str, ...]
-
-
-def plan_blocks(num_blocks: int, batch_size: int, num_steps: int, epoch: int, seed: int) -> list[Step]:
-    """Steps of evaluation round `epoch`: a slice of an endless stream of shuffled passes over the blocks.
-
-    The order of pass n depends on the seed and n alone, so a resumed run needs no state.
-    """
-    steps_per_pass = num_blocks // batch_size
-    steps: list[Step] = []
-    orders: dict[int, Tensor] = {}
-    for number in range(epoch * num_steps, (epoch + 1) * num_steps):
-        one_pass, place = divmod(number, steps_per_pass)
-        if one_pass not in orders:
-            orders[one_pass] = torch.randperm(num_blocks, generator=torch.Generator().manual_seed(seed + one_pass))
-        steps.append([("mlm", orders[one_pass][place * batch_size : (place + 1) * batch_size].tolist())])
-    return steps
 
 
 def sinusoids(num_positions: int, width: int, scale: float = 0.1) -> Tensor:
@@ -112,140 +61,212 @@ def sinusoids(num_positions: int, width: int, scale: float = 0.1) -> Tensor:
     return torch.cat([angles.sin(), angles.cos()], dim=1) * scale  # (P, H)
 
 
-def pair_up(input_ids: Tensor, share: float, sep_token_id: int, max_shift: int = 16) -> tuple[Tensor, Tensor]:
-    """Turn the first `share` of plain blocks (B, T) into pairs `[CLS] a [SEP] b [SEP]`; returns ids and token types.
-
-    a and b are passages of the block's text that overlap but for a shift of 0 to max_shift tokens, in either order. To
-    predict a masked token the model has to find its twin in the other segment, which is what comparing two sentences
-    takes (the idea of translation language modelling, Lample and Conneau 2019, with one language).
-    """
-    token_type_ids, paired = torch.zeros_like(input_ids), input_ids.clone()
-    num_pairs, half = round(share * len(input_ids)), (input_ids.size(1) - 3) // 2
-    text = input_ids[:num_pairs, 1:-1]  # (P, T - 2)
-    is_moved = torch.nn.functional.one_hot(torch.randint(2, (num_pairs,)), 2)  # (P, 2): which of the two starts later
-    shifts = torch.randint(min(max_shift, half - 1) + 1, (num_pairs, 1)) * is_moved  # (P, 2)
-    for side, length in enumerate((half, input_ids.size(1) - 3 - half)):
-        passage = text.gather(1, shifts[:, side : side + 1] + torch.arange(length))  # (P, length)
-        start = 1 + side * (half + 1)
-        paired[:num_pairs, start : start + length] = passage
-    paired[:num_pairs, half + 1] = sep_token_id
-    token_type_ids[:num_pairs, half + 2 :] = 1
-    return paired, token_type_ids
-
-
-def build_job(arguments: argparse.Namespace, tokenizer: BertTokenizer, train: np.ndarray, held_out: np.ndarray) -> Job:
-    """The masked-language-model stage as a Job: no dropout, since each pass over the text masks it anew."""
-    config = SIZES[arguments.size]
-    device, _ = runtime.choose_device(arguments.device)
-    config = replace(config, vocab_size=len(tokenizer.vocabulary), hidden_dropout_prob=0.0,
-                     attention_probs_dropout_prob=0.0,
-                     # torch's fused kernel has a slow backward pass on CPU
-                     attention_implementation="fused" if device.type == "cuda" else "eager")
+def build_model(arguments: argparse.Namespace, vocab_size: int, device: torch.device) -> BertForMaskedLM:
+    """The model of --size, or that of --init, without dropout: each pass over the text masks it anew."""
+    plain = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+             # torch's fused kernel has a slow backward pass on CPU
+             "attention_implementation": "fused" if device.type == "cuda" else "eager"}
     torch.manual_seed(arguments.seed)
     if arguments.init:
-        model = BertForMaskedLM.from_pretrained(arguments.init, **{
-            name: getattr(config, name) for name in ("hidden_dropout_prob", "attention_probs_dropout_prob",
-                                                     "attention_implementation")}).train()
+        model = BertForMaskedLM.from_pretrained(arguments.init, **plain)
     else:
-        model = BertForMaskedLM(BertModel(config))
+        model = BertForMaskedLM(BertModel(replace(SIZES[arguments.size], vocab_size=vocab_size, **plain)))
         positions = model.bert.embeddings.position.weight
         positions.data.copy_(sinusoids(*positions.shape))
-    precision, reason = runtime.choose_precision(arguments.precision, device)
-    model.to(device)
-    num_steps = arguments.tokens // (arguments.batch_size * train.shape[1] * NUM_EVALUATIONS)
-    print(f"{sum(p.numel() for p in model.parameters()):,} parameters; {len(train):,} training blocks of "
-          f"{train.shape[1]} tokens, {len(held_out):,} held out; {num_steps * NUM_EVALUATIONS:,} steps")
-    print(f"{precision}: {reason}")
+    return model.to(device)
 
-    def load(task: str, rows: list[int]) -> Blocks:
-        return Blocks(torch.from_numpy(train[rows].astype(np.int64)), tuple(map(str, rows)))
 
-    def mask(input_ids: Tensor) -> tuple[Tensor, Tensor]:
-        is_special = (input_ids == tokenizer.cls_token_id) | (input_ids == tokenizer.sep_token_id)
-        corrupted, labels = mask_tokens(input_ids, is_special, config.vocab_size, tokenizer.mask_token_id)
-        return corrupted.to(device), labels.to(device)
+def build_job(
+    arguments: argparse.Namespace, tokenizer: BertTokenizer, train: np.ndarray, held_out: np.ndarray
+) -> Job:
+    """The masked-language-model stage as a Job; train and held_out are blocks, (N, T) uint16."""
+    device, _ = runtime.choose_device(arguments.device)
+    precision, _ = runtime.choose_precision(arguments.precision, device)
+    model = build_model(arguments, len(tokenizer.vocabulary), device)
+    masking = Masking.of(tokenizer, arguments.whole_word)
+    rounds, num_steps = plan_rounds(arguments)
+
+    def blocks(rows: np.ndarray) -> Tensor:
+        return torch.from_numpy(rows.astype(np.int64))
 
     def loss(task: str, batch: Blocks) -> Tensor:
         input_ids, token_type_ids = pair_up(batch.input_ids, arguments.pairs, tokenizer.sep_token_id)
-        return model.loss(*mask(input_ids), token_type_ids.to(device))
+        corrupted, labels = masking(input_ids)
+        return model.loss(corrupted.to(device), labels.to(device), token_type_ids.to(device))
 
-    @torch.no_grad()
     def evaluate() -> dict[str, float]:
-        """Held-out loss and accuracy under one fixed mask; the loop's random state is put back."""
-        model.eval()
-        with torch.random.fork_rng(devices=[]), runtime.autocast(device, precision):
-            torch.manual_seed(0)
-            total = correct = count = 0.0
-            for start in range(0, len(held_out), arguments.batch_size):
-                block = torch.from_numpy(held_out[start : start + arguments.batch_size].astype(np.int64))
-                logits, targets = model.predict(*mask(block))
-                total += float(torch.nn.functional.cross_entropy(logits.float(), targets, reduction="sum"))
-                correct += float((logits.argmax(-1) == targets).sum())
-                count += len(targets)
-        model.train()
-        return {"held_out_loss": total / count, "accuracy": correct / count}
+        starts = range(0, len(held_out), 32)
+        return model.score(((blocks(held_out[start : start + 32]),) for start in starts), masking, precision)
 
+    tokens_per_step = arguments.batch_size * arguments.block_size
+    tokens = rounds * num_steps * tokens_per_step
+    title = f"{arguments.init or arguments.size}, {tokens:,} tokens, seed {arguments.seed}"
     return Job(
         name="mlm", folder=arguments.out / "checkpoint", model=model, device=device, precision=precision,
         optimizer=AdamW(parameter_groups(model, 0.01), lr=arguments.lr, betas=(0.9, 0.98), weight_decay=0.01),
         plan=lambda epoch, _: plan_blocks(len(train), arguments.batch_size, num_steps, epoch, arguments.seed),
-        load=load, loss=loss, evaluate=evaluate, score="accuracy",
-        epochs=NUM_EVALUATIONS, seed=arguments.seed, warmup=0.05, save_every=500,
+        load=lambda _, rows: Blocks(blocks(train[rows]), tuple(map(str, rows))), loss=loss, evaluate=evaluate,
+        score="masked_accuracy", epochs=rounds, seed=arguments.seed, warmup=arguments.warmup,
+        accumulation=arguments.accumulation, save_every=500, evaluation_tokens=held_out.size,
+        on_evaluation=Curves(arguments.out, tokens_per_step * arguments.accumulation, title),
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--corpus", type=Path, nargs="+", required=True,
-                        help="plain-text files in UTF-8, a paragraph a line")
-    parser.add_argument("--out", type=Path, required=True, help="folder for config.json, model.safetensors, vocab.txt")
-    parser.add_argument("--size", choices=SIZES, default="mini",
-                        help="named shape (default %(default)s); --init brings its own")
-    parser.add_argument("--tokens", type=int, default=22_000_000, help="tokens to see (default %(default)s)")
-    parser.add_argument("--batch-size", type=int, default=32, help="blocks a step (default %(default)s)")
-    parser.add_argument("--block-size", type=int, default=64, help="tokens a block (default %(default)s)")
-    parser.add_argument("--lr", type=float, default=5e-4, help="peak learning rate (default %(default)s)")
-    parser.add_argument("--pairs", type=float, default=0.0,
-                        help="share of the blocks that hold two overlapping passages as a pair (default %(default)s)")
-    parser.add_argument("--init", type=Path, help="go on from this folder's weights, shape and vocabulary")
-    parser.add_argument("--seed", type=int, default=0)
+def plan_rounds(arguments: argparse.Namespace) -> tuple[int, int]:
+    """(evaluations, batches before each) that see at least --tokens; a multiple of --accumulation batches."""
+    tokens_per_update = arguments.batch_size * arguments.block_size * arguments.accumulation
+    num_updates = -(-arguments.tokens // tokens_per_update)
+    rounds = min(MAX_EVALUATIONS, num_updates)
+    return rounds, -(-num_updates // rounds) * arguments.accumulation
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """The command line; with --resume the options that the run in that folder began with."""
+    parser = argparse.ArgumentParser(prog="python -m minbert.pretrain", description=__doc__.splitlines()[0],
+                                     allow_abbrev=False)
+    parser.add_argument("--corpus", type=Path, nargs="+", help="plain-text files in UTF-8, a paragraph a line")
+    parser.add_argument("--out", type=Path, help="new folder for config.json, model.safetensors, vocab.txt")
+    parser.add_argument("--resume", type=Path, metavar="DIR", help="continue the run in this folder; no other flag")
+    parser.add_argument("--size", choices=SIZES, help="named shape (default: mini)")
+    parser.add_argument("--init", type=Path, help="go on from this folder's weights, shape and vocabulary instead")
+    parser.add_argument("--vocabulary", help="take the vocabulary of this model or folder instead of a new one")
+    numbers = {  # flag: type, default, lowest, highest, help
+        "--tokens": (int, 22_000_000, 1, None, "tokens to see"),
+        "--batch-size": (int, 32, 1, None, "blocks a batch"),
+        "--accumulation": (int, 1, 1, None, "batches that make one update"),
+        "--block-size": (int, 64, 8, None, "tokens a block"),
+        "--lr": (float, 5e-4, 0, None, "peak learning rate; linear decay"),
+        "--warmup": (float, 0.05, 0, 1, "share of the updates in which it rises"),
+        "--pairs": (float, 0.0, 0, 1, "share of the blocks that hold two overlapping passages as a pair"),
+        "--seed": (int, 0, 0, None, "seed of everything random"),
+    }
+    for flag, (kind, default, _, _, text) in numbers.items():
+        parser.add_argument(flag, type=kind, default=default, help=f"{text} (default: %(default)s)")
+    parser.add_argument("--whole-word", action="store_true", help="mask whole words instead of single tokens")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
     parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="auto")
-    parser.add_argument("--resume", action="store_true", help="continue from DIR/checkpoint")
-    arguments = parser.parse_args()
-    if not 0.0 <= arguments.pairs <= 1.0:
-        parser.error(f"--pairs is {arguments.pairs}; it is a share, 0 to 1.")
-    started = time.perf_counter()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    if arguments.init or (arguments.out / "vocab.txt").is_file():
-        tokenizer = BertTokenizer.from_pretrained(arguments.init or arguments.out)
-    else:
-        tokenizer = train_tokenizer(read_lines(arguments.corpus), SIZES[arguments.size].vocab_size)
-    tokenizer.save_pretrained(arguments.out)
-    numbered = enumerate(read_lines(arguments.corpus))
-    train = pack((line for number, line in numbered if number % HELD_OUT), tokenizer, arguments.block_size)
-    numbered = enumerate(read_lines(arguments.corpus))
-    held_out = pack((line for number, line in numbered if number % HELD_OUT == 0), tokenizer, arguments.block_size)
-    num_seen = arguments.tokens // (arguments.batch_size * arguments.block_size)
-    if len(train) < arguments.batch_size or not len(held_out) or num_seen < NUM_EVALUATIONS:
-        parser.error(f"{len(train)} training and {len(held_out)} held-out blocks, and --tokens for {num_seen} steps; "
-                     f"needed are {arguments.batch_size}, 1 and {NUM_EVALUATIONS}. Give more text or tokens, or a "
-                     "smaller --batch-size or --block-size.")
-    rows = torch.randperm(len(held_out), generator=torch.Generator().manual_seed(0))[:512].numpy()
-    print(f"vocabulary of {len(tokenizer.vocabulary):,}; text read and packed in {time.perf_counter() - started:.0f} s")
-    runtime.keep_freed_memory()
-    job = build_job(arguments, tokenizer, train, held_out[rows])
+    arguments = parser.parse_args(argv)
+    if arguments.resume:
+        return resumed(parser, arguments.resume, sys.argv[1:] if argv is None else argv)
+    for flag, (_, _, low, high, _) in numbers.items():
+        value = getattr(arguments, flag[2:].replace("-", "_"))
+        if not (low <= value <= (value if high is None else high)):
+            limit = f"at least {low}" if high is None else f"{low} to {high}"
+            parser.error(f"{flag} is {value}; it must be {limit}.")
+    if not (arguments.corpus and arguments.out):
+        parser.error("--corpus FILES and --out DIR are needed, or --resume DIR.")
+    for flag in ("size", "vocabulary"):
+        if arguments.init and getattr(arguments, flag):
+            parser.error(f"--{flag} {getattr(arguments, flag)} and --init {arguments.init}: a folder brings its own; "
+                         "drop one of the two.")
+    if arguments.out.exists():
+        parser.error(f"--out {arguments.out} exists. Give a new folder, or continue the run in it with --resume.")
+    arguments.size = None if arguments.init else arguments.size or "mini"
+    return arguments
+
+
+def resumed(parser: argparse.ArgumentParser, folder: Path, argv: list[str]) -> argparse.Namespace:
+    """The stored options of the run in `folder`; exits with code 2 where there is none or other flags are given."""
+    if any(text.startswith("--") and text.split("=")[0] != "--resume" for text in argv):
+        parser.error("--resume continues a run with its own options; drop the other flags.")
     try:
-        progress = fit(job, arguments.resume)
-    except Interrupted:
-        raise SystemExit("Stopped and saved. Run the same command with --resume to go on.") from None
+        stored = json.loads((folder / "options.json").read_text(encoding="utf-8"))["options"]
+        stored |= {"corpus": [Path(path) for path in stored["corpus"]], "init": stored["init"] and Path(stored["init"])}
+    except (OSError, ValueError, KeyError, TypeError):
+        parser.error(f"--resume {folder}: no run of minbert.pretrain there (options.json). Give the folder of --out.")
+    return argparse.Namespace(**{**stored, "out": folder, "resume": folder})
+
+
+def read_corpus(arguments: argparse.Namespace) -> tuple[BertTokenizer, np.ndarray, np.ndarray]:
+    """The tokenizer (trained, or that of a folder) and blocks for training and held out, each (N, T) uint16."""
+    check_files(arguments.corpus)  # what is wrong is said before the work
+    runtime.choose_device(arguments.device)
+    config = BertConfig.from_pretrained(arguments.init) if arguments.init else SIZES[arguments.size]
+    if arguments.block_size > config.max_position_embeddings:
+        raise ValueError(f"--block-size is {arguments.block_size}; this model has {config.max_position_embeddings} "
+                         "positions. Pass at most that.")
+    stored = arguments.resume or arguments.init or arguments.vocabulary
+    tokenizer = BertTokenizer.from_pretrained(stored) if stored else train_tokenizer(
+        told(arguments.corpus), config.vocab_size)
+    train, held_out = split_and_pack(arguments.corpus, tokenizer, arguments.block_size)
+    if len(train) < arguments.batch_size or not len(held_out):
+        raise ValueError(f"the corpus makes {len(train)} training and {len(held_out)} held-out blocks of "
+                         f"{arguments.block_size} tokens; needed are {arguments.batch_size} and 1. Give more text, or "
+                         "a smaller --batch-size or --block-size.")
+    rows = torch.randperm(len(held_out), generator=torch.Generator().manual_seed(0))[:MAX_HELD_OUT_BLOCKS].numpy()
+    return tokenizer, train, held_out[rows]
+
+
+def told(paths: list[Path]) -> Iterator[str]:
+    """The paragraphs of all files, with a line on each file printed after it."""
+    for path in paths:
+        count = 0
+        for count, line in enumerate(read_lines([path]), 1):  # noqa: B007 - counted for the message
+            yield line
+        print(f"{path}: {count:,} paragraphs" + ("" if count else "; there is no text in it"))
+
+
+def report(progress: Progress, job: Job, arguments: argparse.Namespace) -> dict[str, float]:
+    """Print what the run was worth; returns the numbers for run.json."""
+    seen = progress.step * arguments.accumulation * arguments.batch_size * arguments.block_size
+    per_second, limit = seen / progress.seconds, price.matrix_product_limit(job.device, job.precision)
+    flops = 6 * sum(parameter.numel() for parameter in job.model.bert.layers.parameters())  # a token, embeddings apart
+    best = max(progress.history, key=lambda entry: entry["masked_accuracy"])
+    print(f"{seen:,} tokens in {progress.seconds / 60:.1f} minutes, {per_second:,.0f} tokens/s; that is "
+          f"{flops * per_second / 1e9:,.0f} GFLOP/s, {flops * per_second / limit:.0%} of the {limit / 1e9:,.0f} that "
+          f"this machine reaches in {job.precision} matrix products")
+    print(f"held-out loss {best['held_out_loss']:.3f} nats, masked accuracy {best['masked_accuracy']:.3f}")
+    return {"tokens": seen, "seconds": progress.seconds, "tokens_per_second": per_second, "flops_per_token": flops,
+            "matrix_product_limit": limit, "share_of_limit": flops * per_second / limit, "best": best}
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """From the arguments to the folder; raises ValueError for what cannot be used."""
+    if (arguments.out / "run.json").is_file():
+        print(f"{arguments.out} is finished, there is nothing to resume; see {arguments.out / 'run.json'}.")
+        return
+    tokenizer, train, held_out = read_corpus(arguments)
+    runtime.keep_freed_memory()
+    job = build_job(arguments, tokenizer, train, held_out)
+    print(f"device: {job.device.type} ({runtime.choose_device(arguments.device)[1]})")
+    print(f"precision: {job.precision} ({runtime.choose_precision(arguments.precision, job.device)[1]})")
+    num_parameters = sum(parameter.numel() for parameter in job.model.parameters())
+    print(f"vocabulary of {len(tokenizer.vocabulary):,}; {num_parameters:,} parameters; {len(train):,} training blocks "
+          f"of {arguments.block_size} tokens, {len(held_out):,} held out")
+    prices = price.quote([job], arguments.out, bool(arguments.resume))
+    print(prices[0], *filter(None, [missing_libraries()]), sep="\n")
+    options = {name: str(value) if isinstance(value, Path) else value for name, value in vars(arguments).items()}
+    options |= {"corpus": list(map(str, arguments.corpus)), "resume": None, "device": job.device.type,
+                "precision": job.precision}
+    files = {"the corpus": hashlib.sha256(train).hexdigest()}  # as token ids: what the run depends on
+    record.claim(arguments.out, options, files, bool(arguments.resume))
+    tokenizer.save_pretrained(arguments.out)
+    price.keep(prices, arguments.out)
+    progress = fit(job, bool(arguments.resume))
     config = job.model.bert.config  # trained without dropout; whoever fine-tunes it wants BERT's own
     job.model.bert.config = replace(config, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
     job.model.save_pretrained(arguments.out, dtype=torch.float16)
-    seen = progress.step * arguments.batch_size * arguments.block_size
-    print(f"{seen:,} tokens in {progress.seconds / 60:.1f} minutes, {seen / progress.seconds:,.0f} tokens/s; "
-          f"written to {arguments.out}")
+    numbers = report(progress, job, arguments)
+    record.write_record(arguments.out, options, files, history=progress.history, **numbers)
+    shutil.rmtree(job.folder)
+    print(f"written to {arguments.out}")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code 0 when done, 1 for a loss that is not finite, 2 for bad input, 130 when interrupted."""
+    arguments = parse(argv)
+    try:
+        run(arguments)
+    except KeyboardInterrupt as error:
+        hint = f"Continue with: python -m minbert.pretrain --resume {arguments.out}"
+        print("\nStopped.", hint if isinstance(error, Interrupted) else "", file=sys.stderr)
+        return 130
+    except (ValueError, OSError, NonFiniteLoss) as error:
+        print(f"minbert.pretrain: {error}", file=sys.stderr)
+        return 1 if isinstance(error, NonFiniteLoss) else 2
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    sys.exit(main())

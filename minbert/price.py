@@ -60,18 +60,14 @@ def probe(job: Job, num_timed: int = 4) -> Price:
     middle = len(sizes) // 2
     chosen = [sizes[-1]] + [sizes[middle - min(middle, offset)] for offset in range(num_timed)]
     rates = [group["lr"] for group in job.optimizer.param_groups]
-    frozen = [p for group in job.optimizer.param_groups for p in group["params"] if not p.requires_grad]
-    for parameter in frozen:  # by a later stage, with --option pretrain; this one trains it
-        parameter.requires_grad_(True)
     timings = []
-    for size, number in chosen:
-        started = time.perf_counter()
-        rehearse(job, steps[::stride][number])
-        timings.append((time.perf_counter() - started, size))
+    with job.freezing():
+        for size, number in chosen:
+            started = time.perf_counter()
+            rehearse(job, steps[::stride][number])
+            timings.append((time.perf_counter() - started, size))
     for group, rate in zip(job.optimizer.param_groups, rates, strict=True):
         group["lr"] = rate
-    for parameter in frozen:
-        parameter.requires_grad_(False)
     job.optimizer.state.clear()
     job.optimizer.zero_grad(set_to_none=True)
     runtime.restore_random_state(random_state)
@@ -83,6 +79,21 @@ def probe(job: Job, num_timed: int = 4) -> Price:
     bytes_of_model = sum(tensor.numel() * tensor.element_size() for tensor in job.model.state_dict().values())
     disk = 8 * bytes_of_model  # a new best and a new checkpoint (weights, two moments) beside the old ones
     return Price(job.name, len(steps) * job.epochs, tokens * seconds_per_token, peak_memory(job.device), disk)
+
+
+def matrix_product_limit(device: torch.device, precision: str, size: int = 2048, num_timed: int = 10) -> float:
+    """FLOP/s that this machine reaches in square matrix products of the precision; the best of `num_timed`.
+
+    What a training step reaches is held against it: 6 FLOPs per weight of a layer and token (2 forward, 4 backward).
+    """
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    matrix = torch.ones(size, size, dtype=dtype, device=device)
+    seconds = []
+    for _ in range(num_timed + 1):  # the first one warms up
+        started = time.perf_counter()
+        (matrix @ matrix)[0, 0].item()  # .item() waits for a GPU
+        seconds.append(time.perf_counter() - started)
+    return 2 * size**3 / min(seconds[1:])
 
 
 def rehearse(job: Job, step: list[tuple[str, list[int], float]]) -> None:

@@ -17,7 +17,7 @@ from minbert.optimizer import parameter_groups
 from multitask import surgery
 from multitask.evaluate import evaluate
 from multitask.model import MultitaskBert
-from multitask.sampling import SAMPLERS
+from multitask.sampling import SAMPLERS, MakeBatches
 from multitask.tasks import TASKS
 
 SPLITS = ("train", "dev", "test")
@@ -51,26 +51,29 @@ def examples_of(tables: dict[str, dict[str, Table]], split: str) -> list[Example
     return [example for splits in tables.values() for example in splits[split].examples]
 
 
+def batches_of(rows: dict[str, dict[str, EncodedExamples]], batch_size: int) -> dict[str, MakeBatches]:
+    """For each task the function that forms its training batches, as the samplers take it."""
+    return {
+        task: lambda generator, lengths=splits["train"].lengths: length_grouped_batches(lengths, batch_size, generator)
+        for task, splits in rows.items()
+    }
+
+
 def build_job(
     options, encoder: BertModel, rows: dict[str, dict[str, EncodedExamples]], folder: Path, device: torch.device,
 ) -> Job:
     """The multitask stage as a Job. `options` is the run's Options; its model wraps `encoder` and trains it in place.
 
-    With --option pretrain the encoder is frozen and only the shared layer and the heads learn.
+    With --option pretrain the encoder is frozen and only the shared layer and the heads learn. The tasks are those of
+    `rows`: all three, judged by the overall score of 2023, or a single one, judged by its own.
     """
     model = MultitaskBert(encoder, options.pooling, options.pair_encoding, options.hidden_dropout_prob, options.seed)
     model.to(device)
-    encoder.requires_grad_(options.option == "finetune")
     sampler = SAMPLERS[options.sampling]
     limits = {"limit": options.joint_limit} if options.sampling == "joint" else {}
 
     def plan(epoch: int, generator: torch.Generator) -> list[Step]:
-        make_batches = {
-            task: lambda generator, lengths=splits["train"].lengths: length_grouped_batches(
-                lengths, options.batch_size, generator)
-            for task, splits in rows.items()
-        }
-        return sampler(make_batches, generator, **limits)
+        return sampler(batches_of(rows, options.batch_size), generator, **limits)
 
     dev = {task: splits["dev"] for task, splits in rows.items()}
     num_tokens = {split: sum(int(splits[split].lengths.sum()) for splits in rows.values()) for split in ("dev", "test")}
@@ -79,9 +82,11 @@ def build_job(
         optimizer=AdamW(parameter_groups(model, options.weight_decay), lr=options.lr),
         plan=plan, load=lambda task, indices: rows[task]["train"].batch(indices).to(device),
         loss=lambda task, batch: TASKS[task].loss(model(task, batch), batch.labels), weigh=surgery.mean,
-        evaluate=lambda: evaluate(model, dev, options.precision), score="overall_2023",
+        evaluate=lambda: evaluate(model, dev, options.precision),
+        score="overall_2023" if len(rows) == len(TASKS) else next(iter(rows)),
         epochs=options.epochs, device=device, precision=options.precision, seed=options.seed, schedule=options.schedule,
         warmup=options.warmup, max_grad_norm=options.max_grad_norm, accumulation=options.accumulation,
         save_every=options.save_every, evaluation_tokens=num_tokens["dev"],
         closing_tokens=num_tokens["dev"] + num_tokens["test"],
+        frozen=tuple(encoder.parameters()) if options.option == "pretrain" else (),
     )

@@ -28,7 +28,8 @@ OURS = {*MAY_IMPORT, "run_multitask", "options", "tests", "benchmarks"}
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_CORE_LINES = 300, 60, 4000
 SHORTER_FILES = {"run_multitask.py": 150}
 JUNK_DRAWERS = {"utils", "util", "common", "base", "misc", "helpers", "helper", "shared", "lib", "tools"}
-MAY_PRINT = {"run_multitask.py", "minbert/loop.py", "minbert/pretrain.py", "data/download.py"}  # others: in `main`
+MAY_PRINT = {"run_multitask.py", "minbert/loop.py", "minbert/stage.py", "minbert/pretrain.py",
+             "data/download.py"}  # others: in `main`
 UNPICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal"}
 SEEDED_ROOTS = {"torch", "random", "np", "numpy"}
 HEAVY = {"torch", "transformers", "tokenizers", "sklearn", "scipy", "numpy", "huggingface_hub"}

@@ -10,12 +10,13 @@ from safetensors.torch import load_file
 
 from contrastive.losses import info_nce
 from contrastive.methods import SimCSE
-from contrastive.pretrain import STAGE_FILE, ContrastiveStage, build_stage, quality_table, unique_sentences
+from contrastive.pretrain import build_stage, unique_sentences
 from data.batching import EncodedExamples
 from data.readers import Example
 from minbert import BertModel, BertTokenizer
 from minbert.loop import fit
 from minbert.pooling import check_pooling, pool
+from minbert.stage import STAGE_FILE, Stage, encoder_fingerprint
 from multitask.train import examples_of, read_tables
 from options import Options
 
@@ -42,10 +43,11 @@ def tables(options):
 def make_stage(options, tables, tokenizer, tiny_model, tmp_path):
     """A function that builds the stage of a run, on few sentences; changes replace options."""
     def make(name: str = "run", encoder: BertModel | None = None, train=None, dev=None, words=tokenizer,
-             **changes) -> ContrastiveStage:
+             **changes) -> Stage:
         train = examples_of(tables, "train")[40:90] if train is None else train
-        return build_stage(replace(options, **changes), encoder or BertModel.from_pretrained(tiny_model), words,
-                           train, dev or tables["sts"]["dev"].examples, tmp_path / name, CPU)
+        encoder = encoder or BertModel.from_pretrained(tiny_model)
+        return build_stage(replace(options, **changes), encoder, words, train, dev or tables["sts"]["dev"].examples,
+                           tmp_path / name, "encoder", encoder_fingerprint(encoder, words), CPU)
     return make
 
 
@@ -88,7 +90,7 @@ def test_every_parameter_learns_but_the_pooler(make_stage):
     stage = make_stage()
     task, rows = stage.job.plan(0, torch.Generator().manual_seed(0))[0][0]
     stage.job.loss(task, stage.job.load(task, rows)).backward()
-    without = {name for name, p in stage.model.named_parameters() if p.grad is None or not p.grad.abs().sum()}
+    without = {name for name, p in stage.job.model.named_parameters() if p.grad is None or not p.grad.abs().sum()}
     assert without == {"encoder.pooler.weight", "encoder.pooler.bias"}
 
 
@@ -133,13 +135,13 @@ def test_every_option_of_the_stage_is_in_that_table():
 
 def test_train_then_reuse(make_stage, tmp_path, tokenizer):
     stage = make_stage("first")
-    before = bits(stage.model.encoder)
+    before = bits(stage.encoder)
     folder = tmp_path / "first" / "encoder"
     assert stage.reusable([folder]) is None
     quality, seconds = stage.train(is_resumed=False)
-    after = bits(stage.model.encoder)
+    after = bits(stage.encoder)
     assert {name for name in before if before[name] == after[name]} == {"pooler.weight", "pooler.bias"}
-    assert set(quality) == {"before", "after"} and seconds > 0
+    assert set(quality) == {"before", "after", "is_kept"} and seconds > 0
     assert quality["after"] == stage.quality() and quality["before"] != quality["after"]
     assert not stage.job.folder.exists()
     assert {path.name for path in folder.iterdir()} == {
@@ -153,7 +155,7 @@ def test_train_then_reuse(make_stage, tmp_path, tokenizer):
     found = other.reusable([tmp_path / "absent", folder])
     assert found == folder and make_stage("third", seed=5).reusable([folder]) is None
     reused, seconds = other.reuse(found)
-    assert reused == quality and seconds == 0.0 and bits(other.model.encoder) == after
+    assert reused == quality and seconds == 0.0 and bits(other.encoder) == after
     copied = tmp_path / "second" / "encoder"
     assert {path.name: path.read_bytes() for path in copied.iterdir()} == {
         path.name: path.read_bytes() for path in folder.iterdir()}
@@ -175,20 +177,10 @@ def test_a_copy_cut_short_does_not_count(make_stage, tmp_path, monkeypatch):
                 raise KeyboardInterrupt
             (Path(target) / path.name).write_bytes(path.read_bytes())
 
-    monkeypatch.setattr("contrastive.pretrain.shutil.copytree", copy_and_die)
+    monkeypatch.setattr("minbert.stage.shutil.copytree", copy_and_die)
     with pytest.raises(KeyboardInterrupt):
         other.reuse(tmp_path / "first" / "encoder")
     assert other.reusable([tmp_path / "second" / "encoder"]) is None
-
-
-@pytest.mark.parametrize("is_frozen", [True, False])
-def test_an_encoder_that_the_next_stage_froze_learns_here_and_is_frozen_again(make_stage, is_frozen):
-    stage = make_stage(simcse_batch_size=64)
-    before = bits(stage.model.encoder)
-    stage.model.encoder.requires_grad_(not is_frozen)
-    stage.train(is_resumed=False)
-    assert bits(stage.model.encoder)["layers.0.attention.query.weight"] != before["layers.0.attention.query.weight"]
-    assert {parameter.requires_grad for parameter in stage.model.encoder.parameters()} == {not is_frozen}
 
 
 def test_the_loss_falls(make_stage):
@@ -196,9 +188,11 @@ def test_the_loss_falls(make_stage):
     assert history[-1]["loss"] < 0.7 * history[0]["loss"]
 
 
-def test_the_table():
+def test_the_table(make_stage):
     scores = {"before": {"spearman": 0.5, "alignment": 0.25}, "after": {"spearman": 0.75, "alignment": 0.125}}
-    assert quality_table(scores).splitlines() == [
-        "zero-shot STS dev       spearman   alignment",
-        "before                    0.5000      0.2500",
-        "after                     0.7500      0.1250"]
+    rows = ["zero-shot STS dev       spearman   alignment",
+            "before                    0.5000      0.2500",
+            "after                     0.7500      0.1250"]
+    assert make_stage().table({**scores, "is_kept": True}).splitlines() == rows
+    assert make_stage().table({**scores, "is_kept": False}).splitlines() == [
+        *rows, "its spearman fell, so the next stage begins where this one began"]

@@ -109,8 +109,8 @@ def test_run_json_tells_what_was_done(finished, sample_data):
     best = max(record["epochs"], key=lambda entry: entry["overall_2023"])
     assert best["step"] == record["best_step"]
     assert {name: best[name] for name in SCORES} == pytest.approx(record["scores"], abs=1e-6)
-    assert record["contrastive"]["before"].keys() == {"spearman", "pearson", "alignment", "uniformity"}
-    assert record["contrastive"]["after"] != record["contrastive"]["before"]
+    assert record["stages"]["simcse"]["before"].keys() == {"spearman", "pearson", "alignment", "uniformity"}
+    assert record["stages"]["simcse"]["after"] != record["stages"]["simcse"]["before"]
 
     assert [price["name"] for price in record["predicted"]] == ["simcse", "multitask"]
     assert record["predicted"][1]["num_steps"] == 12  # 2 epochs x 3 tasks x (64 rows / 32 a batch)
@@ -174,7 +174,7 @@ def test_the_contrastive_encoder_is_reused_by_a_run_with_other_multitask_options
     anew = run(tmp_path / "second", *flags, *others)
     assert "reused" not in anew.output and "simcse: step" in anew.output
     assert reused.results() == anew.results()
-    assert reused.record["contrastive"] == anew.record["contrastive"] == finished.record["contrastive"]
+    assert reused.record["stages"]["simcse"] == anew.record["stages"]["simcse"] == finished.record["stages"]["simcse"]
 
 
 def test_the_contrastive_encoder_is_not_reused_where_its_own_options_differ(finished, flags):

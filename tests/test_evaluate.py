@@ -72,6 +72,11 @@ def test_scores_are_the_tasks_own(case):
     assert scores["overall_2024"] == pytest.approx((scores["sst"] + scores["para"] + (scores["sts"] + 1) / 2) / 3)
 
 
+def test_a_task_alone_has_no_overall_score(case):
+    model, rows = case
+    assert evaluate(model, {"sts": rows["sts"]}, "fp32") == {"sts": evaluate(model, rows, "fp32")["sts"]}
+
+
 def test_a_perfect_model_scores_one(case, monkeypatch):
     _, rows = case
 

@@ -9,9 +9,10 @@ import math
 
 import pytest
 import torch
+from scipy.stats import chisquare
 
-from minbert import BertConfig, BertModel
-from minbert.mlm import IGNORED, BertForMaskedLM, mask_tokens
+from minbert import BertConfig, BertModel, BertTokenizer
+from minbert.mlm import IGNORED, BertForMaskedLM, Masking, mask_tokens
 
 TINY = BertConfig(vocab_size=60, hidden_size=24, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40,
                   max_position_embeddings=20, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
@@ -64,6 +65,87 @@ def test_shares():
     assert torch.equal(corrupted[~chosen], input_ids[~chosen]), "what is not chosen is left alone"
     assert corrupted[other].unique().numel() > 500, "random tokens come from the whole vocabulary"
     assert input_ids.eq(7).all(), "the input itself is not written to"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_three_fates_follow_their_law(seed):
+    """Chi-square of all four outcomes of 200,000 tokens together; 1e-4 is passed by 9,999 of 10,000 right codes."""
+    torch.manual_seed(seed)
+    input_ids = torch.full((200, 1000), 7)
+    corrupted, labels = mask_tokens(input_ids, torch.zeros_like(input_ids, dtype=torch.bool), 50_000, MASK)
+    chosen = labels != IGNORED
+    found = [int(part.sum()) for part in (~chosen, chosen & (corrupted == MASK), chosen & (corrupted == 7))]
+    found.append(input_ids.numel() - sum(found))
+    expected = [200_000 * share for share in (0.85, 0.15 * 0.8, 0.15 * 0.1, 0.15 * 0.1)]
+    assert chisquare(found, expected).pvalue > 1e-4, found
+
+
+def test_each_place_and_random_token_is_as_likely_as_another():
+    torch.manual_seed(1)
+    input_ids = torch.full((4000, 40), 7)
+    corrupted, labels = mask_tokens(input_ids, torch.zeros_like(input_ids, dtype=torch.bool), 20, MASK)
+    chosen = labels != IGNORED
+    assert chisquare(chosen.sum(0).numpy()).pvalue > 1e-4
+    tokens = corrupted[chosen].bincount(minlength=20)
+    ordinary = [token for token in range(20) if token not in (MASK, 7)]
+    assert chisquare(tokens[ordinary].numpy()).pvalue > 1e-4
+
+
+# --- whole words -----------------------------------------------------------------------------------------------------
+
+
+def words_of_pieces() -> tuple[torch.Tensor, torch.Tensor]:
+    """1,000 rows of [CLS] a ##b ##c d e ##f [SEP]: words of three pieces, one and two; and which pieces continue."""
+    row = torch.tensor([2, 10, 31, 32, 11, 12, 33, 3])
+    return row.repeat(1000, 1), (row > 30).repeat(1000, 1)
+
+
+def test_the_pieces_of_a_word_are_chosen_together():
+    input_ids, continues = words_of_pieces()
+    is_special = (input_ids == 2) | (input_ids == 3)
+    torch.manual_seed(0)
+    _, labels = mask_tokens(input_ids, is_special, 60, MASK, probability=0.3, continues=continues)
+    chosen = (labels != IGNORED)[:, 1:-1]
+    words = [chosen[:, :3], chosen[:, 3:4], chosen[:, 4:]]
+    for word in words:
+        assert (word.all(1) == word.any(1)).all(), "a word is chosen whole or not at all"
+    counts = torch.stack([word.any(1) for word in words], dim=1).long()
+    for number in counts.sum(0).tolist():
+        assert number == pytest.approx(300, abs=4 * math.sqrt(1000 * 0.3 * 0.7))
+    pairs = (counts[:, 0] * 2 + counts[:, 1]).bincount(minlength=4)
+    expected = [1000 * share for share in (0.49, 0.21, 0.21, 0.09)]
+    assert chisquare(pairs.numpy(), expected).pvalue > 1e-4, "words are chosen independently of each other"
+
+
+def test_tokens_are_chosen_alone_without_whole_words():
+    input_ids, continues = words_of_pieces()
+    torch.manual_seed(0)
+    _, labels = mask_tokens(input_ids, input_ids < 4, 60, MASK, probability=0.3)
+    word = (labels != IGNORED)[:, 1:4]
+    assert (word.any(1) & ~word.all(1)).sum() > 300
+
+
+def test_a_row_that_begins_within_a_word():
+    """A block may cut a word: its rest follows [CLS], takes that draw, and is chosen as any other word."""
+    input_ids = torch.tensor([[2, 31, 32, 10, 3]]).repeat(2000, 1)
+    torch.manual_seed(0)
+    _, labels = mask_tokens(input_ids, input_ids < 4, 60, MASK, probability=0.3, continues=input_ids > 30)
+    chosen = labels != IGNORED
+    assert torch.equal(chosen[:, 1], chosen[:, 2]) and not chosen[:, 0].any()
+    assert chosen[:, 1].sum().item() == pytest.approx(600, abs=4 * math.sqrt(2000 * 0.3 * 0.7))
+
+
+def test_the_masking_of_a_vocabulary():
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "walk", "##ing"]
+    tokenizer = BertTokenizer({token: number for number, token in enumerate(tokens)})
+    input_ids = torch.tensor([[2, 5, 6, 1, 5, 3, 0, 0]]).repeat(500, 1)
+    torch.manual_seed(0)
+    _, labels = Masking.of(tokenizer)(input_ids)
+    chosen = labels != IGNORED
+    assert chosen.any(0).tolist() == [False, True, True, False, True, False, False, False]  # never a special token
+    assert not torch.equal(chosen[:, 1], chosen[:, 2])
+    _, labels = Masking.of(tokenizer, whole_word=True)(input_ids)
+    assert torch.equal(labels[:, 1] != IGNORED, labels[:, 2] != IGNORED)
 
 
 def test_masks_follow_the_seed_and_differ_between_calls():

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from options import AUTO, Options, check_writable, choose_folder, parse
+from options import AUTO, STAGES, Options, check_writable, choose_folder, parse
 
 ROOT = Path(__file__).resolve().parent.parent
 FIELDS = {item.name: item for item in fields(Options)}
@@ -40,7 +40,8 @@ def refusal(capsys, *flags: str) -> str:
 @pytest.mark.parametrize("name", FIELDS)
 def test_every_option_has_type_default_and_help(name):
     item = FIELDS[name]
-    types = {"int": int, "float": (int, float), "float | str": (float, str), "str": str, "bool": bool}
+    types = {"int": int, "float": (int, float), "float | str": (float, str),
+             "int | str": (int, str), "str": str, "bool": bool}
     assert isinstance(item.default, types[item.type]), f"{name}: default {item.default!r} is not of type {item.type}"
     assert item.metadata["help"], f"{name} has no help text"
     assert item.default is not None, f"{name}: None would mean 'some default'; say which, or 'auto'"
@@ -71,13 +72,33 @@ def test_no_flags_are_the_defaults_with_the_sample_s_files():
     assert options.sst_test == str(Path("data/sample/ids-sst-test-student.csv"))
 
 
+def stage_of(name: str) -> list[str]:
+    """The flags without which option `name` would have no effect."""
+    return next((["--pretrain", stage] for stage in STAGES if name.startswith(f"{stage}_")), [])
+
+
+def test_a_chain_of_stages():
+    assert options_of().stages == () and options_of("--pretrain", "simcse").stages == ("simcse",)
+    options = options_of("--pretrain", "mlm,simcse", "--mlm_epochs", "2", "--simcse_lr", "1e-4")
+    assert options.stages == ("mlm", "simcse")
+    resolved, reasons = options.for_encoder(384)
+    assert resolved.mlm_lr == 1e-4 and resolved.simcse_lr == 1e-4 and "mlm_lr" in reasons
+    assert choose_folder(options).name == "finetune-mlm-simcse-minbert-mini-sample-seed11711"
+
+
+@pytest.mark.parametrize("chain", ["simsce", "", "mlm,mlm", "mlm,", "mlm simcse", "none,mlm"])
+def test_a_chain_that_is_none(capsys, chain):
+    assert f"--pretrain is '{chain}'; it is none, or some of these, separated by commas: mlm, simcse." in refusal(
+        capsys, "--pretrain", chain)
+
+
 @pytest.mark.parametrize("name", [name for name in FIELDS if "_" in name])
 def test_dashes_and_underscores_spell_the_same_flag(name):
     item = FIELDS[name]
     value = [] if item.type == "bool" else [str(item.metadata["choices"][-1] if item.metadata["choices"] else 77)]
     if item.type.startswith("float"):
         value = ["0.5"]
-    context = {"joint_limit": ["--sampling", "joint"]}.get(name, ["--pretrain", "simcse"] if "simcse" in name else [])
+    context = {"joint_limit": ["--sampling", "joint"]}.get(name, stage_of(name))
     with_underscores = options_of(*context, f"--{name}", *value)
     assert with_underscores == options_of(*context, f"--{name.replace('_', '-')}", *value)
     assert getattr(with_underscores, name) != item.default
@@ -131,7 +152,7 @@ def test_a_flag_that_does_not_exist_or_a_value_of_another_kind(capsys, flags, wo
 def test_values_out_of_range(capsys, name):
     item = BOUNDED[name]
     low, high, is_float = item.metadata["low"], item.metadata["high"], item.type.startswith("float")
-    context = ["--pretrain", "simcse"] if name.startswith("simcse_") else []
+    context = stage_of(name)
     wrong = [-1.0 if is_float else low - 1]
     wrong += [high + (1.0 if is_float else 1)] if high is not None else []
     wrong += [float("nan"), float("inf"), -float("inf")] if is_float else []
@@ -147,6 +168,7 @@ def test_values_out_of_range(capsys, name):
     (["--joint_limit", "smallest"], "--joint_limit has no effect with --sampling mt-dnn; add --sampling joint or drop"),
     (["--simcse_lr", "1e-5"], "--simcse_lr has no effect without --pretrain simcse; add that or drop it."),
     (["--simcse-epochs", "2", "--pretrain", "none"], "--simcse_epochs has no effect without --pretrain simcse;"),
+    (["--mlm_lr", "1e-5", "--pretrain", "simcse"], "--mlm_lr has no effect without --pretrain mlm; add that or drop"),
     (["--sst_dev_out", "a.csv", "--sts_dev_out", "./a.csv"], "--sts_dev_out ./a.csv: it is --sst_dev_out already;"),
     (["--data-dir", "my", "--sst_dev_out", "my/sts-dev.csv"], "--sst_dev_out my/sts-dev.csv: it is an input already;"),
 ])
@@ -208,7 +230,7 @@ def test_resume_with_another_flag(capsys, tmp_path):
     (["--lr", "3e-4", "--option", "pretrain"], 192, 3e-4, None),
 ])
 def test_learning_rate_and_its_reason(flags, hidden_size, lr, reason):
-    options, reasons = options_of("--pair_encoding", "cross", *flags).for_encoder(hidden_size)
+    options, reasons = options_of("--pair_encoding", "cross", "--epochs", "3", *flags).for_encoder(hidden_size)
     assert options.lr == pytest.approx(lr, rel=1e-12)
     assert reasons == ({} if reason is None else {"lr": reason})
     assert options.simcse_lr == AUTO  # there is no such stage
@@ -219,7 +241,12 @@ def test_learning_rate_of_the_contrastive_stage():
     assert options.simcse_lr == pytest.approx(3e-5)
     assert reasons["simcse_lr"] == "3e-5 x 768 / hidden size 768" and "lr" in reasons
     options, reasons = options_of("--pretrain", "simcse", "--simcse_lr", "1e-4").for_encoder(768)
-    assert options.simcse_lr == 1e-4 and reasons.keys() == {"lr", "pair_encoding"}
+    assert options.simcse_lr == 1e-4 and reasons.keys() == {"lr", "pair_encoding", "epochs"}
+
+
+def test_epochs_follow_the_width_unless_given():
+    assert [options_of().for_encoder(size)[0].epochs for size in (192, 256)] == [3, 4]
+    assert options_of("--epochs", "2").for_encoder(192)[0].epochs == 2
 
 
 def test_pair_encoding_follows_the_width_unless_given():

@@ -85,14 +85,13 @@ def test_a_run_with_a_probe_equals_one_without(tmp_path):
     assert histories[0] == histories[1] and weights_of(jobs[0]) == weights_of(jobs[1])
 
 
-def test_what_a_later_stage_froze_is_timed_as_learning(tmp_path):
+def test_what_the_job_freezes_is_frozen_while_it_is_timed(tmp_path):
     job = make_job(tmp_path)
-    job.model[0].requires_grad_(False)
     learned = []
-    job = replace(job, loss=lambda task, batch, clean=job.loss: (
+    job = replace(job, frozen=tuple(job.model[0].parameters()), loss=lambda task, batch, clean=job.loss: (
         learned.append(job.model[0].weight.requires_grad), clean(task, batch))[1])
     probe(job)
-    assert all(learned) and not job.model[0].weight.requires_grad
+    assert learned and not any(learned) and job.model[0].weight.requires_grad
 
 
 def fake_clock(monkeypatch, seconds: list[float]) -> None:

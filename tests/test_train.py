@@ -90,6 +90,14 @@ def test_the_two_samplings(make_job, tables):
     assert [weight for _, _, weight in make_job(sampling="joint").epoch_steps(0, generator)[0]] == [1 / 3] * 3
 
 
+def test_a_task_alone_is_judged_by_its_own_score(tables, options, tiny_model, tmp_path):
+    rows = encode_tables({"para": tables["para"]}, BertTokenizer.from_pretrained(tiny_model), 48, "cross")
+    job = build_job(options, BertModel.from_pretrained(tiny_model), rows, tmp_path, CPU)
+    assert {task for step in job.plan(0, torch.Generator()) for task, _ in step} == {"para"}
+    progress = fit(job)
+    assert job.score == "para" and progress.best_score == progress.history[-1]["para"]
+
+
 def test_the_joint_limit(make_job, tables, options, tiny_model, tmp_path):
     shorter = {**tables, "sst": {**tables["sst"], "train": replace(tables["sst"]["train"],
                                                                    examples=tables["sst"]["train"].examples[:8])}}

@@ -1,0 +1,92 @@
+"""What is an encoder worth? Single-task fine-tunes from several encoders by one recipe, over several seeds.
+
+`python -m benchmarks.encoders --data-dir DIR --out FILE`: for each encoder, task and seed one fine-tune through the
+project's own multitask stage with that task alone. Its dev score after the last epoch goes into FILE as a line of JSON;
+what is in FILE already is not run again, so a stopped series goes on. "random" is minbert-mini's shape and vocabulary
+with fresh weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+from pathlib import Path
+
+from minbert import BertConfig, BertModel, BertTokenizer, runtime, weights
+from minbert.loop import fit
+from multitask.tasks import TASKS
+from multitask.train import build_job, encode_tables, read_tables
+from options import Options
+
+EPOCHS = {"sst": 4, "para": 2, "sts": 6}  # fixed before the first run, the same for every encoder
+MAX_LENGTH = 96
+RANDOM = "random"
+
+
+def make_encoder(name: str, seed: int) -> BertModel:
+    if name != RANDOM:
+        return BertModel.from_pretrained(name)
+    runtime.seed_everything(seed)
+    return BertModel(BertConfig.from_pretrained(weights.resolve("minbert-mini")))
+
+
+def options_for(name: str, task: str, seed: int, data_dir: str) -> Options:
+    """The recipe: cross-encoded pairs, everything else the defaults for the encoder's width."""
+    folder = weights.resolve("minbert-mini" if name == RANDOM else name)
+    options = Options(data_dir=data_dir, seed=seed, epochs=EPOCHS[task], pair_encoding="cross", max_length=MAX_LENGTH,
+                      precision=runtime.choose_precision("auto", runtime.choose_device()[0])[0]).with_files()
+    return options.for_encoder(BertConfig.from_pretrained(folder).hidden_size)[0]
+
+
+def fine_tune(name: str, task: str, seed: int, data_dir: str) -> dict:
+    """One fine-tune; returns the line for the file."""
+    options = options_for(name, task, seed, data_dir)
+    tokenizer = BertTokenizer.from_pretrained("minbert-mini" if name == RANDOM else name)
+    tables = {task: read_tables(options)[task]}
+    rows = encode_tables(tables, tokenizer, options.max_length, options.pair_encoding)
+    device = runtime.choose_device()[0]
+    with tempfile.TemporaryDirectory() as folder:
+        job = build_job(options, make_encoder(name, seed).to(device), rows, Path(folder), device)
+        progress = fit(job)
+    return {"encoder": name, "task": task, "seed": seed, "score": progress.history[-1][task], "lr": options.lr,
+            "epochs": options.epochs, "seconds": round(progress.seconds, 1)}
+
+
+def table(lines: list[dict]) -> str:
+    """Mean and standard deviation over seeds, a row for each encoder."""
+    shown = [f"{'dev score':<20}" + "".join(f"{TASKS[task].title:>24}" for task in TASKS)]
+    for name in dict.fromkeys(line["encoder"] for line in lines):
+        cells = []
+        for task in TASKS:
+            scores = [line["score"] for line in lines if (line["encoder"], line["task"]) == (name, task)]
+            deviation = f" ± {statistics.stdev(scores):.4f}" if len(scores) > 1 else ""
+            cells.append(f"{statistics.mean(scores):.4f}{deviation} (n={len(scores)})" if scores else "-")
+        shown.append(f"{name:<20}" + "".join(f"{cell:>24}" for cell in cells))
+    return "\n".join(shown)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data-dir", required=True, help="folder with the nine course files")
+    parser.add_argument("--out", type=Path, required=True, help="file of the results, a line of JSON each; is added to")
+    parser.add_argument("--encoders", nargs="+", default=[RANDOM, "minbert-mini", "minilm"])
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    given = parser.parse_args()
+    runtime.keep_freed_memory()
+    lines = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.is_file() else []
+    done = {(line["encoder"], line["task"], line["seed"]) for line in lines}
+    for seed in given.seeds:
+        for name in given.encoders:
+            for task in (task for task in given.tasks if (name, task, seed) not in done):
+                lines.append(fine_tune(name, task, seed, given.data_dir))
+                with open(given.out, "a") as file:
+                    file.write(json.dumps(lines[-1]) + "\n")
+                print(json.dumps(lines[-1]), flush=True)
+    print(table(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""What a training run's history looks like: a picture (matplotlib) and a TensorBoard log, both optional extras."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+PANELS = {  # title of the vertical axis -> the entries of the history that it shows, with their names in the legend
+    "loss (nats per masked token)": {"loss": "training", "held_out_loss": "held out"},
+    "masked accuracy": {"masked_accuracy": "held out"},
+}
+
+
+def missing_libraries() -> str:
+    """A sentence on what will not be drawn or logged, and how to change that; empty where all is there."""
+    from importlib.util import find_spec
+
+    absent = [name for name in ("matplotlib", "tensorboard") if find_spec(name) is None]
+    return f"no curves: {' and '.join(absent)} not installed (bash setup.sh --plots)" if absent else ""
+
+
+class Curves:
+    """Writes FOLDER/curves.png and FOLDER/tensorboard/ anew from a history, at each call with one more entry.
+
+    A history is the loop's: a list of {"step": ..., "loss": ..., score: ...}. `tokens_per_step` turns steps into the
+    horizontal axis, tokens seen.
+    """
+
+    def __init__(self, folder: Path, tokens_per_step: int, title: str) -> None:
+        self.folder, self.tokens_per_step, self.title = folder, tokens_per_step, title
+        self.writer, self.num_logged = None, 0
+
+    def __call__(self, history: list[dict]) -> None:
+        if missing_libraries():
+            return
+        self.log(history)
+        self.draw(history)
+
+    def log(self, history: list[dict]) -> None:
+        """Append what is new; the first call of a process starts the log over, so that a resumed run has one curve."""
+        from torch.utils.tensorboard import SummaryWriter  # late: it takes seconds to import
+
+        if self.writer is None:
+            shutil.rmtree(self.folder / "tensorboard", ignore_errors=True)
+            self.writer = SummaryWriter(self.folder / "tensorboard")
+        for entry in history[self.num_logged :]:
+            for name in (name for lines in PANELS.values() for name in lines):
+                self.writer.add_scalar(name, entry[name], entry["step"] * self.tokens_per_step)
+        self.writer.flush()
+        self.num_logged = len(history)
+
+    def draw(self, history: list[dict]) -> None:
+        """The picture: a panel for each vertical axis, side by side."""
+        from matplotlib.figure import Figure  # not pyplot, which would look for a screen
+
+        figure = Figure(figsize=(11, 4), layout="constrained")
+        tokens = [entry["step"] * self.tokens_per_step / 1e6 for entry in history]
+        for axes, (label, lines) in zip(figure.subplots(1, len(PANELS)), PANELS.items(), strict=True):
+            for name, shown in lines.items():
+                axes.plot(tokens, [entry[name] for entry in history], marker=".", label=shown)
+            axes.set(xlabel="tokens seen (millions)", ylabel=label, xlim=(0, None))
+            axes.grid(alpha=0.3)
+            axes.legend(frameon=False)
+        figure.suptitle(self.title)
+        beside = self.folder / ".curves.png"
+        figure.savefig(beside, dpi=120, format="png")
+        beside.replace(self.folder / "curves.png")

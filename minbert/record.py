@@ -1,0 +1,41 @@
+"""What a run was: options.json when it begins, run.json when it ends."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from pathlib import Path
+
+import numpy
+import tokenizers
+import torch
+
+from minbert.checkpoint import write_json
+
+
+def claim(folder: Path, options: dict, files: dict[str, str], is_resumed: bool) -> None:
+    """Make the run's folder with its options.json; on resume check that the input files are still the same.
+
+    files: SHA-256 by path. Raises ValueError naming a file that has changed, FileExistsError where the folder is there
+    already (another run took it since).
+    """
+    path = folder / "options.json"
+    if is_resumed:
+        stored = json.loads(path.read_text(encoding="utf-8"))["files"]
+        changed = [name for name in files if stored.get(name) != files[name]]
+        if changed:
+            raise ValueError(f"--resume {folder}: {changed[0]} has changed since the run began. Restore it, or start a "
+                             "new run without --resume.")
+    else:
+        folder.mkdir(parents=True)
+        write_json(path, {"options": options, "files": files})
+
+
+def write_record(folder: Path, options: dict, files: dict[str, str], **results) -> None:
+    """Write run.json: command, options, versions, machine, inputs and all results."""
+    modules = (torch, numpy, tokenizers)
+    versions = {"python": platform.python_version(), **{module.__name__: module.__version__ for module in modules}}
+    machine = {"system": platform.platform(), "threads": torch.get_num_threads(), "device": options["device"]}
+    record = {"command": sys.argv, "options": options, "versions": versions, "machine": machine, "files": files}
+    write_json(folder / "run.json", {**record, **results})

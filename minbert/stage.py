@@ -1,0 +1,136 @@
+"""A stage of training whose result is an encoder on disk: trained once, found again, put into chains.
+
+`--pretrain mlm,simcse` is a list of Stages on one encoder, each a Job (loop.py) with a table before and after. Next:
+contrastive/pretrain.py and multitask/further.py, which build them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from minbert import weights
+from minbert.bert import BertModel
+from minbert.checkpoint import write_json
+from minbert.loop import Job, fit
+from minbert.pooling import save_pooling
+from minbert.tokenizer import BertTokenizer
+
+STAGE_FILE = "stage.json"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A job that trains `encoder` in place, what judges it, and the folder that keeps the outcome.
+
+    `quality()` gives named scores of the encoder as it is now, `heading` says on what; `fingerprint` is equal where the
+    start, the options and the text are, so that a finished encoder can be reused.
+    """
+
+    job: Job
+    encoder: BertModel
+    tokenizer: BertTokenizer
+    pooling: str
+    quality: Callable[[], dict[str, float]]
+    heading: str
+    folder: Path
+    fingerprint: str
+
+    def train(self, is_resumed: bool) -> tuple[dict, float]:
+        """Run the job and write the encoder's folder; returns its quality, and the seconds it took.
+
+        Quality is {"before": scores, "after": scores, "is_kept": whether the trained encoder is handed on}.
+
+        The start counts as a candidate: where the job's score is lower after it, the encoder goes back to where it
+        began. stage.json is written last, so a folder that has one is complete.
+        """
+        start = {name: tensor.clone() for name, tensor in self.encoder.state_dict().items()}
+        before = self.quality()
+        progress = fit(self.job, is_resumed)
+        after = self.quality()
+        quality = {"before": before, "after": after, "is_kept": after[self.job.score] >= before[self.job.score]}
+        if not quality["is_kept"]:
+            self.encoder.load_state_dict(start)
+        self.encoder.save_pretrained(self.folder)
+        self.tokenizer.save_pretrained(self.folder)
+        save_pooling(self.folder, self.pooling)
+        stage = {"fingerprint": self.fingerprint, "seconds": progress.seconds, "history": progress.history, **quality}
+        write_json(self.folder / STAGE_FILE, stage)
+        shutil.rmtree(self.job.folder)
+        return quality, progress.seconds
+
+    def reusable(self, candidates: Iterable[Path]) -> Path | None:
+        """The first finished encoder among `candidates` that has this stage's fingerprint; a damaged one has none."""
+        for candidate in candidates:
+            try:
+                stage = json.loads((candidate / STAGE_FILE).read_text(encoding="utf-8"))
+                if stage["fingerprint"] == self.fingerprint:
+                    return candidate
+            except (OSError, ValueError, KeyError, TypeError):
+                continue
+        return None
+
+    def reuse(self, found: Path) -> tuple[dict, float]:
+        """Load the encoder in `found` and copy its folder to this run's; returns as `train` does."""
+        stage = json.loads((found / STAGE_FILE).read_text(encoding="utf-8"))
+        if found != self.folder:
+            shutil.copytree(found, self.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(STAGE_FILE))
+            write_json(self.folder / STAGE_FILE, stage)  # last, as in `train`: a copy cut short does not count
+        weights.load(self.encoder, self.folder)
+        seconds = stage["seconds"] if found == self.folder else 0.0
+        return {name: stage[name] for name in ("before", "after", "is_kept")}, seconds
+
+    def table(self, quality: dict) -> str:
+        """The scores before and after training, a row each, and a sentence where the start is kept."""
+        names = list(quality["before"])
+        width = max(20, len(self.heading) + 1)
+        lines = [f"{self.heading:<{width}}" + "".join(f"{name:>{max(12, len(name) + 2)}}" for name in names)]
+        for when in ("before", "after"):
+            cells = (f"{score:>{max(12, len(name) + 2)}.4f}" for name, score in quality[when].items())
+            lines.append(f"{when:<{width}}" + "".join(cells))
+        if not quality["is_kept"]:
+            lines.append(f"its {self.job.score} fell, so the next stage begins where this one began")
+        return "\n".join(lines)
+
+
+def plan_chain(stages: list[Stage], candidates: list[Path]) -> list[tuple[Stage, Path | None]]:
+    """Which stages of a chain to go through, each with the finished encoder that replaces its training, if any.
+
+    What comes before the last reusable stage need not be trained, so it is left out where it is not reusable itself.
+    """
+    chain = [(stage, stage.reusable([stage.folder, *candidates])) for stage in stages]
+    last = max((number for number, (_, found) in enumerate(chain) if found), default=-1)
+    return [(stage, found) for number, (stage, found) in enumerate(chain) if found or number > last]
+
+
+def run_chain(chain: list[tuple[Stage, Path | None]], is_resumed: bool) -> tuple[dict[str, dict], float]:
+    """Train or reuse each stage in turn and print its table; returns quality by stage name, and the seconds spent."""
+    qualities, seconds = {}, 0.0
+    for stage, found in chain:
+        quality, spent = stage.reuse(found) if found else stage.train(is_resumed)
+        if found:
+            print(f"{stage.job.name}: encoder reused from {found} (same options and data)")
+        print(stage.table(quality))
+        qualities[stage.job.name], seconds = quality, seconds + spent
+    return qualities, seconds
+
+
+def encoder_fingerprint(encoder: BertModel, tokenizer: BertTokenizer) -> str:
+    """SHA-256 of shape, vocabulary and weights: where a chain starts."""
+    identity = [encoder.config.__dict__, tokenizer.vocabulary, tokenizer.lowercase]
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode())
+    for parameter in encoder.parameters():
+        digest.update(parameter.detach().cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def stage_fingerprint(start: str, settings: dict, examples: Iterable[object]) -> str:
+    """SHA-256 of what a stage starts from (the encoder's or the earlier stage's), its settings and its examples."""
+    digest = hashlib.sha256(json.dumps([start, settings], sort_keys=True).encode())
+    for example in examples:
+        digest.update(f"{example}\n".encode())
+    return digest.hexdigest()

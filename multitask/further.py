@@ -1,0 +1,68 @@
+"""`--pretrain mlm`: masked-language modelling on the tasks' own training rows, before anything is fine-tuned.
+
+METHODS calls it further pretraining (Gururangan et al. 2020, "task-adaptive pretraining"). The rows are those that the
+tasks will see, pairs in one row where --pair_encoding is "cross", so that a masked token can be found in the other
+sentence. Next: minbert/stage.py, which runs the stage; then train.py.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from data.batching import Batch, EncodedExamples, sorted_batches
+from minbert import AdamW, BertModel, BertTokenizer
+from minbert.loop import Job, Step
+from minbert.mlm import BertForMaskedLM, Masking
+from minbert.optimizer import parameter_groups
+from minbert.stage import Stage, stage_fingerprint
+from multitask.sampling import mt_dnn
+from multitask.train import batches_of
+
+
+def build_stage(
+    options, encoder: BertModel, tokenizer: BertTokenizer, rows: dict[str, dict[str, EncodedExamples]],
+    model_folder: Path, run: Path, name: str, start: str, device: torch.device,
+) -> Stage:
+    """The stage on rows[task]["train"] of every task, judged by the masked tokens of rows[task]["dev"].
+
+    `options` is the run's Options, `run` its folder, `name` that of the encoder's folder in it; `start` is the
+    fingerprint of what the stage starts from; `encoder` is trained in place. The head is that of `model_folder` where
+    it has one, else a random one.
+    """
+    masking = Masking.of(tokenizer, options.mlm_whole_word)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(options.seed)
+        model = BertForMaskedLM(encoder).to(device)
+    has_head = model.load_head(model_folder)
+    dev = [splits["dev"] for splits in rows.values()]
+
+    def plan(epoch: int, generator: torch.Generator) -> list[Step]:
+        return mt_dnn(batches_of(rows, options.mlm_batch_size), generator)
+
+    def loss(task: str, batch: Batch) -> Tensor:
+        corrupted, labels = masking(batch.input_ids)
+        inputs = (corrupted, labels, batch.token_type_ids, batch.attention_mask)
+        return model.loss(*(tensor.to(device) for tensor in inputs))
+
+    def quality() -> dict[str, float]:
+        batches = (split.batch(indices) for split in dev for indices in sorted_batches(split.lengths, 64))
+        inputs = ((batch.input_ids, batch.token_type_ids, batch.attention_mask) for batch in batches)
+        return model.score(inputs, masking, options.precision)
+
+    job = Job(
+        name="mlm", folder=run / "checkpoint" / "mlm", model=model,
+        optimizer=AdamW(parameter_groups(model, options.weight_decay), lr=options.mlm_lr),
+        plan=plan, load=lambda task, indices: rows[task]["train"].batch(indices), loss=loss,
+        evaluate=quality, score="masked_accuracy", epochs=options.mlm_epochs, device=device,
+        precision=options.precision, seed=options.seed, schedule=options.schedule, warmup=options.warmup,
+        max_grad_norm=options.max_grad_norm, save_every=options.save_every,
+        evaluation_tokens=sum(int(split.lengths.sum()) for split in dev),
+    )
+    settings = options.of_stage("mlm", "max_length", "pair_encoding") | {
+        "device": str(device), "torch": torch.__version__, "has_head": has_head}
+    examples = [example for splits in rows.values() for split in ("train", "dev") for example in splits[split].examples]
+    return Stage(job, encoder, tokenizer, options.pooling, quality, "masked dev tokens", run / name,
+                 stage_fingerprint(start, settings, examples))

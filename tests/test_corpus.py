@@ -1,0 +1,144 @@
+"""minbert/corpus.py: plain text -> vocabulary, blocks, plan."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from minbert.corpus import (
+    HELD_OUT,
+    MAX_CHARACTERS,
+    check_files,
+    pack,
+    pair_up,
+    plan_blocks,
+    read_lines,
+    split_and_pack,
+    train_tokenizer,
+)
+from minbert.tokenizer import SPECIAL_TOKENS
+
+PEOPLE, PLACES = ("a doctor", "the tall soldier", "my sister", "an old sailor"), ("hotel", "river", "street", "garden")
+LINES = [f"{person} is walking from the {one} to the {other} ." for person in PEOPLE for one in PLACES
+         for other in PLACES] * 20  # 64 sentences, 1,280 lines
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(iter(LINES), 120)
+
+
+def test_lines_of_several_files(tmp_path):
+    (tmp_path / "a.txt").write_text("one\n\n  two  \n\t\n", encoding="utf-8")
+    (tmp_path / "b.txt").write_text("drei, vier: fünf", encoding="utf-8")
+    paths = [tmp_path / "b.txt", tmp_path / "a.txt"]
+    assert list(read_lines(paths)) == ["drei, vier: fünf", "one", "two"]
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    for name, problem in {"absent.txt": "No such file", "": "Is a directory"}.items():
+        with pytest.raises(ValueError, match=f"{name}: {problem}.*Give plain-text files in UTF-8"):
+            check_files([tmp_path / name])
+
+
+def test_bytes_that_are_not_utf8_are_named_by_their_line(tmp_path):
+    (tmp_path / "latin.txt").write_bytes(b"eins\n" * 5000 + "fünf\n".encode("latin-1") + b"sechs\n")
+    with pytest.raises(ValueError, match=r"latin.txt, line 5001: not UTF-8 .*iconv"):
+        list(read_lines([tmp_path / "latin.txt"]))
+
+
+def test_an_empty_file_a_byte_order_mark_and_foreign_line_ends(tmp_path):
+    (tmp_path / "empty.txt").write_bytes(b"")
+    (tmp_path / "windows.txt").write_bytes("\ufeffeins\r\nzwei\r\n".encode())
+    assert list(read_lines([tmp_path / "empty.txt", tmp_path / "windows.txt"])) == ["eins", "zwei"]
+
+
+def test_a_line_without_end_comes_in_parts_and_loses_no_word(tmp_path):
+    words = [f"wört{number}" for number in range(30_000)]  # 290,000 characters
+    (tmp_path / "endless.txt").write_text(" ".join(words) + "\nshort\n", encoding="utf-8")
+    parts = list(read_lines([tmp_path / "endless.txt"]))
+    assert parts[-1] == "short" and " ".join(parts[:-1]).split() == words
+    assert len(parts) > 10 and max(map(len, parts)) <= 2 * MAX_CHARACTERS
+    (tmp_path / "unbroken.txt").write_text("x" * (3 * MAX_CHARACTERS + 5), encoding="utf-8")
+    assert list(map(len, read_lines([tmp_path / "unbroken.txt"]))) == [MAX_CHARACTERS] * 3 + [5]
+    (tmp_path / "exact.txt").write_text("y" * (MAX_CHARACTERS - 1) + "\nz", encoding="utf-8")
+    assert list(map(len, read_lines([tmp_path / "exact.txt"]))) == [MAX_CHARACTERS - 1, 1]
+
+
+def test_the_vocabulary(tokenizer):
+    by_number = sorted(tokenizer.vocabulary, key=tokenizer.vocabulary.get)
+    assert by_number[:5] == list(SPECIAL_TOKENS) and tokenizer.pad_token_id == 0
+    assert sorted(tokenizer.vocabulary.values()) == list(range(len(by_number))) and len(by_number) <= 120
+    assert "soldier" in by_number
+    ids, _ = tokenizer.encode(["The SOLDIER"])
+    assert ids == [[tokenizer.cls_token_id, tokenizer.vocabulary["the"], tokenizer.vocabulary["soldier"],
+                    tokenizer.sep_token_id]]
+
+
+def test_blocks_hold_the_whole_text(tokenizer):
+    lines = LINES[:50]
+    blocks = pack(iter(lines), tokenizer, 16)
+    assert blocks.dtype == np.uint16 and blocks.shape[1] == 16
+    assert set(blocks[:, 0]) == {tokenizer.cls_token_id} and set(blocks[:, -1]) == {tokenizer.sep_token_id}
+    stream = []
+    for line in lines:  # the slow loop: each line without its [CLS], with its [SEP]
+        stream += tokenizer.encode([line], max_length=512)[0][0][1:]
+    kept = blocks[:, 1:-1].ravel().tolist()
+    assert kept == stream[: len(kept)] and len(stream) - len(kept) < 14
+
+
+def test_lines_are_not_cut_by_an_earlier_limit(tokenizer):
+    tokenizer.encode(["a doctor is walking"], max_length=4)
+    assert len(pack(iter(LINES[:10]), tokenizer, 16)) > 5
+
+
+def test_held_out_paragraphs_are_not_trained_on(tmp_path, tokenizer):
+    """Every HELD_OUT-th paragraph, counted over all files, is about a hotel; the others never are."""
+    lines = ["the hotel is tall ." if number % HELD_OUT == 0 else "my sister is walking ." for number in range(1000)]
+    (tmp_path / "a.txt").write_text("\n".join(lines[:333]), encoding="utf-8")
+    (tmp_path / "b.txt").write_text("\n".join(lines[333:]), encoding="utf-8")
+    train, held_out = split_and_pack([tmp_path / "a.txt", tmp_path / "b.txt"], tokenizer, 8)
+    hotel, sister = tokenizer.vocabulary["hotel"], tokenizer.vocabulary["sister"]
+    assert (train == sister).any() and not (train == hotel).any()
+    assert (held_out == hotel).any() and not (held_out == sister).any()
+
+
+def rows_of(steps):
+    return [row for step in steps for _, rows in step for row in rows]
+
+
+def test_every_block_once_in_each_pass():
+    steps = [step for epoch in range(6) for step in plan_blocks(12, 4, 2, epoch, seed=3)]  # 12 steps = 4 passes of 3
+    assert all(len(step) == 1 and step[0][0] == "mlm" and len(step[0][1]) == 4 for step in steps)
+    passes = [rows_of(steps[start : start + 3]) for start in range(0, 12, 3)]
+    assert all(sorted(rows) == list(range(12)) for rows in passes)
+    assert len({tuple(rows) for rows in passes}) == 4  # each pass in an order of its own
+
+
+def test_blocks_beyond_full_batches_come_in_other_passes():
+    seen = Counter(rows_of(plan_blocks(10, 4, 200, 0, seed=0)))  # 100 passes of 2 batches: 8 of 10 blocks each
+    assert set(seen) == set(range(10)) and max(seen.values()) <= 100 and min(seen.values()) > 60
+
+
+def test_a_plan_needs_no_state():
+    one, two = (plan_blocks(12, 4, 5, epoch, seed=3) for epoch in (0, 1))
+    assert [*one, *two] == plan_blocks(12, 4, 10, 0, seed=3)
+    assert plan_blocks(12, 4, 5, 1, seed=3) == two != plan_blocks(12, 4, 5, 1, seed=4)
+
+
+def test_pairs_are_overlapping_passages_of_their_block():
+    blocks = torch.arange(100, 164).repeat(40, 1)  # (B, T), every token another number
+    blocks[:, 0], blocks[:, -1] = 1, 2
+    torch.manual_seed(0)
+    ids, types = pair_up(blocks, 0.5, sep_token_id=2)
+    assert torch.equal(ids[20:], blocks[20:]) and types[20:].sum() == 0  # the other half stays plain
+    shifts = set()
+    for row, kind in zip(ids[:20].tolist(), types[:20].tolist(), strict=True):
+        first, second = row[1:31], row[32:63]
+        assert row[0] == 1 and row[31] == row[63] == 2 and kind == [0] * 32 + [1] * 32
+        assert first == list(range(first[0], first[0] + 30)) and second == list(range(second[0], second[0] + 31))
+        assert min(first[0], second[0]) == 101 and abs(first[0] - second[0]) <= 16
+        shifts.add(first[0] - second[0])
+    assert min(shifts) < 0 < max(shifts)  # either side may come later
+    assert torch.equal(pair_up(blocks, 0.0, 2)[0], blocks)

@@ -1,0 +1,117 @@
+"""multitask/further.py: masked-language modelling on the tasks' own rows, as a stage before them."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from minbert import BertModel, BertTokenizer
+from minbert.loop import fit
+from minbert.mlm import IGNORED, BertForMaskedLM, Masking
+from minbert.stage import Stage, encoder_fingerprint
+from multitask.further import build_stage
+from multitask.train import encode_tables, read_tables
+from options import Options
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def options(sample_data, tiny_model):
+    return Options(pretrain="mlm", model=str(tiny_model), data_dir=str(sample_data), precision="fp32", mlm_lr=3e-3,
+                   mlm_batch_size=8, max_length=48, pair_encoding="cross", epochs=1, lr=1e-3).with_files()
+
+
+@pytest.fixture
+def make_stage(options, tiny_model, tmp_path):
+    """A function that builds the stage on all rows of the cut sample; changes replace options."""
+    def make(model_folder=tiny_model, **changes) -> Stage:
+        chosen = replace(options, **changes)
+        encoder, tokenizer = BertModel.from_pretrained(model_folder), BertTokenizer.from_pretrained(model_folder)
+        rows = encode_tables(read_tables(chosen), tokenizer, chosen.max_length, chosen.pair_encoding)
+        return build_stage(chosen, encoder, tokenizer, rows, model_folder, tmp_path / "run", "encoder",
+                           encoder_fingerprint(encoder, tokenizer), CPU)
+    return make
+
+
+def test_an_epoch_sees_every_row_of_every_task_once(make_stage):
+    steps = make_stage().job.plan(0, torch.Generator().manual_seed(0))
+    seen = sorted((task, row) for step in steps for task, rows in step for row in rows)
+    assert seen == sorted((task, row) for task in ("sst", "para", "sts") for row in range(64))
+
+
+def test_the_loss_is_the_masked_language_model_s_on_the_padded_batch(make_stage):
+    """Pairs share a row, with their segments; padding is neither chosen nor attended to."""
+    job = make_stage().job
+    batch = job.load("para", [3, 0, 5])
+    assert batch.token_type_ids.any() and not batch.attention_mask.all()
+    job.model.eval()
+    torch.manual_seed(4)
+    found = job.loss("para", batch)
+    torch.manual_seed(4)
+    draws, fates = torch.rand(batch.input_ids.shape), torch.rand(batch.input_ids.shape)
+    random_ids = torch.randint(len(job.model.bias), batch.input_ids.shape)
+    losses = []
+    for row in range(3):
+        ids, types = batch.input_ids[row], batch.token_type_ids[row]
+        length = int(batch.attention_mask[row].sum())
+        chosen = [place for place in range(length) if draws[row, place] < 0.15 and ids[place] > 4]  # 0 to 4 are special
+        corrupted = ids[:length].clone()
+        for place in chosen:
+            if fates[row, place] < 0.8:
+                corrupted[place] = 4
+            elif fates[row, place] < 0.9:
+                corrupted[place] = random_ids[row, place]
+        hidden = job.model.bert(corrupted[None], token_type_ids=types[None, :length]).last_hidden_state[0]
+        losses += [-job.model(hidden[place]).log_softmax(-1)[ids[place]] for place in chosen]
+    assert losses and found.item() == pytest.approx(torch.stack(losses).mean().item(), rel=1e-5)
+
+
+def test_a_batch_in_which_nothing_is_chosen_costs_nothing(make_stage):
+    model = make_stage().job.model
+    loss = model.loss(torch.tensor([[2, 9, 3]]), torch.full((1, 3), IGNORED))
+    assert loss.item() == 0.0 and loss.requires_grad
+
+
+def test_it_learns_and_leaves_an_encoder(make_stage):
+    stage = make_stage(mlm_epochs=6, weight_decay=0.0)
+    before = stage.quality()
+    assert before.keys() == {"held_out_loss", "masked_accuracy"} and before == stage.quality()
+    assert before["held_out_loss"] == pytest.approx(math.log(len(stage.job.model.bias)), rel=0.1)  # knows nothing yet
+    history = fit(stage.job).history
+    assert history[-1]["held_out_loss"] < before["held_out_loss"] - 0.7
+    best = max(history, key=lambda entry: entry["masked_accuracy"])  # the first of equal ones
+    assert stage.quality() == {name: best[name] for name in before}
+
+
+def test_the_head_of_the_folder_is_taken_where_there_is_one(make_stage, tiny_model, tmp_path):
+    torch.manual_seed(5)
+    whole = BertForMaskedLM(BertModel.from_pretrained(tiny_model))
+    whole.save_pretrained(tmp_path / "whole")
+    BertTokenizer.from_pretrained(tiny_model).save_pretrained(tmp_path / "whole")
+    with_head, without = make_stage(tmp_path / "whole"), make_stage()
+    assert torch.equal(with_head.job.model.transform.weight, whole.transform.weight)
+    assert not torch.equal(without.job.model.transform.weight, whole.transform.weight)
+    assert with_head.fingerprint != without.fingerprint
+
+
+def test_the_fingerprint_follows_its_own_options_only(make_stage):
+    first = make_stage().fingerprint
+    same = {"lr": 1.0, "epochs": 9, "batch_size": 5, "sampling": "joint", "option": "pretrain", "save_every": 3}
+    assert make_stage(**same).fingerprint == first
+    changes = {"mlm_lr": 1e-4, "mlm_epochs": 2, "mlm_batch_size": 4, "mlm_whole_word": True, "pair_encoding": "bi",
+               "max_length": 20, "seed": 1, "warmup": 0.5, "weight_decay": 0.5, "schedule": "constant",
+               "max_grad_norm": 0.5, "pooling": "cls", "precision": "bf16"}
+    assert {name for name in vars(Options()) if name.startswith("mlm_")} <= changes.keys()
+    found = [make_stage(**{name: value}).fingerprint for name, value in changes.items()]
+    assert len({first, *found}) == len(changes) + 1
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_whole_words_are_masked_where_asked(make_stage, monkeypatch, is_asked):
+    asked = []
+    monkeypatch.setattr(Masking, "of", lambda tokenizer, whole_word, clean=Masking.of: (
+        asked.append(whole_word), clean(tokenizer, whole_word))[1])
+    make_stage(mlm_whole_word=is_asked)
+    assert asked == [is_asked]

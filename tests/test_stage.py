@@ -1,0 +1,114 @@
+"""minbert/stage.py: a chain of stages, what of it is reused, and what a damaged folder does."""
+
+import json
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from minbert import AdamW, BertModel, BertTokenizer
+from minbert.loop import Job
+from minbert.stage import STAGE_FILE, Stage, encoder_fingerprint, plan_chain, run_chain, stage_fingerprint
+
+
+@dataclass
+class Ids:
+    input_ids: torch.Tensor
+    ids: tuple[str, ...]
+
+
+@pytest.fixture
+def make_chain(tiny_model, tmp_path):
+    """A function that builds the stages named on one encoder: each pulls the [CLS] vector towards a number.
+
+    By default a stage is judged by how near it came.
+    """
+    def make(run: str, targets: dict[str, float], score: str = "closeness") -> list[Stage]:
+        encoder = BertModel.from_pretrained(tiny_model, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+        tokenizer = BertTokenizer.from_pretrained(tiny_model)
+        start, stages = encoder_fingerprint(encoder, tokenizer), []
+        for number, (name, target) in enumerate(targets.items()):
+            def value() -> torch.Tensor:
+                return encoder(torch.tensor([[2, 9, 3]])).last_hidden_state[0, 0, 0]
+
+            def loss(task, batch, target=target, value=value) -> torch.Tensor:
+                return (value() - target).square()
+
+            def quality(target=target, value=value) -> dict[str, float]:
+                with torch.no_grad():
+                    return {"value": float(value()), "closeness": -abs(float(value()) - target)}
+
+            job = Job(name=name, folder=tmp_path / run / "checkpoint" / name, model=encoder,
+                      optimizer=AdamW(encoder.parameters(), lr=0.01), plan=lambda *_: [[("x", [0])]] * 3,
+                      load=lambda *_: Ids(torch.zeros(1, 3), ("0",)), loss=loss, evaluate=quality, score=score,
+                      epochs=1, device=torch.device("cpu"), precision="fp32", seed=0)
+            start = stage_fingerprint(start, {"target": target}, [])
+            folder = "encoder" if number == len(targets) - 1 else f"encoder-{name}"
+            stages.append(Stage(job, encoder, tokenizer, "mean", quality, "value", tmp_path / run / folder, start))
+        return stages
+    return make
+
+
+def folders_of(tmp_path):
+    return sorted(tmp_path.glob("*/encoder*"))
+
+
+def weights_of(stage: Stage) -> dict[str, bytes]:
+    return {name: tensor.numpy().tobytes() for name, tensor in stage.encoder.state_dict().items()}
+
+
+def test_a_chain_runs_in_order_on_one_encoder(make_chain, tmp_path):
+    stages = make_chain("one", {"up": 3.0, "down": -3.0})
+    qualities, seconds = run_chain(plan_chain(stages, []), is_resumed=False)
+    assert list(qualities) == ["up", "down"] and seconds > 0
+    values = [qualities[name][when]["value"] for name in ("up", "down") for when in ("before", "after")]
+    assert values[0] < values[1] == values[2] > values[3]  # the second starts where the first ends
+    assert all(quality["is_kept"] for quality in qualities.values())
+    assert [path.name for path in folders_of(tmp_path)] == ["encoder", "encoder-up"]
+    assert weights_of(stages[1]) == {name: tensor.numpy().tobytes() for name, tensor in
+                                     BertModel.from_pretrained(tmp_path / "one" / "encoder").state_dict().items()}
+
+
+def test_an_encoder_that_got_worse_is_not_handed_on(make_chain, tmp_path, capsys):
+    stages = make_chain("one", {"down": -3.0, "up": 3.0}, score="value")  # judged by its value, "down" is a loss
+    start = weights_of(stages[0])
+    qualities, _ = run_chain(plan_chain(stages[:1], []), is_resumed=False)
+    assert qualities["down"]["after"]["value"] < qualities["down"]["before"]["value"]
+    assert not qualities["down"]["is_kept"] and weights_of(stages[0]) == start
+    assert "its value fell, so the next stage begins where this one began" in capsys.readouterr().out
+    stored = BertModel.from_pretrained(tmp_path / "one" / "encoder-down").state_dict()
+    assert {name: tensor.numpy().tobytes() for name, tensor in stored.items()} == start
+    again = make_chain("two", {"down": -3.0, "up": 3.0}, score="value")
+    reused, _ = run_chain(plan_chain(again[:1], folders_of(tmp_path)), is_resumed=False)
+    assert reused == qualities and weights_of(again[0]) == start
+    qualities, _ = run_chain(plan_chain(stages[1:], []), is_resumed=False)
+    assert qualities["up"]["is_kept"] and weights_of(stages[1]) != start
+
+
+def test_the_longest_finished_part_of_a_chain_is_reused(make_chain, tmp_path, capsys):
+    first = make_chain("one", {"up": 3.0, "down": -3.0})
+    qualities, _ = run_chain(plan_chain(first, []), is_resumed=False)
+    whole = plan_chain(make_chain("two", {"up": 3.0, "down": -3.0}), folders_of(tmp_path))
+    assert [found for _, found in whole] == [tmp_path / "one" / "encoder-up", tmp_path / "one" / "encoder"]
+    capsys.readouterr()
+    assert run_chain(whole, is_resumed=False) == (qualities, 0.0) and weights_of(whole[1][0]) == weights_of(first[1])
+    assert f"down: encoder reused from {tmp_path / 'one' / 'encoder'}" in capsys.readouterr().out
+    other = plan_chain(make_chain("three", {"up": 3.0, "down": -2.0}), folders_of(tmp_path))
+    assert [(stage.job.name, bool(found)) for stage, found in other] == [("up", True), ("down", False)]
+    turned = plan_chain(make_chain("four", {"down": -3.0, "up": 3.0}), folders_of(tmp_path))
+    assert [found for _, found in turned] == [None, None]  # the same stages from other starts
+
+
+def test_what_comes_before_a_finished_stage_is_not_trained(make_chain, tmp_path):
+    run_chain(plan_chain(make_chain("one", {"up": 3.0, "down": -3.0}), []), is_resumed=False)
+    (tmp_path / "one" / "encoder-up" / STAGE_FILE).unlink()
+    chain = plan_chain(make_chain("two", {"up": 3.0, "down": -3.0}), folders_of(tmp_path))
+    assert [stage.job.name for stage, _ in chain] == ["down"] and chain[0][1]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", json.dumps({"seconds": 1})])
+def test_a_damaged_folder_is_no_candidate(make_chain, tmp_path, content):
+    stages = make_chain("one", {"up": 3.0})
+    run_chain(plan_chain(stages, []), is_resumed=False)
+    (tmp_path / "one" / "encoder" / STAGE_FILE).write_text(content, encoding="utf-8")
+    assert stages[0].reusable([tmp_path / "absent", tmp_path / "one" / "encoder"]) is None
