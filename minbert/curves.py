@@ -9,6 +9,7 @@ PANELS = {  # title of the vertical axis -> the entries of the history that it s
     "loss (nats per masked token)": {"loss": "training", "held_out_loss": "held out"},
     "masked accuracy": {"masked_accuracy": "held out"},
 }
+COLOURS = {"training": "C0", "held out": "C1"}  # the same in every panel
 
 
 def missing_libraries() -> str:
@@ -57,7 +58,8 @@ class Curves:
         tokens = [entry["step"] * self.tokens_per_step / 1e6 for entry in history]
         for axes, (label, lines) in zip(figure.subplots(1, len(PANELS)), PANELS.items(), strict=True):
             for name, shown in lines.items():
-                axes.plot(tokens, [entry[name] for entry in history], marker=".", label=shown)
+                axes.plot(tokens, [entry[name] for entry in history], marker=".", label=shown,
+                          color=COLOURS[shown])
             axes.set(xlabel="tokens seen (millions)", ylabel=label, xlim=(0, None))
             axes.grid(alpha=0.3)
             axes.legend(frameon=False)

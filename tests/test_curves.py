@@ -55,6 +55,7 @@ def test_the_picture(libraries, tmp_path, monkeypatch):
     assert [line.get_label() for line in loss.lines] == ["training", "held out"]
     assert loss.lines[1].get_xydata().tolist() == [[20, 6.5], [40, 5.5], [60, 4.5], [80, 3.5]]  # millions of tokens
     assert accuracy.lines[0].get_ydata() == pytest.approx([0.0, 0.1, 0.2, 0.3])
+    assert accuracy.lines[0].get_color() == loss.lines[1].get_color() != loss.lines[0].get_color()  # both held out
     assert accuracy.get_ylabel() == "masked accuracy" and accuracy.get_xlabel() == "tokens seen (millions)"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["curves.png", "tensorboard"]
 
