@@ -40,8 +40,7 @@ def refusal(capsys, *flags: str) -> str:
 @pytest.mark.parametrize("name", FIELDS)
 def test_every_option_has_type_default_and_help(name):
     item = FIELDS[name]
-    types = {"int": int, "float": (int, float), "float | str": (float, str),
-             "int | str": (int, str), "str": str, "bool": bool}
+    types = {"int": int, "float": (int, float), "float | str": (float, str), "str": str, "bool": bool}
     assert isinstance(item.default, types[item.type]), f"{name}: default {item.default!r} is not of type {item.type}"
     assert item.metadata["help"], f"{name} has no help text"
     assert item.default is not None, f"{name}: None would mean 'some default'; say which, or 'auto'"
@@ -230,7 +229,7 @@ def test_resume_with_another_flag(capsys, tmp_path):
     (["--lr", "3e-4", "--option", "pretrain"], 192, 3e-4, None),
 ])
 def test_learning_rate_and_its_reason(flags, hidden_size, lr, reason):
-    options, reasons = options_of("--pair_encoding", "cross", "--epochs", "3", *flags).for_encoder(hidden_size)
+    options, reasons = options_of("--pair_encoding", "cross", *flags).for_encoder(hidden_size)
     assert options.lr == pytest.approx(lr, rel=1e-12)
     assert reasons == ({} if reason is None else {"lr": reason})
     assert options.simcse_lr == AUTO  # there is no such stage
@@ -241,12 +240,7 @@ def test_learning_rate_of_the_contrastive_stage():
     assert options.simcse_lr == pytest.approx(3e-5)
     assert reasons["simcse_lr"] == "3e-5 x 768 / hidden size 768" and "lr" in reasons
     options, reasons = options_of("--pretrain", "simcse", "--simcse_lr", "1e-4").for_encoder(768)
-    assert options.simcse_lr == 1e-4 and reasons.keys() == {"lr", "pair_encoding", "epochs"}
-
-
-def test_epochs_follow_the_width_unless_given():
-    assert [options_of().for_encoder(size)[0].epochs for size in (192, 256)] == [3, 4]
-    assert options_of("--epochs", "2").for_encoder(192)[0].epochs == 2
+    assert options.simcse_lr == 1e-4 and reasons.keys() == {"lr", "pair_encoding"}
 
 
 def test_pair_encoding_follows_the_width_unless_given():
