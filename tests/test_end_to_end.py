@@ -95,7 +95,7 @@ def test_run_json_tells_what_was_done(finished, sample_data):
     options = record["options"]
     assert (options["seed"], options["epochs"], options["pretrain"]) == (7, 2, "simcse")
     unresolved = [name for name, value in options.items() if value == "auto" and not name.endswith("_out")]
-    assert unresolved == [], "every 'auto' is stored as what it became"
+    assert unresolved == ["mlm_lr"], "every 'auto' is stored as what it became, but for a stage that is not run"
     assert record["versions"].keys() >= {"python", "torch", "numpy", "tokenizers"}
     assert record["machine"]["device"] == options["device"]
     assert len(record["files"]) == 9 and all(len(digest) == 64 for digest in record["files"].values())
@@ -161,8 +161,10 @@ def test_the_same_seed_gives_the_same_files_and_another_does_not(finished, flags
     again = run(tmp_path / "again", *flags, "--pretrain", "simcse")
     assert again.results() == finished.results() and len(again.results()) == 9
     assert again.record["scores"] == finished.record["scores"]
-    other = run(tmp_path / "elsewhere" / "other", *flags, "--pretrain", "simcse", "--seed", "8").results()
-    assert all(other[name] != content for name, content in finished.results().items() if name.endswith(".safetensors"))
+    other = run(tmp_path / "elsewhere" / "other", *flags, "--pretrain", "simcse", "--seed", "8")
+    assert other.record["stages"]["simcse"]["after"] != again.record["stages"]["simcse"]["after"]
+    differ = {name for name, content in finished.results().items() if other.results()[name] != content}
+    assert differ >= {"model/model.safetensors", "model/heads.safetensors"}  # the encoder may be the start, twice
 
 
 def test_the_contrastive_encoder_is_reused_by_a_run_with_other_multitask_options(finished, flags, tmp_path):
@@ -180,7 +182,21 @@ def test_the_contrastive_encoder_is_reused_by_a_run_with_other_multitask_options
 def test_the_contrastive_encoder_is_not_reused_where_its_own_options_differ(finished, flags):
     other = run(finished.folder.parent / "third", *flags, "--pretrain", "simcse", "--simcse_temperature", "0.1")
     assert "reused" not in other.output
-    assert other.results()["encoder/model.safetensors"] != finished.results()["encoder/model.safetensors"]
+    assert other.record["stages"]["simcse"]["after"] != finished.record["stages"]["simcse"]["after"]
+
+
+def test_a_chain_of_stages_and_the_reuse_of_its_beginning(flags, tmp_path):
+    chain = run(tmp_path / "chain", *flags, "--pretrain", "mlm,simcse", "--epochs", "1")
+    assert list(chain.record["stages"]) == ["mlm", "simcse"]
+    assert [price["name"] for price in chain.record["predicted"]] == ["mlm", "simcse", "multitask"]
+    assert chain.record["stages"]["mlm"]["before"].keys() == {"held_out_loss", "masked_accuracy"}
+    tables = [line for line in chain.output.splitlines() if line.startswith(("masked dev tokens", "zero-shot STS dev"))]
+    assert [line.split()[0] for line in tables] == ["masked", "zero-shot"]
+    assert sorted(path.name for path in chain.folder.glob("encoder*")) == ["encoder", "encoder-mlm"]
+    alone = run(tmp_path / "alone", *flags, "--pretrain", "mlm", "--epochs", "1")
+    assert f"mlm: encoder reused from {chain.folder / 'encoder-mlm'} (same options and data)" in alone.output
+    assert (alone.folder / "encoder" / "model.safetensors").read_bytes() == (
+        chain.folder / "encoder-mlm" / "model.safetensors").read_bytes()
 
 
 # --- options with a meaning -------------------------------------------------------------------------------------------
