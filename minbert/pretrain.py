@@ -12,7 +12,6 @@ import json
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -185,9 +184,12 @@ def read_corpus(arguments: argparse.Namespace) -> tuple[BertTokenizer, np.ndarra
     if arguments.block_size > config.max_position_embeddings:
         raise ValueError(f"--block-size is {arguments.block_size}; this model has {config.max_position_embeddings} "
                          "positions. Pass at most that.")
+    for path in arguments.corpus:
+        if not path.stat().st_size:
+            print(f"{path}: an empty file; there is no text in it")
     stored = arguments.resume or arguments.init or arguments.vocabulary
     tokenizer = BertTokenizer.from_pretrained(stored) if stored else train_tokenizer(
-        told(arguments.corpus), config.vocab_size)
+        read_lines(arguments.corpus), config.vocab_size)
     train, held_out = split_and_pack(arguments.corpus, tokenizer, arguments.block_size)
     if len(train) < arguments.batch_size or not len(held_out):
         raise ValueError(f"the corpus makes {len(train)} training and {len(held_out)} held-out blocks of "
@@ -195,15 +197,6 @@ def read_corpus(arguments: argparse.Namespace) -> tuple[BertTokenizer, np.ndarra
                          "a smaller --batch-size or --block-size.")
     rows = torch.randperm(len(held_out), generator=torch.Generator().manual_seed(0))[:MAX_HELD_OUT_BLOCKS].numpy()
     return tokenizer, train, held_out[rows]
-
-
-def told(paths: list[Path]) -> Iterator[str]:
-    """The paragraphs of all files, with a line on each file printed after it."""
-    for path in paths:
-        count = 0
-        for count, line in enumerate(read_lines([path]), 1):  # noqa: B007 - counted for the message
-            yield line
-        print(f"{path}: {count:,} paragraphs" + ("" if count else "; there is no text in it"))
 
 
 def report(progress: Progress, job: Job, arguments: argparse.Namespace) -> dict[str, float]:

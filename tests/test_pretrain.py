@@ -135,11 +135,13 @@ def test_files_and_folders_that_do_not_fit(folder, text, tmp_path, capsys):
         assert message in capsys.readouterr().err and not (tmp_path / "new").exists()
 
 
-def test_an_empty_file_among_others_is_told(text, tmp_path, capsys):
+@pytest.mark.parametrize("vocabulary", [[], ["--vocabulary", "minbert-mini"]])
+def test_an_empty_file_among_others_is_told(text, tmp_path, capsys, vocabulary):
     (tmp_path / "empty.txt").touch()
-    assert call("--corpus", tmp_path / "empty.txt", text, "--out", tmp_path / "new", *SMALL_RUN, "--tokens", 1280) == 0
+    assert call("--corpus", tmp_path / "empty.txt", text, *vocabulary, *SMALL_RUN, "--tokens", 1280, "--out",
+                tmp_path / "new") == 0
     out = capsys.readouterr().out
-    assert "empty.txt: 0 paragraphs; there is no text in it" in out and "text.txt: 1,280 paragraphs\n" in out
+    assert "empty.txt: an empty file; there is no text in it" in out and "text.txt: an empty" not in out
     assert re.search(r"1,280 tokens in .* minutes, [\d,]+ tokens/s; that is [\d,]+ GFLOP/s, \d+% of the [\d,]+", out)
 
 
