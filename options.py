@@ -1,23 +1,19 @@
-"""The one frozen dataclass of options, the command line derived from it, and what "auto" becomes.
+"""The one frozen dataclass of options, and what "auto" becomes. Next: option_checks.py, command_line.py.
 
-Imports no torch, so that `--help` and a typo answer at once. Next: run_multitask.py.
+Imports no torch, so that `--help` and a typo answer at once.
 """
 
 from __future__ import annotations
 
-import argparse
-import difflib
-import json
-import math
 import os
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
+from contrastive.presets import PRESETS
 from data.readers import COURSE_FILES
+from option_checks import AUTO, ENCODINGS_OF, check
 
-AUTO = "auto"
-STAGES = ("mlm", "simcse")  # what --pretrain may name
-SMALL = 256  # hidden size; what holds below it was measured with 192 units and little pretraining (docs/results.md)
+SMALL = 256  # hidden size under which the learning rate is another one; measured with 192 units (docs/results.md)
 
 
 def choice(default, help: str, choices: tuple = (), low: float | None = None, high: float | None = None,
@@ -33,13 +29,22 @@ class Options:
     option: str = choice("finetune", "the course's word for which weights learn: 'pretrain' freezes the encoder and "
                          "trains the shared layer and heads only; 'finetune' trains everything",
                          ("finetune", "pretrain"))
+    recipe: str = choice("none", "options of an experiment of the two reports, see --list-recipes; flags beside it win")
     pretrain: str = choice("none", "stages before the tasks, in order and separated by commas, as in mlm,simcse: mlm "
-                           "(masked-language modelling on the tasks' own training rows), simcse (unsupervised SimCSE, "
-                           "Gao et al. 2021); or none")
+                           "(masked-language modelling on the tasks' own training rows); without labels simcse (Gao et "
+                           "al. 2021), ct and ct-in-batch (contrastive tension, Carlsson et al. 2021), sg and sg-opt "
+                           "(self-guided, Kim et al. 2021); on labelled pairs simcse-supervised (the GEN report), mnr "
+                           "(multiple negatives ranking, Henderson et al. 2017), bsc (Chernyavskiy et al. 2022); on "
+                           "triplets of --nli simcse-nli (Gao et al. 2021, section 4); or none")
     model: str = choice("minbert-mini", "encoder to start from: minbert-mini (embedded), minilm (setup.sh --minilm), a "
                         "folder in Hugging Face layout, or a hub name such as bert-base-uncased")
     data_dir: str = choice("data/sample", "folder with the nine course files")
     drop_bad_rows: bool = choice(False, "skip and count malformed rows of labelled files instead of stopping")
+    train_rows: str = choice("none", "take at most so many training rows of a task, at even distances in its file, "
+                             "such as para=6000")
+    dev_rows: str = choice("none", "the same for dev rows; the dev leaderboard file then holds only these")
+    token_cache: str = choice(AUTO, "folder that keeps token ids for the next run on the same text; auto: "
+                              "~/.cache/minbert ($XDG_CACHE_HOME); none: do not")
     name: str = choice(AUTO, "name of the run's folder; auto: made of the options above and the seed")
     output_dir: str = choice("runs", "folder of all runs")
     seed: int = choice(11711, "seed of everything random", low=0, high=2**32 - 1)
@@ -57,30 +62,124 @@ class Options:
                              "5e-4 for encoders under 256 units",
                              low=1e-9)
     hidden_dropout_prob: float = choice(0.1, "dropout before each head, as in the course", low=0, high=0.9)
-    pair_encoding: str = choice(AUTO, "pairs as one row '[CLS] a [SEP] b [SEP]' (cross), or each sentence alone (bi); "
-                                "auto: cross, but bi for encoders under 256 units", (AUTO, "cross", "bi"))
+    pair_encoding: str = choice(AUTO, "pairs as one row '[CLS] a [SEP] b [SEP]' (cross), each sentence alone (bi), or "
+                                "a row in each order (dual); auto: what --head needs, else cross",
+                                (AUTO, "cross", "bi", "dual"))
+    head: str = choice("features", "what reads a pair's vectors u and v: features (a linear layer on u, v, |u - v|, "
+                       "u * v); vm (on u, v); ph, dph, dpha (both orders; the ROB report); mlp (two layers, cosine for "
+                       "STS, bilinear for PARA; the GEN report); cosine (no weights)",
+                       ("features", "vm", "ph", "dph", "dpha", "mlp", "cosine"))
+    para_head: str = choice(AUTO, "the head of PARA, where it is another one; auto: --head",
+                            (AUTO, "vm", "ph", "dph", "dpha"))
+    sharing: str = choice("none", "with --head mlp: PARA and STS share nothing, their heads, or the first layer",
+                          ("none", "heads", "first"))
+    sts_range: str = choice("zero", "with --head mlp or cosine: labels 0 to 5 of STS stand for cosines from 0 to 1 "
+                            "(zero), or from M to 1 (fitted), M the mean cosine of the least similar training pairs "
+                            "when the tasks begin (Carlsson et al. 2021)", ("zero", "fitted"))
+    common_layer: str = choice("tanh", "a linear layer and tanh before all heads (CL of the ROB report), or none",
+                               ("tanh", "none"))
     pooling: str = choice("mean", "the sentence vector", ("mean", "cls", "pooler"))
     max_length: int = choice(128, "tokens a row at most; longer ones are cut", low=4)
+    tasks: str = choice("sst,para,sts", "tasks to train, in this order; with --sampling sequential or "
+                        "epoch-round-robin a task may come several times")
     sampling: str = choice("mt-dnn", "which batches make a step: mt-dnn shuffles all tasks' batches, one a step (Liu "
-                           "et al. 2019); joint puts one batch of every task in each step", ("mt-dnn", "joint"))
-    joint_limit: str = choice("largest", "with --sampling joint: an epoch is one pass over the largest task (the "
-                              "smaller ones cycle) or the smallest (larger ones are cut)", ("largest", "smallest"))
+                           "et al. 2019); joint puts one batch of every task in each step; batch-round-robin and "
+                           "epoch-round-robin take turns by batch or by task; sequential ends one task before the "
+                           "next; power draws a task by its size; annealed does so less and less (Stickland and Murray "
+                           "2019)", ("mt-dnn", "joint", "batch-round-robin", "epoch-round-robin", "sequential",
+                                     "annealed", "power"))
+    sampling_weights: str = choice("none", "with --sampling mt-dnn: passes over a task's rows in an epoch, such as "
+                                   "para=2,sts=0.5; 1 for those not named")
+    sampling_power: float = choice(0.5, "with --sampling power: a task is drawn with probability ~ size ^ this; 1 "
+                                   "proportional, 0 uniform", low=0, high=1)
+    joint_limit: str = choice("largest", "with --sampling joint or batch-round-robin: an epoch is one pass over the "
+                              "largest task (the smaller ones cycle) or the smallest (larger ones are cut)",
+                              ("largest", "smallest"))
+    surgery: str = choice("mean", "how the losses of a step become one gradient: mean, sum, weighted (--loss_weights); "
+                          "pcgrad (Yu et al. 2020) and gradvac (Wang et al. 2021) change gradients that conflict",
+                          ("mean", "sum", "weighted", "pcgrad", "gradvac"))
+    surgery_reduction: str = choice("sum", "with pcgrad and gradvac: the changed gradients are summed (the papers) or "
+                                    "averaged", ("sum", "mean"))
+    gradvac_beta: float = choice(0.01, "with gradvac: how fast its target follows the cosines seen", low=0, high=1)
+    loss_weights: str = choice("none", "with --surgery weighted: factors of the tasks' losses, such as para=2,sts=0.5; "
+                               "1 for those not named")
     schedule: str = choice("linear", "learning rate after warm-up", ("linear", "cosine", "constant"))
     warmup: float = choice(0.1, "share of the steps in which the learning rate rises", low=0, high=1)
     weight_decay: float = choice(0.01, "decoupled weight decay of matrices; none on biases and norms", low=0)
     max_grad_norm: float = choice(1.0, "clip the gradient to this norm; 0: never", low=0)
     accumulation: int = choice(1, "steps of the plan that make one update", low=1)
+    layer_decay: float = choice(1.0, "each layer of the encoder learns at this times the rate of the layer above it",
+                                low=0.1, high=1)
+    freeze: str = choice("none", "what of the encoder keeps its weights: none, embeddings, or the embeddings and this "
+                         "many of the lowest layers")
+    heads_first: int = choice(0, "epochs in which, before all else, the heads learn and the encoder is frozen", low=0)
+    encoder_dropout: float | str = choice(AUTO, "dropout inside the encoder; auto: as its config.json says", low=0,
+                                          high=0.9)
+    attention_dropout: float | str = choice(AUTO, "dropout of attention links; auto: as its config.json says", low=0,
+                                            high=0.9)
+    score: str = choice(AUTO, "the dev score by which the best epoch is chosen; auto: overall_2023, or with fewer "
+                        "--tasks the mean of theirs", (AUTO, "overall_2023", "overall_2024", "sst", "para", "sts"))
+    patience: int = choice(0, "stop after this many epochs in a row without a better score; 0: never", low=0)
+
+    contrastive_order: str = choice("first", "contrastive stages of --pretrain: before the tasks (first), after them "
+                                    "(last), or simcse with them (fusion: each batch on its task, then on the "
+                                    "contrastive loss)", ("first", "last", "fusion"))
 
     mlm_epochs: int = choice(1, "passes of --pretrain mlm", low=1)
     mlm_batch_size: int = choice(32, "rows a batch", low=1)
     mlm_lr: float | str = choice(AUTO, "its peak learning rate; auto: 5e-5 x 768 / hidden size", low=1e-9)
     mlm_whole_word: bool = choice(False, "mask whole words instead of single tokens")
 
-    simcse_epochs: int = choice(1, "passes of --pretrain simcse", low=1)
-    simcse_batch_size: int = choice(64, "sentences a batch", low=2)
-    simcse_lr: float | str = choice(AUTO, "its peak learning rate; auto: 3e-5 x 768 / hidden size", low=1e-9)
-    simcse_temperature: float = choice(0.05, "softmax temperature", low=1e-3)
-    simcse_max_length: int = choice(32, "tokens a sentence at most", low=4)
+    # What a contrastive method's paper fixes; auto: as in contrastive/presets.py.
+    contrastive_epochs: int | str = choice(AUTO, "passes of a contrastive stage; auto, here and below: what the "
+                                           "method's paper says, printed when a run starts", low=1)
+    contrastive_batch_size: int | str = choice(AUTO, "sentences or pairs a batch", low=2)
+    contrastive_lr: float | str = choice(AUTO, "peak learning rate; auto: the paper's x 768 / hidden size", low=1e-9)
+    contrastive_temperature: float | str = choice(AUTO, "softmax temperature", low=1e-3)
+    contrastive_max_length: int | str = choice(AUTO, "tokens a sentence at most", low=4)
+    contrastive_projection: str = choice(AUTO, "between pooling and loss, in training only: nothing, a linear layer "
+                                         "and tanh (Gao et al. 2021), or two layers (the GEN report)",
+                                         (AUTO, "none", "tanh", "mlp"))
+    contrastive_optimizer: str = choice(AUTO, "AdamW, or RMSprop (alpha 0.9, epsilon 1e-7)",
+                                        (AUTO, "adamw", "rmsprop"))
+    contrastive_schedule: str = choice(AUTO, "learning rate after warm-up; tension: the steps of Carlsson et al. 2021",
+                                       (AUTO, "linear", "cosine", "constant", "tension"))
+    contrastive_warmup: float | str = choice(AUTO, "share of the steps in which the learning rate rises", low=0,
+                                             high=1)
+    contrastive_evaluate_every: int | str = choice(AUTO, "steps between evaluations; 0: four evaluations an epoch",
+                                                   low=0)
+    contrastive_patience: int | str = choice(AUTO, "end a contrastive stage after so many evaluations in a row "
+                                             "without a better score; 0: never", low=0)
+    contrastive_chunk: int | str = choice(AUTO, "rows in the encoder at a time, for large batches in little memory "
+                                          "(gradient caching, Gao, Zhang et al. 2021); 0: all of a batch", low=0)
+
+    # What only some methods read; contrastive/presets.py says which.
+    labelled_negatives: str = choice("yes", "with simcse-supervised: Quora's pairs labelled 0 are candidates",
+                                     ("yes", "no"))
+    unsupervised_too: str = choice("sst,sts", "with simcse-supervised: the tasks whose sentences follow Quora's pairs "
+                                   "in each epoch, in turn, as unsupervised SimCSE", ("sst,sts", "none"))
+    nli: str = choice("none", "the triplets of simcse-nli, which needs them: a tab-separated file with the columns "
+                      "premise, entailment, contradiction")
+    hard_negative_weight: float = choice(0.0, "with simcse-nli: log-weight of a triplet's own contradiction", low=-20,
+                                         high=20)
+    mnr_similarity: str = choice("cos", "cosine, or the dot product of Henderson et al. 2017", ("cos", "dot"))
+    bsc_symmetric: str = choice("yes", "softmax over rows and columns, or over rows only", ("yes", "no"))
+    bsc_labelled_negatives: str = choice("yes", "pairs that do not belong together are candidates", ("yes", "no"))
+    bsc_normalise: str = choice("l2", "vectors by their length, by each coordinate's range over the batch, or not at "
+                                "all", ("l2", "batch", "none"))
+    bsc_align: float | str = choice("none", "share m of the loss that is BSC, the rest pulls a pair's cosine to its "
+                                    "label; the paper: 0.1 to 0.9", low=0, high=1)
+    bsc_learns_temperature: str = choice("no", "1 / temperature is a parameter that starts at 1", ("no", "yes"))
+    bsc_shuffle: str = choice("random", "from the second epoch on similar pairs meet in a batch: knn (neighbours), "
+                              "cluster (k-means)", ("random", "knn", "cluster"))
+    ct_corpus: str = choice("none", "what contrastive tension reads: a text file, a sentence or paragraph a line; "
+                            "random-words, sequences drawn from the vocabulary; none: the training sentences")
+    ct_negatives: str = choice("paper", "with ct: the anchor and another sentence (paper), or two others (code)",
+                               ("paper", "code"))
+    sg_loss: str = choice("nt-xent", "with sg: all vectors as anchors (nt-xent), only T's (opt1), and only F's as "
+                          "candidates (opt2)", ("nt-xent", "opt1", "opt2"))
+    sg_states: str = choice("max", "how F's hidden states are pooled: max (paper) or mean (code)", ("max", "mean"))
+    sg_regulariser: float = choice(0.1, "weight of the squared distance of T's weights from F's", low=0)
 
     sst_train: str = choice(AUTO, "a file of your own; auto: DATA_DIR/ids-sst-train.csv", group="files")
     sst_dev: str = choice(AUTO, "as above", group="files")
@@ -99,35 +198,35 @@ class Options:
     sts_test_out: str = choice(AUTO, "as above", group="files")
 
     def __post_init__(self) -> None:
-        """Refuse values out of range and combinations of which one part would be ignored."""
-        for item in fields(self):
-            value, low, high = getattr(self, item.name), item.metadata["low"], item.metadata["high"]
-            is_bounded = low is not None and value != AUTO
-            if is_bounded and not (math.isfinite(value) and low <= value <= (value if high is None else high)):
-                limit = f"a finite number, at least {low:g}" if high is None else f"{low:g} to {high:g}"
-                raise ValueError(f"--{item.name} is {value}; it must be {limit}.")
-        if self.use_gpu and self.device not in (AUTO, "cuda"):
-            raise ValueError(f"--use_gpu asks for cuda and --device for {self.device}; pass only one of them.")
-        if self.sampling != "joint" and self.joint_limit != "largest":
-            raise ValueError(f"--joint_limit has no effect with --sampling {self.sampling}; add --sampling joint or "
-                             "drop it.")
-        unknown = [name for name in self.stages if name not in STAGES]
-        if unknown or len(set(self.stages)) < len(self.stages):
-            raise ValueError(f"--pretrain is '{self.pretrain}'; it is none, or some of these, separated by commas: "
-                             f"{', '.join(STAGES)}.")
-        for stage in STAGES:
-            unused = [name for name in self.changed() if name.startswith(f"{stage}_") and stage not in self.stages]
-            if unused:
-                raise ValueError(f"--{unused[0]} has no effect without --pretrain {stage}; add that or drop it.")
-        owner = {os.path.realpath(path): "an input" for path in self.input_files()}
-        for name, path in self.changed().items():
-            if name.endswith("_out") and owner.setdefault(os.path.realpath(path), f"--{name}") != f"--{name}":
-                raise ValueError(f"--{name} {path}: it is {owner[os.path.realpath(path)]} already; give another file.")
+        check(self)
+
+    @property
+    def head_of_para(self) -> str:
+        """--para_head, which is that of all pairs where it is "auto"."""
+        return self.head if self.para_head == AUTO else self.para_head
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The tasks that --tasks names, in order."""
+        return tuple(self.tasks.split(","))
 
     @property
     def stages(self) -> tuple[str, ...]:
         """The stages that --pretrain names, in order."""
         return () if self.pretrain == "none" else tuple(self.pretrain.split(","))
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The contrastive ones among the stages."""
+        return tuple(name for name in self.stages if name in PRESETS)
+
+    @property
+    def token_folder(self) -> Path | None:
+        """Where token ids are kept from run to run."""
+        if self.token_cache == "none":
+            return None
+        standard = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "minbert"
+        return standard if self.token_cache == AUTO else Path(self.token_cache)
 
     def changed(self) -> dict:
         """The options that differ from their defaults."""
@@ -137,8 +236,9 @@ class Options:
     def for_encoder(self, hidden_size: int) -> tuple[Options, dict[str, str]]:
         """Replace what is "auto" and depends on the encoder's width; also returns for each the reason, for printing."""
         is_small = hidden_size < SMALL
-        found = {"pair_encoding": ("bi", f"an encoder under {SMALL} units does not learn to compare within a row")
-                 if is_small else ("cross", "the two sentences see each other")}
+        found = {"pair_encoding": ("cross", "the two sentences see each other")}
+        if self.head in ("ph", "dph", "dpha", "mlp", "cosine"):
+            found["pair_encoding"] = (ENCODINGS_OF[self.head][0], f"--head {self.head}")
         if self.option == "pretrain":
             found["lr"] = (1e-3, "the encoder is frozen")
         elif is_small:
@@ -147,17 +247,19 @@ class Options:
             found["lr"] = (5e-5 * 384 / hidden_size, f"5e-5 x 384 / hidden size {hidden_size}")
         if "mlm" in self.stages:
             found["mlm_lr"] = (5e-5 * 768 / hidden_size, f"5e-5 x 768 / hidden size {hidden_size}")
-        if "simcse" in self.stages:
-            found["simcse_lr"] = (3e-5 * 768 / hidden_size, f"3e-5 x 768 / hidden size {hidden_size}")
         found = {name: pair for name, pair in found.items() if getattr(self, name) == AUTO}
         reasons = {name: reason for name, (_, reason) in found.items()}
         return replace(self, **{name: value for name, (value, _) in found.items()}), reasons
 
-    def of_stage(self, prefix: str, *more: str) -> dict:
-        """The options that decide what a pretraining stage does: its own, `more`, and those that all stages share."""
-        shared = {"pooling", "precision", "weight_decay", "schedule", "warmup", "max_grad_norm", "seed", *more}
-        values = vars(self).items()
-        return {name: value for name, value in values if name in shared or name.startswith(f"{prefix}_")}
+    def of_stage(self, *own: str) -> dict:
+        """The options that decide what a pretraining stage does: its own, and those that all stages share."""
+        shared = ("pooling", "precision", "weight_decay", "max_grad_norm", "seed")
+        return {name: getattr(self, name) for name in (*shared, *own)}
+
+    def dropout_of_encoder(self) -> dict[str, float]:
+        """The fields of the encoder's config that are given."""
+        given = {"hidden_dropout_prob": self.encoder_dropout, "attention_probs_dropout_prob": self.attention_dropout}
+        return {name: value for name, value in given.items() if value != AUTO}
 
     def with_files(self) -> Options:
         """Input files that were not given are the course's names in data_dir."""
@@ -166,89 +268,5 @@ class Options:
         return replace(self, **{name: path for name, path in files.items() if getattr(self, name) == AUTO})
 
     def input_files(self) -> list[str]:
-        return [getattr(self, f"{task}_{split}") for task, splits in COURSE_FILES.items() for split in splits]
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse that suggests the flag that a typo may have meant."""
-
-    def parse_args(self, args=None, namespace=None):
-        namespace, unknown = self.parse_known_args(args, namespace)
-        if unknown:
-            close = difflib.get_close_matches(unknown[0].split("=")[0], self._option_string_actions, n=1)
-            hint = f"; did you mean {close[0]}?" if close else "; --help lists all flags."
-            self.error(f"unknown flag {unknown[0]}{hint}")
-        return namespace
-
-
-def number_or_auto(text: str) -> float | str:
-    """What a learning rate's flag takes."""
-    return AUTO if text == AUTO else float(text)
-
-
-def parse(argv: list[str] | None = None) -> tuple[Options, Path | None]:
-    """The options of a command line, and the folder of --resume. Wrong flags exit with code 2 and a message."""
-    parser = Parser(prog="run_multitask.py", allow_abbrev=False, formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-                    description="Contrastive pretraining, multitask training and the six leaderboard files, in one go.",
-                    argument_default=argparse.SUPPRESS)
-    parser.add_argument("--resume", metavar="RUN", help="continue the run in this folder, with its own options")
-    groups = {"": parser, "files": parser.add_argument_group("files, by the course's flags")}
-    kinds = {"int": int, "float": float, "float | str": number_or_auto, "str": str}
-    for item in fields(Options):
-        flags = dict.fromkeys([f"--{item.name}", f"--{item.name.replace('_', '-')}"])
-        settings = {"help": f"{item.metadata['help']} (default: {item.default})", "dest": item.name}
-        if item.type == "bool":
-            settings["action"] = "store_true"
-        else:
-            settings |= {"type": kinds[item.type], "metavar": None if item.metadata["choices"] else item.name.upper()}
-            settings |= {"choices": item.metadata["choices"]} if item.metadata["choices"] else {}
-        groups[item.metadata["group"]].add_argument(*flags, **settings)
-    given = vars(parser.parse_args(argv))
-    run = given.pop("resume", None)
-    try:
-        if run is None:
-            return Options(**given).with_files(), None
-        if given:
-            raise ValueError(f"--resume continues a run with its own options; drop --{next(iter(given))}, or start a "
-                             "new run without --resume.")
-        return load(Path(run)), Path(run)
-    except ValueError as error:
-        parser.exit(2, f"run_multitask.py: {error}\n")
-
-
-def load(folder: Path) -> Options:
-    """The options of the run in `folder`; ValueError where there is none."""
-    path = folder / "options.json"
-    if not path.is_file():
-        raise ValueError(f"--resume {folder}: no run there (options.json is missing). Give a folder such as runs/NAME.")
-    try:
-        return Options(**json.loads(path.read_text(encoding="utf-8"))["options"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: not the options of this version ({error}). Start a new run instead.") from error
-
-
-def choose_folder(options: Options) -> Path:
-    """The folder of a new run, not created yet: OUTPUT_DIR/NAME; -2, -3, ... follow an automatic name in use."""
-    parent = Path(options.output_dir)
-    if options.name != AUTO:
-        if options.name in ("", ".", "..") or Path(options.name).name != options.name:
-            raise ValueError(f"--name is '{options.name}'; it must be the name of one folder. --output_dir says where.")
-        if (parent / options.name).exists():
-            raise ValueError(f"{parent / options.name} exists. Pass --resume {parent / options.name} to continue it, "
-                             "or another --name.")
-        return parent / options.name
-    model, data = (Path(text).name for text in (options.model, options.data_dir))
-    stem = f"{options.option}-{'-'.join(options.stages) or 'none'}-{model}-{data}-seed{options.seed}"
-    names = [stem, *(f"{stem}-{number}" for number in range(2, 10_000))]
-    return next(parent / name for name in names if not (parent / name).exists())
-
-
-def check_writable(run: Path, files: list[Path]) -> None:
-    """ValueError for the run's folder or a file that could not be created or written into; creates nothing."""
-    for path in filter(Path.is_dir, files):
-        raise ValueError(f"{path}: a folder stands where a file is to be written. Choose another path.")
-    for folder in (run, *(path.parent for path in files)):
-        existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-        if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-            raise ValueError(f"{folder}: cannot be written, because {existing} is "
-                             f"{'not writable' if existing.is_dir() else 'a file'}. Choose another folder.")
+        own = [path for path in (self.nli, self.ct_corpus) if path not in ("none", "random-words")]
+        return [getattr(self, f"{task}_{split}") for task, splits in COURSE_FILES.items() for split in splits] + own

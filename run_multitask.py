@@ -11,7 +11,8 @@ import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from options import AUTO, Options, check_writable, choose_folder, parse
+from command_line import check_writable, choose_folder, parse
+from options import AUTO, Options
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -34,47 +35,57 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(options: Options, folder: Path, is_resumed: bool) -> None:
     """Everything between the options and run.json; `folder` receives all that is written."""
+    from contrastive import pretrain
     from data.readers import sha256_of
-    from minbert import BertModel, BertTokenizer, price, record, runtime
+    from minbert import BertModel, BertTokenizer, price, processes, record, runtime
     from minbert.loop import fit
     from minbert.stage import plan_chain, run_chain
-    from multitask import results, train
+    from multitask import conflicts, results, train
 
     if (folder / "run.json").is_file():
         print(f"{folder} is finished, there is nothing to resume; its scores are in {folder / 'run.json'}.")
         return
+    processes.join()
     options, model_folder, device = resolve(options)
     paths = results.output_paths(options, folder)
     check_writable(folder, [path for splits in paths.values() for path in splits.values()])
     tables = train.read_tables(options)
     print("\n".join(table.summary for splits in tables.values() for table in splits.values()))
     runtime.seed_everything(options.seed)  # what the model's files lack is drawn at random
-    encoder = BertModel.from_pretrained(model_folder, attention_implementation=options.attention).to(device)
-    tokenizer = BertTokenizer.from_pretrained(model_folder)
+    encoder = BertModel.from_pretrained(model_folder, attention_implementation=options.attention,
+                                        **options.dropout_of_encoder()).to(device)
+    tokenizer = BertTokenizer.from_pretrained(model_folder, options.token_folder)
     print(encoder.load_report)
-
     rows = train.encode_tables(tables, tokenizer, options.max_length, options.pair_encoding)
     stages = build_stages(options, encoder, tokenizer, tables, rows, model_folder, folder, device)
     chain = plan_chain(stages, sorted(folder.parent.glob("*/encoder*")))
-    job = train.build_job(options, encoder, rows, folder, device)
-    prices = price.quote([stage.job for stage, reused in chain if not reused] + [job], folder, is_resumed)
+    companion = pretrain.build_companion(options, encoder, device) if options.contrastive_order == "fusion" else None
+    job = train.build_job(options, encoder, rows, folder, device, companion)
+    jobs = [train.heads_job(job, options), job] if options.heads_first else [job]
+    prices = price.quote([stage.job for stage, reused in chain if not reused] + jobs, folder, is_resumed)
     print("\n".join(map(str, prices)))
     files = {path: sha256_of(path) for path in options.input_files()}
     record.claim(folder, asdict(options), files, is_resumed)  # only here it begins: all that can be wrong was asked
     price.keep(prices, folder)
-
-    qualities, seconds = run_chain(chain, is_resumed)
-    progress, closing = fit(job, is_resumed), time.perf_counter()
+    is_late = options.contrastive_order == "last"
+    qualities, seconds = run_chain([] if is_late else chain, is_resumed)
+    *before, progress = [fit(each, is_resumed) for each in jobs]
+    if is_late:
+        qualities, seconds = run_chain(chain, is_resumed)
+    if not processes.leave():
+        return
+    seconds, closing = seconds + sum(each.seconds for each in before), time.perf_counter()
+    conflict_record, conflict_report = conflicts.report(job.surgery, folder)
     scores = results.write_results(job.model, rows, tables, paths, options.precision)
     seconds += progress.seconds + time.perf_counter() - closing
     job.model.save_pretrained(folder / "model", tokenizer)
     baselines = results.baseline_scores(tables)
     actual = {"seconds": seconds, "peak_memory": price.peak_memory(device)}
     record.write_record(folder, asdict(options), files, scores=scores, baselines=baselines, epochs=progress.history,
-                        best_step=progress.best_step, stages=qualities, predicted=[asdict(item) for item in prices],
-                        actual=actual)
+                        best_step=progress.best_step, conflicts=conflict_record, stages=qualities,
+                        predicted=[asdict(item) for item in prices], actual=actual)
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)
-    print(results.closing_table(scores, baselines), price.comparison(prices, **actual), sep="\n")
+    print(conflict_report + results.closing_table(scores, baselines), price.comparison(prices, **actual), sep="\n")
     print(f"model: {folder / 'model'}\nrecord: {folder / 'run.json'}\nleaderboard files:",
           *(path for splits in paths.values() for path in splits.values()), sep="\n  ")
 
@@ -82,18 +93,22 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
 def build_stages(options: Options, encoder, tokenizer, tables, rows, model_folder: Path, run: Path, device) -> list:
     """The stages of --pretrain, in order; each starts from the encoder that the one before it leaves."""
     from contrastive import pretrain
-    from minbert.stage import encoder_fingerprint
+    from minbert.stage import encoder_fingerprint, stage_fingerprint
     from multitask import further
-    from multitask.train import examples_of
 
     def build(stage: str, folder: str, start: str):
         if stage == "mlm":
             return further.build_stage(options, encoder, tokenizer, rows, model_folder, run, folder, start, device)
-        return pretrain.build_stage(options, encoder, tokenizer, examples_of(tables, "train"),
-                                    tables["sts"]["dev"].examples, run, folder, start, device)
+        return pretrain.build_stage(options, stage, encoder, tokenizer, train, tables["sts"]["dev"].examples, run,
+                                    folder, start, device)
 
+    train = {task: splits["train"].examples for task, splits in tables.items()}
     stages, start = [], encoder_fingerprint(encoder, tokenizer)
+    if options.contrastive_order == "last":  # then they start from what the tasks make of it
+        start = stage_fingerprint(start, asdict(options), ())
     for name in options.stages:
+        if name == "simcse" and options.contrastive_order == "fusion":
+            continue
         folder = "encoder" if name == options.stages[-1] else f"encoder-{name}"
         stages.append(build(name, folder, start))
         start = stages[-1].fingerprint
@@ -102,6 +117,7 @@ def build_stages(options: Options, encoder, tokenizer, tables, rows, model_folde
 
 def resolve(options: Options) -> tuple[Options, Path, object]:
     """Replace what is "auto" and print each value with its reason; also returns the model's folder and the device."""
+    from contrastive.presets import described, settings_of
     from minbert import BertConfig, runtime, weights
     from minbert.pooling import check_pooling
 
@@ -111,18 +127,21 @@ def resolve(options: Options) -> tuple[Options, Path, object]:
     model_folder = weights.resolve(options.model)
     check_pooling(model_folder, options.pooling)
     config = BertConfig.from_pretrained(model_folder)
-    for name in ("max_length", "simcse_max_length") if "simcse" in options.stages else ("max_length",):
-        if getattr(options, name) > config.max_position_embeddings:
-            raise ValueError(f"--{name} is {getattr(options, name)}; {options.model} has "
-                             f"{config.max_position_embeddings} positions. Pass at most that.")
-    reasons = {"device": device_reason, "precision": precision_reason}
-    options, encoder_reasons = options.for_encoder(config.hidden_size)
-    options = replace(options, device=device.type, precision=precision)
+    settings = {method: settings_of(method, options, config.hidden_size) for method in options.methods}
+    lengths = [("contrastive_max_length", each.max_length) for each in settings.values()]
+    for name, length in [("max_length", options.max_length), *lengths]:
+        if length > config.max_position_embeddings:
+            raise ValueError(f"--{name} is {length}; {options.model} has {config.max_position_embeddings} positions. "
+                             "Pass at most that.")
+    options, encoder_reasons = replace(options, device=device.type, precision=precision).for_encoder(config.hidden_size)
+    reasons = {"device": device_reason, "precision": precision_reason, **encoder_reasons}
     if options.attention == AUTO:
         options = replace(options, attention="fused" if device.type == "cuda" else "eager")
         reasons["attention"] = "torch's fused kernel wins on a GPU, its backward pass is slow on CPU"
-    for name, reason in {**reasons, **encoder_reasons}.items():
+    for name, reason in reasons.items():
         print(f"{name}: {getattr(options, name)} ({reason})")
+    for method, each in settings.items():
+        print(described(method, each, options))
     return options, model_folder, device
 
 

@@ -1,1 +1,1 @@
-"""One script per question that takes longer than a test may; each prints what it measured as a closing JSON line."""
+"""One script per question that takes longer than a test may; each ends with what it measured as a line of JSON."""

@@ -9,11 +9,12 @@ with fresh weights.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import tempfile
+from functools import partial
 from pathlib import Path
 
+from benchmarks.series import go_on
 from minbert import BertConfig, BertModel, BertTokenizer, runtime, weights
 from minbert.loop import fit
 from multitask.tasks import TASKS
@@ -35,22 +36,23 @@ def make_encoder(name: str, seed: int) -> BertModel:
 def options_for(name: str, task: str, seed: int, data_dir: str) -> Options:
     """The recipe: cross-encoded pairs, everything else the defaults for the encoder's width."""
     folder = weights.resolve("minbert-mini" if name == RANDOM else name)
-    options = Options(data_dir=data_dir, seed=seed, epochs=EPOCHS[task], pair_encoding="cross", max_length=MAX_LENGTH,
-                      precision=runtime.choose_precision("auto", runtime.choose_device()[0])[0]).with_files()
+    options = Options(data_dir=data_dir, seed=seed, tasks=task, epochs=EPOCHS[task], pair_encoding="cross",
+                      max_length=MAX_LENGTH, precision=runtime.choose_precision("auto", runtime.choose_device()[0])[0])
+    options = options.with_files()
     return options.for_encoder(BertConfig.from_pretrained(folder).hidden_size)[0]
 
 
-def fine_tune(name: str, task: str, seed: int, data_dir: str) -> dict:
+def fine_tune(encoder: str, task: str, seed: int, data_dir: str) -> dict:
     """One fine-tune; returns the line for the file."""
-    options = options_for(name, task, seed, data_dir)
-    tokenizer = BertTokenizer.from_pretrained("minbert-mini" if name == RANDOM else name)
+    options = options_for(encoder, task, seed, data_dir)
+    tokenizer = BertTokenizer.from_pretrained("minbert-mini" if encoder == RANDOM else encoder)
     tables = {task: read_tables(options)[task]}
     rows = encode_tables(tables, tokenizer, options.max_length, options.pair_encoding)
     device = runtime.choose_device()[0]
     with tempfile.TemporaryDirectory() as folder:
-        job = build_job(options, make_encoder(name, seed).to(device), rows, Path(folder), device)
+        job = build_job(options, make_encoder(encoder, seed).to(device), rows, Path(folder), device)
         progress = fit(job)
-    return {"encoder": name, "task": task, "seed": seed, "score": progress.history[-1][task], "lr": options.lr,
+    return {"encoder": encoder, "task": task, "seed": seed, "score": progress.history[-1][task], "lr": options.lr,
             "epochs": options.epochs, "seconds": round(progress.seconds, 1)}
 
 
@@ -76,16 +78,9 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     given = parser.parse_args()
     runtime.keep_freed_memory()
-    lines = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.is_file() else []
-    done = {(line["encoder"], line["task"], line["seed"]) for line in lines}
-    for seed in given.seeds:
-        for name in given.encoders:
-            for task in (task for task in given.tasks if (name, task, seed) not in done):
-                lines.append(fine_tune(name, task, seed, given.data_dir))
-                with open(given.out, "a") as file:
-                    file.write(json.dumps(lines[-1]) + "\n")
-                print(json.dumps(lines[-1]), flush=True)
-    print(table(lines))
+    todo = [{"encoder": name, "task": task, "seed": seed} for seed in given.seeds for name in given.encoders
+            for task in given.tasks]
+    print(table(go_on(given.out, todo, partial(fine_tune, data_dir=given.data_dir))))
 
 
 if __name__ == "__main__":

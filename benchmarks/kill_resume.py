@@ -1,4 +1,4 @@
-"""Does a killed run, resumed, end in the same bits? `python -m benchmarks.kill_resume [--kills 5] [--seed 0]`.
+"""Does a killed run, resumed, end in the same bits? `python -m benchmarks.kill_resume [--pretrain ct,bsc]`.
 
 A tiny model runs once undisturbed over a cut of the sample data, then K times with SIGKILL at a random step and
 `--resume`. Weights must agree in every bit, leaderboard files in every byte, and the scores of each epoch exactly.
@@ -30,7 +30,6 @@ ROOT = Path(__file__).resolve().parent.parent
 ROWS = {"train": 64, "dev": 24, "test": 12}
 TENSOR_FILES = ("encoder/model.safetensors", "model/model.safetensors", "model/heads.safetensors")
 SAVE_EVERY = 3  # steps
-STAGES = ("simcse", "multitask")
 
 
 def cut_data(source: Path, folder: Path, rows: dict[str, int] = ROWS) -> Path:
@@ -68,11 +67,11 @@ def start(*flags: str | Path) -> subprocess.Popen:
                             text=True)
 
 
-def settings(model: Path, data: Path, output_dir: Path) -> list[str]:
-    """The flags of the run: both stages, small, a checkpoint every SAVE_EVERY steps."""
-    return ["--option", "finetune", "--pretrain", "simcse", "--model", str(model), "--data_dir", str(data),
+def settings(model: Path, data: Path, output_dir: Path, chain: str = "simcse") -> list[str]:
+    """The flags of the run: the stages of --pretrain and the tasks, small, a checkpoint every SAVE_EVERY steps."""
+    return ["--option", "finetune", "--pretrain", chain, "--model", str(model), "--data_dir", str(data),
             "--max_length", "48", "--save_every", str(SAVE_EVERY), "--epochs", "2", "--batch_size", "8",
-            "--simcse_batch_size", "16", "--output_dir", str(output_dir), "--name", "run"]
+            "--contrastive_batch_size", "16", "--output_dir", str(output_dir), "--name", "run"]
 
 
 def finish(process: subprocess.Popen) -> str:
@@ -137,6 +136,7 @@ def kill_once(stage: str, target: int, delay: float, flags: list[str], folder: P
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=5, help="runs that are killed (default %(default)s)")
+    parser.add_argument("--pretrain", default="simcse", help="stages before the tasks (default %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the moments at which they are (default %(default)s)")
     arguments = parser.parse_args()
     chance = random.Random(arguments.seed)
@@ -144,19 +144,20 @@ def main() -> None:
         place = Path(name)
         data = cut_data(ROOT / "data" / "sample", place / "data")
         model = write_tiny_model(place / "model", data)
-        finish(start(*settings(model, data, place / "undisturbed")))
+        finish(start(*settings(model, data, place / "undisturbed", arguments.pretrain)))
         undisturbed = place / "undisturbed" / "run"
         record = json.loads((undisturbed / "run.json").read_text(encoding="utf-8"))
         num_steps = {item["name"]: item["num_steps"] for item in record["predicted"]}
         seconds_between_saves = SAVE_EVERY * record["actual"]["seconds"] / sum(num_steps.values())
         print(f"undisturbed: {num_steps} steps")
-        num_killed = num_equal = 0
+        stages, num_killed, num_equal = list(num_steps), 0, 0
         for number in range(arguments.kills):
-            stage = STAGES[number % 2]
+            stage = stages[number % len(stages)]
             target = chance.randrange(SAVE_EVERY, num_steps[stage])
             delay = chance.uniform(0, seconds_between_saves)  # so that the kill may also fall between two checkpoints
             folder = place / str(number) / "run"
-            is_killed, step = kill_once(stage, target, delay, settings(model, data, folder.parent), folder)
+            flags = settings(model, data, folder.parent, arguments.pretrain)
+            is_killed, step = kill_once(stage, target, delay, flags, folder)
             found = differences(undisturbed, folder)
             num_killed, num_equal = num_killed + is_killed, num_equal + (not found)
             print(f"kill {number + 1}: {stage}, {delay * 1000:.0f} ms after the checkpoint at or past step {target} of "

@@ -1,1 +1,4 @@
-"""Better sentence vectors before any task is seen. Reading order: losses, methods, quality, pretrain."""
+"""Better sentence vectors before any task is seen. Reading order: losses, methods, quality, pretrain.
+
+Measuring any encoder: survey (the command), vectors, scores, measure, pages.
+"""

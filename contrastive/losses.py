@@ -1,29 +1,184 @@
 """Contrastive formulas as pure functions on embeddings. Next: methods.py, which makes the embeddings.
 
-B batch, H hidden.
+B batch, H hidden, K hidden states of an encoder. Vectors may be of any floating dtype; they are scored in float32, or
+in float64 where all are, also under autocast: bfloat16's cosines are 0.002 off, a temperature of 0.05 makes it 0.04.
+Every function returns a scalar of that dtype, the mean over the batch. A temperature that is not positive is a
+ValueError. [SG], [CT], [BSC] stand for the papers named in the docstrings.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+Similarity = Literal["cos", "dot"]
 
-def info_nce(anchors: Tensor, positives: Tensor, temperature: float = 0.05) -> Tensor:
+
+def scores(anchors: Tensor, others: Tensor, similarity: Similarity = "cos") -> Tensor:
+    """(B, H), (C, H) -> (B, C): cosines, or dot products, of every anchor with every other vector."""
+    dtype = torch.float64 if anchors.dtype == others.dtype == torch.float64 else torch.float32
+    anchors, others = anchors.to(dtype), others.to(dtype)
+    if similarity == "cos":
+        anchors, others = F.normalize(anchors, dim=-1), F.normalize(others, dim=-1)
+    with torch.autocast(anchors.device.type, enabled=False):
+        return anchors @ others.T
+
+
+def check_temperature(temperature: float | Tensor) -> None:
+    """ValueError where the temperature, a number or a scalar tensor, is not above 0."""
+    value = temperature.item() if torch.is_tensor(temperature) else temperature
+    if not value > 0:
+        raise ValueError(f"temperature is {value}; it must be above 0.")
+
+
+def info_nce(
+    anchors: Tensor, positives: Tensor, temperature: float | Tensor = 0.05, hard_negatives: Tensor | None = None,
+    hard_negative_weight: float = 0.0, same: Tensor | None = None, similarity: Similarity = "cos",
+    same_hard: Tensor | None = None,
+) -> Tensor:
     """Each anchor must find its own positive among all positives of the batch.
 
-    l_i = -log( exp(cos(a_i, p_i) / t) / sum_j exp(cos(a_i, p_j) / t) ), mean over i (SimCSE, Gao et al. 2021, eq. 4).
-    Others call it multiple negatives ranking with cosine and scale 1 / t, NT-Xent over rows only, or in-batch softmax.
+    l_i = -log( exp(s(a_i, p_i) / t) / sum_j exp(s(a_i, p_j) / t) ), mean over i (SimCSE, Gao et al. 2021, eq. 4). With
+    hard_negatives n (B, H) every exp(s(a_i, n_j) / t) joins the sum, that of the own one, j = i, multiplied by
+    exp(hard_negative_weight) (eq. 5 and the released code). Others call it multiple negatives ranking with scale 1 / t,
+    NT-Xent over rows only, or in-batch softmax.
 
-    anchors, positives (B, H), any floating dtype, scored in float32, or in float64 where both are; temperature > 0.
-    Returns a scalar of that dtype, at least 0; log B is what unrelated vectors give. Raises ValueError for a
-    temperature that is not positive.
+    anchors, positives (B, H); temperature > 0, a number or a scalar tensor that learns; same (B, B) bool, True where j
+    says the same as i and so is no negative of it (the diagonal does not matter); same_hard (B, B) bool, likewise for
+    the hard negatives, diagonal included. At least 0; log B, with hard negatives log 2B, is what unrelated vectors
+    give. Compare with bsc, which adds columns, and sentence-transformers' MultipleNegativesRankingLoss.
     """
-    if not temperature > 0:
-        raise ValueError(f"temperature is {temperature}; it must be above 0.")
-    dtype = torch.float64 if anchors.dtype == positives.dtype == torch.float64 else torch.float32
-    anchors, positives = (F.normalize(vectors.to(dtype), dim=-1) for vectors in (anchors, positives))  # (B, H)
-    with torch.autocast(anchors.device.type, enabled=False):  # bfloat16's cosines are 0.002 off, 0.04 after / 0.05
-        logits = anchors @ positives.T / temperature  # (B, B)
-    return F.cross_entropy(logits, torch.arange(len(anchors), device=logits.device))
+    check_temperature(temperature)
+    logits = scores(anchors, positives, similarity) / temperature  # (B, B)
+    numbers = torch.arange(len(anchors), device=logits.device)
+    if same is not None:
+        logits = logits.masked_fill(same & (numbers != numbers.unsqueeze(1)), -torch.inf)
+    if hard_negatives is not None:
+        hard = scores(anchors, hard_negatives, similarity) / temperature  # (B, B)
+        hard = hard + hard_negative_weight * torch.eye(len(anchors), dtype=hard.dtype, device=hard.device)
+        if same_hard is not None:
+            hard = hard.masked_fill(same_hard, -torch.inf)
+        logits = torch.cat([logits, hard], dim=1)  # (B, 2B)
+    return F.cross_entropy(logits, numbers)
+
+
+def multiple_negatives_ranking(
+    anchors: Tensor, positives: Tensor, scale: float = 20.0, similarity: Similarity = "cos", same: Tensor | None = None
+) -> Tensor:
+    """info_nce by its other name: S(x, y) = scale x similarity, scale = 1 / temperature (Henderson et al. 2017).
+
+    With similarity "dot" and scale 1 it is the paper's own; sentence-transformers takes "cos" and 20.
+    """
+    return info_nce(anchors, positives, 1 / scale, same=same, similarity=similarity)
+
+
+def bsc(
+    first: Tensor, second: Tensor, temperature: float | Tensor = 0.07, symmetric: bool = True,
+    normalise: Literal["l2", "batch", "none"] = "l2", labels: Tensor | None = None, align: float | None = None,
+    same: Tensor | None = None, positive_above: float = 0.0,
+) -> Tensor:
+    """Batch-softmax contrastive loss with its variations (Chernyavskiy et al., [BSC] section 3).
+
+    S = A B^T / t; l_i = -log softmax_j(S_ij)_i over rows; symmetric: the mean of that over rows and over columns.
+    normalise: "l2" (cosine), "batch" (each coordinate of A and of B divided by its range, max - min, over the batch;
+    a coordinate without range is left as it is) or "none".
+    labels (B,): a pair labelled above positive_above belongs together; any other one is a labelled negative, which is a
+    candidate for the others and has no term of its own. The sum of the terms is divided by B all the same.
+    align m in [0, 1]: m x BSC + (1 - m) x the mean of (cos(a_i, b_i) - y_i)^2, which needs labels in [0, 1].
+    same (B, B) bool, True where first i and second j are no negatives of each other (the diagonal does not matter).
+
+    first, second (B, H). At least 0. Compare with info_nce: rows only, cosine, no labels.
+    """
+    check_temperature(temperature)
+    if normalise == "batch":
+        first, second = by_range(first), by_range(second)
+    logits = scores(first, second, "cos" if normalise == "l2" else "dot") / temperature  # (B, B)
+    if same is not None:
+        logits = logits.masked_fill(same & ~torch.eye(len(first), dtype=torch.bool, device=same.device), -torch.inf)
+    terms = -logits.log_softmax(dim=1).diagonal()  # (B,)
+    if symmetric:
+        terms = (terms - logits.log_softmax(dim=0).diagonal()) / 2
+    if labels is not None:
+        terms = terms * (labels > positive_above)
+    loss = terms.mean()
+    if align is None:
+        return loss
+    if labels is None:
+        raise ValueError("align pulls the diagonal to labels, and labels is None; give labels in [0, 1].")
+    cosines = F.cosine_similarity(first.to(loss.dtype), second.to(loss.dtype), dim=-1)  # (B,)
+    return align * loss + (1 - align) * F.mse_loss(cosines, labels.to(loss.dtype))
+
+
+def by_range(vectors: Tensor) -> Tensor:
+    """(B, H) -> (B, H): each coordinate divided by its max - min over the batch."""
+    spread = vectors.amax(dim=0) - vectors.amin(dim=0)  # (H,)
+    return vectors / torch.where(spread > 0, spread, torch.ones_like(spread))
+
+
+def contrastive_tension(first: Tensor, second: Tensor, is_identical: Tensor) -> Tensor:
+    """-log s(z) for a sentence met with itself, -log s(-z) otherwise, z = f1(s1) . f2(s2), s the logistic function.
+
+    Carlsson et al. 2021, [CT] section 3, as its code computes it; the paper prints s(1 - z) for the second case. The
+    dot product is not normalised. first, second (B, H), from two independent encoders; is_identical (B,) bool.
+    """
+    dtype = torch.float64 if first.dtype == second.dtype == torch.float64 else torch.float32
+    z = (first.to(dtype) * second.to(dtype)).sum(dim=-1)  # (B,)
+    return F.binary_cross_entropy_with_logits(z, is_identical.to(dtype))
+
+
+def contrastive_tension_in_batch(first: Tensor, second: Tensor, scale: float | Tensor = 20.0) -> Tensor:
+    """Every sentence of the batch is met with itself and, as negatives, with all others: softmax both ways.
+
+    The in-batch variant of [CT], with a scale that may be a scalar tensor that learns. first, second (B, H), the same B
+    sentences through two encoders. It is bsc with l2, symmetric, temperature 1 / scale.
+    """
+    return bsc(first, second, 1 / scale)
+
+
+def nt_xent(first: Tensor, second: Tensor, temperature: float = 0.01) -> Tensor:
+    """All 2B vectors are anchors; the positive of one is its other view, all 2B - 2 others are negatives.
+
+    Chen et al. 2020, SimCLR, eq. 1; with T's [CLS] and F's hidden states it is the plain self-guided loss ([SG] Kim et
+    al. 2021, eq. 2). first, second (B, H).
+    """
+    check_temperature(temperature)
+    vectors = torch.cat([first, second])  # (2B, H)
+    logits = scores(vectors, vectors) / temperature  # (2B, 2B)
+    logits = logits.masked_fill(torch.eye(len(vectors), dtype=torch.bool, device=logits.device), -torch.inf)
+    return F.cross_entropy(logits, torch.arange(len(vectors), device=logits.device).roll(len(first)))
+
+
+def self_guided_opt1(cls: Tensor, hidden: Tensor, temperature: float = 0.01) -> Tensor:
+    """Only c_i as anchors: phi(c_i, h_i) / (sum_{j != i} phi(c_i, c_j) + sum_j phi(c_i, h_j)) ([SG] eq. 3).
+
+    phi(u, v) = exp(cos(u, v) / t), the loss is the mean of -log of the fraction. cls, hidden (B, H): T's [CLS] and one
+    pooled hidden state of F, both after the projection.
+    """
+    check_temperature(temperature)
+    among = scores(cls, cls) / temperature  # (B, B)
+    among = among.masked_fill(torch.eye(len(cls), dtype=torch.bool, device=among.device), -torch.inf)
+    logits = torch.cat([scores(cls, hidden) / temperature, among], dim=1)  # (B, 2B)
+    return F.cross_entropy(logits, torch.arange(len(cls), device=logits.device))
+
+
+def self_guided_opt2(cls: Tensor, hidden: Tensor, temperature: float = 0.01) -> Tensor:
+    """phi(c_i, h_i) / sum_j phi(c_i, h_j) ([SG] eq. 4): info_nce between [CLS] and hidden states, all B candidates."""
+    return info_nce(cls, hidden, temperature)
+
+
+def self_guided_opt3(cls: Tensor, hidden: Tensor, temperature: float = 0.01) -> Tensor:
+    """phi(c_i, h_ik) / (phi(c_i, h_ik) + sum_{m != i} sum_n phi(c_i, h_mn)), averaged over i and k ([SG] eq. 5).
+
+    All hidden states at once: the own other layers are neither positives nor negatives of a term. This is SG-OPT.
+    cls (B, H), hidden (B, K, H), both after the projection.
+    """
+    check_temperature(temperature)
+    batch_size, num_states, _ = hidden.shape
+    logits = (scores(cls, hidden.flatten(0, 1)) / temperature).unflatten(1, (batch_size, num_states))  # (B, B, K)
+    own = logits.diagonal(dim1=0, dim2=1).T  # (B, K)
+    is_own = torch.eye(batch_size, dtype=torch.bool, device=logits.device).unsqueeze(-1)  # (B, B, 1)
+    others = logits.masked_fill(is_own, -torch.inf).flatten(1).logsumexp(dim=1, keepdim=True)  # (B, 1)
+    return (torch.logaddexp(own, others) - own).mean()

@@ -1,71 +1,185 @@
-"""Encoder in, encoder checkpoint out, through minbert.loop: the contrastive stage.
+"""Encoder in, encoder checkpoint out, through minbert.loop: the contrastive stages.
 
 Next: quality.py for the table before and after; the multitask stage starts from the folder written here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 
-from contrastive.methods import SimCSE
-from contrastive.quality import sts_quality
+from contrastive import text
+from contrastive.methods import Method, SimCSE, build_method
+from contrastive.plans import Shuffle, tension_plan
+from contrastive.presets import OWN, Settings, settings_of
+from contrastive.quality import embed, sts_quality
 from data.batching import EncodedExamples, length_grouped_batches
 from data.readers import Example
-from minbert import AdamW, BertModel, BertTokenizer
-from minbert.loop import Job
+from minbert import AdamW, BertModel, BertTokenizer, processes
+from minbert.loop import Job, Step
 from minbert.optimizer import parameter_groups
 from minbert.stage import Stage, stage_fingerprint
 
+SCALE_LR = 1e-3  # of a scale that learns ([BSC] section 3)
 
-def unique_sentences(examples: Iterable[Example], tokenizer: BertTokenizer, max_length: int) -> list[Example]:
-    """Every sentence of the examples once, each side of a pair on its own, in first-seen order.
 
-    Sentences that the tokenizer cannot tell apart (case, accents, what max_length cuts) count as one, so that no batch
-    holds a negative that is equal to its anchor.
-    """
-    texts = [text for example in examples for text in (example.sentence_1, example.sentence_2) if text is not None]
-    rows, _ = tokenizer.encode(texts, max_length=max_length)
-    first_seen: dict[tuple[int, ...], str] = {}
-    for row, text in zip(rows, texts, strict=True):
-        first_seen.setdefault(tuple(row), text)
-    return [Example(f"sentence-{number}", text, None, None) for number, text in enumerate(first_seen.values())]
+@dataclass(frozen=True)
+class Material:
+    """What a stage reads: rows by the task that a step names, an epoch's steps, and the order that BSC renews."""
+
+    rows: dict[str, EncodedExamples | text.EncodedTriplets]
+    plan: Callable[[int, torch.Generator], list[Step]]
+    shuffle: Shuffle | None = None
+
+    @property
+    def examples(self) -> list[Example]:
+        return [example for rows in self.rows.values() for example in rows.examples]
+
+
+def build_companion(options, encoder: BertModel, device: torch.device) -> SimCSE:
+    """The loss that goes with every batch in fusion training; its projection is drawn from the run's seed."""
+    return build_model("simcse", options, settings_of("simcse", options, encoder.config.hidden_size), encoder, device)
+
+
+def build_model(method: str, options, settings: Settings, encoder: BertModel, device: torch.device) -> Method:
+    """The method's module on `encoder`; what it adds is drawn from the run's seed, whatever was drawn before."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(options.seed)
+        return build_method(method, options, settings, encoder).to(device)
+
+
+def collect(
+    method: str, options, settings: Settings, train: dict[str, Sequence[Example]], tokenizer: BertTokenizer
+) -> Material:
+    """What `method` reads of the training examples by task, or of the files that options name."""
+    length = settings.max_length
+
+    def of_sentences(*tasks: str) -> EncodedExamples:
+        examples = [example for task in tasks for example in train[task]]
+        return EncodedExamples(text.unique_sentences(examples, tokenizer, length), tokenizer, length)
+
+    def of_pairs(sts: Sequence[Example], keeps_negatives: bool) -> EncodedExamples:
+        pairs = text.labelled_pairs(train["para"], sts, keeps_negatives)
+        return EncodedExamples(pairs, tokenizer, length, pair_encoding="bi")
+
+    match method:
+        case "simcse-nli":
+            return in_turn({method: text.EncodedTriplets(text.read_triplets(options.nli), tokenizer, length)}, settings)
+        case "simcse-supervised":  # [GEN]: each epoch ends with the sentences that have no such labels
+            pairs = of_pairs((), options.labelled_negatives == "yes")
+            without = [task for task in train if task in options.unsupervised_too.split(",")]
+            return in_turn({method: pairs, **{task: of_sentences(task) for task in without}}, settings)
+        case "mnr":
+            return in_turn({method: of_pairs(train["sts"], keeps_negatives=False)}, settings)
+        case "bsc":
+            rows = of_pairs(train["sts"], options.bsc_labelled_negatives == "yes")
+            if options.bsc_shuffle == "random":
+                return in_turn({method: rows}, settings)
+            shuffle = Shuffle(options.bsc_shuffle, len(rows), settings.batch_size, options.seed)
+            return in_turn({method: rows}, settings, shuffle)
+        case "ct" | "ct-in-batch":
+            every = [example for examples in train.values() for example in examples]
+            sentences = text.tension_sentences(options.ct_corpus, every, tokenizer, length, options.seed)
+            rows = EncodedExamples(sentences, tokenizer, length)
+            if method == "ct-in-batch":
+                return in_turn({method: rows}, settings)
+            return Material({method: rows}, lambda epoch, generator: tension_plan(
+                len(rows), settings.batch_size, options.ct_negatives == "code", generator))
+    return in_turn({method: of_sentences(*train)}, settings)
+
+
+def in_turn(rows: dict, settings: Settings, shuffle: Shuffle | None = None) -> Material:
+    """An epoch passes once over each task's rows, in turn, in batches of similar length or in the shuffle's order."""
+    def plan(epoch: int, generator: torch.Generator) -> list[Step]:
+        ordered = shuffle.batches(epoch) if shuffle else []
+        return [[(task, batch)] for task, each in rows.items() for batch in
+                ordered or length_grouped_batches(each.lengths, settings.batch_size, generator)]
+
+    return Material(rows, plan, shuffle)
+
+
+def build_optimizer(model: Method, settings: Settings, weight_decay: float) -> torch.optim.Optimizer:
+    """The preset's optimizer. A scale that learns has its own rate; RMSprop decays nothing, as in [CT]."""
+    def rate_of(name: str) -> float:
+        return SCALE_LR if name == "scale" else settings.lr
+
+    if settings.optimizer == "rmsprop":
+        return torch.optim.RMSprop(parameter_groups(model, 0.0, rate_of), lr=settings.lr, alpha=0.9, eps=1e-7)
+    return AdamW(parameter_groups(model, weight_decay, rate_of), lr=settings.lr, betas=settings.betas, fused=True)
 
 
 def build_stage(
-    options, encoder: BertModel, tokenizer: BertTokenizer, train: Iterable[Example], sts_dev: Iterable[Example],
-    run: Path, name: str, start: str, device: torch.device,
+    options, method: str, encoder: BertModel, tokenizer: BertTokenizer, train: dict[str, Sequence[Example]],
+    sts_dev: Iterable[Example], run: Path, name: str, start: str, device: torch.device,
 ) -> Stage:
-    """Unsupervised SimCSE on every training sentence, judged by the STS dev pairs.
+    """The stage that `method` names in --pretrain, judged by the STS dev pairs.
 
-    `options` is the run's Options, `run` its folder, `name` that of the encoder's folder in it; `start` is the
-    fingerprint of what the stage starts from; `encoder` is trained in place.
+    `options` is the run's Options, `train` the training examples by task, `run` the run's folder, `name` that of the
+    encoder's folder in it; `start` is the fingerprint of what the stage starts from; `encoder` is trained in place.
+    Raises ValueError where a file that options name cannot be used.
     """
-    sentences = unique_sentences(train, tokenizer, options.simcse_max_length)
-    rows = EncodedExamples(sentences, tokenizer, options.simcse_max_length)
+    settings = settings_of(method, options, encoder.config.hidden_size)
+    material = collect(method, options, settings, train, tokenizer)
     dev_pairs = EncodedExamples(list(sts_dev), tokenizer, options.max_length, pair_encoding="bi")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(options.seed)
-        model = SimCSE(encoder, options.pooling, options.simcse_temperature).to(device)
+    model = build_model(method, options, settings, encoder, device)
+    model.shuffle = material.shuffle and material.shuffle.to(device)  # its order belongs to a checkpoint
 
-    def plan(epoch: int, generator: torch.Generator):
-        return [[("simcse", batch)] for batch in
-                length_grouped_batches(rows.lengths, options.simcse_batch_size, generator)]
+    def quality(judged: BertModel = encoder) -> dict[str, float]:
+        return processes.from_first(lambda: sts_quality(judged, dev_pairs, options.pooling, options.precision))
 
-    def quality() -> dict[str, float]:
-        return sts_quality(encoder, dev_pairs, options.pooling, options.precision)
+    def evaluate() -> dict[str, float]:
+        return better(model, quality)
 
+    def before_epoch(epoch: int) -> None:
+        if material.shuffle and epoch > 0:  # a model that has learned nothing yet knows no neighbours
+            both = processes.from_first(lambda: embed(encoder, material.rows[method], options.pooling,
+                                                      options.precision))  # (2N, H)
+            material.shuffle.renew(epoch, both.chunk(2)[0])
+
+    num_steps = len(material.plan(0, torch.Generator().manual_seed(options.seed)))
+    evaluations = math.ceil(num_steps / settings.evaluate_every) if settings.evaluate_every else 4
+    num_encoded = int(material.rows[method].lengths.sum()) * 2 * (settings.epochs - 1) if material.shuffle else 0
     job = Job(
-        name="simcse", folder=run / "checkpoint" / "simcse", model=model,
-        optimizer=AdamW(parameter_groups(model, options.weight_decay), lr=options.simcse_lr),
-        plan=plan, load=lambda task, indices: rows.batch(indices).to(device), loss=lambda task, batch: model(batch),
-        evaluate=quality, score="spearman",
-        epochs=options.simcse_epochs, device=device, precision=options.precision, seed=options.seed,
-        schedule=options.schedule, warmup=options.warmup, max_grad_norm=options.max_grad_norm,
-        save_every=options.save_every, evaluations_per_epoch=4, evaluation_tokens=2 * int(dev_pairs.lengths.sum()),
+        name=method, folder=run / "checkpoint" / method, model=model,
+        optimizer=build_optimizer(model, settings, options.weight_decay), plan=material.plan,
+        load=lambda task, indices: material.rows[task].batch(indices).to(device),
+        loss=lambda task, batch: model(batch, task) / processes.count(),  # each process computes the whole loss
+        evaluate=evaluate, score="spearman", epochs=settings.epochs, device=device, precision=options.precision,
+        seed=options.seed, schedule=settings.schedule, warmup=settings.warmup, max_grad_norm=options.max_grad_norm,
+        save_every=options.save_every, evaluations_per_epoch=evaluations, patience=settings.patience,
+        closing_tokens=num_encoded, evaluation_tokens=2 * int(dev_pairs.lengths.sum()) * len(model.copies()),
+        frozen=model.frozen(),
+        before_epoch=before_epoch,
     )
-    settings = options.of_stage("simcse", "max_length") | {"device": str(device), "torch": torch.__version__}
-    fingerprint = stage_fingerprint(start, settings, (*sentences, *dev_pairs.examples))
-    return Stage(job, encoder, tokenizer, options.pooling, quality, "zero-shot STS dev", run / name, fingerprint)
+    identity = {"method": method, "device": str(device), "torch": torch.__version__, **asdict(settings),
+                **options.of_stage("max_length", *OWN[method])}
+    fingerprint = stage_fingerprint(start, identity, (*material.examples, *dev_pairs.examples))
+    return Stage(job, encoder, tokenizer, options.pooling, quality, "zero-shot STS dev", run / name, fingerprint,
+                 begin=model.begin, close=lambda: keep_better(model, quality),
+                 settings=asdict(settings) | {"betas": list(settings.betas)})  # as JSON gives them back
+
+
+def better(model: Method, quality: Callable[[BertModel], dict[str, float]]) -> dict[str, float]:
+    """The scores of the encoder, or of the better one of two copies and beside them the Spearman of each."""
+    scores = {name: quality(each) for name, each in model.copies().items()}
+    if len(scores) == 1:
+        return scores["only"]
+    beside = {f"spearman_{name}": each["spearman"] for name, each in scores.items()}
+    return max(scores.values(), key=lambda each: each["spearman"]) | beside
+
+
+def keep_better(model: Method, quality: Callable[[BertModel], dict[str, float]]) -> dict[str, float]:
+    """Put the better one of two copies into the encoder; returns the Spearman of each, and the scale that learned.
+
+    [CT] reports the worse copy, so that the choice is no advantage; who uses the encoder takes the better.
+    """
+    copies = model.copies()
+    found = {} if len(copies) == 1 else {name: quality(each)["spearman"] for name, each in copies.items()}
+    if found:
+        model.encoder.load_state_dict(copies[max(found, key=found.get)].state_dict())
+    learned = {} if model.scale is None else {"scale that learned": model.scale.item()}
+    return {f"Spearman of the {name} copy": score for name, score in found.items()} | learned

@@ -1,9 +1,23 @@
 """Did it help at all? Zero-shot STS, alignment and uniformity of an encoder's sentence vectors. Next: pretrain.py.
 
-N sentences or pairs, T tokens, H hidden.
+Also a command, for any encoder and any STS files; what it does is in survey.py:
+
+    python -m contrastive.quality MODEL --sets FILE... [--transfer FILE...] [--report FILE.html [--before MODEL]]
+        [--layers] [--baselines] [--out DIR] [--pooling auto|mean|cls|pooler] [--range LOW HIGH]
+        [--device NAME] [--precision fp32|bf16|auto] [--max-length N] [--batch-size N] [--folds N] [--seed N]
+
+N sentences or pairs, T tokens, H hidden, R rows of a batch: B sentences, or 2B for B pairs encoded apart.
 """
 
 from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+if __name__ == "__main__":  # before torch is loaded, so that --help answers at once
+    from contrastive.survey import main
+
+    sys.exit(main())
 
 import numpy as np
 import torch
@@ -12,6 +26,7 @@ from torch import Tensor
 
 from data.batching import EncodedExamples, sorted_batches
 from minbert import BertModel, runtime
+from minbert.bert import BertOutput
 from minbert.pooling import pool
 
 POSITIVE_ABOVE = 4.0  # an STS label above which a pair counts as positive for the alignment
@@ -34,28 +49,65 @@ def uniformity(vectors: Tensor) -> float:
     return float(distances.square().mul(-2).exp().mean().log())
 
 
-@torch.no_grad()
-def embed(encoder: BertModel, rows: EncodedExamples, pooling: str, precision: str, batch_size: int = 64) -> Tensor:
-    """Sentence vectors (N, H) float32 on the CPU, in row order; the encoder is left in the mode it came in.
+def correlations(cosines: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """Spearman's and Pearson's correlation of cosines with labels, both (N,), each -1 to 1; "spearman" is first.
 
-    For pairs encoded apart ("bi") they are (2N, H): all first sentences, then all second ones.
+    Where the cosines are all equal, which tells nothing, both count as 0. The labels must differ, else ValueError.
+    """
+    from scipy.stats import pearsonr, spearmanr  # late: scipy.stats takes half a second to import
+
+    if np.ptp(labels) == 0:
+        raise ValueError(f"all {len(labels)} labels are {labels[0]:g}; a correlation needs different ones. Add rows.")
+    if np.ptp(cosines) == 0:
+        return {"spearman": 0.0, "pearson": 0.0}
+    return {"spearman": float(spearmanr(cosines, labels).statistic),
+            "pearson": float(pearsonr(cosines, labels).statistic)}
+
+
+@torch.no_grad()
+def encode(
+    encoder: BertModel, rows: EncodedExamples, read: Callable[[BertOutput, Tensor], dict[str, Tensor]], precision: str,
+    batch_size: int = 64, with_states: bool = False, progress: Callable = iter,
+) -> dict[str, Tensor]:
+    """What `read` makes of each batch, joined on the CPU in row order; the encoder is left in the mode it came in.
+
+    read: from a batch's output and attention mask (R, T) to named tensors of R rows, or of one for each of B pairs.
+    with_states: whether the output holds all hidden states. Of pairs encoded apart ("bi"), a tensor of R rows becomes
+    one of 2N: all first sentences, then all second ones. progress: is given the list of batches and yields them, as
+    tqdm does.
     """
     device = next(encoder.parameters()).device
     was_training = encoder.training
     encoder.eval()
-    sides: list[list[Tensor]] = [[], []]
+    parts: dict[str, list[list[Tensor]]] = {}
     order: list[int] = []
-    for indices in sorted_batches(rows.lengths, batch_size):
+    for indices in progress(sorted_batches(rows.lengths, batch_size)):
         batch = rows.batch(indices).to(device)
         with runtime.autocast(device, precision):
-            output = encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids)
-        vectors = pool(output, batch.attention_mask, pooling).cpu()  # (R, H)
-        for side, part in enumerate(vectors.split(len(indices))):
-            sides[side].append(part)
+            output = encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids, with_states)
+        for name, tensor in read(output, batch.attention_mask).items():
+            sides = parts.setdefault(name, [[], []])
+            for side, part in enumerate(tensor.cpu().split(len(indices))):
+                sides[side].append(part)
         order += indices
     encoder.train(was_training)
     back = torch.tensor(order).argsort()
-    return torch.cat([torch.cat(parts)[back] for parts in sides if parts])
+    return {name: torch.cat([torch.cat(side)[back] for side in sides if side]) for name, sides in parts.items()}
+
+
+def embed(
+    encoder: BertModel, rows: EncodedExamples, pooling: str, precision: str, batch_size: int = 64,
+    progress: Callable = iter,
+) -> Tensor:
+    """Sentence vectors (N, H) float32 on the CPU, in row order; the encoder is left in the mode it came in.
+
+    For pairs encoded apart ("bi") they are (2N, H): all first sentences, then all second ones. progress: is given the
+    list of batches and yields them, as tqdm does.
+    """
+    def read(output: BertOutput, attention_mask: Tensor) -> dict[str, Tensor]:
+        return {"vectors": pool(output, attention_mask, pooling)}
+
+    return encode(encoder, rows, read, precision, batch_size, progress=progress)["vectors"]
 
 
 def sts_quality(encoder: BertModel, pairs: EncodedExamples, pooling: str, precision: str) -> dict[str, float]:
@@ -65,19 +117,14 @@ def sts_quality(encoder: BertModel, pairs: EncodedExamples, pooling: str, precis
     labelled above 4 (0 to 4), uniformity of all sentences (-4 to 0). Raises ValueError where no pair is labelled above
     4 or all have one label. Where the cosines are all equal, which tells nothing, the correlations count as 0.
     """
-    from scipy.stats import pearsonr, spearmanr  # late: scipy.stats takes half a second to import
-
     first, second = embed(encoder, pairs, pooling, precision).chunk(2)  # (N, H) each
     labels = np.array([example.label for example in pairs.examples], dtype=np.float32)  # (N,)
     if np.ptp(labels) == 0 or labels.max() <= POSITIVE_ABOVE:
         raise ValueError(f"the STS dev file has labels {labels.min():g} to {labels.max():g}; its zero-shot scores need "
                          f"different ones, and some above {POSITIVE_ABOVE:g}. Add such pairs, or drop --pretrain.")
-    cosines = F.cosine_similarity(first, second).numpy()  # (N,)
-    is_constant = np.ptp(cosines) == 0
     positive = torch.from_numpy(labels > POSITIVE_ABOVE)
     return {
-        "spearman": 0.0 if is_constant else float(spearmanr(cosines, labels).statistic),
-        "pearson": 0.0 if is_constant else float(pearsonr(cosines, labels).statistic),
+        **correlations(F.cosine_similarity(first, second).numpy(), labels),
         "alignment": alignment(first[positive], second[positive]),
         "uniformity": uniformity(torch.cat([first, second])),
     }

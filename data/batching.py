@@ -1,6 +1,6 @@
 """Examples + a tokenizer (passed in) -> Batch: token cache, padding and batches of similar length.
 
-B examples, R rows for the encoder (B, or 2B for pairs encoded apart), T tokens. Read next: minbert/bert.py.
+B examples, R rows for the encoder (B, or 2B for pairs apart or in both orders), T tokens. Next: minbert/bert.py.
 """
 
 from collections.abc import Sequence
@@ -10,18 +10,20 @@ import numpy
 import torch
 
 from data.readers import Example
-
-ENCODE_CHUNK = 8192
-NO_LIMIT = 1_000_000
+from data.token_cache import tokenize_once
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded rows for one forward pass. In "bi" encoding the first B rows are first sentences, the next B second."""
+    """Padded rows for one forward pass.
+
+    In "bi" encoding the first B rows are first sentences, the next B second; in "dual" the pairs in their order, then
+    the other way round.
+    """
 
     input_ids: torch.Tensor  # (R, T) int64
     attention_mask: torch.Tensor  # (R, T) int64, 1 for tokens and 0 for padding
-    token_type_ids: torch.Tensor  # (R, T) int64, 1 for the second sentence of a cross-encoded pair
+    token_type_ids: torch.Tensor  # (R, T) int64, 1 for the second sentence of a row
     labels: torch.Tensor | None  # (B,) float32, None where the file has no labels
     ids: tuple[str, ...]  # B of them
 
@@ -31,18 +33,28 @@ class Batch:
         tensors = (tensor.to(device) for tensor in (self.input_ids, self.attention_mask, self.token_type_ids))
         return Batch(*tensors, labels, self.ids)
 
+    def part(self, examples: Sequence[int]) -> "Batch":
+        """The examples at these places, with all their rows; padding stays as it is."""
+        num_sides = len(self.input_ids) // len(self.ids)
+        rows = [example + side * len(self.ids) for side in range(num_sides) for example in examples]
+        tensors = (tensor[rows] for tensor in (self.input_ids, self.attention_mask, self.token_type_ids))
+        labels = None if self.labels is None else self.labels[list(examples)]
+        return Batch(*tensors, labels, tuple(self.ids[example] for example in examples))
+
 
 class EncodedExamples:
-    """Examples tokenized once (the token cache); any choice of them becomes a padded batch without the tokenizer.
+    """Examples tokenized once; any choice of them becomes a padded batch without the tokenizer.
 
-    tokenizer: offers `pad_token_id` and `encode(sentences, second_sentences, max_length)`: unpadded id and type rows.
+    tokenizer: offers `pad_token_id`, `encode(sentences, second_sentences, max_length)`: unpadded id and type rows; and
+    `cache`, a folder or None, see token_cache.py.
     max_length: tokens of a row at most, special tokens counted.
-    pair_encoding: "cross" puts both sentences of a pair in one row, "bi" gives each a row of its own.
+    pair_encoding: "cross" puts both sentences of a pair in one row, "bi" gives each a row of its own, "dual" makes a
+    row of the pair in each order.
     """
 
     def __init__(self, examples: Sequence[Example], tokenizer, max_length: int = 128, pair_encoding: str = "cross"):
-        if pair_encoding not in ("cross", "bi"):
-            raise ValueError(f"pair_encoding is '{pair_encoding}'; needed is 'cross' or 'bi'.")
+        if pair_encoding not in ("cross", "bi", "dual"):
+            raise ValueError(f"pair_encoding is '{pair_encoding}'; needed is 'cross', 'bi' or 'dual'.")
         if not examples:
             raise ValueError("there are no examples to encode; needed is at least one. Check the file they come from.")
         self.examples = tuple(examples)
@@ -50,26 +62,17 @@ class EncodedExamples:
         first = [example.sentence_1 for example in self.examples]
         second = [example.sentence_2 for example in self.examples]
         assert (None in second) == (set(second) == {None}), "pairs and single sentences mixed"
-        if pair_encoding == "bi" and None not in second:
-            first, second = first + second, [None] * 2 * len(self)  # row r belongs to example r % len(self)
-
-        def encode(rows, limit):
-            seconds = None if second[0] is None else [second[row] for row in rows]
-            return tokenizer.encode([first[row] for row in rows], seconds, max_length=limit)
-
-        # In chunks, because Python lists of all the ids would take ten times the memory of the arrays.
-        chunks, row_lengths = [], []
-        for start in range(0, len(first), ENCODE_CHUNK):
-            encoded = encode(range(start, min(start + ENCODE_CHUNK, len(first))), max_length)
-            chunks.append(numpy.array([[token for row in kind for token in row] for kind in encoded], numpy.int32))
-            row_lengths += [len(row) for row in encoded[0]]
-        # A full row may have been cut or may just fit; a second look without a limit tells.
-        full = [row for row, length in enumerate(row_lengths) if length >= max_length]
-        self.num_truncated = sum(len(row) > max_length for row in encode(full, NO_LIMIT)[0]) if full else 0
-        self._tokens = numpy.concatenate(chunks, axis=1)  # (2, all tokens): input_ids and token_type_ids
-        self._offsets = numpy.concatenate([[0], numpy.cumsum(row_lengths)])
+        if None in second:
+            second = None
+        elif pair_encoding == "bi":
+            first, second = first + second, None  # row r belongs to example r % len(self)
+        elif pair_encoding == "dual":
+            first, second = first + second, second + first
+        rows = tokenize_once(tokenizer, first, second, max_length)
+        self.num_truncated = rows.num_truncated
+        self._tokens, self._offsets = rows.tokens, numpy.concatenate([[0], numpy.cumsum(rows.lengths)])
         self._num_sides = len(first) // len(self.examples)
-        self.lengths = numpy.array(row_lengths).reshape(self._num_sides, -1).max(axis=0)  # (examples,)
+        self.lengths = rows.lengths.reshape(self._num_sides, -1).max(axis=0)  # (examples,)
 
     def __len__(self) -> int:
         return len(self.examples)

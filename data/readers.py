@@ -62,16 +62,31 @@ class Table:
     path: str
     examples: tuple[Example, ...]
     dropped: tuple[str, ...]
+    num_left_out: int = 0  # by `cut`
+
+    def cut(self, num_rows: int) -> "Table":
+        """The table with at most so many examples, at even distances: a file sorted by label stays balanced."""
+        if num_rows >= len(self.examples):
+            return self
+        kept = tuple(self.examples[index * len(self.examples) // num_rows] for index in range(num_rows))
+        return Table(self.path, kept, self.dropped, len(self.examples) - num_rows)
 
     @property
     def summary(self) -> str:
         """The line for the user, such as "data/sts-dev.csv: 863 rows read, 0 dropped"."""
-        num_rows = len(self.examples) + len(self.dropped)
+        num_rows = len(self.examples) + len(self.dropped) + self.num_left_out
         named = list(self.dropped[:NUM_DROPPED_SHOWN])
         if len(self.dropped) > NUM_DROPPED_SHOWN:
             named.append(f"and {len(self.dropped) - NUM_DROPPED_SHOWN} more")
         names = f" ({'; '.join(named)})" if named else ""
-        return f"{self.path}: {num_rows} rows read, {len(self.dropped)} dropped{names}"
+        left_out = f", {self.num_left_out} left out as asked" if self.num_left_out else ""
+        return f"{self.path}: {num_rows} rows read, {len(self.dropped)} dropped{names}{left_out}"
+
+
+def numbers_by_task(text: str) -> dict[str, float]:
+    """"para=2,sts=0.5" -> {"para": 2.0, "sts": 0.5}; "none" -> {}. ValueError where a number cannot be read."""
+    items = [] if text == "none" else [item.partition("=") for item in text.split(",")]
+    return {task: float(number) for task, _, number in items}
 
 
 def read_examples(path: str | Path, format: Format, labelled: bool = True, drop_bad_rows: bool = False) -> Table:

@@ -8,8 +8,6 @@ schedule, evaluation, best-of, logging, checkpoints, resume, interruption. Next:
 from __future__ import annotations
 
 import math
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +20,9 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from minbert import checkpoint, runtime
+from minbert import checkpoint, processes, runtime
+from minbert.gradients import Surgery, backward
+from minbert.interruption import Interrupted, StopSignal
 from minbert.schedule import SCHEDULES
 
 Step = list[tuple[str, list[int]]]
@@ -33,9 +33,11 @@ class Job:
     """What a training stage tells the loop.
 
     `plan(epoch, generator)` gives an epoch's steps and must draw all its randomness from the generator; `load(task,
-    rows)` makes the batch (with `.ids` for messages and `.input_ids` for its size); `loss(task, batch)` gives a scalar;
-    `weigh(k)` the weights of the k losses of a step; `evaluate()` named scores, of which `score` names the one by which
-    the best model is kept, the higher the better.
+    rows)` makes the batch (with `.ids` for messages and `.input_ids` for its size); `loss(task, batch)` gives a scalar,
+    of several processes (processes.py) each its share; `weigh(tasks)` the weights of the losses of a step, one for each
+    of its batches; `evaluate()` named scores, of which `score` names the one by which the best model is kept, the
+    higher the better. With a `surgery` it is this that says how the tasks' gradients become one (gradients.py), and the
+    weights are not used.
     """
 
     name: str
@@ -51,7 +53,8 @@ class Job:
     device: torch.device
     precision: str
     seed: int
-    weigh: Callable[[int], Sequence[float]] = lambda num_losses: [1 / num_losses] * num_losses
+    weigh: Callable[[Sequence[str]], Sequence[float]] = lambda tasks: [1 / len(tasks)] * len(tasks)
+    surgery: Surgery | None = None
     schedule: str = "linear"
     warmup: float = 0.1  # share of all steps
     max_grad_norm: float = 1.0  # 0: no clipping
@@ -59,8 +62,10 @@ class Job:
     evaluations_per_epoch: int = 1
     evaluation_tokens: int = 0  # of one evaluation, for the price tag
     closing_tokens: int = 0  # of what is predicted after the last step, likewise
+    patience: int = 0  # evaluations in a row without a better score after which the job ends; 0: it never does
     save_every: int = 200  # steps
     frozen: Sequence[nn.Parameter] = ()  # keep their values in this job
+    before_epoch: Callable[[int], None] = lambda epoch: None  # not called again where an epoch is resumed in its middle
     on_evaluation: Callable[[list[dict]], None] = lambda history: None  # told the scores so far, after each evaluation
 
     @contextmanager
@@ -77,13 +82,17 @@ class Job:
 
     def epoch_steps(self, epoch: int, generator: torch.Generator) -> list[list[tuple[str, list[int], float]]]:
         """The epoch's steps with each batch's weight; `accumulation` steps of the plan make one optimizer step."""
-        planned = self.plan(epoch, generator)
-        groups = [planned[start : start + self.accumulation] for start in range(0, len(planned), self.accumulation)]
-        return [
-            [(task, rows, weight / len(group))
-             for step in group for (task, rows), weight in zip(step, self.weigh(len(step)), strict=True)]
-            for group in groups
-        ]
+        weighed = [[(*part, weight) for part, weight in zip(step, self.weigh([task for task, _ in step]), strict=True)]
+                   for step in self.plan(epoch, generator)]
+        groups = [weighed[start : start + self.accumulation] for start in range(0, len(weighed), self.accumulation)]
+        return [[(task, rows, weight / len(group)) for step in group for task, rows, weight in step]
+                for group in groups]
+
+    def all_steps(self) -> Iterator[list[tuple[str, list[int], float]]]:
+        """The steps of all epochs, as many as there will be and like them, one epoch's plan in memory at a time."""
+        generator = torch.Generator().manual_seed(self.seed)
+        for epoch in range(self.epochs):
+            yield from self.epoch_steps(epoch, generator)
 
 
 @dataclass
@@ -103,38 +112,8 @@ class Progress:
     is_finished: bool = False
 
 
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM arrived; the state is saved and the job can be resumed."""
-
-
 class NonFiniteLoss(FloatingPointError):
     """A loss or gradient is nan or infinite; the message names step, task, rows and the last good checkpoint."""
-
-
-class StopSignal:
-    """Turns SIGINT and SIGTERM into a request that the loop honours after its step, or at once inside an evaluation."""
-
-    def __init__(self) -> None:
-        self.is_requested = self.is_evaluating = False
-
-    def receive(self, number: int, frame: object) -> None:
-        if self.is_requested:  # the second time somebody means it
-            raise KeyboardInterrupt
-        self.is_requested = True
-        if self.is_evaluating:  # an evaluation changes nothing and can be done again
-            raise Interrupted
-
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
-            yield
-            return
-        before = {number: signal.signal(number, self.receive) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def fit(job: Job, resume: bool = False) -> Progress:
@@ -165,15 +144,19 @@ class Loop:
 
     def run(self) -> Progress:
         job, progress = self.job, self.progress
-        self.bar = tqdm(desc=job.name, unit="step", disable=None, initial=progress.step, dynamic_ncols=True)
+        progress.num_steps = sum(1 for _ in job.all_steps())
+        self.bar = tqdm(desc=job.name, unit="step", disable=True if processes.number() else None,
+                        initial=progress.step, total=progress.num_steps, dynamic_ncols=True)
         with self.stop.listening(), self.bar, job.freezing():
-            while progress.epoch < job.epochs and not progress.is_finished:
+            while progress.epoch < job.epochs and not progress.is_finished and not self.is_out_of_patience:
+                if progress.step_in_epoch == 0:
+                    job.before_epoch(progress.epoch)
                 self.epoch_state = self.generator.get_state()
                 self.run_epoch(job.epoch_steps(progress.epoch, self.generator))
                 progress.epoch, progress.step_in_epoch = progress.epoch + 1, 0
             if not progress.is_finished:
                 self.finish()
-        if self.stop.is_requested:  # it arrived after the last step: the job is done, what comes after it is not
+        if processes.any_of(self.stop.is_requested):  # it came after the last step: the job is done, the rest is not
             raise Interrupted
         return progress
 
@@ -182,28 +165,36 @@ class Loop:
         job, progress = self.job, self.progress
         parts = job.evaluations_per_epoch
         due = {math.ceil(len(steps) * part / parts) for part in range(1, parts + 1)}
-        progress.num_steps = self.bar.total = len(steps) * job.epochs
         while True:
             if progress.step_in_epoch in due and progress.evaluated_step != progress.step:
                 self.evaluate()
-            if progress.step_in_epoch == len(steps):
+            if progress.step_in_epoch == len(steps) or self.is_out_of_patience:
                 return
             self.train_step(steps[progress.step_in_epoch])
-            if self.stop.is_requested:
+            if processes.any_of(self.stop.is_requested):
                 self.save()
                 raise Interrupted
             if progress.step % job.save_every == 0:
                 self.save()
 
+    @property
+    def is_out_of_patience(self) -> bool:
+        """Whether the last `patience` evaluations brought nothing better (early stopping)."""
+        since_best = [entry for entry in self.progress.history if entry["step"] > self.progress.best_step]
+        return 0 < self.job.patience <= len(since_best)
+
     def train_step(self, step: list[tuple[str, list[int], float]]) -> None:
-        """One update: a backward pass for each batch, whose weighted gradients add up; then clip and step."""
+        """One update: the step's gradient, then clip and step."""
         job, progress = self.job, self.progress
         warmup_steps = round(job.warmup * progress.num_steps)
         factor = SCHEDULES[job.schedule](progress.step, progress.num_steps, warmup_steps)
         for group in job.optimizer.param_groups:
             group["lr"] = group["initial_lr"] * factor
         job.optimizer.zero_grad(set_to_none=True)  # None, not 0: a head that this step does not touch keeps its weights
-        progress.losses.append(sum(self.accumulate_gradient(*part) for part in step))
+        loss, (task, rows, weight) = backward(job, step)
+        if not math.isfinite(loss):
+            self.refuse("the loss", loss, [(task, rows, weight)])
+        progress.losses.append(loss)
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, job.max_grad_norm or math.inf)
         if not torch.isfinite(norm):
             self.refuse("the gradient's norm", float(norm), step)
@@ -212,16 +203,6 @@ class Loop:
         self.bar.set_postfix(loss=f"{sum(progress.losses[-50:]) / len(progress.losses[-50:]):.4f}", refresh=False)
         self.bar.update()
 
-    def accumulate_gradient(self, task: str, rows: list[int], weight: float) -> float:
-        """Add one batch's weighted gradient to .grad; returns its weighted loss."""
-        batch = self.job.load(task, rows)
-        with runtime.autocast(self.job.device, self.job.precision):
-            loss = self.job.loss(task, batch)
-        if not torch.isfinite(loss):
-            self.refuse("the loss", float(loss.detach()), [(task, rows, weight)])
-        (loss * weight).backward()
-        return float(loss.detach()) * weight
-
     def refuse(self, what: str, value: float, step: list[tuple[str, list[int], float]]) -> None:
         """Stop the job at a number that is not finite, before it reaches the weights."""
         ids = "; ".join(f"{task}: {', '.join(self.job.load(task, rows).ids)}" for task, rows, _ in step)
@@ -229,7 +210,7 @@ class Loop:
         last = f"{self.job.folder} (step {stored[1]['step']})" if stored else "none yet"
         raise NonFiniteLoss(
             f"{self.job.name}: {what} is {value} at step {self.progress.step + 1} of {self.progress.num_steps}. "
-            f"Batch: {ids}. Last good checkpoint: {last}. Lower the learning rate (--lr, --simcse_lr), raise "
+            f"Batch: {ids}. Last good checkpoint: {last}. Lower the learning rate (--lr, --contrastive_lr), raise "
             "--warmup, or try --precision fp32."
         )
 
@@ -249,12 +230,13 @@ class Loop:
         progress.history.append({"epoch": progress.epoch + 1, "step": progress.step, "loss": loss, **scores})
         if progress.best_score is None or scores[job.score] > progress.best_score:
             progress.best_score, progress.best_step = scores[job.score], progress.step
-            checkpoint.write_tensors(job.folder / self.best_file, job.model.state_dict())
+            best = job.folder / self.best_file
+            processes.from_first(lambda: checkpoint.write_tensors(best, job.model.state_dict()))
         self.save()
         shown = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
         mark = "  (best)" if progress.best_step == progress.step else ""
         tqdm.write(f"{job.name}: step {progress.step}/{progress.num_steps}  loss {loss:.4f}  {shown}{mark}")
-        job.on_evaluation(progress.history)
+        processes.from_first(lambda: job.on_evaluation(progress.history))
 
     def finish(self) -> None:
         """Put the best model into job.model and mark the job as done."""
@@ -272,12 +254,12 @@ class Loop:
         self.progress.seconds = time.perf_counter() - self.started
         optimizer_tensors, optimizer_content = checkpoint.pack_optimizer(self.job.optimizer)
         groups = {"model": self.job.model.state_dict(), "optimizer": optimizer_tensors,
-                  "random": runtime.random_state(), "plan": {"epoch_state": self.epoch_state}}
+                  "random": runtime.random_state(), "plan": {"epoch_state": self.epoch_state},
+                  "surgery": self.job.surgery.state_dict() if self.job.surgery else {}}
         tensors = {f"{group}.{name}": tensor for group, named in groups.items() for name, tensor in named.items()}
         keep = [self.best_file] if self.progress.best_score is not None else []
-        checkpoint.save_checkpoint(
-            self.job.folder, tensors, {**asdict(self.progress), "optimizer": optimizer_content, "keep": keep}
-        )
+        state = {**asdict(self.progress), "optimizer": optimizer_content, "keep": keep}
+        processes.from_first(lambda: checkpoint.save_checkpoint(self.job.folder, tensors, state))
 
     def restore(self) -> None:
         """Put back what `save` wrote, if it wrote anything."""
@@ -289,5 +271,7 @@ class Loop:
         self.job.model.load_state_dict(checkpoint.group_of("model", tensors))
         checkpoint.unpack_optimizer(self.job.optimizer, checkpoint.group_of("optimizer", tensors), state["optimizer"])
         runtime.restore_random_state(checkpoint.group_of("random", tensors))
+        if self.job.surgery:
+            self.job.surgery.load_state_dict(checkpoint.group_of("surgery", tensors))
         self.epoch_state = tensors["plan.epoch_state"]
         self.generator.set_state(self.epoch_state)

@@ -39,16 +39,24 @@ def save_pooling(folder: str | Path, pooling: str) -> None:
     write_json(Path(folder) / FILE_NAME, {"pooling": pooling})
 
 
-def check_pooling(folder: str | Path, pooling: str) -> None:
-    """ValueError where the encoder in `folder` was trained for another sentence vector; silent where none is noted."""
+def stored_pooling(folder: str | Path) -> str | None:
+    """The sentence vector that `save_pooling` noted in `folder`, or None; ValueError where the note is none of ours."""
     path = Path(folder) / FILE_NAME
     if not path.is_file():
-        return
+        return None
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))["pooling"]
+        if stored not in POOLINGS:
+            raise ValueError(f"it is none of {', '.join(POOLINGS)}")
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: names no pooling ({error}); it holds {{\"pooling\": \"mean\"}} or such. Delete it "
                          "to use the model with any.") from error
-    if stored != pooling:
+    return stored
+
+
+def check_pooling(folder: str | Path, pooling: str) -> None:
+    """ValueError where the encoder in `folder` was trained for another sentence vector; silent where none is noted."""
+    stored = stored_pooling(folder)
+    if stored not in (None, pooling):
         raise ValueError(f"{folder}: this encoder was trained with --pooling {stored}; asked for is {pooling}, "
                          f"whose vectors it never learned. Pass --pooling {stored}, or start from another model.")

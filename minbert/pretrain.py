@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from minbert import price, record, runtime
+from minbert import price, processes, record, runtime
 from minbert.bert import BertModel
 from minbert.config import BertConfig
 from minbert.corpus import check_files, pair_up, plan_blocks, read_lines, split_and_pack, train_tokenizer
@@ -95,14 +95,15 @@ def build_job(
 
     def evaluate() -> dict[str, float]:
         starts = range(0, len(held_out), 32)
-        return model.score(((blocks(held_out[start : start + 32]),) for start in starts), masking, precision)
+        batches = ((blocks(held_out[start : start + 32]),) for start in starts)
+        return processes.from_first(lambda: model.score(batches, masking, precision))
 
     tokens_per_step = arguments.batch_size * arguments.block_size
     tokens = rounds * num_steps * tokens_per_step
     title = f"{arguments.init or arguments.size}, {tokens:,} tokens, seed {arguments.seed}"
     return Job(
         name="mlm", folder=arguments.out / "checkpoint", model=model, device=device, precision=precision,
-        optimizer=AdamW(parameter_groups(model, 0.01), lr=arguments.lr, betas=(0.9, 0.98), weight_decay=0.01),
+        optimizer=AdamW(parameter_groups(model, 0.01), lr=arguments.lr, betas=(0.9, 0.98), fused=True),
         plan=lambda epoch, _: plan_blocks(len(train), arguments.batch_size, num_steps, epoch, arguments.seed),
         load=lambda _, rows: Blocks(blocks(train[rows]), tuple(map(str, rows))), loss=loss, evaluate=evaluate,
         score="masked_accuracy", epochs=rounds, seed=arguments.seed, warmup=arguments.warmup,
@@ -188,8 +189,8 @@ def read_corpus(arguments: argparse.Namespace) -> tuple[BertTokenizer, np.ndarra
         if not path.stat().st_size:
             print(f"{path}: an empty file; there is no text in it")
     stored = arguments.resume or arguments.init or arguments.vocabulary
-    tokenizer = BertTokenizer.from_pretrained(stored) if stored else train_tokenizer(
-        read_lines(arguments.corpus), config.vocab_size)
+    tokenizer = BertTokenizer.from_pretrained(stored) if stored else processes.from_first(
+        lambda: train_tokenizer(read_lines(arguments.corpus), config.vocab_size))
     train, held_out = split_and_pack(arguments.corpus, tokenizer, arguments.block_size)
     if len(train) < arguments.batch_size or not len(held_out):
         raise ValueError(f"the corpus makes {len(train)} training and {len(held_out)} held-out blocks of "
@@ -218,6 +219,7 @@ def run(arguments: argparse.Namespace) -> None:
     if (arguments.out / "run.json").is_file():
         print(f"{arguments.out} is finished, there is nothing to resume; see {arguments.out / 'run.json'}.")
         return
+    processes.join()
     tokenizer, train, held_out = read_corpus(arguments)
     runtime.keep_freed_memory()
     job = build_job(arguments, tokenizer, train, held_out)
@@ -233,9 +235,11 @@ def run(arguments: argparse.Namespace) -> None:
                 "precision": job.precision}
     files = {"the corpus": hashlib.sha256(train).hexdigest()}  # as token ids: what the run depends on
     record.claim(arguments.out, options, files, bool(arguments.resume))
-    tokenizer.save_pretrained(arguments.out)
+    processes.from_first(lambda: tokenizer.save_pretrained(arguments.out))
     price.keep(prices, arguments.out)
     progress = fit(job, bool(arguments.resume))
+    if not processes.leave():
+        return
     config = job.model.bert.config  # trained without dropout; whoever fine-tunes it wants BERT's own
     job.model.bert.config = replace(config, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
     job.model.save_pretrained(arguments.out, dtype=torch.float16)

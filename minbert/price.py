@@ -9,12 +9,14 @@ import statistics
 import sys
 import time
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 
 import torch
 
-from minbert import runtime
+from minbert import processes, runtime
 from minbert.checkpoint import write_json
+from minbert.gradients import backward
 from minbert.loop import Job
 
 FILE_NAME = "price.json"
@@ -49,13 +51,13 @@ def probe(job: Job, num_timed: int = 4) -> Price:
     """Time real steps of `job`, the largest among them, and scale by tokens. Leaves no trace in the job.
 
     The steps run with a learning rate of 0, so weights keep their bits; the optimizer's state and gradients are dropped
-    and the random state is put back. Tokens are counted in NUM_SIZED steps spread over the first epoch.
+    and the random state is put back. Tokens are counted in NUM_SIZED steps spread over the job.
     """
-    random_state = runtime.random_state()
-    steps = job.epoch_steps(0, torch.Generator().manual_seed(job.seed))
-    stride = max(1, len(steps) // NUM_SIZED)
+    random_state, surgery_state = runtime.random_state(), job.surgery.state_dict() if job.surgery else {}
+    num_steps = sum(1 for _ in job.all_steps())
+    steps = list(islice(job.all_steps(), 0, None, max(1, num_steps // NUM_SIZED)))
     sizes = sorted((sum(job.load(task, rows).input_ids.numel() for task, rows, _ in step), number)
-                   for number, step in enumerate(steps[::stride]))
+                   for number, step in enumerate(steps))
     mean_tokens = sum(size for size, _ in sizes) / len(sizes)
     middle = len(sizes) // 2
     chosen = [sizes[-1]] + [sizes[middle - min(middle, offset)] for offset in range(num_timed)]
@@ -64,21 +66,23 @@ def probe(job: Job, num_timed: int = 4) -> Price:
     with job.freezing():
         for size, number in chosen:
             started = time.perf_counter()
-            rehearse(job, steps[::stride][number])
+            rehearse(job, steps[number])
             timings.append((time.perf_counter() - started, size))
     for group, rate in zip(job.optimizer.param_groups, rates, strict=True):
         group["lr"] = rate
     job.optimizer.state.clear()
     job.optimizer.zero_grad(set_to_none=True)
     runtime.restore_random_state(random_state)
+    if job.surgery:
+        job.surgery.load_state_dict(surgery_state)
     timed = timings[1:]  # the first step, which is also the largest, pays for warming up
     seconds_per_token = statistics.median(seconds / size for seconds, size in timed)
     num_evaluations = job.epochs * job.evaluations_per_epoch
-    tokens = len(steps) * job.epochs * mean_tokens + INFERENCE_SHARE * (
+    tokens = num_steps * mean_tokens + INFERENCE_SHARE * (
         num_evaluations * job.evaluation_tokens + job.closing_tokens)
     bytes_of_model = sum(tensor.numel() * tensor.element_size() for tensor in job.model.state_dict().values())
     disk = 8 * bytes_of_model  # a new best and a new checkpoint (weights, two moments) beside the old ones
-    return Price(job.name, len(steps) * job.epochs, tokens * seconds_per_token, peak_memory(job.device), disk)
+    return Price(job.name, num_steps, tokens * seconds_per_token, peak_memory(job.device), disk)
 
 
 def matrix_product_limit(device: torch.device, precision: str, size: int = 2048, num_timed: int = 10) -> float:
@@ -99,10 +103,7 @@ def matrix_product_limit(device: torch.device, precision: str, size: int = 2048,
 def rehearse(job: Job, step: list[tuple[str, list[int], float]]) -> None:
     """One step that changes no weight: forward, backward, clip, and an update with a learning rate of 0."""
     job.model.train()
-    for task, rows, weight in step:
-        with runtime.autocast(job.device, job.precision):
-            loss = job.loss(task, job.load(task, rows))
-        (loss * weight).backward()
+    backward(job, step)
     touched = [parameter for parameter in job.model.parameters() if parameter.grad is not None]
     torch.nn.utils.clip_grad_norm_(touched, 1.0)
     for parameter in touched:
@@ -127,7 +128,7 @@ def quote(jobs: list[Job], folder: Path, is_resumed: bool) -> list[Price]:
 
 def keep(prices: list[Price], folder: Path) -> None:
     """Write folder/price.json, from which a resumed run quotes."""
-    write_json(folder / FILE_NAME, {"jobs": [asdict(price) for price in prices]})
+    processes.from_first(lambda: write_json(folder / FILE_NAME, {"jobs": [asdict(price) for price in prices]}))
 
 
 def comparison(prices: list[Price], seconds: float, peak_memory: int) -> str:

@@ -11,6 +11,7 @@ import numpy
 import tokenizers
 import torch
 
+from minbert import processes
 from minbert.checkpoint import write_json
 
 
@@ -28,8 +29,8 @@ def claim(folder: Path, options: dict, files: dict[str, str], is_resumed: bool) 
             raise ValueError(f"--resume {folder}: {changed[0]} has changed since the run began. Restore it, or start a "
                              "new run without --resume.")
     else:
-        folder.mkdir(parents=True)
-        write_json(path, {"options": options, "files": files})
+        processes.from_first(lambda: folder.mkdir(parents=True))
+        processes.from_first(lambda: write_json(path, {"options": options, "files": files}))
 
 
 def write_record(folder: Path, options: dict, files: dict[str, str], **results) -> None:

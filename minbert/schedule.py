@@ -32,4 +32,13 @@ def cosine(step: int, num_steps: int, num_warmup_steps: int = 0) -> float:
     return 0.5 * (1.0 + math.cos(math.pi * progress))
 
 
-SCHEDULES = {"linear": linear, "cosine": cosine, "constant": constant}
+def tension(step: int, num_steps: int, num_warmup_steps: int = 0) -> float:
+    """Warm-up, and down by steps whatever num_steps is: 1e-5 to step 500, 8e-6 to 1,000, 6e-6, 4e-6, from 2,000 2e-6.
+
+    Of contrastive tension (Carlsson et al. 2021, section 4), as shares of the first rate.
+    """
+    share = max(0.2, 1.0 - 0.2 * (step // 500))
+    return warmup(step, num_warmup_steps) * share
+
+
+SCHEDULES = {"linear": linear, "cosine": cosine, "constant": constant, "tension": tension}

@@ -10,10 +10,10 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from minbert import weights
+from minbert import processes, weights
 from minbert.bert import BertModel
 from minbert.checkpoint import write_json
 from minbert.loop import Job, fit
@@ -29,6 +29,11 @@ class Stage:
 
     `quality()` gives named scores of the encoder as it is now, `heading` says on what; `fingerprint` is equal where the
     start, the options and the text are, so that a finished encoder can be reused.
+
+    All stages of a chain are built before the first one trains the encoder in place. What copies the encoder does so in
+    `begin()`, called when the stage starts; where copies were trained beside it, `close()`, called after the job, puts
+    what shall go on into it. What `close` returns is recorded and shown: scores of the copies, scalars that learned.
+    `settings` are recorded with it.
     """
 
     job: Job
@@ -39,29 +44,39 @@ class Stage:
     heading: str
     folder: Path
     fingerprint: str
+    begin: Callable[[], None] = lambda: None
+    close: Callable[[], dict[str, float]] = dict
+    settings: dict = field(default_factory=dict)
 
     def train(self, is_resumed: bool) -> tuple[dict, float]:
         """Run the job and write the encoder's folder; returns its quality, and the seconds it took.
 
-        Quality is {"before": scores, "after": scores, "is_kept": whether the trained encoder is handed on}.
+        Quality is {"before": scores, "after": scores, "is_kept": whether the trained encoder is handed on, "found":
+        what `close` returned, "settings": those of the stage}.
 
         The start counts as a candidate: where the job's score is lower after it, the encoder goes back to where it
         began. stage.json is written last, so a folder that has one is complete.
         """
         start = {name: tensor.clone() for name, tensor in self.encoder.state_dict().items()}
+        self.begin()  # on resume too: the encoder is where the stage began until fit puts its checkpoint back
         before = self.quality()
         progress = fit(self.job, is_resumed)
+        found = self.close()
         after = self.quality()
-        quality = {"before": before, "after": after, "is_kept": after[self.job.score] >= before[self.job.score]}
+        quality = {"before": before, "after": after, "is_kept": after[self.job.score] >= before[self.job.score],
+                   "found": found, "settings": self.settings}
         if not quality["is_kept"]:
             self.encoder.load_state_dict(start)
+        processes.from_first(lambda: self.write({"seconds": progress.seconds, "history": progress.history, **quality}))
+        return quality, progress.seconds
+
+    def write(self, outcome: dict) -> None:
+        """The encoder's folder with all that opens it; the job's checkpoints are not needed any more."""
         self.encoder.save_pretrained(self.folder)
         self.tokenizer.save_pretrained(self.folder)
         save_pooling(self.folder, self.pooling)
-        stage = {"fingerprint": self.fingerprint, "seconds": progress.seconds, "history": progress.history, **quality}
-        write_json(self.folder / STAGE_FILE, stage)
+        write_json(self.folder / STAGE_FILE, {"fingerprint": self.fingerprint, **outcome})
         shutil.rmtree(self.job.folder)
-        return quality, progress.seconds
 
     def reusable(self, candidates: Iterable[Path]) -> Path | None:
         """The first finished encoder among `candidates` that has this stage's fingerprint; a damaged one has none."""
@@ -77,12 +92,16 @@ class Stage:
     def reuse(self, found: Path) -> tuple[dict, float]:
         """Load the encoder in `found` and copy its folder to this run's; returns as `train` does."""
         stage = json.loads((found / STAGE_FILE).read_text(encoding="utf-8"))
-        if found != self.folder:
+
+        def copy() -> None:
             shutil.copytree(found, self.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(STAGE_FILE))
             write_json(self.folder / STAGE_FILE, stage)  # last, as in `train`: a copy cut short does not count
+
+        if found != self.folder:
+            processes.from_first(copy)
         weights.load(self.encoder, self.folder)
         seconds = stage["seconds"] if found == self.folder else 0.0
-        return {name: stage[name] for name in ("before", "after", "is_kept")}, seconds
+        return {name: stage[name] for name in ("before", "after", "is_kept", "found", "settings")}, seconds
 
     def table(self, quality: dict) -> str:
         """The scores before and after training, a row each, and a sentence where the start is kept."""
@@ -92,6 +111,7 @@ class Stage:
         for when in ("before", "after"):
             cells = (f"{score:>{max(12, len(name) + 2)}.4f}" for name, score in quality[when].items())
             lines.append(f"{when:<{width}}" + "".join(cells))
+        lines += [f"{name}: {value:.4f}" for name, value in quality["found"].items()]
         if not quality["is_kept"]:
             lines.append(f"its {self.job.score} fell, so the next stage begins where this one began")
         return "\n".join(lines)

@@ -6,10 +6,13 @@ Next: optimizer.py.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
+import tokenizers
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from torch import Tensor
@@ -20,13 +23,16 @@ SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 class BertTokenizer:
-    """Token ids as transformers.BertTokenizerFast gives them, from a vocab.txt with one token a line."""
+    """Token ids as transformers.BertTokenizerFast gives them, from a vocab.txt with one token a line.
 
-    def __init__(self, vocabulary: dict[str, int], lowercase: bool = True) -> None:
+    cache: a folder in which who tokenizes many rows may keep their ids from run to run, or None (data/token_cache.py).
+    """
+
+    def __init__(self, vocabulary: dict[str, int], lowercase: bool = True, cache: Path | None = None) -> None:
         absent = [token for token in SPECIAL_TOKENS if token not in vocabulary]
         if absent:
             raise ValueError(f"the vocabulary lacks {', '.join(absent)}; BERT needs {', '.join(SPECIAL_TOKENS)}.")
-        self.vocabulary, self.lowercase = vocabulary, lowercase
+        self.vocabulary, self.lowercase, self.cache = vocabulary, lowercase, cache
         for token in SPECIAL_TOKENS:
             setattr(self, f"{token[1:-1].lower()}_token_id", vocabulary[token])  # pad_token_id, cls_token_id, ...
         self.backend = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))
@@ -38,7 +44,7 @@ class BertTokenizer:
         )
 
     @classmethod
-    def from_pretrained(cls, name_or_folder: str | Path) -> BertTokenizer:
+    def from_pretrained(cls, name_or_folder: str | Path, cache: Path | None = None) -> BertTokenizer:
         """Read vocab.txt (and do_lower_case of tokenizer_config.json); names as in BertModel.from_pretrained."""
         from minbert import weights  # late, so that a tokenizer alone can be used without loading safetensors
 
@@ -58,7 +64,13 @@ class BertTokenizer:
         if (folder / "config.json").is_file() and num_ids > (limit := BertConfig.from_pretrained(folder).vocab_size):
             raise ValueError(f"{path}: {num_ids:,} tokens; config.json has vocab_size {limit:,}, and a token beyond it "
                              "has no embedding. The two do not belong together; fetch the model again.")
-        return cls(vocabulary, lowercase)
+        return cls(vocabulary, lowercase, cache)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of all that the token ids of a text depend on."""
+        identity = [tokenizers.__version__, self.lowercase, self.vocabulary]
+        return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write vocab.txt and tokenizer_config.json, which transformers.AutoTokenizer opens."""

@@ -9,9 +9,10 @@ import numpy as np
 import torch
 
 from data.batching import EncodedExamples, sorted_batches
+from data.readers import Table
 from minbert import runtime
 from multitask.model import MultitaskBert
-from multitask.tasks import TASKS, overall_2023, overall_2024
+from multitask.tasks import TASKS, with_overall
 
 
 @torch.no_grad()
@@ -29,7 +30,7 @@ def predict(model: MultitaskBert, task: str, rows: EncodedExamples, precision: s
     return np.concatenate(outputs)[np.argsort(order)]
 
 
-def labels_of(rows: EncodedExamples) -> np.ndarray:
+def labels_of(rows: EncodedExamples | Table) -> np.ndarray:
     """The labels as float32 (N,)."""
     return np.array([example.label for example in rows.examples], dtype=np.float32)
 
@@ -37,10 +38,10 @@ def labels_of(rows: EncodedExamples) -> np.ndarray:
 def evaluate(model: MultitaskBert, rows: dict[str, EncodedExamples], precision: str) -> dict[str, float]:
     """The score of each task in `rows`, which are labelled: accuracy, accuracy, Pearson correlation.
 
-    With all three tasks both overall scores too.
+    With all three tasks both overall scores too, with two their mean.
     """
     scores = {name: TASKS[name].score(TASKS[name].decode(predict(model, name, task_rows, precision)),
                                       labels_of(task_rows)) for name, task_rows in rows.items()}
     if scores.keys() == TASKS.keys():
-        scores |= {"overall_2023": overall_2023(scores), "overall_2024": overall_2024(scores)}
-    return scores
+        return with_overall(scores)
+    return scores | ({"mean": sum(scores.values()) / len(scores)} if len(scores) > 1 else {})

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from data.batching import Batch, EncodedExamples, sorted_batches
-from minbert import AdamW, BertModel, BertTokenizer
+from minbert import AdamW, BertModel, BertTokenizer, processes
 from minbert.loop import Job, Step
 from minbert.mlm import BertForMaskedLM, Masking
 from minbert.optimizer import parameter_groups
@@ -50,18 +50,19 @@ def build_stage(
     def quality() -> dict[str, float]:
         batches = (split.batch(indices) for split in dev for indices in sorted_batches(split.lengths, 64))
         inputs = ((batch.input_ids, batch.token_type_ids, batch.attention_mask) for batch in batches)
-        return model.score(inputs, masking, options.precision)
+        return processes.from_first(lambda: model.score(inputs, masking, options.precision))
 
     job = Job(
         name="mlm", folder=run / "checkpoint" / "mlm", model=model,
-        optimizer=AdamW(parameter_groups(model, options.weight_decay), lr=options.mlm_lr),
+        optimizer=AdamW(parameter_groups(model, options.weight_decay), lr=options.mlm_lr, fused=True),
         plan=plan, load=lambda task, indices: rows[task]["train"].batch(indices), loss=loss,
         evaluate=quality, score="masked_accuracy", epochs=options.mlm_epochs, device=device,
         precision=options.precision, seed=options.seed, schedule=options.schedule, warmup=options.warmup,
         max_grad_norm=options.max_grad_norm, save_every=options.save_every,
         evaluation_tokens=sum(int(split.lengths.sum()) for split in dev),
     )
-    settings = options.of_stage("mlm", "max_length", "pair_encoding") | {
+    settings = options.of_stage("mlm_epochs", "mlm_batch_size", "mlm_lr", "mlm_whole_word", "schedule", "warmup",
+                                "max_length", "pair_encoding") | {
         "device": str(device), "torch": torch.__version__, "has_head": has_head}
     examples = [example for splits in rows.values() for split in ("train", "dev") for example in splits[split].examples]
     return Stage(job, encoder, tokenizer, options.pooling, quality, "masked dev tokens", run / name,

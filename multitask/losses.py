@@ -2,7 +2,7 @@
 
 Legend: B batch.
 
-All three compute in float32 whatever comes in: under bfloat16 autocast the outputs have 8 significant bits, too few
+All compute in float32 whatever comes in: under bfloat16 autocast the outputs have 8 significant bits, too few
 for the differences that a loss is made of. Labels arrive as float32 of shape (B,), as data/batching.py makes them.
 """
 
@@ -40,3 +40,31 @@ def similarity_loss(prediction: Tensor, labels: Tensor) -> Tensor:
     if prediction.shape != labels.shape:
         raise ValueError(f"prediction is {tuple(prediction.shape)}, labels are {tuple(labels.shape)}; both need (B,)")
     return F.mse_loss(prediction.float(), labels.float())
+
+
+def similarity_regression(prediction: Tensor, labels: Tensor, lowest: float | Tensor) -> Tensor:
+    """Mean squared error of a cosine on labels 0 to 5 mapped linearly to [lowest, 1] (STS, [CT] section 5.2).
+
+    An encoder's cosines never come near 0; asked for the range they have (`fitted_range`) it keeps what it knows. With
+    M = lowest and prediction = 5 (cos - M) / (1 - M), as heads.CosineHead makes it, this is
+
+        mean of 25 (cos - (M + (1 - M) y / 5))^2  =  (1 - M)^2 x similarity_loss(prediction, labels)
+
+    so that a cosine that is off by so much costs the same whatever M is. Arguments and errors as of similarity_loss,
+    which this is for M = 0; lowest below 1.
+    """
+    return (1 - lowest) ** 2 * similarity_loss(prediction, labels)
+
+
+def fitted_range(cosines: Tensor, labels: Tensor, width: float = 0.25) -> float:
+    """M, the mean cosine of the pairs in the lowest label bucket under the model as it is ([CT] section 5.2).
+
+    cosines (N,) in [-1, 1]; labels (N,), 0 to 5; the bucket is labels below `width`, or where there is none the pairs
+    of the lowest label. Raises ValueError for M of 1, where no range is left.
+    """
+    lowest = cosines[labels < max(width, float(labels.min()) + 1e-6)]
+    found = float(lowest.mean())
+    if found >= 1:
+        raise ValueError("--sts_range fitted: the least similar pairs have a cosine of 1 already, all vectors are "
+                         "equal. Train or choose another encoder first, or drop the flag.")
+    return found

@@ -16,75 +16,126 @@ from data.batching import Batch
 from minbert import BertModel, BertTokenizer
 from minbert.checkpoint import write_json, write_tensors
 from minbert.pooling import check_pooling, mean, pool, save_pooling
-from multitask.heads import DenseHead, pair_features
-from multitask.tasks import TASKS
+from multitask.heads import CosineHead, DenseHead, FeaturesHead, MlpHead, PairMlpHeads, TwoOrdersHead
+from multitask.tasks import TASKS, Task
 
 
 class MultitaskBert(nn.Module):
     """Three tasks on one encoder.
 
-    Every sentence vector goes through a linear layer and tanh that all tasks share ([ROB] "common layer"), then through
-    its task's head. A pair is encoded "cross", both sentences in one row whose tokens see each other, or "bi", each in
-    a row of its own. With mean pooling either way gives a vector for each sentence, joined by `pair_features`; a row
-    has only one [CLS], so with "cls" and "pooler" the one vector of a cross-encoded row stands for the pair.
+    With the common layer every sentence vector goes through a linear layer and tanh that all tasks share ([ROB] CL),
+    then through its task's head. A pair is encoded "cross", both sentences in one row whose tokens see each other;
+    "bi", each in a row of its own; or "dual", one row in each order ([ROB]). With mean pooling "bi" and "cross" give a
+    vector for each sentence; a row has only one [CLS], so with "cls" and "pooler" the one vector of a cross-encoded row
+    stands for the pair. "dual" gives the vector of each order.
+
+    head: "features", "vm", "ph", "dph", "dpha", "mlp" or "cosine" (heads.py), for PARA `para_head`; SST has a linear
+    layer, with "mlp" two. sharing: what PARA and STS share with "mlp". sts_range: of "mlp" and "cosine", whether labels
+    of STS stand for cosines from 0 ("zero") or from what was found before training ("fitted").
     """
 
     def __init__(
-        self, encoder: BertModel, pooling: str, pair_encoding: str, dropout_probability: float, seed: int
+        self, encoder: BertModel, pooling: str, pair_encoding: str, dropout_probability: float, seed: int,
+        head: str = "features", para_head: str = "", sharing: str = "none", has_common_layer: bool = True,
+        sts_range: str = "zero",
     ) -> None:
         super().__init__()
         self.encoder, self.pooling, self.pair_encoding = encoder, pooling, pair_encoding
+        self.settings = {"pair_encoding": pair_encoding, "head": head, "para_head": para_head or head,
+                         "sharing": sharing, "has_common_layer": has_common_layer, "sts_range": sts_range}
         hidden_size = encoder.config.hidden_size
         with torch.random.fork_rng(devices=[]):  # the same heads for a seed, whatever was drawn before
             torch.manual_seed(seed)
-            self.shared = nn.Linear(hidden_size, hidden_size)
+            self.shared = nn.Linear(hidden_size, hidden_size) if has_common_layer else None
             self.heads = nn.ModuleDict()
             for task in TASKS.values():
-                num_inputs = 4 * hidden_size if task.is_pair and self.has_two_vectors else hidden_size
-                self.heads[task.name] = DenseHead(num_inputs, task.num_outputs, dropout_probability)
-            for module in (self.shared, *(head.dense for head in self.heads.values())):
+                chosen = self.settings["para_head" if task.name == "para" else "head"]
+                if not (chosen == "mlp" and task.is_pair):
+                    self.heads[task.name] = self.make_head(chosen, task, hidden_size, dropout_probability)
+            if head == "mlp":
+                self.heads["pairs"] = PairMlpHeads(hidden_size, dropout_probability, sharing, self.has_range)
+            for module in (module for name, module in self.named_modules() if not name.startswith("encoder")):
                 encoder.initialise(module)
-            for task in TASKS.values():
-                if not task.format.is_integer:  # a regression starts at the middle of its scale, not at 0
-                    nn.init.constant_(self.heads[task.name].dense.bias, (task.format.low + task.format.high) / 2)
+            for module in self.heads.values():
+                if isinstance(module, TwoOrdersHead):
+                    module.reset()
+            if head not in ("mlp", "cosine"):  # a regression starts at the middle of its scale, not at 0
+                nn.init.constant_(self.heads["sts"].dense.bias, 2.5)
+
+    def make_head(self, name: str, task: Task, hidden_size: int, dropout_probability: float) -> nn.Module:
+        """The head `name` for one task; heads.py says what each is."""
+        num_vectors = 2 if task.is_pair and self.has_two_vectors else 1
+        if not task.is_pair:
+            name = "mlp" if name == "mlp" else "vm"
+        match name:
+            case "vm":
+                return DenseHead(num_vectors * hidden_size, task.num_outputs, dropout_probability)
+            case "features":
+                num_inputs = 4 * hidden_size if num_vectors == 2 else hidden_size
+                return FeaturesHead(num_inputs, task.num_outputs, dropout_probability)
+            case "cosine":
+                return CosineHead(self.has_range and task.name == "sts")
+            case "mlp":
+                return MlpHead(hidden_size, task.num_outputs, dropout_probability)
+        return TwoOrdersHead(hidden_size, dropout_probability, has_difference=name != "ph",
+                             has_activation=name == "dpha")
+
+    @property
+    def has_range(self) -> bool:
+        """Whether the lowest cosine of STS is a fitted one."""
+        return self.settings["sts_range"] == "fitted"
+
+    @property
+    def lowest(self) -> Tensor:
+        """Where the cosines of STS begin, a scalar that can be set; of a model that `has_range`."""
+        return (self.heads["sts"] if "sts" in self.heads else self.heads["pairs"].cosine).lowest
+
+    def fitted(self) -> dict[str, float]:
+        """What was found rather than learned, by name, for the record."""
+        return {"sts_lowest": float(self.lowest)} if self.has_range else {}
 
     @property
     def has_two_vectors(self) -> bool:
-        """Whether a pair gives a vector for each of its sentences, rather than one for both."""
-        return self.pair_encoding == "bi" or self.pooling == "mean"
+        """Whether a pair gives two vectors, rather than one for both sentences."""
+        return self.pair_encoding in ("bi", "dual") or self.pooling == "mean"
 
     def forward(self, task: str, batch: Batch) -> Tensor:
         """Raw outputs: "sst" logits (B, 5), "para" a logit (B,), "sts" a number on the 0..5 scale (B,)."""
         output = self.encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids)
         vectors = (pool(output, batch.attention_mask, self.pooling),)  # (R, H)
-        if TASKS[task].is_pair and self.pair_encoding == "bi":
+        if TASKS[task].is_pair and self.pair_encoding in ("bi", "dual"):
             vectors = vectors[0].chunk(2)  # (B, H) each
         elif TASKS[task].is_pair and self.has_two_vectors:
             is_second = batch.token_type_ids * batch.attention_mask  # (B, T)
             sides = (batch.attention_mask - is_second, is_second)
             vectors = tuple(mean(output.last_hidden_state, side) for side in sides)  # (B, H) each
-        features = [torch.tanh(self.shared(vector)) for vector in vectors]  # (B, H) each
-        return self.heads[task](pair_features(*features) if len(features) == 2 else features[0])  # (B, C) or (B,)
+        if self.shared is not None:
+            vectors = tuple(torch.tanh(self.shared(vector)) for vector in vectors)  # (B, H) each
+        if task in self.heads:
+            return self.heads[task](*vectors)  # (B, C) or (B,)
+        return self.heads["pairs"](task, *vectors)  # (B,)
 
     def save_pretrained(self, folder: str | Path, tokenizer: BertTokenizer) -> None:
         """Write the encoder in Hugging Face's layout, which `--model folder` opens, and heads.safetensors."""
         self.encoder.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         save_pooling(folder, self.pooling)
-        own = {name: tensor for name, tensor in self.state_dict().items() if not name.startswith("encoder.")}
+        own = {name: tensor for name, tensor in self.state_dict().items()
+               if not name.startswith(("encoder.", "companion."))}  # what only fusion training needed is dropped
         write_tensors(Path(folder) / "heads.safetensors", own)
-        write_json(Path(folder) / "heads.json", {"pair_encoding": self.pair_encoding})
+        write_json(Path(folder) / "heads.json", self.settings)
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, pooling: str, pair_encoding: str) -> MultitaskBert:
         """Load what `save_pretrained` wrote. ValueError where it was trained with another pooling or pair encoding."""
         check_pooling(folder, pooling)
         path = Path(folder) / "heads.json"
-        stored = json.loads(path.read_text(encoding="utf-8"))["pair_encoding"] if path.is_file() else "no heads at all"
-        if stored != pair_encoding:
-            raise ValueError(f"{folder}: it holds {stored}; asked for is --pair-encoding {pair_encoding}. Load a model "
+        stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        found = stored.get("pair_encoding", "no heads at all")
+        if found != pair_encoding:
+            raise ValueError(f"{folder}: it holds {found}; asked for is --pair-encoding {pair_encoding}. Load a model "
                              "with the pair encoding it was trained with.")
-        model = cls(BertModel.from_pretrained(folder), pooling, pair_encoding, dropout_probability=0.0, seed=0)
+        model = cls(BertModel.from_pretrained(folder), pooling, dropout_probability=0.0, seed=0, **stored)
         report = model.load_state_dict(load_file(Path(folder) / "heads.safetensors"), strict=False)
         assert not report.unexpected_keys and all(name.startswith("encoder.") for name in report.missing_keys)
         return model

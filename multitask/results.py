@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from data.batching import EncodedExamples
+from data.readers import Table
 from multitask.baselines import majority_score, tfidf_score
 from multitask.evaluate import predict
 from multitask.model import MultitaskBert
 from multitask.predictions import score_predictions, verify_predictions, write_predictions
-from multitask.tasks import TASKS, overall_2023, overall_2024
+from multitask.tasks import TASKS, with_overall
 
 SPLITS = ("dev", "test")
+
+
+def default_paths(folder: Path) -> dict[str, dict[str, Path]]:
+    """The six files inside a run's folder, as paths[task][split]."""
+    return {task: {split: folder / "predictions" / f"{task}-{split}-output.csv" for split in SPLITS} for task in TASKS}
 
 
 def output_paths(options, folder: Path) -> dict[str, dict[str, Path]]:
     """Where the six files go, as paths[task][split]: as given by --sst_dev_out and its siblings, or into the run."""
     given = {task: {split: getattr(options, f"{task}_{split}_out") for split in SPLITS} for task in TASKS}
-    return {task: {split: folder / "predictions" / f"{task}-{split}-output.csv" if path == "auto" else Path(path)
-                   for split, path in splits.items()} for task, splits in given.items()}
+    return {task: {split: path if given[task][split] == "auto" else Path(given[task][split])
+                   for split, path in splits.items()} for task, splits in default_paths(folder).items()}
 
 
 def write_results(
@@ -26,15 +34,27 @@ def write_results(
     precision: str,
 ) -> dict[str, float]:
     """Predict dev and test, write the six files, read them back, verify every id; dev scores are those of the files."""
+    values = {name: {split: task.decode(predict(model, name, rows[name][split], precision)) for split in SPLITS}
+              for name, task in TASKS.items()}
+    return write_files(values, tables, paths)
+
+
+def write_files(
+    values: dict[str, dict[str, np.ndarray]], tables: dict[str, dict[str, Table]], paths: dict[str, dict[str, Path]]
+) -> dict[str, float]:
+    """Write the six files, read them back, verify every id; returns the scores of the dev files, with both overall.
+
+    values[task][split]: predictions (N,) in the order of the rows of tables[task][split]. Raises ValueError as
+    write_predictions and verify_predictions do.
+    """
     scores = {}
     for name, task in TASKS.items():
         for split in SPLITS:
-            examples = rows[name][split].examples
-            values = task.decode(predict(model, name, rows[name][split], precision))
-            write_predictions(paths[name][split], task, [example.id for example in examples], values)
-            verify_predictions(paths[name][split], task, [example.id for example in examples])
+            ids = [example.id for example in tables[name][split].examples]
+            write_predictions(paths[name][split], task, ids, values[name][split])
+            verify_predictions(paths[name][split], task, ids)
         scores[name] = score_predictions(paths[name]["dev"], task, tables[name]["dev"])
-    return {**scores, "overall_2023": overall_2023(scores), "overall_2024": overall_2024(scores)}
+    return with_overall(scores)
 
 
 def baseline_scores(tables) -> dict[str, dict[str, float]]:
@@ -43,7 +63,7 @@ def baseline_scores(tables) -> dict[str, dict[str, float]]:
     for name, function in {"majority": majority_score, "TF-IDF": tfidf_score}.items():
         scores = {task.name: function(task, tables[task.name]["train"].examples, tables[task.name]["dev"].examples)
                   for task in TASKS.values()}
-        found[name] = {**scores, "overall_2023": overall_2023(scores), "overall_2024": overall_2024(scores)}
+        found[name] = with_overall(scores)
     return found
 
 

@@ -5,10 +5,12 @@ in the same update. A sampler is a pure function of the batches and of a generat
 same plan, so a job resumes from the state saved at the epoch's start and the number of steps done since.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import torch
+
+from data.readers import numbers_by_task
 
 Batch = list[int]
 Step = list[tuple[str, Batch]]
@@ -45,24 +47,119 @@ def joint(
     return [[(name, batches[step]) for name, batches in passes.items()] for step in range(num_steps)]
 
 
-def mt_dnn(make_batches: dict[str, MakeBatches], generator: torch.Generator) -> list[Step]:
+def batch_round_robin(
+    make_batches: dict[str, MakeBatches],
+    generator: torch.Generator,
+    limit: Literal["largest", "smallest"] = "largest",
+) -> list[Step]:
+    """One batch of each task in turn, an update after each ([GEN] "batch round robin").
+
+    The batches of joint, which takes them together. Arguments, errors and the meaning of `limit` as there. Returns the
+    steps of one epoch, each with a single batch.
+    """
+    return [[batch] for step in joint(make_batches, generator, limit) for batch in step]
+
+
+def epoch_round_robin(
+    make_batches: dict[str, MakeBatches], generator: torch.Generator, order: Sequence[str]
+) -> list[Step]:
+    """All batches of a task, then all of the next, within every epoch ([ROB] "round-robin", [GEN] "epoch round robin").
+
+    order: task names, any of them several times (sts, sst, para, sst, sts); each time its batches are formed anew.
+    Returns the steps of one epoch, each with a single batch. Raises ValueError as joint does.
+    """
+    passes = [_first_pass({name: make_batches[name]}, generator) for name in order]
+    return [[(name, batch)] for turn in passes for name, batches in turn.items() for batch in batches]
+
+
+def sequential(
+    make_batches: dict[str, MakeBatches], generator: torch.Generator, order: Sequence[str], epoch: int, epochs: int
+) -> list[Step]:
+    """One task until its epochs end, then the next, never to return ([ROB] "sequential training").
+
+    What an early task taught is forgotten while the later ones train; that is what it is there to show. A run has
+    len(order) x epochs passes: `epoch` counts them from 0. Returns the steps of that pass, each with a single batch.
+    Raises ValueError as joint does.
+    """
+    return epoch_round_robin(make_batches, generator, [order[epoch // epochs]])
+
+
+def mt_dnn(
+    make_batches: dict[str, MakeBatches], generator: torch.Generator, weights: Mapping[str, float] | None = None
+) -> list[Step]:
     """All mini-batches of all tasks pooled and shuffled, one per update (Liu et al. 2019, MT-DNN, algorithm 1).
 
     A task's share of the updates is its share of the batches, so a large task leads; every row of every task comes
     exactly once per epoch. Compare with joint, where all tasks weigh the same in every update.
 
-    make_batches, generator: as in joint. Returns the steps of one epoch, each with a single batch.
-    Raises ValueError for no tasks or a task without batches.
+    make_batches, generator: as in joint. weights: passes over a task's rows in one epoch, 1 where nothing is said; 2
+    doubles its share ([ROB] PARA), 0.5 takes half of its batches, drawn anew each time.
+    Returns the steps of one epoch, each with a single batch. Raises ValueError for no tasks or a task without batches.
     """
-    passes = _first_pass(make_batches, generator)
-    pool = [(name, batch) for name, batches in passes.items() for batch in batches]
+    pool = []
+    for name, batches in _first_pass(make_batches, generator).items():
+        wanted = max(1, round(len(batches) * (weights or {}).get(name, 1.0)))
+        while len(batches) < wanted:
+            batches.extend(make_batches[name](generator))
+        pool += [(name, batch) for batch in batches[:wanted]]
     return [[pool[index]] for index in torch.randperm(len(pool), generator=generator).tolist()]
 
 
-SAMPLERS: dict[str, Callable[[dict[str, MakeBatches], torch.Generator], list[Step]]] = {
-    "joint": joint,
-    "mt-dnn": mt_dnn,
-}
+def power(make_batches: dict[str, MakeBatches], generator: torch.Generator, exponent: float) -> list[Step]:
+    """One batch a step, its task drawn with p_k ~ N_k ^ exponent, N_k the task's number of batches.
+
+    1 is proportional to size, as mt_dnn is on average; 0.5 the square root; 0 gives all tasks the same share. An epoch
+    has as many steps as all tasks have batches. A task drawn more often than it has batches starts another pass, formed
+    anew; no row comes twice within a pass.
+
+    make_batches, generator: as in joint. Returns the steps of one epoch, each with a single batch. Raises ValueError
+    as joint does.
+    """
+    passes = _first_pass(make_batches, generator)
+    names = list(passes)
+    sizes = torch.tensor([len(passes[name]) for name in names], dtype=torch.float64)
+    drawn = torch.multinomial(sizes**exponent, int(sizes.sum()), replacement=True, generator=generator).tolist()
+    left = {name: list(batches) for name, batches in passes.items()}
+    steps = []
+    for name in (names[number] for number in drawn):
+        left[name] = left[name] or list(make_batches[name](generator))
+        steps.append([(name, left[name].pop(0))])
+    return steps
+
+
+def annealed_exponent(epoch: int, epochs: int) -> float:
+    """1 - 0.8 e / (E - 1) for e = 0 .. E-1: from proportional to nearly uniform (Stickland and Murray 2019, PAL).
+
+    The paper counts epochs from 1. A single epoch takes the last value, 0.2.
+    """
+    return 1 - 0.8 * (epoch / (epochs - 1) if epochs > 1 else 1)
+
+
+def steps_of_epoch(
+    options, make_batches: dict[str, MakeBatches], generator: torch.Generator, epoch: int
+) -> list[Step]:
+    """What --sampling names, for one epoch (counted from 0) of a run with these Options."""
+    match options.sampling:
+        case "mt-dnn":
+            return mt_dnn(make_batches, generator, numbers_by_task(options.sampling_weights))
+        case "joint":
+            return joint(make_batches, generator, options.joint_limit)
+        case "batch-round-robin":
+            return batch_round_robin(make_batches, generator, options.joint_limit)
+        case "epoch-round-robin":
+            return epoch_round_robin(make_batches, generator, options.order)
+        case "sequential":
+            return sequential(make_batches, generator, options.order, epoch, options.epochs)
+        case "annealed":
+            return power(make_batches, generator, annealed_exponent(epoch, options.epochs))
+        case "power":
+            return power(make_batches, generator, options.sampling_power)
+    raise AssertionError(options.sampling)
+
+
+def num_epochs(options) -> int:
+    """How many epochs a run asks steps for: --epochs, and for "sequential" so many for each task in turn."""
+    return options.epochs * (len(options.order) if options.sampling == "sequential" else 1)
 
 
 def _first_pass(make_batches: dict[str, MakeBatches], generator: torch.Generator) -> dict[str, list[Batch]]:

@@ -85,6 +85,11 @@ def overall_2024(scores: dict[str, float]) -> float:
     return (scores["sst"] + scores["para"] + (scores["sts"] + 1) / 2) / 3
 
 
+def with_overall(scores: dict[str, float]) -> dict[str, float]:
+    """The scores of the three tasks by name, then "overall_2023" and "overall_2024"; KeyError if a task is missing."""
+    return {**scores, "overall_2023": overall_2023(scores), "overall_2024": overall_2024(scores)}
+
+
 def _finite(values: np.ndarray) -> np.ndarray:
     if not np.isfinite(values).all():
         row = int(np.argwhere(~np.isfinite(values))[0][0])

@@ -5,27 +5,36 @@ Next: minbert/loop.py, in which the job runs; then evaluate.py and predictions.p
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
+from torch import Tensor, nn
 
-from data.batching import EncodedExamples, length_grouped_batches
-from data.readers import Example, Table, read_examples
-from minbert import AdamW, BertModel, BertTokenizer
+from data.batching import Batch, EncodedExamples, length_grouped_batches
+from data.readers import Example, Table, numbers_by_task, read_examples
+from minbert import AdamW, BertModel, BertTokenizer, processes
 from minbert.loop import Job, Step
-from minbert.optimizer import parameter_groups
+from minbert.optimizer import layer_decayed, parameter_groups
 from multitask import surgery
-from multitask.evaluate import evaluate
+from multitask.evaluate import evaluate, labels_of, predict
+from multitask.losses import fitted_range, similarity_regression
 from multitask.model import MultitaskBert
-from multitask.sampling import SAMPLERS, MakeBatches
+from multitask.sampling import MakeBatches, num_epochs, steps_of_epoch
 from multitask.tasks import TASKS
 
+FUSED = "contrastive-"  # before a task's name: its batch for the companion's loss
+HEADS_LR = 1e-3  # of heads on a frozen encoder, as with --option pretrain
 SPLITS = ("train", "dev", "test")
 
 
 def read_tables(options) -> dict[str, dict[str, Table]]:
-    """The nine files of a run, as tables[task][split]; ValueError names the first that cannot be used."""
-    return {
+    """The nine files of a run, as tables[task][split]; ValueError names the first that cannot be used.
+
+    Of training and dev files at most --train_rows and --dev_rows are taken; test files stay whole, for the leaderboard.
+    """
+    tables = {
         task.name: {
             split: read_examples(getattr(options, f"{task.name}_{split}"), task.format, labelled=split != "test",
                                  drop_bad_rows=options.drop_bad_rows)
@@ -33,6 +42,10 @@ def read_tables(options) -> dict[str, dict[str, Table]]:
         }
         for task in TASKS.values()
     }
+    for split, limits in {"train": options.train_rows, "dev": options.dev_rows}.items():
+        for task, limit in numbers_by_task(limits).items():
+            tables[task][split] = tables[task][split].cut(int(limit))
+    return tables
 
 
 def encode_tables(
@@ -59,34 +72,117 @@ def batches_of(rows: dict[str, dict[str, EncodedExamples]], batch_size: int) -> 
     }
 
 
+def how_to_combine(options) -> dict:
+    """What --surgery means for the Job: weights of the losses, or what is done to each task's own gradient."""
+    match options.surgery:
+        case "mean":
+            return {"weigh": surgery.mean}
+        case "sum":
+            return {"weigh": partial(surgery.weighted, weights={})}
+        case "weighted":
+            return {"weigh": partial(surgery.weighted, weights=numbers_by_task(options.loss_weights))}
+    return {"surgery": surgery.GradientSurgery(options.surgery, options.surgery_reduction, options.gradvac_beta,
+                                               options.order)}
+
+
 def build_job(
     options, encoder: BertModel, rows: dict[str, dict[str, EncodedExamples]], folder: Path, device: torch.device,
+    companion: nn.Module | None = None,
 ) -> Job:
     """The multitask stage as a Job. `options` is the run's Options; its model wraps `encoder` and trains it in place.
 
-    With --option pretrain the encoder is frozen and only the shared layer and the heads learn. The tasks are those of
-    `rows`: all three, judged by the overall score of 2023, or a single one, judged by its own.
+    With --option pretrain the encoder is frozen and only the shared layer and the heads learn. The best model is that
+    of the best --score; "auto" is the overall score of 2023, or with fewer --tasks the mean of theirs.
+
+    companion: for fusion training ([GEN] section 4.2), a module that gives the contrastive loss of a batch on the same
+    encoder, and whose `projection` learns too. After each step its batches come once more, for that loss.
     """
-    model = MultitaskBert(encoder, options.pooling, options.pair_encoding, options.hidden_dropout_prob, options.seed)
+    model = MultitaskBert(encoder, options.pooling, options.pair_encoding, options.hidden_dropout_prob, options.seed,
+                          options.head, options.head_of_para, options.sharing, options.common_layer == "tanh",
+                          options.sts_range)
+    if companion is not None:
+        model.companion = companion.projection
     model.to(device)
-    sampler = SAMPLERS[options.sampling]
-    limits = {"limit": options.joint_limit} if options.sampling == "joint" else {}
+    trained = {task: rows[task] for task in options.order}
+    dev = {task: splits["dev"] for task, splits in trained.items()}
 
     def plan(epoch: int, generator: torch.Generator) -> list[Step]:
-        return sampler(batches_of(rows, options.batch_size), generator, **limits)
+        steps = steps_of_epoch(options, batches_of(trained, options.batch_size), generator, epoch)
+        if companion is None:
+            return steps
+        return [each for step in steps for each in (step, [(FUSED + task, indices) for task, indices in step])]
 
-    dev = {task: splits["dev"] for task, splits in rows.items()}
-    num_tokens = {split: sum(int(splits[split].lengths.sum()) for splits in rows.values()) for split in ("dev", "test")}
+    def loss(task: str, batch: Batch) -> Tensor:
+        if task.startswith(FUSED):
+            return companion(batch) / processes.count()
+        return task_loss(model, task, batch)
+
+    automatic = "overall_2023" if len(dev) == len(TASKS) else "mean" if len(dev) > 1 else options.order[0]
+    rates = None
+    if options.layer_decay < 1:
+        rates = layer_decayed(options.lr, options.layer_decay, encoder.config.num_hidden_layers)
+
+    def num_tokens(of_rows: dict[str, dict[str, EncodedExamples]], split: str) -> int:
+        return sum(int(splits[split].lengths.sum()) for splits in of_rows.values())
+
     return Job(
         name="multitask", folder=folder / "checkpoint" / "multitask", model=model,
-        optimizer=AdamW(parameter_groups(model, options.weight_decay), lr=options.lr),
-        plan=plan, load=lambda task, indices: rows[task]["train"].batch(indices).to(device),
-        loss=lambda task, batch: TASKS[task].loss(model(task, batch), batch.labels), weigh=surgery.mean,
-        evaluate=lambda: evaluate(model, dev, options.precision),
-        score="overall_2023" if len(rows) == len(TASKS) else next(iter(rows)),
-        epochs=options.epochs, device=device, precision=options.precision, seed=options.seed, schedule=options.schedule,
-        warmup=options.warmup, max_grad_norm=options.max_grad_norm, accumulation=options.accumulation,
-        save_every=options.save_every, evaluation_tokens=num_tokens["dev"],
-        closing_tokens=num_tokens["dev"] + num_tokens["test"],
-        frozen=tuple(encoder.parameters()) if options.option == "pretrain" else (),
+        optimizer=AdamW(parameter_groups(model, options.weight_decay, rates), lr=options.lr, fused=True),
+        plan=plan, load=lambda task, indices: rows[task.removeprefix(FUSED)]["train"].batch(indices).to(device),
+        loss=loss, **how_to_combine(options),
+        evaluate=lambda: processes.from_first(lambda: evaluate(model, dev, options.precision)) | model.fitted(),
+        before_epoch=lambda epoch: fit_range(model, rows, options.precision),
+        score=automatic if options.score == "auto" else options.score, patience=options.patience,
+        epochs=num_epochs(options), device=device, precision=options.precision, seed=options.seed,
+        schedule=options.schedule, warmup=options.warmup, max_grad_norm=options.max_grad_norm,
+        accumulation=options.accumulation, save_every=options.save_every, evaluation_tokens=num_tokens(trained, "dev"),
+        closing_tokens=num_tokens(rows, "dev") + num_tokens(rows, "test")
+        + (num_tokens({"sts": rows["sts"]}, "train") if model.has_range else 0),
+        frozen=frozen_parameters(options, encoder),
     )
+
+
+def task_loss(model: MultitaskBert, task: str, batch: Batch) -> Tensor:
+    """The mean loss of a batch, a float32 scalar; of several processes each gets its own rows' share of it."""
+    rows, share = processes.own_rows(len(batch.ids))
+    own = batch.part(rows)
+    with processes.own_randomness():
+        outputs = model(task, own)
+    if task == "sts" and model.has_range:
+        return similarity_regression(outputs, own.labels, model.lowest) * share
+    return TASKS[task].loss(outputs, own.labels) * share
+
+
+def fit_range(model: MultitaskBert, rows: dict[str, dict[str, EncodedExamples]], precision: str) -> None:
+    """With --sts_range fitted: set where the cosines of STS begin, from its training rows under the model as it is.
+
+    Called when training begins, for the stages of --pretrain come between that and the building of the job. It is done
+    once: later epochs, the job after --heads_first and a resumed run, whose checkpoint holds it, find it set.
+    """
+    if model.has_range and not model.lowest:
+        pairs = rows["sts"]["train"]
+        cosines = torch.from_numpy(processes.from_first(lambda: predict(model, "sts", pairs, precision))) / 5  # (N,)
+        model.lowest.fill_(fitted_range(cosines, torch.from_numpy(labels_of(pairs))))
+
+
+def frozen_parameters(options, encoder: BertModel) -> tuple[nn.Parameter, ...]:
+    """Those of the encoder that --option pretrain or --freeze keep as they are."""
+    if options.option == "pretrain":
+        return tuple(encoder.parameters())
+    if options.freeze == "none":
+        return ()
+    num_layers = 0 if options.freeze == "embeddings" else int(options.freeze)
+    if num_layers > len(encoder.layers):
+        raise ValueError(f"--freeze is {num_layers}; this encoder has {len(encoder.layers)} layers. Pass at most that.")
+    reads_vectors = options.head == "cosine" and options.common_layer == "none" and "sts" in options.order
+    if reads_vectors and num_layers == len(encoder.layers) and options.pooling != "pooler":
+        raise ValueError(f"--freeze {num_layers} leaves nothing to train for STS with --head cosine; freeze fewer.")
+    parts = (encoder.embeddings, *encoder.layers[:num_layers])
+    return tuple(parameter for part in parts for parameter in part.parameters())
+
+
+def heads_job(job: Job, options) -> Job:
+    """What goes before `job` with --heads_first: the same model, the encoder frozen, its own optimizer and epochs."""
+    return replace(job, name="heads", folder=job.folder.with_name("heads"), epochs=options.heads_first,
+                   optimizer=AdamW(parameter_groups(job.model, options.weight_decay), lr=HEADS_LR, fused=True),
+                   frozen=tuple(job.model.encoder.parameters()), **how_to_combine(options))

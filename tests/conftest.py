@@ -3,7 +3,9 @@
 import importlib.util
 import os
 import re
+import shutil
 import socket
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -13,6 +15,7 @@ SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read by huggingface_hub at its import, hence before any test module is loaded
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # read by torch at its import; tiny matrices gain nothing from a second
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="minbert-tests-")  # tests leave nothing in the user's cache
 os.environ["OMP_NUM_THREADS"] = "1"  # for the processes that tests start; for this one see _one_thread
 
 
@@ -94,6 +97,12 @@ def tiny_model(tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def model_copy(tiny_model, tmp_path):
+    """A copy of tiny_model that a test may change."""
+    return Path(shutil.copytree(tiny_model, tmp_path / "copy"))
+
+
 @pytest.fixture(scope="session")
 def cut_sample():
     """A function (folder, rows, train rows = rows) that writes the first rows of each sample file into a folder."""
@@ -108,6 +117,39 @@ def cut_sample():
 
 
 @pytest.fixture(scope="session")
+def two_runs(tiny_model, sample_data, tmp_path_factory):
+    """The folders of two finished tiny runs that differ in their seed. Copy one before changing anything in it."""
+    import run_multitask
+    folder = tmp_path_factory.mktemp("two-runs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("minbert.checkpoint.os.fsync", lambda descriptor: None)  # as in no_fsync
+        for name, seed in (("first", "1"), ("second", "2")):
+            # Enough steps for different answers to different rows; in fp32, which every machine computes alike.
+            assert run_multitask.main(["--model", str(tiny_model), "--data-dir", str(sample_data), "--epochs", "6",
+                                       "--lr", "3e-3", "--batch-size", "8", "--precision", "fp32", "--seed", seed,
+                                       "--output-dir", str(folder), "--name", name]) == 0
+    return [folder / "first", folder / "second"]
+
+
+@pytest.fixture(scope="session")
 def sample_data(cut_sample, tmp_path_factory):
     """A folder with the nine course files, cut from the sample: 64 train, 24 dev and 24 test rows a task."""
     return cut_sample(tmp_path_factory.mktemp("data"), 24, 64)
+
+
+@pytest.fixture
+def make_stages(sample_data, tiny_model, tmp_path, monkeypatch, no_fsync):
+    """A function that builds the stages of a chain (toy_stages.py), small and quick."""
+    from contrastive import methods
+    from minbert import BertTokenizer
+    from multitask.train import read_tables
+    from options import Options
+    from tests.toy_stages import make_chain
+    monkeypatch.setattr(methods, "GUIDED_WIDTH", 24)
+    tables = read_tables(Options(data_dir=str(sample_data)).with_files())
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+
+    def make(chain: str, run: str = "run", **changes):
+        return make_chain(chain, tiny_model, tables, tokenizer, tmp_path / run, **changes)
+
+    return make

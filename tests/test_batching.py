@@ -14,6 +14,7 @@ class FakeTokenizer:
     """A letter is a token; the longer sentence loses letters first, as WordPiece truncation does."""
 
     pad_token_id = PAD
+    cache = None
 
     def encode(self, sentences, second_sentences=None, max_length=128):
         input_ids, token_type_ids = [], []
@@ -52,6 +53,15 @@ def test_cross_encoding_puts_a_pair_in_one_row_with_segment_1():
     assert encoded.lengths.tolist() == [7, 9, 7]
 
 
+def test_dual_encoding_gives_each_pair_in_both_orders():
+    encoded = EncodedExamples(PAIRS, FakeTokenizer(), pair_encoding="dual")
+    batch = encoded.batch([0, 2])
+    assert batch.input_ids[0].tolist() == [CLS, 10, SEP, 11, 12, 13, SEP]
+    assert batch.input_ids[2].tolist() == [CLS, 11, 12, 13, SEP, 10, SEP]
+    assert batch.token_type_ids[2].tolist() == [0, 0, 0, 0, 0, 1, 1]
+    assert batch.input_ids.shape == (4, 7) and batch.labels.shape == (2,) and encoded.lengths.tolist() == [7, 9, 7]
+
+
 def test_bi_encoding_gives_first_sentences_then_second_ones():
     encoded = EncodedExamples(PAIRS, FakeTokenizer(), pair_encoding="bi")
     batch = encoded.batch([0, 2])
@@ -71,7 +81,7 @@ def test_truncation_is_counted_and_a_row_that_just_fits_is_not():
 
 
 def test_batch_is_the_tokenizers_rows_for_any_choice_and_any_chunk(monkeypatch):
-    monkeypatch.setattr("data.batching.ENCODE_CHUNK", 2)
+    monkeypatch.setattr("data.token_cache.CHUNK", 2)
     random = numpy.random.default_rng(0)
     words = ["".join(random.choice(list("abcdef"), random.integers(0, 9))) for _ in range(14)]
     examples = [Example(str(n), words[2 * n], words[2 * n + 1], float(n % 2)) for n in range(7)]
@@ -91,7 +101,7 @@ def test_without_labels_and_on_another_device():
 
 
 def test_unknown_pair_encoding_and_no_examples():
-    with pytest.raises(ValueError, match="pair_encoding is 'both'; needed is 'cross' or 'bi'"):
+    with pytest.raises(ValueError, match="pair_encoding is 'both'; needed is 'cross', 'bi' or 'dual'"):
         EncodedExamples(PAIRS, FakeTokenizer(), pair_encoding="both")
     with pytest.raises(ValueError, match="no examples to encode"):
         EncodedExamples([], FakeTokenizer())

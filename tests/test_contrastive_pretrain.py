@@ -10,7 +10,8 @@ from safetensors.torch import load_file
 
 from contrastive.losses import info_nce
 from contrastive.methods import SimCSE
-from contrastive.pretrain import build_stage, unique_sentences
+from contrastive.pretrain import build_stage
+from contrastive.text import unique_sentences
 from data.batching import EncodedExamples
 from data.readers import Example
 from minbert import BertModel, BertTokenizer
@@ -31,7 +32,7 @@ def tokenizer(tiny_model):
 @pytest.fixture(scope="module")
 def options(sample_data, tiny_model):
     return Options(pretrain="simcse", model=str(tiny_model), data_dir=str(sample_data), precision="fp32",
-                   simcse_batch_size=8, simcse_lr=1e-3, lr=1e-3, max_length=48).with_files()
+                   contrastive_batch_size=8, contrastive_lr=1e-3, lr=1e-3, max_length=48).with_files()
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +47,9 @@ def make_stage(options, tables, tokenizer, tiny_model, tmp_path):
              **changes) -> Stage:
         train = examples_of(tables, "train")[40:90] if train is None else train
         encoder = encoder or BertModel.from_pretrained(tiny_model)
-        return build_stage(replace(options, **changes), encoder, words, train, dev or tables["sts"]["dev"].examples,
-                           tmp_path / name, "encoder", encoder_fingerprint(encoder, words), CPU)
+        return build_stage(replace(options, **changes), "simcse", encoder, words, {"sst": train},
+                           dev or tables["sts"]["dev"].examples, tmp_path / name, "encoder",
+                           encoder_fingerprint(encoder, words), CPU)
     return make
 
 
@@ -69,7 +71,7 @@ def test_sentences_count_once(tokenizer):
 def test_simcse_is_its_formula(tiny_model, tokenizer):
     """Two dropout masks from one pass of 2B rows, projected by linear and tanh, then info_nce."""
     encoder = BertModel.from_pretrained(tiny_model)
-    method = SimCSE(encoder, "mean", 0.05).train()
+    method = SimCSE(encoder, "mean", 0.05, "tanh").train()
     texts = ["a doctor is helping the girl", "a tall soldier", "the hotel"]
     rows = EncodedExamples([Example(str(n), text, None, None) for n, text in enumerate(texts)], tokenizer, 32)
     batch = rows.batch([0, 1, 2])
@@ -78,7 +80,7 @@ def test_simcse_is_its_formula(tiny_model, tokenizer):
     torch.manual_seed(0)
     twice = batch.input_ids.repeat(2, 1), batch.attention_mask.repeat(2, 1)
     vectors = pool(encoder(*twice), twice[1], "mean")
-    first, second = torch.tanh(vectors @ method.projection.weight.T + method.projection.bias).split(3)
+    first, second = torch.tanh(vectors @ method.projection[0].weight.T + method.projection[0].bias).split(3)
     torch.testing.assert_close(found, info_nce(first, second, 0.05), rtol=1e-5, atol=1e-6)  # fp32
     assert not torch.equal(first, second)  # dropout differs between the views
     encoder.eval()
@@ -103,17 +105,19 @@ def test_an_epoch_sees_every_sentence_once(make_stage, tables, tokenizer):
 
 
 CHANGES = {
-    "simcse_lr": 2e-3, "simcse_temperature": 0.1, "simcse_epochs": 2, "simcse_batch_size": 16, "simcse_max_length": 16,
-    "pooling": "cls", "precision": "bf16", "max_length": 40, "weight_decay": 0.5, "schedule": "constant", "warmup": 0.3,
-    "max_grad_norm": 0.5, "seed": 1,
+    "contrastive_lr": 2e-3, "contrastive_temperature": 0.1, "contrastive_epochs": 2, "contrastive_batch_size": 16,
+    "contrastive_max_length": 16, "contrastive_projection": "mlp", "contrastive_optimizer": "rmsprop",
+    "contrastive_schedule": "constant", "contrastive_warmup": 0.3, "contrastive_evaluate_every": 5,
+    "contrastive_patience": 2, "contrastive_chunk": 3, "pooling": "cls", "precision": "bf16", "max_length": 40,
+    "weight_decay": 0.5, "max_grad_norm": 0.5, "seed": 1,
 }
 
 
 def test_the_fingerprint(make_stage, tables, tiny_model, tokenizer):
     first = make_stage().fingerprint
     assert make_stage("another folder").fingerprint == first
-    same = {"save_every": 7, "epochs": 3, "batch_size": 5, "lr": 1.0, "sampling": "joint", "name": "x",
-            "option": "pretrain", "hidden_dropout_prob": 0.5}
+    same = {"schedule": "cosine", "warmup": 0.5, "save_every": 7, "epochs": 3, "batch_size": 5, "lr": 1.0,
+            "sampling": "joint", "name": "x", "option": "pretrain", "hidden_dropout_prob": 0.5}
     assert make_stage(**same).fingerprint == first  # options of the other stage are not its business
     found = {name: make_stage(**{name: value}).fingerprint for name, value in CHANGES.items()}
     assert [name for name, fingerprint in found.items() if fingerprint == first] == []
@@ -130,7 +134,8 @@ def test_the_fingerprint(make_stage, tables, tiny_model, tokenizer):
 
 
 def test_every_option_of_the_stage_is_in_that_table():
-    assert {name for name in vars(Options()) if name.startswith("simcse_")} <= CHANGES.keys()
+    names = {name for name in vars(Options()) if name.startswith("contrastive_")}
+    assert names - {"contrastive_order"} <= CHANGES.keys()
 
 
 def test_train_then_reuse(make_stage, tmp_path, tokenizer):
@@ -141,7 +146,7 @@ def test_train_then_reuse(make_stage, tmp_path, tokenizer):
     quality, seconds = stage.train(is_resumed=False)
     after = bits(stage.encoder)
     assert {name for name in before if before[name] == after[name]} == {"pooler.weight", "pooler.bias"}
-    assert set(quality) == {"before", "after", "is_kept"} and seconds > 0
+    assert set(quality) == {"before", "after", "is_kept", "found", "settings"} and seconds > 0
     assert quality["after"] == stage.quality() and quality["before"] != quality["after"]
     assert not stage.job.folder.exists()
     assert {path.name for path in folder.iterdir()} == {
@@ -184,12 +189,13 @@ def test_a_copy_cut_short_does_not_count(make_stage, tmp_path, monkeypatch):
 
 
 def test_the_loss_falls(make_stage):
-    history = fit(make_stage(simcse_epochs=3, simcse_lr=3e-3).job).history
+    history = fit(make_stage(contrastive_epochs=3, contrastive_lr=3e-3).job).history
     assert history[-1]["loss"] < 0.7 * history[0]["loss"]
 
 
 def test_the_table(make_stage):
-    scores = {"before": {"spearman": 0.5, "alignment": 0.25}, "after": {"spearman": 0.75, "alignment": 0.125}}
+    scores = {"before": {"spearman": 0.5, "alignment": 0.25}, "after": {"spearman": 0.75, "alignment": 0.125},
+              "found": {}}
     rows = ["zero-shot STS dev       spearman   alignment",
             "before                    0.5000      0.2500",
             "after                     0.7500      0.1250"]

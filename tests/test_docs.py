@@ -1,8 +1,7 @@
 """What the documents say is still true of the source: links, paths, names, commands, flags, defaults, quoted rows.
 
-Every rule goes from one document to (line, complaint) pairs, so that each is also tried on a text that breaks it.
-docs/LOG.md speaks of the past: only its links and its wording are checked.
-"""
+Every rule goes from one document to (line, complaint) pairs, so that each is also tried on a text that breaks it. Of
+docs/LOG.md, which speaks of the past, only links and wording are checked."""
 
 from __future__ import annotations
 
@@ -20,7 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from options import Options, parse
+from command_line import parse
+from options import Options
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("minbert", "data", "contrastive", "multitask", "tests", "benchmarks")
@@ -37,7 +37,6 @@ Complaints = Iterator[tuple[int, str]]
 @dataclass(frozen=True)
 class Document:
     """One Markdown file: its path inside the repository, and its text."""
-
     path: str
     text: str
 
@@ -151,7 +150,7 @@ def fault_of(words: list[str]) -> str | None:
     target, *rest = words[1:]
     if target == "-m":
         module, *rest = rest
-        target = f"{module.replace('.', '/')}.py"
+        target = f"{module.replace('.', '/')}{'/__main__' * (module in ROOMS)}.py"  # a room is run as a whole
         if module.split(".")[0] not in ROOMS:
             missing = [word for word in rest if word.startswith("tests/") and not (ROOT / word.split("::")[0]).exists()]
             return f"{missing[0]} is not there" if missing else (
@@ -161,11 +160,12 @@ def fault_of(words: list[str]) -> str | None:
     if target == "run_multitask.py":
         return fault_of_run(rest)
     known = {"--help", *re.findall(r"--[a-z][\w-]*", sources()[target])}
-    return next((f"{target} has no flag {word}" for word in rest if word.startswith("--") and word not in known), None)
+    wrong = [word for word in rest if word.startswith("--") and word.split("=")[0] not in known]
+    return f"{target} has no flag {wrong[0]}" if wrong else None
 
 
 def fault_of_run(flags: list[str]) -> str | None:
-    """What options.py says to the flags of a run_multitask.py command; a shell variable stands for a number."""
+    """What command_line.py says to the flags of a run_multitask.py command; a shell variable stands for a number."""
     if flags[:1] == ["--resume"] and len(flags) == 2:  # its folder is an example
         return None
     with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.redirect_stdout(io.StringIO()):

@@ -95,7 +95,10 @@ def test_run_json_tells_what_was_done(finished, sample_data):
     options = record["options"]
     assert (options["seed"], options["epochs"], options["pretrain"]) == (7, 2, "simcse")
     unresolved = [name for name, value in options.items() if value == "auto" and not name.endswith("_out")]
-    assert unresolved == ["mlm_lr"], "every 'auto' is stored as what it became, but for a stage that is not run"
+    others = {name for name in unresolved if not name.startswith("contrastive_")}
+    assert others == {"mlm_lr", "para_head", "encoder_dropout", "attention_dropout", "score",
+                      "token_cache"}, "they mean another value, or a folder of the user's"
+    assert record["stages"]["simcse"]["settings"]["lr"] == pytest.approx(3e-5 * 768 / 32)  # a stage has its own
     assert record["versions"].keys() >= {"python", "torch", "numpy", "tokenizers"}
     assert record["machine"]["device"] == options["device"]
     assert len(record["files"]) == 9 and all(len(digest) == 64 for digest in record["files"].values())
@@ -120,7 +123,7 @@ def test_run_json_tells_what_was_done(finished, sample_data):
 
 def test_what_is_printed(finished, sample_data):
     lines = finished.output.splitlines()
-    for name in ("device", "precision", "attention", "lr", "simcse_lr"):
+    for name in ("device", "precision", "attention", "lr", "simcse"):
         assert [line for line in lines if line.startswith(f"{name}: ") and line.endswith(")")], f"no reason for {name}"
     assert f"{sample_data / 'sts-train.csv'}: 64 rows read, 0 dropped" in lines
     assert any(line.endswith(": 39 tensors loaded, 0 missing, 0 ignored") for line in lines)
@@ -180,7 +183,7 @@ def test_the_contrastive_encoder_is_reused_by_a_run_with_other_multitask_options
 
 
 def test_the_contrastive_encoder_is_not_reused_where_its_own_options_differ(finished, flags):
-    other = run(finished.folder.parent / "third", *flags, "--pretrain", "simcse", "--simcse_temperature", "0.1")
+    other = run(finished.folder.parent / "third", *flags, "--pretrain", "simcse", "--contrastive_temperature", "0.1")
     assert "reused" not in other.output
     assert other.record["stages"]["simcse"]["after"] != finished.record["stages"]["simcse"]["after"]
 
@@ -197,6 +200,24 @@ def test_a_chain_of_stages_and_the_reuse_of_its_beginning(flags, tmp_path):
     assert f"mlm: encoder reused from {chain.folder / 'encoder-mlm'} (same options and data)" in alone.output
     assert (alone.folder / "encoder" / "model.safetensors").read_bytes() == (
         chain.folder / "encoder-mlm" / "model.safetensors").read_bytes()
+
+
+def test_a_chain_of_contrastive_methods(flags, tmp_path):
+    changes = ["--contrastive-epochs", "1", "--bsc-align", "0.5", "--epochs", "1", "--train-rows",
+               "sst=16,para=16,sts=16"]
+    chain = run(tmp_path / "chain", *flags, "--pretrain", "ct,bsc", *changes)
+    stages = chain.record["stages"]
+    assert list(stages) == ["ct", "bsc"] and set(stages["ct"]["found"]) == {
+        "Spearman of the first copy", "Spearman of the second copy"}
+    assert stages["ct"]["settings"]["optimizer"] == "rmsprop" and stages["bsc"]["settings"]["batch_size"] == 30
+    lines = chain.output.splitlines()
+    starts = ("ct: epochs 1, batch_size 16,", "bsc: epochs 1, batch_size 30,")
+    shown = [line for line in lines if line.startswith(starts)]
+    assert shown == lines[lines.index(shown[0]):][:2] and lines.index(shown[1]) < lines.index(
+        next(line for line in lines if " rows read" in line)), "before any work"
+    assert shown[1].endswith("(Chernyavskiy et al. 2022; given: epochs)")
+    assert [line for line in lines if line.startswith("Spearman of the second copy: ")]
+    assert sorted(path.name for path in chain.folder.glob("encoder*")) == ["encoder", "encoder-ct"]
 
 
 # --- options with a meaning -------------------------------------------------------------------------------------------

@@ -116,11 +116,23 @@ def test_accumulation_is_a_larger_batch(tmp_path):
 
 def test_a_step_of_two_tasks_is_weighed(tmp_path):
     plan = lambda epoch, generator: [[("a", [0, 1]), ("b", [2, 3])]] * 3  # noqa: E731
-    job = make_job(tmp_path, plan=plan, weigh=lambda count: [0.25, 0.75], accumulation=2)
+    job = make_job(tmp_path, plan=plan, weigh=lambda tasks: [0.25, 0.75], accumulation=2)
     steps = job.epoch_steps(0, torch.Generator())
     assert steps == [[("a", [0, 1], 0.125), ("b", [2, 3], 0.375)] * 2, [("a", [0, 1], 0.25), ("b", [2, 3], 0.75)]]
     with pytest.raises(ValueError):
-        replace(job, weigh=lambda count: [1.0]).epoch_steps(0, torch.Generator())
+        replace(job, weigh=lambda tasks: [1.0]).epoch_steps(0, torch.Generator())
+
+
+@pytest.mark.parametrize(("patience", "evaluations"), [(0, 6), (1, 3), (2, 6), (3, 6)])
+def test_patience(tmp_path, patience, evaluations):
+    """Scores 1, 3, 2, 4, 3, 4: after the second one without gain comes the third; two in a row never lack before the
+    end."""
+    scores = iter([1.0, 3.0, 2.0, 4.0, 3.0, 4.0])
+    job = make_job(tmp_path, evaluate=lambda: {"score": next(scores)}, epochs=6, patience=patience)
+    progress = fit(job)
+    assert len(progress.history) == evaluations and progress.is_finished
+    assert progress.best_score == (3.0 if patience == 1 else 4.0)
+    assert fit(replace(job, patience=patience), resume=True).history == progress.history
 
 
 @pytest.mark.parametrize(("parts", "points"), [(1, [5]), (2, [3, 5]), (4, [2, 3, 4, 5]), (5, [1, 2, 3, 4, 5]),

@@ -181,3 +181,22 @@ def test_a_resume_that_forgot_the_random_state_would_be_noticed(tmp_path, undist
         fit(make_job(tmp_path, disturb=disturb))
     monkeypatch.setattr("minbert.runtime.restore_random_state", lambda state: None)
     assert resumed(tmp_path)["weights"] != undisturbed["weights"]  # other dropout masks
+
+
+@pytest.mark.parametrize("number", [1, 4, 5, 7])
+def test_an_epoch_is_announced_once_where_it_really_begins(tmp_path, number):
+    """Killed in one epoch and resumed: announced again only where the last checkpoint is of an earlier epoch."""
+    told = []
+
+    def disturb(when, count):
+        if (when, count) == ("step", number):
+            raise Kill
+
+    with pytest.raises(Kill):
+        fit(make_job(tmp_path, disturb=disturb, save_every=1, before_epoch=told.append))
+    begun = list(told)
+    assert begun == list(range(1 + (number - 1) // (NUM_STEPS // EPOCHS)))
+    told.clear()
+    fit(make_job(tmp_path, save_every=1, before_epoch=told.append), resume=True)
+    is_at_its_start = (number - 1) % (NUM_STEPS // EPOCHS) == 0
+    assert told == list(range(begun[-1] + (not is_at_its_start), EPOCHS))

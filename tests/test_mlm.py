@@ -9,10 +9,11 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from scipy.stats import chisquare
 
 from minbert import BertConfig, BertModel, BertTokenizer
-from minbert.mlm import IGNORED, BertForMaskedLM, Masking, mask_tokens
+from minbert.mlm import IGNORED, BertForMaskedLM, CrossEntropy, Masking, mask_tokens
 
 TINY = BertConfig(vocab_size=60, hidden_size=24, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40,
                   max_position_embeddings=20, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
@@ -158,6 +159,36 @@ def test_masks_follow_the_seed_and_differ_between_calls():
 
 
 # --- the loss --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_rows", [0, 1, 128, 300])  # none, one, a full piece, two and a part
+def test_cross_entropy_equals_torchs_in_value_and_gradient(num_rows):
+    torch.manual_seed(0)
+    logits = (torch.randn(num_rows, 50, dtype=torch.float64) * 5).requires_grad_()
+    targets = torch.randint(50, (num_rows,))
+    expected = F.cross_entropy(logits, targets, reduction="sum")
+    found = CrossEntropy.apply(logits, targets)
+    torch.testing.assert_close(found, expected)
+    gradients = [torch.autograd.grad(loss * 0.37, logits)[0] for loss in (found, expected)]
+    torch.testing.assert_close(*gradients)
+
+
+def test_cross_entropy_sums_bfloat16_in_float32():
+    torch.manual_seed(0)
+    logits = (torch.randn(200, 1000) * 3).bfloat16().requires_grad_()
+    targets = torch.randint(1000, (200,))
+    found, expected = CrossEntropy.apply(logits, targets), F.cross_entropy(logits.float(), targets, reduction="sum")
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=0)
+    gradients = [torch.autograd.grad(loss / 200, logits)[0] for loss in (found, expected)]
+    assert gradients[0].dtype == torch.bfloat16
+    torch.testing.assert_close(*gradients, rtol=0.01, atol=1e-6)  # one rounding to bf16 more: 2^-8
+
+
+def test_cross_entropy_by_finite_differences():
+    torch.manual_seed(0)
+    logits = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: CrossEntropy.apply(x, torch.tensor([0, 4, 2, 2])), logits)
 
 
 def test_uniform_logits_by_hand():

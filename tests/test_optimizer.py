@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from minbert import AdamW
-from minbert.optimizer import parameter_groups
+from minbert.optimizer import layer_decayed, parameter_groups
 
 FLOAT32 = 1e-6  # fp32 has 7 digits and the numbers here are near 1: measured 1e-7
 
@@ -185,6 +185,21 @@ def test_groups_have_their_own_settings():
     assert torch.allclose(fast, torch.tensor(1 - 0.1)), "a group's own lr"
     assert torch.allclose(slow, torch.tensor((1 - 0.01) * (1 - 0.01 * 0.5))), "the default lr, the group's own decay"
     assert frozen.tolist() == [1.0, 1.0], "without a gradient a parameter is neither moved nor decayed"
+
+
+def test_layer_decay_by_hand():
+    lr_of = layer_decayed(lr=0.5, decay=0.1, num_layers=3)
+    found = {name: lr_of(name) for name in ("heads.sst.dense.weight", "encoder.pooler.bias", "encoder.layers.2.norm",
+                                            "encoder.layers.0.norm", "encoder.embeddings.word.weight")}
+    assert list(found.values()) == pytest.approx([0.5, 0.5, 0.05, 0.0005, 0.00005])
+
+
+def test_groups_by_rate_hold_every_parameter_once():
+    model = torch.nn.ModuleDict({"encoder": torch.nn.Linear(3, 2), "head": torch.nn.Linear(2, 1)})
+    groups = parameter_groups(model, 0.01, lambda name: 0.1 if name.startswith("encoder") else 0.2)
+    assert [(group["lr"], group["weight_decay"], len(group["params"])) for group in groups] == [
+        (0.1, 0.01, 1), (0.1, 0.0, 1), (0.2, 0.01, 1), (0.2, 0.0, 1)]
+    assert {id(p) for group in groups for p in group["params"]} == {id(p) for p in model.parameters()}
 
 
 def test_parameter_groups_spare_biases_and_norms():

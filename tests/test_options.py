@@ -1,10 +1,7 @@
-"""options.py: every flag, the course's own flags, what is refused and with which words, where a run goes."""
+"""options.py: every flag, the course's own flags, what is refused and with which words, what "auto" becomes."""
 
 from __future__ import annotations
 
-import json
-import os
-import re
 import subprocess
 import sys
 from dataclasses import fields, replace
@@ -12,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from options import AUTO, STAGES, Options, check_writable, choose_folder, parse
+from command_line import choose_folder, parse
+from contrastive.presets import OWN, described, given, settings_of
+from minbert import BertConfig
+from option_checks import AUTO, ONLY_WITH, STAGES
+from options import Options
 
 ROOT = Path(__file__).resolve().parent.parent
 FIELDS = {item.name: item for item in fields(Options)}
@@ -40,7 +41,8 @@ def refusal(capsys, *flags: str) -> str:
 @pytest.mark.parametrize("name", FIELDS)
 def test_every_option_has_type_default_and_help(name):
     item = FIELDS[name]
-    types = {"int": int, "float": (int, float), "float | str": (float, str), "str": str, "bool": bool}
+    types = {"int": int, "float": (int, float), "float | str": (float, str), "int | str": (int, str), "str": str,
+             "bool": bool}
     assert isinstance(item.default, types[item.type]), f"{name}: default {item.default!r} is not of type {item.type}"
     assert item.metadata["help"], f"{name} has no help text"
     assert item.default is not None, f"{name}: None would mean 'some default'; say which, or 'auto'"
@@ -71,24 +73,35 @@ def test_no_flags_are_the_defaults_with_the_sample_s_files():
     assert options.sst_test == str(Path("data/sample/ids-sst-test-student.csv"))
 
 
-def stage_of(name: str) -> list[str]:
+def context_of(name: str) -> list[str]:
     """The flags without which option `name` would have no effect."""
+    if name == "hard_negative_weight":
+        return ["--pretrain", "simcse-nli", "--nli", "a.tsv"]
+    if name.startswith("contrastive_"):
+        return ["--pretrain", "simcse"]
+    owners = [method for method, own in OWN.items() if name in own]
+    if owners:
+        return ["--pretrain", owners[0]]
+    if name in ONLY_WITH:
+        flags = [f"--{ONLY_WITH[name][0]}", ONLY_WITH[name][1]]
+        return [*flags, "--sampling", "joint"] if flags[0] == "--surgery" else flags
     return next((["--pretrain", stage] for stage in STAGES if name.startswith(f"{stage}_")), [])
 
 
 def test_a_chain_of_stages():
     assert options_of().stages == () and options_of("--pretrain", "simcse").stages == ("simcse",)
-    options = options_of("--pretrain", "mlm,simcse", "--mlm_epochs", "2", "--simcse_lr", "1e-4")
+    options = options_of("--pretrain", "mlm,simcse", "--mlm_epochs", "2", "--mlm_lr", "1e-4")
     assert options.stages == ("mlm", "simcse")
     resolved, reasons = options.for_encoder(384)
-    assert resolved.mlm_lr == 1e-4 and resolved.simcse_lr == 1e-4 and "mlm_lr" in reasons
+    assert resolved.mlm_lr == 1e-4 and "mlm_lr" not in reasons
+    assert options.methods == ("simcse",) and options_of("--pretrain", "ct,mlm,bsc").methods == ("ct", "bsc")
     assert choose_folder(options).name == "finetune-mlm-simcse-minbert-mini-sample-seed11711"
 
 
 @pytest.mark.parametrize("chain", ["simsce", "", "mlm,mlm", "mlm,", "mlm simcse", "none,mlm"])
 def test_a_chain_that_is_none(capsys, chain):
-    assert f"--pretrain is '{chain}'; it is none, or some of these, separated by commas: mlm, simcse." in refusal(
-        capsys, "--pretrain", chain)
+    assert f"--pretrain is '{chain}'; it is none, or some of these, separated by commas: " + (
+        f"{', '.join(STAGES)}.") in refusal(capsys, "--pretrain", chain)
 
 
 @pytest.mark.parametrize("name", [name for name in FIELDS if "_" in name])
@@ -96,8 +109,10 @@ def test_dashes_and_underscores_spell_the_same_flag(name):
     item = FIELDS[name]
     value = [] if item.type == "bool" else [str(item.metadata["choices"][-1] if item.metadata["choices"] else 77)]
     if item.type.startswith("float"):
-        value = ["0.5"]
-    context = {"joint_limit": ["--sampling", "joint"]}.get(name, stage_of(name))
+        value = ["0.25"]
+    value = {"sampling_weights": ["sts=2"], "loss_weights": ["sts=2"], "pair_encoding": ["bi"],
+             "train_rows": ["sst=5"], "dev_rows": ["sst=5"]}.get(name, value)
+    context = context_of(name)
     with_underscores = options_of(*context, f"--{name}", *value)
     assert with_underscores == options_of(*context, f"--{name.replace('_', '-')}", *value)
     assert getattr(with_underscores, name) != item.default
@@ -151,8 +166,8 @@ def test_a_flag_that_does_not_exist_or_a_value_of_another_kind(capsys, flags, wo
 def test_values_out_of_range(capsys, name):
     item = BOUNDED[name]
     low, high, is_float = item.metadata["low"], item.metadata["high"], item.type.startswith("float")
-    context = stage_of(name)
-    wrong = [-1.0 if is_float else low - 1]
+    context = context_of(name)
+    wrong = [low - (1.0 if is_float else 1)]
     wrong += [high + (1.0 if is_float else 1)] if high is not None else []
     wrong += [float("nan"), float("inf"), -float("inf")] if is_float else []
     for value in wrong:
@@ -164,9 +179,52 @@ def test_values_out_of_range(capsys, name):
 
 @pytest.mark.parametrize(("flags", "words"), [
     (["--use_gpu", "--device", "cpu"], "--use_gpu asks for cuda and --device for cpu; pass only one of them."),
-    (["--joint_limit", "smallest"], "--joint_limit has no effect with --sampling mt-dnn; add --sampling joint or drop"),
-    (["--simcse_lr", "1e-5"], "--simcse_lr has no effect without --pretrain simcse; add that or drop it."),
-    (["--simcse-epochs", "2", "--pretrain", "none"], "--simcse_epochs has no effect without --pretrain simcse;"),
+    (["--head", "ph", "--pair_encoding", "bi"], "--head ph cannot read --pair_encoding bi; it needs dual."),
+    (["--pair_encoding", "dual"], "--head features cannot read --pair_encoding dual; it needs cross or bi."),
+    (["--para_head", "dph", "--pair_encoding", "cross"], "--head dph cannot read --pair_encoding cross; it needs"),
+    (["--head", "mlp", "--pair_encoding", "cross", "--pooling", "cls"], "--head mlp needs a vector for each sentence"),
+    (["--head", "cosine"], "--head cosine has nothing to train for PARA; add --tasks sst,sts, or choose another head."),
+    (["--sharing", "first"], "--sharing has no effect with --head features; add --head mlp, or drop it."),
+    (["--contrastive_order", "fusion"], "--contrastive_order has no effect without --pretrain simcse; add"),
+    (["--contrastive_order", "fusion", "--pretrain", "simcse", "--sampling", "joint", "--surgery", "pcgrad"],
+     "the contrastive loss is no task of its own. Drop one of the two."),
+    (["--freeze", "all"], "--freeze is 'all'; it is none, embeddings, or a number of layers."),
+    (["--option", "pretrain", "--freeze", "1"], "have no effect with --option pretrain, which freezes the whole"),
+    (["--heads_first", "1", "--sampling", "sequential"], "its epochs would all go to the first task."),
+    (["--score", "sts", "--tasks", "sst"], "--score sts cannot judge --tasks sst; it can be sst."),
+    (["--surgery", "pcgrad"], "--surgery pcgrad has no effect with --sampling mt-dnn: its steps hold one task each."),
+    (["--gradvac-beta", "0.1"], "--gradvac_beta has no effect with --surgery mean; add --surgery gradvac, or drop it."),
+    (["--tasks", "sst,qqp"], "--tasks is 'sst,qqp'; it is some of these, separated by commas: sst, para, sts."),
+    (["--tasks", "sst,sts,sst"], "names a task twice; that has a meaning with --sampling sequential and epoch-round-"),
+    (["--sampling_weights", "para"], "--sampling_weights is 'para'; it is none, or tasks with a number above 0"),
+    (["--sampling_weights", "para=0"], "--sampling_weights is 'para=0'; it is none, or tasks with a number above"),
+    (["--tasks", "sst,sts", "--sampling_weights", "para=2"], "--sampling_weights is 'para=2'; it is none, or tasks"),
+    (["--train_rows", "qqp=5"], "--train_rows is 'qqp=5'; it is none, or tasks with a whole number above 0, such as"),
+    (["--dev_rows", "sst=2.5"], "--dev_rows is 'sst=2.5'; it is none, or tasks with a whole number above 0, such as"),
+    (["--joint_limit", "smallest"], "--joint_limit has no effect with --sampling mt-dnn; add --sampling joint or"),
+    (["--contrastive_lr", "1e-5"], "--contrastive_lr has no effect without --pretrain simcse or simcse-"),
+    (["--contrastive-epochs", "2", "--pretrain", "mlm"], "--contrastive_epochs has no effect without"),
+    (["--contrastive_order", "last"], "--contrastive_order has no effect without --pretrain simcse or"),
+    (["--contrastive_temperature", "1", "--pretrain", "ct"], "--contrastive_temperature has no effect without"),
+    (["--contrastive_temperature", "1", "--pretrain", "bsc", "--bsc_learns_temperature", "yes"],
+     "--contrastive_temperature has no effect without"),
+    (["--contrastive_projection", "mlp", "--pretrain", "ct-in-batch,sg"], "--contrastive_projection has no"),
+    (["--contrastive_batch_size", "12", "--pretrain", "ct"], "--contrastive_batch_size is 12; with ct it is a"),
+    (["--pretrain", "simcse", "--contrastive_order", "fusion", "--contrastive_lr", "1e-5"],
+     "--contrastive_lr has no effect without --pretrain simcse-supervised or simcse-nli or"),
+    (["--ct_negatives", "code", "--pretrain", "ct-in-batch"], "--ct_negatives has no effect without --pretrain ct;"),
+    (["--sg_loss", "opt1", "--pretrain", "sg-opt"], "--sg_loss has no effect without --pretrain sg; add that or drop"),
+    (["--bsc_align", "0.5", "--pretrain", "mnr"], "--bsc_align has no effect without --pretrain bsc; add that or drop"),
+    (["--bsc_align", "half", "--pretrain", "bsc"], "argument --bsc_align/--bsc-align: invalid number value: 'half'"),
+    (["--bsc_shuffle", "knn", "--pretrain", "bsc", "--contrastive_epochs", "1"], "--bsc_shuffle knn has no effect"),
+    (["--nli", "a.tsv", "--pretrain", "simcse-supervised"],
+     "--nli has no effect without --pretrain simcse-nli; add that or drop it."),
+    (["--hard_negative_weight", "1", "--pretrain", "simcse-supervised"], "--hard_negative_weight has no effect"),
+    (["--labelled_negatives", "no", "--nli", "a.tsv", "--pretrain", "simcse-nli"],
+     "--labelled_negatives has no effect without --pretrain simcse-supervised; add that or drop it."),
+    (["--unsupervised_too", "none", "--pretrain", "simcse"], "--unsupervised_too has no effect without --pretrain"),
+    (["--pretrain", "simcse-supervised,simcse-nli"],
+     "the stage simcse-nli trains on triplets of sentences, and no file of them is named; add --nli FILE, tab-"),
     (["--mlm_lr", "1e-5", "--pretrain", "simcse"], "--mlm_lr has no effect without --pretrain mlm; add that or drop"),
     (["--sst_dev_out", "a.csv", "--sts_dev_out", "./a.csv"], "--sts_dev_out ./a.csv: it is --sst_dev_out already;"),
     (["--data-dir", "my", "--sst_dev_out", "my/sts-dev.csv"], "--sst_dev_out my/sts-dev.csv: it is an input already;"),
@@ -177,45 +235,14 @@ def test_combinations_of_which_one_part_would_be_ignored_or_overwritten(capsys, 
 
 @pytest.mark.parametrize("flags", [
     ["--use_gpu", "--device", "cuda"], ["--sampling", "joint", "--joint_limit", "smallest"],
-    ["--pretrain", "simcse", "--simcse_lr", "1e-5"], ["--lr", "auto"], ["--sst_train", "a.csv", "--sst_dev", "a.csv"],
+    ["--pretrain", "simcse", "--contrastive_lr", "1e-5"], ["--lr", "auto"],
+    ["--sst_train", "a.csv", "--sst_dev", "a.csv"], ["--pretrain", "bsc", "--bsc_align", "none"],
+    ["--pretrain", "ct,bsc", "--contrastive_temperature", "1"], ["--pretrain", "ct", "--contrastive_batch_size", "8"],
+    ["--pretrain", "mlm,ct,bsc", "--contrastive_order", "last"], ["--pretrain", "simcse-nli", "--nli", "a.tsv"],
+    ["--pretrain", "simcse", "--contrastive_order", "fusion", "--contrastive_temperature", "0.1"],
 ])
 def test_combinations_that_make_sense(flags):
-    options_of(*flags)
-
-
-# --- --resume ---------------------------------------------------------------------------------------------------------
-
-
-def write_options(folder: Path, content) -> Path:
-    folder.mkdir(exist_ok=True)
-    (folder / "options.json").write_text(content if isinstance(content, str) else json.dumps(content))
-    return folder
-
-
-def test_resume_takes_the_run_s_own_options(tmp_path):
-    stored = options_of("--epochs", "7", "--lr", "0.001", "--data-dir", "elsewhere")
-    folder = write_options(tmp_path / "run", {"options": vars(stored), "files": {}})
-    assert parse(["--resume", str(folder)]) == (stored, folder)
-
-
-@pytest.mark.parametrize(("content", "words"), [
-    (None, "no run there (options.json is missing). Give a folder such as runs/NAME."),
-    ('{"options": ', "not the options of this version ("),
-    ({"files": {}}, "not the options of this version ('options'). Start a new run instead."),
-    ({"options": {"epoch": 3}}, "unexpected keyword argument 'epoch'). Start a new run instead."),
-    ({"options": {"epochs": 0}}, "--epochs is 0; it must be"),
-])
-def test_resume_of_what_is_no_run(capsys, tmp_path, content, words):
-    if content is not None:
-        write_options(tmp_path, content)
-    message = refusal(capsys, "--resume", str(tmp_path))
-    assert words in message and str(tmp_path) in message
-
-
-def test_resume_with_another_flag(capsys, tmp_path):
-    folder = write_options(tmp_path, {"options": {}, "files": {}})
-    message = refusal(capsys, "--resume", str(folder), "--epochs", "9")
-    assert "--resume continues a run with its own options; drop --epochs, or start a new run" in message
+    assert options_of(*flags).changed()
 
 
 # --- what "auto" becomes ----------------------------------------------------------------------------------------------
@@ -232,52 +259,36 @@ def test_learning_rate_and_its_reason(flags, hidden_size, lr, reason):
     options, reasons = options_of("--pair_encoding", "cross", *flags).for_encoder(hidden_size)
     assert options.lr == pytest.approx(lr, rel=1e-12)
     assert reasons == ({} if reason is None else {"lr": reason})
-    assert options.simcse_lr == AUTO  # there is no such stage
+    assert options.contrastive_lr == AUTO  # each stage has its own, see presets.py
 
 
 def test_learning_rate_of_the_contrastive_stage():
-    options, reasons = options_of("--pretrain", "simcse").for_encoder(768)
-    assert options.simcse_lr == pytest.approx(3e-5)
-    assert reasons["simcse_lr"] == "3e-5 x 768 / hidden size 768" and "lr" in reasons
-    options, reasons = options_of("--pretrain", "simcse", "--simcse_lr", "1e-4").for_encoder(768)
-    assert options.simcse_lr == 1e-4 and reasons.keys() == {"lr", "pair_encoding"}
+    options = options_of("--pretrain", "simcse,ct")
+    assert settings_of("simcse", options, 768).lr == pytest.approx(3e-5)
+    assert settings_of("ct", options, 384).lr == pytest.approx(2e-5)
+    options = options_of("--pretrain", "simcse,ct", "--contrastive_lr", "1e-4", "--contrastive_temperature", "1")
+    settings = settings_of("ct", options, 768)
+    assert settings.lr == 1e-4 and given("ct", options) == {"lr": 1e-4}  # ct has no temperature
+    text = described("ct", settings, options)
+    assert text.startswith("ct: epochs 1, batch_size 16, lr 0.0001, ")
+    assert text.endswith("(Carlsson et al. 2021; given: lr)") and "temperature" not in text and "betas" not in text
+    assert "temperature 1," in described("simcse", settings_of("simcse", options, 768), options)
 
 
-def test_pair_encoding_follows_the_width_unless_given():
-    assert [options_of().for_encoder(size)[0].pair_encoding for size in (192, 256)] == ["bi", "cross"]
-    assert options_of("--pair_encoding", "cross").for_encoder(192)[0].pair_encoding == "cross"
+def test_dropout_of_the_encoder_replaces_fields_of_its_config(tiny_model):
+    assert options_of().dropout_of_encoder() == {}
+    options = options_of("--encoder_dropout", "0.25", "--attention-dropout", "0")
+    config = BertConfig.from_pretrained(tiny_model, **options.dropout_of_encoder())
+    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.25, 0.0)
+    assert options.hidden_dropout_prob == 0.1, "that of the heads is another one"
 
 
-def test_folders_are_numbered_and_named_ones_must_be_new(tmp_path):
-    flags = ["--output-dir", str(tmp_path), "--model", "some/model", "--data-dir", "a/course", "--seed", "3"]
-    options = options_of(*flags)
-    for suffix in ("", "-2", "-3"):
-        folder = choose_folder(options)
-        assert folder == tmp_path / f"finetune-none-model-course-seed3{suffix}"
-        assert not folder.exists()  # choosing creates nothing
-        folder.mkdir()
-    named = replace(options, name="mine")
-    assert choose_folder(named) == tmp_path / "mine"
-    (tmp_path / "mine").mkdir()
-    with pytest.raises(ValueError, match=re.escape(f"{tmp_path / 'mine'} exists. Pass --resume {tmp_path / 'mine'}")):
-        choose_folder(named)
+def test_pair_encoding_follows_the_head():
+    for head, encoding in {"ph": "dual", "dpha": "dual", "mlp": "bi", "vm": "cross"}.items():
+        assert options_of("--head", head).for_encoder(384)[0].pair_encoding == encoding
+    assert options_of("--para_head", "dph", "--head", "ph").for_encoder(192)[0].pair_encoding == "dual"
 
 
-def test_what_can_be_written_is_known_before_the_work(tmp_path):
-    (tmp_path / "file").write_text("")
-    (tmp_path / "old.csv").write_text("")
-    check_writable(tmp_path / "new" / "run", [tmp_path / "other" / "a.csv", tmp_path / "old.csv"])
-    assert not (tmp_path / "new").exists() and not (tmp_path / "other").exists()
-    with pytest.raises(ValueError, match=r"cannot be written, because .*file is a file\. Choose another folder"):
-        check_writable(tmp_path / "file" / "run", [])
-    with pytest.raises(ValueError, match=r"cannot be written, because .*file is a file\. Choose another folder"):
-        check_writable(tmp_path / "run", [tmp_path / "file" / "a.csv"])
-    with pytest.raises(ValueError, match=r"a folder stands where a file is to be written\. Choose another path"):
-        check_writable(tmp_path / "run", [tmp_path])
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_without_permission(tmp_path):
-    (tmp_path / "closed").mkdir(mode=0o555)
-    with pytest.raises(ValueError, match=r"closed is not writable\. Choose another folder"):
-        check_writable(tmp_path / "closed" / "run", [])
+def test_pair_encoding_is_cross_unless_given():
+    assert [options_of().for_encoder(size)[0].pair_encoding for size in (192, 256)] == ["cross", "cross"]
+    assert options_of("--pair_encoding", "bi").for_encoder(192)[0].pair_encoding == "bi"

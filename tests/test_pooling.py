@@ -5,7 +5,7 @@ import torch
 
 from minbert import BertModel
 from minbert.bert import BertOutput
-from minbert.pooling import POOLINGS, check_pooling, mean, pool, save_pooling
+from minbert.pooling import POOLINGS, check_pooling, mean, pool, save_pooling, stored_pooling
 
 HIDDEN = torch.tensor([[[1.0, 2], [3, 4], [5, 9]], [[7, 7], [100, -100], [100, -100]]])  # (2, 3, 2)
 MASK = torch.tensor([[1, 1, 1], [1, 0, 0]])
@@ -56,7 +56,15 @@ def test_an_unknown_pooling():
 
 def test_a_model_remembers_its_pooling(tmp_path):
     check_pooling(tmp_path, "cls")  # nothing noted: any will do
+    assert stored_pooling(tmp_path) is None
     save_pooling(tmp_path, "mean")
     check_pooling(tmp_path, "mean")
+    assert stored_pooling(tmp_path) == "mean"
     with pytest.raises(ValueError, match="trained with --pooling mean; asked for is cls.*Pass --pooling mean"):
         check_pooling(tmp_path, "cls")
+
+
+def test_a_note_of_no_pooling_of_ours(tmp_path):
+    (tmp_path / "sentence.json").write_text('{"pooling": "max"}', encoding="utf-8")
+    with pytest.raises(ValueError, match="sentence.json: names no pooling .it is none of mean, cls, pooler.*Delete it"):
+        stored_pooling(tmp_path)

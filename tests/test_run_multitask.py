@@ -181,7 +181,8 @@ def test_a_model_that_is_nowhere(command, model, words):
     assert_refused(command, command.train("--model", model), words)
 
 
-@pytest.mark.parametrize("flags", [["--max_length", "129"], ["--pretrain", "simcse", "--simcse_max_length", "129"]])
+@pytest.mark.parametrize("flags", [["--max_length", "129"],
+                                   ["--pretrain", "simcse", "--contrastive_max_length", "129"]])
 def test_more_tokens_than_positions(command, flags):
     words = (f"{flags[-2]} is 129; {command.folder / 'tiny'} has 128 positions. Pass at most that.",)
     assert_refused(command, command.train(*flags), words)

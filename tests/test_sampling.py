@@ -1,12 +1,25 @@
 """multitask/sampling.py: each sampler by its law - order, proportions, every row once per pass, seeds."""
 
 from collections import Counter
+from dataclasses import fields
 from functools import partial
 
 import pytest
 import torch
+from scipy.stats import chisquare
 
-from multitask.sampling import SAMPLERS, joint, mt_dnn
+from multitask.sampling import (
+    annealed_exponent,
+    batch_round_robin,
+    epoch_round_robin,
+    joint,
+    mt_dnn,
+    num_epochs,
+    power,
+    sequential,
+    steps_of_epoch,
+)
+from options import Options
 
 NUM_ROWS = {"sst": 10, "para": 33, "sts": 7}
 NUM_BATCHES = {"sst": 3, "para": 9, "sts": 2}  # in batches of four
@@ -105,9 +118,102 @@ def test_negative_control_a_pool_that_is_not_shuffled_breaks_the_law():
     assert not comes_first_in_proportion(unshuffled)
 
 
+# --- turns ----------------------------------------------------------------------------------------------------------
+
+
+def test_batch_round_robin_takes_the_batches_of_joint_one_after_the_other():
+    for limit in ("largest", "smallest"):
+        steps = batch_round_robin(MAKE_BATCHES, seeded(), limit)
+        assert steps == [[batch] for step in joint(MAKE_BATCHES, seeded(), limit) for batch in step]
+        assert [name for step in steps for name, _ in step] == ["sst", "para", "sts"] * (len(steps) // 3)
+
+
+def test_epoch_round_robin_follows_the_order_and_forms_repeated_tasks_anew():
+    steps = epoch_round_robin(MAKE_BATCHES, seeded(), ["sts", "sst", "para", "sst", "sts"])
+    names = [name for step in steps for name, _ in step]
+    assert names == ["sts"] * 2 + ["sst"] * 3 + ["para"] * 9 + ["sst"] * 3 + ["sts"] * 2
+    first, second = batches_of("sst", steps)[:3], batches_of("sst", steps)[3:]
+    assert rows_in(first) == rows_in(second) == list(range(10)) and first != second
+
+
+def test_sequential_ends_a_task_before_the_next():
+    order = ["sts", "para", "sst"]
+    passes = [sequential(MAKE_BATCHES, seeded(), order, epoch, epochs=2) for epoch in range(6)]
+    assert [{name for step in steps for name, _ in step} for steps in passes] == [
+        {"sts"}, {"sts"}, {"para"}, {"para"}, {"sst"}, {"sst"}]
+    assert rows_in(batches_of("para", passes[2])) == list(range(33))
+
+
+def test_only_sequential_has_an_epoch_for_each_task():
+    assert num_epochs(Options(sampling="sequential", tasks="sts,sst", epochs=3)) == 6
+    assert num_epochs(Options(sampling="epoch-round-robin", tasks="sts,sst,sts", epochs=3)) == 3
+
+
+# --- weights and powers ---------------------------------------------------------------------------------------------
+
+
+def test_weights_are_passes():
+    steps = mt_dnn(MAKE_BATCHES, seeded(), {"sst": 2, "para": 1 / 3})
+    assert Counter(name for step in steps for name, _ in step) == {"sst": 6, "para": 3, "sts": 2}
+    assert rows_in(batches_of("sst", steps)) == sorted([*range(10)] * 2)
+    few = rows_in(batches_of("para", steps))
+    assert len(set(few)) == len(few) == 12 or len(few) == 9  # three of the nine batches; the last of a pass holds one
+    assert mt_dnn(MAKE_BATCHES, seeded(), {"sst": 1.0}) == mt_dnn(MAKE_BATCHES, seeded())
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_power_draws_tasks_by_its_law(exponent, seed):
+    """Chi-square over 300 epochs of 14 draws, each of its own."""
+    generator, counts = seeded(seed), Counter()
+    for _ in range(300):
+        counts.update(name for step in power(MAKE_BATCHES, generator, exponent) for name, _ in step)
+    shares = {name: size**exponent for name, size in NUM_BATCHES.items()}
+    expected = [300 * 14 * share / sum(shares.values()) for share in shares.values()]
+    assert chisquare([counts[name] for name in shares], expected).pvalue > 1e-4
+    wrong = [300 * 14 * size / 14 for size in NUM_BATCHES.values()] if exponent < 1 else [1400] * 3
+    assert chisquare([counts[name] for name in shares], wrong).pvalue < 1e-4, "the negative control: another power"
+
+
+def test_power_goes_through_whole_passes():
+    generator = seeded()
+    for _ in range(20):
+        steps = power(MAKE_BATCHES, generator, 0.0)
+        assert len(steps) == 14 and all(len(step) == 1 for step in steps)
+        for task, num_batches in NUM_BATCHES.items():
+            batches = batches_of(task, steps)
+            for start in range(0, len(batches), num_batches):
+                rows = rows_in(batches[start : start + num_batches])
+                assert len(set(rows)) == len(rows), "a row twice in one pass"
+                assert len(batches) < start + num_batches or len(rows) == NUM_ROWS[task]
+
+
+def test_the_exponent_anneals():
+    assert [annealed_exponent(epoch, 5) for epoch in range(5)] == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])
+    assert annealed_exponent(0, 1) == pytest.approx(0.2)
+
+
+# --- every sampler --------------------------------------------------------------------------------------------------
+
+NAMES = next(item.metadata["choices"] for item in fields(Options) if item.name == "sampling")
+
+
+def sampler(name: str, **changes):
+    def sample(make_batches, generator, epoch: int = 0):
+        options = Options(sampling=name, **changes) if not make_batches else Options(
+            sampling=name, tasks=",".join(make_batches), **changes)
+        return steps_of_epoch(options, make_batches, generator, epoch)
+    return sample
+
+
 every_sampler = pytest.mark.parametrize(
-    "sample", [*SAMPLERS.values(), partial(joint, limit="smallest")], ids=[*SAMPLERS, "joint-smallest"]
-)
+    "sample", [*map(sampler, NAMES), sampler("joint", joint_limit="smallest")], ids=[*NAMES, "joint-smallest"])
+
+
+def test_each_name_is_another_plan():
+    """sequential and a first round of one task are alike in their first epoch, so it is asked for its last."""
+    plans = [sampler(name)(MAKE_BATCHES, seeded(), 3) for name in NAMES]
+    assert all(one != other for number, one in enumerate(plans) for other in plans[:number])
 
 
 @every_sampler
@@ -144,10 +250,13 @@ def test_one_task_alone_is_one_pass(sample):
 
 @every_sampler
 def test_tasks_without_batches_are_refused(sample):
-    with pytest.raises(ValueError, match="task 'sts' has no training batches"):
-        sample({**MAKE_BATCHES, "sts": lambda generator: []}, seeded())
+    with pytest.raises(ValueError, match="task 'sst' has no training batches"):
+        sample({**MAKE_BATCHES, "sst": lambda generator: []}, seeded())
+
+
+def test_no_task_at_all_is_refused():
     with pytest.raises(ValueError, match="no task to sample from"):
-        sample({}, seeded())
+        joint({}, seeded())
 
 
 def test_another_limit_is_refused():

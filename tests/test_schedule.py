@@ -32,6 +32,15 @@ def test_constant_by_hand():
     assert [constant(step, 10, 2) for step in (0, 1, 9, 1000)] == [0.5, 1.0, 1.0, 1.0]
 
 
+def test_tension_by_hand():
+    """The paper's table, 1e-5 to 2e-6, whatever the number of steps."""
+    steps = (0, 499, 500, 999, 1000, 1499, 1500, 1999, 2000, 90_000)
+    for num_steps in (10, 100_000):
+        found = [1e-5 * SCHEDULES["tension"](step, num_steps) for step in steps]
+        assert found == pytest.approx([1e-5, 1e-5, 8e-6, 8e-6, 6e-6, 6e-6, 4e-6, 4e-6, 2e-6, 2e-6])
+    assert SCHEDULES["tension"](600, 1000, 1202) == pytest.approx(0.8 * 601 / 1202)
+
+
 @pytest.mark.parametrize(("name", "theirs"), [("linear", "get_linear_schedule_with_warmup"),
                                               ("cosine", "get_cosine_schedule_with_warmup"),
                                               ("constant", "get_constant_schedule_with_warmup")])

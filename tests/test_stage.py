@@ -1,7 +1,7 @@
 """minbert/stage.py: a chain of stages, what of it is reused, and what a damaged folder does."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -112,3 +112,31 @@ def test_a_damaged_folder_is_no_candidate(make_chain, tmp_path, content):
     run_chain(plan_chain(stages, []), is_resumed=False)
     (tmp_path / "one" / "encoder" / STAGE_FILE).write_text(content, encoding="utf-8")
     assert stages[0].reusable([tmp_path / "absent", tmp_path / "one" / "encoder"]) is None
+
+
+def test_a_stage_begins_and_closes_around_its_job(make_chain):
+    """Copies are made before anything is measured; what `close` leaves in the encoder is what counts and is kept."""
+    (stage,) = make_chain("one", {"up": 3.0})
+    order, start = [], weights_of(stage)
+
+    def begin():
+        assert weights_of(stage) == start
+        order.append("begin")
+
+    def close():
+        order.append("close")
+        with torch.no_grad():
+            stage.encoder.layers[-1].feed_forward_norm.bias[0] = 9.0
+        return {"score of the copy": 0.5}
+
+    def quality():
+        order.append("quality")
+        return stage.quality()
+
+    changed = replace(stage, begin=begin, close=close, quality=quality, settings={"lr": 0.25})
+    found, _ = changed.train(is_resumed=False)
+    assert order == ["begin", "quality", "close", "quality"]
+    assert found["found"] == {"score of the copy": 0.5} and found["settings"] == {"lr": 0.25}
+    assert found["after"]["value"] > 5 and "score of the copy: 0.5000" in changed.table(found)
+    again = replace(stage, settings={"lr": 0.25})
+    assert again.reuse(stage.folder)[0] == found

@@ -1,15 +1,16 @@
-"""multitask/surgery.py: the weights of a step's losses."""
+"""multitask/surgery.py: weights of losses; PCGrad and GradVac against closed forms, slow loops and torchjd."""
 
 import pytest
 import torch
 
-from multitask.surgery import mean
+from multitask.surgery import GradientSurgery, gradvac_weights, mean, pcgrad, pcgrad_weights, weighted
 
 
 def test_weights_by_hand():
-    assert mean(1) == [1.0]
-    assert mean(2) == [0.5, 0.5]
-    assert mean(3) == pytest.approx([1 / 3] * 3)
+    assert mean(["sst"]) == [1.0]
+    assert mean(["sst", "sts"]) == [0.5, 0.5]
+    assert mean(["sst", "para", "sts"]) == pytest.approx([1 / 3] * 3)
+    assert weighted(["sst", "para", "sst"], {"para": 2.0}) == [1.0, 2.0, 1.0]
 
 
 def make_losses(weight: torch.Tensor) -> list[torch.Tensor]:
@@ -22,7 +23,7 @@ def test_accumulated_backward_passes_equal_one_backward_of_the_mean():
     weight = torch.tensor([0.1, -0.2, 0.3, 0.5], requires_grad=True)
     torch.stack(make_losses(weight)).mean().backward()
     expected, weight.grad = weight.grad, None
-    for share, loss in zip(mean(3), make_losses(weight), strict=True):
+    for share, loss in zip(mean(["a", "b", "c"]), make_losses(weight), strict=True):
         (share * loss).backward()
     torch.testing.assert_close(weight.grad, expected, rtol=1e-6, atol=0)  # a sum in another order: measured 1e-7
 
@@ -38,4 +39,180 @@ def test_negative_control_the_sum_is_another_gradient():
 
 def test_a_step_without_losses_is_refused():
     with pytest.raises(ValueError, match="0 losses; it needs at least one"):
-        mean(0)
+        mean([])
+
+
+# --- PCGrad ---------------------------------------------------------------------------------------------------------
+
+
+def rows(*values) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(("gradients", "expected"), [
+    (rows([1, 0], [-1, 1]), [0.5, 1.5]),  # g1 - (-1 / 2) g2 = (.5, .5); g2 - (-1 / 1) g1 = (0, 1)
+    (rows([2, 0], [0, 3]), [2, 3]),  # orthogonal: unchanged
+    (rows([1, 2], [3, 1]), [4, 3]),  # no conflict: unchanged
+    (rows([1, 2], [-1, -2]), [0, 0]),  # opposite: nothing is left
+    (rows([1, 2], [-3, -6]), [0, 0]),
+    (rows([1, 2], [0, 0]), [1, 2]),  # a zero gradient takes nothing, and nothing of it
+    (rows([0, 0], [0, 0]), [0, 0]),
+    (rows([5, 7]), [5, 7]),  # j = i is skipped, though g . g is never below 0 here
+], ids=["two", "orthogonal", "agreeing", "opposite", "opposite-scaled", "one-zero", "all-zero", "alone"])
+def test_pcgrad_closed_forms(gradients, expected):
+    before = gradients.clone()
+    torch.testing.assert_close(pcgrad(gradients), rows(expected)[0])
+    torch.testing.assert_close(pcgrad(gradients, reduction="mean"), rows(expected)[0] / len(gradients))
+    assert torch.equal(gradients, before), "the originals are changed"
+
+
+def plain_pcgrad(gradients: torch.Tensor, orders: list[list[int]], project_on_changed: bool = False) -> torch.Tensor:
+    """Algorithm 1 on flat vectors, word by word."""
+    changed = [gradient.clone() for gradient in gradients]
+    for i, order in enumerate(orders):
+        for j in order:
+            other = changed[j] if project_on_changed else gradients[j]
+            if j != i and changed[i] @ other < 0:
+                changed[i] = changed[i] - (changed[i] @ other) / (other @ other) * other
+    return torch.stack(changed).sum(dim=0)
+
+
+def orders_of(seed: int, num_tasks: int) -> list[list[int]]:
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randperm(num_tasks, generator=generator).tolist() for _ in range(num_tasks)]
+
+
+def conflicting(num_tasks: int, seed: int = 0) -> torch.Tensor:
+    """(K, 40) with many negative dot products: random, less their mean."""
+    generator = torch.Generator().manual_seed(seed)
+    gradients = torch.randn(num_tasks, 40, dtype=torch.float64, generator=generator)
+    return gradients - gradients.mean(dim=0)
+
+
+@pytest.mark.parametrize("num_tasks", range(2, 7))
+@pytest.mark.parametrize("scale", [1e-10, 1.0, 1e10])
+def test_pcgrad_equals_a_plain_loop_over_flat_vectors(num_tasks, scale):
+    for seed in range(5):
+        gradients = conflicting(num_tasks, seed) * scale
+        assert (gradients @ gradients.T < 0).any()
+        expected = plain_pcgrad(gradients, orders_of(seed, num_tasks))
+        found = pcgrad(gradients, generator=torch.Generator().manual_seed(seed))
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12 * scale)  # float64, a few roundings
+
+
+def test_pcgrad_with_gradients_of_very_different_scales():
+    gradients = conflicting(4) * rows([1e-10], [1e10], [1.0], [1e-3])
+    found = pcgrad(gradients, generator=torch.Generator().manual_seed(1))
+    expected = plain_pcgrad(gradients, orders_of(1, 4))
+    torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-2)  # 1e10 x 1e-12
+
+
+def test_negative_controls_changed_gradients_and_surgery_after_a_summed_backward():
+    gradients = conflicting(4, seed=3)
+    generator = torch.Generator().manual_seed(3)
+    wrong = plain_pcgrad(gradients, orders_of(3, 4), project_on_changed=True)
+    found = pcgrad(gradients, generator=generator)
+    assert not torch.allclose(found, wrong), "projecting on projected gradients goes unnoticed"
+    after_the_sum = pcgrad(gradients.sum(dim=0, keepdim=True).expand(4, -1)) / 4  # every task holds the same sum
+    assert not torch.allclose(found, after_the_sum), "surgery after a summed backward pass goes unnoticed"
+
+
+def test_orders_are_drawn_anew_and_matter():
+    gradients = conflicting(5)
+    generator = torch.Generator().manual_seed(0)
+    found = [pcgrad(gradients, generator=generator) for _ in range(5)]
+    assert any(not torch.allclose(found[0], other) for other in found[1:])
+    torch.manual_seed(6)
+    first = pcgrad(gradients)
+    torch.manual_seed(6)
+    assert torch.equal(first, pcgrad(gradients))
+
+
+@pytest.mark.parametrize("num_tasks", range(2, 7))
+def test_pcgrad_agrees_with_torchjd(num_tasks):
+    aggregation = pytest.importorskip("torchjd.aggregation", reason="torchjd is the reference; run setup.sh --dev")
+    gradients = conflicting(num_tasks)
+    torch.manual_seed(7)
+    expected = aggregation.PCGrad()(gradients)
+    torch.manual_seed(7)  # both draw an order of all K for each task
+    torch.testing.assert_close(pcgrad(gradients), expected)
+
+
+# --- GradVac --------------------------------------------------------------------------------------------------------
+
+
+def test_gradvac_with_targets_of_zero_is_pcgrad():
+    gradients = conflicting(4)
+    products = gradients @ gradients.T
+    weights, targets = gradvac_weights(products, torch.zeros(4, 4, dtype=torch.float64), beta=0.0,
+                                       generator=torch.Generator().manual_seed(2))
+    torch.testing.assert_close(weights, pcgrad_weights(products, generator=torch.Generator().manual_seed(2)))
+    assert not targets.any()
+
+
+def test_gradvac_lifts_the_cosine_to_its_target_by_hand():
+    """g1 = (1, 0), g2 = (0, 2): cosine 0 under a target of .6. g1 + a g2 with cosine .6 is (1, .75): a = .375."""
+    gradients = rows([1, 0], [0, 2])
+    target = rows([0, 0.6], [0, 0])
+    weights, targets = gradvac_weights(gradients @ gradients.T, target, beta=0.1)
+    torch.testing.assert_close(weights @ gradients, rows([1, 2.75])[0])
+    torch.testing.assert_close(targets, rows([0, 0.54], [0, 0]))  # .9 x .6 + .1 x 0
+    assert target[0, 1] == 0.6, "the argument is changed"
+    halved, _ = gradvac_weights(gradients @ gradients.T, target, beta=0.1, reduction="mean")
+    torch.testing.assert_close(halved, weights / 2)
+
+
+def test_gradvac_passes_over_zero_gradients_and_survives_a_target_of_one():
+    gradients = rows([1, 0], [0, 0])
+    weights, targets = gradvac_weights(gradients @ gradients.T, torch.full((2, 2), 0.5, dtype=torch.float64))
+    assert weights.tolist() == [1, 1] and (targets == 0.5).all()
+    gradients = rows([1, 0], [1, 1])
+    weights, _ = gradvac_weights(gradients @ gradients.T, torch.ones(2, 2, dtype=torch.float64))
+    assert torch.isfinite(weights).all()
+
+
+def test_gradvac_agrees_with_torchjd_over_many_steps():
+    """Two tasks, where no order is drawn; beta given, since torchjd's default is another one."""
+    aggregation = pytest.importorskip("torchjd.aggregation", reason="torchjd is the reference; run setup.sh --dev")
+    reference, surgery = aggregation.GradVac(beta=0.3), GradientSurgery("gradvac", "sum", 0.3, ["sst", "sts"])
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        gradients = torch.randn(2, 6, dtype=torch.float64, generator=generator)
+        found = surgery(gradients @ gradients.T, ["sst", "sts"]) @ gradients
+        torch.testing.assert_close(found, reference(gradients), rtol=1e-6, atol=1e-7)  # torchjd adds 1e-8 to norms
+    assert surgery.targets[0, 1] != 0
+
+
+# --- what the loop calls --------------------------------------------------------------------------------------------
+
+
+def test_cosines_are_kept_by_pair_of_tasks():
+    surgery = GradientSurgery("pcgrad", "sum", 0.01, ["sst", "para", "sts", "sst"])
+    gradients = rows([3, 0], [-1, 0], [0, 2])
+    surgery(gradients @ gradients.T, ["sst", "para", "sts"])
+    surgery(gradients[[2, 0]] @ gradients[[2, 0]].T, ["sts", "sst"])  # another order, and PARA is not in it
+    zero = torch.zeros(2, 2, dtype=torch.float64)
+    surgery(zero, ["sst", "sts"])
+    found = {tuple(entry.pop("tasks")): entry for entry in surgery.conflicts()}
+    assert found == {("sst", "para"): {"steps": 1, "conflicts": 1.0, "cosine": -1.0},
+                     ("sst", "sts"): {"steps": 3, "conflicts": 0.0, "cosine": 0.0},
+                     ("para", "sts"): {"steps": 1, "conflicts": 0.0, "cosine": 0.0}}
+
+
+def test_targets_follow_the_names_of_the_tasks():
+    gradients = rows([1, 0], [-1, 1])
+    one, other = (GradientSurgery("gradvac", "sum", 0.5, ["sst", "para", "sts"]) for _ in range(2))
+    first = one(gradients @ gradients.T, ["sst", "sts"])
+    second = other(gradients[[1, 0]] @ gradients[[1, 0]].T, ["sts", "sst"])
+    torch.testing.assert_close(first, second[[1, 0]])
+    assert torch.equal(one.targets, other.targets) and one.targets[0, 2] != 0 and not one.targets[1].any()
+
+
+def test_the_state_goes_into_a_checkpoint_and_back():
+    one, other = (GradientSurgery("gradvac", "sum", 0.5, ["sst", "sts"]) for _ in range(2))
+    assert one.state_dict()["cosines"].shape == (0, 1)
+    gradients = rows([1, 0], [-1, 1])
+    one(gradients @ gradients.T, ["sst", "sts"])
+    other.load_state_dict(one.state_dict())
+    assert torch.equal(one(gradients @ gradients.T, ["sst", "sts"]), other(gradients @ gradients.T, ["sst", "sts"]))
+    assert one.conflicts() == other.conflicts() and one.conflicts()[0]["steps"] == 2

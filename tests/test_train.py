@@ -10,7 +10,7 @@ from minbert import BertModel, BertTokenizer
 from minbert.loop import fit
 from minbert.price import probe
 from multitask.tasks import TASKS
-from multitask.train import build_job, encode_tables, examples_of, read_tables
+from multitask.train import build_job, encode_tables, examples_of, heads_job, read_tables
 from options import Options
 
 CPU = torch.device("cpu")
@@ -77,6 +77,15 @@ def test_tables_and_rows(options, sample_data):
         read_tables(replace(options, sts_test=str(sample_data / "absent.csv")))
 
 
+def test_fewer_rows_at_even_distances(options):
+    whole, cut = read_tables(options), read_tables(replace(options, train_rows="para=16", dev_rows="sst=5,sts=1000"))
+    assert cut["para"]["train"].examples == whole["para"]["train"].examples[::4]  # 64 / 16
+    assert [example.id for example in cut["sst"]["dev"].examples] == [
+        whole["sst"]["dev"].examples[index].id for index in (0, 4, 9, 14, 19)]  # 24 i / 5
+    assert cut["sts"]["dev"] == whole["sts"]["dev"] and cut["sst"]["test"] == whole["sst"]["test"]
+    assert cut["para"]["train"].summary.endswith("64 rows read, 0 dropped, 48 left out as asked")
+
+
 def test_the_two_samplings(make_job, tables):
     generator = torch.Generator().manual_seed(0)
     joint = make_job(sampling="joint").plan(0, generator)
@@ -92,10 +101,26 @@ def test_the_two_samplings(make_job, tables):
 
 def test_a_task_alone_is_judged_by_its_own_score(tables, options, tiny_model, tmp_path):
     rows = encode_tables({"para": tables["para"]}, BertTokenizer.from_pretrained(tiny_model), 48, "cross")
-    job = build_job(options, BertModel.from_pretrained(tiny_model), rows, tmp_path, CPU)
+    job = build_job(replace(options, tasks="para"), BertModel.from_pretrained(tiny_model), rows, tmp_path, CPU)
     assert {task for step in job.plan(0, torch.Generator()) for task, _ in step} == {"para"}
     progress = fit(job)
     assert job.score == "para" and progress.best_score == progress.history[-1]["para"]
+
+
+def test_two_tasks_are_judged_by_their_mean_and_the_third_head_stays(make_job):
+    job = make_job(tasks="sts,sst", sampling="joint", epochs=2)
+    before = copy.deepcopy(job.model.heads["para"].state_dict())
+    history = fit(job).history
+    assert job.score == "mean" and all(entry["mean"] == (entry["sst"] + entry["sts"]) / 2 for entry in history)
+    assert not differ(before, job.model.heads["para"].state_dict())
+
+
+def test_sequential_training_ends_a_task_before_the_next(make_job):
+    job = make_job(sampling="sequential", tasks="sts,sst", epochs=2)
+    seen = []
+    progress = fit(replace(job, load=lambda task, rows: seen.append(task) or job.load(task, rows)))
+    assert seen == ["sts"] * 4 + ["sst"] * 4  # 16 rows / 8 = 2 batches, 2 epochs
+    assert progress.num_steps == 8 and len(progress.history) == 4
 
 
 def test_the_joint_limit(make_job, tables, options, tiny_model, tmp_path):
@@ -110,7 +135,7 @@ def test_the_joint_limit(make_job, tables, options, tiny_model, tmp_path):
     assert lengths == {"largest": 2, "smallest": 1}
 
 
-@pytest.mark.parametrize("sampling", ["joint", "mt-dnn"])
+@pytest.mark.parametrize("sampling", ["joint", "mt-dnn", "annealed"])
 def test_the_seed_fixes_the_run(make_job, sampling):
     first = after_two_steps(make_job(sampling=sampling))
     torch.rand(3)
@@ -118,10 +143,20 @@ def test_the_seed_fixes_the_run(make_job, sampling):
     assert differ(first, after_two_steps(make_job(sampling=sampling, seed=1)))
 
 
+def test_sampling_weights_change_the_plan(make_job):
+    def count(**changes):
+        plan = make_job(**changes).plan(0, torch.Generator().manual_seed(0))
+        return [task for step in plan for task, _ in step].count("para")
+
+    assert count() == 2 and count(sampling_weights="para=2") == 4  # 16 rows / 8
+
+
 CHANGES = {
-    "pair_encoding": "bi", "pooling": "cls", "sampling": "mt-dnn", "schedule": "cosine", "warmup": 0.5,
-    "weight_decay": 0.5, "max_grad_norm": 0.01, "accumulation": 2, "hidden_dropout_prob": 0.6, "lr": 2e-3,
-    "batch_size": 4, "max_length": 8, "option": "pretrain", "epochs": 2, "seed": 1, "precision": "bf16",
+    "surgery": "pcgrad", "tasks": "sst,para", "pair_encoding": "bi", "pooling": "cls", "sampling": "mt-dnn",
+    "schedule": "cosine", "warmup": 0.5, "weight_decay": 0.5, "max_grad_norm": 0.01, "accumulation": 2,
+    "hidden_dropout_prob": 0.6, "lr": 2e-3, "batch_size": 4, "max_length": 8, "option": "pretrain", "epochs": 2,
+    "seed": 1, "precision": "bf16", "head": "vm", "para_head": "vm", "common_layer": "none",
+    "layer_decay": 0.5, "freeze": "1",
 }
 
 
@@ -140,6 +175,24 @@ def test_each_option_changes_the_weights(make_job, reference, name):
     assert differ(reference, after_two_steps(make_job(**{**base, name: CHANGES[name]})))
 
 
+HEADS = [{"head": "ph"}, {"head": "dph"}, {"head": "dpha"}, {"head": "ph", "para_head": "dpha"},
+         {"head": "mlp", "pair_encoding": "bi"}, {"head": "mlp", "pair_encoding": "bi", "sharing": "first"},
+         {"head": "mlp", "pair_encoding": "bi", "sharing": "heads"}, {"head": "vm", "pair_encoding": "dual"}]
+STEPS = [{"surgery": "sum"}, {"surgery": "weighted"}, {"surgery": "weighted", "loss_weights": "sts=3"},
+         {"surgery": "pcgrad"}, {"surgery": "pcgrad", "surgery_reduction": "mean"}, {"surgery": "gradvac"},
+         {"surgery": "gradvac", "gradvac_beta": 0.9}]
+
+
+@pytest.mark.parametrize("group", [HEADS, STEPS], ids=["heads", "steps"])
+def test_each_value_is_another_run(make_job, group):
+    """Without clipping, which would hide a gradient's length; sum and weighted without weights are the same."""
+    base = {"sampling": "joint", "batch_size": 2, "warmup": 0.0, "max_grad_norm": 0.0}
+    base |= {"pair_encoding": "dual"} if group is HEADS else {}
+    found = [after_two_steps(make_job(**{**base, **changes})) for changes in group]
+    same = [(one, other) for other in range(len(found)) for one in range(other) if not differ(found[one], found[other])]
+    assert same == ([] if group is HEADS else [(0, 1)])
+
+
 def test_the_joint_limit_changes_the_weights(make_job, tables, options, tiny_model, tmp_path):
     """Its epoch is shorter, and so the schedule steeper; it shows where the tasks differ in size."""
     cut = replace(tables["sst"]["train"], examples=tables["sst"]["train"].examples[:8])
@@ -151,10 +204,10 @@ def test_the_joint_limit_changes_the_weights(make_job, tables, options, tiny_mod
     assert differ(*found)
 
 
-@pytest.mark.parametrize("name", ["save_every", "simcse_epochs", "name", "drop_bad_rows"])
+@pytest.mark.parametrize("name", ["save_every", "contrastive_epochs", "name", "drop_bad_rows"])
 def test_options_of_other_rooms_change_nothing(make_job, name):
-    values = {"save_every": 1, "simcse_epochs": 3, "name": "other", "drop_bad_rows": True}
-    extra = {"pretrain": "simcse"} if name.startswith("simcse") else {}
+    values = {"save_every": 1, "contrastive_epochs": 3, "name": "other", "drop_bad_rows": True}
+    extra = {"pretrain": "simcse"} if name.startswith("contrastive") else {}
     assert not differ(after_two_steps(make_job()), after_two_steps(make_job(**{name: values[name]}, **extra)))
 
 
@@ -164,6 +217,39 @@ def test_a_frozen_encoder_keeps_its_bits(make_job):
     fit(job)
     moved = {name for name, tensor in job.model.state_dict().items() if not torch.equal(tensor, before[name])}
     assert moved == {name for name in before if not name.startswith("encoder.")}
+
+
+@pytest.mark.parametrize(("freeze", "parts"), [("embeddings", ("embeddings",)), ("0", ("embeddings",)),
+                                               ("1", ("embeddings", "layers.0"))])
+def test_frozen_parts_keep_their_bits_and_others_move(make_job, freeze, parts):
+    job = make_job(freeze=freeze, epochs=1, lr=1e-2, weight_decay=0.5)
+    before = copy.deepcopy(job.model.encoder.state_dict())
+    fit(job)
+    still = {name for name, tensor in job.model.encoder.state_dict().items() if torch.equal(tensor, before[name])}
+    frozen = {name for name in before if name.startswith(parts)}
+    assert frozen <= still and not any(name.startswith("layers.1") and name.endswith("weight") for name in still)
+    with pytest.raises(ValueError, match="--freeze is 3; this encoder has 2 layers"):
+        make_job(freeze="3")
+
+
+def test_heads_first(make_job, options):
+    job = make_job(heads_first=2)
+    first = heads_job(job, replace(options, heads_first=2))
+    before = copy.deepcopy(job.model.state_dict())
+    progress = fit(first)
+    assert len(progress.history) == 2 and first.folder != job.folder and first.model is job.model
+    moved = {name for name, tensor in job.model.state_dict().items() if not torch.equal(tensor, before[name])}
+    assert moved == {name for name in before if not name.startswith("encoder.")}
+    assert all(parameter.requires_grad for parameter in job.model.parameters())
+    fit(job)
+    assert not torch.equal(job.model.encoder.layers[0].feed_forward.up.weight,
+                           before["encoder.layers.0.feed_forward.up.weight"])
+
+
+def test_the_best_epoch_is_by_the_given_score(make_job):
+    job = make_job(epochs=3, score="sts")
+    progress = fit(job)
+    assert progress.best_step == max(progress.history, key=lambda entry: entry["sts"])["step"]
 
 
 def test_finetuning_moves_all_but_the_pooler(make_job):

@@ -82,6 +82,20 @@ def make_job(folder, dropout: float = 0.3, disturb: Callable = lambda when, numb
     return replace(job, **changes)
 
 
+def killed_at(job: Job, step: int) -> Job:
+    """Any job, with a loss that dies like a killed process before update number `step`, and one checkpoint a step."""
+    num_steps = 0
+
+    def dying(task, batch):
+        nonlocal num_steps
+        num_steps += 1
+        if num_steps == step:
+            raise Kill
+        return job.loss(task, batch)
+
+    return replace(job, loss=dying, save_every=1)
+
+
 def bits(job: Job, progress) -> dict:
     """All that a run leaves behind but its seconds: weights, optimizer state, progress."""
     weights = {name: tensor.numpy().tobytes() for name, tensor in job.model.state_dict().items()}

@@ -1,0 +1,90 @@
+"""How fast do sentences become vectors, against sentence_transformers.encode as it comes, and are they the same?
+
+Both sides get text and sort it by length themselves; each has a process of its own. The peer opens the folder that our
+own --export writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.material import MAX_LENGTH, Limit, Settings, layer_flops, real_tokens, require, sst_examples
+from benchmarks.result import Check, Comparison, json_line, versions
+from benchmarks.sides import Process, alternate
+from contrastive.export import export
+from contrastive.vectors import open_embedder
+from minbert import BertModel, BertTokenizer, runtime
+
+VECTORS = "vectors"  # a request; a part gives nothing back, so that no time goes into sending
+
+
+def our_side(folder: Path, sentences: Sequence[str], batch_size: int, precision: str):
+    """A function that encodes all sentences, as `python -m contrastive.embed` does."""
+    runtime.keep_freed_memory()
+    embedder, _ = open_embedder(folder, "mean", MAX_LENGTH, batch_size, "cpu", precision)
+
+    def take(request: int | str) -> np.ndarray | None:
+        vectors, _ = embedder.encode(sentences)
+        return vectors.numpy() if request == VECTORS else None
+
+    return take
+
+
+def peer_side(folder: Path, sentences: Sequence[str], batch_size: int):
+    """The same through sentence_transformers, in float32."""
+    from sentence_transformers import SentenceTransformer
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    model = SentenceTransformer(str(folder), device="cpu")
+
+    def take(request: int | str) -> np.ndarray | None:
+        vectors = model.encode(list(sentences), batch_size=batch_size, show_progress_bar=False)
+        return vectors if request == VECTORS else None
+
+    return take
+
+
+def write_export(model: Path, folder: Path) -> Path:
+    """The model as a folder that both sides open; returns it."""
+    export(BertModel.from_pretrained(model), BertTokenizer.from_pretrained(model), folder, "mean", MAX_LENGTH, False)
+    return folder
+
+
+def least_cosine(vectors: np.ndarray, others: np.ndarray) -> float:
+    """The smallest cosine of two rows with the same number; both (N, H)."""
+    products = (vectors.astype(np.float64) * others).sum(axis=1)
+    return float((products / np.linalg.norm(vectors, axis=1) / np.linalg.norm(others, axis=1)).min())
+
+
+def run(settings: Settings) -> dict:
+    """Returns the line of JSON. Full: 5 rounds of 2,048 sentences; quick: 3 of 256."""
+    require("sentence-transformers")
+    examples = sst_examples(settings.data_dir, settings.size(2048, 256))
+    sentences = [example.sentence_1 for example in examples]
+    folder = write_export(settings.model, settings.folder / "export")
+    shared, limit = (folder, sentences, settings.batch_size), Limit("bf16")
+    with ExitStack() as stack:
+        sides = {name: stack.enter_context(Process(settings.threads, *side)) for name, side in {
+            "bf16": (our_side, *shared, "bf16"), "fp32": (our_side, *shared, "fp32"), "peer": (peer_side, *shared),
+        }.items()}
+        vectors = {name: side(VECTORS) for name, side in sides.items()}
+        seconds = alternate(sides, settings.rounds(5, 3), num_warm=1, between=limit.measure)
+    comparisons = [
+        Comparison.of(f"ours ({precision}) : sentence_transformers.encode (fp32)", "sentences/s", seconds[precision],
+                      seconds["peer"], goal, per=len(sentences))
+        for precision, goal in {"bf16": (">=", 3.0), "fp32": (">=", 1.1)}.items()]
+    checks = [
+        Check("least cosine of a bf16 vector with the peer's", least_cosine(vectors["bf16"], vectors["peer"]), ">=",
+              0.999),
+        Check("largest difference of an fp32 vector's number from the peer's",
+              float(np.abs(vectors["fp32"] - vectors["peer"]).max()), "<=", 1e-5),
+    ]
+    flops = layer_flops(folder, 2) * real_tokens(examples, folder) / len(examples)
+    return json_line("inference", comparisons, versions("sentence-transformers", "transformers"), checks,
+                     [f"{len(sentences):,} SST sentences a round, tokenization included"],
+                     flops * comparisons[0].ours / limit.median, limit.median)

@@ -1,0 +1,22 @@
+"""A series of runs that goes on where it was stopped: one line of JSON a run, in a file that is added to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+
+def go_on(path: Path, todo: Iterable[dict], run: Callable[..., dict]) -> list[dict]:
+    """`run(**identity)` for each identity of `todo` that no line of `path` has; returns all lines.
+
+    What a run returns has to hold its identity. A line is written as soon as it is there.
+    """
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    for identity in todo:
+        if not any(identity.items() <= line.items() for line in lines):
+            lines.append(run(**identity))
+            with open(path, "a") as file:
+                file.write(json.dumps(lines[-1]) + "\n")
+            print(json.dumps(lines[-1]), flush=True)
+    return lines

@@ -1,0 +1,42 @@
+"""How long until something happens? Fresh processes that import us, ask for help, and import the peer.
+
+Wall seconds from the start of Python to its end.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.material import Settings, require
+from benchmarks.result import Check, Comparison, json_line, versions
+from benchmarks.sides import alternate
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMANDS = {
+    "import": ["-c", "import minbert"],
+    "help": ["run_multitask.py", "--help"],
+    "torch": ["-c", "import torch"],
+    "peer": ["-c", "from transformers import BertModel"],
+}
+
+
+def run(settings: Settings) -> dict:
+    """Returns the line of JSON. Full: 9 processes of each command; quick: 3."""
+    require("transformers")
+
+    def start(command: list[str]) -> None:
+        subprocess.run([sys.executable, *command], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+
+    sides = {name: lambda part, command=command: start(command) for name, command in COMMANDS.items()}
+    seconds = alternate(sides, settings.rounds(9, 3), num_warm=1)
+    comparisons = [
+        Comparison.of("import minbert : import BertModel of transformers", "s", seconds["import"], seconds["peer"]),
+        Comparison.of("run_multitask.py --help : import BertModel of transformers", "s", seconds["help"],
+                      seconds["peer"]),
+        Comparison.of("import minbert : import torch alone", "s", seconds["import"], seconds["torch"])]
+    checks = [Check(f"seconds of `{what}`", statistics.median(seconds[name]), "<=", 1.0)
+              for name, what in {"import": "import minbert", "help": "run_multitask.py --help"}.items()]
+    return json_line("startup", comparisons, versions("transformers"), checks)

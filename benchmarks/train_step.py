@@ -1,0 +1,53 @@
+"""How fast is a training step, against a plain Hugging Face loop, against one with every trick, against the machine?
+
+The same SST sentences on each side, MiniLM's shape, batches of 32. Each side has a process of its own, as it would be
+used, and they take their steps in turn; a round is one pass over the sentences. Sentences a second, medians of rounds.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from benchmarks.material import Limit, Settings, layer_flops, real_tokens, require, sst_examples
+from benchmarks.result import Check, Comparison, json_line, versions
+from benchmarks.sides import Process, alternate
+from benchmarks.training import our_side, peer_side, write_heads
+
+PLAIN, TRICKS, FURTHER = "plain", "tricks", "further"
+
+
+def run(settings: Settings) -> dict:
+    """Returns the line of JSON. Full: 5 rounds of 50 steps; quick: 3 of 8."""
+    require("transformers")
+    num_parts = settings.size(50, 8)
+    examples = sst_examples(settings.data_dir, num_parts * settings.batch_size)
+    num_parts = len(examples) // settings.batch_size  # whole batches
+    examples = examples[: num_parts * settings.batch_size]
+    write_heads(settings.model, settings.folder / "heads", examples)
+    precision, limit = settings.precision, Limit(settings.precision)
+    shared = (settings.model, examples, settings.batch_size)
+    sides = {
+        "ours": (our_side, settings.model, settings.folder / "ours", examples, settings.batch_size, precision),
+        PLAIN: (peer_side, *shared),
+        TRICKS: (peer_side, *shared, precision, True),
+        FURTHER: (peer_side, *shared, precision, True, True, True),
+    }
+    with ExitStack() as stack:
+        processes = {name: stack.enter_context(Process(settings.threads, *side)) for name, side in sides.items()}
+        seconds = alternate(processes, settings.rounds(5, 3), num_parts, between=limit.measure)
+    names = {
+        PLAIN: (f"ours ({precision}) : plain Hugging Face loop (fp32, random batches)", (">=", 5.0)),
+        TRICKS: (f"ours ({precision}) : Hugging Face with sdpa, {precision}, sorted batches", (">=", 1.6)),
+        FURTHER: ("the same with fused AdamW, and freed memory kept", None),
+    }
+    comparisons = [Comparison.of(what, "sentences/s", seconds["ours"], seconds[peer], goal, per=len(examples))
+                   for peer, (what, goal) in names.items()]
+    tokens = real_tokens(examples, settings.model)
+    flops = layer_flops(settings.model, 6) * tokens / len(examples)  # of a sentence
+    share = flops * comparisons[0].ours / limit.median
+    return json_line(
+        "train_step", comparisons, versions("transformers"),
+        [Check(f"share of the {precision} matrix-product limit, 6 FLOPs a layer's weight and real token", share, ">=",
+               0.45)],
+        [f"{len(examples):,} sentences of {tokens / len(examples):.1f} tokens, {num_parts} steps a round"],
+        share, limit.median)

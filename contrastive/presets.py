@@ -1,0 +1,109 @@
+"""What each method's paper fixes, and what of it --contrastive_* options replace. Next: methods.py, pretrain.py.
+
+No torch here: options are checked against it, and run_multitask.py prints the settings before any work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, replace
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How one contrastive stage trains; weight decay, clipping, pooling, precision and seed are those of the run."""
+
+    source: str
+    epochs: int
+    batch_size: int  # sentences; of pairs and triplets, so many of them; of contrastive tension, pairs
+    lr: float  # the peak for an encoder of 768 units; narrower ones take 768 / H times it
+    temperature: float
+    max_length: int = 32
+    projection: str = "none"  # "tanh": one layer and tanh; "mlp": two layers; in training only
+    optimizer: str = "adamw"  # or "rmsprop"
+    betas: tuple[float, float] = (0.9, 0.999)  # of AdamW
+    schedule: str = "linear"
+    warmup: float = 0.1
+    evaluate_every: int = 0  # steps; 0: four times an epoch
+    patience: int = 0  # evaluations without a better score; 0: the stage goes to its end
+    chunk: int = 0  # rows in the encoder at a time (caching.py); 0: all of a batch
+
+
+PRESETS: dict[str, Settings] = {
+    "simcse": Settings("Gao et al. 2021, unsupervised", epochs=1, batch_size=64, lr=3e-5, temperature=0.05,
+                       projection="tanh"),
+    "simcse-supervised": Settings("the GEN report, Quora", epochs=5, batch_size=16, lr=2e-5, temperature=0.05,
+                                  projection="mlp"),
+    "simcse-nli": Settings("Gao et al. 2021, supervised", epochs=3, batch_size=512, lr=5e-5, temperature=0.05,
+                           projection="tanh", chunk=128),  # 1,536 rows, more than most machines hold at once
+    "mnr": Settings("Reimers and Gurevych 2019; the ROB report", epochs=1, batch_size=64, lr=2e-5, temperature=0.05),
+    "bsc": Settings("Chernyavskiy et al. 2022", epochs=5, batch_size=30, lr=2e-5, temperature=0.07),
+    "ct": Settings("Carlsson et al. 2021", epochs=1, batch_size=16, lr=1e-5, temperature=1.0, optimizer="rmsprop",
+                   schedule="tension", warmup=0.0),
+    "ct-in-batch": Settings("Carlsson et al. 2021, in-batch variant", epochs=1, batch_size=16, lr=1e-5,
+                            temperature=0.05, optimizer="rmsprop", schedule="tension", warmup=0.0),
+    "sg": Settings("Kim et al. 2021, SG", epochs=1, batch_size=16, lr=5e-5, temperature=0.01, betas=(0.9, 0.9),
+                   evaluate_every=50, patience=10),
+    "sg-opt": Settings("Kim et al. 2021, SG-OPT", epochs=1, batch_size=16, lr=5e-5, temperature=0.01, betas=(0.9, 0.9),
+                       evaluate_every=50, patience=10),
+}
+NUM_NEGATIVES = 7  # of contrastive tension, for each positive: batch 16 is 2 x (1 + 7) pairs
+OWN: dict[str, tuple[str, ...]] = {  # the options that only some methods read
+    "simcse": (),
+    "simcse-supervised": ("labelled_negatives", "unsupervised_too"),
+    "simcse-nli": ("nli", "hard_negative_weight"),
+    "mnr": ("mnr_similarity",),
+    "bsc": ("bsc_symmetric", "bsc_labelled_negatives", "bsc_normalise", "bsc_align", "bsc_learns_temperature",
+            "bsc_shuffle"),
+    "ct": ("ct_corpus", "ct_negatives"),
+    "ct-in-batch": ("ct_corpus",),
+    "sg": ("sg_states", "sg_regulariser", "sg_loss"),
+    "sg-opt": ("sg_states", "sg_regulariser"),
+}
+
+
+def unread(method: str, options) -> tuple[str, ...]:
+    """The fields of Settings that `method` has no use for: an option that replaced one would do nothing."""
+    match method:
+        case "simcse" if options.contrastive_order == "fusion":  # its steps are the tasks'
+            read = ("temperature", "projection", "chunk")
+            return tuple(item.name for item in fields(Settings) if item.name not in read)
+        case "ct":
+            return ("temperature", "projection")
+        case "ct-in-batch" | "sg" | "sg-opt":
+            return ("projection",)
+        case "bsc" if options.bsc_learns_temperature == "yes":
+            return ("temperature",)
+    return ()
+
+
+def settings_of(method: str, options, hidden_size: int) -> Settings:
+    """The preset of `method`, its rate scaled to the encoder's width, with what --contrastive_* options replace."""
+    preset = PRESETS[method]
+    if method == "mnr" and options.mnr_similarity == "dot":
+        preset = replace(preset, source="Henderson et al. 2017", temperature=1.0)
+    preset = replace(preset, lr=preset.lr * 768 / hidden_size)
+    return replace(preset, **given(method, options))
+
+
+def given(method: str, options) -> dict:
+    """The --contrastive_* options that are not "auto" and that `method` reads, by field of Settings."""
+    values = {
+        "epochs": options.contrastive_epochs, "batch_size": options.contrastive_batch_size,
+        "lr": options.contrastive_lr, "temperature": options.contrastive_temperature,
+        "max_length": options.contrastive_max_length, "projection": options.contrastive_projection,
+        "optimizer": options.contrastive_optimizer, "schedule": options.contrastive_schedule,
+        "warmup": options.contrastive_warmup, "evaluate_every": options.contrastive_evaluate_every,
+        "patience": options.contrastive_patience, "chunk": options.contrastive_chunk,
+    }
+    return {name: value for name, value in values.items() if value != AUTO and name not in unread(method, options)}
+
+
+def described(method: str, settings: Settings, options) -> str:
+    """One line for the user: every value in use, the paper that they come from, and which were given instead."""
+    hidden = {"source", *unread(method, options), *(() if settings.optimizer == "adamw" else ("betas",))}
+    values = (f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+              for name, value in asdict(settings).items() if name not in hidden)
+    replaced = f"; given: {', '.join(given(method, options))}" if given(method, options) else ""
+    return f"{method}: {', '.join(values)} ({settings.source}{replaced})"

@@ -1,0 +1,122 @@
+"""What a step leaves in .grad: the weighted sum of its losses' gradients, or what a surgery makes of each task's own.
+
+K tasks, P parameters. No graph is kept and no copy of the model is made: each batch has its own backward pass, and a
+task's gradient is taken out of .grad before the next task begins. Rules that need only dot products of the gradients
+(PCGrad, GradVac; multitask/surgery.py) get the K x K Gramian. Next: loop.py, which calls `backward`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from minbert import processes, runtime
+
+if TYPE_CHECKING:
+    from minbert.loop import Job
+
+Part = tuple[str, list[int], float]  # a batch of a step: task, rows, weight of its loss
+CHUNK = 2**18  # elements of each gradient that are multiplied at once, so that the copy stays in the cache
+
+
+class Surgery(Protocol):
+    """How K gradients become one: sum_k w_k g_k, with weights that follow from their dot products."""
+
+    def __call__(self, gramian: Tensor, tasks: list[str]) -> Tensor:
+        """gramian (K, K) float64 on the CPU, the dot products of the gradients of `tasks` -> weights (K,) float64."""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What a checkpoint has to hold."""
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Put back what `state_dict` returned."""
+
+
+def backward(job: Job, step: list[Part]) -> tuple[float, Part]:
+    """Leave the gradient of one step in .grad, which must be None before.
+
+    Without job.surgery it is the gradient of the weighted sum of the losses. With it the weights are not used: the
+    losses of one task are averaged, and the tasks' gradients combined.
+
+    Returns the step's loss, a float, and its last batch; where a loss is not finite, that loss and that batch at once,
+    before its backward pass.
+    """
+    groups = [step] if job.surgery is None else group_by_task(step)
+    parameters = [parameter for group in job.optimizer.param_groups for parameter in group["params"]]
+    total, gradients = 0.0, []
+    for group in groups:
+        for part in group:
+            loss = accumulate(job, *part)
+            if not math.isfinite(loss):
+                return loss, part
+            total += loss * part[2] / len(groups)
+        processes.add_gradients(parameters)
+        if job.surgery:
+            gradients.append(take(parameters))
+    if job.surgery:
+        combine(parameters, gradients, lambda products: job.surgery(products, [group[0][0] for group in groups]))
+    return total, part
+
+
+def group_by_task(step: list[Part]) -> list[list[Part]]:
+    """The batches of each task, with weights that average them."""
+    tasks = dict.fromkeys(task for task, _, _ in step)
+    rows_of = {task: [rows for other, rows, _ in step if other == task] for task in tasks}
+    return [[(task, rows, 1 / len(batches)) for rows in batches] for task, batches in rows_of.items()]
+
+
+def take(parameters: list[nn.Parameter]) -> list[Tensor | None]:
+    """The gradients out of .grad, which is None afterwards; nothing is copied."""
+    gradients = [parameter.grad for parameter in parameters]
+    for parameter in parameters:
+        parameter.grad = None
+    return gradients
+
+
+def accumulate(job: Job, task: str, rows: list[int], weight: float) -> float:
+    """Add this process's share of a batch's weighted gradient to .grad, unless the loss is not finite.
+
+    Returns the whole loss of the batch, not weighted.
+    """
+    batch = job.load(task, rows)
+    with runtime.autocast(job.device, job.precision):
+        loss = job.loss(task, batch)
+    value = float(processes.add(loss.detach().clone()))
+    if math.isfinite(value):
+        (loss * weight).backward()
+    return value
+
+
+def combine(parameters: list[nn.Parameter], gradients: list[list[Tensor | None]], weigh) -> None:
+    """Set .grad of each parameter from K tasks' gradients of it, None where a task does not touch it.
+
+    What all K tasks touch is shared: its gradients are weighted by weigh(their Gramian). What fewer touch (heads) gets
+    the sum of the gradients it has, and what none touches keeps None. The tensors in `gradients` are used up.
+    """
+    columns = list(zip(*gradients, strict=True))  # for each parameter the gradients of the K tasks
+    shared = [column for column in columns if all(gradient is not None for gradient in column)]
+    weights = weigh(gramian(shared, len(gradients))).tolist()
+    for parameter, column in zip(parameters, columns, strict=True):
+        present = [gradient for gradient in column if gradient is not None]
+        if not present:
+            continue
+        factors = weights if len(present) == len(gradients) else [1.0] * len(present)
+        parameter.grad = present[0].mul_(factors[0])
+        for gradient, factor in zip(present[1:], factors[1:], strict=True):
+            parameter.grad.add_(gradient, alpha=factor)
+
+
+def gramian(columns: list[tuple[Tensor, ...]], num_tasks: int) -> Tensor:
+    """All dot products of K gradients, given for each parameter as a tuple of K tensors -> (K, K) float64 on the CPU.
+
+    Each is read once: (K, CHUNK) @ (CHUNK, K) for a piece of a parameter, added up in float64.
+    """
+    total = torch.zeros(num_tasks, num_tasks, dtype=torch.float64)
+    for column in columns:
+        for pieces in zip(*(gradient.flatten().split(CHUNK) for gradient in column), strict=True):
+            stacked = torch.stack(pieces)  # (K, CHUNK)
+            total += (stacked @ stacked.T).to(total)
+    return total

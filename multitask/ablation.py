@@ -1,0 +1,157 @@
+"""Recipes over several seeds, side by side: `python -m multitask.ablation NAME... --seeds 0,1,2 --out DIR`.
+
+Each run is `run_multitask.py --recipe NAME --seed SEED` in a process of its own, in DIR/NAME-seedSEED; the flags of
+--with go to all of them. A finished run is not done again and an interrupted one goes on, so the same command continues
+a series that was stopped. Prints mean and standard deviation of the dev scores beside the published figures, and writes
+DIR/ablation.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from multitask.recipes import RECIPES, values_of
+
+COMMAND = Path(__file__).resolve().parent.parent / "run_multitask.py"
+COLUMNS = {"sst": "SST", "para": "PARA", "sts": "STS", "overall_2023": "overall 2023"}
+
+
+def command_of(name: str, seed: int, folder: Path, flags: Sequence[str]) -> list[str] | None:
+    """The command that brings one run to its end; None where it is there already."""
+    if (folder / "run.json").is_file():
+        return None
+    start = [sys.executable, str(COMMAND)]
+    if (folder / "options.json").is_file():
+        return [*start, "--resume", str(folder)]
+    return [*start, "--recipe", name, "--seed", str(seed), "--output-dir", str(folder.parent), "--name", folder.name,
+            *flags]
+
+
+def scores_of(record: dict) -> dict[str, float]:
+    """The dev scores of a finished run, from its run.json; of a recipe with fewer tasks those of its tasks."""
+    trained = set(record["options"]["tasks"].split(","))
+    is_whole = len(trained) == 3 or record["options"]["head"] == "cosine"
+    return {key: score for key, score in record["scores"].items() if is_whole or key in trained}
+
+
+def stages_of(folder: Path, record: dict) -> dict[str, dict]:
+    """What the stages of a finished run left in stage.json, by stage."""
+    *names, last = [*record["stages"]] or [None]
+    folders = {name: f"encoder-{name}" for name in names} | ({last: "encoder"} if last else {})
+    return {name: json.loads((folder / place / "stage.json").read_text(encoding="utf-8"))
+            for name, place in folders.items()}
+
+
+def cell(scores: list[float], published: float | None) -> str:
+    """Mean ± standard deviation, and in brackets what was published."""
+    if not scores:
+        return "-"
+    deviation = f" ± {statistics.stdev(scores):.3f}" if len(scores) > 1 else ""
+    return f"{statistics.mean(scores):.3f}{deviation}" + (f" ({published:.3f})" if published is not None else "")
+
+
+def table(found: dict[str, list[dict[str, float]]]) -> str:
+    """Markdown: a row for each recipe, its runs' scores as a list of dicts."""
+    lines = ["| recipe | n | " + " | ".join(COLUMNS.values()) + " |", "|---" * (len(COLUMNS) + 2) + "|"]
+    for name, runs in found.items():
+        published = RECIPES[name][1] if name in RECIPES else None
+        figures = [getattr(published, key.removesuffix("_2023"), None) for key in COLUMNS]
+        cells = [cell([run[key] for run in runs if key in run], figure)
+                 for key, figure in zip(COLUMNS, figures, strict=True)]
+        lines.append(f"| {name} | {len(runs)} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def stage_table(stages: dict[str, list[dict]]) -> str:
+    """Markdown: what each stage of --pretrain did to the encoder, from its records, by recipe and stage.
+
+    The first score before and after: of contrastive stages Spearman of zero-shot STS dev, of mlm the held-out loss.
+    """
+    lines = ["| stage | n | score | before | after | handed on | seconds |", "|---" * 7 + "|"]
+    for name, records in stages.items():
+        score = next(iter(records[0]["before"]))
+        before, after = (cell([record[when][score] for record in records], None) for when in ("before", "after"))
+        lines.append(f"| {name} | {len(records)} | {score} | {before} | {after} | "
+                     f"{sum(record['is_kept'] for record in records)} of {len(records)} | "
+                     f"{statistics.mean(record['seconds'] for record in records):.0f} |")
+    return "\n".join(lines)
+
+
+def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """The command line, and the flags for run_multitask.py."""
+    parser = argparse.ArgumentParser(prog="python -m multitask.ablation", description=__doc__.splitlines()[0],
+                                     allow_abbrev=False)
+    parser.add_argument("names", nargs="+", metavar="NAME", help="recipes, see run_multitask.py --list-recipes")
+    parser.add_argument("--seeds", default="0,1,2", help="separated by commas (default: %(default)s)")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of all runs")
+    parser.add_argument("--with", default="", dest="flags", metavar="'FLAGS'", help="for every run, in quotes and "
+                        "after an equals sign: --with='--model minilm --epochs 2'")
+    given = parser.parse_args(argv)
+    flags = shlex.split(given.flags)
+    try:
+        for name in given.names:
+            values_of(name)
+    except ValueError as error:
+        parser.error(str(error))
+    if not all(seed.isdecimal() for seed in given.seeds.split(",")):
+        parser.error(f"--seeds is '{given.seeds}'; it is whole numbers, separated by commas.")
+    given.seeds = list(map(int, given.seeds.split(",")))
+    taken = [flag for flag in flags if flag.split("=")[0] in ("--recipe", "--seed", "--name", "--output-dir",
+                                                              "--output_dir", "--resume")]
+    if taken:
+        parser.error(f"{taken[0]} is set by the ablation itself; drop it from --with.")
+    return given, flags
+
+
+def run(command: list[str]) -> int:
+    """The exit code of a process; on Ctrl-C, which it hears as well, it is given the time to save."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        process.wait()
+        raise
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code 0 when all runs are there, 130 when interrupted, else that of the run that failed."""
+    given, flags = parse(sys.argv[1:] if argv is None else argv)
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in given.names}
+    stages: dict[str, list[dict]] = {}
+    try:
+        for seed in given.seeds:
+            for name in given.names:
+                folder = given.out / f"{name}-seed{seed}"
+                command = command_of(name, seed, folder, flags)
+                if command is not None:
+                    print(f"{folder}: running", flush=True)
+                    code = run(command)
+                    if code:
+                        print(f"{folder}: ended with code {code}; its message is above. The same command goes on from "
+                              "here.", file=sys.stderr)
+                        return code
+                record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+                found[name].append(scores_of(record))
+                for stage, content in stages_of(folder, record).items():
+                    stages.setdefault(f"{name}: {stage}", []).append(content)
+                print(f"{folder}: " + ", ".join(f"{key} {score:.4f}" for key, score in found[name][-1].items()),
+                      flush=True)
+    except KeyboardInterrupt:
+        print("\nStopped. The same command goes on from here.", file=sys.stderr)
+        return 130
+    text = "\n\n".join([table(found), *([stage_table(stages)] if stages else [])])
+    (given.out / "ablation.md").write_text(text + "\n", encoding="utf-8")
+    print(f"\n{text}\n\nmean ± standard deviation over seeds, in brackets the published figure; also in "
+          f"{given.out / 'ablation.md'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

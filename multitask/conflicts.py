@@ -1,0 +1,65 @@
+"""How often which tasks pulled in opposite directions: the log of surgery.py as a small table and a picture.
+
+S steps. Next: train.py.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from multitask.surgery import GradientSurgery
+from multitask.tasks import TASKS
+
+NUM_POINTS = 60  # of a curve: a step's cosine alone is noise
+
+
+def report(surgery: GradientSurgery | None, folder: Path) -> tuple[list[dict], str]:
+    """The log for run.json and the words to print, after writing folder/conflicts.png; both empty without a surgery."""
+    if surgery is None:
+        return [], ""
+    lines = [conflict_table(surgery.conflicts())]
+    if draw_conflicts(surgery, folder / "conflicts.png"):
+        lines.append(f"picture: {folder / 'conflicts.png'}")
+    return surgery.conflicts(), "\n".join(lines) + "\n\n"
+
+
+def conflict_table(conflicts: list[dict]) -> str:
+    """A line for each pair of tasks, as GradientSurgery.conflicts lists them."""
+    lines = [f"{'gradients of':<16}{'steps':>10}{'conflicts':>12}{'mean cosine':>14}"]
+    for entry in conflicts:
+        pair = " and ".join(TASKS[task].title for task in entry["tasks"])
+        lines.append(f"{pair:<16}{entry['steps']:>10,}{entry['conflicts']:>12.1%}{entry['cosine']:>14.4f}")
+    return "\n".join(lines)
+
+
+def draw_conflicts(surgery: GradientSurgery, path: Path) -> bool:
+    """Write the picture: a pair's mean cosine and share of conflicts over the steps; False without matplotlib."""
+    from importlib.util import find_spec
+
+    if find_spec("matplotlib") is None:
+        return False
+    from matplotlib.figure import Figure  # not pyplot, which would look for a screen
+
+    cosines = surgery.state_dict()["cosines"].numpy()  # (S, pairs), nan where a step does not hold the pair
+    figure = Figure(figsize=(11, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for number, pair in enumerate(surgery.pairs):
+        steps = np.flatnonzero(~np.isnan(cosines[:, number]))
+        if not len(steps):
+            continue
+        pieces = np.array_split(steps, min(NUM_POINTS, len(steps)))
+        middles = [piece.mean() + 1 for piece in pieces]
+        label = " and ".join(TASKS[surgery.tasks[task]].title for task in pair)
+        left.plot(middles, [cosines[piece, number].mean() for piece in pieces], label=label)
+        right.plot(middles, [100 * (cosines[piece, number] < 0).mean() for piece in pieces], label=label)
+    left.axhline(0, color="grey", linewidth=0.8)
+    left.set(xlabel="step", ylabel="mean cosine of the gradients", xlim=(0, None))
+    right.set(xlabel="step", ylabel="conflicts (% of the steps)", xlim=(0, None), ylim=(0, 100))
+    for axes in (left, right):
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    return True

@@ -1,0 +1,181 @@
+"""Several finished runs -> one set of predictions: `python -m multitask.ensemble RUN RUN... --out DIR`.
+
+Opens one run after the other, predicts dev and test, prints the dev scores of the runs and of three ways to join them
+(voting.py), and writes the six leaderboard files of one of them, with ensemble.json. Before: finished.py, voting.py.
+
+Legend: N rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from data.readers import Table
+from minbert.checkpoint import write_json
+from multitask.evaluate import labels_of
+from multitask.finished import Record, open_run, read_record, same_data
+from multitask.results import SPLITS, default_paths, write_files
+from multitask.tasks import TASKS, with_overall
+from multitask.voting import METHODS, Outcome, apply_method, gather_votes, make_folds
+
+SCORE_TITLES = {**{task.name: f"{task.title} {task.metric}" for task in TASKS.values()},
+                "overall_2023": "overall 2023", "overall_2024": "overall 2024"}
+TASK_TITLES = {task.name: task.title for task in TASKS.values()}
+CAUTION = ("Each run kept the epoch that scored best on these same dev rows, so all of these numbers are a little "
+           "high, those of the single runs too.")
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The command line; exits with code 2 and a message for a wrong flag."""
+    parser = argparse.ArgumentParser(prog="python -m multitask.ensemble", allow_abbrev=False,
+                                     description="Join the predictions of several finished runs on the same data.",
+                                     formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="folder of a finished run; two at least")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="new folder for files and ensemble.json")
+    parser.add_argument("--method", choices=tuple(METHODS), default="average", help="whose predictions are written")
+    parser.add_argument("--folds", type=int, default=5, help="parts of dev; what is fitted is scored on the part left "
+                        "out")
+    parser.add_argument("--seed", type=int, default=11711, help="seed of the folds")
+    return parser.parse_args(arguments)
+
+
+def check_request(given: argparse.Namespace) -> list[Record]:
+    """The records of the runs; ValueError for whatever would stop the command later, before any model is opened."""
+    if given.out.exists():
+        raise ValueError(f"{given.out} exists; --out is made anew, so that no file of another ensemble stays in it. "
+                         "Choose another folder, or remove that one.")
+    parent = next(path for path in given.out.absolute().parents if path.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise ValueError(f"{given.out}: cannot be made, because {parent} is "
+                         f"{'not writable' if parent.is_dir() else 'a file'}. Choose another folder.")
+    if len(given.runs) < 2:
+        found = f"only {given.runs[0]}" if given.runs else "no run"
+        raise ValueError(f"{found} is given; an ensemble needs two runs at least. Name the folders of finished runs, "
+                         "such as runs/A runs/B; one run alone has its six files already.")
+    for number, folder in enumerate(given.runs):
+        if folder.resolve() in [other.resolve() for other in given.runs[:number]]:
+            raise ValueError(f"{folder} is given twice, and would count twice. Name each run once.")
+    if given.folds < 2 or given.seed < 0:
+        raise ValueError(f"--folds is {given.folds} and --seed is {given.seed}; needed are 2 folds at least, and a "
+                         "seed of 0 or more. Pass such numbers.")
+    records = [read_record(folder) for folder in given.runs]
+    same_data(records)
+    return records
+
+
+def outputs_of(folder: Path) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, dict[str, Table]]]:
+    """Raw outputs as outputs[task][split] and the tables of one run, whose model is dropped when this returns."""
+    run = open_run(folder)
+    return {name: {split: run.outputs(name, split) for split in SPLITS} for name in TASKS}, run.tables
+
+
+def join(
+    outputs: Sequence[dict[str, dict[str, np.ndarray]]], labels: dict[str, np.ndarray], num_folds: int, seed: int
+) -> dict[str, dict[str, Outcome]]:
+    """Every method on every task, as outcomes[method][task].
+
+    outputs: for each run, outputs[task][split] as `outputs_of` returns them. labels: of dev, (N,) by task name.
+    """
+    outcomes = {name: {} for name in METHODS}
+    for name, task in TASKS.items():
+        votes = gather_votes(task, *([of_run[name][split] for of_run in outputs] for split in SPLITS))
+        folds = make_folds(len(labels[name]), num_folds, seed)
+        for method, of_method in METHODS.items():
+            outcomes[method][name] = apply_method(of_method.weigh, task, votes, labels[name], folds)
+    return outcomes
+
+
+def dev_scores(
+    runs: dict[str, dict[str, dict[str, np.ndarray]]], labels: dict[str, np.ndarray],
+    outcomes: dict[str, dict[str, Outcome]],
+) -> dict[str, dict[str, float]]:
+    """Scores by row of the table: each run, then each method; two rows for one that is fitted.
+
+    runs: outputs[task][split] by the run's name. labels: of dev, (N,) by task name.
+    """
+    rows = {run: with_overall({name: task.score(task.decode(outputs[name]["dev"]), labels[name])
+                               for name, task in TASKS.items()}) for run, outputs in runs.items()}
+    for method, of_task in outcomes.items():
+        if METHODS[method].is_fitted:
+            rows[f"{method}, in sample"] = with_overall({name: of_task[name].in_sample for name in TASKS})
+        title = f"{method}, out of fold" if METHODS[method].is_fitted else method
+        rows[title] = with_overall({name: of_task[name].out_of_fold for name in TASKS})
+    return rows
+
+
+def format_table(heading: str, columns: dict[str, str], rows: dict[str, dict[str, float]]) -> str:
+    """A line a row, under a line with `heading` and the titles of the columns by their keys."""
+    width = max(len(name) for name in (heading, *rows))
+    lines = [f"{heading:<{width}}" + "".join(f"{title:>{max(9, len(title) + 2)}}" for title in columns.values())]
+    for name, values in rows.items():
+        cells = (f"{values[key]:>{max(9, len(title) + 2)}.4f}" for key, title in columns.items())
+        lines.append(f"{name:<{width}}" + "".join(cells))
+    return "\n".join(lines)
+
+
+def what_files_hold(method: str, num_folds: int) -> dict[str, str]:
+    """A sentence for "dev" and one for "test": with which weights the files of a method were made."""
+    if not METHODS[method].is_fitted:
+        return {"dev": "the same weight for every run, nothing fitted", "test": "as dev"}
+    return {"dev": f"out of fold: each row is predicted with weights fitted on the {num_folds - 1} of {num_folds} "
+                   "folds that it is not in, so that the files' score is the honest one",
+            "test": "weights fitted on all of dev; the score of dev itself with these is the one in sample"}
+
+
+def write_ensemble(
+    given: argparse.Namespace, outcomes: dict[str, dict[str, Outcome]], tables: dict[str, dict[str, Table]],
+    rows: dict[str, dict[str, float]],
+) -> None:
+    """Write the six files of the chosen method, verified, then ensemble.json: it is there where all else is."""
+    chosen = outcomes[given.method]
+    values = {name: {"dev": chosen[name].dev, "test": chosen[name].test} for name in TASKS}
+    scores = write_files(values, tables, default_paths(given.out))
+    write_json(given.out / "ensemble.json", {
+        "runs": list(map(str, given.runs)), "method": given.method, "num_folds": given.folds, "seed": given.seed,
+        "scores": scores, "files_hold": what_files_hold(given.method, given.folds), "dev_scores": rows,
+        "caution": CAUTION,
+        "weights": {method: {name: of_task[name].weights.tolist() for name in TASKS}
+                    for method, of_task in outcomes.items()},
+        "fold_weights": {method: {name: of_task[name].fold_weights.tolist() for name in TASKS}
+                         for method, of_task in outcomes.items()},
+    })
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 0 when done, 2 for bad input."""
+    given = parse(arguments)
+    try:
+        records = check_request(given)
+        runs = {}
+        for record in records:
+            print(f"{record.folder}: predicting dev and test", flush=True)
+            runs[str(record.folder)], tables = outputs_of(record.folder)
+        labels = {name: labels_of(tables[name]["dev"]) for name in TASKS}
+        outcomes = join(list(runs.values()), labels, given.folds, given.seed)
+        rows = dev_scores(runs, labels, outcomes)
+        print(f"\n{format_table('dev', SCORE_TITLES, rows)}\n")
+        print(*(f"{name}: {method.sentence}" for name, method in METHODS.items()), sep="\n")
+        print(f"In sample: scored on the rows that it was fitted on, which flatters. Out of fold: dev in {given.folds} "
+              f"parts, each scored with what was fitted on the others.\n{CAUTION}\n")
+        write_ensemble(given, outcomes, tables, rows)
+        weights = {run: {name: outcomes[given.method][name].weights[number] for name in TASKS}
+                   for number, run in enumerate(runs)}
+        print(format_table(f"weights, {given.method}", TASK_TITLES, weights))
+        print(f"record: {given.out / 'ensemble.json'}\nleaderboard files of {given.method}:",
+              *(path for splits in default_paths(given.out).values() for path in splits.values()), sep="\n  ")
+        for split, sentence in what_files_hold(given.method, given.folds).items():
+            print(f"{split} files: {sentence}.")
+    except (ValueError, OSError) as error:
+        print(f"python -m multitask.ensemble: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""A finished run, opened again from its folder: what ensemble.py and errors.py work on.
+
+`read_record` is quick and tells whether the run can be used; `open_run` brings the model and the rows as well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+from safetensors import SafetensorError
+
+from data.batching import EncodedExamples
+from data.readers import Table, sha256_of
+from minbert import BertTokenizer, runtime
+from multitask.evaluate import predict
+from multitask.model import MultitaskBert
+from multitask.tasks import TASKS
+from multitask.train import SPLITS, encode_tables, read_tables
+
+NEEDED_OPTIONS = ("pooling", "pair_encoding", "max_length", "precision", "device", "drop_bad_rows",
+                  "train_rows", "dev_rows")
+FILE_OPTIONS = tuple(f"{task}_{split}" for task in TASKS for split in SPLITS)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What run.json says of a finished run.
+
+    `options` are the run's; `scores` its dev scores by task name; `files` the SHA-256 of each data file by its path.
+    """
+
+    folder: Path
+    options: SimpleNamespace
+    scores: dict[str, float]
+    files: dict[str, str]
+
+
+@dataclass(frozen=True)
+class FinishedRun(Record):
+    """A record with its model in evaluation mode, and the data it was trained on.
+
+    tables[task][split] and rows[task][split] are as in train.py.
+    """
+
+    model: MultitaskBert
+    tables: dict[str, dict[str, Table]]
+    rows: dict[str, dict[str, EncodedExamples]]
+
+    def outputs(self, task: str, split: str) -> np.ndarray:
+        """Raw outputs float32 in row order: (N, 5) logits for "sst", (N,) for the others."""
+        return predict(self.model, task, self.rows[task][split], self.options.precision)
+
+
+def read_record(folder: str | Path) -> Record:
+    """Read run.json in the folder of a run of run_multitask.py.
+
+    Raises ValueError where the folder holds no finished run, or one that another version wrote.
+    """
+    folder = Path(folder)
+    if (folder / "options.json").is_file() and not (folder / "run.json").is_file():
+        raise ValueError(f"{folder}: the run there has not come to its end (there is no run.json). Finish it with: "
+                         f"python run_multitask.py --resume {folder}")
+    try:
+        record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        options, files = dict(record["options"]), dict(record["files"])
+        scores = {name: float(record["scores"][name]) for name in TASKS}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{folder}: no finished run there (run.json: {type(error).__name__}: {error}). Give a folder "
+                         "that run_multitask.py wrote, such as runs/NAME.") from error
+    missing = [name for name in NEEDED_OPTIONS if name not in options]
+    missing += [name for name in FILE_OPTIONS if options.get(name) not in files]
+    if missing:
+        raise ValueError(f"{folder}: its run.json tells nothing of {missing[0]}, so another version wrote it. Start "
+                         "the run anew with this one.")
+    return Record(folder, SimpleNamespace(**options), scores, files)
+
+
+def open_run(folder: str | Path) -> FinishedRun:
+    """Read run.json, the model and the data files of a run of run_multitask.py.
+
+    The model is put on the device that the run had, or on the fastest of this machine where that is absent: a run of a
+    GPU is opened on a laptop. Raises ValueError where the folder holds no finished run, where its model cannot be read,
+    or where a data file is absent or has changed since.
+    """
+    record = read_record(folder)
+    for path, digest in record.files.items():
+        if not Path(path).is_file():
+            raise ValueError(f"{folder}: {Path(path).absolute()}, which the run was trained on, is not there. Restore "
+                             "it, or start this command in the folder where the run was started.")
+        if sha256_of(path) != digest:
+            raise ValueError(f"{folder}: {path} is not the file that the run was trained on, it has changed since. "
+                             "Restore it, or start the run anew.")
+    options, source = record.options, record.folder / "model"
+    try:
+        model = MultitaskBert.from_pretrained(source, options.pooling, options.pair_encoding)
+        tokenizer = BertTokenizer.from_pretrained(source)
+    except (OSError, SafetensorError, RuntimeError, KeyError) as error:
+        raise ValueError(f"{source}: the model cannot be read ({error}). Bring the folder back as the run wrote it, "
+                         "or start the run anew.") from error
+    try:
+        device, _ = runtime.choose_device(options.device)
+    except ValueError:  # no such device on this machine
+        device, _ = runtime.choose_device()
+    tables = read_tables(options)
+    rows = encode_tables(tables, tokenizer, options.max_length, options.pair_encoding)
+    return FinishedRun(**vars(record), model=model.to(device).eval(), tables=tables, rows=rows)
+
+
+def same_data(runs: Sequence[Record]) -> None:
+    """ValueError where the runs were not scored on the same dev and test files, so that they cannot be compared.
+
+    Asks the digests in run.json and opens no file. What the runs were trained on may differ.
+    """
+    for run in runs:
+        for task in TASKS.values():
+            for split in ("dev", "test"):
+                paths = [getattr(other.options, f"{task.name}_{split}") for other in (runs[0], run)]
+                if runs[0].files[paths[0]] != run.files[paths[1]]:
+                    raise ValueError(f"{runs[0].folder} and {run.folder} have different {task.title} {split} files "
+                                     f"({paths[0]}, {paths[1]}). Give runs on one data folder.")

@@ -1,0 +1,101 @@
+"""multitask/ablation.py: which runs are left to do, what the table says, and a series that is stopped and goes on."""
+
+import json
+
+import pytest
+
+from multitask import ablation
+from multitask.ablation import cell, command_of, main, stage_table, table
+
+SCORES = {"sst": 0.5, "para": 0.7, "sts": 0.6, "overall_2023": 0.6, "overall_2024": 0.66}
+
+
+def finish(folder, name, scores=SCORES, tasks="sst,para,sts", head="features"):
+    folder.mkdir(parents=True, exist_ok=True)
+    record = {"options": {"tasks": tasks, "head": head, "recipe": name}, "scores": scores, "stages": {}}
+    (folder / "run.json").write_text(json.dumps(record))
+
+
+def test_cell_by_hand():
+    assert cell([0.5, 0.52, 0.54], 0.526) == "0.520 ± 0.020 (0.526)"
+    assert cell([0.5], None) == "0.500" and cell([], 0.3) == "-"
+
+
+def test_table_by_hand():
+    text = table({"rob-14": [SCORES, {**SCORES, "sst": 0.6}], "single-sts": [{"sts": 0.8}],
+                  "gen-given-para": [{"para": 0.8}]})
+    assert text.splitlines()[2:] == [
+        "| rob-14 | 2 | 0.550 ± 0.071 (0.526) | 0.700 ± 0.000 (0.880) | 0.600 ± 0.000 (0.879) | "
+        "0.600 ± 0.000 (0.762) |",
+        "| single-sts | 1 | - | - | 0.800 | - |",
+        "| gen-given-para | 1 | - | 0.800 (0.836) | - | - |"]
+
+
+def test_what_stages_did_by_hand():
+    first = {"before": {"spearman": 0.6, "pearson": 0}, "after": {"spearman": 0.7, "pearson": 0}, "is_kept": True,
+             "seconds": 90.0}
+    second = {**first, "after": {"spearman": 0.5, "pearson": 0}, "is_kept": False, "seconds": 110.0}
+    text = stage_table({"bsc": [first, second], "mlm": [first]})
+    assert text.splitlines()[2:] == [
+        "| bsc | 2 | spearman | 0.600 ± 0.000 | 0.600 ± 0.141 | 1 of 2 | 100 |",
+        "| mlm | 1 | spearman | 0.600 | 0.700 | 1 of 1 | 90 |"]
+
+
+def test_what_is_left_to_do(tmp_path):
+    folder = tmp_path / "rob-3-seed1"
+    command = command_of("rob-3", 1, folder, ["--lr", "1e-4"])
+    assert command[1].endswith("run_multitask.py")
+    assert command[2:] == ["--recipe", "rob-3", "--seed", "1", "--output-dir", str(tmp_path), "--name", "rob-3-seed1",
+                           "--lr", "1e-4"]
+    folder.mkdir()
+    (folder / "options.json").write_text("{}")
+    assert command_of("rob-3", 1, folder, ["--lr", "1e-4"])[2:] == ["--resume", str(folder)]
+    finish(folder, "rob-3")
+    assert command_of("rob-3", 1, folder, []) is None
+
+
+def test_a_series_goes_on_where_it_stopped(tmp_path, monkeypatch, capsys):
+    """The third run is interrupted; the same command does it and the rest, and nothing twice."""
+    done = []
+
+    def run(command):
+        name, folder = command[command.index("--recipe") + 1], tmp_path / command[command.index("--name") + 1]
+        done.append(folder.name)
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        finish(folder, name, tasks="sst" if name == "single-sst" else "sst,para,sts")
+        return 0
+
+    monkeypatch.setattr(ablation, "run", run)
+    flags = ["head-vm", "single-sst", "--seeds", "0,1", "--out", str(tmp_path)]
+    assert main(flags) == 130
+    assert main([*flags, "--with=--lr 1e-4"]) == 0
+    assert done == ["head-vm-seed0", "single-sst-seed0", "head-vm-seed1", "head-vm-seed1", "single-sst-seed1"]
+    text = (tmp_path / "ablation.md").read_text()
+    assert "| single-sst | 2 | 0.500 ± 0.000 | - | - | - |" in text and text.strip() in capsys.readouterr().out
+
+
+def test_a_run_that_fails_ends_the_series_with_its_code(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(ablation, "run", lambda command: 2)
+    assert main(["head-vm", "--out", str(tmp_path)]) == 2
+    assert "head-vm-seed0: ended with code 2; its message is above." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("flags", "words"), [
+    (["rob-99", "--out", "x"], "there is no recipe 'rob-99'"),
+    (["rob-1", "--out", "x", "--seeds", "0,one"], "--seeds is '0,one'; it is whole numbers, separated by commas."),
+    (["rob-1", "--out", "x", "--with=--seed 3"], "--seed is set by the ablation itself; drop it"),
+])
+def test_bad_input(flags, words, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(flags)
+    assert caught.value.code == 2 and words in capsys.readouterr().err
+
+
+def test_two_real_runs(tiny_model, sample_data, tmp_path):
+    flags = ["head-vm", "contrastive-first", "--seeds", "3", "--out", str(tmp_path),
+             f"--with=--model {tiny_model} --data-dir {sample_data} --epochs 1"]
+    assert main(flags) == 0
+    record = json.loads((tmp_path / "head-vm-seed3" / "run.json").read_text())
+    assert record["options"]["head"] == "vm" and record["options"]["seed"] == 3
+    assert "\n| contrastive-first: simcse | 1 | spearman | " in (tmp_path / "ablation.md").read_text()

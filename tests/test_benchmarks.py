@@ -1,0 +1,234 @@
+"""benchmarks/: the turns and medians, the closing line, whether the two sides compute the same. Nothing is timed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+import torch
+
+from benchmarks import __main__ as command
+from benchmarks import surgery, training
+from benchmarks.material import Settings, require, sst_examples, write_model
+from benchmarks.optimizer import largest_difference
+from benchmarks.result import Check, Comparison, json_line, markdown, report, versions
+from benchmarks.sides import Process, alternate, spread
+from minbert import BertModel, BertTokenizer
+
+FIELDS = {"name", "ours", "peer", "unit", "ratio", "n", "share_of_limit", "versions"}
+
+
+class Clock:
+    """Time that passes only when a side works."""
+
+    def __init__(self) -> None:
+        self.now, self.taken = 0.0, []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def side(self, name: str, seconds):
+        def take(part: int) -> None:
+            self.taken.append((name, part))
+            self.now += seconds(len(self.taken))
+
+        return take
+
+
+def test_sides_take_turns_part_by_part_and_who_goes_first_changes():
+    clock, rounds = Clock(), []
+    sides = {"ours": clock.side("ours", lambda count: 1.0), "peer": clock.side("peer", lambda count: 3.0)}
+    seconds = alternate(sides, 2, 3, num_warm=1, between=lambda: rounds.append(clock.now), clock=clock)
+    assert seconds == {"ours": [3.0, 3.0], "peer": [9.0, 9.0]}  # three parts of 1 and of 3 s; the warm ones not counted
+    assert clock.taken[:2] == [("ours", 0), ("peer", 0)]
+    assert [f"{name[0]}{part}" for name, part in clock.taken[2:]] == ["o0", "p0", "p1", "o1", "o2", "p2",
+                                                                     "p0", "o0", "o1", "p1", "p2", "o2"]
+    assert rounds == [16.0, 28.0]
+
+
+def test_a_comparison_is_of_medians():
+    """One slow round of five changes nothing, as it would change a mean."""
+    ours, peer = [1.0, 1.0, 50.0, 1.0, 1.0], [4.0, 4.0, 4.0, 4.0, 400.0]
+    rate = Comparison.of("a", "rows/s", ours, peer, (">=", 4.0), per=100).as_json()
+    assert (rate["ours"], rate["peer"], rate["ratio"], rate["n"], rate["is_met"]) == (100, 25, 4, 5, True)
+    time = Comparison.of("a", "ms", ours, peer, ("<=", 0.2), scale=1e3).as_json()
+    assert (time["ours"], time["peer"], time["ratio"], time["is_met"]) == (1000, 4000, 0.25, False)
+    assert Comparison.of("a", "ms", ours, peer).as_json()["is_met"] is None
+
+
+def test_spread_by_hand():
+    assert spread([1.0, 2.0, 3.0, 4.0, 5.0]) == pytest.approx(2 / 3)  # quartiles 2 and 4, median 3
+    assert spread([7.0]) == 0.0
+
+
+def test_a_process_keeps_its_side_and_says_when_it_ends(capfd):
+    with Process(1, make_counter, 5) as process:
+        assert [process(1), process(2)] == [6, 8]  # the side remembers
+        with pytest.raises(RuntimeError, match="ended with code 1"):
+            process("not a number")
+    assert "TypeError" in capfd.readouterr().err
+
+
+def make_counter(start: int):
+    total = [start]
+
+    def take(number: int) -> int:
+        total[0] += number
+        return total[0]
+
+    return take
+
+
+# --- the closing line, the report and the command ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def line():
+    comparisons = [Comparison("ours : theirs", "ms", 2.0, 8.0, 5, (0.01, 0.02), ("<=", 0.35)),
+                   Comparison("ours : another", "ms", 2.0, 1.0, 5, (0.01, 0.02))]
+    return json_line("optimizer", comparisons, versions(), [Check("largest difference", 3e-8, "<=", 1e-6)], ["a note"],
+                     share_of_limit=0.25, limit=2e12)
+
+
+def test_the_line_has_all_fields(line):
+    read = json.loads(json.dumps(line))
+    assert read.keys() >= FIELDS
+    assert (read["ours"], read["peer"], read["ratio"], read["n"]) == (2, 8, 0.25, 5)  # of the first comparison
+    assert read["versions"]["torch"] == torch.__version__
+    assert [each["is_met"] for each in read["comparisons"] + read["checks"]] == [True, None, True]
+
+
+def test_the_report_shows_every_benchmark_and_what_failed(line):
+    text = report({"optimizer": line, "memory": None}, command.QUESTIONS, "A full run", 0.1, datetime(2026, 1, 2, 3, 4))
+    assert text.startswith("# Benchmarks · 2026-01-02 03:04\n") and "\n".join(markdown(line)) in text
+    assert "| ours : theirs | 2 | 8 | ms | 0.250 | <= 0.35: met | 5 | 1.0%, 2.0% |" in text
+    assert "25.0% of the 2,000 GFLOP/s" in text and "- a note" in text
+    assert "## memory" in text and "It failed" in text
+
+
+def test_every_name_has_a_question_and_a_function(capsys):
+    assert command.functions().keys() == command.QUESTIONS.keys()
+    assert command.main(["--list"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown and question in shown for name, question in command.QUESTIONS.items())
+
+
+@pytest.mark.parametrize(("flags", "message"), [
+    (["train-stepp"], "no benchmark is called 'train-stepp'; did you mean train_step?"),
+    (["xyz"], "no benchmark is called 'xyz'; there are train_step, "),
+    ([], "no name is given"),
+    (["memory", "--out", "x"], "--out is for the report of all"),
+    (["memory", "--n", "0"], "--n is 0; pass 1 or more"),
+])
+def test_what_is_refused(capsys, flags, message):
+    with pytest.raises(SystemExit) as stop:
+        command.main(flags)
+    assert stop.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_a_missing_peer_is_named():
+    require("torch")
+    with pytest.raises(ValueError, match="peer a-peer-of-nobody is not installed.*setup.sh --dev"):
+        require("torch", "a-peer-of-nobody")
+
+
+def test_a_run_of_all_goes_on_after_a_failure(monkeypatch, tiny_model, tmp_path, capsys):
+    """Without the data every benchmark that reads them ends with code 2; the report says so."""
+    monkeypatch.setattr(command, "QUESTIONS", {name: command.QUESTIONS[name] for name in ("optimizer", "tokenize")})
+    flags = ["all", "--quick", "--n", "1", "--threads", "1", "--model", str(tiny_model), "--data-dir", str(tmp_path)]
+    assert command.main([*flags, "--out", str(tmp_path / "reports")]) == 1
+    (path,) = (tmp_path / "reports").iterdir()
+    text = path.read_text(encoding="utf-8")
+    assert f"A quick look with {tiny_model.name}" in text and "AdamW(fused=True)" in text and "It failed" in text
+    assert str(tmp_path) not in text  # it is to be read elsewhere
+
+
+# --- the two sides compute the same -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def settings(tiny_model, sample_data, tmp_path):
+    assert write_model(str(tiny_model), tmp_path / "model") == tiny_model.name
+    return Settings(str(sample_data), 1, 8, is_quick=True, num_rounds=1, folder=tmp_path)
+
+
+@pytest.fixture
+def examples(settings):
+    return sst_examples(settings.data_dir, 24)
+
+
+def test_the_sides_of_train_step_have_the_same_loss_and_batches(settings, examples, tmp_path):
+    pytest.importorskip("transformers", reason="transformers is the peer; run setup.sh --dev")
+    training.write_heads(settings.model, tmp_path / "heads", examples)
+    job = training.our_job(settings.model, tmp_path / "ours", examples, 8, "fp32")
+    classifier, rows = training.Classifier(settings.model).eval(), training.HuggingFaceBatches(settings.model, examples)
+    job.model.eval()  # no dropout on either side
+    batches = training.grouped(examples, BertTokenizer.from_pretrained(settings.model), 8)
+    assert sorted(row for batch in batches for row in batch) == list(range(24))
+    with torch.no_grad():
+        for indices in batches:
+            ours, theirs = job.load("sst", indices), rows.batch(indices)
+            assert torch.equal(ours.input_ids, theirs["input_ids"])
+            # fp32, 2 layers: measured 1e-7, allow 1e-6
+            torch.testing.assert_close(classifier(**theirs), job.loss("sst", ours), rtol=0, atol=1e-6)
+
+
+def test_the_sides_of_train_step_take_steps(settings, examples, tmp_path):
+    pytest.importorskip("transformers", reason="transformers is the peer; run setup.sh --dev")
+    training.write_heads(settings.model, tmp_path / "heads", examples)
+    ours = training.our_side(settings.model, tmp_path / "ours", examples, 8, "fp32")
+    plain = training.peer_side(settings.model, examples, 8)
+    tricks = training.peer_side(settings.model, examples, 8, "bf16", True, True)
+    for take in (ours, plain, tricks):
+        for part in range(3):
+            take(part)
+        assert take("peak") > 0
+
+
+def test_vectors_of_inference_agree(settings, examples, tmp_path):
+    pytest.importorskip("sentence_transformers", reason="sentence-transformers is the peer; run setup.sh --dev")
+    from benchmarks import inference
+    folder = inference.write_export(settings.model, tmp_path / "export")
+    sentences = [example.sentence_1 for example in examples]
+    peer = inference.peer_side(folder, sentences, 8)("vectors")
+    for precision, least in {"fp32": 1 - 1e-6, "bf16": 0.999}.items():
+        ours = inference.our_side(folder, sentences, 8, precision)
+        assert ours(0) is None
+        assert inference.least_cosine(ours("vectors"), peer) >= least
+    assert inference.least_cosine(ours("vectors"), peer[::-1]) < 0.999  # the negative control: rows in another order
+
+
+def test_the_optimizers_take_the_same_step(settings):
+    assert largest_difference(BertModel.from_pretrained(settings.model)) <= 1e-6  # the goal; measured 3e-8
+
+
+def test_both_ways_of_simcse_have_the_same_loss_without_dropout(settings, examples):
+    from benchmarks.simcse import TwoPasses
+    from contrastive.methods import SimCSE
+    from data.batching import EncodedExamples
+    batch = EncodedExamples(examples, BertTokenizer.from_pretrained(settings.model), 32).batch(range(8))
+    found = []
+    for method in (SimCSE, TwoPasses):
+        torch.manual_seed(0)  # the same projection
+        found.append(method(BertModel.from_pretrained(settings.model), "mean", 0.05, "tanh").eval()(batch))
+    torch.testing.assert_close(*found, rtol=0, atol=1e-6)
+
+
+def test_torchjd_takes_our_step(settings, tmp_path):
+    """Two tasks have no choice of order, so that both surgeries must give the same weights."""
+    pytest.importorskip("torchjd", reason="torchjd is the peer; run setup.sh --dev")
+    loops = []
+    for name in ("pcgrad", "mean"):
+        job = surgery.make_job(settings.model, settings.data_dir, 4, "fp32", name, tmp_path / name)
+        step = [part for part in job.plan(0, None)[0] if part[0] != "sts"]
+        loops.append(training.make_loop(replace(job, plan=lambda epoch, generator, step=step: [step])))
+    torch.manual_seed(1)  # dropout
+    loops[0].train_step(loops[0].job.epoch_steps(0, torch.Generator())[0])
+    torch.manual_seed(1)
+    surgery.torchjd_side(loops[1])(0)
+    for ours, theirs in zip(*(loop.parameters for loop in loops), strict=True):
+        assert (ours.grad is None) == (theirs.grad is None)
+        if ours.grad is not None:
+            torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-6)

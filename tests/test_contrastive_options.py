@@ -1,0 +1,143 @@
+"""Every value of every option of a contrastive stage makes another run; what files have to look like.
+
+Two steps are compared, or where an option decides which batches come when, the plan, or the evaluations.
+"""
+
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+import torch
+
+from contrastive.presets import OWN, PRESETS
+from minbert.loop import fit
+from multitask.train import read_tables
+from options import Options
+from tests.test_train import after_two_steps, differ
+from tests.toy_stages import write_triplets
+
+YES_NO = ["yes", "no"]
+GROUPS = {  # option -> its method, the values to tell apart, what goes with all of them
+    "labelled_negatives": ("simcse-supervised", YES_NO, {}),
+    "unsupervised_too": ("simcse-supervised", ["sst,sts", "none"],  # the second step, at the rate of the first
+                         {"contrastive_batch_size": 16, "contrastive_schedule": "constant"}),
+    "hard_negative_weight": ("simcse-nli", [0.0, -5.0, 5.0], {}),
+    "mnr_similarity": ("mnr", ["cos", "dot"], {"contrastive_temperature": 0.5}),
+    "bsc_symmetric": ("bsc", YES_NO, {}),
+    "bsc_labelled_negatives": ("bsc", YES_NO, {}),
+    "bsc_normalise": ("bsc", ["l2", "batch", "none"], {"contrastive_temperature": 1.0}),
+    "bsc_align": ("bsc", ["none", 0.1, 0.9], {}),
+    "bsc_learns_temperature": ("bsc", YES_NO, {}),
+    "ct_corpus": ("ct", ["none", "random-words"], {}),
+    "ct_negatives": ("ct", ["paper", "code"], {}),
+    "sg_loss": ("sg", ["nt-xent", "opt1", "opt2"], {}),
+    "sg_states": ("sg-opt", ["max", "mean"], {}),
+    "sg_regulariser": ("sg-opt", [0.0, 0.1, 10.0], {}),
+    "contrastive_projection": ("simcse", ["none", "tanh", "mlp"], {}),
+    "contrastive_optimizer": ("simcse", ["adamw", "rmsprop"], {}),
+    "contrastive_schedule": ("simcse", ["linear", "cosine", "constant"], {}),
+    "contrastive_warmup": ("simcse", [0.0, 0.5], {}),
+    "contrastive_lr": ("simcse", ["auto", 1e-3], {}),
+    "contrastive_temperature": ("simcse", ["auto", 0.1], {}),
+    "contrastive_max_length": ("simcse", ["auto", 8], {}),
+    "contrastive_batch_size": ("simcse", ["auto", 4], {}),
+    "contrastive_chunk": ("simcse", ["auto", 3, 5], {}),  # dropout's masks are drawn in another order
+}
+ELSEWHERE = {"nli", "bsc_shuffle"}  # the tests below
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_every_value_is_another_run(make_stages, name):
+    method, values, context = GROUPS[name]
+    found, fingerprints = {}, set()
+    for value in values:
+        (stage,) = make_stages(method, **{**context, name: value})
+        stage.encoder.layers[0].feed_forward.up.bias.data.add_(0.01)  # away from F, so that its distance counts
+        found[value] = after_two_steps(stage.job)
+        fingerprints.add(stage.fingerprint)
+    alike = [pair for pair in combinations(values, 2) if not differ(*(found[value] for value in pair))]
+    assert not alike, f"--{name}: no difference between {alike}"
+    assert len(fingerprints) == len(values), f"--{name}: an encoder made with one value would be used for another"
+
+
+def test_all_options_of_methods_are_tried():
+    tried = {name for name in GROUPS if not name.startswith("contrastive_")} | ELSEWHERE
+    assert {name for own in OWN.values() for name in own} == tried
+    choices = {item.name: set(item.metadata["choices"]) for item in Options.__dataclass_fields__.values()}
+    left_out = {"contrastive_schedule": {"auto", "tension"}, "contrastive_projection": {"auto"},
+                "contrastive_optimizer": {"auto"}}
+    for name, (_, values, _) in GROUPS.items():
+        assert choices[name] - set(values) in (set(), left_out.get(name, set()))
+
+
+def test_triplets_are_those_of_the_file(make_stages, sample_data, tmp_path):
+    tables = read_tables(Options(data_dir=str(sample_data)).with_files())
+    stages = [make_stages("simcse-nli", nli=write_triplets(tmp_path / f"{task}.tsv", tables, task))[0]
+              for task in ("sst", "sts")]
+    assert differ(*(after_two_steps(stage.job) for stage in stages))
+    assert len({stage.fingerprint for stage in stages}) == 2
+    steps = [step for (step,) in stages[0].job.plan(0, torch.Generator())]
+    assert sorted(row for _, rows in steps for row in rows) == list(range(16))
+    assert {task for task, _ in steps} == {"simcse-nli"}
+
+
+@pytest.mark.parametrize("chain", ["simcse-nli,simcse-supervised", "simcse-supervised,simcse-nli"])
+def test_both_kinds_of_supervised_simcse_in_a_chain(make_stages, chain):
+    """As the two papers train them, each with its own settings; rates at 32 units are 24 times those at 768."""
+    built = make_stages(chain, contrastive_lr="auto", contrastive_batch_size="auto")
+    stages = {stage.job.name: stage for stage in built}
+    assert ",".join(stages) == chain
+    found = {name: [stage.settings[key] for key in ("epochs", "batch_size", "lr", "temperature", "projection")]
+             for name, stage in stages.items()}
+    assert found == {"simcse-supervised": [5, 16, pytest.approx(2e-5 * 24), 0.05, "mlp"],
+                     "simcse-nli": [3, 512, pytest.approx(5e-5 * 24), 0.05, "tanh"]}
+    assert all(stage.settings["max_length"] == 32 for stage in stages.values())
+
+
+def test_shuffles_begin_with_the_second_epoch(make_stages):
+    plans = {}
+    for kind in ("random", "knn", "cluster"):
+        (stage,) = make_stages("bsc", bsc_shuffle=kind, contrastive_epochs=3)
+        job = stage.job
+        counted = sum(1 for _ in job.all_steps())
+        plans[kind] = []
+        for epoch in range(3):
+            job.before_epoch(epoch)
+            plans[kind].append(job.plan(epoch, torch.Generator().manual_seed(epoch)))
+        assert sum(map(len, plans[kind])) == counted, "as many steps as were counted before"
+        rows = [sorted(row for ((_, batch),) in plan for row in batch) for plan in plans[kind]]
+        assert rows == [list(range(32))] * 3
+    assert plans["random"][0] == plans["knn"][0] == plans["cluster"][0]
+    assert all(plans[one][epoch] != plans[other][epoch] for epoch in (1, 2) for one, other in combinations(plans, 2))
+
+
+def test_evaluations_patience_and_epochs(make_stages):
+    def steps(**changes) -> list[int]:
+        (stage,) = make_stages("simcse", **changes)
+        scores = iter(range(1000, 0, -1))
+        job = replace(stage.job, evaluate=lambda: {"spearman": float(next(scores))})  # never better than the first
+        return [entry["step"] for entry in fit(job).history]
+
+    every = steps(contrastive_evaluate_every=1)
+    assert every == list(range(1, len(every) + 1)) and len(steps()) == 4
+    assert steps(contrastive_evaluate_every=1, contrastive_patience=2) == [1, 2, 3]
+    assert len(steps(contrastive_epochs=2)) == 8
+
+
+def test_one_sentence_alone_in_the_last_batch(make_stages):
+    """A batch of one has no negatives: its loss is 0 or that of a positive, and finite."""
+    for method in PRESETS:
+        (stage,) = make_stages(method)
+        task = stage.job.plan(0, torch.Generator().manual_seed(0))[0][0][0]
+        rows = [0, 0] if method == "ct" else [0]
+        loss = stage.job.loss(task, stage.job.load(task, rows))
+        loss.backward()
+        assert torch.isfinite(loss), method
+        assert all(p.grad is None or torch.isfinite(p.grad).all() for p in stage.job.model.parameters()), method
+
+
+def test_messages_of_files(make_stages, tmp_path):
+    with pytest.raises(ValueError, match="nowhere.tsv: No such file"):
+        make_stages("simcse-nli", nli=str(tmp_path / "nowhere.tsv"))
+    with pytest.raises(ValueError, match="nowhere.txt: No such file"):
+        make_stages("ct", ct_corpus=str(tmp_path / "nowhere.txt"))

@@ -1,0 +1,85 @@
+"""--contrastive_order: SimCSE before the tasks, after them, or with them, from the job to the finished run."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import run_multitask
+from contrastive.pretrain import build_companion
+from minbert import BertModel, BertTokenizer
+from minbert.checkpoint import load_checkpoint
+from minbert.loop import fit
+from multitask.finished import open_run
+from multitask.model import MultitaskBert
+from multitask.train import build_job, encode_tables, read_tables
+from options import Options
+from tests.toy_stages import write_triplets
+
+CPU = torch.device("cpu")
+
+
+def fusion_job(options, folder):
+    encoder, tokenizer = BertModel.from_pretrained(options.model), BertTokenizer.from_pretrained(options.model)
+    rows = encode_tables(read_tables(options), tokenizer, options.max_length, options.pair_encoding)
+    companion = build_companion(options, encoder, CPU) if options.contrastive_order == "fusion" else None
+    return build_job(options, encoder, rows, folder, CPU, companion), companion
+
+
+@pytest.fixture
+def options(tiny_model, sample_data):
+    return Options(model=str(tiny_model), data_dir=str(sample_data), pretrain="simcse", contrastive_order="fusion",
+                   pair_encoding="cross", precision="fp32", epochs=1, lr=1e-3, max_length=48).with_files()
+
+
+def test_fusion_sees_each_batch_again_with_the_contrastive_loss(options, tmp_path):
+    job, companion = fusion_job(options, tmp_path)
+    plain, _ = fusion_job(replace(options, contrastive_order="first"), tmp_path)
+    steps, expected = (each.plan(0, torch.Generator().manual_seed(0)) for each in (job, plain))
+    assert steps[0::2] == expected
+    assert steps[1::2] == [[(f"contrastive-{task}", batch) for task, batch in step] for step in expected]
+    before = companion.projection[0].weight.detach().clone()
+    fit(job)
+    assert not torch.equal(companion.projection[0].weight, before), "the projection learns too"
+    tensors, _ = load_checkpoint(job.folder)
+    assert "model.companion.0.weight" in tensors, "a resumed run needs the projection"
+    job.model.save_pretrained(tmp_path / "model", BertTokenizer.from_pretrained(options.model))
+    loaded = MultitaskBert.from_pretrained(tmp_path / "model", "mean", "cross")
+    assert not any("companion" in name for name in loaded.state_dict()), "it is of no use after training"
+
+
+@pytest.mark.parametrize("order", ["first", "last", "fusion"])
+def test_a_whole_run(tiny_model, sample_data, tmp_path, no_fsync, capsys, order):
+    flags = ["--model", tiny_model, "--data-dir", sample_data, "--epochs", 1, "--pretrain", "simcse", "--output-dir",
+             tmp_path, "--name", order, "--contrastive-order", order, "--precision", "fp32"]
+    assert run_multitask.main(list(map(str, flags))) == 0
+    output = capsys.readouterr().out
+    assert ("zero-shot STS dev" not in output) == (order == "fusion"), "fusion has no stage of its own"
+    assert "SST accuracy" in output
+    assert open_run(tmp_path / order).outputs("sts", "dev").shape == (24,)
+
+
+def test_a_whole_run_of_both_kinds_of_supervised_simcse(tiny_model, sample_data, tmp_path, no_fsync, capsys):
+    nli = write_triplets(tmp_path / "nli.tsv", read_tables(Options(data_dir=str(sample_data)).with_files()))
+    flags = ["--recipe", "gen-surgery", "--nli", nli, "--model", tiny_model, "--data-dir", sample_data, "--epochs", 1,
+             "--contrastive_epochs", 1, "--output-dir", tmp_path, "--name", "both", "--precision", "fp32"]
+    assert run_multitask.main(list(map(str, flags))) == 0
+    output = capsys.readouterr().out
+    assert output.index("simcse-nli: step") < output.index("simcse-supervised: step") < output.index("multitask: step")
+
+
+@pytest.mark.parametrize("flags", [["simcse-nli", "--nli"], ["ct", "--ct_corpus"]])
+def test_a_file_of_a_method_that_is_nowhere(tiny_model, sample_data, tmp_path, capsys, flags):
+    argv = ["--model", tiny_model, "--data-dir", sample_data, "--output-dir", tmp_path / "runs", "--pretrain", *flags,
+            tmp_path / "nowhere.tsv"]
+    assert run_multitask.main(list(map(str, argv))) == 2
+    assert f"{tmp_path / 'nowhere.tsv'}: No such file or directory. Give" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists(), "nothing was begun"
+
+
+def test_other_methods_follow_the_tasks_too(tiny_model, sample_data, tmp_path, no_fsync, capsys):
+    flags = ["--model", tiny_model, "--data-dir", sample_data, "--epochs", 1, "--pretrain", "mnr", "--output-dir",
+             tmp_path, "--name", "last", "--contrastive-order", "last", "--precision", "fp32"]
+    assert run_multitask.main(list(map(str, flags))) == 0
+    output = capsys.readouterr().out
+    assert output.index("multitask: step") < output.index("mnr: step")

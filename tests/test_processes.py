@@ -1,0 +1,137 @@
+"""minbert/processes.py: several processes train what one would; what only one of them may do; one that dies."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from contrastive.presets import PRESETS
+from minbert import processes
+
+ROOT = Path(__file__).resolve().parent.parent
+STAGES = ("mt-dnn", "pcgrad", "bi", "fusion", "mlm", *PRESETS)
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--rdzv-backend", "c10d",
+            "--rdzv-endpoint", "localhost:0"]  # any free port
+
+
+def run(*command: str | Path, limit: int = 300) -> subprocess.CompletedProcess:
+    return subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, timeout=limit)
+
+
+@pytest.fixture(scope="module")
+def curves(tiny_model, sample_data, tmp_path_factory):
+    """The losses of 50 steps of each stage: (of one process, of two), and the weights' sums of both processes."""
+    folder = tmp_path_factory.mktemp("processes")
+    model = shutil.copytree(tiny_model, folder / "model")
+    config = json.loads((model / "config.json").read_text())
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (model / "config.json").write_text(json.dumps(config))
+    found = []
+    for name, start in (("alone", [sys.executable]), ("together", TORCHRUN)):
+        (folder / name).mkdir()
+        result = run(*start, "tests/toy_processes.py", model, sample_data, folder / name, *STAGES)
+        assert result.returncode == 0, result.stderr[-3000:]
+        found.append(json.loads((folder / name / "losses.json").read_text()))
+    weights = [json.loads((folder / "together" / f"weights-{number}.json").read_text()) for number in (0, 1)]
+    return *found, weights
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_two_processes_have_the_losses_of_one(curves, stage):
+    alone, together, weights = curves
+    assert len(alone[stage]) == 50 and len(set(alone[stage])) > 40
+    assert together[stage] == pytest.approx(alone[stage], rel=1e-5, abs=1e-5)
+    assert weights[0][stage] == weights[1][stage], "both end with the same weights"
+
+
+def test_a_process_that_ends_ends_the_job(tiny_model, sample_data, tmp_path):
+    started = time.monotonic()
+    result = run(*TORCHRUN, "tests/toy_processes.py", tiny_model, sample_data, tmp_path, "death")
+    assert result.returncode != 0 and not (tmp_path / "losses.json").exists()
+    assert "exitcode: 9" in " ".join(result.stderr.split()).replace("exitcode : 9", "exitcode: 9")
+    assert time.monotonic() - started < 100, "it is noticed when it ends, not when patience does"
+
+
+@pytest.fixture(scope="module")
+def command(tiny_model, sample_data, tmp_path_factory):
+    """A small run of three stages in two processes, without --name."""
+    return [*TORCHRUN, "run_multitask.py", "--model", tiny_model, "--data-dir", sample_data, "--precision", "fp32",
+            "--pretrain", "mlm,simcse", "--batch-size", "8", "--epochs", "2", "--save-every", "1", "--output-dir",
+            tmp_path_factory.mktemp("runs")]
+
+
+@pytest.fixture(scope="module")
+def whole_run(command):
+    """What it printed, and its folder."""
+    result = run(*command, "--name", "whole")
+    assert result.returncode == 0, result.stderr[-3000:]
+    return result.stdout, command[-1] / "whole"
+
+
+def test_one_process_prints_and_writes(whole_run):
+    printed, folder = whole_run
+    assert printed.count("leaderboard files:") == 1 and printed.count("zero-shot STS dev") == 1
+    record = json.loads((folder / "run.json").read_text())
+    assert record["scores"].keys() >= {"sst", "para", "sts"} and len(record["epochs"]) == 2
+    assert len(list((folder / "predictions").iterdir())) == 6 and not (folder / "checkpoint").exists()
+
+
+def test_a_run_that_was_stopped_ends_in_the_same_bits(command, whole_run):
+    folder = command[-1] / "stopped"
+    process = subprocess.Popen(list(map(str, [*command, "--name", "stopped"])), cwd=ROOT, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, text=True, start_new_session=True)
+    while not (folder / "checkpoint" / "multitask" / "state.json").is_file():
+        assert process.poll() is None, process.stderr.read()[-3000:]
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)  # Ctrl-C, which a terminal sends to torchrun and to the processes at once
+    process.communicate(timeout=100)
+    assert process.returncode != 0 and not (folder / "run.json").exists()
+    result = run(*TORCHRUN, "run_multitask.py", "--resume", folder)
+    assert result.returncode == 0, result.stderr[-3000:]
+    for name in ("model.safetensors", "heads.safetensors"):
+        assert (folder / "model" / name).read_bytes() == (whole_run[1] / "model" / name).read_bytes()
+
+
+def test_alone_nothing_changes():
+    assert (processes.count(), processes.number(), processes.own_rows(3)) == (1, 0, ([0, 1, 2], 1.0))
+    tensor = torch.arange(6.0).view(3, 2)
+    assert processes.add(tensor) is tensor and processes.gather(tensor, 3) is tensor
+    before = torch.get_rng_state()
+    with processes.own_randomness():
+        assert torch.equal(torch.get_rng_state(), before)
+    assert processes.any_of(True) and not processes.any_of(False)
+    assert processes.from_first(lambda: 5) == 5 and processes.leave()
+
+
+@pytest.mark.parametrize(("number", "count", "expected"), [
+    (0, 2, ([0, 2, 4], 0.6)), (1, 2, ([1, 3], 0.4)), (2, 3, ([2], 0.2)), (6, 7, ([0], 0.0))])
+def test_every_row_is_one_process_own(monkeypatch, number, count, expected):
+    monkeypatch.setattr(processes, "number", lambda: number)
+    monkeypatch.setattr(processes, "count", lambda: count)
+    assert processes.own_rows(5) == expected
+
+
+def test_masks_differ_between_processes_and_states_do_not(monkeypatch):
+    drawn, left = [], []
+    for number in (0, 1):
+        monkeypatch.setattr(processes, "number", lambda number=number: number)
+        monkeypatch.setattr(processes, "count", lambda: 2)
+        torch.manual_seed(3)
+        for _ in range(2):
+            with processes.own_randomness():
+                drawn.append(torch.rand(4).tolist())
+            with processes.own_randomness():
+                pass
+        left.append(torch.get_rng_state())
+    assert len(set(map(tuple, drawn))) == 4 and torch.equal(*left)
+    torch.manual_seed(3)
+    torch.randint(2**62, ())
+    torch.randint(2**62, ())
+    assert torch.equal(torch.get_rng_state(), left[0]), "one draw further for each time that anything was drawn"

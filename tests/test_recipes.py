@@ -1,0 +1,94 @@
+"""multitask/recipes.py and --recipe: every row makes a run, and its published figures add up."""
+
+import pytest
+
+from command_line import choose_folder, parse
+from multitask.recipes import COMPARISONS, RECIPES, recipe_list, values_of
+from options import Options
+from tests.test_options import options_of, refusal
+
+READS_TRIPLETS = ["gen-nli", "gen-nli-before-given", "gen-given-before-nli", "gen-surgery", "gen-nli-1-epoch"]
+
+
+@pytest.mark.parametrize("name", [*RECIPES, *COMPARISONS])
+def test_every_recipe_makes_options_that_differ_from_the_defaults(name):
+    options = options_of("--recipe", name, *(["--nli", "nli.tsv"] if name in READS_TRIPLETS else []))
+    assert values_of(name).items() <= vars(options).items() and options.recipe == name
+    resolved, _ = options.for_encoder(768)
+    Options(**vars(resolved))  # what "auto" became is allowed beside the rest
+    changed = set(options.changed()) - {"recipe"}
+    assert set(values_of(name)) & changed or name in ("head-features", "sampling-mt-dnn")  # these name the default
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_published_means_are_those_of_the_three_scores(name):
+    values, published = values_of(name), RECIPES[name][1]
+    scores = {task: getattr(published, task) for task in ("sst", "para", "sts")}
+    if published.overall is None:  # a row of one task, with its figure alone
+        assert [task for task, score in scores.items() if score is not None] == [values["tasks"]]
+    else:  # three decimals, one of them rounded the other way
+        assert published.overall == pytest.approx(sum(scores.values()) / 3, abs=0.0011)
+
+
+def test_rows_are_told_apart():
+    """Each row of a table differs from the others, but for a setting that the report ran twice."""
+    seen = {}
+    for name in RECIPES:
+        seen.setdefault(tuple(sorted(values_of(name).items())), []).append(name)
+    assert [names for names in seen.values() if len(names) > 1] == [
+        ["gen-baseline", "gen-first-shared"], ["gen-given", "gen-all-given"]]
+
+
+def test_a_row_by_hand():
+    assert values_of("rob-14") == {
+        "pooling": "pooler", "lr": 1e-5, "batch_size": 64, "hidden_dropout_prob": 0.1, "common_layer": "tanh",
+        "sampling": "mt-dnn", "head": "dpha", "epochs": 5, "sampling_weights": "para=2"}
+
+
+def test_a_row_with_contrastive_pretraining_by_hand():
+    given = values_of("gen-given")
+    assert given == {
+        "pooling": "cls", "head": "mlp", "pair_encoding": "bi", "sharing": "first", "common_layer": "none", "lr": 1e-5,
+        "batch_size": 16, "hidden_dropout_prob": 0.3, "epochs": 10, "sampling": "joint", "joint_limit": "smallest",
+        "pretrain": "simcse-supervised", "contrastive_lr": 2e-5, "contrastive_batch_size": 16,
+        "contrastive_projection": "mlp"}
+    for name, changes in {
+        "gen-quora-only": {"unsupervised_too": "none"}, "gen-nli": {"pretrain": "simcse-nli"},
+        "gen-quora-no-negatives": {"unsupervised_too": "none", "labelled_negatives": "no"},
+        "gen-nli-before-given": {"pretrain": "simcse-nli,simcse-supervised"},
+        "gen-given-before-nli": {"pretrain": "simcse-supervised,simcse-nli"},
+        "gen-surgery": {"pretrain": "simcse-nli,simcse-supervised", "surgery": "pcgrad", "surgery_reduction": "mean"},
+        "gen-nli-1-epoch": {"pretrain": "simcse-nli", "contrastive_epochs": 1}, "gen-given-sts": {"tasks": "sts"},
+        "gen-given-2-epochs": {"contrastive_epochs": 2}, "gen-given-3-epochs": {"contrastive_epochs": 3},
+        "gen-given-lr-1e-5": {"contrastive_lr": 1e-5}, "gen-given-lr-3e-5": {"contrastive_lr": 3e-5},
+    }.items():
+        assert values_of(name) == given | changes, name
+
+
+@pytest.mark.parametrize("name", READS_TRIPLETS)
+def test_a_row_with_nli_asks_for_its_file(capsys, name):
+    words = "the stage simcse-nli trains on triplets of sentences, and no file of them is named; add --nli FILE"
+    assert words in refusal(capsys, "--recipe", name)
+    assert RECIPES[name][0].__doc__.endswith("Add --nli FILE.")
+
+
+def test_flags_beside_a_recipe_win_and_the_folder_is_named_after_it(tmp_path):
+    options = options_of("--recipe", "rob-14", "--lr", "5e-5", "--model", "minilm", "--output-dir", str(tmp_path))
+    assert options.lr == 5e-5 and options.head == "dpha"
+    assert choose_folder(options).name == "rob-14-minilm-sample-seed11711"
+
+
+def test_a_name_that_is_none(capsys):
+    assert "there is no recipe 'rob14'; did you mean rob-14? --list-recipes shows them all." in refusal(
+        capsys, "--recipe", "rob14")
+
+
+def test_the_list_shows_all(capsys):
+    with pytest.raises(SystemExit) as caught:
+        parse(["--list-recipes"])
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert text == recipe_list() + "\n" and all(name in text for name in (*RECIPES, *COMPARISONS))
+    assert "gen-given-para                -  0.836      -      -  Table 2, 3 given, PARA alone" in text
+    assert "python -m multitask.ensemble RUN RUN RUN --method best --out DIR" in text
+    assert "rob-14                    0.526  0.880  0.879  0.762  MT-DNN + DPHA + CL, dropout 0.1" in text

@@ -1,0 +1,108 @@
+"""Fifty steps of every stage, alone or in several processes by torchrun; for test_processes.py.
+
+    python tests/toy_processes.py MODEL DATA OUT STAGE...
+
+Writes OUT/losses.json: the loss of each step, by stage; and for each process OUT/weights-NUMBER.json, the sums of its
+weights at the end. With "death" as a stage the second process ends in the fifth step, without a word.
+"""
+
+import json
+import os
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from contrastive import methods
+from contrastive.presets import PRESETS
+from contrastive.pretrain import build_companion
+from minbert import BertModel, BertTokenizer, checkpoint, processes
+from minbert.loop import Job, fit
+from multitask import further, train
+from options import Options
+from tests.toy_stages import make_chain
+
+CPU = torch.device("cpu")
+NUM_STEPS = 50
+# A batch of 5 has no equal halves; the last one of 16 rows is a single row, and a second process has none of it.
+COMMON = {"precision": "fp32", "max_length": 48, "batch_size": 5, "lr": 1e-3, "epochs": NUM_STEPS, "warmup": 0.0,
+          "hidden_dropout_prob": 0.0}
+CHANGES = {"mt-dnn": {}, "death": {}, "bi": {"pair_encoding": "bi"},
+           "pcgrad": {"sampling": "joint", "surgery": "pcgrad"},
+           "fusion": {"pretrain": "simcse", "contrastive_order": "fusion"},
+           "mlm": {"pretrain": "mlm", "mlm_batch_size": 5, "mlm_epochs": NUM_STEPS, "mlm_lr": 1e-3}}
+
+
+def make_job(name: str, model: Path, data: Path, out: Path) -> Job:
+    """The job of a stage on the first 16 training rows of each task."""
+    tokenizer = BertTokenizer.from_pretrained(model)
+    options = Options(data_dir=str(data), model=str(model), **COMMON).with_files()
+    num_rows = 48 if name in PRESETS else 16  # simcse-nli makes its triplets of 48; of all others a stage takes 16
+    tables = {task: {split: table.cut(num_rows) for split, table in splits.items()}
+              for task, splits in train.read_tables(options).items()}
+    if name in PRESETS:
+        shuffle = {"bsc_shuffle": "knn"} if name == "bsc" else {}
+        size = {} if name == "ct" else {"contrastive_batch_size": 5}
+        (stage,) = make_chain(name, model, tables, tokenizer, out, contrastive_epochs=NUM_STEPS, contrastive_lr=5e-5,
+                              **size, **shuffle)
+        return stage.job
+    options = replace(options, **CHANGES[name])
+    rows = train.encode_tables(tables, tokenizer, options.max_length, "bi" if name == "bi" else "cross")
+    encoder = BertModel.from_pretrained(model)
+    if name == "mlm":
+        return further.build_stage(options, encoder, tokenizer, rows, model, out, "encoder", "", CPU).job
+    companion = build_companion(options, encoder, CPU) if name == "fusion" else None
+    return train.build_job(options, encoder, rows, out, CPU, companion)
+
+
+class Enough(Exception):
+    """The steps that were wanted are done."""
+
+
+def losses_of(job: Job, dies: bool) -> list[float]:
+    """The losses of the first NUM_STEPS steps; only the first process hears of them."""
+    found: list[float] = []
+    num_evaluations = num_steps = 0
+
+    def dying(task: str, batch) -> torch.Tensor:
+        nonlocal num_steps
+        num_steps += 1
+        if num_steps == 5 and processes.number() == 1:
+            os._exit(9)
+        return job.loss(task, batch)
+
+    def evaluate() -> dict[str, float]:
+        nonlocal num_evaluations
+        num_evaluations += 1
+        if num_evaluations > NUM_STEPS:
+            raise Enough
+        return {job.score: -num_evaluations}
+
+    with suppress(Enough):
+        fit(replace(job, patience=0, evaluations_per_epoch=10_000, evaluate=evaluate, loss=dying if dies else job.loss,
+                    on_evaluation=lambda history: found.append(history[-1]["loss"])))
+    return found
+
+
+def main(model: str, data: str, out: str, *names: str) -> None:
+    """Run the stages one after the other."""
+    torch.set_num_threads(1)
+    methods.GUIDED_WIDTH = 64  # instead of 4,096, which is most of what two processes would tell each other
+    checkpoint.write_tensors = checkpoint.save_checkpoint = lambda *saved: None  # after each step it would take long
+    processes.join()
+    losses, weights = {}, {}
+    for name in names:
+        job = make_job(name, Path(model), Path(data), Path(out) / name)
+        losses[name] = losses_of(job, name == "death")
+        weights[name] = sum(float(parameter.detach().double().sum()) for parameter in job.model.parameters())
+    (Path(out) / f"weights-{processes.number()}.json").write_text(json.dumps(weights))
+    if processes.leave():
+        (Path(out) / "losses.json").write_text(json.dumps(losses))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,40 @@
+"""Made-up outputs of made-up runs, for the tests of voting."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from multitask.tasks import TASKS
+from multitask.voting import METHODS, apply_method, gather_votes, make_folds
+
+NUM_ROWS, NUM_RUNS = 60, 3
+EVERY_METHOD_AND_TASK = [(method, task) for method in METHODS for task in TASKS]
+
+
+def make_outputs(task: str, num_runs: int = NUM_RUNS, num_rows: int = NUM_ROWS, seed: int = 0, signal: float = 1.0):
+    """(labels (N,), raw outputs of each run): noise around the label, more of it in each further run."""
+    generator = np.random.default_rng(seed)
+    noise = [generator.normal(size=(num_rows, 5) if task == "sst" else num_rows) for _ in range(num_runs)]
+    if task == "sst":
+        labels = generator.integers(0, 5, num_rows)
+        truth = 2.0 * np.eye(5)[labels]
+    elif task == "para":
+        labels = generator.integers(0, 2, num_rows)
+        truth = 2.0 * labels - 1
+    else:
+        labels = generator.uniform(0, 5, num_rows)
+        truth = labels
+    outputs = [(signal * truth + (run + 1) * of_run).astype(np.float32) for run, of_run in enumerate(noise)]
+    return labels.astype(np.float32), outputs
+
+
+def make_votes(task: str, **settings):
+    """(votes (R, N, 5) or (R, N), labels (N,)) of `make_outputs`."""
+    labels, outputs = make_outputs(task, **settings)
+    return gather_votes(TASKS[task], outputs, outputs).dev, labels
+
+
+def apply_to(method: str, task: str, labels, outputs, seed: int = 3):
+    """The outcome of a method on the raw outputs of each run, as dev and as test, in five folds."""
+    votes = gather_votes(TASKS[task], outputs, outputs)
+    return apply_method(METHODS[method].weigh, TASKS[task], votes, labels, make_folds(len(labels), 5, seed))
