@@ -72,8 +72,7 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     *before, progress = [fit(each, is_resumed) for each in jobs]
     if is_late:
         qualities, seconds = run_chain(chain, is_resumed)
-    if not processes.leave():
-        return
+    processes.leave()  # the first process goes on alone
     seconds, closing = seconds + sum(each.seconds for each in before), time.perf_counter()
     conflict_record, conflict_report = conflicts.report(job.surgery, folder)
     scores = results.write_results(job.model, rows, tables, paths, options.precision)

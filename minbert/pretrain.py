@@ -238,8 +238,7 @@ def run(arguments: argparse.Namespace) -> None:
     processes.from_first(lambda: tokenizer.save_pretrained(arguments.out))
     price.keep(prices, arguments.out)
     progress = fit(job, bool(arguments.resume))
-    if not processes.leave():
-        return
+    processes.leave()  # the first process goes on alone
     config = job.model.bert.config  # trained without dropout; whoever fine-tunes it wants BERT's own
     job.model.bert.config = replace(config, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
     job.model.save_pretrained(arguments.out, dtype=torch.float16)

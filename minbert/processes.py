@@ -35,12 +35,20 @@ def join() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def leave() -> bool:
-    """The training is over: True in the first process, which goes on alone; the others may end."""
+def leave() -> None:
+    """The training is over: the first process goes on alone, the others end here.
+
+    They end at once, without Python's own clearing up: a thread of gloo that drops its last tensor during it aborts the
+    process, which torchrun takes for a failure of the whole job (pytorch pull request 179291).
+    """
+    if count() == 1:
+        return
     is_first = number() == 0
-    if count() > 1:
-        dist.destroy_process_group()
-    return is_first
+    dist.destroy_process_group()
+    if not is_first:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def count() -> int:

@@ -27,7 +27,7 @@ def run(*command: str | Path, limit: int = 300) -> subprocess.CompletedProcess:
 
 @pytest.fixture(scope="module")
 def curves(tiny_model, sample_data, tmp_path_factory):
-    """The losses of 50 steps of each stage: (of one process, of two), and the weights' sums of both processes."""
+    """The losses of 50 steps of each stage: (of one process, of two), sums of both processes' weights, the folder."""
     folder = tmp_path_factory.mktemp("processes")
     model = shutil.copytree(tiny_model, folder / "model")
     config = json.loads((model / "config.json").read_text())
@@ -40,15 +40,20 @@ def curves(tiny_model, sample_data, tmp_path_factory):
         assert result.returncode == 0, result.stderr[-3000:]
         found.append(json.loads((folder / name / "losses.json").read_text()))
     weights = [json.loads((folder / "together" / f"weights-{number}.json").read_text()) for number in (0, 1)]
-    return *found, weights
+    return *found, weights, folder
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_two_processes_have_the_losses_of_one(curves, stage):
-    alone, together, weights = curves
+    alone, together, weights, _ = curves
     assert len(alone[stage]) == 50 and len(set(alone[stage])) > 40
     assert together[stage] == pytest.approx(alone[stage], rel=1e-5, abs=1e-5)
     assert weights[0][stage] == weights[1][stage], "both end with the same weights"
+
+
+def test_only_the_first_process_clears_up(curves):
+    """A thread of gloo that is still alive while Python does so can abort its process."""
+    assert [path.name for path in sorted((curves[3] / "together").glob("cleared-up-*"))] == ["cleared-up-0"]
 
 
 def test_a_process_that_ends_ends_the_job(tiny_model, sample_data, tmp_path):
@@ -107,7 +112,8 @@ def test_alone_nothing_changes():
     with processes.own_randomness():
         assert torch.equal(torch.get_rng_state(), before)
     assert processes.any_of(True) and not processes.any_of(False)
-    assert processes.from_first(lambda: 5) == 5 and processes.leave()
+    processes.leave()
+    assert processes.from_first(lambda: 5) == 5
 
 
 @pytest.mark.parametrize(("number", "count", "expected"), [

@@ -6,6 +6,7 @@ Writes OUT/losses.json: the loss of each step, by stage; and for each process OU
 weights at the end. With "death" as a stage the second process ends in the fifth step, without a word.
 """
 
+import atexit
 import json
 import os
 import sys
@@ -100,8 +101,9 @@ def main(model: str, data: str, out: str, *names: str) -> None:
         losses[name] = losses_of(job, name == "death")
         weights[name] = sum(float(parameter.detach().double().sum()) for parameter in job.model.parameters())
     (Path(out) / f"weights-{processes.number()}.json").write_text(json.dumps(weights))
-    if processes.leave():
-        (Path(out) / "losses.json").write_text(json.dumps(losses))
+    atexit.register((Path(out) / f"cleared-up-{processes.number()}").touch)
+    processes.leave()
+    (Path(out) / "losses.json").write_text(json.dumps(losses))
 
 
 if __name__ == "__main__":
