@@ -79,9 +79,10 @@ def choose_precision(name: str, device: torch.device) -> tuple[str, str]:
     if device.type == "cuda":
         native = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
-        native = device.type == "cpu" and torch.cpu.get_capabilities().get("amx_bf16", False)
+        found = torch.cpu.get_capabilities() if device.type == "cpu" else {}
+        native = found.get("amx_bf16", False) or found.get("avx512_bf16", False)
     if native:
-        return "bf16", "this processor multiplies bf16 matrices several times as fast as fp32"
+        return "bf16", "this processor has bf16 matrix instructions, faster than fp32"
     return "fp32", "this processor has no fast bf16 matrix product"
 
 

@@ -59,9 +59,12 @@ def test_devices_come_with_their_reason(monkeypatch):
     assert runtime.choose_device("auto")[0].type == "cuda"
 
 
-@pytest.mark.parametrize(("has_amx", "precision"), [(True, "bf16"), (False, "fp32")])
-def test_precision_comes_with_its_reason(monkeypatch, has_amx, precision):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": has_amx})
+@pytest.mark.parametrize(("capabilities", "precision"), [
+    ({"amx_bf16": True, "avx512_bf16": True}, "bf16"), ({"amx_bf16": False, "avx512_bf16": True}, "bf16"),
+    ({"amx_bf16": False, "avx512_bf16": False}, "fp32"), ({}, "fp32"),
+])
+def test_precision_comes_with_its_reason(monkeypatch, capabilities, precision):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
     found, reason = runtime.choose_precision("auto", CPU)
     assert found == precision and "this processor" in reason
     assert runtime.choose_precision("auto", torch.device("mps"))[0] == "fp32"
