@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks import __main__ as command
-from benchmarks import surgery, training
+from benchmarks import contrastive, scaling, surgery, training
 from benchmarks.material import Settings, require, sst_examples, write_model
 from benchmarks.optimizer import largest_difference
 from benchmarks.result import Check, Comparison, json_line, markdown, report, versions
@@ -232,3 +232,29 @@ def test_torchjd_takes_our_step(settings, tmp_path):
         assert (ours.grad is None) == (theirs.grad is None)
         if ours.grad is not None:
             torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_an_exponent_is_the_slope_in_logarithms():
+    assert scaling.exponent([1, 2, 4, 8], [3, 12, 48, 192]) == pytest.approx(2)
+    assert scaling.exponent([1, 2, 4, 8], [5, 5, 5, 5]) == pytest.approx(0)
+
+
+def test_the_distance_from_a_line():
+    assert scaling.off_a_line([1, 2, 4, 8], [3, 5, 9, 17]) == pytest.approx((1, 2, 0), abs=1e-9)
+    assert scaling.off_a_line([1, 2, 4, 8], [1, 4, 16, 64])[2] > 0.3  # the negative control: a square is no line
+
+
+@pytest.mark.parametrize("names", scaling.TASKS)
+def test_a_joint_step_has_every_task(sample_data, tmp_path, monkeypatch, names):
+    """What `task_steps` times: one batch of each task, which no other series has."""
+    monkeypatch.setattr(scaling, "TASKS", (names,))
+    monkeypatch.setattr(scaling.price, "rehearse", lambda job, step: [task for task, _, _ in step])
+    (found,) = scaling.task_steps(str(sample_data), "fp32", tmp_path).values()
+    assert sorted(found(0)) == sorted(names.split(","))
+
+
+def test_a_stage_of_the_contrastive_table_is_a_method_or_a_comparison(tiny_model, sample_data):
+    found = contrastive.run_apart(stage="bsc-rows-only", model=str(tiny_model), seed=0, data_dir=str(sample_data),
+                                  train_rows="sst=32,para=64,sts=32")
+    assert found["stage"] == "bsc-rows-only" and {"before", "after", "seconds", "peak_memory"} <= found.keys()
+    assert contrastive.table([found]).splitlines()[-1].endswith("n=1")
