@@ -137,9 +137,12 @@ def check_heads(options) -> None:
 
 
 def check_training(options) -> None:
-    """What is frozen, and stages that get in each other's way."""
+    """The size of batches, what is frozen, and stages that get in each other's way."""
     if not (options.freeze in ("none", "embeddings") or options.freeze.isdecimal()):
         raise ValueError(f"--freeze is '{options.freeze}'; it is none, embeddings, or a number of layers.")
+    if 0 < options.max_tokens < options.max_length:
+        raise ValueError(f"--max_tokens {options.max_tokens} is less than one row may have, --max_length "
+                         f"{options.max_length}. Give more, or lower --max_length.")
     if options.option == "pretrain" and (options.freeze != "none" or options.heads_first or options.layer_decay < 1):
         raise ValueError("--freeze, --heads_first and --layer_decay have no effect with --option pretrain, which "
                          "freezes the whole encoder; drop them.")

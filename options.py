@@ -58,6 +58,8 @@ class Options:
 
     epochs: int = choice(4, "passes of the multitask stage", low=1)
     batch_size: int = choice(32, "examples a batch, of one task", low=1)
+    max_tokens: int = choice(0, "tokens a batch at most, padding counted, so that long rows have fewer beside them; 0: "
+                             "no such limit", low=0)
     lr: float | str = choice(AUTO, "peak learning rate; auto: 1e-3 for 'pretrain', else 5e-5 x 384 / hidden size, or "
                              "5e-4 for encoders under 256 units",
                              low=1e-9)

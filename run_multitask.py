@@ -121,6 +121,7 @@ def resolve(options: Options) -> tuple[Options, Path, object]:
     from minbert.pooling import check_pooling
 
     runtime.keep_freed_memory()
+    runtime.keep_few_kernels()
     device, device_reason = runtime.choose_device("cuda" if options.use_gpu else options.device)
     precision, precision_reason = runtime.choose_precision(options.precision, device)
     model_folder = weights.resolve(options.model)

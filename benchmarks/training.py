@@ -60,6 +60,7 @@ def write_heads(model: Path, folder: Path, examples: Sequence[Example]) -> None:
 def our_side(model: Path, folder: Path, examples: Sequence[Example], batch_size: int, precision: str):
     """A function that takes the training step of a part: batch `part` of similar length. "peak" gives bytes."""
     runtime.keep_freed_memory()
+    runtime.keep_few_kernels()
     job = our_job(model, folder, examples, batch_size, precision)
     loop, batches = make_loop(job), grouped(examples, BertTokenizer.from_pretrained(model), batch_size)
 

@@ -72,7 +72,8 @@ class EncodedExamples:
         self.num_truncated = rows.num_truncated
         self._tokens, self._offsets = rows.tokens, numpy.concatenate([[0], numpy.cumsum(rows.lengths)])
         self._num_sides = len(first) // len(self.examples)
-        self.lengths = rows.lengths.reshape(self._num_sides, -1).max(axis=0)  # (examples,)
+        self.lengths = rows.lengths.reshape(self._num_sides, -1).max(axis=0)  # (examples,), of the longest row of each
+        self.sizes = self.lengths * self._num_sides  # (examples,), tokens of all its rows, padded to one length
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -93,18 +94,33 @@ class EncodedExamples:
         return Batch(tokens[0], tokens[2], tokens[1], labels, tuple(example.id for example in chosen))
 
 
-def length_grouped_batches(lengths, batch_size: int, generator: torch.Generator, window: int = 50) -> list[list[int]]:
-    """Every index once, in shuffled batches of similar length, so that little of a batch is padding.
+def length_grouped_batches(
+    sizes, batch_size: int, generator: torch.Generator, window: int = 50, max_tokens: int = 0
+) -> list[list[int]]:
+    """Every index once, in shuffled batches of similar size, so that little of a batch is padding.
 
-    Sorting only inside shuffled windows of `window` batches keeps batches different each epoch. A short one is kept.
+    sizes: tokens of each example. Sorting only inside shuffled windows of `window` batches keeps batches different each
+    epoch. A batch has `batch_size` examples, or fewer: what is left over, and where they would have more than
+    `max_tokens` tokens, padding counted (0: no such limit; an example that is larger stands alone).
     """
-    order = torch.randperm(len(lengths), generator=generator).numpy()
+    order = torch.randperm(len(sizes), generator=generator).numpy()
     batches = []
     for start in range(0, len(order), window * batch_size):
         block = order[start:start + window * batch_size]
-        block = block[numpy.argsort(numpy.asarray(lengths)[block], kind="stable")].tolist()
-        batches += [block[first:first + batch_size] for first in range(0, len(block), batch_size)]
+        block = block[numpy.argsort(numpy.asarray(sizes)[block], kind="stable")].tolist()
+        batches += cut(block, sizes, batch_size, max_tokens)
     return [batches[position] for position in torch.randperm(len(batches), generator=generator).tolist()]
+
+
+def cut(order: list[int], sizes, batch_size: int, max_tokens: int) -> list[list[int]]:
+    """An order by growing size, cut into batches of at most `batch_size` examples and, padded, `max_tokens` tokens."""
+    batches: list[list[int]] = []
+    for index in order:
+        is_full = not batches or len(batches[-1]) == batch_size
+        if is_full or 0 < max_tokens < (len(batches[-1]) + 1) * sizes[index]:
+            batches.append([])
+        batches[-1].append(index)
+    return batches
 
 
 def sorted_batches(lengths, batch_size: int) -> list[list[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import random
 from contextlib import AbstractContextManager, nullcontext
 
@@ -30,6 +31,15 @@ def keep_freed_memory() -> None:
         return
     mallopt(-4, 0)  # M_MMAP_MAX: no separate mappings, whatever the size
     mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: do not shrink the heap
+
+
+def keep_few_kernels() -> None:
+    """Ask oneDNN, torch's matrix products on CPU, to keep 64 compiled kernels instead of 1,024; before the first one.
+
+    It compiles one for each shape, and batches have many lengths: by default memory grows for as long as new ones come.
+    To compile a kernel again costs nothing that can be measured. The environment's own setting is left alone.
+    """
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
 
 
 def random_state() -> dict[str, Tensor]:

@@ -64,12 +64,14 @@ def examples_of(tables: dict[str, dict[str, Table]], split: str) -> list[Example
     return [example for splits in tables.values() for example in splits[split].examples]
 
 
-def batches_of(rows: dict[str, dict[str, EncodedExamples]], batch_size: int) -> dict[str, MakeBatches]:
+def batches_of(
+    rows: dict[str, dict[str, EncodedExamples]], batch_size: int, max_tokens: int = 0
+) -> dict[str, MakeBatches]:
     """For each task the function that forms its training batches, as the samplers take it."""
-    return {
-        task: lambda generator, lengths=splits["train"].lengths: length_grouped_batches(lengths, batch_size, generator)
-        for task, splits in rows.items()
-    }
+    def of(sizes) -> MakeBatches:
+        return lambda generator: length_grouped_batches(sizes, batch_size, generator, max_tokens=max_tokens)
+
+    return {task: of(splits["train"].sizes) for task, splits in rows.items()}
 
 
 def how_to_combine(options) -> dict:
@@ -107,7 +109,8 @@ def build_job(
     dev = {task: splits["dev"] for task, splits in trained.items()}
 
     def plan(epoch: int, generator: torch.Generator) -> list[Step]:
-        steps = steps_of_epoch(options, batches_of(trained, options.batch_size), generator, epoch)
+        steps = steps_of_epoch(options, batches_of(trained, options.batch_size, options.max_tokens), generator,
+                               epoch)
         if companion is None:
             return steps
         return [each for step in steps for each in (step, [(FUSED + task, indices) for task, indices in step])]

@@ -4,7 +4,7 @@ import numpy
 import pytest
 import torch
 
-from data.batching import EncodedExamples, length_grouped_batches, sorted_batches
+from data.batching import EncodedExamples, cut, length_grouped_batches, sorted_batches
 from data.readers import Example
 
 CLS, SEP, PAD = 1, 2, 9
@@ -131,6 +131,31 @@ def test_length_grouped_batches_waste_little_and_differ_by_generator_state():
     assert padded_tokens(in_file_order) > 1.5 * lengths.sum()  # negative control: without grouping
     widest = [lengths[batch].max() for batch in first]
     assert widest != sorted(widest), "the batches must be shuffled, or short rows would come first in every window"
+
+
+@pytest.mark.parametrize("max_tokens", [100, 200, 10_000])
+def test_batches_keep_to_their_tokens(max_tokens):
+    sizes = numpy.random.default_rng(0).integers(3, 90, 500)
+    batches = length_grouped_batches(sizes, 16, torch.Generator().manual_seed(0), max_tokens=max_tokens)
+    padded = [len(batch) * sizes[batch].max() for batch in batches]
+    assert sorted(index for batch in batches for index in batch) == list(range(500))
+    assert max(padded) <= max_tokens and max(map(len, batches)) <= 16
+    without = length_grouped_batches(sizes, 16, torch.Generator().manual_seed(0))
+    assert (batches == without) == (max_tokens == 10_000) and max(
+        len(batch) * sizes[batch].max() for batch in without) > 1000  # the negative control
+
+
+def test_a_batch_is_closed_only_when_the_next_example_would_not_fit():
+    assert cut([4, 3, 2, 1, 0], [9, 5, 4, 4, 2], 3, 12) == [[4, 3, 2], [1], [0]]  # 3 x 4; 2 x 9 is too much
+    assert cut([2, 1, 0], [30, 20, 1], 3, 12) == [[2], [1], [0]]  # larger than the limit: alone
+
+
+def test_both_sentences_of_a_pair_count():
+    """As rows of their own both are padded to the longer one."""
+    found = {encoding: EncodedExamples(PAIRS, FakeTokenizer(), pair_encoding=encoding) for encoding in ("cross", "bi")}
+    assert found["cross"].sizes.tolist() == found["cross"].lengths.tolist()
+    batch = found["bi"].batch([0])
+    assert found["bi"].sizes[0] == batch.input_ids.numel() > found["bi"].lengths[0]
 
 
 def test_sorted_batches_start_with_the_longest():

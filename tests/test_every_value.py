@@ -19,7 +19,7 @@ from tests.test_train import after_two_steps, differ
 BASE = {"pair_encoding": "cross", "batch_size": 2, "lr": 1e-3, "precision": "fp32", "max_length": 48, "warmup": 0.0,
         "epochs": 2, "train_rows": "sst=24,para=16,sts=8", "dev_rows": "sst=4,para=4,sts=4", "sampling": "joint"}
 CPU = torch.device("cpu")
-PLANNED = ("sampling", "sampling_weights", "sampling_power", "joint_limit", "tasks")
+PLANNED = ("sampling", "sampling_weights", "sampling_power", "joint_limit", "tasks", "max_tokens")
 DUAL = {"pair_encoding": "dual", "head": "vm"}
 BI_MLP = {"pair_encoding": "bi", "head": "mlp"}
 GROUPS = {  # option -> the values to tell apart, and what goes with all of them
@@ -45,6 +45,7 @@ GROUPS = {  # option -> the values to tell apart, and what goes with all of them
     "max_grad_norm": ([0.0, 0.01, 0.1], {}),
     "accumulation": ([1, 2, 3], {}),
     "weight_decay": ([0.0, 0.5], {}),
+    "max_tokens": ([0, 48, 60], {"batch_size": 8}),
     "option": (["finetune", "pretrain"], {}),
 }
 

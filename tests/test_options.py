@@ -111,7 +111,7 @@ def test_dashes_and_underscores_spell_the_same_flag(name):
     if item.type.startswith("float"):
         value = ["0.25"]
     value = {"sampling_weights": ["sts=2"], "loss_weights": ["sts=2"], "pair_encoding": ["bi"],
-             "train_rows": ["sst=5"], "dev_rows": ["sst=5"]}.get(name, value)
+             "train_rows": ["sst=5"], "dev_rows": ["sst=5"], "max_tokens": ["777"]}.get(name, value)
     context = context_of(name)
     with_underscores = options_of(*context, f"--{name}", *value)
     assert with_underscores == options_of(*context, f"--{name.replace('_', '-')}", *value)
@@ -189,6 +189,7 @@ def test_values_out_of_range(capsys, name):
     (["--contrastive_order", "fusion", "--pretrain", "simcse", "--sampling", "joint", "--surgery", "pcgrad"],
      "the contrastive loss is no task of its own. Drop one of the two."),
     (["--freeze", "all"], "--freeze is 'all'; it is none, embeddings, or a number of layers."),
+    (["--max-tokens", "100"], "--max_tokens 100 is less than one row may have, --max_length 128. Give more"),
     (["--option", "pretrain", "--freeze", "1"], "have no effect with --option pretrain, which freezes the whole"),
     (["--heads_first", "1", "--sampling", "sequential"], "its epochs would all go to the first task."),
     (["--score", "sts", "--tasks", "sst"], "--score sts cannot judge --tasks sst; it can be sst."),

@@ -1,5 +1,6 @@
 """minbert/runtime.py: seeds and random states come back, and each choice of device and precision has its reason."""
 
+import os
 import random
 
 import numpy as np
@@ -79,6 +80,16 @@ def test_autocast_lowers_products_only():
         assert (a + a).dtype == torch.float32 and torch.nn.functional.mse_loss(a @ a, a @ a).dtype == torch.float32
     with runtime.autocast(CPU, "fp32"):
         assert (a @ a).dtype == torch.float32
+
+
+def test_few_kernels_are_kept_unless_the_environment_says_otherwise(monkeypatch):
+    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "")
+    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY")
+    runtime.keep_few_kernels()
+    assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "64"
+    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "7")
+    runtime.keep_few_kernels()
+    assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "7"
 
 
 def test_keeping_freed_memory_never_fails(monkeypatch):
