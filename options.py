@@ -54,6 +54,7 @@ class Options:
                             (AUTO, "bf16", "fp32"))
     attention: str = choice(AUTO, "written out (eager) or torch's fused kernel; the same function",
                             (AUTO, "eager", "fused"))
+    compile: bool = choice(False, "torch.compile the encoder's layers, for a GPU; the first steps take a minute")
     save_every: int = choice(200, "steps between checkpoints", low=1)
 
     epochs: int = choice(4, "passes of the multitask stage", low=1)

@@ -54,6 +54,7 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     runtime.seed_everything(options.seed)  # what the model's files lack is drawn at random
     encoder = BertModel.from_pretrained(model_folder, attention_implementation=options.attention,
                                         **options.dropout_of_encoder()).to(device)
+    runtime.compile_layers(encoder, options.compile)
     tokenizer = BertTokenizer.from_pretrained(model_folder, options.token_folder)
     print(encoder.load_report)
     rows = train.encode_tables(tables, tokenizer, options.max_length, options.pair_encoding)
@@ -120,8 +121,7 @@ def resolve(options: Options) -> tuple[Options, Path, object]:
     from minbert import BertConfig, runtime, weights
     from minbert.pooling import check_pooling
 
-    runtime.keep_freed_memory()
-    runtime.keep_few_kernels()
+    runtime.settle_memory()
     device, device_reason = runtime.choose_device("cuda" if options.use_gpu else options.device)
     precision, precision_reason = runtime.choose_precision(options.precision, device)
     model_folder = weights.resolve(options.model)

@@ -31,8 +31,7 @@ SHOWN = ("spearman", "pearson", "alignment", "uniformity")
 
 def run_stage(stage: str, model: str, seed: int, data_dir: str, train_rows: str) -> dict:
     """One stage; returns the line for the file."""
-    runtime.keep_freed_memory()
-    runtime.keep_few_kernels()
+    runtime.settle_memory()
     device = runtime.choose_device()[0]
     folder = weights.resolve(model)
     values = COMPARISONS.get(stage, {"pretrain": stage})

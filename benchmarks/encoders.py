@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     given = parser.parse_args()
-    runtime.keep_freed_memory()
+    runtime.settle_memory()
     todo = [{"encoder": name, "task": task, "seed": seed} for seed in given.seeds for name in given.encoders
             for task in given.tasks]
     print(table(go_on(given.out, todo, partial(fine_tune, data_dir=given.data_dir))))

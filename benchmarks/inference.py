@@ -24,8 +24,7 @@ VECTORS = "vectors"  # a request; a part gives nothing back, so that no time goe
 
 def our_side(folder: Path, sentences: Sequence[str], batch_size: int, precision: str):
     """A function that encodes all sentences, as `python -m contrastive.embed` does."""
-    runtime.keep_freed_memory()
-    runtime.keep_few_kernels()
+    runtime.settle_memory()
     embedder, _ = open_embedder(folder, "mean", MAX_LENGTH, batch_size, "cpu", precision)
 
     def take(request: int | str) -> np.ndarray | None:

@@ -43,7 +43,7 @@ def make_encoder(name: str) -> BertModel:
 def measure(given: argparse.Namespace, batch_size: int, chunk: int, folder: Path) -> dict:
     """Peak bytes of this process and seconds of a step; with batch_size 0 it loads everything and trains nothing."""
     if given.keep_freed_memory:
-        runtime.keep_freed_memory()
+        runtime.settle_memory()
     device = torch.device("cpu")
     options = Options(data_dir=given.data_dir, pretrain="simcse", precision=given.precision, seed=0,
                       contrastive_batch_size=batch_size or "auto", contrastive_chunk=chunk).with_files()

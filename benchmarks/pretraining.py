@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--block-size", type=int, default=64)
     parser.add_argument("--n", type=int, default=20, help="timed updates of each side")
     given = parser.parse_args()
-    runtime.keep_freed_memory()
+    runtime.settle_memory()
     with tempfile.TemporaryDirectory() as folder:
         flags = ["--size", given.size, "--batch-size", given.batch_size, "--block-size", given.block_size,
                  "--tokens", given.batch_size * given.block_size * 50 * (given.n + 3), "--corpus", "x", "--out",

@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=7, help="rounds of single steps (%(default)s)")
     parser.add_argument("--runs", type=int, default=3, help="whole runs of each size (%(default)s)")
     given = parser.parse_args()
-    runtime.keep_freed_memory()
+    runtime.settle_memory()
     precision = runtime.choose_precision("auto", DEVICE)[0]
     limit = price.matrix_product_limit(DEVICE, precision)
     print(f"{precision}, {torch.get_num_threads()} threads, {limit / 1e9:,.0f} GFLOP/s of matrix products")

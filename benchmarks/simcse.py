@@ -56,7 +56,7 @@ def make_side(
 
 def run(settings: Settings) -> dict:
     """Returns the line of JSON. Full: 7 rounds of 10 steps; quick: 3 of 3."""
-    runtime.keep_freed_memory()
+    runtime.settle_memory()
     num_parts = settings.size(10, 3)
     examples = sst_examples(settings.data_dir, num_parts * PRESET.batch_size)
     rows = EncodedExamples(examples, BertTokenizer.from_pretrained(settings.model), PRESET.max_length)

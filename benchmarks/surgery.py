@@ -43,7 +43,7 @@ def make_job(model: Path, data_dir: str, batch_size: int, precision: str, surger
 
 def our_side(*arguments) -> Callable[[int], None]:
     """A function that takes a step of the loop; arguments as of `make_job`. "peak" and "parameters" give bytes."""
-    runtime.keep_freed_memory()
+    runtime.settle_memory()
     loop = make_loop(make_job(*arguments))
     step = loop.job.epoch_steps(0, torch.Generator())[0]
 
@@ -102,7 +102,7 @@ def run(settings: Settings) -> dict:
     precision = settings.precision
     shared = (settings.model, settings.data_dir, settings.batch_size, precision)
     memory, extra = measure_memory(settings, shared)  # first: a process's peak begins at that of its parent
-    runtime.keep_freed_memory()
+    runtime.settle_memory()
     loops = {name: make_loop(make_job(*shared, surgery, settings.folder / name))
              for name, surgery in {"ours": "pcgrad", "joint": "mean", "torchjd": "mean"}.items()}
     step = loops["ours"].job.epoch_steps(0, torch.Generator())[0]

@@ -59,8 +59,7 @@ def write_heads(model: Path, folder: Path, examples: Sequence[Example]) -> None:
 
 def our_side(model: Path, folder: Path, examples: Sequence[Example], batch_size: int, precision: str):
     """A function that takes the training step of a part: batch `part` of similar length. "peak" gives bytes."""
-    runtime.keep_freed_memory()
-    runtime.keep_few_kernels()
+    runtime.settle_memory()
     job = our_job(model, folder, examples, batch_size, precision)
     loop, batches = make_loop(job), grouped(examples, BertTokenizer.from_pretrained(model), batch_size)
 
@@ -129,7 +128,7 @@ def peer_side(
     length that ours has; is_fused: torch.optim.AdamW(fused=True); keeps_memory: freed memory is kept, as ours does.
     """
     if keeps_memory:
-        runtime.keep_freed_memory()
+        runtime.settle_memory()
     classifier, rows = Classifier(model).train(), HuggingFaceBatches(model, examples)
     optimizer = torch.optim.AdamW(classifier.parameters(), lr=5e-5, weight_decay=WEIGHT_DECAY, fused=is_fused or None)
     if is_grouped:

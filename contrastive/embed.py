@@ -188,8 +188,7 @@ def work(given: argparse.Namespace, sentences: Sequence[str], log: Callable[[str
     def progress(title: str) -> Callable:
         return partial(tqdm, desc=title, unit="batch", disable=None, leave=False)  # None: silent but on a terminal
 
-    runtime.keep_freed_memory()
-    runtime.keep_few_kernels()
+    runtime.settle_memory()
     embedder, notes = open_embedder(given.model, given.pooling, given.max_length, given.batch_size, given.device,
                                     given.precision)
     log("\n".join(notes))

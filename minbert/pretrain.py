@@ -221,8 +221,7 @@ def run(arguments: argparse.Namespace) -> None:
         return
     processes.join()
     tokenizer, train, held_out = read_corpus(arguments)
-    runtime.keep_freed_memory()
-    runtime.keep_few_kernels()
+    runtime.settle_memory()
     job = build_job(arguments, tokenizer, train, held_out)
     print(f"device: {job.device.type} ({runtime.choose_device(arguments.device)[1]})")
     print(f"precision: {job.precision} ({runtime.choose_precision(arguments.precision, job.device)[1]})")

@@ -41,13 +41,10 @@ def leave() -> None:
     They end at once, without Python's own clearing up: a thread of gloo that drops its last tensor during it aborts the
     process, which torchrun takes for a failure of the whole job (pytorch pull request 179291).
     """
-    if count() == 1:
-        return
     is_first = number() == 0
-    dist.destroy_process_group()
+    if count() > 1:
+        dist.destroy_process_group()
     if not is_first:
-        sys.stdout.flush()
-        sys.stderr.flush()
         os._exit(0)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import os
 import random
-from contextlib import AbstractContextManager, nullcontext
+import shutil
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def seed_everything(seed: int) -> None:
@@ -19,27 +20,35 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def keep_freed_memory() -> None:
-    """Ask the C library to keep freed memory for the next allocation instead of giving it back to the kernel.
+def settle_memory() -> None:
+    """Keep freed memory for the next allocation, and few compiled kernels; to be called before the first product.
 
     A step allocates the same large tensors as the step before; with glibc's defaults each is mapped and zeroed anew,
     which costs a third of a small model's step on CPU. Without mallopt (macOS, Windows) nothing happens.
-    """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):
-        return
-    mallopt(-4, 0)  # M_MMAP_MAX: no separate mappings, whatever the size
-    mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: do not shrink the heap
 
-
-def keep_few_kernels() -> None:
-    """Ask oneDNN, torch's matrix products on CPU, to keep 64 compiled kernels instead of 1,024; before the first one.
-
-    It compiles one for each shape, and batches have many lengths: by default memory grows for as long as new ones come.
-    To compile a kernel again costs nothing that can be measured. The environment's own setting is left alone.
+    oneDNN, torch's matrix products on CPU, compiles a kernel for each shape and keeps 1,024 of them by default. Batches
+    have many lengths, and memory would grow for as long as new ones come; to compile one of 64 again costs nothing that
+    can be measured. The environment's own setting is left alone.
     """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+    with suppress(AttributeError, OSError, TypeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(-4, 0)  # M_MMAP_MAX: no separate mappings, whatever the size
+        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: do not shrink the heap
+
+
+def compile_layers(encoder: nn.Module, is_wanted: bool, backend: str = "inductor") -> None:
+    """Let torch.compile make kernels of the layers of a BertModel, in place: the same function, names and files.
+
+    backend: as of torch.compile. Raises ValueError where it would need a C++ compiler, on CPU, and there is none.
+    """
+    if not is_wanted:
+        return
+    compiler = os.environ.get("CXX", "g++")
+    if backend == "inductor" and next(encoder.parameters()).device.type == "cpu" and not shutil.which(compiler):
+        raise ValueError(f"--compile needs a C++ compiler on CPU; '{compiler}' is not found. Install it, or drop that.")
+    for layer in encoder.layers:
+        layer.compile(dynamic=True, backend=backend)  # one kernel for all lengths
 
 
 def random_state() -> dict[str, Tensor]:
@@ -87,11 +96,11 @@ def choose_precision(name: str, device: torch.device) -> tuple[str, str]:
     if name != "auto":
         return name, "as given"
     if device.type == "cuda":
-        native = torch.cuda.is_bf16_supported(including_emulation=False)
+        is_native = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
-        found = torch.cpu.get_capabilities() if device.type == "cpu" else {}
-        native = found.get("amx_bf16", False) or found.get("avx512_bf16", False)
-    if native:
+        features = torch.cpu.get_capabilities() if device.type == "cpu" else {}
+        is_native = features.get("amx_bf16") or features.get("avx512_bf16")
+    if is_native:
         return "bf16", "this processor has bf16 matrix instructions, faster than fp32"
     return "fp32", "this processor has no fast bf16 matrix product"
 

@@ -68,10 +68,8 @@ def batches_of(
     rows: dict[str, dict[str, EncodedExamples]], batch_size: int, max_tokens: int = 0
 ) -> dict[str, MakeBatches]:
     """For each task the function that forms its training batches, as the samplers take it."""
-    def of(sizes) -> MakeBatches:
-        return lambda generator: length_grouped_batches(sizes, batch_size, generator, max_tokens=max_tokens)
-
-    return {task: of(splits["train"].sizes) for task, splits in rows.items()}
+    return {task: partial(length_grouped_batches, splits["train"].sizes, batch_size, max_tokens=max_tokens)
+            for task, splits in rows.items()}
 
 
 def how_to_combine(options) -> dict:
