@@ -193,5 +193,5 @@ def test_batch_softmax_learns_its_scale(encoder, pairs):
 
 
 def test_other_normalisations_are_other_losses(encoder, pairs):
-    found = [float(BatchSoftmax(encoder, "mean", 1.0, normalise=each)(pairs)) for each in ("l2", "batch", "none")]
+    found = [BatchSoftmax(encoder, "mean", 1.0, normalise=each)(pairs).item() for each in ("l2", "batch", "none")]
     assert len(set(found)) == 3
