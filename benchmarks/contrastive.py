@@ -19,6 +19,7 @@ import torch
 
 from benchmarks.series import go_on
 from benchmarks.sides import Process
+from contrastive.presets import PRESETS
 from contrastive.pretrain import build_stage
 from minbert import BertConfig, BertModel, BertTokenizer, price, runtime, weights
 from minbert.stage import encoder_fingerprint
@@ -45,8 +46,8 @@ def run_stage(stage: str, model: str, seed: int, data_dir: str, train_rows: str)
         built = build_stage(options, values["pretrain"], encoder, tokenizer, train, tables["sts"]["dev"].examples,
                             Path(run), "encoder", encoder_fingerprint(encoder, tokenizer), device)
         quality, seconds = built.train(is_resumed=False)
-    return {"stage": stage, "model": model, "seed": seed, **quality, "seconds": round(seconds, 1),
-            "peak_memory": price.peak_memory(device)}
+    return {"stage": stage, "model": model, "seed": seed, "train_rows": train_rows, **quality,
+            "seconds": round(seconds, 1), "peak_memory": price.peak_memory(device)}
 
 
 def serve_stages():
@@ -88,9 +89,13 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=["minbert-mini"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     given = parser.parse_args()
-    todo = [{"stage": stage, "model": model, "seed": seed} for seed in given.seeds for model in given.models
-            for stage in given.stages]
-    print(table(go_on(given.out, todo, partial(run_apart, data_dir=given.data_dir, train_rows=given.train_rows))))
+    for stage in given.stages:
+        if COMPARISONS.get(stage, {"pretrain": stage}).get("pretrain") not in PRESETS:
+            parser.error(f"--stages {stage}: it is one of {', '.join(PRESETS)}, or a comparison with a stage of those.")
+    todo = [{"stage": stage, "model": model, "seed": seed, "train_rows": given.train_rows} for seed in given.seeds
+            for model in given.models for stage in given.stages]
+    lines = go_on(given.out, todo, partial(run_apart, data_dir=given.data_dir))
+    print(table([line for line in lines if line.get("train_rows", "none") == given.train_rows]))  # of one cut
 
 
 if __name__ == "__main__":
