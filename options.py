@@ -13,7 +13,7 @@ from contrastive.presets import PRESETS
 from data.readers import COURSE_FILES
 from option_checks import AUTO, ENCODINGS_OF, check
 
-SMALL = 256  # hidden size under which the learning rate is another one; measured with 192 units (docs/results.md)
+SMALL = 256  # hidden size under which the defaults are others; measured with 192 units (docs/results.md)
 
 
 def choice(default, help: str, choices: tuple = (), low: float | None = None, high: float | None = None,
@@ -239,13 +239,14 @@ class Options:
     def for_encoder(self, hidden_size: int) -> tuple[Options, dict[str, str]]:
         """Replace what is "auto" and depends on the encoder's width; also returns for each the reason, for printing."""
         is_small = hidden_size < SMALL
-        found = {"pair_encoding": ("cross", "the two sentences see each other")}
+        small = f"hidden size {hidden_size} is under {SMALL}"
+        found = {"pair_encoding": ("bi", small) if is_small else ("cross", "the two sentences see each other")}
         if self.head in ("ph", "dph", "dpha", "mlp", "cosine"):
             found["pair_encoding"] = (ENCODINGS_OF[self.head][0], f"--head {self.head}")
         if self.option == "pretrain":
             found["lr"] = (1e-3, "the encoder is frozen")
         elif is_small:
-            found["lr"] = (5e-4, f"hidden size {hidden_size} is under {SMALL}")
+            found["lr"] = (5e-4, small)
         else:
             found["lr"] = (5e-5 * 384 / hidden_size, f"5e-5 x 384 / hidden size {hidden_size}")
         if "mlm" in self.stages:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import sys
 import time
@@ -84,10 +83,10 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     record.write_record(folder, asdict(options), files, scores=scores, baselines=baselines, epochs=progress.history,
                         best_step=progress.best_step, conflicts=conflict_record, stages=qualities,
                         predicted=[asdict(item) for item in prices], actual=actual)
-    shutil.rmtree(folder / "checkpoint", ignore_errors=True)
     print(conflict_report + results.closing_table(scores, baselines), price.comparison(prices, **actual), sep="\n")
     print(f"model: {folder / 'model'}\nrecord: {folder / 'run.json'}\nleaderboard files:",
           *(path for splits in paths.values() for path in splits.values()), sep="\n  ")
+    processes.end()
 
 
 def build_stages(options: Options, encoder, tokenizer, tables, rows, model_folder: Path, run: Path, device) -> list:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import shutil
 import signal
 import sys
 from dataclasses import dataclass, replace
@@ -244,8 +243,8 @@ def run(arguments: argparse.Namespace) -> None:
     job.model.save_pretrained(arguments.out, dtype=torch.float16)
     numbers = report(progress, job, arguments)
     record.write_record(arguments.out, options, files, history=progress.history, **numbers)
-    shutil.rmtree(job.folder)
     print(f"written to {arguments.out}")
+    processes.end()
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -36,15 +36,23 @@ def join() -> None:
 
 
 def leave() -> None:
-    """The training is over: the first process goes on alone, the others end here.
-
-    They end at once, without Python's own clearing up: a thread of gloo that drops its last tensor during it aborts the
-    process, which torchrun takes for a failure of the whole job (pytorch pull request 179291).
-    """
+    """The training is over: the first process goes on alone, the others end here."""
     is_first = number() == 0
     if count() > 1:
         dist.destroy_process_group()
     if not is_first:
+        end()
+
+
+def end() -> None:
+    """All is written. One of several processes ends here at once, without Python's own clearing up.
+
+    A thread of gloo that drops its last tensor during that aborts the process (pytorch pull request 179291), which
+    torchrun takes for a failure of the whole job. One process alone goes on and returns as any program does.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(0)
 
 

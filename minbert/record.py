@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import shutil
 import sys
 from pathlib import Path
 
@@ -34,9 +35,10 @@ def claim(folder: Path, options: dict, files: dict[str, str], is_resumed: bool) 
 
 
 def write_record(folder: Path, options: dict, files: dict[str, str], **results) -> None:
-    """Write run.json: command, options, versions, machine, inputs and all results."""
+    """Write run.json: command, options, versions, machine, inputs and all results; nothing is left to be resumed."""
     modules = (torch, numpy, tokenizers)
     versions = {"python": platform.python_version(), **{module.__name__: module.__version__ for module in modules}}
     machine = {"system": platform.platform(), "threads": torch.get_num_threads(), "device": options["device"]}
     record = {"command": sys.argv, "options": options, "versions": versions, "machine": machine, "files": files}
     write_json(folder / "run.json", {**record, **results})
+    shutil.rmtree(folder / "checkpoint", ignore_errors=True)

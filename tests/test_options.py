@@ -290,6 +290,8 @@ def test_pair_encoding_follows_the_head():
     assert options_of("--para_head", "dph", "--head", "ph").for_encoder(192)[0].pair_encoding == "dual"
 
 
-def test_pair_encoding_is_cross_unless_given():
-    assert [options_of().for_encoder(size)[0].pair_encoding for size in (192, 256)] == ["cross", "cross"]
-    assert options_of("--pair_encoding", "bi").for_encoder(192)[0].pair_encoding == "bi"
+def test_pair_encoding_is_cross_but_for_small_encoders():
+    assert [options_of().for_encoder(size)[0].pair_encoding for size in (192, 255, 256)] == ["bi", "bi", "cross"]
+    assert options_of().for_encoder(192)[1]["pair_encoding"] == "hidden size 192 is under 256"
+    assert options_of("--pair_encoding", "bi").for_encoder(256)[0].pair_encoding == "bi"
+    assert options_of("--pair_encoding", "cross").for_encoder(192)[0].pair_encoding == "cross"

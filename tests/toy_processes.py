@@ -104,6 +104,7 @@ def main(model: str, data: str, out: str, *names: str) -> None:
     atexit.register((Path(out) / f"cleared-up-{processes.number()}").touch)
     processes.leave()
     (Path(out) / "losses.json").write_text(json.dumps(losses))
+    processes.end()
 
 
 if __name__ == "__main__":
