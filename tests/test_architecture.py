@@ -26,7 +26,7 @@ MAY_IMPORT = {  # the arrows; a room always sees itself
 TOP_LEVEL = ("run_multitask.py", "options.py", "option_checks.py", "command_line.py")  # all outside the rooms
 OURS = {*MAY_IMPORT, "run_multitask", "options", "option_checks", "command_line", "tests", "benchmarks"}
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_CORE_LINES, MAX_AROUND_LINES = 300, 60, 4000, 3000
-AROUND = {  # not on the way from a row to its prediction: what made sample and checkpoint, uses runs, stands beside them
+AROUND = {  # not on the way from a row to its prediction: made sample or checkpoint, uses runs, stands beside them
     "data/sample.py", "data/download.py", "data/sentence_sets.py", "minbert/pretrain.py", "minbert/curves.py",
     "minbert/report.py", "minbert/pictures.py", "minbert/names.py", "multitask/breakdown.py", "multitask/errors.py",
     "multitask/ensemble.py", "multitask/voting.py", "multitask/finished.py", "multitask/ablation.py",
