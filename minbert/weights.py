@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -96,26 +97,31 @@ def resolve(name_or_folder: str | Path) -> Path:
 
 
 def download(name: str) -> Path:
-    """Bring config.json, vocab.txt and the weights of a hub model into huggingface_hub's cache; returns the folder."""
+    """Bring config.json, vocab.txt and the weights of a hub model into huggingface_hub's cache; returns the folder.
+
+    What the cache holds complete is used as it is: the hub is not asked, which without a network takes half a minute.
+    """
     from huggingface_hub import hf_hub_download  # late: the import takes half a second and most runs need no hub
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
 
-    try:
-        folder = Path(hf_hub_download(name, "config.json")).parent
-        hf_hub_download(name, "vocab.txt")
+    def fetch(is_local: bool) -> Path:
+        config, _ = (hf_hub_download(name, file, local_files_only=is_local) for file in ("config.json", "vocab.txt"))
         try:
-            hf_hub_download(name, "model.safetensors")
-        except EntryNotFoundError as error:
-            if isinstance(error, LocalEntryNotFoundError) and (folder / "pytorch_model.bin").is_file():
-                return folder  # offline, and the cache holds the older format
-            hf_hub_download(name, "pytorch_model.bin")
+            hf_hub_download(name, "model.safetensors", local_files_only=is_local)
+        except EntryNotFoundError:  # an older model, or offline
+            hf_hub_download(name, "pytorch_model.bin", local_files_only=is_local)
+        return Path(config).parent
+
+    try:
+        with suppress(LocalEntryNotFoundError):
+            return fetch(is_local=True)
+        return fetch(is_local=False)
     except (OSError, HfHubHTTPError, ValueError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(
             f"{name}: not a folder here, not in the Hugging Face cache, and the hub did not give it ({reason}). Check "
             "the spelling and the network, or use what needs no hub: --model minbert-mini, --model minilm, or a folder."
         ) from error
-    return folder
 
 
 def read_tensors(folder: str | Path) -> dict[str, Tensor]:

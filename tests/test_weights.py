@@ -237,6 +237,21 @@ def test_hub_name_is_found_in_the_cache(home, folder, model):
     assert_same(BertModel.from_pretrained("acme/tiny-bert"), model)
 
 
+def test_the_hub_is_asked_only_for_what_the_cache_lacks(home, folder, monkeypatch):
+    """Without a network asking takes half a minute, also for a model that is there."""
+    from huggingface_hub import constants, file_download
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+
+    def ask(*_, **__):
+        raise OSError("the hub was asked")
+
+    monkeypatch.setattr(file_download, "get_hf_file_metadata", ask)
+    snapshot = make_cache(home, folder)
+    assert resolve("acme/tiny-bert") == snapshot
+    (snapshot / "vocab.txt").unlink()
+    expect_error(Path("acme/tiny-bert"), "the hub was asked", "spelling")
+
+
 def test_hub_name_with_the_older_weights_format(home, folder, model):
     as_bin(folder, tensors_of(folder))
     make_cache(home, folder, "tiny-bert")
