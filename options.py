@@ -162,7 +162,7 @@ class Options:
     unsupervised_too: str = choice("sst,sts", "with simcse-supervised: the tasks whose sentences follow Quora's pairs "
                                    "in each epoch, in turn, as unsupervised SimCSE", ("sst,sts", "none"))
     nli: str = choice("none", "the triplets of simcse-nli, which needs them: a tab-separated file with the columns "
-                      "premise, entailment, contradiction")
+                      "premise, entailment, contradiction, or a comma-separated one with sent0, sent1, hard_neg")
     hard_negative_weight: float = choice(0.0, "with simcse-nli: log-weight of a triplet's own contradiction", low=-20,
                                          high=20)
     mnr_similarity: str = choice("cos", "cosine, or the dot product of Henderson et al. 2017", ("cos", "dot"))

@@ -19,6 +19,7 @@ from minbert.corpus import check_files, read_lines
 
 POSITIVE_ABOVE = 0.6  # [BSC]: STS pairs belong together where score / 5 is above
 TRIPLET = ("premise", "entailment", "contradiction")
+RELEASED = ("sent0", "sent1", "hard_neg")  # the same in the file of SimCSE's authors, which is comma-separated
 
 
 def unique_sentences(examples: Iterable[Example], tokenizer: BertTokenizer, max_length: int) -> list[Example]:
@@ -49,23 +50,29 @@ def labelled_pairs(para: Iterable[Example], sts: Iterable[Example], keeps_negati
 def read_triplets(path: str | Path) -> list[tuple[str, str, str]]:
     """(premise, entailment, contradiction) of a tab-separated file with these columns; further ones are not read.
 
-    ValueError names file and line where a column or a text is missing.
+    Or sent0, sent1, hard_neg of a comma-separated one. ValueError names file and line where a column or a text is
+    missing.
     """
     check_files([Path(path)])
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
-            header, *rows = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)) or [[]]
+            has_tabs = "\t" in file.readline()
+            file.seek(0)
+            lines = csv.reader(file, **{"delimiter": "\t", "quoting": csv.QUOTE_NONE} if has_tabs else {"strict": True})
+            (_, header), *rows = [(lines.line_num, row) for row in lines] or [(1, [])]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path}: not tab-separated UTF-8 ({error}). Convert the file.") from error
-    if not set(TRIPLET) <= set(header) or not rows:
+        raise ValueError(f"{path}: neither tab- nor comma-separated UTF-8 ({error}). Convert the file.") from error
+    names = TRIPLET if has_tabs else RELEASED
+    if not set(names) <= set(header) or not rows:
         raise ValueError(f"{path}, line 1: the header has the columns {', '.join(header) or 'none'}, and {len(rows)} "
-                         f"rows follow; needed are {', '.join(TRIPLET)}, separated by tabs, and rows. Fix the file.")
-    columns = [header.index(name) for name in TRIPLET]
+                         f"rows follow; needed are {', '.join(TRIPLET)}, separated by tabs, or {', '.join(RELEASED)}, "
+                         "separated by commas, and rows. Fix the file.")
+    columns = [header.index(name) for name in names]
     triplets = []
-    for number, row in enumerate(rows, start=2):
+    for number, row in rows:
         texts = tuple(row[column].strip() for column in columns if column < len(row))
         if len(texts) < 3 or not all(texts):
-            raise ValueError(f"{path}, line {number}: {', '.join(TRIPLET)} are not all there. Fix or remove the row.")
+            raise ValueError(f"{path}, line {number}: {', '.join(names)} are not all there. Fix or remove the row.")
         triplets.append(texts)
     return triplets
 

@@ -124,12 +124,21 @@ def test_triplets(tokenizer, tmp_path):
     assert batch.input_ids[5][: len(single[1])].tolist() == single[1]
 
 
+def test_triplets_as_simcse_has_them(tmp_path):
+    path = tmp_path / "nli_for_simcse.csv"
+    path.write_text('\ufeffsent0,sent1,hard_neg\n"One, two",a man,"the ""girl"""\nx,y,z\n', encoding="utf-8")
+    assert read_triplets(path) == [("One, two", "a man", 'the "girl"'), ("x", "y", "z")]
+
+
 @pytest.mark.parametrize(("content", "words"), [
     ("", "line 1: the header has the columns none, and 0 rows follow; needed are premise, entailment, contradiction"),
     ("premise\tentailment\tcontradiction\n", "and 0 rows follow"),
     ("a\tb\tc\nd\te\tf\n", "line 1: the header has the columns a, b, c, and 1 rows follow; needed are"),
     ("premise\tentailment\tcontradiction\na\tb\tc\na\tb\n", "line 3: premise, entailment, contradiction are not all"),
     ("premise\tentailment\tcontradiction\na\t \tc\n", "line 2: premise, entailment, contradiction are not all there"),
+    ("premise,entailment,contradiction\na,b,c\n", "or sent0, sent1, hard_neg, separated by commas"),
+    ("sent0,sent1,hard_neg\n\"a\nb\",c,d\na,b\n", "line 4: sent0, sent1, hard_neg are not all there"),
+    ("sent0,sent1,hard_neg\n\"a,b,c\n", "neither tab- nor comma-separated UTF-8"),
 ])
 def test_triplets_that_cannot_be_used(tmp_path, content, words):
     (tmp_path / "nli.tsv").write_text(content, encoding="utf-8")
