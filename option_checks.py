@@ -27,15 +27,14 @@ ONLY_WITH = {  # an option that only some values of another one read
 }
 ENCODINGS_OF = {  # of a head; the first is what "auto" becomes
     "ph": ("dual",), "dph": ("dual",), "dpha": ("dual",), "mlp": ("bi", "cross"), "cosine": ("bi", "cross"),
-    "vm": ("cross", "bi", "dual"),
-    "features": ("cross", "bi"),
+    "vm": ("cross", "bi", "dual"), "features": ("cross", "bi"),
 }
 
 
 def check(options) -> None:
     """Every check, the simplest first."""
-    for look in (check_ranges, check_stages, check_methods, check_tasks, check_unread, check_heads, check_training,
-                 check_files):
+    for look in (check_ranges, check_stages, check_methods, check_tasks, check_unread, check_surgery, check_heads,
+                 check_training, check_order, check_files):
         look(options)
 
 
@@ -101,6 +100,9 @@ def check_tasks(options) -> None:
             numbers = numbers_by_task(text)
         except ValueError:
             numbers = {"": 0.0}
+        if set(numbers) <= set(COURSE_FILES) and not set(numbers) <= set(tasks):
+            raise ValueError(f"--{name} {text} names a task that --tasks {options.tasks} does not train; leave it out, "
+                             f"or pass --{name} none.")
         if any(task not in tasks or not 0 < number < math.inf or (is_whole and number % 1)
                for task, number in numbers.items()):
             raise ValueError(f"--{name} is '{text}'; it is none, or tasks with a {'whole ' if is_whole else ''}number "
@@ -117,15 +119,39 @@ def check_unread(options) -> None:
         if name in options.changed() and getattr(options, other) not in values:
             raise ValueError(f"--{name} has no effect with --{other} {getattr(options, other)}; add --{other} "
                              f"{' or '.join(values)}, or drop it.")
-    holds_one_task = options.sampling != "joint" and options.accumulation == 1
-    if options.surgery not in ("mean", "weighted") and holds_one_task:
+
+
+def check_surgery(options) -> None:
+    """Ways to make one gradient of several where a step has only one, or nothing that the tasks share."""
+    if options.surgery == "weighted" and options.loss_weights == "none":
+        raise ValueError("--surgery weighted has no weights; add --loss_weights, such as para=2.")
+    if options.surgery in ("mean", "weighted"):
+        return
+    if len(set(options.order)) == 1:
+        raise ValueError(f"--surgery {options.surgery} has no effect with --tasks {options.tasks}: one task has one "
+                         "gradient. Drop it.")
+    meets = options.surgery != "sum" and options.sampling not in ("sequential", "epoch-round-robin")
+    if options.sampling != "joint" and not (meets and options.accumulation > 1):
         raise ValueError(f"--surgery {options.surgery} has no effect with --sampling {options.sampling}: its steps "
-                         "hold one task each. Add --sampling joint, or --accumulation.")
+                         f"hold one task each. Add --sampling joint{', or --accumulation' if meets else ''}.")
+    shares = options.option == "finetune" or options.common_layer == "tanh" or options.sharing != "none"
+    if options.surgery != "sum" and not shares:
+        raise ValueError(f"--surgery {options.surgery} has no effect with --option pretrain and --common_layer none: "
+                         "the tasks share no parameter that learns. Drop one of the three.")
+
+
+def encodings_of(options) -> list[str]:
+    """The pair encodings that the head and PARA's can both read, the preferred one first."""
+    return [name for name in ENCODINGS_OF[options.head] if name in ENCODINGS_OF[options.head_of_para]]
 
 
 def check_heads(options) -> None:
     """Heads that cannot read what the pair encoding gives."""
     heads = {options.head, options.head_of_para}
+    if not encodings_of(options):
+        raise ValueError(f"--head {options.head} and --para_head {options.head_of_para} read pairs in different "
+                         f"encodings ({' or '.join(ENCODINGS_OF[options.head])}; "
+                         f"{' or '.join(ENCODINGS_OF[options.head_of_para])}). Choose another of the two.")
     for head in sorted(heads):
         if options.pair_encoding not in (AUTO, *ENCODINGS_OF[head]):
             raise ValueError(f"--head {head} cannot read --pair_encoding {options.pair_encoding}; it needs "
@@ -137,7 +163,7 @@ def check_heads(options) -> None:
 
 
 def check_training(options) -> None:
-    """The size of batches, what is frozen, and stages that get in each other's way."""
+    """The size of batches, what is frozen, and what that leaves to train."""
     if not (options.freeze in ("none", "embeddings") or options.freeze.isdecimal()):
         raise ValueError(f"--freeze is '{options.freeze}'; it is none, embeddings, or a number of layers.")
     if 0 < options.max_tokens < options.max_length:
@@ -158,9 +184,24 @@ def check_training(options) -> None:
     if options.sts_range == "fitted" and "sts" not in options.order:
         raise ValueError(f"--sts_range fitted has no effect with --tasks {options.tasks}, which does not train STS; "
                          "add sts, or drop it.")
-    if options.contrastive_order == "fusion" and options.surgery in ("pcgrad", "gradvac"):
+
+
+def check_order(options) -> None:
+    """Stages that get in the way of the tasks."""
+    if options.contrastive_order == "last" and "mlm" in options.stages:
+        raise ValueError(f"--contrastive_order last and --pretrain {options.pretrain}: masked language modelling comes "
+                         "before the tasks, its encoder would not fit their heads any more. Drop one of the two.")
+    if options.contrastive_order != "fusion":
+        return
+    if options.surgery in ("pcgrad", "gradvac"):
         raise ValueError(f"--contrastive_order fusion and --surgery {options.surgery}: the contrastive loss is no task "
                          "of its own. Drop one of the two.")
+    if options.accumulation > 1:
+        raise ValueError("--contrastive_order fusion gives each loss an update of its own, and --accumulation "
+                         f"{options.accumulation} would mix them. Drop one of the two.")
+    if options.option == "pretrain" or (options.heads_first and options.contrastive_projection == "none"):
+        raise ValueError("--contrastive_order fusion trains the encoder, which --option pretrain and --heads_first "
+                         "freeze. Drop one of the two.")
 
 
 def check_files(options) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from contrastive.presets import PRESETS
 from data.readers import COURSE_FILES
-from option_checks import AUTO, ENCODINGS_OF, check
+from option_checks import AUTO, check, encodings_of
 
 SMALL = 256  # hidden size under which the defaults are others; measured with 192 units (docs/results.md)
 
@@ -240,9 +240,10 @@ class Options:
         """Replace what is "auto" and depends on the encoder's width; also returns for each the reason, for printing."""
         is_small = hidden_size < SMALL
         small = f"hidden size {hidden_size} is under {SMALL}"
-        found = {"pair_encoding": ("bi", small) if is_small else ("cross", "the two sentences see each other")}
-        if self.head in ("ph", "dph", "dpha", "mlp", "cosine"):
-            found["pair_encoding"] = (ENCODINGS_OF[self.head][0], f"--head {self.head}")
+        readable = encodings_of(self)
+        reason = "the two sentences see each other" if readable[0] == "cross" else f"--head {self.head_of_para}"
+        is_apart = is_small and readable[:2] == ["cross", "bi"]
+        found = {"pair_encoding": ("bi", small) if is_apart else (readable[0], reason)}
         if self.option == "pretrain":
             found["lr"] = (1e-3, "the encoder is frozen")
         elif is_small:

@@ -58,7 +58,8 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     print(encoder.load_report)
     rows = train.encode_tables(tables, tokenizer, options.max_length, options.pair_encoding)
     stages = build_stages(options, encoder, tokenizer, tables, rows, model_folder, folder, device)
-    chain = plan_chain(stages, sorted(folder.parent.glob("*/encoder*")))
+    is_late = options.contrastive_order == "last"  # then a stage starts from what only this run has
+    chain = plan_chain(stages, [] if is_late else sorted(folder.parent.glob("*/encoder*")))
     companion = pretrain.build_companion(options, encoder, device) if options.contrastive_order == "fusion" else None
     job = train.build_job(options, encoder, rows, folder, device, companion)
     jobs = [train.heads_job(job, options), job] if options.heads_first else [job]
@@ -67,7 +68,6 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     files = {path: sha256_of(path) for path in options.input_files()}
     record.claim(folder, asdict(options), files, is_resumed)  # only here it begins: all that can be wrong was asked
     price.keep(prices, folder)
-    is_late = options.contrastive_order == "last"
     qualities, seconds = run_chain([] if is_late else chain, is_resumed)
     *before, progress = [fit(each, is_resumed) for each in jobs]
     if is_late:
@@ -105,10 +105,9 @@ def build_stages(options: Options, encoder, tokenizer, tables, rows, model_folde
     stages, start = [], encoder_fingerprint(encoder, tokenizer)
     if options.contrastive_order == "last":  # then they start from what the tasks make of it
         start = stage_fingerprint(start, asdict(options), ())
-    for name in options.stages:
-        if name == "simcse" and options.contrastive_order == "fusion":
-            continue
-        folder = "encoder" if name == options.stages[-1] else f"encoder-{name}"
+    names = [name for name in options.stages if name != "simcse" or options.contrastive_order != "fusion"]
+    for name in names:
+        folder = "encoder" if name == names[-1] else f"encoder-{name}"
         stages.append(build(name, folder, start))
         start = stages[-1].fingerprint
     return stages

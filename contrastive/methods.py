@@ -68,15 +68,15 @@ class Method(nn.Module):
         self.projection = make_projection(encoder, projection)
         self.scale: nn.Parameter | None = None
 
-    def vectors(self, encoder: BertModel, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Sentence vectors of token ids: (R, T), (R, T) -> (R, H) float32."""
-        def encode(input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-            return pool(encoder(input_ids, attention_mask), attention_mask, self.pooling)
+    def vectors(self, encoder: BertModel, *inputs: Tensor) -> Tensor:
+        """Sentence vectors (R, H) float32 of token ids, attention mask and, of pairs, segments, each (R, T)."""
+        def encode(input_ids: Tensor, attention_mask: Tensor, *segments: Tensor) -> Tensor:
+            return pool(encoder(input_ids, attention_mask, *segments), attention_mask, self.pooling)
 
-        rows, _ = processes.own_rows(len(input_ids))
+        rows, _ = processes.own_rows(len(inputs[0]))
         with processes.own_randomness():
-            own = in_pieces(encode, self.chunk, input_ids[rows], attention_mask[rows])
-        return processes.gather(own, len(input_ids))  # (R, H), in every process
+            own = in_pieces(encode, self.chunk, *(tensor[rows] for tensor in inputs))
+        return processes.gather(own, len(inputs[0]))  # (R, H), in every process
 
     def projected(self, batch: Batch) -> Tensor:
         """(R, H): the vectors of all rows of a batch, after the projection."""
@@ -94,12 +94,14 @@ class Method(nn.Module):
 
 class SimCSE(Method):
     """Unsupervised SimCSE (Gao et al. 2021, section 3): a sentence seen twice under two dropout masks is its own
-    positive. Rows of the same text (in fusion training they may come) are no negatives of each other.
+    positive. Rows of the same text (in fusion training they may come) are no negatives of each other. There a row may
+    also be a pair, as its task has it.
     """
 
     def forward(self, batch: Batch, task: str = "simcse") -> Tensor:
         """The loss of a batch of B sentences. Both views go through the encoder in one pass of 2B rows."""
-        twice = batch.input_ids.repeat(2, 1), batch.attention_mask.repeat(2, 1)  # (2B, T): dropout differs
+        inputs = (batch.input_ids, batch.attention_mask, batch.token_type_ids)
+        twice = (tensor.repeat(2, 1) for tensor in inputs)  # (2B, T) each: dropout differs
         first_view, second_view = self.projection(self.vectors(self.encoder, *twice)).chunk(2)  # (B, H) each
         return losses.info_nce(first_view, second_view, self.temperature,
                                same=same_text(batch.input_ids, batch.input_ids))

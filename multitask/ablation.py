@@ -41,6 +41,19 @@ def scores_of(record: dict) -> dict[str, float]:
     return {key: score for key, score in record["scores"].items() if is_whole or key in trained}
 
 
+def check_same(folders: Sequence[Path]) -> None:
+    """ValueError where one recipe's runs, finished or begun, differ in more than seed and name."""
+    stored = {folder: folder / "options.json" for folder in folders}
+    found = [(folder, json.loads(path.read_text(encoding="utf-8"))["options"]) for folder, path in stored.items()
+             if path.is_file()]
+    for folder, options in found[1:]:
+        before, first = found[0]
+        for key in {*first, *options} - {"seed", "name", "output_dir"}:
+            if options.get(key) != first.get(key):
+                raise ValueError(f"{before} has --{key} {first.get(key)} and {folder} {options.get(key)}: one mean "
+                                 "would mix two experiments. Give the series one --with, or another --out.")
+
+
 def stages_of(folder: Path, record: dict) -> dict[str, dict]:
     """What the stages of a finished run left in stage.json, by stage."""
     *names, last = [*record["stages"]] or [None]
@@ -94,8 +107,8 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--with", default="", dest="flags", metavar="'FLAGS'", help="for every run, in quotes and "
                         "after an equals sign: --with='--model minilm --epochs 2'")
     given = parser.parse_args(argv)
-    flags = shlex.split(given.flags)
     try:
+        flags = shlex.split(given.flags)
         for name in given.names:
             values_of(name)
     except ValueError as error:
@@ -103,6 +116,10 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     if not all(seed.isdecimal() for seed in given.seeds.split(",")):
         parser.error(f"--seeds is '{given.seeds}'; it is whole numbers, separated by commas.")
     given.seeds = list(map(int, given.seeds.split(",")))
+    for what, values in (("recipe", given.names), ("seed", given.seeds)):
+        twice = [value for value in dict.fromkeys(values) if values.count(value) > 1]
+        if twice:
+            parser.error(f"the {what} {twice[0]} is given twice, and would count twice. Name each once.")
     taken = [flag for flag in flags if flag.split("=")[0] in ("--recipe", "--seed", "--name", "--output-dir",
                                                               "--output_dir", "--resume")]
     if taken:
@@ -121,14 +138,17 @@ def run(command: list[str]) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit code 0 when all runs are there, 130 when interrupted, else that of the run that failed."""
+    """Exit code 0 when all runs are there, 130 when interrupted, 2 for bad input, else that of the run that failed."""
     given, flags = parse(sys.argv[1:] if argv is None else argv)
     found: dict[str, list[dict[str, float]]] = {name: [] for name in given.names}
     stages: dict[str, list[dict]] = {}
+    folders = {name: [given.out / f"{name}-seed{seed}" for seed in given.seeds] for name in given.names}
     try:
-        for seed in given.seeds:
+        for of_recipe in folders.values():
+            check_same(of_recipe)
+        for number, seed in enumerate(given.seeds):
             for name in given.names:
-                folder = given.out / f"{name}-seed{seed}"
+                folder = folders[name][number]
                 command = command_of(name, seed, folder, flags)
                 if command is not None:
                     print(f"{folder}: running", flush=True)
@@ -137,6 +157,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                         print(f"{folder}: ended with code {code}; its message is above. The same command goes on from "
                               "here.", file=sys.stderr)
                         return code
+                    check_same(folders[name])
                 record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
                 found[name].append(scores_of(record))
                 for stage, content in stages_of(folder, record).items():
@@ -146,6 +167,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nStopped. The same command goes on from here.", file=sys.stderr)
         return 130
+    except ValueError as error:
+        print(f"multitask.ablation: {error}", file=sys.stderr)
+        return 2
     text = "\n\n".join([table(found), *([stage_table(stages)] if stages else [])])
     (given.out / "ablation.md").write_text(text + "\n", encoding="utf-8")
     print(f"\n{text}\n\nmean ± standard deviation over seeds, in brackets the published figure; also in "

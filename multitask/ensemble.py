@@ -20,12 +20,10 @@ from data.readers import Table
 from minbert.checkpoint import write_json
 from multitask.evaluate import labels_of
 from multitask.finished import Record, open_run, read_record, same_data
-from multitask.results import SPLITS, default_paths, write_files
+from multitask.results import SCORE_TITLES, SPLITS, default_paths, write_files
 from multitask.tasks import TASKS, with_overall
 from multitask.voting import METHODS, Outcome, apply_method, gather_votes, make_folds
 
-SCORE_TITLES = {**{task.name: f"{task.title} {task.metric}" for task in TASKS.values()},
-                "overall_2023": "overall 2023", "overall_2024": "overall 2024"}
 TASK_TITLES = {task.name: task.title for task in TASKS.values()}
 CAUTION = ("Each run kept the epoch that scored best on these same dev rows, so all of these numbers are a little "
            "high, those of the single runs too.")

@@ -157,7 +157,7 @@ def run_sections(run: FinishedRun, num_worst: int) -> list[Section]:
     for name, task in TASKS.items():
         answers = Answers(task, run.rows[name]["dev"].examples, run.outputs(name, "dev"))
         chapters += task_sections(answers, num_worst)
-        is_trained = name in getattr(options, "tasks", name)  # before there was --tasks, a run trained all
+        is_trained = name in options.tasks.split(",")
         rows.append((task.title, f"{len(answers.examples):,}", task.metric,
                      f"{task.score(answers.predictions, answers.labels):.4f}", f"{run.scores[name]:.4f}",
                      "yes" if is_trained else "no, its head is as it was drawn"))

@@ -15,7 +15,7 @@ import numpy as np
 from safetensors import SafetensorError
 
 from data.batching import EncodedExamples
-from data.readers import Table, sha256_of
+from data.readers import Table, numbers_by_task, sha256_of
 from minbert import BertTokenizer, runtime
 from multitask.evaluate import predict
 from multitask.model import MultitaskBert
@@ -123,3 +123,7 @@ def same_data(runs: Sequence[Record]) -> None:
                 if runs[0].files[paths[0]] != run.files[paths[1]]:
                     raise ValueError(f"{runs[0].folder} and {run.folder} have different {task.title} {split} files "
                                      f"({paths[0]}, {paths[1]}). Give runs on one data folder.")
+        cuts = [other.options.dev_rows for other in (runs[0], run)]
+        if numbers_by_task(cuts[0]) != numbers_by_task(cuts[1]):
+            raise ValueError(f"{runs[0].folder} and {run.folder} were scored on different dev rows (--dev_rows "
+                             f"{cuts[0]}, {cuts[1]}). Give runs with the same.")

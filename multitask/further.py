@@ -59,7 +59,7 @@ def build_stage(
         evaluate=quality, score="masked_accuracy", epochs=options.mlm_epochs, device=device,
         precision=options.precision, seed=options.seed, schedule=options.schedule, warmup=options.warmup,
         max_grad_norm=options.max_grad_norm, save_every=options.save_every,
-        evaluation_tokens=sum(int(split.lengths.sum()) for split in dev),
+        evaluation_tokens=sum(int(split.sizes.sum()) for split in dev),
     )
     settings = options.of_stage("mlm_epochs", "mlm_batch_size", "mlm_lr", "mlm_whole_word", "schedule", "warmup",
                                 "max_length", "pair_encoding") | {

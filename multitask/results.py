@@ -15,6 +15,8 @@ from multitask.predictions import score_predictions, verify_predictions, write_p
 from multitask.tasks import TASKS, with_overall
 
 SPLITS = ("dev", "test")
+SCORE_TITLES = {**{task.name: f"{task.title} {task.metric}" for task in TASKS.values()},
+                "overall_2023": "overall 2023", "overall_2024": "overall 2024"}
 
 
 def default_paths(folder: Path) -> dict[str, dict[str, Path]]:
@@ -69,10 +71,8 @@ def baseline_scores(tables) -> dict[str, dict[str, float]]:
 
 def closing_table(scores: dict[str, float], baselines: dict[str, dict[str, float]]) -> str:
     """Dev scores beside the baselines, a line a task, then both overall scores."""
-    titles = {task.name: f"{task.title} {task.metric}" for task in TASKS.values()}
-    titles |= {"overall_2023": "overall 2023", "overall_2024": "overall 2024"}
     lines = [f"{'dev':<16}{'minBERT':>10}" + "".join(f"{name:>10}" for name in baselines)]
-    for key, title in titles.items():
+    for key, title in SCORE_TITLES.items():
         columns = [scores, *baselines.values()]
         lines.append(f"{title:<16}" + "".join(f"{column[key]:>10.4f}" for column in columns))
     return "\n".join(lines)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from data.batching import Batch, EncodedExamples, length_grouped_batches
-from data.readers import Example, Table, numbers_by_task, read_examples
+from data.readers import Table, numbers_by_task, read_examples
 from minbert import AdamW, BertModel, BertTokenizer, processes
 from minbert.loop import Job, Step
 from minbert.optimizer import layer_decayed, parameter_groups
@@ -57,11 +57,6 @@ def encode_tables(
                for split, table in splits.items()}
         for task, splits in tables.items()
     }
-
-
-def examples_of(tables: dict[str, dict[str, Table]], split: str) -> list[Example]:
-    """The examples of one split, all tasks in turn."""
-    return [example for splits in tables.values() for example in splits[split].examples]
 
 
 def batches_of(
@@ -124,7 +119,7 @@ def build_job(
         rates = layer_decayed(options.lr, options.layer_decay, encoder.config.num_hidden_layers)
 
     def num_tokens(of_rows: dict[str, dict[str, EncodedExamples]], split: str) -> int:
-        return sum(int(splits[split].lengths.sum()) for splits in of_rows.values())
+        return sum(int(splits[split].sizes.sum()) for splits in of_rows.values())
 
     return Job(
         name="multitask", folder=folder / "checkpoint" / "multitask", model=model,
@@ -176,8 +171,10 @@ def frozen_parameters(options, encoder: BertModel) -> tuple[nn.Parameter, ...]:
     if num_layers > len(encoder.layers):
         raise ValueError(f"--freeze is {num_layers}; this encoder has {len(encoder.layers)} layers. Pass at most that.")
     reads_vectors = options.head == "cosine" and options.common_layer == "none" and "sts" in options.order
+    reads_vectors |= options.contrastive_order == "fusion" and options.contrastive_projection == "none"
     if reads_vectors and num_layers == len(encoder.layers) and options.pooling != "pooler":
-        raise ValueError(f"--freeze {num_layers} leaves nothing to train for STS with --head cosine; freeze fewer.")
+        raise ValueError(f"--freeze {num_layers} leaves nothing to train for a loss on the vectors themselves (--head "
+                         "cosine, --contrastive_order fusion); freeze fewer.")
     parts = (encoder.embeddings, *encoder.layers[:num_layers])
     return tuple(parameter for part in parts for parameter in part.parameters())
 
@@ -186,4 +183,4 @@ def heads_job(job: Job, options) -> Job:
     """What goes before `job` with --heads_first: the same model, the encoder frozen, its own optimizer and epochs."""
     return replace(job, name="heads", folder=job.folder.with_name("heads"), epochs=options.heads_first,
                    optimizer=AdamW(parameter_groups(job.model, options.weight_decay), lr=HEADS_LR, fused=True),
-                   frozen=tuple(job.model.encoder.parameters()), **how_to_combine(options))
+                   frozen=tuple(job.model.encoder.parameters()), closing_tokens=0, **how_to_combine(options))

@@ -10,10 +10,11 @@ from multitask.ablation import cell, command_of, main, stage_table, table
 SCORES = {"sst": 0.5, "para": 0.7, "sts": 0.6, "overall_2023": 0.6, "overall_2024": 0.66}
 
 
-def finish(folder, name, scores=SCORES, tasks="sst,para,sts", head="features"):
+def finish(folder, name, scores=SCORES, tasks="sst,para,sts", head="features", **others):
     folder.mkdir(parents=True, exist_ok=True)
-    record = {"options": {"tasks": tasks, "head": head, "recipe": name}, "scores": scores, "stages": {}}
-    (folder / "run.json").write_text(json.dumps(record))
+    options = {"tasks": tasks, "head": head, "recipe": name, **others}
+    (folder / "options.json").write_text(json.dumps({"options": options}))
+    (folder / "run.json").write_text(json.dumps({"options": options, "scores": scores, "stages": {}}))
 
 
 def test_cell_by_hand():
@@ -69,10 +70,27 @@ def test_a_series_goes_on_where_it_stopped(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(ablation, "run", run)
     flags = ["head-vm", "single-sst", "--seeds", "0,1", "--out", str(tmp_path)]
     assert main(flags) == 130
-    assert main([*flags, "--with=--lr 1e-4"]) == 0
+    assert main(flags) == 0
     assert done == ["head-vm-seed0", "single-sst-seed0", "head-vm-seed1", "head-vm-seed1", "single-sst-seed1"]
     text = (tmp_path / "ablation.md").read_text()
     assert "| single-sst | 2 | 0.500 ± 0.000 | - | - | - |" in text and text.strip() in capsys.readouterr().out
+
+
+def test_one_mean_is_of_one_experiment(tmp_path, monkeypatch, capsys):
+    """Found at once where the runs are there, and after its run where another --with made the difference."""
+    started = []
+    finish(tmp_path / "head-vm-seed0", "head-vm", seed=0, lr=1e-4)
+
+    def run(command):
+        started.append(command)
+        finish(tmp_path / "head-vm-seed1", "head-vm", seed=1, lr=5e-5)
+        return 0
+
+    monkeypatch.setattr(ablation, "run", run)
+    for _ in range(2):
+        assert main(["head-vm", "--seeds", "0,1", "--out", str(tmp_path)]) == 2
+        assert "head-vm-seed0 has --lr 0.0001 and " in capsys.readouterr().err and len(started) == 1
+    assert main(["head-vm", "--seeds", "1", "--out", str(tmp_path)]) == 0
 
 
 def test_a_run_that_fails_ends_the_series_with_its_code(tmp_path, monkeypatch, capsys):
@@ -85,6 +103,9 @@ def test_a_run_that_fails_ends_the_series_with_its_code(tmp_path, monkeypatch, c
     (["rob-99", "--out", "x"], "there is no recipe 'rob-99'"),
     (["rob-1", "--out", "x", "--seeds", "0,one"], "--seeds is '0,one'; it is whole numbers, separated by commas."),
     (["rob-1", "--out", "x", "--with=--seed 3"], "--seed is set by the ablation itself; drop it"),
+    (["rob-1", "rob-1", "--out", "x"], "the recipe rob-1 is given twice, and would count twice."),
+    (["rob-1", "--out", "x", "--seeds", "0,1,00"], "the seed 0 is given twice, and would count twice."),
+    (["rob-1", "--out", "x", "--with=--lr '1"], "No closing quotation"),
 ])
 def test_bad_input(flags, words, capsys):
     with pytest.raises(SystemExit) as caught:

@@ -18,10 +18,14 @@ from minbert import BertModel, BertTokenizer
 from minbert.loop import fit
 from minbert.pooling import check_pooling, pool
 from minbert.stage import STAGE_FILE, Stage, encoder_fingerprint
-from multitask.train import examples_of, read_tables
+from multitask.train import read_tables
 from options import Options
 
 CPU = torch.device("cpu")
+
+
+def training_examples(tables):
+    return [example for splits in tables.values() for example in splits["train"].examples][40:90]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +49,7 @@ def make_stage(options, tables, tokenizer, tiny_model, tmp_path):
     """A function that builds the stage of a run, on few sentences; changes replace options."""
     def make(name: str = "run", encoder: BertModel | None = None, train=None, dev=None, words=tokenizer,
              **changes) -> Stage:
-        train = examples_of(tables, "train")[40:90] if train is None else train
+        train = training_examples(tables) if train is None else train
         encoder = encoder or BertModel.from_pretrained(tiny_model)
         return build_stage(replace(options, **changes), "simcse", encoder, words, {"sst": train},
                            dev or tables["sts"]["dev"].examples, tmp_path / name, "encoder",
@@ -97,7 +101,7 @@ def test_every_parameter_learns_but_the_pooler(make_stage):
 
 
 def test_an_epoch_sees_every_sentence_once(make_stage, tables, tokenizer):
-    train = examples_of(tables, "train")[40:90]
+    train = training_examples(tables)
     stage = make_stage(train=train)
     steps = stage.job.plan(0, torch.Generator().manual_seed(1))
     seen = sorted(row for ((_, rows),) in steps for row in rows)
@@ -121,7 +125,7 @@ def test_the_fingerprint(make_stage, tables, tiny_model, tokenizer):
     assert make_stage(**same).fingerprint == first  # options of the other stage are not its business
     found = {name: make_stage(**{name: value}).fingerprint for name, value in CHANGES.items()}
     assert [name for name, fingerprint in found.items() if fingerprint == first] == []
-    train, dev = examples_of(tables, "train")[40:90], list(tables["sts"]["dev"].examples)
+    train, dev = training_examples(tables), list(tables["sts"]["dev"].examples)
     shorter, other_label = train[:-1], [replace(dev[0], label=4.75), *dev[1:]]
     encoder = BertModel.from_pretrained(tiny_model)
     encoder.layers[1].feed_forward.up.bias.data[3] += 1e-7

@@ -38,7 +38,7 @@ GROUPS = {  # option -> the values to tell apart, and what goes with all of them
     "surgery": (["mean", "sum", "weighted", "pcgrad", "gradvac"], {"max_grad_norm": 0.0, "loss_weights": "sst=3"}),
     "surgery_reduction": (["sum", "mean"], {"surgery": "pcgrad", "max_grad_norm": 0.0}),
     "gradvac_beta": ([0.01, 0.9], {"surgery": "gradvac"}),
-    "loss_weights": (["none", "sst=2", "para=2"], {"surgery": "weighted"}),
+    "loss_weights": (["sst=3", "sst=2", "para=2"], {"surgery": "weighted"}),
     "schedule": (["linear", "cosine", "constant"], {}),
     "layer_decay": ([1.0, 0.9, 0.5], {}),
     "freeze": (["none", "embeddings", "1", "2"], {}),
