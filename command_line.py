@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import fields
@@ -101,14 +100,3 @@ def choose_folder(options: Options) -> Path:
     stem = f"{what}-{model}-{data}-seed{options.seed}"
     names = [stem, *(f"{stem}-{number}" for number in range(2, 10_000))]
     return next(parent / name for name in names if not (parent / name).exists())
-
-
-def check_writable(run: Path, files: list[Path]) -> None:
-    """ValueError for the run's folder or a file that could not be created or written into; creates nothing."""
-    for path in filter(Path.is_dir, files):
-        raise ValueError(f"{path}: a folder stands where a file is to be written. Choose another path.")
-    for folder in (run, *(path.parent for path in files)):
-        existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-        if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-            raise ValueError(f"{folder}: cannot be written, because {existing} is "
-                             f"{'not writable' if existing.is_dir() else 'a file'}. Choose another folder.")

@@ -66,7 +66,8 @@ class Options:
                              low=1e-9)
     hidden_dropout_prob: float = choice(0.1, "dropout before each head, as in the course", low=0, high=0.9)
     pair_encoding: str = choice(AUTO, "pairs as one row '[CLS] a [SEP] b [SEP]' (cross), each sentence alone (bi), or "
-                                "a row in each order (dual); auto: what --head needs, else cross",
+                                "a row in each order (dual); auto: what --head needs; else cross, but bi "
+                                "for encoders under 256 units",
                                 (AUTO, "cross", "bi", "dual"))
     head: str = choice("features", "what reads a pair's vectors u and v: features (a linear layer on u, v, |u - v|, "
                        "u * v); vm (on u, v); ph, dph, dpha (both orders; the ROB report); mlp (two layers, cosine for "

@@ -10,7 +10,7 @@ import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from command_line import check_writable, choose_folder, parse
+from command_line import choose_folder, parse
 from options import AUTO, Options
 
 
@@ -44,10 +44,10 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     if (folder / "run.json").is_file():
         print(f"{folder} is finished, there is nothing to resume; its scores are in {folder / 'run.json'}.")
         return
-    processes.join()
+    processes.join(options.device)
     options, model_folder, device = resolve(options)
     paths = results.output_paths(options, folder)
-    check_writable(folder, [path for splits in paths.values() for path in splits.values()])
+    record.check_writable(folder, [path for splits in paths.values() for path in splits.values()])
     tables = train.read_tables(options)
     print("\n".join(table.summary for splits in tables.values() for table in splits.values()))
     runtime.seed_everything(options.seed)  # what the model's files lack is drawn at random

@@ -129,7 +129,7 @@ install() {
 packages=()
 while IFS= read -r line; do packages+=("$line"); done <<<"$with_dependencies"
 rm -f "$stamp"
-echo "Installing the pinned packages into .venv (about $NEEDED_MB MB, some minutes) ..."
+echo "Installing the pinned packages into .venv (about $NEEDED_MB MB, 7,000 more where torch comes with CUDA; minutes) ..."
 install "${packages[@]}"
 [[ -z "$without_dependencies" ]] || install --no-deps "$without_dependencies"
 printf '%s\n' "$wanted" >"$stamp"

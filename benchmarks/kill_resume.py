@@ -24,7 +24,7 @@ from safetensors.torch import load_file
 
 from data.readers import COURSE_FILES
 from minbert import BertConfig, BertModel
-from minbert.corpus import train_tokenizer
+from minbert.blocks import train_tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent
 ROWS = {"train": 64, "dev": 24, "test": 12}

@@ -93,45 +93,15 @@ def by_name(paths: Sequence[Path]) -> dict[str, Path]:
     return {path.stem if stems.count(path.stem) == 1 else str(path): path for path in paths}
 
 
-def open_encoder(given: argparse.Namespace) -> tuple[object, object, dict[str, str]]:
-    """Encoder and tokenizer; and each setting that was resolved rather than given, with its reason.
-
-    Puts the resolved pooling and precision into `given`. ValueError where the model or the device cannot be had.
-    """
-    from minbert import runtime, weights
-    from minbert.pooling import stored_pooling
-
-    device, device_reason = runtime.choose_device(given.device)
-    given.precision, precision_reason = runtime.choose_precision(given.precision, device)
-    noted = stored_pooling(weights.resolve(given.model))
-    if given.pooling == "auto":
-        given.pooling, pooling_reason = noted or "mean", f"the encoder names {'this one' if noted else 'none'}"
-    else:
-        pooling_reason = f"as given; the encoder was trained for {noted or 'none in particular'}"
-    reasons = {"device": f"{device} ({device_reason})", "precision": f"{given.precision} ({precision_reason})",
-               "sentence vector": f"{given.pooling} ({pooling_reason})"}
-    return *load_encoder(given.model, given, device), reasons
-
-
-def load_encoder(name: str, given: argparse.Namespace, device: object) -> tuple[object, object]:
-    """Encoder, on the device, and tokenizer of a model; ValueError where it does not go with the flags."""
-    from minbert import BertModel, BertTokenizer, weights
-
-    folder = weights.resolve(name)
-    encoder = BertModel.from_pretrained(folder, attention_implementation="fused" if device.type == "cuda" else "eager")
-    if given.max_length > encoder.config.max_position_embeddings:
-        raise ValueError(f"--max-length is {given.max_length}; {name} has {encoder.config.max_position_embeddings} "
-                         "positions. Pass at most that.")
-    if given.pooling == "pooler" and encoder.load_report.missing:
-        raise ValueError(f"{name} has no pooler, so that its vectors would be random. Pass --pooling mean or cls.")
-    return encoder.to(device), BertTokenizer.from_pretrained(folder)
-
-
 def open_for_map(given: argparse.Namespace, encoder: object, tokenizer: object) -> dict[str, tuple[object, object]]:
     """The encoders to draw maps of, by when; ValueError where --before cannot be the start of MODEL's training."""
     if not given.before:
         return {"": (encoder, tokenizer)}
-    start, start_tokenizer = load_encoder(given.before, given, next(encoder.parameters()).device)
+    from contrastive.vectors import open_encoder
+
+    device = next(encoder.parameters()).device.type
+    start, start_tokenizer, *_ = open_encoder(given.before, given.pooling, given.max_length, device, given.precision,
+                                              is_bound=False)
     if start.config.hidden_size != encoder.config.hidden_size:
         raise ValueError(f"--before is {given.before}, of {start.config.hidden_size} units, and {given.model} has "
                          f"{encoder.config.hidden_size}; needed is the encoder that its training started from. Pass "
@@ -221,8 +191,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_request(given)
         files = read_files(given)
         print(*(each.summary for of_kind in files.values() for each in of_kind.values()), sep="\n", flush=True)
-        encoder, tokenizer, reasons = open_encoder(given)
-        print(encoder.load_report, *(f"{name}: {reason}" for name, reason in reasons.items()), sep="\n", flush=True)
+
+        from contrastive.vectors import open_encoder
+        encoder, tokenizer, given.pooling, given.precision, notes = open_encoder(
+            given.model, given.pooling, given.max_length, given.device, given.precision, is_bound=False)
+        print(*notes, sep="\n", flush=True)
         record = measure(given, files, encoder, tokenizer, log=lambda line: print(line, flush=True))
 
         from contrastive.pages import all_sections

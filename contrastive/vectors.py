@@ -50,24 +50,25 @@ class Embedder:
         return vectors, rows.num_truncated
 
 
-def open_embedder(
-    model: str | Path, pooling: str = "auto", max_length: int = 128, batch_size: int = 64, device: str = "auto",
-    precision: str = "fp32",
-) -> tuple[Embedder, list[str]]:
-    """The embedder, and a line on each choice with its reason. Arguments as the flags of the same names.
+def open_encoder(
+    model: str | Path, pooling: str = "auto", max_length: int = 128, device: str = "auto", precision: str = "fp32",
+    is_bound: bool = True,
+) -> tuple[BertModel, BertTokenizer, str, str, list[str]]:
+    """Encoder, tokenizer, pooling, precision, and a line on each choice with its reason. Arguments as the flags.
 
-    Raises ValueError for a model that is not found or cannot be read, a sentence vector that it was not trained for or
-    has no weights for, a length beyond its positions, and a device that is not there.
+    is_bound: another pooling than the one the model was trained for is refused. Raises ValueError for that, for a model
+    that is not found or cannot be read, a pooler without weights, a length beyond its positions, a device that is not
+    there.
     """
     folder = weights.resolve(model)
     chosen_device, device_reason = runtime.choose_device(device)
     precision, precision_reason = runtime.choose_precision(precision, chosen_device)
-    pooling_reason = "as given"
+    stored = stored_pooling(folder)
+    reason = f"the model was trained for {'it' if stored == pooling else stored}" if stored else "its folder notes none"
     if pooling == "auto":
-        stored = stored_pooling(folder)
-        pooling_reason = "the model was trained for it" if stored else "the model's folder notes none"
-        pooling = stored or "mean"
-    check_pooling(folder, pooling)
+        pooling, reason = stored or "mean", "the model was trained for it" if stored else reason
+    if is_bound:
+        check_pooling(folder, pooling)
     limit = BertConfig.from_pretrained(folder).max_position_embeddings
     if max_length > limit:
         raise ValueError(f"--max-length is {max_length}; {model} has {limit} positions. Pass at most that.")
@@ -75,9 +76,17 @@ def open_embedder(
     if pooling == "pooler" and encoder.load_report.missing:
         raise ValueError(f"--pooling is pooler; {model} holds no weights for it ({encoder.load_report.missing[0]} is "
                          "missing), and random ones would be noise. Pass --pooling mean or cls.")
-    notes = [str(encoder.load_report), f"pooling: {pooling} ({pooling_reason})",
+    notes = [str(encoder.load_report), f"pooling: {pooling} ({reason})",
              f"device: {chosen_device} ({device_reason})", f"precision: {precision} ({precision_reason})"]
-    tokenizer = BertTokenizer.from_pretrained(folder)
+    return encoder, BertTokenizer.from_pretrained(folder), pooling, precision, notes
+
+
+def open_embedder(
+    model: str | Path, pooling: str = "auto", max_length: int = 128, batch_size: int = 64, device: str = "auto",
+    precision: str = "fp32",
+) -> tuple[Embedder, list[str]]:
+    """The embedder, and a line on each choice with its reason; arguments and errors as those of `open_encoder`."""
+    encoder, tokenizer, pooling, precision, notes = open_encoder(model, pooling, max_length, device, precision)
     return Embedder(encoder, tokenizer, pooling, precision, batch_size, max_length), notes
 
 

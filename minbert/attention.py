@@ -39,7 +39,7 @@ def fused_attention(
 ) -> Tensor:
     """The same function through torch's fused kernel; arguments, shapes and result as in `attention`."""
     if mask_bias is not None:
-        mask_bias = mask_bias.to(query.dtype)
+        mask_bias = mask_bias.clamp(min=torch.finfo(query.dtype).min).to(query.dtype)  # finite in bf16 too
     probability = dropout_probability if training else 0.0
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask_bias, dropout_p=probability)
 

@@ -126,9 +126,11 @@ class BertModel(nn.Module):
         mask_bias = None if attention_mask is None else mask_to_bias(attention_mask, hidden.dtype)  # (B, 1, 1, T)
         hidden_states = [hidden]
         for layer in self.layers:
-            hidden_states.append(layer(hidden_states[-1], mask_bias))
-        pooled = torch.tanh(self.pooler(hidden_states[-1][:, 0]))  # (B, H): [CLS] is token 0
-        return BertOutput(hidden_states[-1], pooled, tuple(hidden_states) if output_hidden_states else None)
+            hidden = layer(hidden, mask_bias)
+            if output_hidden_states:
+                hidden_states.append(hidden)
+        pooled = torch.tanh(self.pooler(hidden[:, 0]))  # (B, H): [CLS] is token 0
+        return BertOutput(hidden, pooled, tuple(hidden_states) if output_hidden_states else None)
 
     @classmethod
     def from_pretrained(cls, name_or_folder: str | Path, **config_overrides) -> BertModel:

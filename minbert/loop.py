@@ -210,8 +210,8 @@ class Loop:
         last = f"{self.job.folder} (step {stored[1]['step']})" if stored else "none yet"
         raise NonFiniteLoss(
             f"{self.job.name}: {what} is {value} at step {self.progress.step + 1} of {self.progress.num_steps}. "
-            f"Batch: {ids}. Last good checkpoint: {last}. Lower the learning rate (--lr, --contrastive_lr), raise "
-            "--warmup, or try --precision fp32."
+            f"Batch: {ids}. Last good checkpoint: {last}. Lower this stage's learning rate (--lr, "
+            "--contrastive_lr, --mlm_lr), raise --warmup, or try --precision fp32."
         )
 
     def evaluate(self) -> None:

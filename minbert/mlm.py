@@ -18,7 +18,7 @@ from minbert import processes, runtime
 from minbert.bert import BertModel
 from minbert.checkpoint import write_tensors
 from minbert.tokenizer import SPECIAL_TOKENS, BertTokenizer
-from minbert.weights import read_tensors, to_hugging_face
+from minbert.weights import modernise, read_tensors, to_hugging_face
 
 IGNORED = -100  # the label of a token that is not predicted
 ROWS_AT_ONCE = {"cpu": 128, "cuda": 8192, "mps": 8192}  # on a CPU few, so that they stay in its cache
@@ -146,7 +146,7 @@ class BertForMaskedLM(nn.Module):
         self.eval()
         total = correct = count = 0.0
         with torch.random.fork_rng(devices=[]), runtime.autocast(device, precision):
-            torch.manual_seed(0)
+            torch.default_generator.manual_seed(0)  # the CPU's: masks are drawn there
             for input_ids, *rest in batches:
                 inputs = (*masking(input_ids), *rest)
                 logits, targets = self.predict(*(part if part is None else part.to(device) for part in inputs))
@@ -176,13 +176,14 @@ class BertForMaskedLM(nn.Module):
         """Load what `save_pretrained` wrote; ValueError where the head's tensors are missing."""
         model = cls(BertModel.from_pretrained(folder, **config_overrides))
         if not model.load_head(folder):
-            raise ValueError(f"{folder}: no '{next(iter(model.head_tensors()))}' or its like in it; give a folder with "
-                             "a masked-language-model head, such as minbert.pretrain writes.")
+            raise ValueError(f"{folder}: no complete masked-language-model head in it (needed are "
+                             f"{', '.join(model.head_tensors())}); give one such as minbert.pretrain writes.")
         return model
 
     def load_head(self, folder: str | Path) -> bool:
         """Take the head's parameters from `folder`; False, and nothing changed, where it has no complete head."""
-        stored, wanted = read_tensors(folder), self.head_tensors()
+        stored = {modernise(name): tensor for name, tensor in read_tensors(folder).items()}
+        wanted = self.head_tensors()
         if not wanted.keys() <= stored.keys():
             return False
         for name, parameter in wanted.items():

@@ -20,8 +20,9 @@ from torch import Tensor
 
 from minbert import price, processes, record, runtime
 from minbert.bert import BertModel
+from minbert.blocks import pair_up, plan_blocks, split_and_pack, train_tokenizer
 from minbert.config import BertConfig
-from minbert.corpus import check_files, pair_up, plan_blocks, read_lines, split_and_pack, train_tokenizer
+from minbert.corpus import check_files, read_lines
 from minbert.curves import Curves, missing_libraries
 from minbert.loop import Interrupted, Job, NonFiniteLoss, Progress, fit
 from minbert.mlm import BertForMaskedLM, Masking
@@ -77,7 +78,7 @@ def build_model(arguments: argparse.Namespace, vocab_size: int, device: torch.de
 def build_job(
     arguments: argparse.Namespace, tokenizer: BertTokenizer, train: np.ndarray, held_out: np.ndarray
 ) -> Job:
-    """The masked-language-model stage as a Job; train and held_out are blocks, (N, T) uint16."""
+    """The masked-language-model stage as a Job; train and held_out are blocks, (N, T)."""
     device, _ = runtime.choose_device(arguments.device)
     precision, _ = runtime.choose_precision(arguments.precision, device)
     model = build_model(arguments, len(tokenizer.vocabulary), device)
@@ -115,8 +116,8 @@ def plan_rounds(arguments: argparse.Namespace) -> tuple[int, int]:
     """(evaluations, batches before each) that see at least --tokens; a multiple of --accumulation batches."""
     tokens_per_update = arguments.batch_size * arguments.block_size * arguments.accumulation
     num_updates = -(-arguments.tokens // tokens_per_update)
-    rounds = min(MAX_EVALUATIONS, num_updates)
-    return rounds, -(-num_updates // rounds) * arguments.accumulation
+    num_in_round = -(-num_updates // MAX_EVALUATIONS)
+    return -(-num_updates // num_in_round), num_in_round * arguments.accumulation
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -177,8 +178,11 @@ def resumed(parser: argparse.ArgumentParser, folder: Path, argv: list[str]) -> a
 
 
 def read_corpus(arguments: argparse.Namespace) -> tuple[BertTokenizer, np.ndarray, np.ndarray]:
-    """The tokenizer (trained, or that of a folder) and blocks for training and held out, each (N, T) uint16."""
+    """The tokenizer (trained, or that of a folder) and blocks for training and held out, each (N, T)."""
     check_files(arguments.corpus)  # what is wrong is said before the work
+    record.check_writable(arguments.out, [])
+    if arguments.init:
+        BertForMaskedLM.from_pretrained(arguments.init)
     runtime.choose_device(arguments.device)
     config = BertConfig.from_pretrained(arguments.init) if arguments.init else SIZES[arguments.size]
     if arguments.block_size > config.max_position_embeddings:
@@ -218,7 +222,7 @@ def run(arguments: argparse.Namespace) -> None:
     if (arguments.out / "run.json").is_file():
         print(f"{arguments.out} is finished, there is nothing to resume; see {arguments.out / 'run.json'}.")
         return
-    processes.join()
+    processes.join(arguments.device)
     tokenizer, train, held_out = read_corpus(arguments)
     runtime.settle_memory()
     job = build_job(arguments, tokenizer, train, held_out)
@@ -232,7 +236,7 @@ def run(arguments: argparse.Namespace) -> None:
     options = {name: str(value) if isinstance(value, Path) else value for name, value in vars(arguments).items()}
     options |= {"corpus": list(map(str, arguments.corpus)), "resume": None, "device": job.device.type,
                 "precision": job.precision}
-    files = {"the corpus": hashlib.sha256(train).hexdigest()}  # as token ids: what the run depends on
+    files = {"the corpus": hashlib.sha256(train.tobytes() + held_out.tobytes()).hexdigest()}  # as token ids
     record.claim(arguments.out, options, files, bool(arguments.resume))
     processes.from_first(lambda: tokenizer.save_pretrained(arguments.out))
     price.keep(prices, arguments.out)

@@ -51,7 +51,7 @@ def probe(job: Job, num_timed: int = 4) -> Price:
     """Time real steps of `job`, the largest among them, and scale by tokens. Leaves no trace in the job.
 
     The steps run with a learning rate of 0, so weights keep their bits; the optimizer's state and gradients are dropped
-    and the random state is put back. Tokens are counted in NUM_SIZED steps spread over the job.
+    and the random state is put back. Tokens are counted in NUM_SIZED steps or up to twice as many, spread over the job.
     """
     random_state, surgery_state = runtime.random_state(), job.surgery.state_dict() if job.surgery else {}
     num_steps = sum(1 for _ in job.all_steps())
@@ -145,4 +145,4 @@ def check_disk(prices: list[Price], folder: Path) -> None:
     needed, free = sum(price.disk for price in prices), shutil.disk_usage(existing).free
     if free < needed:
         raise ValueError(f"{folder}: {free / 1e6:,.0f} MB free on its disk; this run needs {needed / 1e6:,.0f} MB "
-                         "for checkpoints and results. Free some space, or pass --output-dir on another disk.")
+                         "for checkpoints and results. Free some space, or choose a folder on another disk.")

@@ -23,13 +23,20 @@ Result = TypeVar("Result")
 PATIENCE = timedelta(hours=1)  # for a process that hangs; one that ends is noticed at once
 
 
-def join() -> None:
-    """Meet the others that torchrun started, by gloo (CPU) or nccl (GPU). From here on only the first one prints."""
+def join(device: str) -> None:
+    """Meet the others that torchrun started, by gloo (CPU) or nccl (GPU). From here on only the first one prints.
+
+    device: that of the command line, "auto" too. ValueError where a machine has fewer GPUs than processes.
+    """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return
-    has_gpu = torch.cuda.is_available()
+    has_gpu = device != "cpu" and torch.cuda.is_available()
     if has_gpu:
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))  # what "cuda" means from here on
+        place, num_gpus = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+        if place >= num_gpus:
+            raise ValueError(f"torchrun started process {place + 1} on this machine, which has {num_gpus} GPUs; each "
+                             f"process needs its own. Pass --nproc_per_node {num_gpus} to torchrun, or --device cpu.")
+        torch.cuda.set_device(place)  # what "cuda" means from here on
     dist.init_process_group("cpu:gloo,cuda:nccl" if has_gpu else "gloo", timeout=PATIENCE)
     if number():
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

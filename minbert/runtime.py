@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+GPUS = {"cuda": torch.cuda, "mps": torch.mps}
+
 
 def seed_everything(seed: int) -> None:
     """Set Python's, NumPy's and torch's global generators (all devices)."""
@@ -61,9 +63,7 @@ def random_state() -> dict[str, Tensor]:
         "numpy": torch.tensor([*numpy_words.tolist(), position]),
         "torch": torch.get_rng_state(),
     }
-    if torch.cuda.is_available():
-        state["cuda"] = torch.cuda.get_rng_state()
-    return state
+    return state | {name: gpu.get_rng_state() for name, gpu in GPUS.items() if gpu.is_available()}
 
 
 def restore_random_state(state: dict[str, Tensor]) -> None:
@@ -72,8 +72,9 @@ def restore_random_state(state: dict[str, Tensor]) -> None:
     *words, position = state["numpy"].tolist()
     np.random.set_state(("MT19937", np.array(words, dtype=np.uint32), position))  # noqa: NPY002
     torch.set_rng_state(state["torch"])
-    if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state(state["cuda"])
+    for name, gpu in GPUS.items():
+        if name in state and gpu.is_available():
+            gpu.set_rng_state(state[name])
 
 
 def choose_device(name: str = "auto") -> tuple[torch.device, str]:

@@ -122,7 +122,8 @@ def plan_chain(stages: list[Stage], candidates: list[Path]) -> list[tuple[Stage,
 
     What comes before the last reusable stage need not be trained, so it is left out where it is not reusable itself.
     """
-    chain = [(stage, stage.reusable([stage.folder, *candidates])) for stage in stages]
+    chain = processes.from_first(lambda: [stage.reusable([stage.folder, *candidates]) for stage in stages])
+    chain = list(zip(stages, chain, strict=True))
     last = max((number for number, (_, found) in enumerate(chain) if found), default=-1)
     return [(stage, found) for number, (stage, found) in enumerate(chain) if found or number > last]
 

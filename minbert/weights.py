@@ -9,6 +9,7 @@ import importlib.util
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,7 +98,7 @@ def resolve(name_or_folder: str | Path) -> Path:
 
 
 def download(name: str) -> Path:
-    """Bring config.json, vocab.txt and the weights of a hub model into huggingface_hub's cache; returns the folder.
+    """Bring the configurations, vocab.txt and the weights of a hub model into huggingface_hub's cache; -> the folder.
 
     What the cache holds complete is used as it is: the hub is not asked, which without a network takes half a minute.
     """
@@ -105,12 +106,16 @@ def download(name: str) -> Path:
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
 
     def fetch(is_local: bool) -> Path:
-        config, _ = (hf_hub_download(name, file, local_files_only=is_local) for file in ("config.json", "vocab.txt"))
+        get = partial(hf_hub_download, name, local_files_only=is_local)
+        folder = Path(get("config.json")).parent
+        get("vocab.txt")
+        with suppress(*([] if is_local else [EntryNotFoundError])):  # without it a cased model would be lower-cased
+            get("tokenizer_config.json")
         try:
-            hf_hub_download(name, "model.safetensors", local_files_only=is_local)
+            get("model.safetensors")
         except EntryNotFoundError:  # an older model, or offline
-            hf_hub_download(name, "pytorch_model.bin", local_files_only=is_local)
-        return Path(config).parent
+            get("pytorch_model.bin")
+        return folder
 
     try:
         with suppress(LocalEntryNotFoundError):

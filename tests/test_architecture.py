@@ -27,13 +27,13 @@ TOP_LEVEL = ("run_multitask.py", "options.py", "option_checks.py", "command_line
 OURS = {*MAY_IMPORT, "run_multitask", "options", "option_checks", "command_line", "tests", "benchmarks"}
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_CORE_LINES, MAX_AROUND_LINES = 300, 60, 4000, 3000
 AROUND = {  # not on the way from a row to its prediction: made sample or checkpoint, uses runs, stands beside them
-    "data/sample.py", "data/download.py", "data/sentence_sets.py", "minbert/pretrain.py", "minbert/curves.py",
-    "minbert/report.py", "minbert/pictures.py", "minbert/names.py", "multitask/breakdown.py", "multitask/errors.py",
-    "multitask/ensemble.py", "multitask/voting.py", "multitask/finished.py", "multitask/ablation.py",
-    "multitask/recipes.py", "multitask/recipes_gen.py", "contrastive/embed.py", "contrastive/vectors.py",
-    "contrastive/export.py", "contrastive/states.py", "contrastive/scores.py", "contrastive/measure.py",
-    "contrastive/pages.py", "contrastive/maps.py", "contrastive/survey.py", "multitask/conflicts.py",
-    "multitask/baselines.py",
+    "data/sample.py", "data/download.py", "data/sentence_sets.py", "minbert/pretrain.py", "minbert/blocks.py",
+    "minbert/curves.py", "minbert/report.py", "minbert/pictures.py", "minbert/names.py", "multitask/breakdown.py",
+    "multitask/errors.py", "multitask/ensemble.py", "multitask/voting.py", "multitask/finished.py",
+    "multitask/ablation.py", "multitask/recipes.py", "multitask/recipes_gen.py", "multitask/baselines.py",
+    "multitask/conflicts.py", "contrastive/embed.py", "contrastive/vectors.py", "contrastive/export.py",
+    "contrastive/states.py", "contrastive/scores.py", "contrastive/measure.py", "contrastive/pages.py",
+    "contrastive/maps.py", "contrastive/survey.py",
 }
 SHORTER_FILES = {"run_multitask.py": 150}
 JUNK_DRAWERS = {"utils", "util", "common", "base", "misc", "helpers", "helper", "shared", "lib", "tools"}

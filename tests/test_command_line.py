@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from command_line import check_writable, choose_folder, parse
+from command_line import choose_folder, parse
+from minbert.record import check_writable
 from tests.test_options import options_of, refusal
 
 # --- --resume ---------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""minbert/corpus.py: plain text -> vocabulary, blocks, plan."""
+"""minbert/corpus.py and blocks.py: plain text -> vocabulary, blocks, plan."""
 
 from collections import Counter
 
@@ -6,18 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from minbert.corpus import (
-    HELD_OUT,
-    MAX_CHARACTERS,
-    check_files,
-    pack,
-    pair_up,
-    plan_blocks,
-    read_lines,
-    split_and_pack,
-    train_tokenizer,
-)
-from minbert.tokenizer import SPECIAL_TOKENS
+from minbert.blocks import HELD_OUT, pack, pair_up, plan_blocks, split_and_pack, train_tokenizer
+from minbert.corpus import MAX_CHARACTERS, check_files, read_lines
+from minbert.tokenizer import SPECIAL_TOKENS, BertTokenizer
 
 PEOPLE, PLACES = ("a doctor", "the tall soldier", "my sister", "an old sailor"), ("hotel", "river", "street", "garden")
 LINES = [f"{person} is walking from the {one} to the {other} ." for person in PEOPLE for one in PLACES
@@ -86,6 +77,19 @@ def test_blocks_hold_the_whole_text(tokenizer):
         stream += tokenizer.encode([line], max_length=512)[0][0][1:]
     kept = blocks[:, 1:-1].ravel().tolist()
     assert kept == stream[: len(kept)] and len(stream) - len(kept) < 14
+
+
+def test_tokens_are_the_same_whatever_is_encoded_at_a_time(tokenizer, monkeypatch):
+    whole = pack(iter(LINES), tokenizer, 16)
+    monkeypatch.setattr("minbert.blocks.CHUNK", 30)
+    assert np.array_equal(pack(iter(LINES), tokenizer, 16), whole)
+
+
+def test_a_vocabulary_beyond_16_bits():
+    words = {f"w{number}": number for number in range(5, 70_000)}
+    large = BertTokenizer({token: number for number, token in enumerate(SPECIAL_TOKENS)} | words)
+    assert large.vocabulary["w69999"] == 69_999
+    assert 69_999 in pack(iter(["w69999 w8"] * 20), large, 16)
 
 
 def test_lines_are_not_cut_by_an_earlier_limit(tokenizer):

@@ -10,6 +10,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
 from scipy.stats import chisquare
 
 from minbert import BertConfig, BertModel, BertTokenizer
@@ -242,6 +243,19 @@ def test_saved_folder_opens_as_an_encoder(tmp_path):
     assert encoder.load_report.missing == ("pooler.dense.weight", "pooler.dense.bias"), "this objective has no pooler"
     found, expected = encoder(input_ids).last_hidden_state, model.bert(input_ids).last_hidden_state
     torch.testing.assert_close(found, expected, atol=0.02, rtol=0)  # fp16 weights: 2^-11 relative, measured 2e-3
+
+
+def test_a_head_with_the_names_of_the_first_bert(tmp_path):
+    """gamma and beta, as in the files of bert-base-uncased."""
+    model = make_model()
+    model.norm.weight.data.normal_()
+    model.save_pretrained(tmp_path)
+    stored = load_file(tmp_path / "model.safetensors")
+    for new, old in (("weight", "gamma"), ("bias", "beta")):
+        name = "cls.predictions.transform.LayerNorm."
+        stored[name + old] = stored.pop(name + new)
+    save_file(stored, tmp_path / "model.safetensors")
+    assert torch.equal(BertForMaskedLM.from_pretrained(tmp_path).norm.weight, model.norm.weight)
 
 
 def test_every_parameter_but_the_pooler_gets_a_gradient():

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -47,12 +48,12 @@ def test_the_script_writes_a_model_that_opens(folder):
 
 def test_the_record(folder):
     record = json.loads((folder / "run.json").read_text())
-    assert record["tokens"] == 8 * 16 * 100  # 80 steps in at most 50 rounds: 2 steps each, so 50 rounds of 2
+    assert record["tokens"] == 8 * 16 * 80  # 80 steps in at most 50 rounds: 2 steps each, so 40 rounds
     assert record["flops_per_token"] == 6 * 2 * (4 * (64 * 64 + 64) + 2 * 64 * 256 + 256 + 64 + 4 * 64)  # two layers
     expected = record["flops_per_token"] * record["tokens_per_second"] / record["matrix_product_limit"]
     assert record["share_of_limit"] == pytest.approx(expected) and 0 < expected < 1
     losses = [entry["held_out_loss"] for entry in record["history"]]
-    assert len(losses) == 50 and min(losses) < 0.8 * losses[0]
+    assert len(losses) == 40 and min(losses) < 0.8 * losses[0]
     assert record["best"]["masked_accuracy"] == max(entry["masked_accuracy"] for entry in record["history"])
     assert record["options"]["size"] == "tiny" and record["options"]["precision"] == "fp32"
 
@@ -100,9 +101,11 @@ def test_a_resumed_run_refuses_another_corpus(text, tmp_path, monkeypatch, capsy
     with monkeypatch.context() as patch:
         patch.setattr(Loop, "run", lambda loop: (_ for _ in ()).throw(KeyboardInterrupt))
         assert call("--corpus", own, "--out", tmp_path / "run", *SMALL_RUN) == 130
-    own.write_text("\n".join(LINES[:-40]), encoding="utf-8")
-    assert call("--resume", tmp_path / "run") == 2
-    assert "the corpus has changed since the run began" in capsys.readouterr().err
+    lines = text.read_text(encoding="utf-8").splitlines()
+    for changed in (lines[:-40], [lines[0][::-1], *lines[1:]]):  # the first is held out
+        own.write_text("\n".join(changed), encoding="utf-8")
+        assert call("--resume", tmp_path / "run") == 2
+        assert "the corpus has changed since the run began" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("flags", "message"), [
@@ -124,12 +127,17 @@ def test_what_cannot_be(text, tmp_path, capsys, flags, message):
 
 def test_files_and_folders_that_do_not_fit(folder, text, tmp_path, capsys):
     (tmp_path / "empty.txt").touch()
+    headless = tmp_path / "headless"
+    BertModel.from_pretrained(folder).save_pretrained(headless)
+    shutil.copy(folder / "vocab.txt", headless)
     for flags, message in (
         (["--corpus", tmp_path / "absent.txt", "--out", tmp_path / "new"], "absent.txt: No such file"),
         (["--corpus", tmp_path / "empty.txt", "--out", tmp_path / "new"], "Give more text"),
         (["--corpus", text, "--out", folder], "exists. Give a new folder, or continue the run in it with --resume"),
         (["--corpus", text], "--out DIR are needed"),
         (["--resume", tmp_path], "no run of minbert.pretrain there"),
+        (["--corpus", text, "--out", text / "new"], "text.txt is a file. Choose another folder."),
+        (["--corpus", text, "--out", tmp_path / "new", "--init", headless], "no complete masked-language-model head"),
     ):
         assert call(*flags) == 2
         assert message in capsys.readouterr().err and not (tmp_path / "new").exists()

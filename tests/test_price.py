@@ -149,7 +149,7 @@ def test_a_run_killed_before_its_price_asks_again(tmp_path):
 def test_a_disk_with_too_little_room(tmp_path, monkeypatch):
     prices = [Price("a", 1, 1.0, 1, 30_000_000), Price("b", 1, 1.0, 1, 40_000_000)]
     monkeypatch.setattr(price.shutil, "disk_usage", lambda folder: SimpleNamespace(free=69_000_000))
-    with pytest.raises(ValueError, match="run: 69 MB free on its disk; this run needs 70 MB .*--output-dir"):
+    with pytest.raises(ValueError, match="run: 69 MB free on its disk; this run needs 70 MB .*on another disk"):
         check_disk(prices, tmp_path / "run")
     monkeypatch.setattr(price.shutil, "disk_usage", lambda folder: SimpleNamespace(free=70_000_000))
     check_disk(prices, tmp_path / "run")

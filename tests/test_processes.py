@@ -120,6 +120,21 @@ def test_alone_nothing_changes():
     assert processes.from_first(lambda: 5) == 5
 
 
+def test_each_process_needs_a_gpu_of_its_own(monkeypatch):
+    """Asked before the processes meet, which here they never would."""
+    for name, value in {"WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(ValueError, match="process 2 on this machine, which has 1 GPUs; .*_per_node 1 to torchrun"):
+        processes.join("auto")
+    met = []
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda backend, timeout: met.append(backend))
+    monkeypatch.setattr(processes, "number", lambda: 0)
+    processes.join("cpu")
+    assert met == ["gloo"]
+
+
 @pytest.mark.parametrize(("number", "count", "expected"), [
     (0, 2, ([0, 2, 4], 0.6)), (1, 2, ([1, 3], 0.4)), (2, 3, ([2], 0.2)), (6, 7, ([0], 0.0))])
 def test_every_row_is_one_process_own(monkeypatch, number, count, expected):

@@ -219,7 +219,7 @@ def test_a_place_that_cannot_be_written(command, flag, path, words):
 def test_a_disk_with_too_little_room(command, monkeypatch):
     usage = shutil.disk_usage(command.folder)
     monkeypatch.setattr(price.shutil, "disk_usage", lambda path: usage._replace(free=1000))
-    words = ("0 MB free on its disk; this run needs ", " MB for checkpoints and results. Free some space, or pass --")
+    words = ("0 MB free on its disk; this run needs ", " MB for checkpoints and results. Free some space, or choose a ")
     assert_refused(command, command.train(), words)
 
 
@@ -297,4 +297,4 @@ def test_a_loss_that_is_not_finite(command, save_every):
     assert len(ids.split(", ")) == NUM_ROWS and all(row_id in rows for row_id in ids.split(", "))
     folder = command.folder / "runs" / "mine" / "checkpoint" / "multitask"
     last = f"{folder} (step 1)" if save_every == "1" else "none yet"
-    assert f"Last good checkpoint: {last}. Lower the learning rate" in message
+    assert f"Last good checkpoint: {last}. Lower this stage's learning rate (--lr, " in message

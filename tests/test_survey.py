@@ -190,7 +190,7 @@ def test_the_command_writes_what_it_prints(capsys, tiny_model, sample_data, sts_
     line = next(line for line in text.splitlines() if line.startswith("| mean |"))
     assert markdown_cells(line)[:3] == ["mean", shown, shown]
     assert f"mean: mean {shown}" in " ".join(printed.replace("mean  ", "mean: mean ").split())
-    for words in ("device: cpu", "sentence vector: mean (the encoder names none)", "24 rows read", "page.html",
+    for words in ("device: cpu", "pooling: mean (its folder notes none)", "24 rows read", "page.html",
                   "quality.json"):
         assert words in printed
 
@@ -210,9 +210,9 @@ def test_auto_is_the_vector_that_the_encoder_was_trained_for(capsys, model, sts_
     model[1].save_pretrained(tmp_path)
     save_pooling(tmp_path, "cls")
     assert main([str(tmp_path), "--sets", str(sts_file)]) == 0
-    assert "sentence vector: cls (the encoder names this one)" in capsys.readouterr().out
+    assert "pooling: cls (the model was trained for it)" in capsys.readouterr().out
     assert main([str(tmp_path), "--sets", str(sts_file), "--pooling", "mean"]) == 0
-    assert "mean (as given; the encoder was trained for cls)" in capsys.readouterr().out
+    assert "pooling: mean (the model was trained for cls)" in capsys.readouterr().out
     save_pooling(tmp_path, "median")
     assert main([str(tmp_path), "--sets", str(sts_file)]) == 2
     assert "sentence.json: names no pooling (it is none of mean, cls, pooler)" in capsys.readouterr().err
@@ -263,7 +263,7 @@ def test_bad_input_is_refused(capsys, tiny_model, sts_file, sst_file, flags, com
 
 def test_a_random_pooler_is_refused(capsys, sts_file):
     assert main(["minbert-mini", "--sets", str(sts_file), "--pooling", "pooler"]) == 2
-    assert "minbert-mini has no pooler" in capsys.readouterr().err
+    assert "minbert-mini holds no weights for it" in capsys.readouterr().err
 
 
 def test_files_of_one_name_keep_their_folders():

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -208,80 +204,6 @@ def test_bin_that_is_no_table_of_tensors(folder, content):
 def test_path_that_does_not_exist(tmp_path):
     with pytest.raises(ValueError, match="no such folder"):
         BertModel.from_pretrained(tmp_path / "nowhere")
-
-
-def make_cache(home: Path, folder: Path, name: str = "acme/tiny-bert", files: tuple[str, ...] = ()) -> Path:
-    """The layout that huggingface_hub keeps below HF_HOME; returns the snapshot."""
-    repository = home / "hub" / f"models--{name.replace('/', '--')}"
-    snapshot = repository / "snapshots" / ("ab" * 20)
-    snapshot.mkdir(parents=True)
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text("ab" * 20)
-    for file in files or [path.name for path in folder.iterdir()]:
-        shutil.copy(folder / file, snapshot)
-    return snapshot
-
-
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    """An empty Hugging Face cache; the library reads its place and its switch at import, hence the constants."""
-    from huggingface_hub import constants
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "home" / "hub"))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    return tmp_path / "home"
-
-
-def test_hub_name_is_found_in_the_cache(home, folder, model):
-    snapshot = make_cache(home, folder)
-    assert resolve("acme/tiny-bert") == snapshot
-    assert_same(BertModel.from_pretrained("acme/tiny-bert"), model)
-
-
-def test_the_hub_is_asked_only_for_what_the_cache_lacks(home, folder, monkeypatch):
-    """Without a network asking takes half a minute, also for a model that is there."""
-    from huggingface_hub import constants, file_download
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-
-    def ask(*_, **__):
-        raise OSError("the hub was asked")
-
-    monkeypatch.setattr(file_download, "get_hf_file_metadata", ask)
-    snapshot = make_cache(home, folder)
-    assert resolve("acme/tiny-bert") == snapshot
-    (snapshot / "vocab.txt").unlink()
-    expect_error(Path("acme/tiny-bert"), "the hub was asked", "spelling")
-
-
-def test_hub_name_with_the_older_weights_format(home, folder, model):
-    as_bin(folder, tensors_of(folder))
-    make_cache(home, folder, "tiny-bert")
-    assert_same(BertModel.from_pretrained("tiny-bert"), model)
-
-
-def test_hub_name_whose_cache_lacks_the_weights(home, folder):
-    make_cache(home, folder, files=("config.json", "vocab.txt"))
-    expect_error(Path("acme/tiny-bert"), "network", "minilm")
-
-
-def test_unknown_hub_name_offline(home):
-    expect_error(Path("acme/no-such-bert"), "spelling", "network", "--model minilm", "folder")
-
-
-def test_offline_switch_and_cache_place_are_the_librarys_own(folder, tmp_path):
-    """In a process of its own: HF_HOME and HF_HUB_OFFLINE as a user sets them, and no constants are touched."""
-    make_cache(tmp_path / "home", folder)
-    program = "import sys; from minbert.weights import resolve; print(resolve(sys.argv[1]))"
-
-    def ask(name: str) -> subprocess.CompletedProcess:
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGINGFACE_"))}
-        environment = {**kept, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
-        return subprocess.run([sys.executable, "-c", program, name], cwd=ROOT, env=environment, capture_output=True,
-                              text=True, timeout=60)
-
-    found = ask("acme/tiny-bert")
-    assert found.returncode == 0, found.stderr
-    assert json.loads((Path(found.stdout.strip()) / "config.json").read_text())["hidden_size"] == 8
-    assert "not in the Hugging Face cache" in ask("acme/other").stderr
 
 
 def test_minilm_reports_what_it_ignored(minilm_folder):

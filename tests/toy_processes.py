@@ -94,7 +94,7 @@ def main(model: str, data: str, out: str, *names: str) -> None:
     torch.set_num_threads(1)
     methods.GUIDED_WIDTH = 64  # instead of 4,096, which is most of what two processes would tell each other
     checkpoint.write_tensors = checkpoint.save_checkpoint = lambda *saved: None  # after each step it would take long
-    processes.join()
+    processes.join("cpu")
     losses, weights = {}, {}
     for name in names:
         job = make_job(name, Path(model), Path(data), Path(out) / name)
