@@ -18,6 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from minbert.command import exit_code
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -205,8 +207,8 @@ def work(given: argparse.Namespace, sentences: Sequence[str], log: Callable[[str
     yield from answer_lines(given, embedder, sentences, vectors, progress("comparing"))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0 when done, 2 for bad input, 130 when interrupted."""
+@exit_code("python -m contrastive.embed", "Stopped. Files named above are complete, others were not written.")
+def main(arguments: Sequence[str] | None = None) -> None:
     given = parse(arguments)
     try:
         check_request(given)
@@ -220,13 +222,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:  # `| head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the flush at the end finds a reader
-    except KeyboardInterrupt:
-        print("\nStopped. Files named above are complete, others were not written.", file=sys.stderr)
-        return 130
-    except (ValueError, OSError) as error:
-        print(f"python -m contrastive.embed: {error}", file=sys.stderr)
-        return 2
-    return 0
 
 
 if __name__ == "__main__":

@@ -9,7 +9,10 @@ from __future__ import annotations
 import copy
 from typing import Literal
 
+import numpy as np
 import torch
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor, nn
 
 from contrastive import losses
@@ -44,12 +47,15 @@ def same_text(input_ids: Tensor, others: Tensor) -> Tensor:
 def no_negatives(first: Tensor, second: Tensor, is_positive: Tensor) -> Tensor:
     """Which first sentence i and second sentence j of a batch of pairs must not be pushed apart: (B, B) bool.
 
-    Those that are the same text; those of which one stands in a pair, labelled as belonging together, with the text of
-    the other. A labelled negative stays one. first, second (B, T) token ids; is_positive (B,) bool, of the pairs.
+    Those that are the same text, and those that pairs labelled as belonging together connect, over any number of
+    texts. A labelled negative stays one. first, second (B, T) token ids; is_positive (B,) bool, of the pairs.
     """
-    through_first = same_text(first, first) & is_positive  # (B, B): i is the text of first j, and j belongs together
-    through_second = same_text(second, second) & is_positive.unsqueeze(1)  # (B, B)
-    return through_first | through_second | same_text(first, second)
+    texts = torch.cat([first, second])  # (2B, T)
+    text_of = same_text(texts, texts).int().argmax(dim=1).cpu()  # (2B,): the first row that holds the same text
+    ends = text_of.view(2, -1)[:, is_positive.cpu()].numpy()  # (2, P): the two texts of each positive pair
+    graph = coo_matrix((np.ones(ends.shape[1]), ends), shape=(len(texts), len(texts)))
+    groups = torch.from_numpy(connected_components(graph, directed=False)[1])[text_of].to(first.device)  # (2B,)
+    return groups[: len(first)].unsqueeze(1) == groups[len(first) :]
 
 
 class Method(nn.Module):
@@ -94,8 +100,8 @@ class Method(nn.Module):
 
 class SimCSE(Method):
     """Unsupervised SimCSE (Gao et al. 2021, section 3): a sentence seen twice under two dropout masks is its own
-    positive. Rows of the same text (in fusion training they may come) are no negatives of each other. There a row may
-    also be a pair, as its task has it.
+    positive. Rows of the same text are no negatives of each other. In fusion training they may come, a row may be a
+    pair as its task has it, and an example may have two rows, which are no negatives of each other either.
     """
 
     def forward(self, batch: Batch, task: str = "simcse") -> Tensor:
@@ -103,14 +109,16 @@ class SimCSE(Method):
         inputs = (batch.input_ids, batch.attention_mask, batch.token_type_ids)
         twice = (tensor.repeat(2, 1) for tensor in inputs)  # (2B, T) each: dropout differs
         first_view, second_view = self.projection(self.vectors(self.encoder, *twice)).chunk(2)  # (B, H) each
-        return losses.info_nce(first_view, second_view, self.temperature,
-                               same=same_text(batch.input_ids, batch.input_ids))
+        example_of = torch.arange(len(batch.input_ids), device=first_view.device) % len(batch.ids)
+        same = same_text(batch.input_ids, batch.input_ids) | (example_of == example_of.unsqueeze(1))
+        return losses.info_nce(first_view, second_view, self.temperature, same=same)
 
 
 class SupervisedSimCSE(SimCSE):
-    """SimCSE on Quora's labelled pairs, as in [GEN]: those labelled 0 are candidates without a term of their own.
+    """SimCSE on Quora's labelled pairs: those labelled 0 are candidates without a term of their own.
 
-    Batches of any other task are sentences, and unsupervised SimCSE by the same projection.
+    [GEN] maximizes their loss instead, which has no end. Batches of any other task are sentences, and unsupervised
+    SimCSE by the same projection.
     """
 
     def forward(self, batch: Batch, task: str = "simcse-supervised") -> Tensor:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -16,7 +16,7 @@ from contrastive import text
 from contrastive.methods import Method, SimCSE, build_method
 from contrastive.plans import Shuffle, tension_plan
 from contrastive.presets import OWN, Settings, settings_of
-from contrastive.quality import embed, sts_quality
+from contrastive.quality import dev_labels, embed, sts_quality
 from data.batching import EncodedExamples, length_grouped_batches
 from data.readers import Example
 from minbert import AdamW, BertModel, BertTokenizer, processes
@@ -29,11 +29,14 @@ SCALE_LR = 1e-3  # of a scale that learns ([BSC] section 3)
 
 @dataclass(frozen=True)
 class Material:
-    """What a stage reads: rows by the task that a step names, an epoch's steps, and the order that BSC renews."""
+    """What a stage reads: rows by the task that a step names, an epoch's steps, and the order that BSC renews from
+    `shuffled`, the first sentences of its pairs.
+    """
 
     rows: dict[str, EncodedExamples | text.EncodedTriplets]
     plan: Callable[[int, torch.Generator], list[Step]]
     shuffle: Shuffle | None = None
+    shuffled: EncodedExamples | None = None
 
     @property
     def examples(self) -> list[Example]:
@@ -80,7 +83,9 @@ def collect(
             if options.bsc_shuffle == "random":
                 return in_turn({method: rows}, settings)
             shuffle = Shuffle(options.bsc_shuffle, len(rows), settings.batch_size, options.seed)
-            return in_turn({method: rows}, settings, shuffle)
+            first = [Example(each.id, each.sentence_1, None, None) for each in rows.examples]
+            return replace(in_turn({method: rows}, settings, shuffle),
+                           shuffled=EncodedExamples(first, tokenizer, length))
         case "ct" | "ct-in-batch":
             every = [example for examples in train.values() for example in examples]
             sentences = text.tension_sentences(options.ct_corpus, every, tokenizer, length, options.seed)
@@ -125,6 +130,7 @@ def build_stage(
     settings = settings_of(method, options, encoder.config.hidden_size)
     material = collect(method, options, settings, train, tokenizer)
     dev_pairs = EncodedExamples(list(sts_dev), tokenizer, options.max_length, pair_encoding="bi")
+    dev_labels(dev_pairs)  # what cannot judge the stage is said before anything is trained
     model = build_model(method, options, settings, encoder, device)
     model.shuffle = material.shuffle and material.shuffle.to(device)  # its order belongs to a checkpoint
 
@@ -136,13 +142,12 @@ def build_stage(
 
     def before_epoch(epoch: int) -> None:
         if material.shuffle and epoch > 0:  # a model that has learned nothing yet knows no neighbours
-            both = processes.from_first(lambda: embed(encoder, material.rows[method], options.pooling,
-                                                      options.precision))  # (2N, H)
-            material.shuffle.renew(epoch, both.chunk(2)[0])
+            material.shuffle.renew(epoch, processes.from_first(
+                lambda: embed(encoder, material.shuffled, options.pooling, options.precision)))
 
     num_steps = len(material.plan(0, torch.Generator().manual_seed(options.seed)))
     evaluations = math.ceil(num_steps / settings.evaluate_every) if settings.evaluate_every else 4
-    num_encoded = int(material.rows[method].lengths.sum()) * 2 * (settings.epochs - 1) if material.shuffle else 0
+    num_encoded = int(material.shuffled.sizes.sum()) * (settings.epochs - 1) if material.shuffle else 0
     job = Job(
         name=method, folder=run / "checkpoint" / method, model=model,
         optimizer=build_optimizer(model, settings, options.weight_decay), plan=material.plan,
@@ -155,12 +160,15 @@ def build_stage(
         frozen=model.frozen(),
         before_epoch=before_epoch,
     )
+    notes = tuple(f"{method}: {len(each.examples):,} sentences{'' if name == method else f' of {name}'}, "
+                  f"{each.num_truncated:,} rows cut to {settings.max_length} tokens"
+                  for name, each in material.rows.items())
     identity = {"method": method, "device": str(device), "torch": torch.__version__, **asdict(settings),
                 **options.of_stage("max_length", *OWN[method])}
     fingerprint = stage_fingerprint(start, identity, (*material.examples, *dev_pairs.examples))
     return Stage(job, encoder, tokenizer, options.pooling, quality, "zero-shot STS dev", run / name, fingerprint,
                  begin=model.begin, close=lambda: keep_better(model, quality),
-                 settings=asdict(settings) | {"betas": list(settings.betas)})  # as JSON gives them back
+                 settings=asdict(settings) | {"betas": list(settings.betas)}, notes=notes)  # as JSON gives them back
 
 
 def better(model: Method, quality: Callable[[BertModel], dict[str, float]]) -> dict[str, float]:

@@ -110,6 +110,15 @@ def embed(
     return encode(encoder, rows, read, precision, batch_size, progress=progress)["vectors"]
 
 
+def dev_labels(pairs: EncodedExamples) -> np.ndarray:
+    """The labels (N,) float32 of pairs that shall judge a stage; ValueError where they cannot."""
+    labels = np.array([example.label for example in pairs.examples], dtype=np.float32)
+    if np.ptp(labels) == 0 or labels.max() <= POSITIVE_ABOVE:
+        raise ValueError(f"the STS dev file has labels {labels.min():g} to {labels.max():g}; its zero-shot scores need "
+                         f"different ones, and some above {POSITIVE_ABOVE:g}. Add such pairs, or drop --pretrain.")
+    return labels
+
+
 def sts_quality(encoder: BertModel, pairs: EncodedExamples, pooling: str, precision: str) -> dict[str, float]:
     """Zero-shot STS: the cosine of a pair's two vectors against its label, no training on labels.
 
@@ -117,11 +126,8 @@ def sts_quality(encoder: BertModel, pairs: EncodedExamples, pooling: str, precis
     labelled above 4 (0 to 4), uniformity of all sentences (-4 to 0). Raises ValueError where no pair is labelled above
     4 or all have one label. Where the cosines are all equal, which tells nothing, the correlations count as 0.
     """
+    labels = dev_labels(pairs)
     first, second = embed(encoder, pairs, pooling, precision).chunk(2)  # (N, H) each
-    labels = np.array([example.label for example in pairs.examples], dtype=np.float32)  # (N,)
-    if np.ptp(labels) == 0 or labels.max() <= POSITIVE_ABOVE:
-        raise ValueError(f"the STS dev file has labels {labels.min():g} to {labels.max():g}; its zero-shot scores need "
-                         f"different ones, and some above {POSITIVE_ABOVE:g}. Add such pairs, or drop --pretrain.")
     positive = torch.from_numpy(labels > POSITIVE_ABOVE)
     return {
         **correlations(F.cosine_similarity(first, second).numpy(), labels),

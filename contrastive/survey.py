@@ -18,8 +18,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from data.sentence_sets import SentenceSet, read_labelled, read_pairs
+from minbert.command import exit_code
 
 MIN_LENGTH = 3  # [CLS], a token, [SEP]
+FOLDS, SEED = 10, 11711
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -51,8 +53,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="of the encoder; auto is faster on some machines, and cosines then agree to two digits")
     add("--max-length", type=int, default=128, metavar="N", help="tokens of a sentence, the rest is cut off")
     add("--batch-size", type=int, default=32, metavar="N", help="pairs or sentences encoded at once")
-    add("--folds", type=int, default=10, metavar="N", help="parts of a file of --transfer; each is classified in turn")
-    add("--seed", type=int, default=11711, metavar="N", help="of the folds of --transfer")
+    add("--folds", type=int, default=FOLDS, metavar="N", help="parts of a --transfer file; each is classified in turn")
+    add("--seed", type=int, default=SEED, metavar="N", help="of the folds of --transfer")
     return parser.parse_args(arguments)
 
 
@@ -65,6 +67,8 @@ def check_request(given: argparse.Namespace) -> None:
                            "--before": given.before}.items():
         if is_given and not given.sets:
             raise ValueError(f"{flag} has no effect without --sets; add that or drop it.")
+    if not given.transfer and (given.folds, given.seed) != (FOLDS, SEED):
+        raise ValueError("--folds and --seed have no effect without --transfer; add that or drop them.")
     for flag, value, least in (("--max-length", given.max_length, MIN_LENGTH), ("--batch-size", given.batch_size, 1),
                                ("--folds", given.folds, 2), ("--seed", given.seed, 0)):
         if value < least:
@@ -184,30 +188,25 @@ def measure(given: argparse.Namespace, files: dict[str, dict[str, SentenceSet]],
     return record
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0 when done, 2 for bad input."""
+@exit_code("python -m contrastive.quality")
+def main(arguments: Sequence[str] | None = None) -> None:
     given = parse(arguments)
-    try:
-        check_request(given)
-        files = read_files(given)
-        print(*(each.summary for of_kind in files.values() for each in of_kind.values()), sep="\n", flush=True)
+    check_request(given)
+    files = read_files(given)
+    print(*(each.summary for of_kind in files.values() for each in of_kind.values()), sep="\n", flush=True)
 
-        from contrastive.vectors import open_encoder
-        encoder, tokenizer, given.pooling, given.precision, notes = open_encoder(
-            given.model, given.pooling, given.max_length, given.device, given.precision, is_bound=False)
-        print(*notes, sep="\n", flush=True)
-        record = measure(given, files, encoder, tokenizer, log=lambda line: print(line, flush=True))
+    from contrastive.vectors import open_encoder
+    encoder, tokenizer, given.pooling, given.precision, notes = open_encoder(
+        given.model, given.pooling, given.max_length, given.device, given.precision, is_bound=False)
+    print(*notes, sep="\n", flush=True)
+    record = measure(given, files, encoder, tokenizer, log=lambda line: print(line, flush=True))
 
-        from contrastive.pages import all_sections
-        from minbert.report import render_text
-        title, sections = f"Sentence vectors of {given.model}", all_sections(record)
-        print(f"\n{render_text(title, sections)}")
-        for path in write_files(given, record, title, sections):
-            print(path)
-    except (ValueError, OSError) as error:
-        print(f"python -m contrastive.quality: {error}", file=sys.stderr)
-        return 2
-    return 0
+    from contrastive.pages import all_sections
+    from minbert.report import render_text
+    title, sections = f"Sentence vectors of {given.model}", all_sections(record)
+    print(f"\n{render_text(title, sections)}")
+    for path in write_files(given, record, title, sections):
+        print(path)
 
 
 if __name__ == "__main__":

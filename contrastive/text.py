@@ -29,6 +29,8 @@ def unique_sentences(examples: Iterable[Example], tokenizer: BertTokenizer, max_
     holds a negative that is equal to its anchor.
     """
     texts = [text for example in examples for text in (example.sentence_1, example.sentence_2) if text is not None]
+    if not texts:
+        return []
     rows = tokenize_once(tokenizer, texts, None, max_length)
     ends = rows.lengths.cumsum()
     first_seen: dict[bytes, str] = {}
@@ -84,6 +86,7 @@ class EncodedTriplets:
         self.examples = tuple(Example(f"triplet-{number}", triplet[side], None, None)
                               for side in range(3) for number, triplet in enumerate(triplets))
         self.rows = EncodedExamples(self.examples, tokenizer, max_length)
+        self.num_truncated = self.rows.num_truncated
         self.lengths = self.rows.lengths.reshape(3, -1).max(axis=0)  # (N,)
 
     def batch(self, indices: Sequence[int]) -> Batch:
@@ -95,7 +98,8 @@ def tension_sentences(
     corpus: str, train: Iterable[Example], tokenizer: BertTokenizer, max_length: int, seed: int
 ) -> list[Example]:
     """What contrastive tension reads: "none" the training sentences, "random-words" as many sequences of words drawn
-    from the vocabulary ([CT] section 5: meaning is hardly needed), else the lines of a text file. No sentence twice.
+    from the vocabulary, as long as those ([CT] 5.4 draws 20 to 75 tokens), else the lines of a text file. No sentence
+    twice.
     """
     if corpus == "random-words":
         generator = torch.Generator().manual_seed(seed)
@@ -108,6 +112,7 @@ def tension_sentences(
         train = [Example("", line, None, None) for line in read_lines([Path(corpus)])]
     sentences = unique_sentences(train, tokenizer, max_length)
     if len(sentences) < 2:
-        raise ValueError(f"contrastive tension has {len(sentences)} different sentences; it needs two, to tell them "
-                         "apart. Give a larger --ct_corpus.")
+        source = "the training data" if corpus == "none" else f"--ct_corpus {corpus}"
+        raise ValueError(f"{source}: {len(sentences)} different sentences; contrastive tension needs two, to tell them "
+                         "apart. Give more text.")
     return sentences

@@ -60,7 +60,7 @@ def read_labelled(path: str | Path, rows_of_class: int) -> SentenceSet:
     """A classification file: columns sentence, and sentiment (the course's files) or label (any text names a class).
 
     Raises ValueError with file, line, what was found, what is needed and what to do; also for fewer than two classes
-    and for a class with fewer than `rows_of_class` rows.
+    and for a class with fewer than `rows_of_class` different sentences.
     """
     header, lines = _read_lines(path)
     if "label" not in header and SST.label_column in header:
@@ -71,13 +71,13 @@ def read_labelled(path: str | Path, rows_of_class: int) -> SentenceSet:
         rows = _plain_rows(path, header, lines, ("label", "sentence"), "sentiment for label")
         names, summary = [row["label"] for _, row in rows], f"{path}: {len(rows)} rows read"
         sentences = [(f"line {number}", row["sentence"]) for number, row in rows]
-    counts = Counter(names)
+    counts = Counter(name for name, _ in dict.fromkeys(zip(names, (text for _, text in sentences), strict=True)))
     classes = tuple(sorted(counts))
     rarest = min(counts, key=counts.get)
     if len(classes) < 2 or counts[rarest] < rows_of_class:
-        found = f"{counts[rarest]} rows of class '{rarest}'" if len(classes) > 1 else f"the one class '{rarest}'"
-        raise ValueError(f"{path}: found is {found}; needed are two classes at least, each with {rows_of_class} rows, "
-                         "one for each fold. Add rows, or leave the file out.")
+        found = f"{counts[rarest]} sentences of class '{rarest}'" if len(classes) > 1 else f"the one class '{rarest}'"
+        raise ValueError(f"{path}: found is {found}; needed are two classes at least, each with {rows_of_class} "
+                         "different ones, one for each fold. Add rows, or leave the file out.")
     examples = tuple(Example(row_id, sentence, None, float(classes.index(name)))
                      for (row_id, sentence), name in zip(sentences, names, strict=True))
     return SentenceSet(str(path), examples, None, classes, summary)

@@ -47,6 +47,7 @@ class Stage:
     begin: Callable[[], None] = lambda: None
     close: Callable[[], dict[str, float]] = dict
     settings: dict = field(default_factory=dict)
+    notes: tuple[str, ...] = ()  # printed before it trains: what was read, and what of it was left out or cut
 
     def train(self, is_resumed: bool) -> tuple[dict, float]:
         """Run the job and write the encoder's folder; returns its quality, and the seconds it took.
@@ -57,6 +58,7 @@ class Stage:
         The start counts as a candidate: where the job's score is lower after it, the encoder goes back to where it
         began. stage.json is written last, so a folder that has one is complete.
         """
+        print(*self.notes, sep="\n", end="\n" if self.notes else "")
         start = {name: tensor.clone() for name, tensor in self.encoder.state_dict().items()}
         self.begin()  # on resume too: the encoder is where the stage began until fit puts its checkpoint back
         before = self.quality()

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from minbert.command import exit_code
 from multitask.recipes import RECIPES, values_of
 
 COMMAND = Path(__file__).resolve().parent.parent / "run_multitask.py"
@@ -137,39 +138,33 @@ def run(command: list[str]) -> int:
         raise
 
 
+@exit_code("python -m multitask.ablation", "Stopped. The same command goes on from here.")
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit code 0 when all runs are there, 130 when interrupted, 2 for bad input, else that of the run that failed."""
+    """Exit code 0 when all runs are there, else that of the run that failed."""
     given, flags = parse(sys.argv[1:] if argv is None else argv)
     found: dict[str, list[dict[str, float]]] = {name: [] for name in given.names}
     stages: dict[str, list[dict]] = {}
     folders = {name: [given.out / f"{name}-seed{seed}" for seed in given.seeds] for name in given.names}
-    try:
-        for of_recipe in folders.values():
-            check_same(of_recipe)
-        for number, seed in enumerate(given.seeds):
-            for name in given.names:
-                folder = folders[name][number]
-                command = command_of(name, seed, folder, flags)
-                if command is not None:
-                    print(f"{folder}: running", flush=True)
-                    code = run(command)
-                    if code:
-                        print(f"{folder}: ended with code {code}; its message is above. The same command goes on from "
-                              "here.", file=sys.stderr)
-                        return code
-                    check_same(folders[name])
-                record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-                found[name].append(scores_of(record))
-                for stage, content in stages_of(folder, record).items():
-                    stages.setdefault(f"{name}: {stage}", []).append(content)
-                print(f"{folder}: " + ", ".join(f"{key} {score:.4f}" for key, score in found[name][-1].items()),
-                      flush=True)
-    except KeyboardInterrupt:
-        print("\nStopped. The same command goes on from here.", file=sys.stderr)
-        return 130
-    except ValueError as error:
-        print(f"multitask.ablation: {error}", file=sys.stderr)
-        return 2
+    for of_recipe in folders.values():
+        check_same(of_recipe)
+    for number, seed in enumerate(given.seeds):
+        for name in given.names:
+            folder = folders[name][number]
+            command = command_of(name, seed, folder, flags)
+            if command is not None:
+                print(f"{folder}: running", flush=True)
+                code = run(command)
+                if code:
+                    print(f"{folder}: ended with code {code}; its message is above. The same command goes on from "
+                          "here.", file=sys.stderr)
+                    return code
+                check_same(folders[name])
+            record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+            found[name].append(scores_of(record))
+            for stage, content in stages_of(folder, record).items():
+                stages.setdefault(f"{name}: {stage}", []).append(content)
+            print(f"{folder}: " + ", ".join(f"{key} {score:.4f}" for key, score in found[name][-1].items()),
+                  flush=True)
     text = "\n\n".join([table(found), *([stage_table(stages)] if stages else [])])
     (given.out / "ablation.md").write_text(text + "\n", encoding="utf-8")
     print(f"\n{text}\n\nmean ± standard deviation over seeds, in brackets the published figure; also in "

@@ -18,6 +18,7 @@ import numpy as np
 
 from data.readers import Table
 from minbert.checkpoint import write_json
+from minbert.command import exit_code
 from multitask.evaluate import labels_of
 from multitask.finished import Record, open_run, read_record, same_data
 from multitask.results import SCORE_TITLES, SPLITS, default_paths, write_files
@@ -145,34 +146,29 @@ def write_ensemble(
     })
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0 when done, 2 for bad input."""
+@exit_code("python -m multitask.ensemble")
+def main(arguments: Sequence[str] | None = None) -> None:
     given = parse(arguments)
-    try:
-        records = check_request(given)
-        runs = {}
-        for record in records:
-            print(f"{record.folder}: predicting dev and test", flush=True)
-            runs[str(record.folder)], tables = outputs_of(record.folder)
-        labels = {name: labels_of(tables[name]["dev"]) for name in TASKS}
-        outcomes = join(list(runs.values()), labels, given.folds, given.seed)
-        rows = dev_scores(runs, labels, outcomes)
-        print(f"\n{format_table('dev', SCORE_TITLES, rows)}\n")
-        print(*(f"{name}: {method.sentence}" for name, method in METHODS.items()), sep="\n")
-        print(f"In sample: scored on the rows that it was fitted on, which flatters. Out of fold: dev in {given.folds} "
-              f"parts, each scored with what was fitted on the others.\n{CAUTION}\n")
-        write_ensemble(given, outcomes, tables, rows)
-        weights = {run: {name: outcomes[given.method][name].weights[number] for name in TASKS}
-                   for number, run in enumerate(runs)}
-        print(format_table(f"weights, {given.method}", TASK_TITLES, weights))
-        print(f"record: {given.out / 'ensemble.json'}\nleaderboard files of {given.method}:",
-              *(path for splits in default_paths(given.out).values() for path in splits.values()), sep="\n  ")
-        for split, sentence in what_files_hold(given.method, given.folds).items():
-            print(f"{split} files: {sentence}.")
-    except (ValueError, OSError) as error:
-        print(f"python -m multitask.ensemble: {error}", file=sys.stderr)
-        return 2
-    return 0
+    records = check_request(given)
+    runs = {}
+    for record in records:
+        print(f"{record.folder}: predicting dev and test", flush=True)
+        runs[str(record.folder)], tables = outputs_of(record.folder)
+    labels = {name: labels_of(tables[name]["dev"]) for name in TASKS}
+    outcomes = join(list(runs.values()), labels, given.folds, given.seed)
+    rows = dev_scores(runs, labels, outcomes)
+    print(f"\n{format_table('dev', SCORE_TITLES, rows)}\n")
+    print(*(f"{name}: {method.sentence}" for name, method in METHODS.items()), sep="\n")
+    print(f"In sample: scored on the rows that it was fitted on, which flatters. Out of fold: dev in {given.folds} "
+          f"parts, each scored with what was fitted on the others.\n{CAUTION}\n")
+    write_ensemble(given, outcomes, tables, rows)
+    weights = {run: {name: outcomes[given.method][name].weights[number] for name in TASKS}
+               for number, run in enumerate(runs)}
+    print(format_table(f"weights, {given.method}", TASK_TITLES, weights))
+    print(f"record: {given.out / 'ensemble.json'}\nleaderboard files of {given.method}:",
+          *(path for splits in default_paths(given.out).values() for path in splits.values()), sep="\n  ")
+    for split, sentence in what_files_hold(given.method, given.folds).items():
+        print(f"{split} files: {sentence}.")
 
 
 if __name__ == "__main__":

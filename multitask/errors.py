@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from minbert.checkpoint import write_atomically
+from minbert.command import exit_code
 from minbert.pictures import Scatter
 from minbert.report import Grid, Section, render_html, render_markdown
 from multitask.breakdown import (
@@ -173,28 +174,24 @@ def _share(part: int, whole: int) -> str:
     return f"{part / whole:.3f}" if whole else f"{NOTHING} (of no rows)"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+@exit_code("python -m multitask.errors")
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m multitask.errors", description="Where a finished run is wrong.")
     parser.add_argument("run", type=Path, metavar="RUN", help="folder that run_multitask.py wrote, such as runs/NAME")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for errors.md and errors.html; default: RUN")
     parser.add_argument("--worst", type=int, default=10, metavar="N", help="mistakes shown of a task (%(default)s)")
     options = parser.parse_args(arguments)
     folder = options.run if options.out is None else options.out
-    try:
-        if options.worst < 1:
-            raise ValueError(f"--worst is {options.worst}; needed is the number of mistakes to show of each task, at "
-                             "least 1. Pass --worst 10, or leave it out.")
-        if options.out and options.out.exists() and not options.out.is_dir():  # said now, not after predicting
-            raise ValueError(f"--out is {options.out}, a file; needed is a folder, new or not. Pass another.")
-        title, sections = f"Errors of {options.run.resolve().name}", run_sections(open_run(options.run), options.worst)
-        for name, render in (("errors.md", render_markdown), ("errors.html", render_html)):
-            content = render(title, sections).encode("utf-8")
-            write_atomically(folder / name, lambda beside, content=content: beside.write_bytes(content))
-            print(folder / name)
-    except (ValueError, OSError) as error:
-        print(f"multitask.errors: {error}", file=sys.stderr)
-        return 2
-    return 0
+    if options.worst < 1:
+        raise ValueError(f"--worst is {options.worst}; needed is the number of mistakes to show of each task, at "
+                         "least 1. Pass --worst 10, or leave it out.")
+    if options.out and options.out.exists() and not options.out.is_dir():  # said now, not after predicting
+        raise ValueError(f"--out is {options.out}, a file; needed is a folder, new or not. Pass another.")
+    title, sections = f"Errors of {options.run.resolve().name}", run_sections(open_run(options.run), options.worst)
+    for name, render in (("errors.md", render_markdown), ("errors.html", render_html)):
+        content = render(title, sections).encode("utf-8")
+        write_atomically(folder / name, lambda beside, content=content: beside.write_bytes(content))
+        print(folder / name)
 
 
 if __name__ == "__main__":

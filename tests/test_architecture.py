@@ -26,18 +26,16 @@ MAY_IMPORT = {  # the arrows; a room always sees itself
 TOP_LEVEL = ("run_multitask.py", "options.py", "option_checks.py", "command_line.py")  # all outside the rooms
 OURS = {*MAY_IMPORT, "run_multitask", "options", "option_checks", "command_line", "tests", "benchmarks"}
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_CORE_LINES, MAX_AROUND_LINES = 300, 60, 4000, 3000
-AROUND = {  # not on the way from a row to its prediction: made sample or checkpoint, uses runs, stands beside them
-    "data/sample.py", "data/download.py", "data/sentence_sets.py", "minbert/pretrain.py", "minbert/blocks.py",
-    "minbert/curves.py", "minbert/report.py", "minbert/pictures.py", "minbert/names.py", "multitask/breakdown.py",
-    "multitask/errors.py", "multitask/ensemble.py", "multitask/voting.py", "multitask/finished.py",
-    "multitask/ablation.py", "multitask/recipes.py", "multitask/recipes_gen.py", "multitask/baselines.py",
-    "multitask/conflicts.py", "contrastive/embed.py", "contrastive/vectors.py", "contrastive/export.py",
-    "contrastive/states.py", "contrastive/scores.py", "contrastive/measure.py", "contrastive/pages.py",
-    "contrastive/maps.py", "contrastive/survey.py",
-}
+AROUND = {f"{room}/{name}.py" for room, names in {  # not on the way from a row to its prediction: what made sample or
+    "data": "sample download sentence_sets",  # checkpoint, uses finished runs or stands beside them
+    "minbert": "pretrain blocks command curves report pictures names",
+    "multitask": "breakdown errors ensemble voting finished ablation recipes recipes_gen baselines conflicts",
+    "contrastive": "embed vectors export states scores measure pages maps survey",
+}.items() for name in names.split()}
 SHORTER_FILES = {"run_multitask.py": 150}
 JUNK_DRAWERS = {"utils", "util", "common", "base", "misc", "helpers", "helper", "shared", "lib", "tools"}
-MAY_PRINT = {"run_multitask.py", "minbert/loop.py", "minbert/stage.py", "minbert/pretrain.py", "data/download.py"}
+MAY_PRINT = {"run_multitask.py", "minbert/loop.py", "minbert/stage.py", "minbert/pretrain.py", "minbert/command.py",
+             "data/download.py"}
 UNPICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal"}
 SEEDED_ROOTS = {"torch", "random", "np", "numpy"}
 HEAVY = {"torch", "transformers", "tokenizers", "sklearn", "scipy", "numpy", "huggingface_hub"}

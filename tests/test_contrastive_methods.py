@@ -18,6 +18,7 @@ from contrastive.text import EncodedTriplets
 from data.batching import EncodedExamples
 from data.readers import Example
 from minbert import BertModel, BertTokenizer
+from minbert.pooling import pool
 
 FIRST = ["a doctor is helping", "the girl", "a tall soldier", "The Girl", "the hotel is good", "a man"]
 SECOND = ["a doctor helps", "the child", "the girl", "a woman", "the hotel is fine", "a doctor helps"]
@@ -62,10 +63,12 @@ def cos(u, v) -> float:
 
 
 def pushed(i: int, j: int, positive: list[bool]) -> bool:
-    """Whether second j is a negative of first i, in words: see no_negatives."""
-    if i == j or A[i] == B[j]:
-        return False
-    return not (A[i] == A[j] and positive[j]) and not (B[i] == B[j] and positive[i])
+    """Whether second j is a negative of first i: no chain of positive pairs leads from one text to the other."""
+    reached = {A[i]}
+    for _ in positive:
+        reached |= {text for k, (one, other) in enumerate(zip(A, B, strict=True)) if positive[k]
+                    and {one, other} & reached for text in (one, other)}
+    return i != j and B[j] not in reached
 
 
 def slow_softmax(similarity, positive: list[bool], symmetric: bool, temperature: float) -> float:
@@ -86,14 +89,29 @@ def agree(found: torch.Tensor, expected: float) -> None:
 
 
 def test_what_is_no_negative(pairs):
-    """Rows by hand. 1 and 3 have one first text, 0 and 5 one second text, and second 2 is the text of first 1 and 3."""
+    """Rows by hand. 1 and 3 have one first text, 0 and 5 one second text, and second 2 is the text of first 1 and 3, so
+    that first 2 belongs together with what they have beside them.
+    """
     first, second = pairs.input_ids.chunk(2)
     positive = [True, True, True, True, False, False]
     found = no_negatives(first, second, torch.tensor(positive))
-    expected = {(0, 0), (1, 1), (2, 2), (3, 3), (1, 3), (3, 1), (0, 5), (1, 2), (3, 2)}
+    expected = {(0, 0), (1, 1), (2, 2), (3, 3), (1, 3), (3, 1), (0, 5), (1, 2), (3, 2), (2, 1), (2, 3)}
     assert {(i, j) for i in range(6) for j in range(6) if found[i, j]} == expected
     assert not found[5, 0], "5 is a labelled negative of second 5: equal to second 0, which is pushed from first 5 too"
     assert all(bool(found[i, j]) != pushed(i, j, positive) for i in range(6) for j in range(6) if i != j)
+
+
+@pytest.mark.parametrize("pair_encoding", ["bi", "dual"])
+def test_in_fusion_the_two_rows_of_an_example_are_no_negatives(encoder, tokenizer, pair_encoding):
+    """Three pairs without a common text: row i is pushed from all rows but itself and the other one of its pair."""
+    rows = [Example(str(n), FIRST[n], SECOND[n + 1], 1.0) for n in (0, 2, 4)]
+    batch = EncodedExamples(rows, tokenizer, 32, pair_encoding).batch(range(3))
+    vectors = pool(encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids), batch.attention_mask, "mean")
+    total = 0.0
+    for i in range(6):
+        terms = [math.exp(cos(vectors[i], vectors[j]) / 0.05) for j in range(6) if j == i or (i - j) % 3]
+        total += math.log(sum(terms)) - cos(vectors[i], vectors[i]) / 0.05
+    agree(SimCSE(encoder, "mean", 0.05)(batch), total / 6)
 
 
 @pytest.mark.parametrize("kind", ["none", "tanh", "mlp"])

@@ -83,3 +83,6 @@ def test_other_methods_follow_the_tasks_too(tiny_model, sample_data, tmp_path, n
     assert run_multitask.main(list(map(str, flags))) == 0
     output = capsys.readouterr().out
     assert output.index("multitask: step") < output.index("mnr: step")
+    flags[flags.index("last")] = "again"
+    assert run_multitask.main(list(map(str, flags))) == 0
+    assert "reused" not in capsys.readouterr().out, "a late stage starts from what only its own run has"

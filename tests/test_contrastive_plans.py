@@ -85,9 +85,10 @@ def test_what_contrastive_tension_reads(tokenizer, tmp_path):
 def test_text_that_cannot_be_used(tokenizer, tmp_path):
     with pytest.raises(ValueError, match="absent.txt: No such file or directory. Give plain-text files"):
         tension_sentences(str(tmp_path / "absent.txt"), [], tokenizer, 32, 0)
-    (tmp_path / "one.txt").write_text("A man\na man\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="has 1 different sentences; it needs two"):
-        tension_sentences(str(tmp_path / "one.txt"), [], tokenizer, 32, 0)
+    for content, number in (("A man\na man\n", 1), ("\n \n", 0)):
+        (tmp_path / "one.txt").write_text(content, encoding="utf-8")
+        with pytest.raises(ValueError, match=f"one.txt: {number} different sentences; contrastive tension needs two"):
+            tension_sentences(str(tmp_path / "one.txt"), [], tokenizer, 32, 0)
     (tmp_path / "latin.txt").write_bytes("A man\ncaf\xe9\n".encode("latin1"))
     with pytest.raises(ValueError, match="latin.txt, line 2: not UTF-8"):
         tension_sentences(str(tmp_path / "latin.txt"), [], tokenizer, 32, 0)

@@ -100,6 +100,17 @@ def test_every_parameter_learns_but_the_pooler(make_stage):
     assert without == {"encoder.pooler.weight", "encoder.pooler.bias"}
 
 
+def test_what_is_read_and_what_cannot_judge_it_are_said_before_training(make_stage, tables):
+    stage = make_stage(contrastive_max_length=6)
+    (note,) = stage.notes
+    num_cut = int((stage.job.load("simcse", range(10)).attention_mask.sum(dim=1) == 6).sum())
+    assert note.startswith("simcse: ") and note.endswith(" rows cut to 6 tokens") and num_cut > 0
+    assert int(note.split(" sentences, ")[1].split()[0]) >= num_cut
+    low = [replace(example, label=min(example.label, 3.0)) for example in tables["sts"]["dev"].examples]
+    with pytest.raises(ValueError, match="need different ones, and some above 4. Add such pairs, or drop --pretrain"):
+        make_stage(dev=low)
+
+
 def test_an_epoch_sees_every_sentence_once(make_stage, tables, tokenizer):
     train = training_examples(tables)
     stage = make_stage(train=train)

@@ -228,7 +228,7 @@ def test_another_folder_and_fewer_mistakes(run, tmp_path, capsys, written):
 def complaint(capsys, *arguments) -> str:
     assert main(list(map(str, arguments))) == 2
     said = capsys.readouterr()
-    assert said.out == "" and said.err.startswith("multitask.errors: ") and said.err.count("\n") == 1
+    assert said.out == "" and said.err.startswith("python -m multitask.errors: ") and said.err.count("\n") == 1
     return said.err
 
 

@@ -80,8 +80,8 @@ def test_pairs_that_cannot_be_read(tmp_path, text, complaint):
 
 
 @pytest.mark.parametrize(("text", "complaint"), [
-    ("label\tsentence\na\tx\na\ty\n", "found is the one class 'a'; needed are two classes at least, each with 2 rows"),
-    ("label\tsentence\na\tx\nb\ty\nb\tz\n", "found is 1 rows of class 'a'"),
+    ("label\tsentence\na\tx\na\ty\n", "found is the one class 'a'; needed are two classes at least, each with 2 dif"),
+    ("label\tsentence\na\tx\nb\ty\nb\tz\n", "found is 1 sentences of class 'a'"),
     ("class\tsentence\na\tx\n", "has no column label; found are: class, sentence. Needed are label, sentence, "
                                 "separated by tabs (or sentiment for label"),
     ("label\tsentence\n\tx\n", "line 2: label is empty"),
