@@ -216,7 +216,7 @@ def test_a_number_that_is_not_finite_stops_the_job(tmp_path, kind, value, limit)
     message = str(raised.value)
     assert message.startswith(f"toy: {'the loss' if kind == 'loss' else 'the gradient'}")
     assert "at step 4 of 15" in message and f"Batch: {task}: {', '.join(f'row-{row}' for row in rows)}." in message
-    assert f"Last good checkpoint: {tmp_path} (step 2)" in message and "Lower the learning rate" in message
+    assert f"Last good checkpoint: {tmp_path} (step 2)" in message and "learning rate (--lr, " in message
     assert len(states) == 3  # the weights are those after step 3
     assert all(torch.equal(tensor, states[-1][name]) for name, tensor in job.model.state_dict().items())
 
