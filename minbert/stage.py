@@ -144,7 +144,7 @@ def run_chain(chain: list[tuple[Stage, Path | None]], is_resumed: bool) -> tuple
 
 def encoder_fingerprint(encoder: BertModel, tokenizer: BertTokenizer) -> str:
     """SHA-256 of shape, vocabulary and weights: where a chain starts."""
-    identity = [encoder.config.__dict__, tokenizer.vocabulary, tokenizer.lowercase]
+    identity = [encoder.config.__dict__, tokenizer.vocabulary, tokenizer.settings]
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode())
     for parameter in encoder.parameters():
         digest.update(parameter.detach().cpu().numpy().tobytes())

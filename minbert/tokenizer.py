@@ -26,18 +26,25 @@ class BertTokenizer:
     """Token ids as transformers.BertTokenizerFast gives them, from a vocab.txt with one token a line.
 
     cache: a folder in which who tokenizes many rows may keep their ids from run to run, or None (data/token_cache.py).
+    strip_accents: None does so where the text is lower-cased. tokenize_chinese_chars: each is a word of its own.
     """
 
-    def __init__(self, vocabulary: dict[str, int], lowercase: bool = True, cache: Path | None = None) -> None:
+    def __init__(
+        self, vocabulary: dict[str, int], lowercase: bool = True, cache: Path | None = None,
+        strip_accents: bool | None = None, tokenize_chinese_chars: bool = True,
+    ) -> None:
         absent = [token for token in SPECIAL_TOKENS if token not in vocabulary]
         if absent:
             raise ValueError(f"the vocabulary lacks {', '.join(absent)}; BERT needs {', '.join(SPECIAL_TOKENS)}.")
-        self.vocabulary, self.lowercase, self.cache = vocabulary, lowercase, cache
+        self.vocabulary, self.cache = vocabulary, cache
+        self.settings = {"do_lower_case": lowercase, "strip_accents": strip_accents,
+                         "tokenize_chinese_chars": tokenize_chinese_chars}  # as in tokenizer_config.json
         for token in SPECIAL_TOKENS:
             setattr(self, f"{token[1:-1].lower()}_token_id", vocabulary[token])  # pad_token_id, cls_token_id, ...
         self.backend = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))
         self.backend.add_special_tokens(list(SPECIAL_TOKENS))
-        self.backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+        self.backend.normalizer = normalizers.BertNormalizer(
+            lowercase=lowercase, strip_accents=strip_accents, handle_chinese_chars=tokenize_chinese_chars)
         self.backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         self.backend.post_processor = processors.BertProcessing(
             ("[SEP]", self.sep_token_id), ("[CLS]", self.cls_token_id)
@@ -45,17 +52,17 @@ class BertTokenizer:
 
     @classmethod
     def from_pretrained(cls, name_or_folder: str | Path, cache: Path | None = None) -> BertTokenizer:
-        """Read vocab.txt (and do_lower_case of tokenizer_config.json); names as in BertModel.from_pretrained."""
+        """Read vocab.txt (and the settings of tokenizer_config.json); names as in BertModel.from_pretrained."""
         from minbert import weights  # late, so that a tokenizer alone can be used without loading safetensors
 
         folder = weights.resolve(name_or_folder)
         path = folder / "vocab.txt"
         if not path.is_file():
             raise ValueError(f"{folder}: no vocab.txt in it; it must hold the WordPiece vocabulary, a token a line.")
-        settings = folder / "tokenizer_config.json"
+        path_of_settings = folder / "tokenizer_config.json"
         try:
             tokens = path.read_text(encoding="utf-8").split("\n")
-            lowercase = not settings.is_file() or json.loads(settings.read_text("utf-8")).get("do_lower_case", True)
+            settings = json.loads(path_of_settings.read_text("utf-8")) if path_of_settings.is_file() else {}
         except ValueError as error:  # of the decoder or of JSON, neither of which names the file
             raise ValueError(f"{folder}: vocab.txt is not UTF-8, or tokenizer_config.json not JSON ({error}). Fetch "
                              "the model again.") from error
@@ -64,20 +71,22 @@ class BertTokenizer:
         if (folder / "config.json").is_file() and num_ids > (limit := BertConfig.from_pretrained(folder).vocab_size):
             raise ValueError(f"{path}: {num_ids:,} tokens; config.json has vocab_size {limit:,}, and a token beyond it "
                              "has no embedding. The two do not belong together; fetch the model again.")
-        return cls(vocabulary, lowercase, cache)
+        return cls(vocabulary, settings.get("do_lower_case", True), cache, settings.get("strip_accents"),
+                   settings.get("tokenize_chinese_chars", True))
 
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of all that the token ids of a text depend on."""
-        identity = [tokenizers.__version__, self.lowercase, self.vocabulary]
+        identity = [tokenizers.__version__, self.settings, self.vocabulary]
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write vocab.txt and tokenizer_config.json, which transformers.AutoTokenizer opens."""
         Path(folder).mkdir(parents=True, exist_ok=True)
-        ordered = sorted(self.vocabulary, key=self.vocabulary.get)
+        token_of = {number: token for token, number in self.vocabulary.items()}
+        ordered = [token_of.get(number, "") for number in range(max(token_of) + 1)]  # a line for ids without a token
         (Path(folder) / "vocab.txt").write_text("\n".join(ordered) + "\n", encoding="utf-8", newline="\n")
-        settings = {"do_lower_case": self.lowercase, "tokenizer_class": "BertTokenizer"}
+        settings = self.settings | {"tokenizer_class": "BertTokenizer"}
         (Path(folder) / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
     def encode(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -156,6 +157,15 @@ def test_windows_line_ends_in_the_vocabulary(tmp_path, tokenizer):
     assert BertTokenizer.from_pretrained(tmp_path).encode(SENTENCES) == tokenizer.encode(SENTENCES)
 
 
+def test_blank_and_doubled_lines_move_no_id(tmp_path, tokenizer):
+    """The line's number is the id; of two lines with one token the later counts, as in transformers."""
+    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL, "", PIECES[0], *PIECES]) + "\n")
+    found = BertTokenizer.from_pretrained(tmp_path)
+    assert found.vocabulary[PIECES[0]] == len(SPECIAL) + 2 and found.vocabulary[PIECES[-1]] == len(SPECIAL + PIECES) + 1
+    found.save_pretrained(tmp_path / "again")
+    assert BertTokenizer.from_pretrained(tmp_path / "again").vocabulary == found.vocabulary
+
+
 def test_a_cased_model_keeps_case_and_accents(small_folder, tmp_path):
     (tmp_path / "vocab.txt").write_text((small_folder / "vocab.txt").read_text() + "Café\n")
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False}))
@@ -163,6 +173,22 @@ def test_a_cased_model_keeps_case_and_accents(small_folder, tmp_path):
     assert cased.encode(["Café cafe"])[0][0][1:-1] == [len(SPECIAL + PIECES), *number("cafe")]
     cased.save_pretrained(tmp_path / "again")
     assert BertTokenizer.from_pretrained(tmp_path / "again").encode(["Café"]) == cased.encode(["Café"])
+
+
+@pytest.mark.parametrize("settings", [
+    {"strip_accents": False}, {"do_lower_case": False, "strip_accents": True}, {"tokenize_chinese_chars": False}])
+def test_every_setting_is_that_of_transformers(small_folder, tmp_path, settings):
+    shutil.copytree(small_folder, tmp_path / "model")
+    vocabulary = tmp_path / "model" / "vocab.txt"
+    vocabulary.write_text(vocabulary.read_text() + "café\ncafe\nCafe\n中文\n中\n文\n")
+    (tmp_path / "model" / "tokenizer_config.json").write_text(json.dumps(settings))
+    assert_equals_transformers(tmp_path / "model", 32)
+    ours, plain = BertTokenizer.from_pretrained(tmp_path / "model"), BertTokenizer.from_pretrained(small_folder)
+    texts = ["Café cafe 中文"]
+    assert ours.encode(texts) != BertTokenizer(ours.vocabulary).encode(texts), "the setting changes something"
+    assert ours.fingerprint != BertTokenizer(ours.vocabulary).fingerprint != plain.fingerprint
+    ours.save_pretrained(tmp_path / "again")
+    assert BertTokenizer.from_pretrained(tmp_path / "again").encode(texts) == ours.encode(texts)
 
 
 # --- bad input -------------------------------------------------------------------------------------------------------
