@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -46,7 +45,7 @@ def run_stage(stage: str, model: str, seed: int, data_dir: str, train_rows: str)
         built = build_stage(options, values["pretrain"], encoder, tokenizer, train, tables["sts"]["dev"].examples,
                             Path(run), "encoder", encoder_fingerprint(encoder, tokenizer), device)
         quality, seconds = built.train(is_resumed=False)
-    return {"stage": stage, "model": model, "seed": seed, "train_rows": train_rows, **quality,
+    return {"stage": stage, "model": model, "seed": seed, "train_rows": train_rows, "data_dir": data_dir, **quality,
             "seconds": round(seconds, 1), "peak_memory": price.peak_memory(device)}
 
 
@@ -92,10 +91,10 @@ def main() -> None:
     for stage in given.stages:
         if COMPARISONS.get(stage, {"pretrain": stage}).get("pretrain") not in PRESETS:
             parser.error(f"--stages {stage}: it is one of {', '.join(PRESETS)}, or a comparison with a stage of those.")
-    todo = [{"stage": stage, "model": model, "seed": seed, "train_rows": given.train_rows} for seed in given.seeds
+    data = {"train_rows": given.train_rows, "data_dir": str(Path(given.data_dir).resolve())}
+    todo = [{"stage": stage, "model": model, "seed": seed, **data} for seed in given.seeds
             for model in given.models for stage in given.stages]
-    lines = go_on(given.out, todo, partial(run_apart, data_dir=given.data_dir))
-    print(table([line for line in lines if line.get("train_rows", "none") == given.train_rows]))  # of one cut
+    print(table([line for line in go_on(given.out, todo, run_apart) if data.items() <= line.items()]))  # of one cut
 
 
 if __name__ == "__main__":

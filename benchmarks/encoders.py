@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
-from functools import partial
 from pathlib import Path
 
 from benchmarks.series import go_on
@@ -52,7 +51,8 @@ def fine_tune(encoder: str, task: str, seed: int, data_dir: str) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         job = build_job(options, make_encoder(encoder, seed).to(device), rows, Path(folder), device)
         progress = fit(job)
-    return {"encoder": encoder, "task": task, "seed": seed, "score": progress.history[-1][task], "lr": options.lr,
+    return {"encoder": encoder, "task": task, "seed": seed, "data_dir": data_dir,
+            "score": progress.history[-1][task], "lr": options.lr,
             "epochs": options.epochs, "seconds": round(progress.seconds, 1)}
 
 
@@ -78,9 +78,10 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     given = parser.parse_args()
     runtime.settle_memory()
-    todo = [{"encoder": name, "task": task, "seed": seed} for seed in given.seeds for name in given.encoders
+    data = {"data_dir": str(Path(given.data_dir).resolve())}
+    todo = [{"encoder": name, "task": task, "seed": seed, **data} for seed in given.seeds for name in given.encoders
             for task in given.tasks]
-    print(table(go_on(given.out, todo, partial(fine_tune, data_dir=given.data_dir))))
+    print(table([line for line in go_on(given.out, todo, fine_tune) if data.items() <= line.items()]))
 
 
 if __name__ == "__main__":

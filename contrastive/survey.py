@@ -103,9 +103,8 @@ def open_for_map(given: argparse.Namespace, encoder: object, tokenizer: object) 
         return {"": (encoder, tokenizer)}
     from contrastive.vectors import open_encoder
 
-    device = next(encoder.parameters()).device.type
-    start, start_tokenizer, *_ = open_encoder(given.before, given.pooling, given.max_length, device, given.precision,
-                                              is_bound=False)
+    start, start_tokenizer, *_ = open_encoder(given.before, given.pooling, given.max_length, given.device,
+                                              given.precision, is_bound=False)
     if start.config.hidden_size != encoder.config.hidden_size:
         raise ValueError(f"--before is {given.before}, of {start.config.hidden_size} units, and {given.model} has "
                          f"{encoder.config.hidden_size}; needed is the encoder that its training started from. Pass "

@@ -64,9 +64,8 @@ def open_encoder(
     chosen_device, device_reason = runtime.choose_device(device)
     precision, precision_reason = runtime.choose_precision(precision, chosen_device)
     stored = stored_pooling(folder)
+    pooling = (stored or "mean") if pooling == "auto" else pooling
     reason = f"the model was trained for {'it' if stored == pooling else stored}" if stored else "its folder notes none"
-    if pooling == "auto":
-        pooling, reason = stored or "mean", "the model was trained for it" if stored else reason
     if is_bound:
         check_pooling(folder, pooling)
     limit = BertConfig.from_pretrained(folder).max_position_embeddings

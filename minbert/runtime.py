@@ -92,7 +92,7 @@ def choose_device(name: str = "auto") -> tuple[torch.device, str]:
 def choose_precision(name: str, device: torch.device) -> tuple[str, str]:
     """"auto", "fp32" or "bf16" -> the precision of matrix products and the reason.
 
-    Weights, optimizer state, softmax, norms and losses stay in float32 either way.
+    Weights, optimizer state, norms and losses stay in float32 either way; attention's softmax sums in float32.
     """
     if name != "auto":
         return name, "as given"

@@ -11,10 +11,12 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+import signal
 import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 from minbert.command import exit_code
@@ -117,10 +119,10 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     if not all(seed.isdecimal() for seed in given.seeds.split(",")):
         parser.error(f"--seeds is '{given.seeds}'; it is whole numbers, separated by commas.")
     given.seeds = list(map(int, given.seeds.split(",")))
-    for what, values in (("recipe", given.names), ("seed", given.seeds)):
-        twice = [value for value in dict.fromkeys(values) if values.count(value) > 1]
-        if twice:
-            parser.error(f"the {what} {twice[0]} is given twice, and would count twice. Name each once.")
+    values = [*given.names, *given.seeds]
+    twice = next((value for value in values if values.count(value) > 1), None)
+    if twice is not None:
+        parser.error(f"{twice} is given twice, and would count twice. Name each recipe and seed once.")
     taken = [flag for flag in flags if flag.split("=")[0] in ("--recipe", "--seed", "--name", "--output-dir",
                                                               "--output_dir", "--resume")]
     if taken:
@@ -129,13 +131,14 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
 
 
 def run(command: list[str]) -> int:
-    """The exit code of a process; on Ctrl-C, which it hears as well, it is given the time to save."""
+    """The exit code of a process; on Ctrl-C, which it hears as well, and SIGTERM it is given the time to save."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())  # which only the ablation has heard
     try:
         return process.wait()
-    except KeyboardInterrupt:
+    finally:
         process.wait()
-        raise
+        signal.signal(signal.SIGTERM, before)
 
 
 @exit_code("python -m multitask.ablation", "Stopped. The same command goes on from here.")
@@ -147,24 +150,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     folders = {name: [given.out / f"{name}-seed{seed}" for seed in given.seeds] for name in given.names}
     for of_recipe in folders.values():
         check_same(of_recipe)
-    for number, seed in enumerate(given.seeds):
-        for name in given.names:
-            folder = folders[name][number]
-            command = command_of(name, seed, folder, flags)
-            if command is not None:
-                print(f"{folder}: running", flush=True)
-                code = run(command)
-                if code:
-                    print(f"{folder}: ended with code {code}; its message is above. The same command goes on from "
-                          "here.", file=sys.stderr)
-                    return code
-                check_same(folders[name])
-            record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-            found[name].append(scores_of(record))
-            for stage, content in stages_of(folder, record).items():
-                stages.setdefault(f"{name}: {stage}", []).append(content)
-            print(f"{folder}: " + ", ".join(f"{key} {score:.4f}" for key, score in found[name][-1].items()),
-                  flush=True)
+    for (number, seed), name in product(enumerate(given.seeds), given.names):
+        folder = folders[name][number]
+        command = command_of(name, seed, folder, flags)
+        if command is not None:
+            print(f"{folder}: running", flush=True)
+            code = run(command)
+            if code:
+                print(f"{folder}: ended with code {code}; its message is above. The same command goes on from "
+                      "here.", file=sys.stderr)
+                return code
+            check_same(folders[name])
+        record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        found[name].append(scores_of(record))
+        for stage, content in stages_of(folder, record).items():
+            stages.setdefault(f"{name}: {stage}", []).append(content)
+        print(f"{folder}: " + ", ".join(f"{key} {score:.4f}" for key, score in found[name][-1].items()),
+              flush=True)
     text = "\n\n".join([table(found), *([stage_table(stages)] if stages else [])])
     (given.out / "ablation.md").write_text(text + "\n", encoding="utf-8")
     print(f"\n{text}\n\nmean ± standard deviation over seeds, in brackets the published figure; also in "

@@ -25,7 +25,6 @@ from multitask.results import SCORE_TITLES, SPLITS, default_paths, write_files
 from multitask.tasks import TASKS, with_overall
 from multitask.voting import METHODS, Outcome, apply_method, gather_votes, make_folds
 
-TASK_TITLES = {task.name: task.title for task in TASKS.values()}
 CAUTION = ("Each run kept the epoch that scored best on these same dev rows, so all of these numbers are a little "
            "high, those of the single runs too.")
 
@@ -164,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_ensemble(given, outcomes, tables, rows)
     weights = {run: {name: outcomes[given.method][name].weights[number] for name in TASKS}
                for number, run in enumerate(runs)}
-    print(format_table(f"weights, {given.method}", TASK_TITLES, weights))
+    print(format_table(f"weights, {given.method}", {name: task.title for name, task in TASKS.items()}, weights))
     print(f"record: {given.out / 'ensemble.json'}\nleaderboard files of {given.method}:",
           *(path for splits in default_paths(given.out).values() for path in splits.values()), sep="\n  ")
     for split, sentence in what_files_hold(given.method, given.folds).items():

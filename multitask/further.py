@@ -40,7 +40,7 @@ def build_stage(
     dev = [splits["dev"] for splits in rows.values()]
 
     def plan(epoch: int, generator: torch.Generator) -> list[Step]:
-        return mt_dnn(batches_of(rows, options.mlm_batch_size), generator)
+        return mt_dnn(batches_of(rows, options.mlm_batch_size, options.max_tokens), generator)
 
     def loss(task: str, batch: Batch) -> Tensor:
         corrupted, labels = masking(batch.input_ids)
@@ -62,7 +62,7 @@ def build_stage(
         evaluation_tokens=sum(int(split.sizes.sum()) for split in dev),
     )
     settings = options.of_stage("mlm_epochs", "mlm_batch_size", "mlm_lr", "mlm_whole_word", "schedule", "warmup",
-                                "max_length", "pair_encoding") | {
+                                "max_length", "max_tokens", "pair_encoding") | {
         "device": str(device), "torch": torch.__version__, "has_head": has_head}
     examples = [example for splits in rows.values() for split in ("train", "dev") for example in splits[split].examples]
     return Stage(job, encoder, tokenizer, options.pooling, quality, "masked dev tokens", run / name,

@@ -1,6 +1,11 @@
 """multitask/ablation.py: which runs are left to do, what the table says, and a series that is stopped and goes on."""
 
 import json
+import os
+import signal
+import sys
+import threading
+import time
 
 import pytest
 
@@ -93,6 +98,27 @@ def test_one_mean_is_of_one_experiment(tmp_path, monkeypatch, capsys):
     assert main(["head-vm", "--seeds", "1", "--out", str(tmp_path)]) == 0
 
 
+def test_sigterm_reaches_the_run(tmp_path):
+    """The ablation alone hears it, and must leave no run behind that goes on beside its own resumption."""
+    child = tmp_path / "child.py"
+    child.write_text("import pathlib, signal, sys, time\n"
+                     "signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))\n"
+                     f"pathlib.Path({str(tmp_path / 'ready')!r}).touch()\ntime.sleep(100)\n")
+    stopper = threading.Thread(target=stop_when, args=(tmp_path / "ready",))
+    stopper.start()
+    before = signal.getsignal(signal.SIGTERM)
+    assert ablation.run([sys.executable, str(child)]) == 130
+    stopper.join()
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def stop_when(path):
+    """Send this process a SIGTERM once `path` is there."""
+    while not path.exists():
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def test_a_run_that_fails_ends_the_series_with_its_code(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(ablation, "run", lambda command: 2)
     assert main(["head-vm", "--out", str(tmp_path)]) == 2
@@ -103,8 +129,8 @@ def test_a_run_that_fails_ends_the_series_with_its_code(tmp_path, monkeypatch, c
     (["rob-99", "--out", "x"], "there is no recipe 'rob-99'"),
     (["rob-1", "--out", "x", "--seeds", "0,one"], "--seeds is '0,one'; it is whole numbers, separated by commas."),
     (["rob-1", "--out", "x", "--with=--seed 3"], "--seed is set by the ablation itself; drop it"),
-    (["rob-1", "rob-1", "--out", "x"], "the recipe rob-1 is given twice, and would count twice."),
-    (["rob-1", "--out", "x", "--seeds", "0,1,00"], "the seed 0 is given twice, and would count twice."),
+    (["rob-1", "rob-1", "--out", "x"], "rob-1 is given twice, and would count twice."),
+    (["rob-1", "--out", "x", "--seeds", "0,1,00"], " 0 is given twice, and would count twice."),
     (["rob-1", "--out", "x", "--with=--lr '1"], "No closing quotation"),
 ])
 def test_bad_input(flags, words, capsys):

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -115,12 +114,6 @@ def test_rows_that_cannot_be_used_are_named(score):
         score(TASKS["sst"], [*train, Example("7", "fine", None, None)], dev)
     with pytest.raises(ValueError, match="no rows to work on"):
         score(TASKS["sst"], [], dev)
-
-
-def test_four_thousand_pairs_take_seconds():
-    start = time.perf_counter()
-    tfidf_score(TASKS["para"], pairs(4000, 0, is_graded=False), TRAIN_AND_DEV["para"][1])
-    assert time.perf_counter() - start < 10  # measured 0.2 s on 2 cores; a machine under load gets the rest
 
 
 def test_importing_the_room_does_not_import_scikit_learn():

@@ -14,6 +14,8 @@ from data.readers import Example
 from minbert import BertModel, BertTokenizer
 from tests.test_contrastive_methods import FIRST, SECOND, agree, cos, mean_vectors
 
+WIDTH = methods.GUIDED_WIDTH  # as the module has it; all tests here make it smaller
+
 
 @pytest.fixture(scope="module")
 def tokenizer(tiny_model):
@@ -80,6 +82,19 @@ def test_copies_are_made_when_a_stage_begins(tiny_model):
         assert all(torch.equal(one, other) for one, other in
                    zip(copy.state_dict().values(), encoder.state_dict().values(), strict=True))
     assert not any(parameter.requires_grad for parameter in guided.guides[0].parameters())
+
+
+def test_the_self_guided_projection(tiny_model, monkeypatch):
+    """f: H -> 4096 -> GELU -> 4096 -> GELU; narrower here, since a product of 4,096 x 4,096 takes long."""
+    assert WIDTH == 4096
+    monkeypatch.setattr(methods, "GUIDED_WIDTH", 8)
+    encoder = BertModel.from_pretrained(tiny_model)
+    method = SelfGuided(encoder, "cls", 0.5, objective="opt3", state_pooling="max", regulariser=0.1)
+    first, second = (each for each in method.projection.modules() if isinstance(each, torch.nn.Linear))
+    x = torch.randn(3, encoder.config.hidden_size)
+    expected = F.gelu(F.linear(F.gelu(F.linear(x, first.weight, first.bias)), second.weight, second.bias))
+    torch.testing.assert_close(method.projection(x), expected)
+    assert expected.shape == (3, 8)
 
 
 @pytest.mark.parametrize("state_pooling", ["max", "mean"])

@@ -68,10 +68,11 @@ def test_the_better_copy_goes_on(make_stages):
     best = max(("first", "second"), key=lambda name: found[f"Spearman of the {name} copy"])
     assert bits(stage.encoder) == copies[best]
     assert found[f"Spearman of the {best} copy"] == stage.quality()["spearman"]
-    other = "second" if best == "first" else "first"
-    stage.encoder.load_state_dict({name: torch.zeros_like(value) for name, value in stage.encoder.state_dict().items()})
-    keep_better(model, lambda each: {"spearman": 1.0 if (each is model.encoder) == (other == "first") else 0.0})
-    assert bits(stage.encoder) == bits(model.copies()[other])
+    for winner, better in {"first": model.encoder, "second": model.second}.items():
+        stage.encoder.load_state_dict({name: value + 1 for name, value in model.second.state_dict().items()})
+        expected = bits(better)
+        keep_better(model, lambda each, best=better: {"spearman": float(each is best)})
+        assert bits(stage.encoder) == expected, f"the {winner} copy is the better one"
 
 
 def test_contrastive_tension_judges_both_copies(make_stages):

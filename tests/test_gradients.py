@@ -115,6 +115,9 @@ def test_a_loss_that_is_not_finite_stops_before_its_backward_pass(tmp_path):
     nan = replace(job, loss=lambda task, batch: job.loss(task, batch) * (float("nan") if task == "b" else 1.0))
     loss, (task, rows, _) = backward(nan, [(task, rows, 1.0) for task, rows in BOTH[0]])
     assert loss != loss and (task, rows) == BOTH[0][1]
+    gradients = {name: parameter.grad for name, parameter in job.model.named_parameters()}
+    assert all(gradient is None for name, gradient in gradients.items() if name.startswith("heads.b"))
+    assert all(gradient is None or gradient.isfinite().all() for gradient in gradients.values())
 
 
 def surgical(folder, **changes):

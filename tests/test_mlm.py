@@ -15,6 +15,7 @@ from scipy.stats import chisquare
 
 from minbert import BertConfig, BertModel, BertTokenizer
 from minbert.mlm import IGNORED, BertForMaskedLM, CrossEntropy, Masking, mask_tokens
+from minbert.weights import to_hugging_face
 
 TINY = BertConfig(vocab_size=60, hidden_size=24, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40,
                   max_position_embeddings=20, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
@@ -234,6 +235,12 @@ def test_equals_transformers_in_loss_logits_and_gradients(tmp_path):
     expected.loss.backward()
     gradient = theirs.bert.embeddings.word_embeddings.weight.grad  # it is the input and the output matrix
     torch.testing.assert_close(model.bert.embeddings.word.weight.grad, gradient, atol=1e-6, rtol=1e-4)
+    others = dict(theirs.named_parameters())
+    for name, tensor in model.head_tensors().items():
+        torch.testing.assert_close(tensor.grad, others[name].grad, atol=1e-6, rtol=1e-4)
+    for name, parameter in model.bert.layers.named_parameters():
+        expected = others[f"bert.{to_hugging_face(f'layers.{name}')}"].grad
+        torch.testing.assert_close(parameter.grad, expected, atol=1e-6, rtol=1e-3)
 
 
 def test_saved_folder_opens_as_an_encoder(tmp_path):

@@ -12,9 +12,11 @@ from options import Options
 ROOT = Path(__file__).resolve().parent.parent
 FIELDS = {item.name: item for item in fields(Options)}
 
+WORDS = {"{task}": "(sst|para|sts)", "{task.name}": "(sst|para|sts)", "{split}": "(train|dev|test)"}
+
 
 def reads_in(source: str) -> set[str]:
-    """Patterns of what a file reads: `options.NAME`, `getattr(options, f"{task}_{split}")`.
+    """Patterns of what a file reads: `options.NAME`, in Options `self.NAME`, `getattr(options, f"{task}_{split}")`.
 
     The checks of option_checks.py do not count: an option that is only checked does nothing.
     """
@@ -22,12 +24,15 @@ def reads_in(source: str) -> set[str]:
     checks = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "__post_init__"]
     skipped = {inner for node in checks for inner in ast.walk(node)}
     patterns = set()
+    own = {inner for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == "Options"
+           for inner in ast.walk(node)}
     for node in (node for node in ast.walk(tree) if node not in skipped):
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("options", "self"):
+        if isinstance(node, ast.Attribute) and (
+                ast.unparse(node.value) == "options" or (node in own and ast.unparse(node.value) == "self")):
             patterns.add(node.attr)
         is_getattr = isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr"
         if is_getattr and isinstance(node.args[1], ast.JoinedStr):
-            patterns.add("".join(part.value if isinstance(part, ast.Constant) else "[a-z]+"
+            patterns.add("".join(part.value if isinstance(part, ast.Constant) else WORDS.get(ast.unparse(part), "none")
                                  for part in node.args[1].values))
     return patterns
 
@@ -44,7 +49,8 @@ def test_no_option_that_nothing_reads():
 
 
 def test_an_option_that_nothing_reads_is_noticed():
-    source = "def f(options, path):\n    return path.dead, getattr(options, f'{path}_dev'), options.alive\n"
+    source = "def f(options, path):\n    return path.dead, getattr(options, f'{task}_{split}'), options.alive\n"
     checked = "class Options:\n    def __post_init__(self):\n        assert self.checked\n"
-    names = ("alive", "sst_dev", "sst_dev_out", "dead", "checked")
-    assert unread(names, [source, checked]) == ["sst_dev_out", "dead", "checked"]
+    other = "class Shuffle:\n    def f(self):\n        return self.dead_flag\n"
+    names = ("alive", "sst_dev", "sst_dev_out", "dead", "checked", "dead_flag")
+    assert unread(names, [source, checked, other]) == ["sst_dev_out", "dead", "checked", "dead_flag"]

@@ -93,13 +93,15 @@ def test_one_process_prints_and_writes(whole_run):
 
 def test_a_run_that_was_stopped_ends_in_the_same_bits(command, whole_run):
     folder = command[-1] / "stopped"
-    process = subprocess.Popen(list(map(str, [*command, "--name", "stopped"])), cwd=ROOT, stdout=subprocess.DEVNULL,
-                               stderr=subprocess.PIPE, text=True, start_new_session=True)
+    with open(command[-1] / "stderr.txt", "w+") as said:
+        process = subprocess.Popen(list(map(str, [*command, "--name", "stopped"])), cwd=ROOT, stdout=subprocess.DEVNULL,
+                                   stderr=said, start_new_session=True)
+    deadline = time.monotonic() + 300
     while not (folder / "checkpoint" / "multitask" / "state.json").is_file():
-        assert process.poll() is None, process.stderr.read()[-3000:]
+        assert process.poll() is None and time.monotonic() < deadline, (command[-1] / "stderr.txt").read_text()[-3000:]
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)  # Ctrl-C, which a terminal sends to torchrun and to the processes at once
-    process.communicate(timeout=100)
+    process.wait(timeout=100)
     assert process.returncode != 0 and not (folder / "run.json").exists()
     result = run(*TORCHRUN, "run_multitask.py", "--resume", folder)
     assert result.returncode == 0, result.stderr[-3000:]

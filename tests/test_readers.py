@@ -1,6 +1,5 @@
 """data/readers.py: the course's format, every bad input with its message, and no row lost silently."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -179,7 +178,6 @@ def test_sha256_of_a_known_text(write):
 
 @pytest.mark.skipif(not COURSE.is_dir(), reason="the course's files are not beside this repository")
 def test_course_files_lose_only_the_two_broken_quora_rows():
-    start = time.perf_counter()
     num_rows = {}
     for format in (SST, PARA, STS):
         for split, name in COURSE_FILES[format.name].items():
@@ -189,4 +187,4 @@ def test_course_files_lose_only_the_two_broken_quora_rows():
     assert num_rows["ids-sst-test-student.csv"] == (2210, 0) and num_rows["quora-dev.csv"] == (20212, 2)
     assert num_rows["sts-train.csv"] == (6040, 0) and num_rows["sts-dev.csv"] == (863, 0)
     assert num_rows["sts-test-student.csv"] == (1725, 0)
-    assert time.perf_counter() - start < 5  # measured 0.5 s for 85,000 rows
+    assert [name for name, (_, num_dropped) in num_rows.items() if num_dropped] == ["quora-dev.csv"]

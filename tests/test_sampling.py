@@ -191,6 +191,10 @@ def test_power_goes_through_whole_passes():
 def test_the_exponent_anneals():
     assert [annealed_exponent(epoch, 5) for epoch in range(5)] == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])
     assert annealed_exponent(0, 1) == pytest.approx(0.2)
+    for epoch in range(5):
+        options = Options(sampling="annealed", epochs=5)
+        assert steps_of_epoch(options, MAKE_BATCHES, seeded(), epoch) == power(
+            MAKE_BATCHES, seeded(), annealed_exponent(epoch, 5))
 
 
 # --- every sampler --------------------------------------------------------------------------------------------------

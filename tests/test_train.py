@@ -237,6 +237,7 @@ def test_heads_first(make_job, options):
     first = heads_job(job, replace(options, heads_first=2))
     before = copy.deepcopy(job.model.state_dict())
     progress = fit(first)
+    assert {group["initial_lr"] for group in first.optimizer.param_groups} == {1e-3}
     assert len(progress.history) == 2 and first.folder != job.folder and first.model is job.model
     moved = {name for name, tensor in job.model.state_dict().items() if not torch.equal(tensor, before[name])}
     assert moved == {name for name in before if not name.startswith("encoder.")}
