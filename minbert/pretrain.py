@@ -236,7 +236,7 @@ def run(arguments: argparse.Namespace) -> None:
     options = {name: str(value) if isinstance(value, Path) else value for name, value in vars(arguments).items()}
     options |= {"corpus": list(map(str, arguments.corpus)), "resume": None, "device": job.device.type,
                 "precision": job.precision}
-    files = {"the corpus": hashlib.sha256(train.tobytes() + held_out.tobytes()).hexdigest()}  # as token ids
+    files = {"the corpus": hashlib.sha256(np.concatenate([train, held_out])).hexdigest()}  # as ids: what it depends on
     record.claim(arguments.out, options, files, bool(arguments.resume))
     processes.from_first(lambda: tokenizer.save_pretrained(arguments.out))
     price.keep(prices, arguments.out)
