@@ -50,10 +50,9 @@ def no_negatives(first: Tensor, second: Tensor, is_positive: Tensor) -> Tensor:
     Those that are the same text, and those that pairs labelled as belonging together connect, over any number of
     texts. A labelled negative stays one. first, second (B, T) token ids; is_positive (B,) bool, of the pairs.
     """
-    texts = torch.cat([first, second])  # (2B, T)
-    text_of = same_text(texts, texts).int().argmax(dim=1).cpu()  # (2B,): the first row that holds the same text
+    _, text_of = torch.unique(torch.cat([first, second]).cpu(), dim=0, return_inverse=True)  # (2B,): a number a text
     ends = text_of.view(2, -1)[:, is_positive.cpu()].numpy()  # (2, P): the two texts of each positive pair
-    graph = coo_matrix((np.ones(ends.shape[1]), ends), shape=(len(texts), len(texts)))
+    graph = coo_matrix((np.ones(ends.shape[1]), ends), shape=(len(text_of), len(text_of)))
     groups = torch.from_numpy(connected_components(graph, directed=False)[1])[text_of].to(first.device)  # (2B,)
     return groups[: len(first)].unsqueeze(1) == groups[len(first) :]
 

@@ -51,7 +51,7 @@ def check_same(folders: Sequence[Path]) -> None:
              if path.is_file()]
     for folder, options in found[1:]:
         before, first = found[0]
-        for key in {*first, *options} - {"seed", "name", "output_dir"}:
+        for key in sorted({*first, *options} - {"seed", "name", "output_dir"}):
             if options.get(key) != first.get(key):
                 raise ValueError(f"{before} has --{key} {first.get(key)} and {folder} {options.get(key)}: one mean "
                                  "would mix two experiments. Give the series one --with, or another --out.")
