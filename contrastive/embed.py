@@ -1,8 +1,8 @@
 """Sentences -> vectors that can be used: `python -m contrastive.embed MODEL < sentences`.
 
-Reads one sentence a line; stores the vectors (--out), prints the nearest sentences to each (--nearest) or to another
-text (--query), and writes the model as a folder that sentence-transformers opens (--export). Answers go to standard
-output, notes and bars to standard error. Next: vectors.py and export.py, which do the work.
+Reads one sentence a line; gives the vectors (--out, or alone `> vectors.npy`), prints the nearest sentences to each
+(--nearest) or to another text (--query), and writes the model as a folder that sentence-transformers opens (--export).
+Answers go to standard output, notes and bars to standard error. Next: vectors.py and export.py, which do the work.
 
 N sentences, K neighbours, H hidden. torch is imported late, so that `--help` and bad input answer at once.
 """
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from contrastive.vectors import Embedder
 
 NEEDS_SENTENCES = ("out", "nearest", "query")
+STREAM = Path("-")  # as --out: standard output
 LEAST = {"nearest": 1, "top": 1, "batch_size": 1, "max_length": 4}
 ONLY_WITH = {  # a flag, its default, and the flags without which nothing reads it
     "input": (None, NEEDS_SENTENCES),
@@ -42,7 +43,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
                         "runs/NAME/model, or a hub name")
     parser.add_argument("--input", type=Path, metavar="FILE", help="one sentence a line, UTF-8 (standard input)")
     parser.add_argument("--out", type=Path, metavar="FILE.npy", help="store the vectors: float32 (N, H), row n of line "
-                        "n + 1")
+                        "n + 1; - is standard output, and the default if no other flag asks for anything")
     parser.add_argument("--nearest", type=int, metavar="K", help="print the K nearest other sentences to each one")
     parser.add_argument("--query", metavar="TEXT", help="print the sentences of the input nearest to this text")
     parser.add_argument("--top", type=int, default=ONLY_WITH["top"][0], metavar="N", help="how many --query prints at "
@@ -59,7 +60,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
                         "(%(default)s)")
     parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="fp32", help="of matrix products; "
                         "with bf16 cosines are good to about .002 (%(default)s)")
-    return parser.parse_args(arguments)
+    given = parser.parse_args(arguments)
+    if all(getattr(given, answer) is None for answer in (*NEEDS_SENTENCES, "export")):
+        given.out = STREAM
+    return given
 
 
 # --- what is refused, and the sentences -------------------------------------------------------------------------------
@@ -67,9 +71,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def check_request(given: argparse.Namespace) -> None:
     """ValueError for whatever can be refused before a sentence is read or a model opened."""
-    if all(getattr(given, answer) is None for answer in (*NEEDS_SENTENCES, "export")):
-        raise ValueError("nothing is asked for; pass at least one of --out FILE.npy, --nearest K, --query TEXT and "
-                         "--export DIR.")
+    if given.out == STREAM and sys.stdout.isatty():
+        raise ValueError("vectors are no text for a terminal; pass at least one of --out FILE.npy, --nearest K, "
+                         "--query TEXT and --export DIR, or send them on: > vectors.npy")
+    if given.out == STREAM and (given.nearest, given.query) != (None, None):
+        raise ValueError("--out - would share standard output with what --nearest and --query print; pass a file.")
     for flag, (default, readers) in ONLY_WITH.items():
         if getattr(given, flag) != default and all(getattr(given, reader) is None for reader in readers):
             raise ValueError(f"--{flag} has no effect without --{' or --'.join(readers)}; add one of them or drop it.")
@@ -81,7 +87,7 @@ def check_request(given: argparse.Namespace) -> None:
         raise ValueError("--query is empty; pass the text whose nearest sentences you want.")
     if given.query is not None and any("\ud800" <= letter <= "\udfff" for letter in given.query):
         raise ValueError("--query is not UTF-8; pass it in that encoding, as the sentences are.")
-    if given.out is not None:
+    if given.out not in (None, STREAM):
         check_out(given.out, given.input)
     if given.export is not None:
         check_export(given.export)
@@ -202,7 +208,7 @@ def work(given: argparse.Namespace, sentences: Sequence[str], log: Callable[[str
     vectors, num_cut = embedder.encode(sentences, progress("encoding"))
     log(f"{len(sentences):,} sentences, {num_cut:,} of them cut to {given.max_length} tokens")
     if given.out is not None:
-        write_vectors(given.out, vectors, given.normalise)
+        write_vectors(None if given.out == STREAM else given.out, vectors, given.normalise)
         log(f"vectors: {given.out}, {len(vectors):,} rows of {vectors.size(1)}")
     yield from answer_lines(given, embedder, sentences, vectors, progress("comparing"))
 

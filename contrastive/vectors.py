@@ -5,6 +5,8 @@ N vectors, Q queries, K neighbours, C queries of a chunk, H hidden. Next: qualit
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,12 +123,11 @@ def nearest(
     return torch.cat([cosines for cosines, _ in found]), torch.cat([rows for _, rows in found])
 
 
-def write_vectors(path: Path, vectors: Tensor, is_normalised: bool) -> None:
-    """Write (N, H) float32 as .npy, atomically; is_normalised: each row brought to length 1."""
-    array = (F.normalize(vectors, dim=-1) if is_normalised else vectors).numpy()
-
-    def write(beside: Path) -> None:
-        with open(beside, "wb") as file:  # np.save would add .npy to a path without it
-            np.save(file, array)
-
-    write_atomically(path.resolve(), write)  # of a link, the file that it leads to
+def write_vectors(path: Path | None, vectors: Tensor, is_normalised: bool) -> None:
+    """Write (N, H) float32 as .npy, atomically, or for None to standard output; is_normalised: rows of length 1."""
+    stream = io.BytesIO()  # a pipe has no position, which np.save asks for, and a path without .npy would get one
+    np.save(stream, (F.normalize(vectors, dim=-1) if is_normalised else vectors).numpy())
+    if path is None:
+        sys.stdout.buffer.write(stream.getbuffer())
+    else:
+        write_atomically(path.resolve(), lambda beside: beside.write_bytes(stream.getbuffer()))  # a link's own file

@@ -23,9 +23,12 @@ def command(monkeypatch, tiny_model, no_fsync):
     """A function (flags, content of standard input, model) -> exit code, standard output, standard error."""
     def run(*flags, content: bytes = TEXT, model=tiny_model, stream=io.TextIOWrapper):
         monkeypatch.setattr(sys, "stdin", stream(io.BytesIO(content)))
-        with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        out = stream(io.BytesIO())
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()) as err:
             code = main([str(model), "--device", "cpu", *map(str, flags)])
-        return code, out.getvalue(), err.getvalue()
+        out.flush()
+        given = out.buffer.getvalue()
+        return code, given if given.startswith(b"\x93NUMPY") else given.decode(), err.getvalue()
     return run
 
 
@@ -42,6 +45,34 @@ def test_vectors_are_written(command, tiny_model, tmp_path):
     assert command("--out", tmp_path / "vectors.npy", "--normalise")[0] == 0  # written over
     np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), stored / np.linalg.norm(stored, axis=1)[:, None],
                                atol=1e-6)
+
+
+def test_alone_it_sends_the_vectors_on(command, tiny_model):
+    vectors, _ = open_embedder(tiny_model, device="cpu")[0].encode(SENTENCES)
+    for flags in ([], ["--out", "-"]):
+        code, out, err = command(*flags)
+        assert code == 0 and "vectors: -, 5 rows" in err
+        np.testing.assert_array_equal(np.load(io.BytesIO(out)), vectors.numpy())
+    np.testing.assert_allclose(np.linalg.norm(np.load(io.BytesIO(command("--normalise")[1])), axis=1), 1, atol=1e-6)
+
+
+class Terminal(io.TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_vectors_do_not_fill_a_terminal(command):
+    for flags in ([], ["--out", "-"]):
+        code, out, err = command(*flags, stream=Terminal)
+        assert code == 2 and not out and "no text for a terminal" in err and "> vectors.npy" in err
+
+
+def test_the_vectors_go_through_a_pipe(tiny_model, tmp_path):
+    script = "printf 'the girl\\na man\\n' | \"$0\" -m contrastive.embed \"$1\" | cat > \"$2\""
+    command = ["bash", "-o", "pipefail", "-c", script, sys.executable, str(tiny_model), str(tmp_path / "v.npy")]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    assert np.load(tmp_path / "v.npy").shape[0] == 2
 
 
 def test_the_nearest_are_printed_with_their_lines(command, tiny_model):
@@ -73,10 +104,6 @@ def test_an_export_needs_no_sentences(command, tmp_path):
 
 
 def test_on_a_terminal_it_says_what_it_waits_for(command):
-    class Terminal(io.TextIOWrapper):
-        def isatty(self) -> bool:
-            return True
-
     assert "end with Ctrl-D" in command("--nearest", 1, stream=Terminal)[2]
     assert "end with Ctrl-D" not in command("--nearest", 1)[2]
 
@@ -114,7 +141,8 @@ def test_sentences_that_are_refused(command, content, words, tmp_path):
 
 
 @pytest.mark.parametrize(("flags", "words"), [
-    ([], ("nothing is asked for", "--out FILE.npy, --nearest K, --query TEXT and --export DIR")),
+    (["--out", "-", "--nearest", 1], ("--out - would share standard output", "pass a file")),
+    (["--out", "-", "--query", "x"], ("--out - would share standard output",)),
     (["--nearest", 0], ("--nearest is 0", "1 or more")),
     (["--nearest", 5], ("--nearest is 5; standard input holds 5 sentences", "has 4 others")),
     (["--query", "  "], ("--query is empty",)),

@@ -167,5 +167,5 @@ def test_a_point_beside_the_axes_is_an_error_of_ours():
 
 
 def test_what_is_no_picture_is_an_error_of_ours():
-    with pytest.raises(AssertionError):
+    with pytest.raises(KeyError, match="Grid"):
         draw(TABLE)
