@@ -101,9 +101,10 @@ def given(method: str, options) -> dict:
 
 
 def described(method: str, settings: Settings, options) -> str:
-    """One line for the user: every value in use, the paper that they come from, and which were given instead."""
+    """One line for the user: every value in use, the paper that the preset is from, and which were given instead."""
     hidden = {"source", *unread(method, options), *(() if settings.optimizer == "adamw" else ("betas",))}
-    values = (f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
-              for name, value in asdict(settings).items() if name not in hidden)
+    read = {name: value for name, value in asdict(settings).items() if name not in hidden}
+    read |= {name: getattr(options, name) for name in OWN[method]}
+    values = (f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in read.items())
     replaced = f"; given: {', '.join(given(method, options))}" if given(method, options) else ""
     return f"{method}: {', '.join(values)} ({settings.source}{replaced})"

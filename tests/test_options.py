@@ -190,8 +190,10 @@ def test_learning_rate_of_the_contrastive_stage():
     assert settings.lr == 1e-4 and given("ct", options) == {"lr": 1e-4}  # ct has no temperature
     text = described("ct", settings, options)
     assert text.startswith("ct: epochs 1, batch_size 16, lr 0.0001, ")
-    assert text.endswith("(Carlsson et al. 2021; given: lr)") and "temperature" not in text and "betas" not in text
-    assert "temperature 1," in described("simcse", settings_of("simcse", options, 768), options)
+    assert text.endswith(", ct_corpus none, ct_negatives paper (Carlsson et al. 2021; given: lr)")
+    assert "temperature" not in text and "betas" not in text
+    text = described("simcse", settings_of("simcse", options, 768), options)
+    assert "temperature 1," in text and "ct_" not in text
 
 
 def test_dropout_of_the_encoder_replaces_fields_of_its_config(tiny_model):
