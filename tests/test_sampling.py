@@ -1,13 +1,14 @@
 """multitask/sampling.py: each sampler by its law - order, proportions, every row once per pass, seeds."""
 
 from collections import Counter
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 
 import pytest
 import torch
 from scipy.stats import chisquare
 
+from minbert.loop import fit
 from multitask.sampling import (
     annealed_exponent,
     batch_round_robin,
@@ -20,6 +21,7 @@ from multitask.sampling import (
     steps_of_epoch,
 )
 from options import Options
+from tests.toy_job import Kill, killed_at, make_job
 
 NUM_ROWS = {"sst": 10, "para": 33, "sts": 7}
 NUM_BATCHES = {"sst": 3, "para": 9, "sts": 2}  # in batches of four
@@ -97,25 +99,24 @@ def test_mt_dnn_takes_every_row_of_every_task_exactly_once_a_batch_per_step():
         assert rows_in(batches_of(task, steps)) == list(range(num_rows))
 
 
-def comes_first_in_proportion(sample) -> bool:
-    """Over 2,000 epochs each of the 14 batches is the first equally often: a task in proportion to its batches."""
+def chance_of_first(sample) -> float:
+    """Chi-square over 2,000 epochs: each of the 14 batches is the first equally often, a task by its batches."""
     generator, first = seeded(), Counter()
     for _ in range(2000):
         (name, _), = sample(MAKE_BATCHES, generator)[0]
         first[name] += 1
-    # one standard deviation of a share is at most sqrt(.25 / 2000) = .011; allow four
-    return all(abs(first[name] / 2000 - num_batches / 14) < 0.045 for name, num_batches in NUM_BATCHES.items())
+    return chisquare([first[name] for name in NUM_BATCHES], [2000 * n / 14 for n in NUM_BATCHES.values()]).pvalue
 
 
 def test_mt_dnn_shuffles_the_tasks_evenly():
-    assert comes_first_in_proportion(mt_dnn)
+    assert chance_of_first(mt_dnn) > 1e-4
 
 
 def test_negative_control_a_pool_that_is_not_shuffled_breaks_the_law():
     def unshuffled(make_batches, generator):
         return [[(name, batch)] for name, make in make_batches.items() for batch in make(generator)]
 
-    assert not comes_first_in_proportion(unshuffled)
+    assert chance_of_first(unshuffled) < 1e-4
 
 
 # --- turns ----------------------------------------------------------------------------------------------------------
@@ -161,18 +162,34 @@ def test_weights_are_passes():
     assert mt_dnn(MAKE_BATCHES, seeded(), {"sst": 1.0}) == mt_dnn(MAKE_BATCHES, seeded())
 
 
+def chance_of_power(draw, exponent: float) -> float:
+    """Chi-square over 300 epochs of 14 draws, each of its own, of the law p_k ~ N_k ^ exponent."""
+    counts = Counter(name for _ in range(300) for step in draw() for name, _ in step)
+    shares = {name: size**exponent for name, size in NUM_BATCHES.items()}
+    expected = [300 * 14 * share / sum(shares.values()) for share in shares.values()]
+    return chisquare([counts[name] for name in shares], expected).pvalue
+
+
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("seed", range(3))
 def test_power_draws_tasks_by_its_law(exponent, seed):
-    """Chi-square over 300 epochs of 14 draws, each of its own."""
-    generator, counts = seeded(seed), Counter()
-    for _ in range(300):
-        counts.update(name for step in power(MAKE_BATCHES, generator, exponent) for name, _ in step)
-    shares = {name: size**exponent for name, size in NUM_BATCHES.items()}
-    expected = [300 * 14 * share / sum(shares.values()) for share in shares.values()]
-    assert chisquare([counts[name] for name in shares], expected).pvalue > 1e-4
-    wrong = [300 * 14 * size / 14 for size in NUM_BATCHES.values()] if exponent < 1 else [1400] * 3
-    assert chisquare([counts[name] for name in shares], wrong).pvalue < 1e-4, "the negative control: another power"
+    generator = seeded(seed)
+
+    def draw():
+        return power(MAKE_BATCHES, generator, exponent)
+
+    assert chance_of_power(draw, exponent) > 1e-4
+    assert chance_of_power(draw, 1.0 if exponent < 1 else 0.0) < 1e-4, "the negative control: another power"
+
+
+@pytest.mark.parametrize(("epoch", "exponent", "other"), [(0, 1.0, 0.6), (2, 0.6, 0.2), (4, 0.2, 0.6)])
+def test_annealed_draws_tasks_by_the_law_of_its_epoch(epoch, exponent, other):
+    options, generator = Options(sampling="annealed", epochs=5), seeded()
+
+    def draw():
+        return steps_of_epoch(options, MAKE_BATCHES, generator, epoch)
+
+    assert chance_of_power(draw, exponent) > 1e-4 > chance_of_power(draw, other)
 
 
 def test_power_goes_through_whole_passes():
@@ -236,6 +253,32 @@ def test_a_restored_state_gives_the_same_later_epochs(sample):
     restored.set_state(state)
     assert [sample(MAKE_BATCHES, restored), sample(MAKE_BATCHES, restored)] == [second, third]
     assert first != second != third  # batches are formed anew every epoch
+
+
+@every_sampler
+@pytest.mark.parametrize("step", [2, 4, 6])
+def test_stopped_in_mid_epoch_it_goes_on_with_the_batches_that_were_left(sample, step, tmp_path, no_fsync):
+    """In the real loop: what a killed and resumed job loads is what an undisturbed one loads, in every batch."""
+    make_batches = {"sst": partial(shuffled_batches, 6), "para": partial(shuffled_batches, 20)}
+    heads = {"sst": "a", "para": "b"}
+
+    def plan(epoch, generator):
+        return [[(heads[name], batch) for name, batch in each] for each in sample(make_batches, generator, epoch)]
+
+    def run(folder, is_resumed: bool, stop: int | None = None) -> list[tuple[str, list[int]]]:
+        job, seen = make_job(folder, plan=plan), []
+        watched = replace(job, load=lambda task, rows: seen.append((task, list(rows))) or job.load(task, rows))
+        if stop is None:
+            fit(watched, resume=is_resumed)
+            return seen
+        with pytest.raises(Kill):
+            fit(killed_at(watched, stop), resume=is_resumed)
+        return seen[: stop - 1]  # the last one was loaded and not learned
+
+    expected = run(tmp_path / "whole", is_resumed=False)
+    tasks_a_step = len(plan(0, seeded())[0])
+    before = run(tmp_path / "stopped", False, (step - 1) * tasks_a_step + 1)
+    assert before + run(tmp_path / "stopped", True) == expected and len(expected) >= step * tasks_a_step
 
 
 @every_sampler
