@@ -11,6 +11,7 @@ import torch
 
 from contrastive.presets import OWN, PRESETS
 from minbert.loop import fit
+from minbert.schedule import SCHEDULES
 from multitask.train import read_tables
 from options import Options
 from tests.test_train import after_two_steps, differ
@@ -28,7 +29,7 @@ GROUPS = {  # option -> its method, the values to tell apart, what goes with all
     "bsc_normalise": ("bsc", ["l2", "batch", "none"], {"contrastive_temperature": 1.0}),
     "bsc_align": ("bsc", ["none", 0.1, 0.9], {}),
     "bsc_learns_temperature": ("bsc", YES_NO, {}),
-    "ct_corpus": ("ct", ["none", "random-words"], {}),
+    "ct_corpus": ("ct", ["none", "random-words", "FILE"], {}),
     "ct_negatives": ("ct", ["paper", "code"], {}),
     "sg_loss": ("sg", ["nt-xent", "opt1", "opt2"], {}),
     "sg_states": ("sg-opt", ["max", "mean"], {}),
@@ -47,11 +48,13 @@ ELSEWHERE = {"nli", "bsc_shuffle"}  # the tests below
 
 
 @pytest.mark.parametrize("name", GROUPS)
-def test_every_value_is_another_run(make_stages, name):
+def test_every_value_is_another_run(make_stages, name, tmp_path):
     method, values, context = GROUPS[name]
     found, fingerprints = {}, set()
+    (tmp_path / "corpus.txt").write_text("the doctor is tall\na girl is in the hotel\n" * 20, encoding="utf-8")
     for value in values:
-        (stage,) = make_stages(method, **{**context, name: value})
+        given = str(tmp_path / "corpus.txt") if value == "FILE" else value
+        (stage,) = make_stages(method, **{**context, name: given})
         stage.encoder.layers[0].feed_forward.up.bias.data.add_(0.01)  # away from F, so that its distance counts
         found[value] = after_two_steps(stage.job)
         fingerprints.add(stage.fingerprint)
@@ -109,6 +112,13 @@ def test_shuffles_begin_with_the_second_epoch(make_stages):
         assert rows == [list(range(32))] * 3
     assert plans["random"][0] == plans["knn"][0] == plans["cluster"][0]
     assert all(plans[one][epoch] != plans[other][epoch] for epoch in (1, 2) for one, other in combinations(plans, 2))
+
+
+def test_the_schedule_of_contrastive_tension(make_stages):
+    """It parts from a constant rate after 500 steps, which no test takes."""
+    jobs = {value: make_stages("ct", contrastive_schedule=value)[0].job for value in ("auto", "tension", "constant")}
+    assert {value: SCHEDULES[job.schedule](500, 4000) for value, job in jobs.items()} == {
+        "auto": pytest.approx(0.8), "tension": pytest.approx(0.8), "constant": 1.0}
 
 
 def test_evaluations_patience_and_epochs(make_stages):
