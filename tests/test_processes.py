@@ -16,7 +16,7 @@ from contrastive.presets import PRESETS
 from minbert import processes
 
 ROOT = Path(__file__).resolve().parent.parent
-STAGES = ("mt-dnn", "pcgrad", "bi", "fusion", "mlm", *PRESETS)
+STAGES = ("mt-dnn", "pcgrad", "gradvac", "heads-first", "bi", "fusion", "mlm", "pretrain", *PRESETS)
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--rdzv-backend", "c10d",
             "--rdzv-endpoint", "localhost:0"]  # any free port
 

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from contrastive import methods
 from contrastive.presets import PRESETS
 from contrastive.pretrain import build_companion
-from minbert import BertModel, BertTokenizer, checkpoint, processes
+from minbert import BertModel, BertTokenizer, checkpoint, pretrain, processes
 from minbert.loop import Job, fit
 from multitask import further, train
 from options import Options
@@ -34,14 +34,25 @@ COMMON = {"precision": "fp32", "max_length": 48, "batch_size": 5, "lr": 1e-3, "e
           "hidden_dropout_prob": 0.0}
 CHANGES = {"mt-dnn": {}, "death": {}, "bi": {"pair_encoding": "bi"},
            "pcgrad": {"sampling": "joint", "surgery": "pcgrad"},
+           "gradvac": {"sampling": "joint", "surgery": "gradvac"},
+           "heads-first": {"heads_first": NUM_STEPS},
            "fusion": {"pretrain": "simcse", "contrastive_order": "fusion"},
            "mlm": {"pretrain": "mlm", "mlm_batch_size": 5, "mlm_epochs": NUM_STEPS, "mlm_lr": 1e-3}}
 
 
 def make_job(name: str, model: Path, data: Path, out: Path) -> Job:
-    """The job of a stage on the first 16 training rows of each task."""
+    """The job of a stage on the first 16 training rows of each task; of "pretrain" on SST's training sentences."""
     tokenizer = BertTokenizer.from_pretrained(model)
     options = Options(data_dir=str(data), model=str(model), **COMMON).with_files()
+    if name == "pretrain":
+        out.mkdir(parents=True, exist_ok=True)
+        sentences = [example.sentence_1 for example in train.read_tables(options)["sst"]["train"].examples]
+        corpus = out / f"corpus-{processes.number()}.txt"
+        corpus.write_text("\n".join(sentences), encoding="utf-8")
+        flags = {"--corpus": corpus, "--out": out / "model", "--size": "tiny", "--vocabulary": model, "--batch-size": 5,
+                 "--block-size": 16, "--tokens": 8000, "--precision": "fp32", "--device": "cpu"}
+        arguments = pretrain.parse([str(word) for flag in flags.items() for word in flag])
+        return pretrain.build_job(arguments, *pretrain.read_corpus(arguments))
     num_rows = 48 if name in PRESETS else 16  # simcse-nli makes its triplets of 48; of all others a stage takes 16
     tables = {task: {split: table.cut(num_rows) for split, table in splits.items()}
               for task, splits in train.read_tables(options).items()}
@@ -57,7 +68,8 @@ def make_job(name: str, model: Path, data: Path, out: Path) -> Job:
     if name == "mlm":
         return further.build_stage(options, encoder, tokenizer, rows, model, out, "encoder", "", CPU).job
     companion = build_companion(options, encoder, CPU) if name == "fusion" else None
-    return train.build_job(options, encoder, rows, out, CPU, companion)
+    job = train.build_job(options, encoder, rows, out, CPU, companion)
+    return train.heads_job(job, options) if name == "heads-first" else job
 
 
 class Enough(Exception):
