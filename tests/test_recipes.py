@@ -90,5 +90,5 @@ def test_the_list_shows_all(capsys):
     text = capsys.readouterr().out
     assert text == recipe_list() + "\n" and all(name in text for name in (*RECIPES, *COMPARISONS))
     assert "gen-given-para                -  0.836      -      -  Table 2, 3 given, PARA alone" in text
-    assert "python -m multitask.ensemble RUN RUN RUN --method best --out DIR" in text
+    assert "python -m multitask.ensemble RUN... --method best --out DIR" in text
     assert "rob-14                    0.526  0.880  0.879  0.762  MT-DNN + DPHA + CL, dropout 0.1" in text
