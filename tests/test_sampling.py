@@ -1,14 +1,13 @@
 """multitask/sampling.py: each sampler by its law - order, proportions, every row once per pass, seeds."""
 
 from collections import Counter
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import partial
 
 import pytest
 import torch
 from scipy.stats import chisquare
 
-from minbert.loop import fit
 from multitask.sampling import (
     annealed_exponent,
     batch_round_robin,
@@ -21,7 +20,6 @@ from multitask.sampling import (
     steps_of_epoch,
 )
 from options import Options
-from tests.toy_job import Kill, killed_at, make_job
 
 NUM_ROWS = {"sst": 10, "para": 33, "sts": 7}
 NUM_BATCHES = {"sst": 3, "para": 9, "sts": 2}  # in batches of four
@@ -253,32 +251,6 @@ def test_a_restored_state_gives_the_same_later_epochs(sample):
     restored.set_state(state)
     assert [sample(MAKE_BATCHES, restored), sample(MAKE_BATCHES, restored)] == [second, third]
     assert first != second != third  # batches are formed anew every epoch
-
-
-@every_sampler
-@pytest.mark.parametrize("step", [2, 4, 6])
-def test_stopped_in_mid_epoch_it_goes_on_with_the_batches_that_were_left(sample, step, tmp_path, no_fsync):
-    """In the real loop: what a killed and resumed job loads is what an undisturbed one loads, in every batch."""
-    make_batches = {"sst": partial(shuffled_batches, 6), "para": partial(shuffled_batches, 20)}
-    heads = {"sst": "a", "para": "b"}
-
-    def plan(epoch, generator):
-        return [[(heads[name], batch) for name, batch in each] for each in sample(make_batches, generator, epoch)]
-
-    def run(folder, is_resumed: bool, stop: int | None = None) -> list[tuple[str, list[int]]]:
-        job, seen = make_job(folder, plan=plan), []
-        watched = replace(job, load=lambda task, rows: seen.append((task, list(rows))) or job.load(task, rows))
-        if stop is None:
-            fit(watched, resume=is_resumed)
-            return seen
-        with pytest.raises(Kill):
-            fit(killed_at(watched, stop), resume=is_resumed)
-        return seen[: stop - 1]  # the last one was loaded and not learned
-
-    expected = run(tmp_path / "whole", is_resumed=False)
-    tasks_a_step = len(plan(0, seeded())[0])
-    before = run(tmp_path / "stopped", False, (step - 1) * tasks_a_step + 1)
-    assert before + run(tmp_path / "stopped", True) == expected and len(expected) >= step * tasks_a_step
 
 
 @every_sampler
