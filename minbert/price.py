@@ -36,7 +36,7 @@ class Price:
 
     def __str__(self) -> str:
         return (f"{self.name}: {self.num_steps:,} steps, about {self.seconds / 60:.1f} minutes, "
-                f"{self.peak_memory / 1e9:.1f} GB of memory, {self.disk / 1e6:,.0f} MB on disk")
+                f"at least {self.peak_memory / 1e9:.1f} GB of memory, {self.disk / 1e6:,.0f} MB on disk")
 
 
 def peak_memory(device: torch.device) -> int:
@@ -135,7 +135,7 @@ def comparison(prices: list[Price], seconds: float, peak_memory: int) -> str:
     """The closing line: what was predicted and what it took."""
     predicted_seconds = sum(price.seconds for price in prices)
     predicted_memory = max(price.peak_memory for price in prices)
-    return (f"predicted {predicted_seconds / 60:.1f} minutes and {predicted_memory / 1e9:.1f} GB, "
+    return (f"predicted {predicted_seconds / 60:.1f} minutes and at least {predicted_memory / 1e9:.1f} GB, "
             f"took {seconds / 60:.1f} minutes and {peak_memory / 1e9:.1f} GB")
 
 
