@@ -115,10 +115,11 @@ def check_tasks(options) -> None:
 
 def check_unread(options) -> None:
     """An option that nothing reads under the value of another one."""
+    by_default = {item.name: item.default for item in fields(options)}  # dropping is not enough where a recipe set it
     for name, (other, *values) in ONLY_WITH.items():
         if name in options.changed() and getattr(options, other) not in values:
             raise ValueError(f"--{name} has no effect with --{other} {getattr(options, other)}; add --{other} "
-                             f"{' or '.join(values)}, or drop it.")
+                             f"{' or '.join(values)}, or pass --{name} {by_default[name]}.")
 
 
 def check_surgery(options) -> None:
@@ -134,8 +135,7 @@ def check_surgery(options) -> None:
     if options.sampling != "joint" and not (meets and options.accumulation > 1):
         raise ValueError(f"--surgery {options.surgery} has no effect with --sampling {options.sampling}: its steps "
                          f"hold one task each. Add --sampling joint{', or --accumulation' if meets else ''}.")
-    shares = options.option == "finetune" or options.common_layer == "tanh" or options.sharing != "none"
-    if options.surgery != "sum" and not shares:
+    if options.surgery != "sum" and options.option == "pretrain" and not options.shares_a_layer:
         raise ValueError(f"--surgery {options.surgery} has no effect with --option pretrain and --common_layer none: "
                          "the tasks share no parameter that learns. Drop one of the three.")
 
@@ -175,6 +175,9 @@ def check_training(options) -> None:
     if options.heads_first and options.sampling == "sequential":
         raise ValueError("--heads_first and --sampling sequential: its epochs would all go to the first task. Use "
                          "another sampling.")
+    if options.patience and options.sampling == "sequential":
+        raise ValueError("--patience and --sampling sequential: a task that brings nothing new would end the run, and "
+                         "the later ones would not begin. Drop --patience, or use another sampling.")
     if options.head == "cosine" and "para" in options.order:
         raise ValueError("--head cosine has nothing to train for PARA; add --tasks sst,sts, or choose another head.")
     is_fixed = options.head == "cosine" and options.common_layer == "none" and "sts" in options.order

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from contrastive.presets import PRESETS
 from data.readers import COURSE_FILES
-from option_checks import AUTO, check, encodings_of
+from option_checks import AUTO, ENCODINGS_OF, check, encodings_of
 
 SMALL = 256  # hidden size under which the defaults are others; measured with 192 units (docs/results.md)
 
@@ -116,7 +116,7 @@ class Options:
                                 low=0.1, high=1)
     freeze: str = choice("none", "what of the encoder keeps its weights: none, embeddings, or the embeddings and this "
                          "many of the lowest layers")
-    heads_first: int = choice(0, "epochs in which, before all else, the heads learn and the encoder is frozen", low=0)
+    heads_first: int = choice(0, "epochs after --pretrain, before the others, in which the encoder is frozen", low=0)
     encoder_dropout: float | str = choice(AUTO, "dropout inside the encoder; auto: as its config.json says", low=0,
                                           high=0.9)
     attention_dropout: float | str = choice(AUTO, "dropout of attention links; auto: as its config.json says", low=0,
@@ -232,6 +232,11 @@ class Options:
         standard = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "minbert"
         return standard if self.token_cache == AUTO else Path(self.token_cache)
 
+    @property
+    def shares_a_layer(self) -> bool:
+        """Whether all tasks of a joint step share a layer after the encoder."""
+        return self.common_layer == "tanh" or (self.sharing != "none" and set(self.order) == {"para", "sts"})
+
     def changed(self) -> dict:
         """The options that differ from their defaults."""
         values = {item: getattr(self, item.name) for item in fields(self)}
@@ -242,7 +247,8 @@ class Options:
         is_small = hidden_size < SMALL
         small = f"hidden size {hidden_size} is under {SMALL}"
         readable = encodings_of(self)
-        reason = "the two sentences see each other" if readable[0] == "cross" else f"--head {self.head_of_para}"
+        reason = "the two sentences see each other" if readable[0] == "cross" else " and ".join(
+            f"head {head}" for head in {self.head: 0, self.head_of_para: 0} if ENCODINGS_OF[head][0] == readable[0])
         is_apart = is_small and readable[:2] == ["cross", "bi"]
         found = {"pair_encoding": ("bi", small) if is_apart else (readable[0], reason)}
         if self.option == "pretrain":

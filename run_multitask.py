@@ -37,6 +37,7 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     from contrastive import pretrain
     from data.readers import sha256_of
     from minbert import BertModel, BertTokenizer, price, processes, record, runtime
+    from minbert.command import check_writable
     from minbert.loop import fit
     from minbert.stage import plan_chain, run_chain
     from multitask import conflicts, results, train
@@ -47,7 +48,7 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     processes.join(options.device)
     options, model_folder, device = resolve(options)
     paths = results.output_paths(options, folder)
-    record.check_writable(folder, [path for splits in paths.values() for path in splits.values()])
+    check_writable(folder, [path for splits in paths.values() for path in splits.values()])
     tables = train.read_tables(options)
     print("\n".join(table.summary for splits in tables.values() for table in splits.values()))
     runtime.seed_everything(options.seed)  # what the model's files lack is drawn at random

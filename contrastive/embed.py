@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minbert.command import exit_code
+from minbert.command import check_writable, exit_code
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -102,8 +102,7 @@ def check_out(path: Path, source: Path | None) -> None:
                          f"of a file. Pass one such as {path / 'vectors.npy' if path.is_dir() else 'vectors.npy'}.")
     if not path.parent.is_dir():
         raise ValueError(f"--out is {path}; there is no folder {path.parent}. Make it, or choose another.")
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise ValueError(f"--out is {path}; the folder {path.parent} is not writable. Choose another.")
+    check_writable(path.parent, [])
     if source is not None and os.path.realpath(path) == os.path.realpath(source):
         raise ValueError(f"--out and --input are both {path}; the vectors would replace the sentences. Choose another "
                          "--out.")
@@ -114,10 +113,7 @@ def check_export(folder: Path) -> None:
     if folder.exists() or folder.is_symlink():
         raise ValueError(f"--export is {folder}, which exists; the folder is made anew, so that no file of another "
                          "model stays in it. Choose another, or remove that one.")
-    parent = next(path for path in folder.absolute().parents if path.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise ValueError(f"--export is {folder}; it cannot be made, because {parent} is "
-                         f"{'not writable' if parent.is_dir() else 'a file'}. Choose another folder.")
+    check_writable(folder, [])
 
 
 def split_sentences(content: bytes, name: str) -> list[str]:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from data.sentence_sets import SentenceSet, read_labelled, read_pairs
-from minbert.command import exit_code
+from minbert.command import check_writable, exit_code
 
 MIN_LENGTH = 3  # [CLS], a token, [SEP]
 FOLDS, SEED = 10, 11711
@@ -76,8 +76,7 @@ def check_request(given: argparse.Namespace) -> None:
     if given.range and not given.range[0] < given.range[1]:
         raise ValueError(f"--range is {given.range[0]:g} {given.range[1]:g}; needed is the lowest label and then the "
                          "highest, such as --range 0 5.")
-    if given.out and given.out.exists() and not given.out.is_dir():
-        raise ValueError(f"--out is {given.out}, a file; needed is a folder, new or not. Pass another.")
+    check_writable(given.out or Path(), [given.report] if given.report else [])
     if given.before and not given.report:
         raise ValueError("--before has no effect without --report, the page that shows its map; add that or drop it.")
     if given.report and (given.report.suffix != ".html" or given.report.is_dir()):

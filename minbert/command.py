@@ -1,10 +1,26 @@
-"""How a command ends: what it says and its exit code where the input is bad or a person stops it. Imports nothing."""
+"""What commands share: may they write there, and how they end where the input is bad or a person stops them.
+
+Imports nothing heavy, so that they answer at once.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
+from pathlib import Path
+
+
+def check_writable(run: Path, files: list[Path]) -> None:
+    """ValueError for the run's folder or a file that could not be created or written into; creates nothing."""
+    for path in filter(Path.is_dir, files):
+        raise ValueError(f"{path}: a folder stands where a file is to be written. Choose another path.")
+    for folder in (run, *(path.parent for path in files)):
+        existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+            raise ValueError(f"{folder}: cannot be written, because {existing} is "
+                             f"{'not writable' if existing.is_dir() else 'a file'}. Choose another folder.")
 
 
 def exit_code(name: str, stopped: str = "Stopped.") -> Callable:

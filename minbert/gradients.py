@@ -118,5 +118,5 @@ def gramian(columns: list[tuple[Tensor, ...]], num_tasks: int) -> Tensor:
     for column in columns:
         for pieces in zip(*(gradient.flatten().split(CHUNK) for gradient in column), strict=True):
             stacked = torch.stack(pieces)  # (K, CHUNK)
-            total += (stacked @ stacked.T).to(total)
+            total += (stacked @ stacked.T).cpu().double()  # in this order: mps has no float64
     return total

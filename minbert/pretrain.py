@@ -21,6 +21,7 @@ from torch import Tensor
 from minbert import price, processes, record, runtime
 from minbert.bert import BertModel
 from minbert.blocks import pair_up, plan_blocks, split_and_pack, train_tokenizer
+from minbert.command import check_writable
 from minbert.config import BertConfig
 from minbert.corpus import check_files, read_lines
 from minbert.curves import Curves, missing_libraries
@@ -180,7 +181,7 @@ def resumed(parser: argparse.ArgumentParser, folder: Path, argv: list[str]) -> a
 def read_corpus(arguments: argparse.Namespace) -> tuple[BertTokenizer, np.ndarray, np.ndarray]:
     """The tokenizer (trained, or that of a folder) and blocks for training and held out, each (N, T)."""
     check_files(arguments.corpus)  # what is wrong is said before the work
-    record.check_writable(arguments.out, [])
+    check_writable(arguments.out, [])
     if arguments.init:
         BertForMaskedLM.from_pretrained(arguments.init)
     runtime.choose_device(arguments.device)

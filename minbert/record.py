@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import shutil
 import sys
@@ -15,17 +14,6 @@ import torch
 
 from minbert import processes
 from minbert.checkpoint import write_json
-
-
-def check_writable(run: Path, files: list[Path]) -> None:
-    """ValueError for the run's folder or a file that could not be created or written into; creates nothing."""
-    for path in filter(Path.is_dir, files):
-        raise ValueError(f"{path}: a folder stands where a file is to be written. Choose another path.")
-    for folder in (run, *(path.parent for path in files)):
-        existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-        if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-            raise ValueError(f"{folder}: cannot be written, because {existing} is "
-                             f"{'not writable' if existing.is_dir() else 'a file'}. Choose another folder.")
 
 
 def claim(folder: Path, options: dict, files: dict[str, str], is_resumed: bool) -> None:

@@ -9,7 +9,6 @@ Legend: N rows.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 
 from data.readers import Table
 from minbert.checkpoint import write_json
-from minbert.command import exit_code
+from minbert.command import check_writable, exit_code
 from multitask.evaluate import labels_of
 from multitask.finished import Record, open_run, read_record, same_data
 from multitask.results import SCORE_TITLES, SPLITS, default_paths, write_files
@@ -48,10 +47,7 @@ def check_request(given: argparse.Namespace) -> list[Record]:
     if given.out.exists():
         raise ValueError(f"{given.out} exists; --out is made anew, so that no file of another ensemble stays in it. "
                          "Choose another folder, or remove that one.")
-    parent = next(path for path in given.out.absolute().parents if path.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise ValueError(f"{given.out}: cannot be made, because {parent} is "
-                         f"{'not writable' if parent.is_dir() else 'a file'}. Choose another folder.")
+    check_writable(given.out, [])
     if len(given.runs) < 2:
         found = f"only {given.runs[0]}" if given.runs else "no run"
         raise ValueError(f"{found} is given; an ensemble needs two runs at least. Name the folders of finished runs, "
@@ -64,6 +60,11 @@ def check_request(given: argparse.Namespace) -> list[Record]:
                          "seed of 0 or more. Pass such numbers.")
     records = [read_record(folder) for folder in given.runs]
     same_data(records)
+    for run in records:
+        untrained = [task.title for name, task in TASKS.items() if name not in run.options.tasks.split(",")]
+        if untrained and given.method != "best" and run.options.head != "cosine":
+            raise ValueError(f"{run.folder} was not trained on {untrained[0]}, its vote there would be noise. Pass "
+                             "--method best, which takes one run for each task, or leave it out.")
     return records
 
 

@@ -27,9 +27,10 @@ def joint(
 
     The epoch is one pass over the task with the most batches, and the smaller tasks cycle, their batches formed
     anew for each pass: a small task has many passes per epoch, and no row comes twice within one of them. With
-    limit="smallest" it is one pass over the task with the fewest, and the larger tasks are sampled down to it: which of
-    their rows an epoch sees is drawn anew each time. Compare with mt_dnn, where a task's share of the updates is its
-    share of the batches.
+    limit="smallest" ([GEN] section 4.2) it is one pass over the task with the fewest, and the larger tasks are sampled
+    down to it: which of their rows an epoch sees is drawn anew each time. That is not the default, for of the course's
+    PARA an epoch would see one row in twenty. Compare with mt_dnn, where a task's share of the updates is its share of
+    the batches.
 
     make_batches: task name -> a function that forms its batches; called in the order of the dict, which is also
     the order of the tasks within a step. generator: a CPU generator; it is advanced.

@@ -171,16 +171,21 @@ def frozen_parameters(options, encoder: BertModel) -> tuple[nn.Parameter, ...]:
     if num_layers > len(encoder.layers):
         raise ValueError(f"--freeze is {num_layers}; this encoder has {len(encoder.layers)} layers. Pass at most that.")
     reads_vectors = options.head == "cosine" and options.common_layer == "none" and "sts" in options.order
+    reads_vectors |= options.surgery in ("pcgrad", "gradvac") and not options.shares_a_layer
     reads_vectors |= options.contrastive_order == "fusion" and options.contrastive_projection == "none"
     if reads_vectors and num_layers == len(encoder.layers) and options.pooling != "pooler":
         raise ValueError(f"--freeze {num_layers} leaves nothing to train for a loss on the vectors themselves (--head "
-                         "cosine, --contrastive_order fusion); freeze fewer.")
+                         "cosine, --contrastive_order fusion), or that the tasks of --surgery share; freeze fewer.")
     parts = (encoder.embeddings, *encoder.layers[:num_layers])
     return tuple(parameter for part in parts for parameter in part.parameters())
 
 
 def heads_job(job: Job, options) -> Job:
-    """What goes before `job` with --heads_first: the same model, the encoder frozen, its own optimizer and epochs."""
+    """What goes before `job` with --heads_first: the same model, the encoder frozen, its own optimizer and epochs.
+
+    Its epochs are sampled as the first one of `job`: annealing begins after them.
+    """
     return replace(job, name="heads", folder=job.folder.with_name("heads"), epochs=options.heads_first,
                    optimizer=AdamW(parameter_groups(job.model, options.weight_decay), lr=HEADS_LR, fused=True),
+                   plan=lambda epoch, generator: job.plan(0, generator),
                    frozen=tuple(job.model.encoder.parameters()), closing_tokens=0, **how_to_combine(options))

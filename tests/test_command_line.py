@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from command_line import choose_folder, parse
-from minbert.record import check_writable
+from minbert.command import check_writable
 from tests.test_options import options_of, refusal
 
 # --- --resume ---------------------------------------------------------------------------------------------------------

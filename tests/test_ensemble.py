@@ -18,6 +18,7 @@ from multitask.ensemble import format_table, main
 from multitask.predictions import read_predictions
 from multitask.tasks import TASKS
 from multitask.voting import METHODS
+from tests.toy_votes import altered
 
 ROOT = Path(__file__).parent.parent
 FILES = {(task, split): f"{task}-{split}-output.csv" for task in TASKS for split in ("dev", "test")}
@@ -238,7 +239,7 @@ def test_a_folder_that_is_there_stays_as_it_is(two_runs, tmp_path, capsys):
     (tmp_path / "mine").write_text("mine")
     message = refused(capsys, *two_runs, "--out", tmp_path)
     assert f"{tmp_path} exists; --out is made anew" in message and "Choose another folder" in message
-    assert f"{tmp_path / 'mine' / 'out'}: cannot be made, because {tmp_path / 'mine'} is a file" in refused(
+    assert f"{tmp_path / 'mine' / 'out'}: cannot be written, because {tmp_path / 'mine'} is a file" in refused(
         capsys, *two_runs, "--out", tmp_path / "mine" / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
@@ -252,11 +253,16 @@ def test_an_unfinished_run_and_no_run(two_runs, tmp_path, capsys):
     assert f"{tmp_path / 'none'}: no finished run there" in message
 
 
+def test_a_run_that_was_not_trained_on_a_task_has_no_vote_in_it(two_runs, tmp_path, capsys):
+    other = altered(two_runs[1], tmp_path / "run", lambda record: record["options"].update(tasks="sst,para"))
+    message = refused(capsys, two_runs[0], other, "--out", tmp_path / "out", "--method", "weighted")
+    assert f"{other} was not trained on STS, its vote there would be noise. Pass --method best" in message
+    assert run(two_runs[0], other, "--out", tmp_path / "out", "--method", "best") == 0
+
+
 def test_runs_on_other_data(two_runs, tmp_path, capsys):
-    other = Path(shutil.copytree(two_runs[1], tmp_path / "run"))
-    record = json.loads((other / "run.json").read_text(encoding="utf-8"))
-    record["files"][record["options"]["sts_dev"]] = "0" * 64
-    (other / "run.json").write_text(json.dumps(record), encoding="utf-8")
+    other = altered(two_runs[1], tmp_path / "run",
+                    lambda record: record["files"].update({record["options"]["sts_dev"]: "0" * 64}))
     message = refused(capsys, *two_runs, other, "--out", tmp_path / "out")
     assert f"{two_runs[0]} and {other} have different STS dev files" in message and "Give runs on one data" in message
 
@@ -275,9 +281,8 @@ def test_more_folds_than_rows(two_runs, tmp_path, quick, capsys):
 
 @pytest.mark.parametrize("flags", [[], ["--out", "x", "--method", "vote"], ["--out", "x", "--fold", "3"]])
 def test_argparse_errors_exit_2(two_runs, flags):
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(SystemExit, match="2"):
         run(*two_runs, *flags)
-    assert caught.value.code == 2
 
 
 def test_as_a_command(tmp_path):

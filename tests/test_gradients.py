@@ -103,6 +103,32 @@ def test_weights_of_one_are_the_sum_of_the_losses(tmp_path):
         torch.testing.assert_close(combined[name], gradient)
 
 
+def test_what_two_of_three_tasks_touch_gets_their_plain_sum():
+    shared, of_two, of_one, idle = (nn.Parameter(torch.zeros(1)) for _ in range(4))
+    one, ten, hundred = torch.tensor([1.0]), torch.tensor([10.0]), torch.tensor([100.0])
+    columns = [[one, one.clone(), None, None], [ten, ten.clone(), ten.clone(), None], [hundred, None, None, None]]
+    seen = []
+    combine([shared, of_two, of_one, idle], columns, lambda products: seen.append(products) or
+            torch.tensor([2.0, -1.0, 0.5]))
+    assert (shared.grad, of_two.grad, of_one.grad, idle.grad) == (2 - 10 + 50, 11, 10, None)
+    assert seen[0].tolist() == [[1, 10, 100], [10, 100, 1000], [100, 1000, 10000]]  # of the shared one alone
+
+
+def test_clipping_comes_after_surgery(tmp_path):
+    """One step of the loop: the combined gradient, made shorter as a whole, not each task's own before."""
+    def first_gradient(limit: float) -> torch.Tensor:
+        job = make_job(tmp_path / str(limit), dropout=0.0, plan=plan, surgery=Keep(5.0, -3.0), max_grad_norm=limit)
+        found = []
+        job.optimizer.step = lambda: found.append(torch.cat([
+            parameter.grad.flatten() for parameter in job.model.parameters() if parameter.grad is not None]))
+        fit(replace(job, epochs=1))
+        return found[0]
+
+    free, clipped = first_gradient(0.0), first_gradient(0.01)
+    torch.testing.assert_close(clipped, free * (0.01 / (float(free.norm()) + 1e-6)))
+    assert float(free.norm()) > 1
+
+
 def test_no_gradient_is_copied():
     parameter = nn.Parameter(torch.zeros(3))
     columns = [[torch.tensor([1.0, 2.0, 3.0])], [torch.tensor([1.0, 0.0, 0.0])]]

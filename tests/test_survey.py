@@ -239,7 +239,8 @@ REFUSED = [
     (["--sets", "gone.tsv"], "gone.tsv: cannot be read (No such file or directory)"),
     (["--transfer", "SST", "--folds", "30"], "sentences of class 'bad'; needed are two classes at least"),
     (["--sets", "SST"], "the header has no column score, sentence1, sentence2"),
-    (["--sets", "STS", "--out", "STS"], "a file; needed is a folder"),
+    (["--sets", "STS", "--out", "STS"], "is a file. Choose another folder"),
+    (["--sets", "STS", "--report", "STS/page.html"], "is a file. Choose another folder"),
     (["--sets", "STS", "--device", "mps"], "--device mps: torch"),
     (["--sets", "STS", "--folds", "5"], "--folds and --seed have no effect without --transfer; add that or drop them."),
     (["--sets", "STS", "--report", "page.pdf"], "--report is page.pdf; needed is a file whose name ends in .html"),
@@ -253,7 +254,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("flags", "complaint"), REFUSED)
 def test_bad_input_is_refused(capsys, tiny_model, sts_file, sst_file, flags, complaint):
-    paths = {"STS": str(sts_file), "SST": str(sst_file)}
+    paths = {"STS": str(sts_file), "SST": str(sst_file), "STS/page.html": f"{sts_file}/page.html"}
     if "mps" in flags and torch.backends.mps.is_available():
         pytest.skip("this machine has an Apple GPU")
     assert main([str(tiny_model), *(paths.get(flag, flag) for flag in flags)]) == 2

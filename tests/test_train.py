@@ -174,36 +174,6 @@ def test_each_option_changes_the_weights(make_job, reference, name):
     assert differ(reference, after_two_steps(make_job(**{**base, name: CHANGES[name]})))
 
 
-HEADS = [{"head": "ph"}, {"head": "dph"}, {"head": "dpha"}, {"head": "ph", "para_head": "dpha"},
-         {"head": "mlp", "pair_encoding": "bi"}, {"head": "mlp", "pair_encoding": "bi", "sharing": "first"},
-         {"head": "mlp", "pair_encoding": "bi", "sharing": "heads"}, {"head": "vm", "pair_encoding": "dual"}]
-STEPS = [{"surgery": "sum"}, {"surgery": "weighted", "loss_weights": "sts=1"},
-         {"surgery": "weighted", "loss_weights": "sts=3"}, {"surgery": "pcgrad"},
-         {"surgery": "pcgrad", "surgery_reduction": "mean"}, {"surgery": "gradvac"},
-         {"surgery": "gradvac", "gradvac_beta": 0.9}]
-
-
-@pytest.mark.parametrize("group", [HEADS, STEPS], ids=["heads", "steps"])
-def test_each_value_is_another_run(make_job, group):
-    """Without clipping, which would hide a gradient's length; sum and weights of one are the same."""
-    base = {"sampling": "joint", "batch_size": 2, "warmup": 0.0, "max_grad_norm": 0.0}
-    base |= {"pair_encoding": "dual"} if group is HEADS else {}
-    found = [after_two_steps(make_job(**{**base, **changes})) for changes in group]
-    same = [(one, other) for other in range(len(found)) for one in range(other) if not differ(found[one], found[other])]
-    assert same == ([] if group is HEADS else [(0, 1)])
-
-
-def test_the_joint_limit_changes_the_weights(make_job, tables, options, tiny_model, tmp_path):
-    """Its epoch is shorter, and so the schedule steeper; it shows where the tasks differ in size."""
-    cut = replace(tables["sst"]["train"], examples=tables["sst"]["train"].examples[:8])
-    rows = encode_tables({**tables, "sst": {**tables["sst"], "train": cut}},
-                         BertTokenizer.from_pretrained(tiny_model), 48, "cross")
-    found = [after_two_steps(build_job(replace(options, sampling="joint", joint_limit=limit, batch_size=2, warmup=0.0),
-                                       BertModel.from_pretrained(tiny_model), rows, tmp_path / limit, CPU))
-             for limit in ("largest", "smallest")]
-    assert differ(*found)
-
-
 @pytest.mark.parametrize("name", ["save_every", "contrastive_epochs", "name", "drop_bad_rows"])
 def test_options_of_other_rooms_change_nothing(make_job, name):
     values = {"save_every": 1, "contrastive_epochs": 3, "name": "other", "drop_bad_rows": True}
@@ -245,6 +215,20 @@ def test_heads_first(make_job, options):
     fit(job)
     assert not torch.equal(job.model.encoder.layers[0].feed_forward.up.weight,
                            before["encoder.layers.0.feed_forward.up.weight"])
+
+
+def test_heads_first_are_sampled_as_the_first_epoch(make_job, options):
+    """However many there are: an annealing that went on beyond its epochs would draw by negative powers."""
+    job = replace(make_job(), plan=lambda epoch, generator: [epoch])
+    first = heads_job(job, replace(options, heads_first=5))
+    assert [first.plan(epoch, None) for epoch in range(5)] == [[0]] * 5 and job.plan(4, None) == [4]
+
+
+def test_surgery_on_a_frozen_encoder_needs_a_shared_layer(make_job):
+    values = {"sampling": "joint", "surgery": "pcgrad", "freeze": "2"}
+    with pytest.raises(ValueError, match="or that the tasks of --surgery share; freeze fewer"):
+        make_job(**values, common_layer="none")
+    assert make_job(**values).surgery
 
 
 def test_the_best_epoch_is_by_the_given_score(make_job):

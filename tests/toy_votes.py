@@ -1,6 +1,10 @@
-"""Made-up outputs of made-up runs, for the tests of voting."""
+"""Made-up outputs of made-up runs, and altered records of real ones, for the tests of voting and ensembles."""
 
 from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 
@@ -38,3 +42,11 @@ def apply_to(method: str, task: str, labels, outputs, seed: int = 3):
     """The outcome of a method on the raw outputs of each run, as dev and as test, in five folds."""
     votes = gather_votes(TASKS[task], outputs, outputs)
     return apply_method(METHODS[method].weigh, TASKS[task], votes, labels, make_folds(len(labels), 5, seed))
+
+
+def altered(run: Path, folder: Path, alter) -> Path:
+    """A copy of a run whose run.json went through `alter`."""
+    record = json.loads((Path(shutil.copytree(run, folder)) / "run.json").read_text(encoding="utf-8"))
+    alter(record)
+    (folder / "run.json").write_text(json.dumps(record), encoding="utf-8")
+    return folder
