@@ -87,15 +87,15 @@ def bsc(
     a coordinate without range is left as it is) or "none".
     labels (B,): a pair labelled above positive_above belongs together; any other one is a labelled negative, which is a
     candidate for the others and has no term of its own. The sum of the terms is divided by B all the same.
-    align m in [0, 1]: m x BSC + (1 - m) x the mean of (cos(a_i, b_i) - y_i)^2, which needs labels in [0, 1].
+    align m in [0, 1]: m x BSC + (1 - m) x the mean of (cos(a_i, b_i) - y_i)^2, which needs labels in [0, 1]; of a_i and
+    b_i as they are, whatever `normalise` does to them for S.
     same (B, B) bool, True where first i and second j are no negatives of each other (the diagonal does not matter).
 
     first, second (B, H). At least 0. Compare with info_nce: rows only, cosine, no labels.
     """
     check_temperature(temperature)
-    if normalise == "batch":
-        first, second = by_range(first), by_range(second)
-    logits = scores(first, second, "cos" if normalise == "l2" else "dot") / temperature  # (B, B)
+    compared = (by_range(first), by_range(second)) if normalise == "batch" else (first, second)
+    logits = scores(*compared, "cos" if normalise == "l2" else "dot") / temperature  # (B, B)
     if same is not None:
         logits = logits.masked_fill(same & ~torch.eye(len(first), dtype=torch.bool, device=same.device), -torch.inf)
     terms = -logits.log_softmax(dim=1).diagonal()  # (B,)

@@ -9,14 +9,12 @@ from __future__ import annotations
 import copy
 from typing import Literal
 
-import numpy as np
 import torch
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor, nn
 
 from contrastive import losses
 from contrastive.caching import in_pieces
+from contrastive.negatives import no_negatives, same_text
 from contrastive.states import maximum
 from contrastive.text import POSITIVE_ABOVE
 from data.batching import Batch
@@ -37,24 +35,6 @@ def make_projection(encoder: BertModel, kind: str) -> nn.Module:
         case _:
             projection = nn.Sequential()
     return projection.apply(encoder.initialise)
-
-
-def same_text(input_ids: Tensor, others: Tensor) -> Tensor:
-    """Token ids (B, T), (C, T) of one batch -> (B, C) bool: which rows hold the same text."""
-    return (input_ids.unsqueeze(1) == others.unsqueeze(0)).all(dim=-1)
-
-
-def no_negatives(first: Tensor, second: Tensor, is_positive: Tensor) -> Tensor:
-    """Which first sentence i and second sentence j of a batch of pairs must not be pushed apart: (B, B) bool.
-
-    Those that are the same text, and those that pairs labelled as belonging together connect, over any number of
-    texts. A labelled negative stays one. first, second (B, T) token ids; is_positive (B,) bool, of the pairs.
-    """
-    _, text_of = torch.unique(torch.cat([first, second]).cpu(), dim=0, return_inverse=True)  # (2B,): a number a text
-    ends = text_of.view(2, -1)[:, is_positive.cpu()].numpy()  # (2, P): the two texts of each positive pair
-    graph = coo_matrix((np.ones(ends.shape[1]), ends), shape=(len(text_of), len(text_of)))
-    groups = torch.from_numpy(connected_components(graph, directed=False)[1])[text_of].to(first.device)  # (2B,)
-    return groups[: len(first)].unsqueeze(1) == groups[len(first) :]
 
 
 class Method(nn.Module):
@@ -86,6 +66,13 @@ class Method(nn.Module):
     def projected(self, batch: Batch) -> Tensor:
         """(R, H): the vectors of all rows of a batch, after the projection."""
         return self.projection(self.vectors(self.encoder, batch.input_ids, batch.attention_mask))
+
+    def learned_scale(self) -> Tensor:
+        """The scale that learns; ValueError where that has brought it to 0 or below."""
+        if self.scale.item() <= 0:
+            raise ValueError(f"the scale that learns, 1 / temperature, has come to {self.scale.item():g}; it must be "
+                             "above 0. Take a fixed one: --bsc_learns_temperature no, or ct for ct-in-batch.")
+        return self.scale
 
     def copies(self) -> dict[str, BertModel]:
         return {"only": self.encoder}
@@ -139,8 +126,7 @@ class TripletSimCSE(Method):
     def forward(self, batch: Batch, task: str = "simcse-nli") -> Tensor:
         """The loss of B triplets (3B rows)."""
         first, second, third = batch.input_ids.chunk(3)  # (B, T) each
-        same = no_negatives(first, second, torch.ones(len(first), dtype=torch.bool, device=first.device))
-        same_hard = same_text(first, third) | same_text(second, third)
+        same, same_hard = no_negatives(first, second, torch.ones(len(first)) > 0, third).chunk(2, dim=1)  # (B, B) each
         anchors, positives, hard = self.projected(batch).chunk(3)  # (B, H) each
         return losses.info_nce(anchors, positives, self.temperature, hard, self.hard_negative_weight, same,
                                same_hard=same_hard)
@@ -175,7 +161,7 @@ class BatchSoftmax(Method):
     def forward(self, batch: Batch, task: str = "bsc") -> Tensor:
         """The loss of B pairs (2B rows) labelled 0 to 1."""
         same = no_negatives(*batch.input_ids.chunk(2), batch.labels > POSITIVE_ABOVE)
-        temperature = self.temperature if self.scale is None else 1 / self.scale
+        temperature = self.temperature if self.scale is None else 1 / self.learned_scale()
         return losses.bsc(*self.projected(batch).chunk(2), temperature, self.symmetric, self.normalise, batch.labels,
                           self.align, same, POSITIVE_ABOVE)
 
@@ -215,7 +201,7 @@ class ContrastiveTension(Method):
         if self.scale is not None:
             first, second = (self.vectors(encoder, batch.input_ids, batch.attention_mask)
                              for encoder in (self.encoder, self.second))
-            return losses.contrastive_tension_in_batch(first, second, self.scale)
+            return losses.contrastive_tension_in_batch(first, second, self.learned_scale())
         half = len(batch.ids) // 2
         sides = zip((self.encoder, self.second), (batch.ids[:half], batch.ids[half:]), batch.input_ids.chunk(2),
                     batch.attention_mask.chunk(2), strict=True)

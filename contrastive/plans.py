@@ -55,7 +55,7 @@ class Shuffle(nn.Module):
         generator = torch.Generator().manual_seed(self.seed + epoch)
         directions = F.normalize(vectors, dim=-1).numpy()
         if self.kind == "knn":
-            order = knn_order(directions, generator)
+            order = [index for group in knn_order(directions, generator) for index in group]
         else:
             order = cluster_order(directions, len(vectors) // (BATCHES_A_CLUSTER * self.batch_size), generator)
         self.order.copy_(torch.tensor(order))
@@ -66,12 +66,12 @@ class Shuffle(nn.Module):
         return [part.tolist() for part in self.order.split(self.batch_size)] if int(self.of_epoch) == epoch else []
 
 
-def knn_order(directions: np.ndarray, generator: torch.Generator) -> list[int]:
-    """Greedy groups of neighbours, each index once ([BSC] section 3): (N, H) of length 1 -> N numbers.
+def knn_order(directions: np.ndarray, generator: torch.Generator) -> list[list[int]]:
+    """Greedy groups of neighbours, each index once ([BSC] section 3): (N, H) of length 1 -> lists of numbers.
 
     In random order every example that is still unused takes the unused ones among its LARGEST nearest, itself among
-    them, where they are at least SMALLEST. What forms no group comes first, then the groups, the tightest, which are
-    the hardest to tell apart, last.
+    them, where they are at least SMALLEST. What forms no group comes first, as one list, then the groups, the tightest,
+    which are the hardest to tell apart, last.
     """
     from sklearn.neighbors import NearestNeighbors  # late: it takes a second to import
 
@@ -84,12 +84,13 @@ def knn_order(directions: np.ndarray, generator: torch.Generator) -> list[int]:
         if is_used[visited]:
             continue
         is_free = ~is_used[neighbours[visited]] & (neighbours[visited] != visited)
+        is_free &= np.cumsum(is_free) < LARGEST  # beside equal ones it need not be among its own nearest
         if is_free.sum() + 1 >= SMALLEST:
             group = [visited, *neighbours[visited][is_free].tolist()]
             is_used[group] = True
             groups.append((float(distances[visited][is_free].mean()), group))
     groups.sort(key=lambda item: -item[0])
-    return [visited for visited in visits if not is_used[visited]] + [index for _, group in groups for index in group]
+    return [[visited for visited in visits if not is_used[visited]], *(group for _, group in groups)]
 
 
 def cluster_order(directions: np.ndarray, num_clusters: int, generator: torch.Generator) -> list[int]:

@@ -20,7 +20,7 @@ class Settings:
     lr: float  # the peak for an encoder of 768 units; narrower ones take 768 / H times it
     temperature: float
     max_length: int = 32
-    projection: str = "none"  # "tanh": one layer and tanh; "mlp": two layers; in training only
+    projection: str = "none"  # "tanh": one layer and tanh; "mlp": two layers; "guided": those of sg; in training only
     optimizer: str = "adamw"  # or "rmsprop"
     betas: tuple[float, float] = (0.9, 0.999)  # of AdamW
     schedule: str = "linear"
@@ -44,9 +44,9 @@ PRESETS: dict[str, Settings] = {
     "ct-in-batch": Settings("Carlsson et al. 2021, in-batch variant", epochs=1, batch_size=16, lr=1e-5,
                             temperature=0.05, optimizer="rmsprop", schedule="tension", warmup=0.0),
     "sg": Settings("Kim et al. 2021, SG", epochs=1, batch_size=16, lr=5e-5, temperature=0.01, betas=(0.9, 0.9),
-                   evaluate_every=50, patience=10),
+                   projection="guided", evaluate_every=50, patience=10),
     "sg-opt": Settings("Kim et al. 2021, SG-OPT", epochs=1, batch_size=16, lr=5e-5, temperature=0.01, betas=(0.9, 0.9),
-                       evaluate_every=50, patience=10),
+                       projection="guided", evaluate_every=50, patience=10),
 }
 NUM_NEGATIVES = 7  # of contrastive tension, for each positive: batch 16 is 2 x (1 + 7) pairs
 OWN: dict[str, tuple[str, ...]] = {  # the options that only some methods read
@@ -104,7 +104,7 @@ def described(method: str, settings: Settings, options) -> str:
     """One line for the user: every value in use, the paper that the preset is from, and which were given instead."""
     hidden = {"source", *unread(method, options), *(() if settings.optimizer == "adamw" else ("betas",))}
     read = {name: value for name, value in asdict(settings).items() if name not in hidden}
-    read |= {name: getattr(options, name) for name in OWN[method]}
+    read |= {name: getattr(options, name) for name in (*OWN[method], "pooling")}
     values = (f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in read.items())
     replaced = f"; given: {', '.join(given(method, options))}" if given(method, options) else ""
     return f"{method}: {', '.join(values)} ({settings.source}{replaced})"

@@ -45,6 +45,10 @@ class Embedder:
         """
         examples = [Example(str(row), sentence, None, None) for row, sentence in enumerate(sentences)]
         rows = EncodedExamples(examples, self.tokenizer, self.max_length)
+        empty = next((row for row, length in enumerate(rows.lengths) if length <= 2), None)  # [CLS] and [SEP] alone
+        if empty is not None:
+            raise ValueError(f"sentence {empty + 1} ({sentences[empty]!r}) holds nothing that the model reads, and its "
+                             "vector would be that of nothing. Leave it out.")
         vectors = embed(self.encoder, rows, self.pooling, self.precision, self.batch_size, progress)  # (N, H)
         if not vectors.isfinite().all():
             raise ValueError("the model gives vectors with numbers that are not finite; its weights are damaged. Use "

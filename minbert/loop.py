@@ -211,7 +211,7 @@ class Loop:
         raise NonFiniteLoss(
             f"{self.job.name}: {what} is {value} at step {self.progress.step + 1} of {self.progress.num_steps}. "
             f"Batch: {ids}. Last good checkpoint: {last}. Lower this stage's learning rate (--lr, "
-            "--contrastive_lr, --mlm_lr), raise --warmup, or try --precision fp32."
+            "--contrastive_lr, --mlm_lr), raise its warm-up (--warmup, --contrastive_warmup), or try --precision fp32."
         )
 
     def evaluate(self) -> None:

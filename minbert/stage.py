@@ -39,7 +39,7 @@ class Stage:
     job: Job
     encoder: BertModel
     tokenizer: BertTokenizer
-    pooling: str
+    pooling: str | None
     quality: Callable[[], dict[str, float]]
     heading: str
     folder: Path
@@ -76,7 +76,8 @@ class Stage:
         """The encoder's folder with all that opens it; the job's checkpoints are not needed any more."""
         self.encoder.save_pretrained(self.folder)
         self.tokenizer.save_pretrained(self.folder)
-        save_pooling(self.folder, self.pooling)
+        if self.pooling:
+            save_pooling(self.folder, self.pooling)
         write_json(self.folder / STAGE_FILE, {"fingerprint": self.fingerprint, **outcome})
         shutil.rmtree(self.job.folder)
 

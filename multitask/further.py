@@ -17,6 +17,7 @@ from minbert import AdamW, BertModel, BertTokenizer, processes
 from minbert.loop import Job, Step
 from minbert.mlm import BertForMaskedLM, Masking
 from minbert.optimizer import parameter_groups
+from minbert.pooling import stored_pooling
 from minbert.stage import Stage, stage_fingerprint
 from multitask.sampling import mt_dnn
 from multitask.train import batches_of
@@ -65,5 +66,7 @@ def build_stage(
                                 "max_length", "max_tokens", "pair_encoding") | {
         "device": str(device), "torch": torch.__version__, "has_head": has_head}
     examples = [example for splits in rows.values() for split in ("train", "dev") for example in splits[split].examples]
-    return Stage(job, encoder, tokenizer, options.pooling, quality, "masked dev tokens", run / name,
+    # It learns no sentence vector; one that the start or another stage of the chain has learned stays noted.
+    pooling = options.pooling if options.methods or stored_pooling(model_folder) else None
+    return Stage(job, encoder, tokenizer, pooling, quality, "masked dev tokens", run / name,
                  stage_fingerprint(start, settings, examples))

@@ -6,6 +6,8 @@ All compute in float32 whatever comes in: under bfloat16 autocast the outputs ha
 for the differences that a loss is made of. Labels arrive as float32 of shape (B,), as data/batching.py makes them.
 """
 
+import math
+
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -59,10 +61,10 @@ def similarity_regression(prediction: Tensor, labels: Tensor, lowest: float | Te
 def fitted_range(cosines: Tensor, labels: Tensor, width: float = 0.25) -> float:
     """M, the mean cosine of the pairs in the lowest label bucket under the model as it is ([CT] section 5.2).
 
-    cosines (N,) in [-1, 1]; labels (N,), 0 to 5; the bucket is labels below `width`, or where there is none the pairs
-    of the lowest label. Raises ValueError for M of 1, where no range is left.
+    cosines (N,) in [-1, 1]; labels (N,), 0 to 5; the buckets are [0, width], (width, 2 width] and so on, the lowest is
+    the first that holds a pair. Raises ValueError for M of 1, where no range is left.
     """
-    lowest = cosines[labels < max(width, float(labels.min()) + 1e-6)]
+    lowest = cosines[labels <= width * max(1, math.ceil(float(labels.min()) / width))]
     found = float(lowest.mean())
     if found >= 1:
         raise ValueError("--sts_range fitted: the least similar pairs have a cosine of 1 already, all vectors are "

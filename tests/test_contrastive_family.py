@@ -125,22 +125,24 @@ def test_two_axes_by_hand():
     assert bsc(E1, E2, 1.0, labels=torch.tensor([1.0, 0])).item() == pytest.approx(math.log(e + 1) / 2)
     assert nt_xent(E1, E1, 1.0).item() == pytest.approx(math.log((e + 2) / e))
     assert self_guided_opt1(E1, E1, 1.0).item() == pytest.approx(math.log((e + 1 + 1) / e))
+    assert self_guided_opt2(E1, E1, 1.0).item() == pytest.approx(math.log((e + 1) / e))  # the other c is no candidate
+    assert multiple_negatives_ranking(E1, E1, 1.0).item() == pytest.approx(math.log((e + 1) / e))
+    assert multiple_negatives_ranking(E1, 2 * E1, 1.0, "dot").item() == pytest.approx(math.log((e**2 + 1) / e**2))
+    assert contrastive_tension_in_batch(E1, E2, 1.0).item() == pytest.approx(math.log(e + 1))
     assert self_guided_opt3(E1, torch.stack([E1, E2], dim=1), 1.0).item() == pytest.approx(
         (math.log((e + e + 1) / e) + math.log(1 + e + 1)) / 2)  # c_1: own e and 1; of the other sentence 1 and e
 
 
 def test_contrastive_tension_by_hand():
-    """A table of four dot products: with itself 0 and 2, with another 0 and 2."""
-    first = torch.tensor([[1.0, 0], [2, 0], [1, 0], [2, 0]])
+    """A table of four dot products: with itself 0 and 2, with another 0 and 3."""
+    first = torch.tensor([[1.0, 0], [2, 0], [1, 0], [3, 0]])
     second = torch.tensor([[0.0, 1], [1, 0], [0, 1], [1, 0]])
     identical = torch.tensor([True, True, False, False])
     softplus = lambda z: math.log(1 + math.exp(z))  # noqa: E731
-    expected = (softplus(0) + softplus(-2) + softplus(0) + softplus(2)) / 4
+    expected = (softplus(0) + softplus(-2) + softplus(0) + softplus(3)) / 4
     assert contrastive_tension(first, second, identical).item() == pytest.approx(expected)
-    wrong = contrastive_tension(first, second, ~identical)
-    assert wrong.item() == pytest.approx(expected)  # this table is symmetric, so:
-    assert contrastive_tension(first[:2], second[:2], identical[:2]) < contrastive_tension(first[:2], second[:2],
-                                                                                            ~identical[:2])
+    wrong = (softplus(0) + softplus(2) + softplus(0) + softplus(-3)) / 4
+    assert contrastive_tension(first, second, ~identical).item() == pytest.approx(wrong) != pytest.approx(expected)
 
 
 def test_align_by_hand():
@@ -150,6 +152,15 @@ def test_align_by_hand():
     assert bsc(E1, E1, 1.0, labels=labels, align=0.25).item() == pytest.approx(expected)
     with pytest.raises(ValueError, match="labels is None"):
         bsc(E1, E1, align=0.5)
+
+
+def test_align_pulls_the_vectors_as_they_are():
+    """By their range (1, 2) and (3, 1) become (.5, 2) and (1.5, 1): other cosines, which align does not ask for."""
+    a, b, labels = torch.tensor([[1.0, 2], [3, 1]]), torch.tensor([[1.0, 1], [2, 5]]), torch.tensor([1.0, 0.0])
+    cosines = [3 / math.sqrt(5 * 2), 11 / math.sqrt(10 * 29)]
+    expected = ((1 - cosines[0]) ** 2 + cosines[1] ** 2) / 2
+    for normalise in ("batch", "l2", "none"):
+        assert bsc(a, b, 1.0, normalise=normalise, labels=labels, align=0.0).item() == pytest.approx(expected)
 
 
 def test_normalising_over_the_batch_by_hand():
@@ -191,10 +202,17 @@ PAIRWISE = {
     "bsc": lambda a, p: bsc(a, p, 0.5),
     "bsc-align": lambda a, p: bsc(a, p, 0.5, labels=torch.full((len(a),), 0.5, dtype=a.dtype), align=0.3),
     "bsc-batch": lambda a, p: bsc(a, p, 0.5, normalise="batch"),
+    "bsc-labels": lambda a, p: bsc(a, p, 0.5, labels=(a[:, 0] > a[:, 0].min()).double()),
+    "bsc-batch-align": lambda a, p: bsc(a, p, 0.5, normalise="batch", labels=torch.full((len(a),), 0.5, dtype=a.dtype),
+                                        align=0.3),
+    "mnr": lambda a, p: multiple_negatives_ranking(a, p, 2.0),
+    "mnr-dot": lambda a, p: multiple_negatives_ranking(a, p, 1.0, "dot"),
     "ct": lambda a, p: contrastive_tension(a, p, torch.ones(len(a), dtype=torch.bool)),
+    "ct-others": lambda a, p: contrastive_tension(a, p, a[:, 0] == a[:, 0].min()),
     "ct-in-batch": lambda a, p: contrastive_tension_in_batch(a, p, 3.0),
     "nt-xent": lambda a, p: nt_xent(a, p, 0.5),
     "opt1": lambda a, p: self_guided_opt1(a, p, 0.5),
+    "opt2": lambda a, p: self_guided_opt2(a, p, 0.5),
     "opt3": lambda a, p: self_guided_opt3(a, torch.stack([p, p.flip(1)], dim=1), 0.5),
 }
 every_loss = pytest.mark.parametrize("loss", PAIRWISE.values(), ids=PAIRWISE)
@@ -212,7 +230,8 @@ def test_the_order_of_the_batch_does_not_matter(loss):
     assert not torch.isclose(loss(A[order], P), loss(A, P)), "the negative control: other pairs"
 
 
-@pytest.mark.parametrize("name", [name for name in PAIRWISE if name not in ("ct", "bsc-batch")])
+@pytest.mark.parametrize("name", [name for name in PAIRWISE if name not in (
+    "ct", "ct-others", "bsc-batch", "bsc-batch-align", "bsc-labels", "mnr-dot")])
 def test_cosines_do_not_see_length(name):
     scales = torch.tensor([[0.1], [3.0], [1.0], [50.0]], dtype=torch.float64)
     torch.testing.assert_close(PAIRWISE[name](A * scales, P / scales), PAIRWISE[name](A, P))

@@ -3,7 +3,7 @@
 Two steps are compared, or where an option decides which batches come when, the plan, or the evaluations.
 """
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import combinations
 
 import pytest
@@ -112,6 +112,34 @@ def test_shuffles_begin_with_the_second_epoch(make_stages):
         assert rows == [list(range(32))] * 3
     assert plans["random"][0] == plans["knn"][0] == plans["cluster"][0]
     assert all(plans[one][epoch] != plans[other][epoch] for epoch in (1, 2) for one, other in combinations(plans, 2))
+
+
+@pytest.mark.parametrize(("method", "values"), {
+    "simcse": {"epochs": 1, "batch_size": 64, "lr": 3e-5, "temperature": 0.05, "max_length": 32, "projection": "tanh"},
+    "simcse-supervised": {"epochs": 5, "batch_size": 16, "lr": 2e-5, "temperature": 0.05, "projection": "mlp"},
+    "simcse-nli": {"epochs": 3, "batch_size": 512, "lr": 5e-5, "temperature": 0.05, "projection": "tanh"},
+    "mnr": {"epochs": 1, "batch_size": 64, "lr": 2e-5, "temperature": 0.05, "projection": "none"},
+    "bsc": {"epochs": 5, "batch_size": 30, "lr": 2e-5, "temperature": 0.07, "projection": "none"},
+    "ct": {"epochs": 1, "batch_size": 16, "lr": 1e-5, "optimizer": "rmsprop", "schedule": "tension", "warmup": 0.0},
+    "ct-in-batch": {"batch_size": 16, "lr": 1e-5, "temperature": 0.05, "optimizer": "rmsprop", "schedule": "tension"},
+    "sg": {"epochs": 1, "batch_size": 16, "lr": 5e-5, "temperature": 0.01, "betas": (0.9, 0.9), "evaluate_every": 50,
+           "patience": 10, "projection": "guided"},
+    "sg-opt": {"epochs": 1, "batch_size": 16, "lr": 5e-5, "temperature": 0.01, "betas": (0.9, 0.9),
+               "evaluate_every": 50, "patience": 10, "projection": "guided"},
+}.items())
+def test_presets_are_those_of_the_papers(method, values):
+    assert values.items() <= asdict(PRESETS[method]).items()
+    assert Options().sg_regulariser == 0.1 and Options().sg_states == "max"
+
+
+@pytest.mark.parametrize("method", ["bsc", "ct-in-batch"])
+def test_a_scale_that_learned_its_way_to_zero_is_named(make_stages, method):
+    (stage,) = make_stages(method, **({"bsc_learns_temperature": "yes"} if method == "bsc" else {}))
+    task, rows = stage.job.plan(0, torch.Generator().manual_seed(0))[0][0]
+    for scale in (0.0, -0.5):
+        stage.job.model.scale.data.fill_(scale)
+        with pytest.raises(ValueError, match=f"has come to {scale:g}; it must be above 0. Take a fixed one"):
+            stage.job.loss(task, stage.job.load(task, rows))
 
 
 def test_the_schedule_of_contrastive_tension(make_stages):

@@ -167,20 +167,23 @@ def directions(num_groups: int, size: int, spread: float) -> np.ndarray:
 
 
 def test_neighbours_meet_and_the_tightest_come_last():
-    order = knn_order(directions(6, 8, 0.05), generator())
-    assert sorted(order) == list(range(48))
-    groups = [{index // 8 for index in order[start : start + 8]} for start in range(0, 48, 8)]
-    assert groups == [{0}, {1}, {2}, {3}, {4}, {5}]
+    alone, *groups = knn_order(directions(6, 8, 0.05), generator())
+    assert not alone and sorted(sum(groups, [])) == list(range(48))
+    assert [{index // 8 for index in group} for group in groups] == [{0}, {1}, {2}, {3}, {4}, {5}]
 
 
-def test_groups_have_three_to_eight_members():
-    """Two that are far from all others, and 16 equal ones: the two form no group and come first."""
-    far = np.eye(16, dtype=np.float32)[:2]
-    near = np.tile(np.eye(16, dtype=np.float32)[5], (16, 1))
-    near += 1e-3 * np.random.default_rng(1).normal(size=near.shape).astype(np.float32)
-    order = knn_order(np.concatenate([far, near]), generator(3))
-    assert sorted(order) == list(range(18))
-    assert set(knn_order(far, generator())) == {0, 1}, "fewer than three of all"
+@pytest.mark.parametrize("noise", [1e-3, 0.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_groups_have_three_to_eight_members(noise, seed):
+    """Of 30 alike and two that are far from them: equal ones need not be among their own nearest."""
+    far, near = np.eye(16, dtype=np.float32)[:2], np.tile(np.eye(16, dtype=np.float32)[5], (30, 1))
+    near += noise * np.random.default_rng(1).normal(size=near.shape).astype(np.float32)
+    alone, *groups = knn_order(np.concatenate([far, near]), generator(seed))
+    assert sorted(sum(groups, alone)) == list(range(32))
+    sizes = {len(group) for group in groups}
+    assert min(sizes) >= 3 and max(sizes) == 8
+    alone, *groups = knn_order(far, generator(seed))
+    assert sorted(alone) == [0, 1] and not groups, "fewer than three of all"
 
 
 def test_clusters_stay_together():

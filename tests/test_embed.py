@@ -172,6 +172,13 @@ def test_requests_that_are_refused(command, flags, words, tmp_path):
     assert [*tmp_path.iterdir()] == [tmp_path / "full.txt"] and (tmp_path / "full.txt").read_bytes() == TEXT
 
 
+@pytest.mark.parametrize("invisible", ["\u200b", "\xad", "\0"])
+def test_a_sentence_of_nothing_is_refused(command, tmp_path, invisible):
+    code, _, err = command("--out", tmp_path / "v.npy", content=f"a man\n{invisible}\nthe girl\n".encode())
+    assert code == 2 and "sentence 2 (" in err and "holds nothing that the model reads" in err and "Leave it out" in err
+    assert not [*tmp_path.iterdir()]
+
+
 def test_one_sentence_has_no_other(command):
     assert "holds 1 sentence, so that each has 0 others" in command("--nearest", 1, content=b"alone\n")[2]
 

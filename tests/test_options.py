@@ -190,10 +190,22 @@ def test_learning_rate_of_the_contrastive_stage():
     assert settings.lr == 1e-4 and given("ct", options) == {"lr": 1e-4}  # ct has no temperature
     text = described("ct", settings, options)
     assert text.startswith("ct: epochs 1, batch_size 16, lr 0.0001, ")
-    assert text.endswith(", ct_corpus none, ct_negatives paper (Carlsson et al. 2021; given: lr)")
+    assert text.endswith(", ct_corpus none, ct_negatives paper, pooling mean (Carlsson et al. 2021; given: lr)")
     assert "temperature" not in text and "betas" not in text
     text = described("simcse", settings_of("simcse", options, 768), options)
     assert "temperature 1," in text and "ct_" not in text
+
+
+def test_settings_of_fusion_stand_among_the_options():
+    """It has no stage whose record would hold them."""
+    options, reasons = options_of("--pretrain", "simcse", "--contrastive_order", "fusion").for_encoder(384)
+    assert (options.contrastive_temperature, options.contrastive_projection, options.contrastive_chunk) == (
+        0.05, "tanh", 0)
+    assert reasons["contrastive_temperature"] == "Gao et al. 2021, unsupervised"
+    options, _ = options_of("--pretrain", "simcse", "--contrastive_order", "fusion", "--contrastive_temperature",
+                            "1").for_encoder(384)
+    assert options.contrastive_temperature == 1 and options_of("--pretrain", "simcse").for_encoder(384)[
+        0].contrastive_temperature == AUTO
 
 
 def test_dropout_of_the_encoder_replaces_fields_of_its_config(tiny_model):

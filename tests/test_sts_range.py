@@ -45,12 +45,12 @@ def make_job(sample_data, tiny_model, tmp_path, no_fsync):
 
 @torch.no_grad()
 def lowest_of(encoder: BertModel, rows) -> float:
-    """M in a slow loop: each sentence alone, the pairs labelled below .25, or else those of the lowest label."""
+    """M in a slow loop: each sentence alone, the pairs of the first bucket of .25 that holds any, its edge included."""
     encoder.eval()
-    least = min(example.label for example in rows.examples)
+    edge = next(0.25 * number for number in range(1, 21) if any(each.label <= 0.25 * number for each in rows.examples))
     cosines = []
     for row, example in enumerate(rows.examples):
-        if example.label < max(0.25, least + 1e-6):
+        if example.label <= edge:
             batch = rows.batch([row])
             u, v = pool(encoder(batch.input_ids, batch.attention_mask), batch.attention_mask, "mean")
             cosines.append(float(u @ v / (u.norm() * v.norm())))
@@ -61,9 +61,10 @@ def lowest_of(encoder: BertModel, rows) -> float:
 
 
 def test_the_fitted_range_by_hand():
-    cosines, labels = torch.tensor([0.5, 0.7, 0.9, 1.0]), torch.tensor([0.0, 0.2, 0.25, 5.0])
-    assert fitted_range(cosines, labels) == pytest.approx(0.6)
-    assert fitted_range(cosines, labels + 1) == pytest.approx(0.5)  # none below .25: those of the lowest label
+    cosines, labels = torch.tensor([0.5, 0.7, 0.9, 1.0]), torch.tensor([0.0, 0.25, 0.26, 5.0])
+    assert fitted_range(cosines, labels) == pytest.approx(0.6)  # the edge belongs to the bucket
+    assert fitted_range(cosines, labels + 0.3) == pytest.approx(0.5)  # (.25, .5] holds the first alone
+    assert fitted_range(cosines, labels + 0.55) == pytest.approx(0.5)  # .55 in (.5, .75], .8 and .81 in the next
     with pytest.raises(ValueError, match="all vectors are equal"):
         fitted_range(torch.ones(4), labels)
 
@@ -179,7 +180,7 @@ def test_all_layers_frozen_leave_nothing(make_job):
 @pytest.mark.parametrize(("flags", "words"), [
     ("--head cosine --tasks sts --common_layer none --option pretrain", "nothing to train for STS where the encoder"),
     ("--head cosine --tasks sts --common_layer none --heads_first 1", "nothing to train for STS where the encoder is"),
-    ("--sts_range fitted", "--sts_range has no effect with --head features; add --head mlp or cosine, or drop it."),
+    ("--sts_range fitted", "effect with --head features; add --head mlp or cosine, or pass --sts_range zero."),
     ("--sts_range fitted --head cosine --tasks sst", "--sts_range fitted has no effect with --tasks sst, which does"),
 ])
 def test_what_nothing_would_read_or_train_is_refused(capsys, flags, words):
