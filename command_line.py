@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
+from contrastive.presets import OWN, PRESETS
 from multitask.recipes import recipe_list, values_of
 from options import AUTO, Options
 
@@ -48,14 +49,14 @@ def parse(argv: list[str] | None = None) -> tuple[Options, Path | None]:
     kinds = {"int": int, "float": float, "str": str}
     for item in fields(Options):
         flags = dict.fromkeys([f"--{item.name}", f"--{item.name.replace('_', '-')}"])
-        settings = {"help": f"{item.metadata['help']} (default: {item.default})", "dest": item.name}
+        papers = "".join(f"; {PRESETS[method].source}" for method, own in OWN.items() if item.name in own)
+        settings = {"help": f"{item.metadata['help']} (default: {item.default}{papers})", "dest": item.name}
         if item.type == "bool":
             settings["action"] = "store_true"
         else:
             first, *is_word = item.type.split(" | ")
             kind = number_or_word(kinds[first], item.default) if is_word else kinds[first]
-            settings |= {"type": kind, "metavar": None if item.metadata["choices"] else item.name.upper()}
-            settings |= {"choices": item.metadata["choices"]} if item.metadata["choices"] else {}
+            settings |= {"type": kind, "choices": item.metadata["choices"] or None}
         groups[item.metadata["group"]].add_argument(*flags, **settings)
     given = vars(parser.parse_args(argv))
     if given.pop("list_recipes", False):

@@ -1,6 +1,7 @@
 """multitask/further.py: masked-language modelling on the tasks' own rows, as a stage before them."""
 
 import math
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from minbert import BertModel, BertTokenizer
 from minbert.loop import fit
 from minbert.mlm import IGNORED, BertForMaskedLM, Masking
+from minbert.pooling import save_pooling, stored_pooling
 from minbert.stage import Stage, encoder_fingerprint
 from multitask.further import build_stage
 from multitask.train import encode_tables, read_tables
@@ -83,6 +85,17 @@ def test_it_learns_and_leaves_an_encoder(make_stage):
     assert history[-1]["held_out_loss"] < before["held_out_loss"] - 0.7
     best = max(history, key=lambda entry: entry["masked_accuracy"])  # the first of equal ones
     assert stage.quality() == {name: best[name] for name in before}
+
+
+def test_it_binds_the_encoder_to_no_pooling_but_one_that_was_learned_before(make_stage, tiny_model, tmp_path):
+    stage = make_stage(mlm_epochs=1, pooling="cls")
+    stage.train(is_resumed=False)
+    assert stored_pooling(stage.folder) is None
+    bound = tmp_path / "bound"
+    shutil.copytree(tiny_model, bound)
+    save_pooling(bound, "cls")
+    assert make_stage(bound, pooling="cls").pooling == "cls"
+    assert make_stage(pretrain="simcse,mlm", pooling="cls").pooling == "cls"
 
 
 def test_the_head_of_the_folder_is_taken_where_there_is_one(make_stage, tiny_model, tmp_path):
