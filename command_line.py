@@ -71,7 +71,7 @@ def parse(argv: list[str] | None = None) -> tuple[Options, Path | None]:
             raise ValueError(f"--resume continues a run with its own options; drop --{next(iter(given))}, or start a "
                              "new run without --resume.")
         return load(Path(run)), Path(run)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         parser.exit(2, f"run_multitask.py: {error}\n")
 
 
@@ -81,8 +81,11 @@ def load(folder: Path) -> Options:
     if not path.is_file():
         raise ValueError(f"--resume {folder}: no run there (options.json is missing). Give a folder such as runs/NAME.")
     try:
-        return Options(**json.loads(path.read_text(encoding="utf-8"))["options"])
-    except (KeyError, TypeError, ValueError) as error:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        options = Options(**stored["options"])
+        stored["files"].keys()  # which the run compares with its input
+        return options
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: not the options of this version ({error}). Start a new run instead.") from error
 
 

@@ -39,8 +39,15 @@ def check(options) -> None:
 
 
 def check_ranges(options) -> None:
-    """Numbers within their limits."""
+    """Values of their own kind, words among the choices, numbers within their limits; the first two for a file edited
+    by hand, since a command line gives no others."""
+    kinds = {"bool": bool, "int": int, "float": (int, float), "str": str}
     for item in fields(options):
+        found, choices = getattr(options, item.name), item.metadata["choices"]
+        if not any(isinstance(found, kinds[kind]) for kind in item.type.split(" | ")):
+            raise ValueError(f"--{item.name} is {found!r}; it must be {item.type.replace('|', 'or')}.")
+        if choices and found not in choices:
+            raise ValueError(f"--{item.name} is '{found}'; it is one of {', '.join(choices)}.")
         value, low, high = getattr(options, item.name), item.metadata["low"], item.metadata["high"]
         is_bounded = low is not None and not (isinstance(value, str) and value == item.default)
         if is_bounded and not (math.isfinite(value) and low <= value <= (value if high is None else high)):

@@ -26,8 +26,9 @@ def main(argv: list[str] | None = None) -> int:
         hint = f"Continue with: python run_multitask.py --resume {folder}" if is_begun else "Nothing was written yet."
         print(f"\nStopped. {hint}", file=sys.stderr)
         return 130
-    except (ValueError, OSError, FloatingPointError) as error:  # the last is the loop's NonFiniteLoss
-        print(f"run_multitask.py: {error}", file=sys.stderr)
+    except (ValueError, OSError, FloatingPointError, ModuleNotFoundError) as error:  # the third: loop's NonFiniteLoss
+        hint = ". Run `bash setup.sh` once, then .venv/bin/python" if isinstance(error, ModuleNotFoundError) else ""
+        print(f"run_multitask.py: {error}{hint}", file=sys.stderr)
         return 1 if isinstance(error, FloatingPointError) else 2
     return 0
 

@@ -55,13 +55,15 @@ def read_triplets(path: str | Path) -> list[tuple[str, str, str]]:
     Or sent0, sent1, hard_neg of a comma-separated one. ValueError names file and line where a column or a text is
     missing.
     """
-    check_files([Path(path)])
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             has_tabs = "\t" in file.readline()
             file.seek(0)
             lines = csv.reader(file, **{"delimiter": "\t", "quoting": csv.QUOTE_NONE} if has_tabs else {"strict": True})
             (_, header), *rows = [(lines.line_num, row) for row in lines] or [(1, [])]
+    except OSError as error:
+        raise ValueError(f"--nli {path}: {error.strerror}. Give a file of triplets, tab-separated with the columns "
+                         f"{', '.join(TRIPLET)}.") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{path}: neither tab- nor comma-separated UTF-8 ({error}). Convert the file.") from error
     names = TRIPLET if has_tabs else RELEASED

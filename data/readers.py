@@ -101,9 +101,12 @@ def read_examples(path: str | Path, format: Format, labelled: bool = True, drop_
     text, is_damaged = _read_text(path)
     # Quoted fields may hold line breaks, so the csv module must see them untouched: newline="".
     reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t")
-    examples, dropped, line_of_id, header = [], [], {}, None
+    examples, dropped, line_of_id, header, end = [], [], {}, None, 0
     try:
         for row in reader:
+            begin, end = end + 1, reader.line_num
+            if any("\t" in field and "\n" in field for field in row):  # or the rows inside it would vanish silently
+                raise csv.Error(f"the row that begins on line {begin} has a field with tabs and line breaks")
             if not row:  # a blank line, which pandas and csv.DictReader skip as well
                 continue
             if header is None:
@@ -123,7 +126,7 @@ def read_examples(path: str | Path, format: Format, labelled: bool = True, drop_
                 raise ValueError(f"{path}, line {reader.line_num}: {fault}. {advice}")
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}: not readable as tab-separated text ({error}); a quote that "
-                         "is never closed does this. Fix the line.") from error
+                         "is never closed, or stands where none belongs, does this. Fix it.") from error
     if not examples:
         found = "no header" if header is None else f"a header and no usable rows ({len(dropped)} dropped)"
         raise ValueError(f"{path}: the file has {found}; needed are a header and at least one row. Restore the file, "
@@ -179,8 +182,6 @@ def _parse_row(row, line_number: int, num_fields: int, columns: list[int], forma
         return None, f"the row has {len(row)} fields; the header names {num_fields}", False
     if is_damaged and any("\udc80" <= character <= "\udcff" for field in row for character in field):
         return None, "the row holds bytes that are not UTF-8; the files are UTF-8 text", False
-    if any("\t" in field and "\n" in field for field in row):  # otherwise the rows inside it would vanish silently
-        return None, "a field holds tabs and line breaks, so a quote is open or misplaced; sentences hold none", False
     row_id, *values = (row[column].strip() for column in columns)
     if not row_id:
         return None, "the id is empty; each row needs an id of its own", False

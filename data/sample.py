@@ -242,9 +242,16 @@ def main() -> None:
     parser.add_argument("--out", required=True, help="folder for the files; made if it is not there")
     parser.add_argument("--seed", type=int, default=0, help="another seed: other rows by the same rules (default 0)")
     arguments = parser.parse_args()
-    Path(arguments.out).mkdir(parents=True, exist_ok=True)
-    write_sample(arguments.out, arguments.seed)
-    print(f"{arguments.out}: nine files written, {sum(NUM_ROWS.values()):,} rows a task")
+    out = Path(arguments.out)
+    try:
+        there = [file for files in COURSE_FILES.values() for file in files.values() if (out / file).exists()]
+        if there:
+            parser.error(f"{out / there[0]} exists, and would be replaced by made-up rows. Pass another --out.")
+        out.mkdir(parents=True, exist_ok=True)
+        write_sample(out, arguments.seed)
+    except OSError as error:
+        parser.error(f"--out {out} cannot be written ({error.strerror}). Choose another folder.")
+    print(f"{out}: nine files written, {sum(NUM_ROWS.values()):,} rows a task")
 
 
 if __name__ == "__main__":

@@ -36,8 +36,9 @@ def exit_code(name: str, stopped: str = "Stopped.") -> Callable:
             except KeyboardInterrupt:
                 print(f"\n{stopped}", file=sys.stderr)
                 return 130
-            except (ValueError, OSError) as error:
-                print(f"{name}: {error}", file=sys.stderr)
+            except (ValueError, OSError, ModuleNotFoundError) as error:
+                hint = ". Run `bash setup.sh` once, then .venv/bin/python" * isinstance(error, ModuleNotFoundError)
+                print(f"{name}: {error}{hint}", file=sys.stderr)
                 return 2
         return run
     return decorate

@@ -59,7 +59,8 @@ class Masking:
 
     @classmethod
     def of(cls, tokenizer: BertTokenizer, whole_word: bool = False) -> Masking:
-        ordered = sorted(tokenizer.vocabulary, key=tokenizer.vocabulary.get)
+        by_id = {number: token for token, number in tokenizer.vocabulary.items()}
+        ordered = [by_id.get(number, "") for number in range(max(by_id) + 1)]  # vocab.txt may have blank lines
         continues = torch.tensor([token.startswith("##") for token in ordered]) if whole_word else None
         return cls(torch.tensor([token in SPECIAL_TOKENS for token in ordered]), continues, tokenizer.mask_token_id)
 

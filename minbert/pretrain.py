@@ -82,7 +82,7 @@ def build_job(
     """The masked-language-model stage as a Job; train and held_out are blocks, (N, T)."""
     device, _ = runtime.choose_device(arguments.device)
     precision, _ = runtime.choose_precision(arguments.precision, device)
-    model = build_model(arguments, len(tokenizer.vocabulary), device)
+    model = build_model(arguments, max(tokenizer.vocabulary.values()) + 1, device)
     masking = Masking.of(tokenizer, arguments.whole_word)
     rounds, num_steps = plan_rounds(arguments)
 

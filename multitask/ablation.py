@@ -44,11 +44,18 @@ def scores_of(record: dict) -> dict[str, float]:
     return {key: score for key, score in record["scores"].items() if is_whole or key in trained}
 
 
-def check_same(folders: Sequence[Path]) -> None:
-    """ValueError where one recipe's runs, finished or begun, differ in more than seed and name."""
-    stored = {folder: folder / "options.json" for folder in folders}
-    found = [(folder, json.loads(path.read_text(encoding="utf-8"))["options"]) for folder, path in stored.items()
-             if path.is_file()]
+def check_same(recipe: str, folders: Sequence[Path]) -> None:
+    """ValueError where runs, finished or begun, are not of this recipe, or differ in more than seed and name."""
+    found = []
+    for path in (folder / "options.json" for folder in folders if (folder / "options.json").is_file()):
+        try:
+            found.append((path.parent, dict(json.loads(path.read_text(encoding="utf-8"))["options"])))
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path}: not the options of a run ({error}). Remove its folder, or give another "
+                             "--out.") from error
+        if found[-1][1].get("recipe") != recipe:
+            raise ValueError(f"{path.parent} holds a run of recipe {found[-1][1].get('recipe')}, not of {recipe}. Move "
+                             "it, or give another --out.")
     for folder, options in found[1:]:
         before, first = found[0]
         for key in sorted({*first, *options} - {"seed", "name", "output_dir"}):
@@ -148,8 +155,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     found: dict[str, list[dict[str, float]]] = {name: [] for name in given.names}
     stages: dict[str, list[dict]] = {}
     folders = {name: [given.out / f"{name}-seed{seed}" for seed in given.seeds] for name in given.names}
-    for of_recipe in folders.values():
-        check_same(of_recipe)
+    for name, of_recipe in folders.items():
+        check_same(name, of_recipe)
     for (number, seed), name in product(enumerate(given.seeds), given.names):
         folder = folders[name][number]
         command = command_of(name, seed, folder, flags)
@@ -160,7 +167,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print(f"{folder}: ended with code {code}; its message is above. The same command goes on from "
                       "here.", file=sys.stderr)
                 return code
-            check_same(folders[name])
+            check_same(name, folders[name])
         record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         found[name].append(scores_of(record))
         for stage, content in stages_of(folder, record).items():

@@ -130,11 +130,15 @@ class MultitaskBert(nn.Module):
         """Load what `save_pretrained` wrote. ValueError where it was trained with another pooling or pair encoding."""
         check_pooling(folder, pooling)
         path = Path(folder) / "heads.json"
-        stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        found = stored.get("pair_encoding", "no heads at all")
+        try:
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            found = stored["pair_encoding"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path}: no record of heads there ({error}). Give the model of a finished run, such as "
+                             "runs/NAME/model, as the run wrote it.") from error
         if found != pair_encoding:
-            raise ValueError(f"{folder}: it holds {found}; asked for is --pair-encoding {pair_encoding}. Load a model "
-                             "with the pair encoding it was trained with.")
+            raise ValueError(f"{folder}: its heads read --pair-encoding {found}; asked for is {pair_encoding}. Load a "
+                             "model with the pair encoding it was trained with.")
         model = cls(BertModel.from_pretrained(folder), pooling, dropout_probability=0.0, seed=0, **stored)
         report = model.load_state_dict(load_file(Path(folder) / "heads.safetensors"), strict=False)
         assert not report.unexpected_keys and all(name.startswith("encoder.") for name in report.missing_keys)

@@ -1,24 +1,21 @@
 """Leaderboard files: write, read back, verify, score. The last station on the way from a CSV row to a prediction.
 
 The format is the course's own, byte for byte: a header line ("id \\t Predicted_Sentiment \\n"), then a row per id
-("{id} , {value} \\n"), UTF-8, "\\n" on every system. Files that others wrote are scored or verified by
-`python -m multitask.predictions check FILE...`, and are read as strictly as ours.
+("{id} , {value} \\n"), UTF-8, "\\n" on every system. Files that others wrote are read as strictly as ours; check.py is
+for those.
 """
 
-import argparse
 import math
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from data.readers import COURSE_FILES, Table, read_examples
+from data.readers import Table
 from minbert.checkpoint import write_atomically
-from multitask.tasks import TASKS, Task, overall_2023, overall_2024
+from multitask.tasks import TASKS, Task
 
-SAMPLE_DIR = Path(__file__).parent.parent / "data" / "sample"
 ROW = re.compile(r"([^\s,]+) , (\S+) \n")
 NUM_IDS_NAMED = 3
 # Task name -> (what a value looks like, the same in words, how numpy trims it: "-" prints 3, "0" prints 3.0).
@@ -98,56 +95,6 @@ def find_task(path: str | Path) -> Task:
     raise ValueError(f"{path}, line 1: the header is {header!r}; needed is one of {needed}, byte for byte.")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Check the files named on the command line; returns the exit code, 2 if one of them was refused."""
-    parser = argparse.ArgumentParser(prog="python -m multitask.predictions", description="Leaderboard files.")
-    check = parser.add_subparsers(required=True, metavar="check").add_parser(
-        "check", help="score (dev) or verify (test) prediction files; exit code 2 if one is refused")
-    check.add_argument("files", nargs="+", metavar="FILE", help="prediction file of any task, told by its header")
-    check.add_argument("--gold", help="labelled file to score against; default: the dev or test file the ids belong to")
-    check.add_argument("--data-dir", type=Path, default=SAMPLE_DIR, help="folder with the course's files (%(default)s)")
-    check.add_argument("--drop-bad-rows", action="store_true", help="skip and count malformed rows of labelled files")
-    options = parser.parse_args(arguments)
-    scores, num_refused = {}, 0
-    for file in options.files:
-        try:
-            task = find_task(file)
-            split, table = _find_table(file, task, options)
-            if split == "test":
-                num_rows = len(verify_predictions(file, task, [example.id for example in table.examples]))
-                result = "every id once, no labels to score against"
-            else:
-                num_rows = len(table.examples)
-                score = score_predictions(file, task, table)
-                scores.setdefault(task.name, []).append(score)
-                result = f"{task.metric} {score:.4f}"
-            dropped = f" ({len(table.dropped)} rows of {table.path} dropped)" if table.dropped else ""
-            print(f"{file}: {task.title} {split}, {num_rows:,} rows{dropped}, {result}")
-        except ValueError as error:
-            num_refused += 1
-            print(f"refused: {error}", file=sys.stderr)
-    if scores.keys() == TASKS.keys() and all(len(of_task) == 1 for of_task in scores.values()):
-        of_task = {name: score for name, (score,) in scores.items()}
-        print(f"overall 2023: {overall_2023(of_task):.4f}, overall 2024: {overall_2024(of_task):.4f}")
-    return 2 if num_refused else 0
-
-
-def _find_table(file: str, task: Task, options: argparse.Namespace) -> tuple[str, Table]:
-    """The rows a prediction file is for: those of --gold, or of the split with which it shares the most ids."""
-    if options.gold:
-        return "gold", read_examples(options.gold, task.format, drop_bad_rows=options.drop_bad_rows)
-    ids = read_predictions(file, task).keys()
-    tables = {split: read_examples(options.data_dir / COURSE_FILES[task.name][split], task.format,
-                                   labelled=split == "dev", drop_bad_rows=options.drop_bad_rows)
-              for split in ("dev", "test")}
-    shared = {split: len(ids & {example.id for example in table.examples}) for split, table in tables.items()}
-    split = max(shared, key=shared.get)
-    if not shared[split]:
-        raise ValueError(f"{file}: none of its {len(ids)} ids is in the {task.title} dev or test file of "
-                         f"{options.data_dir}. Pass the folder it was predicted from as --data-dir.")
-    return split, tables[split]
-
-
 def _read_bytes(path: str | Path) -> bytes:
     try:
         return Path(path).read_bytes()
@@ -186,6 +133,3 @@ def _parse(path: str | Path, task: Task, content: bytes) -> dict[str, float]:
         predictions[row_id], line_of_id[row_id] = value, number
     return predictions
 
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -98,6 +98,18 @@ def test_one_mean_is_of_one_experiment(tmp_path, monkeypatch, capsys):
     assert main(["head-vm", "--seeds", "1", "--out", str(tmp_path)]) == 0
 
 
+def test_a_run_of_another_recipe_and_no_run_are_not_counted(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(ablation, "run", lambda command: pytest.fail("it was run"))
+    folder = tmp_path / "head-vm-seed0"
+    finish(folder, "rob-3")
+    assert main(["head-vm", "--seeds", "0", "--out", str(tmp_path)]) == 2
+    assert f"{folder} holds a run of recipe rob-3, not of head-vm. Move it" in capsys.readouterr().err
+    for content in ("", "[]", "{}"):
+        (folder / "options.json").write_text(content)
+        assert main(["head-vm", "--seeds", "0", "--out", str(tmp_path)]) == 2
+        assert f"{folder / 'options.json'}: not the options of a run (" in capsys.readouterr().err
+
+
 def test_sigterm_reaches_the_run(tmp_path):
     """The ablation alone hears it, and must leave no run behind that goes on beside its own resumption."""
     child = tmp_path / "child.py"

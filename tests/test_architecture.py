@@ -29,7 +29,7 @@ MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_CORE_LINES, MAX_AROUND_LINES = 300, 60, 
 AROUND = {f"{room}/{name}.py" for room, names in {  # not on the way from a row to its prediction: what made sample or
     "data": "sample download sentence_sets",  # checkpoint, uses finished runs or stands beside them
     "minbert": "pretrain blocks command curves report pictures names",
-    "multitask": "breakdown errors ensemble voting finished ablation recipes recipes_gen baselines conflicts",
+    "multitask": "check breakdown errors ensemble voting finished ablation recipes recipes_gen baselines conflicts",
     "contrastive": "embed vectors export states scores measure pages maps survey",
 }.items() for name in names.split()}
 SHORTER_FILES = {"run_multitask.py": 150}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from command_line import choose_folder, parse
 from minbert.command import check_writable
+from options import Options
 from tests.test_options import options_of, refusal
 
 # --- --resume ---------------------------------------------------------------------------------------------------------
@@ -85,3 +86,21 @@ def test_a_folder_without_permission(tmp_path):
     (tmp_path / "closed").mkdir(mode=0o555)
     with pytest.raises(ValueError, match=r"closed is not writable\. Choose another folder"):
         check_writable(tmp_path / "closed" / "run", [])
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"sampling": "foo"}, "--sampling is 'foo'; it is one of mt-dnn, joint"),
+    ({"device": "tpu"}, "--device is 'tpu'; it is one of"),
+    ({"pretrain": 5}, "--pretrain is 5; it must be str."),
+    ({"train_rows": 5}, "--train_rows is 5; it must be str."),
+    ({"epochs": "4"}, "--epochs is '4'; it must be int."),
+    (None, "not the options of this version ('files')"),
+])
+def test_options_edited_by_hand_are_read_as_strictly(tmp_path, capsys, change, words):
+    stored = {"options": asdict(Options()) | (change or {}), "files": {}}
+    if change is None:
+        del stored["files"]
+    (tmp_path / "options.json").write_text(json.dumps(stored), encoding="utf-8")
+    with pytest.raises(SystemExit, match="2"):
+        parse(["--resume", str(tmp_path)])
+    assert words in capsys.readouterr().err

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 import run_multitask
 from data.readers import COURSE_FILES
-from multitask import predictions
+from multitask import check, predictions
 from multitask.tasks import TASKS
 
 SCORES = {"sst", "para", "sts", "overall_2023", "overall_2024"}
@@ -81,7 +81,7 @@ def test_six_leaderboard_files_hold_every_id(finished, sample_data):
 
 def test_the_files_score_what_the_run_says(finished, sample_data, capsys):
     files = [str(finished.folder / "predictions" / name) for name in FILES.values()]
-    assert predictions.main(["check", *files, "--data-dir", str(sample_data)]) == 0
+    assert check.main([*files, "--data-dir", str(sample_data)]) == 0
     checked = capsys.readouterr().out
     scores = finished.record["scores"]
     for task, title in (("sst", "SST dev, 24 rows, accuracy"), ("para", "PARA dev, 24 rows, accuracy"),

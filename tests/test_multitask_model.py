@@ -159,8 +159,12 @@ def test_saved_and_loaded(tiny_model, tokenizer, tmp_path, pair_encoding):
     with pytest.raises(ValueError, match="trained with --pooling cls; asked for is mean"):
         MultitaskBert.from_pretrained(tmp_path, "mean", pair_encoding)
     other = {"cross": "bi", "bi": "cross"}[pair_encoding]
-    with pytest.raises(ValueError, match=f"it holds {pair_encoding}; asked for is --pair-encoding {other}"):
+    with pytest.raises(ValueError, match=f"heads read --pair-encoding {pair_encoding}; asked for is {other}"):
         MultitaskBert.from_pretrained(tmp_path, "cls", other)
+    for content in ("{", "[]", "{}"):
+        (tmp_path / "heads.json").write_text(content)
+        with pytest.raises(ValueError, match=r"heads.json: no record of heads there .*such as runs/NAME/model"):
+            MultitaskBert.from_pretrained(tmp_path, "cls", pair_encoding)
 
 
 def test_transformers_opens_the_folder(tiny_model, tokenizer, tmp_path):

@@ -1,4 +1,4 @@
-"""multitask/predictions.py: golden bytes, the way back, each refusal with its line. Next: test_predictions_check.py."""
+"""multitask/predictions.py: golden bytes, the way back, each refusal with its line. Next: test_check.py."""
 
 import errno
 import math

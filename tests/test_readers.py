@@ -109,8 +109,6 @@ BAD_ROWS = {
     "row too long": (SST, SST_HEADER, "0\taa1\tFine\tfilm\t3\n", "the row has 5 fields; the header names 4"),
     "id empty": (SST, SST_HEADER, "0\t\tFine\t3\n", "the id is empty"),
     "id doubled": (SST, SST_HEADER, "0\tgood\tFine\t3\n", "the id good stands on line 2 already"),
-    "quote open": (SST, SST_HEADER, '0\taa1\t"Fine\t3\n1\tbb2\tIt is "fine"\t3\n',
-                   "a field holds tabs and line breaks"),
     "not UTF-8": (SST, SST_HEADER, b"0\taa1\tcaf\xe9\t3\n", "the row holds bytes that are not UTF-8"),
 }
 
@@ -167,9 +165,19 @@ def test_file_that_is_not_text(write):
     assert "line 1: the header has no column" in message_of(write(b"PK\x03\x04\xff\xfe\x00\x80\n\x99"), SST)
 
 
+@pytest.mark.parametrize("dropping", [False, True])
+@pytest.mark.parametrize("end", ['It is "fine"\t3\n', 'Good\t2\nthree\tfields\n'])
+def test_a_quote_that_swallows_rows_is_never_dropped_with_them(write, dropping, end):
+    """Named by its first line; --drop-bad-rows would count one row and lose them all."""
+    path = write((SST_HEADER + '0\taa1\tFine\t3\n0\taa2\t"Fine\t3\n1\tbb2\t' + end).encode())
+    with pytest.raises(ValueError, match="the row that begins on line 3 has a field with tabs") as caught:
+        read_examples(path, SST, drop_bad_rows=dropping)
+    assert "a quote that is never closed, or stands where none belongs" in str(caught.value)
+
+
 def test_quote_that_is_never_closed(write):
     path = write(SST_HEADER + '0\taa1\t"Fine\t3\n' + "1\tbb2\tA long row follows the quote.\t3\n" * 5000)
-    assert "a quote that is never closed does this" in message_of(path, SST)
+    assert "a quote that is never closed, or stands where none belongs, does this" in message_of(path, SST)
 
 
 def test_sha256_of_a_known_text(write):

@@ -1,11 +1,13 @@
 """data/sample.py: the committed bytes are what the generator writes, and the labels follow from the meaning."""
 
+import sys
 from collections import Counter
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from data import sample
 from data.readers import COURSE_FILES, PARA, SST, STS, read_examples
 from data.sample import NUM_ROWS, compare_scenes, correct_spelling, make_clause, read_meanings, write_sample
 
@@ -100,3 +102,15 @@ def test_no_sentence_reads_wrong():
                 assert "  " not in lowered and not set("{}[]|/_") & set(lowered), sentence
                 assert sentence[0].isupper() and sentence[-1] in ".?", sentence
                 assert not any(f" a {vowel}" in lowered for vowel in "aeio"), sentence
+
+
+def test_it_replaces_no_file(tmp_path, monkeypatch, capsys):
+    (tmp_path / "quora-dev.csv").write_text("mine")
+    for out, words in ((tmp_path, "quora-dev.csv exists, and would be replaced by made-up rows"),
+                       (tmp_path / "quora-dev.csv" / "new", "cannot be written (Not a directory)")):
+        monkeypatch.setattr(sys, "argv", ["sample", "--out", str(out)])
+        with pytest.raises(SystemExit, match="2"):
+            sample.main()
+        assert words in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["quora-dev.csv"]
+    assert (tmp_path / "quora-dev.csv").read_text() == "mine"

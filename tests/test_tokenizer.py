@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from minbert import BertTokenizer
+from minbert.mlm import Masking
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES = ["play", "##ing", "##ed", "un", "##play", "##able", "the", "cafe", "world", "hello", ",", ".", "!", "'",
@@ -219,3 +220,19 @@ def test_negative_control_case_and_truncation_are_not_free(small_folder, tokeniz
     assert cased.encode(SENTENCES) != tokenizer.encode(SENTENCES)
     swapped = tokenizer.encode(SENTENCES, [""] * len(SENTENCES), 10)[1]
     assert swapped != tokenizer.encode([""] * len(SENTENCES), SENTENCES, 10)[1]
+
+
+@pytest.mark.parametrize("content", ["[1]", '{"strip_accents": 3}', '{"do_lower_case": "yes"}'])
+def test_settings_that_are_none_are_refused(tmp_path, content):
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
+    (tmp_path / "tokenizer_config.json").write_text(content)
+    with pytest.raises(ValueError, match=r"tokenizer_config.json: not a table in which do_lower_case, strip_accents"):
+        BertTokenizer.from_pretrained(tmp_path)
+
+
+def test_a_vocabulary_with_a_gap_masks_by_id():
+    """A blank line of vocab.txt moves no id: 4 is nothing, 5 is [MASK], 6 a word and 7 the end of one."""
+    names = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 5, "man": 6, "##s": 7}
+    masking = Masking.of(BertTokenizer(names), whole_word=True)
+    assert masking.is_special.tolist() == [True] * 4 + [False, True, False, False]
+    assert masking.continues.tolist() == [False] * 7 + [True] and masking.mask_token_id == 5

@@ -1,4 +1,4 @@
-"""multitask/predictions.py: the score of a leaderboard file, and `python -m multitask.predictions check`."""
+"""multitask/check.py and the score of a leaderboard file: `python -m multitask.check FILE...`."""
 
 import subprocess
 import sys
@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from data.readers import COURSE_FILES, read_examples
-from multitask.predictions import main, score_predictions
+from multitask.check import main
+from multitask.predictions import score_predictions
 from multitask.predictions import write_predictions as write
 from multitask.tasks import TASKS
 
@@ -73,7 +74,7 @@ def test_a_table_without_labels_has_no_score(tmp_path, data_dir):
 
 def test_check_scores_dev_verifies_test_and_gives_both_overalls(tmp_path, data_dir, capsys):
     paths = write_six(tmp_path / "out")
-    assert main(["check", *paths, "--data-dir", str(data_dir)]) == 0
+    assert main([*paths, "--data-dir", str(data_dir)]) == 0
     printed = capsys.readouterr()
     pearson = np.corrcoef(VALUES["sts"], LABELS["sts"])[0, 1]
     assert printed.err == ""
@@ -90,8 +91,8 @@ def test_check_scores_dev_verifies_test_and_gives_both_overalls(tmp_path, data_d
 
 def test_check_gives_no_overall_for_two_tasks_or_for_two_files_of_one(tmp_path, data_dir, capsys):
     sst, _, para, _, sts, _ = write_six(tmp_path / "out")
-    assert main(["check", sst, para, "--data-dir", str(data_dir)]) == 0
-    assert main(["check", sst, sst, para, sts, "--data-dir", str(data_dir)]) == 0
+    assert main([sst, para, "--data-dir", str(data_dir)]) == 0
+    assert main([sst, sst, para, sts, "--data-dir", str(data_dir)]) == 0
     assert "overall 20" not in capsys.readouterr().out
 
 
@@ -99,7 +100,7 @@ def test_check_goes_on_after_a_refused_file_and_exits_2(tmp_path, data_dir, caps
     sst, _, para, _, sts, _ = write_six(tmp_path / "out")
     bad = tmp_path / "bad.csv"
     bad.write_bytes(Path(para).read_bytes().replace(b"656 , 0.0", b"656 , 0.7"))
-    assert main(["check", sst, str(bad), str(tmp_path / "none.csv"), sts, "--data-dir", str(data_dir)]) == 2
+    assert main([sst, str(bad), str(tmp_path / "none.csv"), sts, "--data-dir", str(data_dir)]) == 2
     printed = capsys.readouterr()
     assert [line.split(":")[0] for line in printed.out.splitlines()] == [sst, sts]
     assert f"refused: {bad}, line 3: the value is '0.7'" in printed.err
@@ -111,7 +112,7 @@ def test_check_names_a_missing_id_of_either_split(tmp_path, data_dir, capsys):
     write(tmp_path / "test.csv", SST, [f"t{row_id}" for row_id in IDS[:2]], [3, 0])
     write(tmp_path / "other.csv", SST, ["x1", "x2"], [3, 0])
     files = [str(tmp_path / name) for name in ("dev.csv", "test.csv", "other.csv")]
-    assert main(["check", *files, "--data-dir", str(data_dir)]) == 2
+    assert main([*files, "--data-dir", str(data_dir)]) == 2
     printed = capsys.readouterr()
     assert f"dev.csv: of 3 expected SST ids, 1 missing ({IDS[2]})" in printed.err
     assert f"test.csv: of 3 expected SST ids, 1 missing (t{IDS[2]})" in printed.err
@@ -122,15 +123,15 @@ def test_check_names_a_missing_id_of_either_split(tmp_path, data_dir, capsys):
 def test_check_against_a_gold_file(tmp_path, data_dir, capsys):
     paths = write_six(tmp_path / "out")
     gold = str(data_dir / COURSE_FILES["sst"]["dev"])
-    assert main(["check", paths[0], "--gold", gold]) == 0
+    assert main([paths[0], "--gold", gold]) == 0
     assert capsys.readouterr().out == f"{paths[0]}: SST gold, 3 rows, accuracy 0.6667\n"
-    assert main(["check", paths[4], "--gold", gold]) == 2
+    assert main([paths[4], "--gold", gold]) == 2
     assert "the header has no column" in capsys.readouterr().err
 
 
 def test_check_with_a_header_of_no_task(tmp_path, data_dir, capsys):
     (tmp_path / "file.csv").write_bytes(b"id,Predicted_Sentiment\n")
-    assert main(["check", str(tmp_path / "file.csv"), "--data-dir", str(data_dir)]) == 2
+    assert main([str(tmp_path / "file.csv"), "--data-dir", str(data_dir)]) == 2
     error = capsys.readouterr().err
     assert "line 1: the header is 'id,Predicted_Sentiment\\n'; needed is one of 'id \\t Predicted_Sentiment" in error
 
@@ -140,13 +141,13 @@ def test_check_counts_the_rows_that_the_reader_drops(tmp_path, data_dir, capsys)
     with open(gold, "a") as file:
         file.write("3\tbad1\tA sentence\tn/a\n4\tbad2\tA sentence\t\n")
     path = write_six(tmp_path / "out")[0]
-    assert main(["check", path, "--gold", str(gold)]) == 2
+    assert main([path, "--gold", str(gold)]) == 2
     assert "label 'n/a' is not a number" in capsys.readouterr().err
-    assert main(["check", path, "--gold", str(gold), "--drop-bad-rows"]) == 0
+    assert main([path, "--gold", str(gold), "--drop-bad-rows"]) == 0
     assert f"3 rows (2 rows of {gold} dropped), accuracy 0.6667" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [[], ["check"], ["score", "file.csv"], ["check", "file.csv", "--unknown"]])
+@pytest.mark.parametrize("arguments", [[], ["--gold"], ["file.csv", "--unknown"], ["file.csv", "--data", "x"]])
 def test_argparse_errors_exit_2(arguments):
     with pytest.raises(SystemExit) as caught:
         main(arguments)
@@ -155,8 +156,8 @@ def test_argparse_errors_exit_2(arguments):
 
 def test_as_a_command(tmp_path, data_dir):
     paths = write_six(tmp_path / "out")
-    command = [sys.executable, "-m", "multitask.predictions", "check", *paths, "--data-dir", str(data_dir)]
+    command = [sys.executable, "-m", "multitask.check", *paths, "--data-dir", str(data_dir)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and done.stdout.splitlines()[-1].startswith("overall 2023: ")
-    command[4] = str(tmp_path / "none.csv")
+    command[3] = str(tmp_path / "none.csv")
     assert subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 2
