@@ -120,10 +120,20 @@ def table(title: str, steps: dict[int, Callable[[int], None]], num_rounds: int) 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", default=str(ROOT / "data" / "sample"), help="folder with the nine course files")
+    parser.add_argument("--data-dir", required=True, help="folder with nine files of the course's form; training rows: "
+                        "8,000 of SST, 12,000 of PARA, 6,000 of STS at least")
     parser.add_argument("--n", type=int, default=7, help="rounds of single steps (%(default)s)")
     parser.add_argument("--runs", type=int, default=3, help="whole runs of each size (%(default)s)")
     given = parser.parse_args()
+    try:
+        tables = read_tables(Options(data_dir=given.data_dir).with_files())
+    except ValueError as error:
+        parser.error(str(error))
+    for task, rows in BASE_ROWS.items():
+        num_rows = len(tables[task]["train"].examples)
+        if num_rows < max(TIMES) * rows:
+            parser.error(f"--data-dir {given.data_dir}: {num_rows:,} training rows of {task}; needed are "
+                         f"{max(TIMES) * rows:,}. Give a folder with more.")
     runtime.settle_memory()
     precision = runtime.choose_precision("auto", DEVICE)[0]
     limit = price.matrix_product_limit(DEVICE, precision)

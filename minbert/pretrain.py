@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import signal
 import sys
 from dataclasses import dataclass, replace
@@ -139,7 +140,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         "--lr": (float, 5e-4, 0, None, "peak learning rate; linear decay"),
         "--warmup": (float, 0.05, 0, 1, "share of the updates in which it rises"),
         "--pairs": (float, 0.0, 0, 1, "share of the blocks that hold two overlapping passages as a pair"),
-        "--seed": (int, 0, 0, None, "seed of everything random"),
+        "--seed": (int, 0, 0, 2**32 - 1, "seed of everything random"),
     }
     for flag, (kind, default, _, _, text) in numbers.items():
         parser.add_argument(flag, type=kind, default=default, help=f"{text} (default: %(default)s)")
@@ -151,8 +152,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         return resumed(parser, arguments.resume, sys.argv[1:] if argv is None else argv)
     for flag, (_, _, low, high, _) in numbers.items():
         value = getattr(arguments, flag[2:].replace("-", "_"))
-        if not (low <= value <= (value if high is None else high)):
-            limit = f"at least {low}" if high is None else f"{low} to {high}"
+        if not (low <= value < math.inf and (high is None or value <= high)):
+            limit = f"a finite number, at least {low}" if high is None else f"{low} to {high}"
             parser.error(f"{flag} is {value}; it must be {limit}.")
     if not (arguments.corpus and arguments.out):
         parser.error("--corpus FILES and --out DIR are needed, or --resume DIR.")
@@ -173,6 +174,8 @@ def resumed(parser: argparse.ArgumentParser, folder: Path, argv: list[str]) -> a
     try:
         stored = json.loads((folder / "options.json").read_text(encoding="utf-8"))["options"]
         stored |= {"corpus": [Path(path) for path in stored["corpus"]], "init": stored["init"] and Path(stored["init"])}
+        if stored.keys() != vars(parser.parse_args([])).keys() or stored["size"] not in (None, *SIZES):
+            raise ValueError("other options than this version's")
     except (OSError, ValueError, KeyError, TypeError):
         parser.error(f"--resume {folder}: no run of minbert.pretrain there (options.json). Give the folder of --out.")
     return argparse.Namespace(**{**stored, "out": folder, "resume": folder})

@@ -8,6 +8,7 @@ import shutil
 import statistics
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -120,7 +121,8 @@ def quote(jobs: list[Job], folder: Path, is_resumed: bool) -> list[Price]:
     """
     path = folder / FILE_NAME
     if is_resumed and path.is_file():
-        return [Price(**item) for item in json.loads(path.read_text(encoding="utf-8"))["jobs"]]
+        with suppress(ValueError, KeyError, TypeError):  # a damaged one is made anew
+            return [Price(**item) for item in json.loads(path.read_text(encoding="utf-8"))["jobs"]]
     prices = [probe(job) for job in jobs]
     check_disk(prices, folder)
     return prices

@@ -109,7 +109,9 @@ def test_a_resumed_run_refuses_another_corpus(text, tmp_path, monkeypatch, capsy
 
 
 @pytest.mark.parametrize(("flags", "message"), [
-    (["--tokens", 0], "--tokens is 0; it must be at least 1"),
+    (["--tokens", 0], "--tokens is 0; it must be a finite number, at least 1"),
+    (["--lr", "inf"], "--lr is inf; it must be a finite number, at least 0"),
+    (["--seed", 2**32], "--seed is 4294967296; it must be 0 to 4294967295"),
     (["--pairs", 2], "--pairs is 2.0; it must be 0 to 1"),
     (["--warmup", "nan"], "--warmup is nan; it must be 0 to 1"),
     (["--size", "tiny", "--init", "x"], "--size tiny and --init x: a folder brings its own"),
@@ -130,12 +132,18 @@ def test_files_and_folders_that_do_not_fit(folder, text, tmp_path, capsys):
     headless = tmp_path / "headless"
     BertModel.from_pretrained(folder).save_pretrained(headless)
     shutil.copy(folder / "vocab.txt", headless)
+    edited = tmp_path / "edited"
+    edited.mkdir()
+    stored = json.loads((folder / "options.json").read_text())
+    stored["options"]["size"] = "huge"
+    (edited / "options.json").write_text(json.dumps(stored))
     for flags, message in (
         (["--corpus", tmp_path / "absent.txt", "--out", tmp_path / "new"], "absent.txt: No such file"),
         (["--corpus", tmp_path / "empty.txt", "--out", tmp_path / "new"], "Give more text"),
         (["--corpus", text, "--out", folder], "exists. Give a new folder, or continue the run in it with --resume"),
         (["--corpus", text], "--out DIR are needed"),
         (["--resume", tmp_path], "no run of minbert.pretrain there"),
+        (["--resume", edited], "no run of minbert.pretrain there"),
         (["--corpus", text, "--out", text / "new"], "text.txt is a file. Choose another folder."),
         (["--corpus", text, "--out", tmp_path / "new", "--init", headless], "no complete masked-language-model head"),
     ):

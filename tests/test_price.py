@@ -142,7 +142,10 @@ def test_prices_are_kept_for_a_resumed_run(tmp_path, monkeypatch):
     assert quote([job], tmp_path, is_resumed=True) == first
 
 
-def test_a_run_killed_before_its_price_asks_again(tmp_path):
+@pytest.mark.parametrize("content", [None, "", "{}", '{"jobs": [{}]}'])
+def test_a_run_without_its_price_or_with_a_damaged_one_asks_again(tmp_path, content):
+    if content is not None:
+        (tmp_path / "price.json").write_text(content)
     assert quote([make_job(tmp_path)], tmp_path, is_resumed=True)[0].num_steps == 12
 
 
