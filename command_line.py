@@ -19,7 +19,10 @@ from options import AUTO, Options
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse that suggests the flag that a typo may have meant."""
+    """argparse that suggests the flag that a typo may have meant, without a page of usage before it."""
+
+    def error(self, message: str) -> None:
+        self.exit(2, f"{self.prog}: {message}\n")
 
     def parse_args(self, args=None, namespace=None):
         namespace, unknown = self.parse_known_args(args, namespace)

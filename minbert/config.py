@@ -65,8 +65,10 @@ class BertConfig:
         """
         path = Path(folder) / "config.json"
         if not path.is_file():
+            inside = [str(path.parent) for path in sorted(Path(folder).glob("*/config.json"))]  # of a run's folder
+            hint = f"Did you mean {' or '.join(inside)}?" if inside else "Check the path."
             raise ValueError(f"{folder}: no config.json in it; a model folder in Hugging Face layout holds it beside "
-                             "vocab.txt and model.safetensors (or pytorch_model.bin). Check the path.")
+                             f"vocab.txt and model.safetensors (or pytorch_model.bin). {hint}")
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:

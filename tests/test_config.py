@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 
 import pytest
 
@@ -99,3 +100,10 @@ def test_folder_without_config(tmp_path):
 def test_unknown_attention_implementation():
     with pytest.raises(ValueError, match="'flash'.*'eager' or 'fused'"):
         BertConfig(attention_implementation="flash")
+
+
+def test_the_folder_of_a_run_names_the_models_in_it(tiny_model, tmp_path):
+    for name in ("model", "encoder"):
+        shutil.copytree(tiny_model, tmp_path / "run" / name)
+    with pytest.raises(ValueError, match=r"run: no config.json in it.* Did you mean .*run/encoder or .*run/model\?"):
+        BertConfig.from_pretrained(tmp_path / "run")
