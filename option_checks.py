@@ -182,7 +182,7 @@ def check_training(options) -> None:
     if options.heads_first and options.sampling == "sequential":
         raise ValueError("--heads_first and --sampling sequential: its epochs would all go to the first task. Use "
                          "another sampling.")
-    if options.patience and options.sampling == "sequential":
+    if options.patience and options.sampling == "sequential" and len(options.order) > 1:
         raise ValueError("--patience and --sampling sequential: a task that brings nothing new would end the run, and "
                          "the later ones would not begin. Drop --patience, or use another sampling.")
     if options.head == "cosine" and "para" in options.order:

@@ -259,7 +259,7 @@ class Options:
             found["lr"] = (5e-5 * 384 / hidden_size, f"5e-5 x 384 / hidden size {hidden_size}")
         if "mlm" in self.stages:
             found["mlm_lr"] = (5e-5 * 768 / hidden_size, f"5e-5 x 768 / hidden size {hidden_size}")
-        if self.contrastive_order == "fusion":  # has no stage of its own, whose record would hold them
+        if self.contrastive_order == "fusion" and self.methods == ("simcse",):  # no stage, whose record would hold them
             found |= {f"contrastive_{name}": (getattr(PRESETS["simcse"], name), PRESETS["simcse"].source)
                       for name in ("temperature", "projection", "chunk")}
         found = {name: pair for name, pair in found.items() if getattr(self, name) == AUTO}

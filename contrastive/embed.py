@@ -23,8 +23,6 @@ from minbert.command import check_writable, exit_code
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from contrastive.vectors import Embedder
-
 NEEDS_SENTENCES = ("out", "nearest", "query")
 STREAM = Path("-")  # as --out: standard output
 LEAST = {"nearest": 1, "top": 1, "batch_size": 1, "max_length": 4}
@@ -161,7 +159,8 @@ def read_sentences(path: Path | None, num_nearest: int | None) -> list[str]:
 
 
 def answer_lines(
-    given: argparse.Namespace, embedder: Embedder, sentences: Sequence[str], vectors: Tensor, progress: Callable
+    given: argparse.Namespace, asked: tuple[Tensor, int] | None, sentences: Sequence[str], vectors: Tensor,
+    progress: Callable,
 ) -> Iterator[str]:
     """What --query and --nearest print: a heading, then a line a neighbour with its cosine and its line's number."""
     from contrastive.vectors import nearest
@@ -171,8 +170,8 @@ def answer_lines(
                  for cosine, row in zip(cosines.tolist(), rows.tolist(), strict=True)]
         return "\n".join([heading, *lines])
 
-    if given.query is not None:
-        query, num_cut = embedder.encode([given.query])  # (1, H)
+    if asked is not None:
+        query, num_cut = asked  # (1, H)
         cosines, rows = nearest(vectors, min(given.top, len(sentences)), query)
         remark = f" (cut to {given.max_length} tokens)" if num_cut else ""
         yield block(f"query{remark}: {given.query.strip()}", cosines[0], rows[0])
@@ -201,12 +200,13 @@ def work(given: argparse.Namespace, sentences: Sequence[str], log: Callable[[str
         log(f"export: {given.export}")
     if not sentences:
         return
+    asked = None if given.query is None else embedder.encode([given.query], name="--query")
     vectors, num_cut = embedder.encode(sentences, progress("encoding"))
     log(f"{len(sentences):,} sentences, {num_cut:,} of them cut to {given.max_length} tokens")
     if given.out is not None:
         write_vectors(None if given.out == STREAM else given.out, vectors, given.normalise)
         log(f"vectors: {given.out}, {len(vectors):,} rows of {vectors.size(1)}")
-    yield from answer_lines(given, embedder, sentences, vectors, progress("comparing"))
+    yield from answer_lines(given, asked, sentences, vectors, progress("comparing"))
 
 
 @exit_code("python -m contrastive.embed", "Stopped. Files named above are complete, others were not written.")

@@ -47,9 +47,10 @@ def uniformity(vectors: Tensor) -> float:
     vectors (N, H), N at least 2, normalised inside; 0 where all are equal, towards -4 where they fill the sphere.
     """
     directions = F.normalize(vectors.double(), dim=-1)
-    # exp(-2 |x - y|^2) = exp(4 cos - 4), a few rows at a time; each vector beside itself, which is 1, does not count
+    # exp(-2 |x - y|^2) = exp(4 cos - 4), a few rows at a time; each vector beside itself does not count
     total = sum(float((4 * (rows @ directions.T) - 4).exp().sum()) for rows in directions.split(1024))
-    return math.log((total - len(vectors)) / (len(vectors) * (len(vectors) - 1)))
+    own = float((4 * directions.square().sum(dim=-1) - 4).exp().sum())
+    return math.log((total - own) / (len(vectors) * (len(vectors) - 1)))
 
 
 def correlations(cosines: np.ndarray, labels: np.ndarray) -> dict[str, float]:

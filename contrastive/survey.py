@@ -76,7 +76,8 @@ def check_request(given: argparse.Namespace) -> None:
     if given.range and not given.range[0] < given.range[1]:
         raise ValueError(f"--range is {given.range[0]:g} {given.range[1]:g}; needed is the lowest label and then the "
                          "highest, such as --range 0 5.")
-    check_writable(given.out or Path(), [given.report] if given.report else [])
+    for folder in filter(None, (given.out, given.report and given.report.parent)):
+        check_writable(folder, [])
     if given.before and not given.report:
         raise ValueError("--before has no effect without --report, the page that shows its map; add that or drop it.")
     if given.report and (given.report.suffix != ".html" or given.report.is_dir()):

@@ -38,17 +38,20 @@ class Embedder:
     batch_size: int
     max_length: int
 
-    def encode(self, sentences: Sequence[str], progress: Callable = iter) -> tuple[Tensor, int]:
+    def encode(
+        self, sentences: Sequence[str], progress: Callable = iter, name: str = "sentence {}"
+    ) -> tuple[Tensor, int]:
         """Vectors (N, H) float32 on the CPU, in the order of the sentences, and how many sentences were cut.
 
-        progress: is given the batches and yields them, as tqdm does. Raises ValueError for vectors that are not finite.
+        progress: is given the batches and yields them, as tqdm does. name: of a sentence in an error, {} its number.
+        Raises ValueError for a sentence that the model reads nothing of, and for vectors that are not finite.
         """
         examples = [Example(str(row), sentence, None, None) for row, sentence in enumerate(sentences)]
         rows = EncodedExamples(examples, self.tokenizer, self.max_length)
         empty = next((row for row, length in enumerate(rows.lengths) if length <= 2), None)  # [CLS] and [SEP] alone
         if empty is not None:
-            raise ValueError(f"sentence {empty + 1} ({sentences[empty]!r}) holds nothing that the model reads, and its "
-                             "vector would be that of nothing. Leave it out.")
+            raise ValueError(f"{name.format(empty + 1)} ({sentences[empty]!r}) holds nothing that the model reads; its "
+                             "vector would be that of nothing. Give another, or leave it out.")
         vectors = embed(self.encoder, rows, self.pooling, self.precision, self.batch_size, progress)  # (N, H)
         if not vectors.isfinite().all():
             raise ValueError("the model gives vectors with numbers that are not finite; its weights are damaged. Use "

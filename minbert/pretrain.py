@@ -176,8 +176,9 @@ def resumed(parser: argparse.ArgumentParser, folder: Path, argv: list[str]) -> a
         stored |= {"corpus": [Path(path) for path in stored["corpus"]], "init": stored["init"] and Path(stored["init"])}
         if stored.keys() != vars(parser.parse_args([])).keys() or stored["size"] not in (None, *SIZES):
             raise ValueError("other options than this version's")
-    except (OSError, ValueError, KeyError, TypeError):
-        parser.error(f"--resume {folder}: no run of minbert.pretrain there (options.json). Give the folder of --out.")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        parser.error(f"--resume {folder}: no run of minbert.pretrain there, or of another version (options.json: "
+                     f"{error}). Give the folder of --out.")
     return argparse.Namespace(**{**stored, "out": folder, "resume": folder})
 
 

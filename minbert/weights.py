@@ -23,6 +23,8 @@ from minbert.checkpoint import write_tensors
 if TYPE_CHECKING:
     from minbert.bert import BertModel
 
+LAYER = re.compile(r"encoder\.layer\.(\d+)\.")
+
 # Ours -> Hugging Face's. {i} is the layer's number.
 NAME_TABLE = {
     "embeddings.word": "embeddings.word_embeddings",
@@ -162,10 +164,11 @@ def load(model: BertModel, folder: str | Path) -> LoadReport:
     parameters = {to_hugging_face(name): parameter for name, parameter in model.named_parameters()}
     missing = tuple(name for name in parameters if name not in stored)
     ignored = tuple(original for name, (original, _) in stored.items() if name not in parameters)
-    layers = [name for name in stored if name.startswith("encoder.layer.") and name not in parameters]
-    if layers:
-        raise ValueError(f"{folder}: the weights hold '{layers[0]}', for which config.json has no place (it says "
-                         f"{model.config.num_hidden_layers} layers). The two do not belong together.")
+    num_layers = model.config.num_hidden_layers
+    beyond = [name for name in stored if (found := LAYER.match(name)) and int(found[1]) >= num_layers]
+    if beyond:
+        raise ValueError(f"{folder}: the weights hold '{beyond[0]}', and config.json says {num_layers} layers. The two "
+                         "do not belong together.")
     if any(not name.startswith("pooler.") for name in missing):
         raise ValueError(f"{folder}: {len(missing)} of {len(parameters)} tensors are missing, first '{missing[0]}'; "
                          "config.json and the weights do not belong together, or this is not a BERT.")

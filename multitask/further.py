@@ -67,6 +67,8 @@ def build_stage(
         "device": str(device), "torch": torch.__version__, "has_head": has_head}
     examples = [example for splits in rows.values() for split in ("train", "dev") for example in splits[split].examples]
     # It learns no sentence vector; one that the start or another stage of the chain has learned stays noted.
-    pooling = options.pooling if options.methods or stored_pooling(model_folder) else None
+    earlier = set(options.stages[: options.stages.index("mlm")]) - ({"simcse"} if options.contrastive_order == "fusion"
+                                                                    else set())
+    pooling = options.pooling if earlier or stored_pooling(model_folder) else None
     return Stage(job, encoder, tokenizer, pooling, quality, "masked dev tokens", run / name,
                  stage_fingerprint(start, settings, examples))

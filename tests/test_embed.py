@@ -175,8 +175,10 @@ def test_requests_that_are_refused(command, flags, words, tmp_path):
 @pytest.mark.parametrize("invisible", ["\u200b", "\xad", "\0"])
 def test_a_sentence_of_nothing_is_refused(command, tmp_path, invisible):
     code, _, err = command("--out", tmp_path / "v.npy", content=f"a man\n{invisible}\nthe girl\n".encode())
-    assert code == 2 and "sentence 2 (" in err and "holds nothing that the model reads" in err and "Leave it out" in err
+    assert code == 2 and "sentence 2 (" in err and "holds nothing that the model reads" in err and "leave it out" in err
     assert not [*tmp_path.iterdir()]
+    code, _, err = command("--out", tmp_path / "v.npy", "--query", "\u200b")
+    assert code == 2 and "--query ('\\u200b') holds nothing that the model reads" in err and not [*tmp_path.iterdir()]
 
 
 def test_one_sentence_has_no_other(command):

@@ -96,6 +96,8 @@ def test_it_binds_the_encoder_to_no_pooling_but_one_that_was_learned_before(make
     save_pooling(bound, "cls")
     assert make_stage(bound, pooling="cls").pooling == "cls"
     assert make_stage(pretrain="simcse,mlm", pooling="cls").pooling == "cls"
+    assert make_stage(pretrain="mlm,simcse", pooling="cls").pooling is None
+    assert make_stage(pretrain="simcse,mlm", contrastive_order="fusion").pooling is None
 
 
 def test_the_head_of_the_folder_is_taken_where_there_is_one(make_stage, tiny_model, tmp_path):

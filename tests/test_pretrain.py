@@ -143,7 +143,7 @@ def test_files_and_folders_that_do_not_fit(folder, text, tmp_path, capsys):
         (["--corpus", text, "--out", folder], "exists. Give a new folder, or continue the run in it with --resume"),
         (["--corpus", text], "--out DIR are needed"),
         (["--resume", tmp_path], "no run of minbert.pretrain there"),
-        (["--resume", edited], "no run of minbert.pretrain there"),
+        (["--resume", edited], "other options than this version's). Give the folder"),
         (["--corpus", text, "--out", text / "new"], "text.txt is a file. Choose another folder."),
         (["--corpus", text, "--out", tmp_path / "new", "--init", headless], "no complete masked-language-model head"),
     ):

@@ -43,6 +43,7 @@ def test_alignment_by_hand():
 def test_uniformity_by_hand():
     square = torch.tensor([[1.0, 0], [0, 3], [-1, 0], [0, -1]])  # 4 pairs at distance^2 2, 2 pairs at 4
     assert uniformity(square) == pytest.approx(math.log((4 * math.exp(-4) + 2 * math.exp(-8)) / 6), rel=1e-5)
+    assert uniformity(torch.zeros(3, 2)) == pytest.approx(-4), "a dead encoder has a number too"
     assert uniformity(torch.ones(5, 3)) == pytest.approx(0, abs=1e-12)
 
 

@@ -224,5 +224,5 @@ def test_weights_of_more_layers_than_the_config_has_are_refused(folder):
     """They would be left out in silence, and the model would be another one."""
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 11}))
-    with pytest.raises(ValueError, match=r"the weights hold 'encoder\.layer\.11\..*it says 11 layers.*do not belong"):
+    with pytest.raises(ValueError, match=r"the weights hold 'encoder\.layer\.11\..*says 11 layers.*do not belong"):
         BertModel.from_pretrained(folder)
