@@ -100,7 +100,7 @@ def check_out(path: Path, source: Path | None) -> None:
                          f"of a file. Pass one such as {path / 'vectors.npy' if path.is_dir() else 'vectors.npy'}.")
     if not path.parent.is_dir():
         raise ValueError(f"--out is {path}; there is no folder {path.parent}. Make it, or choose another.")
-    check_writable(path.parent, [])
+    check_writable(path.parent)
     if source is not None and os.path.realpath(path) == os.path.realpath(source):
         raise ValueError(f"--out and --input are both {path}; the vectors would replace the sentences. Choose another "
                          "--out.")
@@ -111,7 +111,7 @@ def check_export(folder: Path) -> None:
     if folder.exists() or folder.is_symlink():
         raise ValueError(f"--export is {folder}, which exists; the folder is made anew, so that no file of another "
                          "model stays in it. Choose another, or remove that one.")
-    check_writable(folder, [])
+    check_writable(folder)
 
 
 def split_sentences(content: bytes, name: str) -> list[str]:

@@ -77,7 +77,7 @@ def check_request(given: argparse.Namespace) -> None:
         raise ValueError(f"--range is {given.range[0]:g} {given.range[1]:g}; needed is the lowest label and then the "
                          "highest, such as --range 0 5.")
     for folder in filter(None, (given.out, given.report and given.report.parent)):
-        check_writable(folder, [])
+        check_writable(folder)
     if given.before and not given.report:
         raise ValueError("--before has no effect without --report, the page that shows its map; add that or drop it.")
     if given.report and (given.report.suffix != ".html" or given.report.is_dir()):

@@ -12,7 +12,7 @@ from functools import wraps
 from pathlib import Path
 
 
-def check_writable(run: Path, files: list[Path]) -> None:
+def check_writable(run: Path, files: Sequence[Path] = ()) -> None:
     """ValueError for the run's folder or a file that could not be created or written into; creates nothing."""
     for path in filter(Path.is_dir, files):
         raise ValueError(f"{path}: a folder stands where a file is to be written. Choose another path.")

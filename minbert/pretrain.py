@@ -185,7 +185,7 @@ def resumed(parser: argparse.ArgumentParser, folder: Path, argv: list[str]) -> a
 def read_corpus(arguments: argparse.Namespace) -> tuple[BertTokenizer, np.ndarray, np.ndarray]:
     """The tokenizer (trained, or that of a folder) and blocks for training and held out, each (N, T)."""
     check_files(arguments.corpus)  # what is wrong is said before the work
-    check_writable(arguments.out, [])
+    check_writable(arguments.out)
     if arguments.init:
         BertForMaskedLM.from_pretrained(arguments.init)
     runtime.choose_device(arguments.device)

@@ -39,9 +39,9 @@ def command_of(name: str, seed: int, folder: Path, flags: Sequence[str]) -> list
 
 def scores_of(record: dict) -> dict[str, float]:
     """The dev scores of a finished run, from its run.json; of a recipe with fewer tasks those of its tasks."""
-    trained = set(record["options"]["tasks"].split(","))
-    is_whole = len(trained) == 3 or record["options"]["head"] == "cosine"
-    return {key: score for key, score in record["scores"].items() if is_whole or key in trained}
+    options = record["options"]
+    known = {*options["tasks"].split(","), *(("para", "sts") if options["head"] == "cosine" else ())}  # has no weights
+    return {key: score for key, score in record["scores"].items() if len(known) == 3 or key in known}
 
 
 def check_same(recipe: str, folders: Sequence[Path]) -> None:

@@ -47,7 +47,7 @@ def check_request(given: argparse.Namespace) -> list[Record]:
     if given.out.exists():
         raise ValueError(f"{given.out} exists; --out is made anew, so that no file of another ensemble stays in it. "
                          "Choose another folder, or remove that one.")
-    check_writable(given.out, [])
+    check_writable(given.out)
     if len(given.runs) < 2:
         found = f"only {given.runs[0]}" if given.runs else "no run"
         raise ValueError(f"{found} is given; an ensemble needs two runs at least. Name the folders of finished runs, "

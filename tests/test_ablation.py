@@ -98,6 +98,14 @@ def test_one_mean_is_of_one_experiment(tmp_path, monkeypatch, capsys):
     assert main(["head-vm", "--seeds", "1", "--out", str(tmp_path)]) == 0
 
 
+def test_cosines_know_the_pairs_and_nothing_of_sentiment(tmp_path):
+    for tasks, known in (("sst", {"sst", "para", "sts", "overall_2023"}), ("sts", {"para", "sts"})):
+        folder = tmp_path / tasks
+        finish(folder, "gen-vanilla", tasks=tasks, head="cosine")
+        assert set(ablation.scores_of(json.loads((folder / "run.json").read_text()))) >= known
+        assert ("sst" in ablation.scores_of(json.loads((folder / "run.json").read_text()))) == (tasks == "sst")
+
+
 def test_a_run_of_another_recipe_and_no_run_are_not_counted(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(ablation, "run", lambda command: pytest.fail("it was run"))
     folder = tmp_path / "head-vm-seed0"

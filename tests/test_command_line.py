@@ -74,7 +74,7 @@ def test_what_can_be_written_is_known_before_the_work(tmp_path):
     check_writable(tmp_path / "new" / "run", [tmp_path / "other" / "a.csv", tmp_path / "old.csv"])
     assert not (tmp_path / "new").exists() and not (tmp_path / "other").exists()
     with pytest.raises(ValueError, match=r"cannot be written, because .*file is a file\. Choose another folder"):
-        check_writable(tmp_path / "file" / "run", [])
+        check_writable(tmp_path / "file" / "run")
     with pytest.raises(ValueError, match=r"cannot be written, because .*file is a file\. Choose another folder"):
         check_writable(tmp_path / "run", [tmp_path / "file" / "a.csv"])
     with pytest.raises(ValueError, match=r"a folder stands where a file is to be written\. Choose another path"):
@@ -85,7 +85,7 @@ def test_what_can_be_written_is_known_before_the_work(tmp_path):
 def test_a_folder_without_permission(tmp_path):
     (tmp_path / "closed").mkdir(mode=0o555)
     with pytest.raises(ValueError, match=r"closed is not writable\. Choose another folder"):
-        check_writable(tmp_path / "closed" / "run", [])
+        check_writable(tmp_path / "closed" / "run")
 
 
 @pytest.mark.parametrize(("change", "words"), [
