@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -60,19 +61,34 @@ def check_request(given: argparse.Namespace) -> list[Record]:
                          "seed of 0 or more. Pass such numbers.")
     records = [read_record(folder) for folder in given.runs]
     same_data(records)
-    for name, task in TASKS.items():
-        knows = [name in run.options.tasks.split(",") or (name != "sst" and run.options.head == "cosine")
-                 for run in records]
-        if any(knows) and not all(knows) and given.method != "best":
-            raise ValueError(f"{records[knows.index(False)].folder} was not trained on {task.title}, its vote there "
-                             "would be noise. Pass --method best, which takes one run for each task, or leave it out.")
     return records
 
 
-def outputs_of(folder: Path) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, dict[str, Table]]]:
+def voted_tasks(records: Sequence[Record]) -> list[list[str]]:
+    """For each run the names of the tasks in which it has a vote: those that it was trained on.
+
+    The vote of a head that never learned would be noise. Cosine heads of PARA and STS have no weights to learn. What no
+    run was trained on, all of them vote in.
+    """
+    known = [[name for name in TASKS if name in run.options.tasks.split(",")
+              or (name != "sst" and run.options.head == "cosine")] for run in records]
+    nobodys = set(TASKS).difference(*known)
+    return [[name for name in TASKS if name in of_run or name in nobodys] for of_run in known]
+
+
+def outputs_of(
+    folder: Path, tasks: Sequence[str] = tuple(TASKS)
+) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, dict[str, Table]]]:
     """Raw outputs as outputs[task][split] and the tables of one run, whose model is dropped when this returns."""
     run = open_run(folder)
-    return {name: {split: run.outputs(name, split) for split in SPLITS} for name in TASKS}, run.tables
+    return {name: {split: run.outputs(name, split) for split in SPLITS} for name in tasks}, run.tables
+
+
+def among_all(weights: np.ndarray, voters: Sequence[int], num_runs: int) -> np.ndarray:
+    """Weights (..., V) of the runs that vote -> (..., R), 0 for the others."""
+    spread = np.zeros((*weights.shape[:-1], num_runs))
+    spread[..., voters] = weights
+    return spread
 
 
 def join(
@@ -80,14 +96,17 @@ def join(
 ) -> dict[str, dict[str, Outcome]]:
     """Every method on every task, as outcomes[method][task].
 
-    outputs: for each run, outputs[task][split] as `outputs_of` returns them. labels: of dev, (N,) by task name.
+    outputs: for each run, outputs[task][split] of the tasks in which it votes. labels: of dev, (N,) by task name.
     """
     outcomes = {name: {} for name in METHODS}
     for name, task in TASKS.items():
-        votes = gather_votes(task, *([of_run[name][split] for of_run in outputs] for split in SPLITS))
+        voters = [number for number, of_run in enumerate(outputs) if name in of_run]
+        votes = gather_votes(task, *([outputs[number][name][split] for number in voters] for split in SPLITS))
         folds = make_folds(len(labels[name]), num_folds, seed)
         for method, of_method in METHODS.items():
-            outcomes[method][name] = apply_method(of_method.weigh, task, votes, labels[name], folds)
+            found = apply_method(of_method.weigh, task, votes, labels[name], folds)
+            outcomes[method][name] = replace(found, **{field: among_all(getattr(found, field), voters, len(outputs))
+                                                       for field in ("weights", "fold_weights")})
     return outcomes
 
 
@@ -95,12 +114,13 @@ def dev_scores(
     runs: dict[str, dict[str, dict[str, np.ndarray]]], labels: dict[str, np.ndarray],
     outcomes: dict[str, dict[str, Outcome]],
 ) -> dict[str, dict[str, float]]:
-    """Scores by row of the table: each run, then each method; two rows for one that is fitted.
+    """Scores by row of the table: each run, of what it votes in, then each method; two rows for one that is fitted.
 
     runs: outputs[task][split] by the run's name. labels: of dev, (N,) by task name.
     """
-    rows = {run: with_overall({name: task.score(task.decode(outputs[name]["dev"]), labels[name])
-                               for name, task in TASKS.items()}) for run, outputs in runs.items()}
+    rows = {run: {name: TASKS[name].score(TASKS[name].decode(splits["dev"]), labels[name])
+                  for name, splits in outputs.items()} for run, outputs in runs.items()}
+    rows = {run: with_overall(scores) if len(scores) == len(TASKS) else scores for run, scores in rows.items()}
     for method, of_task in outcomes.items():
         if METHODS[method].is_fitted:
             rows[f"{method}, in sample"] = with_overall({name: of_task[name].in_sample for name in TASKS})
@@ -110,13 +130,12 @@ def dev_scores(
 
 
 def format_table(heading: str, columns: dict[str, str], rows: dict[str, dict[str, float]]) -> str:
-    """A line a row, under a line with `heading` and the titles of the columns by their keys."""
+    """A line a row, under a line with `heading` and the titles of the columns by their keys; – where a row has none."""
     width = max(len(name) for name in (heading, *rows))
-    lines = [f"{heading:<{width}}" + "".join(f"{title:>{max(9, len(title) + 2)}}" for title in columns.values())]
-    for name, values in rows.items():
-        cells = (f"{values[key]:>{max(9, len(title) + 2)}.4f}" for key, title in columns.items())
-        lines.append(f"{name:<{width}}" + "".join(cells))
-    return "\n".join(lines)
+    lines = [(heading, columns.values())]
+    lines += [(name, [f"{of[key]:.4f}" if key in of else "–" for key in columns]) for name, of in rows.items()]
+    widths = [max(9, len(title) + 2) for title in columns.values()]
+    return "\n".join(name.ljust(width) + "".join(map(str.rjust, cells, widths)) for name, cells in lines)
 
 
 def what_files_hold(method: str, num_folds: int) -> dict[str, str]:
@@ -152,9 +171,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parse(arguments)
     records = check_request(given)
     runs = {}
-    for record in records:
-        print(f"{record.folder}: predicting dev and test", flush=True)
-        runs[str(record.folder)], tables = outputs_of(record.folder)
+    for record, tasks in zip(records, voted_tasks(records), strict=True):
+        others = [task.title for name, task in TASKS.items() if name not in tasks]
+        no_vote = f" (not trained on {' and '.join(others)}, no vote there)" if others else ""
+        print(f"{record.folder}: predicting dev and test{no_vote}", flush=True)
+        runs[str(record.folder)], tables = outputs_of(record.folder, tasks)
     labels = {name: labels_of(tables[name]["dev"]) for name in TASKS}
     outcomes = join(list(runs.values()), labels, given.folds, given.seed)
     rows = dev_scores(runs, labels, outcomes)

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.readers import COURSE_FILES, read_examples
 from multitask import check, ensemble, finished
 from multitask.ensemble import format_table, main
 from multitask.predictions import read_predictions
@@ -42,7 +41,8 @@ def raw_outputs(two_runs):
 def quick(raw_outputs, two_runs, monkeypatch):
     """The models have spoken once; that they are asked is seen where this is not used."""
     by_folder = {folder.resolve(): outputs for folder, outputs in zip(two_runs, raw_outputs[0], strict=True)}
-    monkeypatch.setattr(ensemble, "outputs_of", lambda folder: (by_folder[folder.resolve()], raw_outputs[1]))
+    monkeypatch.setattr(ensemble, "outputs_of", lambda folder, tasks: (
+        {name: by_folder[folder.resolve()][name] for name in tasks}, raw_outputs[1]))
 
 
 def run(*arguments) -> int:
@@ -252,13 +252,19 @@ def test_an_unfinished_run_and_no_run(two_runs, tmp_path, capsys):
     assert ": no finished run there" in refused(capsys, two_runs[0], tmp_path / "none", "--out", tmp_path / "out")
 
 
-def test_a_run_that_was_not_trained_on_a_task_has_no_vote_in_it(two_runs, tmp_path, capsys):
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_has_no_vote_in_a_task_that_it_was_not_trained_on(two_runs, tmp_path, capsys, method):
     other, another = (altered(two_runs[1], tmp_path / name, lambda record: record["options"].update(tasks="sst,para"))
                       for name in ("run", "other"))
-    message = refused(capsys, two_runs[0], other, "--out", tmp_path / "out", "--method", "weighted")
-    assert f"{other} was not trained on STS, its vote there would be noise. Pass --method best" in message
-    assert run(two_runs[0], other, "--out", tmp_path / "out", "--method", "best") == 0
-    assert run(other, another, "--out", tmp_path / "both") == 0, "what none knows is nobody's noise"
+    assert run(two_runs[0], other, "--out", tmp_path / "out", "--method", method) == 0
+    printed = capsys.readouterr().out
+    assert f"{other}: predicting dev and test (not trained on STS, no vote there)" in printed
+    assert next(line for line in printed.splitlines() if line.startswith(f"{other} ")).split()[-3:] == ["–"] * 3
+    record = record_of(tmp_path / "out")
+    assert record["weights"][method]["sts"] == [1, 0] and record["weights"]["average"]["sst"] == [0.5, 0.5]
+    assert record["scores"]["sts"] == pytest.approx(finished.read_record(two_runs[0]).scores["sts"], abs=1e-6)
+    assert list(record["dev_scores"][str(other)]) == ["sst", "para"]
+    assert run(other, another, "--out", tmp_path / "both") == 0, "what none knows, all vote in"
 
 
 def test_runs_on_other_data(two_runs, tmp_path, capsys):
@@ -291,10 +297,3 @@ def test_as_a_command(tmp_path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and done.stderr.startswith("python -m multitask.ensemble: ")
     assert done.stderr.count("\n") == 1
-
-
-def test_labels_are_those_of_the_file(two_runs, raw_outputs, sample_data):
-    """The rows that score are the data folder's own."""
-    for name, task in TASKS.items():
-        table = read_examples(sample_data / COURSE_FILES[name]["dev"], task.format)
-        assert table.examples == raw_outputs[1][name]["dev"].examples

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from data.readers import COURSE_FILES, read_examples
 from multitask.evaluate import evaluate
 from multitask.finished import open_run, read_record, same_data
 from multitask.predictions import read_predictions
@@ -49,6 +50,13 @@ def test_a_run_opened_again_predicts_what_it_wrote(two_runs):
 def test_negative_control_another_seed_is_another_model(two_runs):
     first, second = (open_run(folder).outputs("sts", "dev") for folder in two_runs)
     assert np.abs(first - second).max() > 1e-3
+
+
+def test_its_rows_are_those_of_the_data_folder(two_runs, sample_data):
+    tables = open_run(two_runs[0]).tables
+    for name, task in TASKS.items():
+        table = read_examples(sample_data / COURSE_FILES[name]["dev"], task.format)
+        assert table.examples == tables[name]["dev"].examples
 
 
 def test_a_record_is_read_without_the_model(copied):
