@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from minbert import BertTokenizer, pretrain, price, runtime
+from minbert import BertTokenizer, from_text, pretrain, price, runtime
 from minbert.loop import Loop
 from minbert.tokenizer import SPECIAL_TOKENS
 
@@ -46,7 +46,7 @@ class Ours:
     """The steps of `python -m minbert.pretrain`, taken one by one."""
 
     def __init__(self, arguments: argparse.Namespace, tokenizer: BertTokenizer, blocks: np.ndarray) -> None:
-        self.job = pretrain.build_job(arguments, tokenizer, blocks, blocks[:1])
+        self.job = from_text.build_job(arguments, tokenizer, blocks, blocks[:1])
         self.loop = Loop(self.job, resume=False)
         self.loop.bar = tqdm(disable=True)
         self.steps = iter(self.job.epoch_steps(0, torch.Generator()))

@@ -24,21 +24,22 @@ def check_writable(run: Path, files: Sequence[Path] = ()) -> None:
 
 
 def exit_code(name: str, stopped: str = "Stopped.") -> Callable:
-    """Decorates main(arguments), which returns nothing or a code of its own: 0 done, 2 bad input, 130 interrupted.
+    """Decorates main(arguments), which returns nothing or a code of its own: 0 done, 1 diverged, 2 bad input, 130 stop.
 
-    Bad input is a ValueError or OSError; its message follows the command's `name`. `stopped` is said after Ctrl-C.
+    Bad input is a ValueError or OSError, a loss that is not finite a FloatingPointError; the message follows the
+    command's `name`. `stopped` is said after Ctrl-C, and then what the interruption itself has to say.
     """
     def decorate(main: Callable[[Sequence[str] | None], int | None]) -> Callable[..., int]:
         @wraps(main)
         def run(arguments: Sequence[str] | None = None) -> int:
             try:
                 return main(arguments) or 0
-            except KeyboardInterrupt:
-                print(f"\n{stopped}", file=sys.stderr)
+            except KeyboardInterrupt as error:
+                print(f"\n{stopped}", *error.args, file=sys.stderr)
                 return 130
-            except (ValueError, OSError, ModuleNotFoundError) as error:
+            except (ValueError, OSError, ModuleNotFoundError, FloatingPointError) as error:
                 hint = ". Run `bash setup.sh` once, then .venv/bin/python" * isinstance(error, ModuleNotFoundError)
                 print(f"{name}: {error}{hint}", file=sys.stderr)
-                return 2
+                return 1 if isinstance(error, FloatingPointError) else 2
         return run
     return decorate

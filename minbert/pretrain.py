@@ -1,35 +1,21 @@
 """`python -m minbert.pretrain --corpus FILES --out DIR`: a vocabulary and an encoder from plain text.
 
-Text (a paragraph a line) -> WordPiece vocabulary -> token ids packed into full blocks without padding -> masked-
-language modelling through the one loop -> a folder that `--model` opens. T tokens a block, N blocks.
+The command line and the named sizes; the work is that of from_text.py, which is imported late, as it brings torch, so
+that `--help` and bad input answer at once.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import math
 import signal
 import sys
-from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-import torch
-from torch import Tensor
-
-from minbert import price, processes, record, runtime
-from minbert.bert import BertModel
-from minbert.blocks import pair_up, plan_blocks, split_and_pack, train_tokenizer
-from minbert.command import check_writable
+from minbert.command import check_writable, exit_code
 from minbert.config import BertConfig
-from minbert.corpus import check_files, read_lines
-from minbert.curves import Curves, missing_libraries
-from minbert.loop import Interrupted, Job, NonFiniteLoss, Progress, fit
-from minbert.mlm import BertForMaskedLM, Masking
-from minbert.optimizer import AdamW, parameter_groups
-from minbert.tokenizer import BertTokenizer
+from minbert.corpus import check_files
 
 SIZES = {  # initial weights grow as 1 / sqrt(width), 0.02 at 768; parameters with the head, vocabulary full
     "tiny": BertConfig(vocab_size=2048, hidden_size=64, num_hidden_layers=2, num_attention_heads=2,
@@ -40,86 +26,6 @@ SIZES = {  # initial weights grow as 1 / sqrt(width), 0.02 at 768; parameters wi
                         intermediate_size=2048, max_position_embeddings=256, initializer_range=0.025),  # 24.6
     "base": BertConfig(),  # 109.5: bert-base-uncased's
 }
-MAX_EVALUATIONS = 50
-MAX_HELD_OUT_BLOCKS = 512
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """A batch for the loop: token ids (B, T) int64 and, as names for messages, the blocks' numbers."""
-
-    input_ids: Tensor
-    ids: tuple[str, ...]
-
-
-def sinusoids(num_positions: int, width: int, scale: float = 0.1) -> Tensor:
-    """Where the learned position embeddings start, (P, H): Vaswani et al. 2017, section 3.5, times `scale`.
-
-    From random ones a small encoder sees a bag of words for thousands of steps; so a neighbour is near from the start.
-    """
-    frequencies = 10_000 ** (-torch.arange(0, width, 2) / width)  # (H / 2,)
-    angles = torch.arange(num_positions).unsqueeze(1) * frequencies  # (P, H / 2)
-    return torch.cat([angles.sin(), angles.cos()], dim=1) * scale  # (P, H)
-
-
-def build_model(arguments: argparse.Namespace, vocab_size: int, device: torch.device) -> BertForMaskedLM:
-    """The model of --size, or that of --init, without dropout: each pass over the text masks it anew."""
-    plain = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
-             # torch's fused kernel has a slow backward pass on CPU
-             "attention_implementation": "fused" if device.type == "cuda" else "eager"}
-    torch.manual_seed(arguments.seed)
-    if arguments.init:
-        model = BertForMaskedLM.from_pretrained(arguments.init, **plain)
-    else:
-        model = BertForMaskedLM(BertModel(replace(SIZES[arguments.size], vocab_size=vocab_size, **plain)))
-        positions = model.bert.embeddings.position.weight
-        positions.data.copy_(sinusoids(*positions.shape))
-    return model.to(device)
-
-
-def build_job(
-    arguments: argparse.Namespace, tokenizer: BertTokenizer, train: np.ndarray, held_out: np.ndarray
-) -> Job:
-    """The masked-language-model stage as a Job; train and held_out are blocks, (N, T)."""
-    device, _ = runtime.choose_device(arguments.device)
-    precision, _ = runtime.choose_precision(arguments.precision, device)
-    model = build_model(arguments, max(tokenizer.vocabulary.values()) + 1, device)
-    masking = Masking.of(tokenizer, arguments.whole_word)
-    rounds, num_steps = plan_rounds(arguments)
-
-    def blocks(rows: np.ndarray) -> Tensor:
-        return torch.from_numpy(rows.astype(np.int64))
-
-    def loss(task: str, batch: Blocks) -> Tensor:
-        input_ids, token_type_ids = pair_up(batch.input_ids, arguments.pairs, tokenizer.sep_token_id)
-        corrupted, labels = masking(input_ids)
-        return model.loss(corrupted.to(device), labels.to(device), token_type_ids.to(device))
-
-    def evaluate() -> dict[str, float]:
-        starts = range(0, len(held_out), 32)
-        batches = ((blocks(held_out[start : start + 32]),) for start in starts)
-        return processes.from_first(lambda: model.score(batches, masking, precision))
-
-    tokens_per_step = arguments.batch_size * arguments.block_size
-    tokens = rounds * num_steps * tokens_per_step
-    title = f"{arguments.init or arguments.size}, {tokens:,} tokens, seed {arguments.seed}"
-    return Job(
-        name="mlm", folder=arguments.out / "checkpoint", model=model, device=device, precision=precision,
-        optimizer=AdamW(parameter_groups(model, 0.01), lr=arguments.lr, betas=(0.9, 0.98), fused=True),
-        plan=lambda epoch, _: plan_blocks(len(train), arguments.batch_size, num_steps, epoch, arguments.seed),
-        load=lambda _, rows: Blocks(blocks(train[rows]), tuple(map(str, rows))), loss=loss, evaluate=evaluate,
-        score="masked_accuracy", epochs=rounds, seed=arguments.seed, warmup=arguments.warmup,
-        accumulation=arguments.accumulation, save_every=500, evaluation_tokens=held_out.size,
-        on_evaluation=Curves(arguments.out, tokens_per_step * arguments.accumulation, title),
-    )
-
-
-def plan_rounds(arguments: argparse.Namespace) -> tuple[int, int]:
-    """(evaluations, batches before each) that see at least --tokens; a multiple of --accumulation batches."""
-    tokens_per_update = arguments.batch_size * arguments.block_size * arguments.accumulation
-    num_updates = -(-arguments.tokens // tokens_per_update)
-    num_in_round = -(-num_updates // MAX_EVALUATIONS)
-    return -(-num_updates // num_in_round), num_in_round * arguments.accumulation
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -182,93 +88,14 @@ def resumed(parser: argparse.ArgumentParser, folder: Path, argv: list[str]) -> a
     return argparse.Namespace(**{**stored, "out": folder, "resume": folder})
 
 
-def read_corpus(arguments: argparse.Namespace) -> tuple[BertTokenizer, np.ndarray, np.ndarray]:
-    """The tokenizer (trained, or that of a folder) and blocks for training and held out, each (N, T)."""
-    check_files(arguments.corpus)  # what is wrong is said before the work
-    check_writable(arguments.out)
-    if arguments.init:
-        BertForMaskedLM.from_pretrained(arguments.init)
-    runtime.choose_device(arguments.device)
-    config = BertConfig.from_pretrained(arguments.init) if arguments.init else SIZES[arguments.size]
-    if arguments.block_size > config.max_position_embeddings:
-        raise ValueError(f"--block-size is {arguments.block_size}; this model has {config.max_position_embeddings} "
-                         "positions. Pass at most that.")
-    for path in arguments.corpus:
-        if not path.stat().st_size:
-            print(f"{path}: an empty file; there is no text in it")
-    stored = arguments.resume or arguments.init or arguments.vocabulary
-    tokenizer = BertTokenizer.from_pretrained(stored) if stored else processes.from_first(
-        lambda: train_tokenizer(read_lines(arguments.corpus), config.vocab_size))
-    train, held_out = split_and_pack(arguments.corpus, tokenizer, arguments.block_size)
-    if len(train) < arguments.batch_size or not len(held_out):
-        raise ValueError(f"the corpus makes {len(train)} training and {len(held_out)} held-out blocks of "
-                         f"{arguments.block_size} tokens; needed are {arguments.batch_size} and 1. Give more text, or "
-                         "a smaller --batch-size or --block-size.")
-    rows = torch.randperm(len(held_out), generator=torch.Generator().manual_seed(0))[:MAX_HELD_OUT_BLOCKS].numpy()
-    return tokenizer, train, held_out[rows]
-
-
-def report(progress: Progress, job: Job, arguments: argparse.Namespace) -> dict[str, float]:
-    """Print what the run was worth; returns the numbers for run.json."""
-    seen = progress.step * arguments.accumulation * arguments.batch_size * arguments.block_size
-    per_second, limit = seen / progress.seconds, price.matrix_product_limit(job.device, job.precision)
-    flops = 6 * sum(parameter.numel() for parameter in job.model.bert.layers.parameters())  # a token, embeddings apart
-    best = max(progress.history, key=lambda entry: entry["masked_accuracy"])
-    print(f"{seen:,} tokens in {progress.seconds / 60:.1f} minutes, {per_second:,.0f} tokens/s; that is "
-          f"{flops * per_second / 1e9:,.0f} GFLOP/s, {flops * per_second / limit:.0%} of the {limit / 1e9:,.0f} that "
-          f"this machine reaches in {job.precision} matrix products")
-    print(f"held-out loss {best['held_out_loss']:.3f} nats, masked accuracy {best['masked_accuracy']:.3f}")
-    return {"tokens": seen, "seconds": progress.seconds, "tokens_per_second": per_second, "flops_per_token": flops,
-            "matrix_product_limit": limit, "share_of_limit": flops * per_second / limit, "best": best}
-
-
-def run(arguments: argparse.Namespace) -> None:
-    """From the arguments to the folder; raises ValueError for what cannot be used."""
-    if (arguments.out / "run.json").is_file():
-        print(f"{arguments.out} is finished, there is nothing to resume; see {arguments.out / 'run.json'}.")
-        return
-    processes.join(arguments.device)
-    tokenizer, train, held_out = read_corpus(arguments)
-    runtime.settle_memory()
-    job = build_job(arguments, tokenizer, train, held_out)
-    print(f"device: {job.device.type} ({runtime.choose_device(arguments.device)[1]})")
-    print(f"precision: {job.precision} ({runtime.choose_precision(arguments.precision, job.device)[1]})")
-    num_parameters = sum(parameter.numel() for parameter in job.model.parameters())
-    print(f"vocabulary of {len(tokenizer.vocabulary):,}; {num_parameters:,} parameters; {len(train):,} training blocks "
-          f"of {arguments.block_size} tokens, {len(held_out):,} held out")
-    prices = price.quote([job], arguments.out, bool(arguments.resume))
-    print(prices[0], *filter(None, [missing_libraries()]), sep="\n")
-    options = {name: str(value) if isinstance(value, Path) else value for name, value in vars(arguments).items()}
-    options |= {"corpus": list(map(str, arguments.corpus)), "resume": None, "device": job.device.type,
-                "precision": job.precision}
-    files = {"the corpus": hashlib.sha256(np.concatenate([train, held_out])).hexdigest()}  # as ids: what it depends on
-    record.claim(arguments.out, options, files, bool(arguments.resume))
-    processes.from_first(lambda: tokenizer.save_pretrained(arguments.out))
-    price.keep(prices, arguments.out)
-    progress = fit(job, bool(arguments.resume))
-    processes.leave()  # the first process goes on alone
-    config = job.model.bert.config  # trained without dropout; whoever fine-tunes it wants BERT's own
-    job.model.bert.config = replace(config, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
-    job.model.save_pretrained(arguments.out, dtype=torch.float16)
-    numbers = report(progress, job, arguments)
-    record.write_record(arguments.out, options, files, history=progress.history, **numbers)
-    print(f"written to {arguments.out}")
-    processes.end()
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Exit code 0 when done, 1 for a loss that is not finite, 2 for bad input, 130 when interrupted."""
+@exit_code("minbert.pretrain")
+def main(argv: list[str] | None = None) -> None:
     arguments = parse(argv)
-    try:
-        run(arguments)
-    except KeyboardInterrupt as error:
-        hint = f"Continue with: python -m minbert.pretrain --resume {arguments.out}"
-        print("\nStopped.", hint if isinstance(error, Interrupted) else "", file=sys.stderr)
-        return 130
-    except (ValueError, OSError, NonFiniteLoss) as error:
-        print(f"minbert.pretrain: {error}", file=sys.stderr)
-        return 1 if isinstance(error, NonFiniteLoss) else 2
-    return 0
+    check_files(arguments.corpus)
+    check_writable(arguments.out)
+    from minbert.from_text import run
+
+    run(arguments)
 
 
 if __name__ == "__main__":

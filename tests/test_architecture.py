@@ -28,13 +28,13 @@ OURS = {*MAY_IMPORT, "run_multitask", "options", "option_checks", "command_line"
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_CORE_LINES, MAX_AROUND_LINES = 300, 60, 4000, 3100
 AROUND = {f"{room}/{name}.py" for room, names in {  # not on the way from a row to its prediction: what made sample or
     "data": "sample download sentence_sets",  # checkpoint, uses finished runs or stands beside them
-    "minbert": "pretrain blocks command curves report pictures names",
+    "minbert": "pretrain from_text blocks command curves report pictures names",
     "multitask": "check breakdown errors ensemble voting finished ablation recipes recipes_gen baselines conflicts",
     "contrastive": "embed vectors export states scores measure pages maps survey",
 }.items() for name in names.split()}
 SHORTER_FILES = {"run_multitask.py": 150}
 JUNK_DRAWERS = {"utils", "util", "common", "base", "misc", "helpers", "helper", "shared", "lib", "tools"}
-MAY_PRINT = {"run_multitask.py", "minbert/loop.py", "minbert/stage.py", "minbert/pretrain.py", "minbert/command.py",
+MAY_PRINT = {"run_multitask.py", "minbert/loop.py", "minbert/stage.py", "minbert/from_text.py", "minbert/command.py",
              "data/download.py"}
 UNPICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal"}
 SEEDED_ROOTS = {"torch", "random", "np", "numpy"}
@@ -244,7 +244,9 @@ def test_the_code_stays_small(is_around, limit):
         "thing written twice before cutting words.")
 
 
-@pytest.mark.parametrize("command", [("run_multitask.py", "--help"), ("-c", "import minbert")])
+@pytest.mark.parametrize("command", [("run_multitask.py", "--help"), ("-c", "import minbert"), *(
+    ("-m", module, "--help") for module in ("minbert.pretrain", "contrastive.embed", "contrastive.quality",
+                                            "multitask.ablation", "data.download", "data.sample", "benchmarks"))])
 def test_it_loads_nothing_heavy(command):
     """It answers within a second only because torch and its like are imported late."""
     result = subprocess.run([sys.executable, "-X", "importtime", *command], cwd=ROOT, capture_output=True, text=True,

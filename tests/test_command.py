@@ -8,7 +8,9 @@ from minbert.command import exit_code
 @pytest.mark.parametrize(("raised", "code", "said"), [
     (ValueError("a.csv: no header."), 2, "python -m x: a.csv: no header.\n"),
     (FileNotFoundError(2, "No such file", "b"), 2, "python -m x: [Errno 2] No such file: 'b'\n"),
+    (FloatingPointError("the loss is nan."), 1, "python -m x: the loss is nan.\n"),
     (KeyboardInterrupt(), 130, "\nStopped.\n"),
+    (KeyboardInterrupt("Continue with: x"), 130, "\nStopped. Continue with: x\n"),
 ])
 def test_how_it_ends(raised, code, said, capsys):
     @exit_code("python -m x")

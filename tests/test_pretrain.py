@@ -1,4 +1,4 @@
-"""minbert/pretrain.py: plain text -> a folder that others open; what it refuses; a run that was stopped."""
+"""minbert/pretrain.py and from_text.py: plain text -> a folder that others open; what it refuses; a run that was stopped."""
 
 import json
 import re

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from contrastive import methods
 from contrastive.presets import PRESETS
 from contrastive.pretrain import build_companion
-from minbert import BertModel, BertTokenizer, checkpoint, pretrain, processes
+from minbert import BertModel, BertTokenizer, checkpoint, from_text, pretrain, processes
 from minbert.loop import Job, fit
 from multitask import further, train
 from options import Options
@@ -52,7 +52,7 @@ def make_job(name: str, model: Path, data: Path, out: Path) -> Job:
         flags = {"--corpus": corpus, "--out": out / "model", "--size": "tiny", "--vocabulary": model, "--batch-size": 5,
                  "--block-size": 16, "--tokens": 8000, "--precision": "fp32", "--device": "cpu"}
         arguments = pretrain.parse([str(word) for flag in flags.items() for word in flag])
-        return pretrain.build_job(arguments, *pretrain.read_corpus(arguments))
+        return from_text.build_job(arguments, *from_text.read_corpus(arguments))
     num_rows = 48 if name in PRESETS else 16  # simcse-nli makes its triplets of 48; of all others a stage takes 16
     tables = {task: {split: table.cut(num_rows) for split, table in splits.items()}
               for task, splits in train.read_tables(options).items()}
