@@ -59,10 +59,9 @@ def check_ranges(options) -> None:
 
 def check_stages(options) -> None:
     """--pretrain, and options of stages that are not in it."""
-    unknown = [name for name in options.stages if name not in STAGES]
-    if unknown or len(set(options.stages)) < len(options.stages):
-        raise ValueError(f"--pretrain is '{options.pretrain}'; it is none, or some of these, separated by commas: "
-                         f"{', '.join(STAGES)}.")
+    if not set(options.stages) <= set(STAGES) or len(set(options.stages)) < len(options.stages):
+        raise ValueError(f"--pretrain is '{options.pretrain}'; it is none, or some of these, each once, separated by "
+                         f"commas: {', '.join(STAGES)}.")
     for name in options.changed():
         needed = needed_stages(name, options)
         if needed and not set(needed) & set(options.stages):

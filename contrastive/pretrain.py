@@ -168,7 +168,8 @@ def build_stage(
     fingerprint = stage_fingerprint(start, identity, (*material.examples, *dev_pairs.examples))
     return Stage(job, encoder, tokenizer, options.pooling, quality, "zero-shot STS dev", run / name, fingerprint,
                  begin=model.begin, close=lambda: keep_better(model, quality),
-                 settings=asdict(settings) | {"betas": list(settings.betas)}, notes=notes)  # as JSON gives them back
+                 settings=asdict(settings) | {"betas": list(settings.betas)}, notes=notes,  # as JSON gives them back
+                 projection=model.projection, keeps_better=options.contrastive_order != "last")
 
 
 def better(model: Method, quality: Callable[[BertModel], dict[str, float]]) -> dict[str, float]:

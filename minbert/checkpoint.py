@@ -74,7 +74,7 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], state: dict) -> No
     file_name = f"{stem}-again.safetensors" if f'"{stem}.safetensors"' in standing else f"{stem}.safetensors"
     write_tensors(folder / file_name, tensors)
     write_json(folder / STATE_FILE, {**state, "tensors": file_name})
-    for old in folder.glob("*.safetensors"):
+    for old in (*folder.glob("*.safetensors"), *folder.glob(".*.writing")):  # what a kill left half-written too
         if old.name not in (file_name, *state.get("keep", ())):
             old.unlink()
 

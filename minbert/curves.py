@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 PANELS = {  # title of the vertical axis -> the entries of the history that it shows, with their names in the legend
     "loss (nats per masked token)": {"loss": "training", "held_out_loss": "held out"},
     "masked accuracy": {"masked_accuracy": "held out"},
 }
+EXTRAS = {"matplotlib": "curves: matplotlib is not installed", "tensorboard": "log: tensorboard is not installed"}
 COLOURS = {"training": "C0", "held out": "C1"}  # the same in every panel
 
 
 def missing_libraries() -> str:
     """A sentence on what will not be drawn or logged, and how to change that; empty where all is there."""
-    from importlib.util import find_spec
-
-    absent = [name for name in ("matplotlib", "tensorboard") if find_spec(name) is None]
-    return f"no curves: {' and '.join(absent)} not installed (bash setup.sh --plots)" if absent else ""
+    absent = [what for name, what in EXTRAS.items() if find_spec(name) is None]
+    return f"no {' and no '.join(absent)} (bash setup.sh --plots)" if absent else ""
 
 
 class Curves:
@@ -32,10 +32,9 @@ class Curves:
         self.writer, self.num_logged = None, 0
 
     def __call__(self, history: list[dict]) -> None:
-        if missing_libraries():
-            return
-        self.log(history)
-        self.draw(history)
+        for name, write in {"tensorboard": self.log, "matplotlib": self.draw}.items():
+            if find_spec(name) is not None:
+                write(history)
 
     def log(self, history: list[dict]) -> None:
         """Append what is new; the first call of a process starts the log over, so that a resumed run has one curve."""

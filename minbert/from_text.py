@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +62,8 @@ def build_model(arguments: argparse.Namespace, vocab_size: int, device: torch.de
         model = BertForMaskedLM(BertModel(replace(SIZES[arguments.size], vocab_size=vocab_size, **plain)))
         positions = model.bert.embeddings.position.weight
         positions.data.copy_(sinusoids(*positions.shape))
-    return model.to(device)
+    runtime.compile_layers(model.to(device).bert, arguments.compile)
+    return model
 
 
 def build_job(
@@ -95,7 +96,7 @@ def build_job(
         optimizer=AdamW(parameter_groups(model, 0.01), lr=arguments.lr, betas=(0.9, 0.98), fused=True),
         plan=lambda epoch, _: plan_blocks(len(train), arguments.batch_size, num_steps, epoch, arguments.seed),
         load=lambda _, rows: Blocks(blocks(train[rows]), tuple(map(str, rows))), loss=loss, evaluate=evaluate,
-        score="masked_accuracy", epochs=rounds, seed=arguments.seed, warmup=arguments.warmup,
+        score="-held_out_loss", epochs=rounds, seed=arguments.seed, warmup=arguments.warmup,
         accumulation=arguments.accumulation, save_every=500, evaluation_tokens=held_out.size,
         on_evaluation=Curves(arguments.out, batch_tokens * arguments.accumulation, title),
     )
@@ -133,12 +134,13 @@ def read_corpus(arguments: argparse.Namespace) -> tuple[BertTokenizer, np.ndarra
     return tokenizer, train, held_out[rows]
 
 
-def report(progress: Progress, job: Job, arguments: argparse.Namespace) -> dict[str, float]:
-    """Print what the run was worth; returns the numbers for run.json."""
+def report(progress: Progress, job: Job, arguments: argparse.Namespace, num_processes: int) -> dict:
+    """Print what the run was worth; returns the numbers for run.json. All processes share one limit, N times one's."""
     seen = progress.step * arguments.accumulation * arguments.batch_size * arguments.block_size
-    per_second, limit = seen / progress.seconds, price.matrix_product_limit(job.device, job.precision)
+    per_second = seen / progress.seconds
+    limit = num_processes * price.matrix_product_limit(job.device, job.precision)
     flops = 6 * sum(parameter.numel() for parameter in job.model.bert.layers.parameters())  # a token, embeddings apart
-    best = max(progress.history, key=lambda entry: entry["masked_accuracy"])
+    best = next(entry for entry in progress.history if entry["step"] == progress.best_step)
     print(f"{seen:,} tokens in {progress.seconds / 60:.1f} minutes, {per_second:,.0f} tokens/s; that is "
           f"{flops * per_second / 1e9:,.0f} GFLOP/s, {flops * per_second / limit:.0%} of the {limit / 1e9:,.0f} that "
           f"this machine reaches in {job.precision} matrix products")
@@ -174,11 +176,14 @@ def run(arguments: argparse.Namespace) -> None:
         progress = fit(job, bool(arguments.resume))
     except Interrupted as error:
         raise Interrupted(f"Continue with: python -m minbert.pretrain --resume {arguments.out}") from error
+    num_processes = processes.count()
     processes.leave()  # the first process goes on alone
     # trained without dropout; whoever fine-tunes it wants BERT's own
     job.model.bert.config = replace(job.model.bert.config, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
     job.model.save_pretrained(arguments.out, dtype=torch.float16)
-    numbers = report(progress, job, arguments)
-    record.write_record(arguments.out, options, files, history=progress.history, **numbers)
-    print(f"written to {arguments.out}")
+    numbers = report(progress, job, arguments, num_processes)
+    actual = {"seconds": progress.seconds, "peak_memory": price.peak_memory(job.device)}
+    record.write_record(arguments.out, options, files, history=progress.history, **numbers,
+                        predicted=[asdict(item) for item in prices], actual=actual)
+    print(price.comparison(prices, **actual), f"written to {arguments.out}", sep="\n")
     processes.end()

@@ -82,11 +82,17 @@ def accumulate(job: Job, task: str, rows: list[int], weight: float) -> float:
     Returns the whole loss of the batch, not weighted.
     """
     batch = job.load(task, rows)
-    with runtime.autocast(job.device, job.precision):
-        loss = job.loss(task, batch)
-    value = float(processes.add(loss.detach().clone()))
-    if math.isfinite(value):
-        (loss * weight).backward()
+    try:
+        with runtime.autocast(job.device, job.precision):
+            loss = job.loss(task, batch)
+        value = float(processes.add(loss.detach().clone()))
+        if math.isfinite(value):
+            (loss * weight).backward()
+    except torch.OutOfMemoryError as error:
+        raise ValueError(f"{job.name}: a batch of {tuple(batch.input_ids.shape)} tokens does not fit into the GPU's "
+                         f"memory ({str(error).split('. ')[0]}). Pass a smaller batch (--batch-size, --max-tokens, in "
+                         "contrastive stages --contrastive-chunk), --accumulation for the same update from smaller "
+                         "ones, or --precision bf16.") from error
     return value
 
 
@@ -114,9 +120,10 @@ def gramian(columns: list[tuple[Tensor, ...]], num_tasks: int) -> Tensor:
 
     Each is read once: (K, CHUNK) @ (CHUNK, K) for a piece of a parameter, added up in float64.
     """
-    total = torch.zeros(num_tasks, num_tasks, dtype=torch.float64)
+    products = [torch.zeros(num_tasks, num_tasks)]
     for column in columns:
         for pieces in zip(*(gradient.flatten().split(CHUNK) for gradient in column), strict=True):
             stacked = torch.stack(pieces)  # (K, CHUNK)
-            total += (stacked @ stacked.T).cpu().double()  # in this order: mps has no float64
-    return total
+            products.append(stacked @ stacked.T)
+    # One copy from a GPU at the end, which would wait for each; float64 only then, as mps has none.
+    return torch.stack([each.to(products[-1].device) for each in products]).cpu().double().sum(dim=0)

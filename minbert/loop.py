@@ -36,8 +36,8 @@ class Job:
     rows)` makes the batch (with `.ids` for messages and `.input_ids` for its size); `loss(task, batch)` gives a scalar,
     of several processes (processes.py) each its share; `weigh(tasks)` the weights of the losses of a step, one for each
     of its batches; `evaluate()` named scores, of which `score` names the one by which the best model is kept, the
-    higher the better. With a `surgery` it is this that says how the tasks' gradients become one (gradients.py), and the
-    weights are not used.
+    higher the better, or with "-" before the name the lower. With a `surgery` it is this that says how the tasks'
+    gradients become one (gradients.py), and the weights are not used.
     """
 
     name: str
@@ -67,6 +67,10 @@ class Job:
     frozen: Sequence[nn.Parameter] = ()  # keep their values in this job
     before_epoch: Callable[[int], None] = lambda epoch: None  # not called again where an epoch is resumed in its middle
     on_evaluation: Callable[[list[dict]], None] = lambda history: None  # told the scores so far, after each evaluation
+
+    def judge(self, scores: dict[str, float]) -> float:
+        """The number by which models are compared, the higher the better."""
+        return -scores[self.score[1:]] if self.score.startswith("-") else scores[self.score]
 
     @contextmanager
     def freezing(self) -> Iterator[None]:
@@ -228,8 +232,8 @@ class Loop:
         loss = sum(progress.losses) / len(progress.losses)
         progress.losses, progress.evaluated_step = [], progress.step
         progress.history.append({"epoch": progress.epoch + 1, "step": progress.step, "loss": loss, **scores})
-        if progress.best_score is None or scores[job.score] > progress.best_score:
-            progress.best_score, progress.best_step = scores[job.score], progress.step
+        if progress.best_score is None or job.judge(scores) > progress.best_score:
+            progress.best_score, progress.best_step = job.judge(scores), progress.step
             best = job.folder / self.best_file
             processes.from_first(lambda: checkpoint.write_tensors(best, job.model.state_dict()))
         self.save()

@@ -108,7 +108,7 @@ class AdamW(Optimizer):
             states = [self.state[parameter] for parameter in members]
             adamw(members, [parameter.grad for parameter in members], [state["first_moment"] for state in states],
                   [state["second_moment"] for state in states], [],
-                  [torch.tensor(step - 1.0, device=parameter.device) for parameter in members],  # the kernel adds 1
+                  list(torch.full((len(members),), step - 1.0, device=members[0].device)),  # the kernel adds 1
                   fused=True, amsgrad=False, maximize=False, beta1=beta_1, beta2=beta_2, lr=group["lr"] * (1 - decay),
                   weight_decay=group["weight_decay"] / (1 - decay), eps=group["eps"] / math.sqrt(1 - beta_2**step))
 

@@ -51,6 +51,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     for flag, (kind, default, _, _, text) in numbers.items():
         parser.add_argument(flag, type=kind, default=default, help=f"{text} (default: %(default)s)")
     parser.add_argument("--whole-word", action="store_true", help="mask whole words instead of single tokens")
+    parser.add_argument("--compile", action="store_true", help="let torch.compile make kernels of the layers")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
     parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="auto")
     arguments = parser.parse_args(argv)

@@ -22,6 +22,7 @@ from minbert.loop import Job
 
 FILE_NAME = "price.json"
 NUM_SIZED = 48  # steps whose tokens are counted
+PRODUCTS = {"cpu": (2048, 1), "cuda": (8192, 20), "mps": (4096, 5)}  # size, number: to launch one of 2048 costs as much
 INFERENCE_SHARE = 1 / 3  # a forward pass is 2 of the 6 FLOPs that training spends on a weight and a token
 
 
@@ -68,6 +69,7 @@ def probe(job: Job, num_timed: int = 4) -> Price:
         for size, number in chosen:
             started = time.perf_counter()
             rehearse(job, steps[number])
+            getattr(torch, job.device.type).synchronize()  # Python runs ahead of a GPU
             timings.append((time.perf_counter() - started, size))
     for group, rate in zip(job.optimizer.param_groups, rates, strict=True):
         group["lr"] = rate
@@ -86,19 +88,22 @@ def probe(job: Job, num_timed: int = 4) -> Price:
     return Price(job.name, num_steps, tokens * seconds_per_token, peak_memory(job.device), disk)
 
 
-def matrix_product_limit(device: torch.device, precision: str, size: int = 2048, num_timed: int = 10) -> float:
-    """FLOP/s that this machine reaches in square matrix products of the precision; the best of `num_timed`.
+def matrix_product_limit(device: torch.device, precision: str, num_timed: int = 10) -> float:
+    """FLOP/s that one process reaches in square matrix products of the precision; the best of `num_timed`.
 
     What a training step reaches is held against it: 6 FLOPs per weight of a layer and token (2 forward, 4 backward).
     """
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    matrix = torch.ones(size, size, dtype=dtype, device=device)
+    size, num_products = PRODUCTS[device.type]
+    matrix = torch.rand(size, size, device=device).to(dtype)
     seconds = []
     for _ in range(num_timed + 1):  # the first one warms up
         started = time.perf_counter()
-        (matrix @ matrix)[0, 0].item()  # .item() waits for a GPU
+        for _ in range(num_products):
+            product = matrix @ matrix
+        product[0, 0].item()  # waits for a GPU
         seconds.append(time.perf_counter() - started)
-    return 2 * size**3 / min(seconds[1:])
+    return 2 * size**3 * num_products / min(seconds[1:])
 
 
 def rehearse(job: Job, step: list[tuple[str, list[int], float]]) -> None:

@@ -26,10 +26,13 @@ PATIENCE = timedelta(hours=1)  # for a process that hangs; one that ends is noti
 def join(device: str) -> None:
     """Meet the others that torchrun started, by gloo (CPU) or nccl (GPU). From here on only the first one prints.
 
-    device: that of the command line, "auto" too. ValueError where a machine has fewer GPUs than processes.
+    device: that of the command line, "auto" too. ValueError where a machine has fewer GPUs than processes, or Apple's.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return
+    if device != "cpu" and torch.backends.mps.is_available():
+        raise ValueError("several processes cannot share an Apple GPU: torch.distributed does not know it. Pass "
+                         "--device cpu, or start without torchrun.")
     has_gpu = device != "cpu" and torch.cuda.is_available()
     if has_gpu:
         place, num_gpus = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
@@ -154,7 +157,7 @@ def from_first(make: Callable[[], Result]) -> Result:
 def own_randomness() -> Iterator[None]:
     """Within it each process draws random numbers of its own: two rows must not share a dropout mask.
 
-    Afterwards all have the same state again, one draw further where anything was drawn (with a GPU always), so that a
+    Afterwards all have the same state again, one draw further where anything was drawn (on a GPU always), so that a
     checkpoint needs one state, whatever the number of processes.
     """
     if count() == 1:
@@ -166,5 +169,5 @@ def own_randomness() -> Iterator[None]:
     torch.manual_seed(int(torch.randint(2**62, (), generator=common)) + number())
     started = torch.get_rng_state()
     yield
-    is_used = torch.cuda.is_available() or not torch.equal(started, torch.get_rng_state())
+    is_used = torch.cuda.is_initialized() or not torch.equal(started, torch.get_rng_state())
     torch.set_rng_state(common.get_state() if is_used else before)

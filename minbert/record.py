@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import shutil
 import sys
@@ -38,7 +39,8 @@ def write_record(folder: Path, options: dict, files: dict[str, str], **results) 
     """Write run.json: command, options, versions, machine, inputs and all results; nothing is left to be resumed."""
     modules = (torch, numpy, tokenizers)
     versions = {"python": platform.python_version(), **{module.__name__: module.__version__ for module in modules}}
-    machine = {"system": platform.platform(), "threads": torch.get_num_threads(), "device": options["device"]}
+    machine = {"system": platform.platform(), "threads": torch.get_num_threads(), "device": options["device"],
+               "processes": int(os.environ.get("WORLD_SIZE", "1"))}
     record = {"command": sys.argv, "options": options, "versions": versions, "machine": machine, "files": files}
     write_json(folder / "run.json", {**record, **results})
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)

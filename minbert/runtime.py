@@ -53,8 +53,13 @@ def compile_layers(encoder: nn.Module, is_wanted: bool, backend: str = "inductor
         layer.compile(dynamic=True, backend=backend)  # one kernel for all lengths
 
 
+def is_used(gpu) -> bool:
+    """Whether this process works on the GPU; to ask CUDA for a generator's state would begin to, and take memory."""
+    return gpu.is_initialized() if gpu is torch.cuda else gpu.is_available()
+
+
 def random_state() -> dict[str, Tensor]:
-    """The state of every global generator, as tensors that a checkpoint can hold."""
+    """The state of every global generator in use, as tensors that a checkpoint can hold."""
     version, python_words, gaussian = random.getstate()
     assert version == 3 and gaussian is None, "random.gauss keeps a spare number that is not saved here"
     _, numpy_words, position, _, _ = np.random.get_state()  # noqa: NPY002
@@ -63,7 +68,7 @@ def random_state() -> dict[str, Tensor]:
         "numpy": torch.tensor([*numpy_words.tolist(), position]),
         "torch": torch.get_rng_state(),
     }
-    return state | {name: gpu.get_rng_state() for name, gpu in GPUS.items() if gpu.is_available()}
+    return state | {name: gpu.get_rng_state() for name, gpu in GPUS.items() if is_used(gpu)}
 
 
 def restore_random_state(state: dict[str, Tensor]) -> None:
@@ -73,7 +78,7 @@ def restore_random_state(state: dict[str, Tensor]) -> None:
     np.random.set_state(("MT19937", np.array(words, dtype=np.uint32), position))  # noqa: NPY002
     torch.set_rng_state(state["torch"])
     for name, gpu in GPUS.items():
-        if name in state and gpu.is_available():
+        if name in state and is_used(gpu):
             gpu.set_rng_state(state[name])
 
 

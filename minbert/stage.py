@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from torch import nn
+
 from minbert import processes, weights
 from minbert.bert import BertModel
-from minbert.checkpoint import write_json
+from minbert.checkpoint import write_json, write_tensors
 from minbert.loop import Job, fit
 from minbert.pooling import save_pooling
 from minbert.tokenizer import BertTokenizer
@@ -33,7 +35,8 @@ class Stage:
     All stages of a chain are built before the first one trains the encoder in place. What copies the encoder does so in
     `begin()`, called when the stage starts; where copies were trained beside it, `close()`, called after the job, puts
     what shall go on into it. What `close` returns is recorded and shown: scores of the copies, scalars that learned.
-    `settings` are recorded with it.
+    `settings` are recorded with it; a `projection` that was trained along is stored beside the encoder, as
+    projection.safetensors, which nothing here reads again.
     """
 
     job: Job
@@ -47,6 +50,8 @@ class Stage:
     begin: Callable[[], None] = lambda: None
     close: Callable[[], dict[str, float]] = dict
     settings: dict = field(default_factory=dict)
+    projection: nn.Module = field(default_factory=nn.Sequential)
+    keeps_better: bool = True
     notes: tuple[str, ...] = ()  # printed before it trains: what was read, and what of it was left out or cut
 
     def train(self, is_resumed: bool) -> tuple[dict, float]:
@@ -55,8 +60,9 @@ class Stage:
         Quality is {"before": scores, "after": scores, "is_kept": whether the trained encoder is handed on, "found":
         what `close` returned, "settings": those of the stage}.
 
-        The start counts as a candidate: where the job's score is lower after it, the encoder goes back to where it
-        began. stage.json is written last, so a folder that has one is complete.
+        With `keeps_better` the start counts as a candidate: where the job's score is worse after it, the encoder goes
+        back to where it began. Without, what was trained goes on: after the tasks it is the result. stage.json is
+        written last, so a folder that has one is complete.
         """
         print(*self.notes, sep="\n", end="\n" if self.notes else "")
         start = {name: tensor.clone() for name, tensor in self.encoder.state_dict().items()}
@@ -65,8 +71,8 @@ class Stage:
         progress = fit(self.job, is_resumed)
         found = self.close()
         after = self.quality()
-        quality = {"before": before, "after": after, "is_kept": after[self.job.score] >= before[self.job.score],
-                   "found": found, "settings": self.settings}
+        is_kept = not self.keeps_better or self.job.judge(after) >= self.job.judge(before)
+        quality = {"before": before, "after": after, "is_kept": is_kept, "found": found, "settings": self.settings}
         if not quality["is_kept"]:
             self.encoder.load_state_dict(start)
         processes.from_first(lambda: self.write({"seconds": progress.seconds, "history": progress.history, **quality}))
@@ -78,6 +84,8 @@ class Stage:
         self.tokenizer.save_pretrained(self.folder)
         if self.pooling:
             save_pooling(self.folder, self.pooling)
+        if outcome["is_kept"] and (projection := self.projection.state_dict()):
+            write_tensors(self.folder / "projection.safetensors", projection)
         write_json(self.folder / STAGE_FILE, {"fingerprint": self.fingerprint, **outcome})
         shutil.rmtree(self.job.folder)
 
@@ -116,7 +124,7 @@ class Stage:
             lines.append(f"{when:<{width}}" + "".join(cells))
         lines += [f"{name}: {value:.4f}" for name, value in quality["found"].items()]
         if not quality["is_kept"]:
-            lines.append(f"its {self.job.score} fell, so the next stage begins where this one began")
+            lines.append(f"its {self.job.score.lstrip('-')} is worse, so the next stage begins where this one began")
         return "\n".join(lines)
 
 

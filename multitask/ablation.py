@@ -44,8 +44,25 @@ def scores_of(record: dict) -> dict[str, float]:
     return {key: score for key, score in record["scores"].items() if len(known) == 3 or key in known}
 
 
-def check_same(recipe: str, folders: Sequence[Path]) -> None:
-    """ValueError where runs, finished or begun, are not of this recipe, or differ in more than seed and name."""
+def asked(flags: Sequence[str]) -> dict[str, str]:
+    """The options that flags name, with their values as text; "True" for a flag that stands alone."""
+    starts = [number for number, flag in enumerate(flags) if flag.startswith("--")]
+    parts = (flags[start:end] for start, end in zip(starts, [*starts[1:], len(flags)], strict=False))
+    pairs = (part[0].split("=", 1) if "=" in part[0] else [*part, "True"][:2] for part in parts)
+    return {name.removeprefix("--").replace("-", "_"): value for name, value in pairs}
+
+
+def is_other(stored: object, text: str) -> bool:
+    """Whether a run's option is another than the flag's text; "auto" is resolved in the run's record."""
+    try:
+        return float(stored) != float(text)
+    except (TypeError, ValueError):
+        return text not in (str(stored), "auto")
+
+
+def check_same(recipe: str, folders: Sequence[Path], flags: Sequence[str]) -> None:
+    """ValueError where runs, finished or begun, are not of this recipe, differ in more than seed and name, or have
+    other options than the flags of --with ask for."""
     found = []
     for path in (folder / "options.json" for folder in folders if (folder / "options.json").is_file()):
         try:
@@ -56,6 +73,11 @@ def check_same(recipe: str, folders: Sequence[Path]) -> None:
         if found[-1][1].get("recipe") != recipe:
             raise ValueError(f"{path.parent} holds a run of recipe {found[-1][1].get('recipe')}, not of {recipe}. Move "
                              "it, or give another --out.")
+        for name, text in asked(flags).items():
+            if name in found[-1][1] and is_other(found[-1][1][name], text):
+                raise ValueError(f"{path.parent} has --{name} {found[-1][1][name]}, and --with asks for {text}. It is "
+                                 "not run again: move it, give another --out, or no --with, for a table of what is "
+                                 "finished.")
     for folder, options in found[1:]:
         before, first = found[0]
         for key in sorted({*first, *options} - {"seed", "name", "output_dir"}):
@@ -113,7 +135,8 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
                                      allow_abbrev=False)
     parser.add_argument("names", nargs="+", metavar="NAME", help="recipes, see run_multitask.py --list-recipes")
     parser.add_argument("--seeds", default="0,1,2", help="separated by commas (default: %(default)s)")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of all runs")
+    parser.add_argument("--out", type=Path, default=Path("runs/ablation"), metavar="DIR",
+                        help="folder of all runs (default: %(default)s)")
     parser.add_argument("--with", default="", dest="flags", metavar="'FLAGS'", help="for every run, in quotes and "
                         "after an equals sign: --with='--model minilm --epochs 2'")
     given = parser.parse_args(argv)
@@ -156,7 +179,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     stages: dict[str, list[dict]] = {}
     folders = {name: [given.out / f"{name}-seed{seed}" for seed in given.seeds] for name in given.names}
     for name, of_recipe in folders.items():
-        check_same(name, of_recipe)
+        check_same(name, of_recipe, flags)
     for (number, seed), name in product(enumerate(given.seeds), given.names):
         folder = folders[name][number]
         command = command_of(name, seed, folder, flags)
@@ -167,7 +190,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print(f"{folder}: ended with code {code}; its message is above. The same command goes on from "
                       "here.", file=sys.stderr)
                 return code
-            check_same(name, folders[name])
+            check_same(name, folders[name], flags)
         record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         found[name].append(scores_of(record))
         for stage, content in stages_of(folder, record).items():

@@ -19,10 +19,9 @@ def report(surgery: GradientSurgery | None, folder: Path) -> tuple[list[dict], s
     """The log for run.json and the words to print, after writing folder/conflicts.png; both empty without a surgery."""
     if surgery is None:
         return [], ""
-    lines = [conflict_table(surgery.conflicts())]
-    if draw_conflicts(surgery, folder / "conflicts.png"):
-        lines.append(f"picture: {folder / 'conflicts.png'}")
-    return surgery.conflicts(), "\n".join(lines) + "\n\n"
+    is_drawn = draw_conflicts(surgery, folder / "conflicts.png")
+    picture = folder / "conflicts.png" if is_drawn else "none, matplotlib is not installed (bash setup.sh --plots)"
+    return surgery.conflicts(), f"{conflict_table(surgery.conflicts())}\npicture: {picture}\n\n"
 
 
 def conflict_table(conflicts: list[dict]) -> str:

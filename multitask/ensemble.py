@@ -35,7 +35,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
                                      description="Join the predictions of several finished runs on the same data.",
                                      formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="folder of a finished run; two at least")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="new folder for files and ensemble.json")
+    parser.add_argument("--out", type=Path, default=Path("runs/ensemble"), metavar="DIR",
+                        help="new folder for files and ensemble.json")
     parser.add_argument("--method", choices=tuple(METHODS), default="average", help="whose predictions are written")
     parser.add_argument("--folds", type=int, default=5, help="parts of dev; what is fitted is scored on the part left "
                         "out")

@@ -98,6 +98,20 @@ def test_one_mean_is_of_one_experiment(tmp_path, monkeypatch, capsys):
     assert main(["head-vm", "--seeds", "1", "--out", str(tmp_path)]) == 0
 
 
+def test_flags_that_a_finished_run_did_not_have_are_not_ignored(tmp_path, monkeypatch, capsys):
+    """It would not be run again, and its scores would pass for those of the flags."""
+    monkeypatch.setattr(ablation, "run", lambda command: pytest.fail("it was run"))
+    folder = tmp_path / "head-vm-seed0"
+    finish(folder, "head-vm", seed=0, lr=1e-4, model="minilm", compile=True, precision="bf16", train_rows="para=60")
+    start = ["head-vm", "--seeds", "0", "--out", str(tmp_path)]
+    for flags, found in {"--lr 5e-5": "--lr 0.0001, and --with asks for 5e-5", "--model=tiny": "--model minilm, and",
+                         "--lr 1e-4 --train-rows para=6": "--train_rows para=60, and --with asks for para=6"}.items():
+        assert main([*start, f"--with={flags}"]) == 2
+        assert f"{folder} has {found}" in capsys.readouterr().err
+    for flags in ("", "--lr 0.0001 --model minilm --compile --precision auto --train_rows=para=60"):
+        assert main([*start, f"--with={flags}"]) == 0
+
+
 def test_cosines_know_the_pairs_and_nothing_of_sentiment(tmp_path):
     for tasks, known in (("sst", {"sst", "para", "sts", "overall_2023"}), ("sts", {"para", "sts"})):
         folder = tmp_path / tasks

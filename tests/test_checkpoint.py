@@ -110,6 +110,7 @@ def test_a_checkpoint_comes_back_and_replaces_the_one_before(tmp_path):
     write_tensors(tmp_path / "best-3.safetensors", {"w": torch.zeros(1)})
     write_tensors(tmp_path / "best-1.safetensors", {"w": torch.zeros(1)})
     for step in (5, 9):
+        (tmp_path / f".step-0000000{step - 1}.safetensors.writing").touch()  # a kill in the middle of a save
         tensors = {"w": torch.full((2, 2), step, dtype=torch.float64), "bits": torch.tensor([step], dtype=torch.uint8)}
         save_checkpoint(tmp_path, tensors, {"step": step, "keep": ["best-3.safetensors"]})
         found, state = load_checkpoint(tmp_path)

@@ -165,8 +165,12 @@ def test_train_then_reuse(make_stage, tmp_path, tokenizer):
     assert quality["after"] == stage.quality() and quality["before"] != quality["after"]
     assert not stage.job.folder.exists()
     assert {path.name for path in folder.iterdir()} == {
-        "config.json", "model.safetensors", "vocab.txt", "tokenizer_config.json", "sentence.json", STAGE_FILE}
-    assert not [name for name in load_file(folder / "model.safetensors") if "projection" in name]  # it is dropped
+        "config.json", "model.safetensors", "vocab.txt", "tokenizer_config.json", "sentence.json", STAGE_FILE,
+        "projection.safetensors"}
+    projection = load_file(folder / "projection.safetensors")  # apart: the encoder opens without it
+    assert set(projection) == {"0.weight", "0.bias"}
+    assert all(torch.equal(tensor, stage.projection.state_dict()[name]) for name, tensor in projection.items())
+    assert not [name for name in load_file(folder / "model.safetensors") if "projection" in name]
     assert bits(BertModel.from_pretrained(folder)) == after
     check_pooling(folder, "mean")
     assert BertTokenizer.from_pretrained(folder).vocabulary == tokenizer.vocabulary
@@ -216,4 +220,4 @@ def test_the_table(make_stage):
             "after                     0.7500      0.1250"]
     assert make_stage().table({**scores, "is_kept": True}).splitlines() == rows
     assert make_stage().table({**scores, "is_kept": False}).splitlines() == [
-        *rows, "its spearman fell, so the next stage begins where this one began"]
+        *rows, "its spearman is worse, so the next stage begins where this one began"]

@@ -60,10 +60,12 @@ def test_the_picture(libraries, tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["curves.png", "tensorboard"]
 
 
-def test_without_the_libraries_nothing_is_written_and_that_is_said(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("absent", "words", "left"), [
+    ("matplotlib", "no curves: matplotlib is not", "tensorboard"), ("tensorboard", "no log: tensor", "curves.png"),
+])
+def test_what_has_no_library_is_not_written_and_that_is_said(libraries, tmp_path, monkeypatch, absent, words, left):
     find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "matplotlib" else find(name))
-    said = missing_libraries()
-    assert said.startswith("no curves: matplotlib") and "bash setup.sh --plots" in said
-    curves.Curves(tmp_path, 1, "x")(HISTORY)
-    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(curves, "find_spec", lambda name: None if name == absent else find(name))
+    assert missing_libraries().startswith(words) and missing_libraries().endswith("(bash setup.sh --plots)")
+    Curves(tmp_path, 1, "x")(HISTORY)
+    assert [path.name for path in tmp_path.iterdir()] == [left]

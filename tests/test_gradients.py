@@ -49,6 +49,15 @@ def own_gradient(job, task, rows) -> dict[str, torch.Tensor | None]:
     return {name: parameter.grad for name, parameter in job.model.named_parameters()}
 
 
+def test_a_full_gpu_is_told_with_what_helps(tmp_path):
+    def loss(task, batch):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total of 8 GiB")
+
+    with pytest.raises(ValueError, match=r"toy: a batch of \(2, 3\) tokens does not fit into the GPU's memory \(CUDA "
+                                         r"out of memory\)\. Pass a smaller batch \(--batch-size, --max-tokens"):
+        backward(make_job(tmp_path, loss=loss), [("a", [0, 1], 1.0)])
+
+
 def test_gramian_by_hand():
     columns = [(torch.tensor([1.0, 2.0]), torch.tensor([3.0, -1.0])), (torch.tensor([[2.0]]), torch.tensor([[-4.0]]))]
     assert gramian(columns, 2).tolist() == [[9.0, -7.0], [-7.0, 26.0]]  # 1 + 4 + 4; 3 - 2 - 8; 9 + 1 + 16

@@ -162,6 +162,13 @@ def test_of_equal_scores_the_first_is_kept(tmp_path):
     assert fit(replace(make_job(tmp_path), evaluate=lambda: {"score": 0.5})).best_step == 5
 
 
+def test_the_lower_is_kept_where_the_score_says_so(tmp_path):
+    losses = iter([3.0, 1.0, 2.0])
+    job = replace(make_job(tmp_path, epochs=3), evaluate=lambda: {"loss_of_dev": next(losses), "score": 0.0})
+    progress = fit(replace(job, score="-loss_of_dev"))
+    assert (progress.best_step, progress.best_score) == (10, -1.0)
+
+
 def test_frozen_and_untouched_parameters_keep_their_bits(tmp_path):
     job = make_job(tmp_path, plan=lambda epoch, generator: [[("a", [0, 1, 2, 3])]] * 4)
     job = replace(job, frozen=tuple(job.model.body.parameters()))

@@ -87,7 +87,7 @@ def test_a_chain_of_stages():
 
 @pytest.mark.parametrize("chain", ["simsce", "", "mlm,mlm", "mlm,", "mlm simcse", "none,mlm"])
 def test_a_chain_that_is_none(capsys, chain):
-    assert f"--pretrain is '{chain}'; it is none, or some of these, separated by commas: " + (
+    assert f"--pretrain is '{chain}'; it is none, or some of these, each once, separated by commas: " + (
         f"{', '.join(STAGES)}.") in refusal(capsys, "--pretrain", chain)
 
 

@@ -7,7 +7,8 @@ from multitask.recipes import COMPARISONS, RECIPES, recipe_list, values_of
 from options import Options
 from tests.test_options import options_of, refusal
 
-READS_TRIPLETS = ["gen-nli", "gen-nli-before-given", "gen-given-before-nli", "gen-surgery", "gen-nli-1-epoch"]
+READS_TRIPLETS = ["gen-nli", "gen-nli-before-given", "gen-given-before-nli", "gen-surgery", "gen-nli-1-epoch",
+                  "rob-15"]
 
 
 @pytest.mark.parametrize("name", [*RECIPES, *COMPARISONS])

@@ -75,7 +75,7 @@ def test_an_encoder_that_got_worse_is_not_handed_on(make_chain, tmp_path, capsys
     qualities, _ = run_chain(plan_chain(stages[:1], []), is_resumed=False)
     assert qualities["down"]["after"]["value"] < qualities["down"]["before"]["value"]
     assert not qualities["down"]["is_kept"] and weights_of(stages[0]) == start
-    assert "its value fell, so the next stage begins where this one began" in capsys.readouterr().out
+    assert "its value is worse, so the next stage begins where this one began" in capsys.readouterr().out
     stored = BertModel.from_pretrained(tmp_path / "one" / "encoder-down").state_dict()
     assert {name: tensor.numpy().tobytes() for name, tensor in stored.items()} == start
     again = make_chain("two", {"down": -3.0, "up": 3.0}, score="value")
@@ -83,6 +83,19 @@ def test_an_encoder_that_got_worse_is_not_handed_on(make_chain, tmp_path, capsys
     assert reused == qualities and weights_of(again[0]) == start
     qualities, _ = run_chain(plan_chain(stages[1:], []), is_resumed=False)
     assert qualities["up"]["is_kept"] and weights_of(stages[1]) != start
+
+
+def test_less_can_be_better_and_worse_can_be_asked_for(make_chain, capsys):
+    (stage,) = make_chain("one", {"down": -3.0}, score="-value").copy()
+    qualities, _ = run_chain([(stage, None)], is_resumed=False)
+    assert qualities["down"]["is_kept"] and qualities["down"]["after"]["value"] < qualities["down"]["before"]["value"]
+    (up,) = make_chain("two", {"up": 3.0}, score="-value")
+    start = weights_of(up)
+    assert not run_chain([(up, None)], is_resumed=False)[0]["up"]["is_kept"] and weights_of(up) == start
+    assert "its value is worse" in capsys.readouterr().out
+    (kept,) = make_chain("three", {"up": 3.0}, score="-value")
+    assert run_chain([(replace(kept, keeps_better=False), None)], is_resumed=False)[0]["up"]["is_kept"]
+    assert weights_of(kept) != start and "is worse" not in capsys.readouterr().out
 
 
 def test_the_longest_finished_part_of_a_chain_is_reused(make_chain, tmp_path, capsys):

@@ -150,6 +150,30 @@ def test_gradvac_with_targets_of_zero_is_pcgrad():
     assert not targets.any()
 
 
+@pytest.mark.parametrize("num_tasks", [2, 3, 4, 6])
+def test_gradvac_equals_a_plain_loop_over_flat_vectors(num_tasks):
+    """Targets of both signs, each pair's own, moving while the gradient is in the making."""
+    for seed in range(5):
+        generator = torch.Generator().manual_seed(seed)
+        gradients = torch.randn(num_tasks, 40, dtype=torch.float64, generator=generator)
+        targets = torch.rand(num_tasks, num_tasks, dtype=torch.float64, generator=generator) * 0.6 - 0.2
+        expected_targets, summed = targets.clone(), 0.0
+        for i, order in enumerate(orders_of(seed, num_tasks)):
+            g = gradients[i].clone()
+            for j in (j for j in order if j != i):
+                cosine = g @ gradients[j] / (g.norm() * gradients[j].norm())
+                target = float(targets[i, j])
+                if cosine < target:
+                    g += g.norm() * (target * (1 - cosine**2).sqrt() - cosine * (1 - target**2) ** 0.5) / (
+                        gradients[j].norm() * (1 - target**2) ** 0.5) * gradients[j]
+                expected_targets[i, j] = 0.9 * target + 0.1 * cosine
+            summed = summed + g
+        weights, found = gradvac_weights(gradients @ gradients.T, targets, 0.1,
+                                         generator=torch.Generator().manual_seed(seed))
+        torch.testing.assert_close(weights @ gradients, summed, rtol=1e-8, atol=1e-10)
+        torch.testing.assert_close(found, expected_targets)
+
+
 def test_gradvac_lifts_the_cosine_to_its_target_by_hand():
     """g1 = (1, 0), g2 = (0, 2): cosine 0 under a target of .6. g1 + a g2 with cosine .6 is (1, .75): a = .375."""
     gradients = rows([1, 0], [0, 2])
