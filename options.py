@@ -64,7 +64,8 @@ class Options:
     lr: float | str = choice(AUTO, "peak learning rate; auto: 1e-3 for 'pretrain', else 5e-5 x 384 / hidden size, or "
                              "5e-4 for encoders under 256 units",
                              low=1e-9)
-    hidden_dropout_prob: float = choice(0.1, "dropout before each head, as in the course", low=0, high=0.9)
+    hidden_dropout_prob: float = choice(0.1, "dropout before each head; with mlp before each of its layers, where the "
+                                        "GEN report has 0.3", low=0, high=0.9)
     pair_encoding: str = choice(AUTO, "pairs as one row '[CLS] a [SEP] b [SEP]' (cross), each sentence alone (bi), or "
                                 "a row in each order (dual); auto: what --head needs; else cross, but bi "
                                 "for encoders under 256 units",
@@ -150,8 +151,8 @@ class Options:
                                        (AUTO, "linear", "cosine", "constant", "tension"))
     contrastive_warmup: float | str = choice(AUTO, "share of the steps in which the learning rate rises", low=0,
                                              high=1)
-    contrastive_evaluate_every: int | str = choice(AUTO, "steps between evaluations; 0: four evaluations an epoch",
-                                                   low=0)
+    contrastive_evaluate_every: int | str = choice(AUTO, "at most so many steps between evaluations, which are spread "
+                                                   "evenly over an epoch; 0: four of them", low=0)
     contrastive_patience: int | str = choice(AUTO, "end a contrastive stage after so many evaluations in a row "
                                              "without a better score; 0: never", low=0)
     contrastive_chunk: int | str = choice(AUTO, "rows in the encoder at a time, for large batches in little memory "

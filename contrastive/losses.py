@@ -2,8 +2,9 @@
 
 B batch, H hidden, K hidden states of an encoder. Vectors may be of any floating dtype; they are scored in float32, or
 in float64 where all are, also under autocast: bfloat16's cosines are 0.002 off, a temperature of 0.05 makes it 0.04.
-Every function returns a scalar of that dtype, the mean over the batch. A temperature that is not positive is a
-ValueError. [SG], [CT], [BSC] stand for the papers named in the docstrings.
+Every function returns a scalar of that dtype, the mean over the batch. A temperature that is not positive, vectors that
+do not belong together row by row, and a switch of another name are a ValueError. [SG], [CT], [BSC] stand for the papers
+named in the docstrings.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ Similarity = Literal["cos", "dot"]
 
 def scores(anchors: Tensor, others: Tensor, similarity: Similarity = "cos") -> Tensor:
     """(B, H), (C, H) -> (B, C): cosines, or dot products, of every anchor with every other vector."""
+    if similarity not in ("cos", "dot"):
+        raise ValueError(f"similarity is '{similarity}'; it is cos or dot.")
     dtype = torch.float64 if anchors.dtype == others.dtype == torch.float64 else torch.float32
     anchors, others = anchors.to(dtype), others.to(dtype)
     if similarity == "cos":
@@ -27,11 +30,15 @@ def scores(anchors: Tensor, others: Tensor, similarity: Similarity = "cos") -> T
         return anchors @ others.T
 
 
-def check_temperature(temperature: float | Tensor) -> None:
-    """ValueError where the temperature, a number or a scalar tensor, is not above 0."""
-    value = temperature.item() if torch.is_tensor(temperature) else temperature
-    if not value > 0:
-        raise ValueError(f"temperature is {value}; it must be above 0.")
+def check(first: Tensor, second: Tensor, **positive: float | Tensor) -> None:
+    """ValueError where the vectors do not belong together row by row, or a number or scalar tensor is not above 0."""
+    if first.shape != second.shape:
+        raise ValueError(f"the vectors have the shapes {tuple(first.shape)} and {tuple(second.shape)}; row i of one "
+                         "belongs to row i of the other. Give equal shapes.")
+    for name, value in positive.items():
+        number = value.item() if torch.is_tensor(value) else value
+        if not 0 < number < torch.inf:
+            raise ValueError(f"{name} is {number}; it must be a finite number above 0.")
 
 
 def info_nce(
@@ -51,7 +58,7 @@ def info_nce(
     the hard negatives, diagonal included. At least 0; log B, with hard negatives log 2B, is what unrelated vectors
     give. Compare with bsc, which adds columns, and sentence-transformers' MultipleNegativesRankingLoss.
     """
-    check_temperature(temperature)
+    check(anchors, positives, temperature=temperature)
     logits = scores(anchors, positives, similarity) / temperature  # (B, B)
     numbers = torch.arange(len(anchors), device=logits.device)
     if same is not None:
@@ -72,6 +79,7 @@ def multiple_negatives_ranking(
 
     With similarity "dot" and scale 1 it is the paper's own; sentence-transformers takes "cos" and 20.
     """
+    check(anchors, positives, scale=scale)
     return info_nce(anchors, positives, 1 / scale, same=same, similarity=similarity)
 
 
@@ -93,7 +101,9 @@ def bsc(
 
     first, second (B, H). At least 0. Compare with info_nce: rows only, cosine, no labels.
     """
-    check_temperature(temperature)
+    check(first, second, temperature=temperature)
+    if normalise not in ("l2", "batch", "none"):
+        raise ValueError(f"normalise is '{normalise}'; it is l2, batch or none.")
     compared = (by_range(first), by_range(second)) if normalise == "batch" else (first, second)
     logits = scores(*compared, "cos" if normalise == "l2" else "dot") / temperature  # (B, B)
     if same is not None:
@@ -106,8 +116,9 @@ def bsc(
     loss = terms.mean()
     if align is None:
         return loss
-    if labels is None:
-        raise ValueError("align pulls the diagonal to labels, and labels is None; give labels in [0, 1].")
+    if labels is None or not 0 <= align <= 1:
+        raise ValueError(f"align is {align} and labels is {labels}; needed are a number from 0 to 1, and labels in "
+                         "[0, 1], to which it pulls the diagonal.")
     cosines = F.cosine_similarity(first.to(loss.dtype), second.to(loss.dtype), dim=-1)  # (B,)
     return align * loss + (1 - align) * F.mse_loss(cosines, labels.to(loss.dtype))
 
@@ -124,6 +135,7 @@ def contrastive_tension(first: Tensor, second: Tensor, is_identical: Tensor) -> 
     Carlsson et al. 2021, [CT] section 3, as its code computes it; the paper prints s(1 - z) for the second case. The
     dot product is not normalised. first, second (B, H), from two independent encoders; is_identical (B,) bool.
     """
+    check(first, second)
     dtype = torch.float64 if first.dtype == second.dtype == torch.float64 else torch.float32
     z = (first.to(dtype) * second.to(dtype)).sum(dim=-1)  # (B,)
     return F.binary_cross_entropy_with_logits(z, is_identical.to(dtype))
@@ -135,6 +147,7 @@ def contrastive_tension_in_batch(first: Tensor, second: Tensor, scale: float | T
     The in-batch variant of [CT], with a scale that may be a scalar tensor that learns. first, second (B, H), the same B
     sentences through two encoders. It is bsc with l2, symmetric, temperature 1 / scale.
     """
+    check(first, second, scale=scale)
     return bsc(first, second, 1 / scale)
 
 
@@ -144,7 +157,7 @@ def nt_xent(first: Tensor, second: Tensor, temperature: float = 0.01) -> Tensor:
     Chen et al. 2020, SimCLR, eq. 1; with T's [CLS] and F's hidden states it is the plain self-guided loss ([SG] Kim et
     al. 2021, eq. 2). first, second (B, H).
     """
-    check_temperature(temperature)
+    check(first, second, temperature=temperature)
     vectors = torch.cat([first, second])  # (2B, H)
     logits = scores(vectors, vectors) / temperature  # (2B, 2B)
     logits = logits.masked_fill(torch.eye(len(vectors), dtype=torch.bool, device=logits.device), -torch.inf)
@@ -157,7 +170,7 @@ def self_guided_opt1(cls: Tensor, hidden: Tensor, temperature: float = 0.01) -> 
     phi(u, v) = exp(cos(u, v) / t), the loss is the mean of -log of the fraction. cls, hidden (B, H): T's [CLS] and one
     pooled hidden state of F, both after the projection.
     """
-    check_temperature(temperature)
+    check(cls, hidden, temperature=temperature)
     among = scores(cls, cls) / temperature  # (B, B)
     among = among.masked_fill(torch.eye(len(cls), dtype=torch.bool, device=among.device), -torch.inf)
     logits = torch.cat([scores(cls, hidden) / temperature, among], dim=1)  # (B, 2B)
@@ -175,7 +188,7 @@ def self_guided_opt3(cls: Tensor, hidden: Tensor, temperature: float = 0.01) -> 
     All hidden states at once: the own other layers are neither positives nor negatives of a term. This is SG-OPT.
     cls (B, H), hidden (B, K, H), both after the projection.
     """
-    check_temperature(temperature)
+    check(cls, hidden[:, 0], temperature=temperature)
     batch_size, num_states, _ = hidden.shape
     logits = (scores(cls, hidden.flatten(0, 1)) / temperature).unflatten(1, (batch_size, num_states))  # (B, B, K)
     own = logits.diagonal(dim1=0, dim2=1).T  # (B, K)

@@ -24,29 +24,29 @@ class Settings:
     optimizer: str = "adamw"  # or "rmsprop"
     betas: tuple[float, float] = (0.9, 0.999)  # of AdamW
     schedule: str = "linear"
-    warmup: float = 0.1
+    warmup: float = 0.1  # ours where a paper names none
     evaluate_every: int = 0  # steps; 0: four times an epoch
     patience: int = 0  # evaluations without a better score; 0: the stage goes to its end
     chunk: int = 0  # rows in the encoder at a time (caching.py); 0: all of a batch
 
 
 PRESETS: dict[str, Settings] = {
-    "simcse": Settings("Gao et al. 2021, unsupervised", epochs=1, batch_size=64, lr=3e-5, temperature=0.05,
+    "simcse": Settings("Gao et al. 2021, by [CLS]", epochs=1, batch_size=64, lr=3e-5, temperature=0.05,
                        projection="tanh"),
     "simcse-supervised": Settings("the GEN report, Quora", epochs=5, batch_size=16, lr=2e-5, temperature=0.05,
                                   projection="mlp"),
-    "simcse-nli": Settings("Gao et al. 2021, supervised", epochs=3, batch_size=512, lr=5e-5, temperature=0.05,
+    "simcse-nli": Settings("Gao et al. 2021, by [CLS]", epochs=3, batch_size=512, lr=5e-5, temperature=0.05,
                            projection="tanh", chunk=128),  # 1,536 rows, more than most machines hold at once
-    "mnr": Settings("Reimers and Gurevych 2019; the ROB report", epochs=1, batch_size=64, lr=2e-5, temperature=0.05),
+    "mnr": Settings("Henderson et al. 2017, by cosine", epochs=1, batch_size=64, lr=2e-5, temperature=0.05),
     "bsc": Settings("Chernyavskiy et al. 2022", epochs=5, batch_size=30, lr=2e-5, temperature=0.07),
     "ct": Settings("Carlsson et al. 2021", epochs=1, batch_size=16, lr=1e-5, temperature=1.0, optimizer="rmsprop",
                    schedule="tension", warmup=0.0),
-    "ct-in-batch": Settings("Carlsson et al. 2021, in-batch variant", epochs=1, batch_size=16, lr=1e-5,
+    "ct-in-batch": Settings("a variant of Carlsson et al. 2021", epochs=1, batch_size=16, lr=1e-5,
                             temperature=0.05, optimizer="rmsprop", schedule="tension", warmup=0.0),
-    "sg": Settings("Kim et al. 2021, SG", epochs=1, batch_size=16, lr=5e-5, temperature=0.01, betas=(0.9, 0.9),
+    "sg": Settings("Kim et al. 2021, by [CLS]", epochs=1, batch_size=16, lr=5e-5, temperature=0.01, betas=(0.9, 0.9),
                    projection="guided", evaluate_every=50, patience=10),
-    "sg-opt": Settings("Kim et al. 2021, SG-OPT", epochs=1, batch_size=16, lr=5e-5, temperature=0.01, betas=(0.9, 0.9),
-                       projection="guided", evaluate_every=50, patience=10),
+    "sg-opt": Settings("Kim et al. 2021, by [CLS]", epochs=1, batch_size=16, lr=5e-5, temperature=0.01,
+                       betas=(0.9, 0.9), projection="guided", evaluate_every=50, patience=10),
 }
 NUM_NEGATIVES = 7  # of contrastive tension, for each positive: batch 16 is 2 x (1 + 7) pairs
 OWN: dict[str, tuple[str, ...]] = {  # the options that only some methods read

@@ -101,7 +101,7 @@ class PairMlpHeads(nn.Module):
     """The heads of PARA and STS in [GEN], in one module because they may share layers.
 
     Each sentence vector goes through two layers; STS is the cosine of the two results (a CosineHead, which says what
-    has_range is), PARA their bilinear form u . (W v + b): with a term in u alone, and none in v alone.
+    has_range is), PARA their bilinear form u . W v + b, as nn.Bilinear computes it.
     sharing "first": one first layer for both tasks; "heads": both layers; "none": nothing.
     """
 
@@ -114,13 +114,13 @@ class PairMlpHeads(nn.Module):
         first, second = names[sharing]
         self.first = nn.ModuleDict({name: nn.Linear(hidden_size, hidden_size) for name in first})
         self.second = nn.ModuleDict({name: nn.Linear(hidden_size, hidden_size) for name in second})
-        self.bilinear = nn.Linear(hidden_size, hidden_size)
+        self.bilinear, self.bias = nn.Linear(hidden_size, hidden_size, bias=False), nn.Parameter(torch.zeros(()))
 
     def forward(self, task: str, first: Tensor, second: Tensor) -> Tensor:
         u, v = self.transform(task, first), self.transform(task, second)  # (B, H) each
         if task == "sts":
             return self.cosine(u, v)  # (B,)
-        return (u * self.bilinear(v)).sum(dim=-1)  # (B,)
+        return (u * self.bilinear(v)).sum(dim=-1) + self.bias  # (B,)
 
     def transform(self, task: str, vector: Tensor) -> Tensor:
         """(B, H) -> (B, H) by the task's two layers."""

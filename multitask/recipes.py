@@ -184,6 +184,8 @@ COMPARISONS: dict[str, dict] = {  # one choice at a time, all else the defaults;
     "pretrain-mnr": {"pretrain": "mnr"},
     "pretrain-ct": {"pretrain": "ct"},
     "pretrain-ct-in-batch": {"pretrain": "ct-in-batch"},
+    "sg-cls": {"pretrain": "sg", "pooling": "cls"},
+    "sg-opt-cls": {"pretrain": "sg-opt", "pooling": "cls"},
     "pretrain-sg": {"pretrain": "sg"},
     "pretrain-sg-opt": {"pretrain": "sg-opt"},
     "pretrain-bsc": {"pretrain": "bsc"},

@@ -97,6 +97,9 @@ def mt_dnn(
     doubles its share ([ROB] PARA), 0.5 takes half of its batches, drawn anew each time.
     Returns the steps of one epoch, each with a single batch. Raises ValueError for no tasks or a task without batches.
     """
+    unknown = sorted(set(weights or {}) - set(make_batches))
+    if unknown:
+        raise ValueError(f"weights names {unknown[0]}, which is no task here; there are {', '.join(make_batches)}.")
     pool = []
     for name, batches in _first_pass(make_batches, generator).items():
         wanted = max(1, round(len(batches) * (weights or {}).get(name, 1.0)))
@@ -111,7 +114,8 @@ def power(make_batches: dict[str, MakeBatches], generator: torch.Generator, expo
 
     1 is proportional to size, as mt_dnn is on average; 0.5 the square root; 0 gives all tasks the same share. An epoch
     has as many steps as all tasks have batches. A task drawn more often than it has batches starts another pass, formed
-    anew; no row comes twice within a pass.
+    anew; no row comes twice within a pass. Under a ceiling of tokens (--max_tokens) a batch of long rows holds fewer,
+    and a task of such rows counts as larger.
 
     make_batches, generator: as in joint. Returns the steps of one epoch, each with a single batch. Raises ValueError
     as joint does.

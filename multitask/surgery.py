@@ -32,7 +32,10 @@ def mean(tasks: Sequence[str]) -> list[float]:
 
 
 def weighted(tasks: Sequence[str], weights: Mapping[str, float]) -> list[float]:
-    """A fixed weight for each task's loss, 1 where `weights` says nothing; with no weights at all the sum."""
+    """A fixed weight for each task's loss, 1 where `weights` says nothing; with no weights at all the sum.
+
+    A name in `weights` that this step does not hold is no error: with one batch a step the tasks take turns.
+    """
     return [weights.get(task, 1.0) for task in tasks]
 
 
@@ -56,7 +59,7 @@ def pcgrad_weights(gramian: Tensor, reduction: Reduction = "sum", generator: tor
             product = gramian[j] @ weights[i]
             if j != i and product < 0:
                 weights[i, j] -= product / gramian[j, j]
-    return weights.mean(dim=0) if reduction == "mean" else weights.sum(dim=0)
+    return reduce(weights, reduction)
 
 
 def gradvac_weights(
@@ -84,7 +87,14 @@ def gradvac_weights(
             if cosine < target:
                 sine = (1 - target**2).sqrt().clamp(min=1e-8)  # a target of 1 would ask for infinitely much of g_j
                 weights[i, j] += norm * (target * (1 - cosine**2).sqrt() - cosine * sine) / (other_norm * sine)
-    return (weights.mean(dim=0) if reduction == "mean" else weights.sum(dim=0)), targets
+    return reduce(weights, reduction), targets
+
+
+def reduce(weights: Tensor, reduction: Reduction) -> Tensor:
+    """The K projected gradients as one: (K, K) -> (K,); ValueError for a reduction of another name."""
+    if reduction not in ("sum", "mean"):
+        raise ValueError(f"reduction is '{reduction}'; it is sum or mean.")
+    return weights.sum(dim=0) if reduction == "sum" else weights.mean(dim=0)
 
 
 class GradientSurgery:

@@ -1,8 +1,17 @@
 """minbert/command.py: what a command says and returns where it is stopped or its input is bad."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from minbert.command import exit_code
+
+ROOT = Path(__file__).resolve().parent.parent
+LIGHT = ("minbert.pretrain", "contrastive.embed", "contrastive.quality", "multitask.ablation", "data.sample",
+         "data.download", "benchmarks")
+HEAVY = {"torch", "transformers", "tokenizers", "sklearn", "scipy", "numpy", "huggingface_hub"}
 
 
 @pytest.mark.parametrize(("raised", "code", "said"), [
@@ -33,3 +42,14 @@ def test_a_defect_is_shown_whole():
 
     with pytest.raises(TypeError):
         main()
+
+
+@pytest.mark.parametrize("command", [("run_multitask.py", "--help"), ("-c", "import minbert"),
+                                     *(("-m", module, "--help") for module in LIGHT)])
+def test_it_loads_nothing_heavy(command):
+    """It answers within a second only because torch and its like are imported late."""
+    result = subprocess.run([sys.executable, "-X", "importtime", *command], cwd=ROOT, capture_output=True, text=True,
+                            timeout=60)
+    assert result.returncode == 0, f"{command} failed:\n{result.stdout[-500:]}\n{result.stderr[-1000:]}"
+    loaded = {line.rsplit("|", 1)[-1].strip().split(".")[0] for line in result.stderr.splitlines() if "|" in line}
+    assert not loaded & HEAVY, f"it imports {sorted(loaded & HEAVY)}. Import them in the functions that need them."

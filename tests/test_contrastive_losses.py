@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from contrastive import losses
 from contrastive.losses import info_nce
 
 
@@ -110,7 +111,36 @@ def test_a_zero_vector_gives_finite_numbers():
     assert loss.isfinite() and anchors.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("temperature", [0, -0.05, math.nan])
+@pytest.mark.parametrize("temperature", [0.0, -0.05, math.nan, math.inf])
 def test_a_temperature_that_is_not_positive(temperature):
-    with pytest.raises(ValueError, match=f"temperature is {temperature}; it must be above 0"):
-        info_nce(*vectors(0), temperature)
+    for value in (temperature, torch.tensor(temperature)):
+        with pytest.raises(ValueError, match=r"temperature is .*; it must be a finite number above 0"):
+            info_nce(*vectors(0), value)
+
+
+WRONG = {  # a call of wrong switches or shapes, and what is said
+    "similarity is 'cosine'; it is cos or dot": lambda a, b: info_nce(a, b, similarity="cosine"),
+    "normalise is 'L2'; it is l2, batch or none": lambda a, b: losses.bsc(a, b, normalise="L2"),
+    "align is 2.0 and labels is": lambda a, b: losses.bsc(a, b, labels=torch.ones(len(a)), align=2.0),
+    "align is 0.5 and labels is None": lambda a, b: losses.bsc(a, b, align=0.5),
+    "scale is 0; it must be a finite": lambda a, b: losses.multiple_negatives_ranking(a, b, scale=0),
+    "scale is -1.0; it must": lambda a, b: losses.contrastive_tension_in_batch(a, b, torch.tensor(-1.0)),
+}
+PAIRED = {"info_nce": info_nce, "bsc": losses.bsc, "nt_xent": losses.nt_xent, "opt1": losses.self_guided_opt1,
+          "opt2": losses.self_guided_opt2, "mnr": losses.multiple_negatives_ranking,
+          "opt3": lambda a, b: losses.self_guided_opt3(a, b.unsqueeze(1)),
+          "ct": lambda a, b: losses.contrastive_tension(a, b, torch.ones(len(a))),
+          "ct-in-batch": losses.contrastive_tension_in_batch}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_a_wrong_switch_is_not_read_as_another_one(words):
+    with pytest.raises(ValueError, match=words):
+        WRONG[words](*vectors(0))
+
+
+@pytest.mark.parametrize("name", PAIRED)
+def test_vectors_that_do_not_belong_together_row_by_row(name):
+    first, second = vectors(0)
+    with pytest.raises(ValueError, match=r"the vectors have the shapes .* Give equal shapes"):
+        PAIRED[name](first, second[:-1])

@@ -2,7 +2,8 @@
 
 What decides which batches come when may begin alike: there the whole plan is compared; what decides when a run ends and
 which of its weights are kept, by whole runs. Options of other stages have test_contrastive_options.py and
-test_further.py, those of the run as a whole (its folder, its files, its device) test_run_multitask.py.
+test_further.py, --heads_first and the order of stages test_contrastive_order.py, those of the run as a whole (its
+folder, its files, its device) test_run_multitask.py.
 
 The tables have 24, 16 and 8 training rows, so that samplers which look at sizes differ. test_train.py asks that an
 option has an effect at all; here each of its choices has to differ from each other one.

@@ -32,7 +32,8 @@ COMBINATIONS = [  # head, PARA's head, pair encoding, pooling, sharing, common l
 @torch.no_grad()
 def fill(linear, weight, bias=0.0):
     linear.weight.copy_(torch.tensor(weight))
-    linear.bias.fill_(bias)
+    if linear.bias is not None:
+        linear.bias.fill_(bias)
 
 
 def test_dense_head_by_hand():
@@ -88,7 +89,24 @@ def test_pair_mlp_by_hand():
     other = torch.tensor([[3.0, 1.0]])
     assert heads("sts", U, other).item() == pytest.approx(5 * 5 / (5**0.5 * 10**0.5))
     assert heads("para", U, other).item() == pytest.approx(1 * 3 + 2 * 10)
+    heads.bias.data.fill_(-4.0)
+    assert heads("para", U, other).item() == pytest.approx(1 * 3 + 2 * 10 - 4)
     assert heads("sts", U, 7 * U).item() == pytest.approx(5.0), "a cosine does not see length"
+
+
+def test_para_s_bilinear_form_is_torch_s():
+    torch.manual_seed(0)
+    heads, reference = PairMlpHeads(6, 0.0, "none"), torch.nn.Bilinear(6, 6, 1)
+    reference.weight.data.copy_(heads.bilinear.weight.unsqueeze(0))
+    heads.bias.data.copy_(reference.bias.squeeze())
+    first, second = torch.randn(2, 4, 6)
+    found = heads("para", first, second)
+    expected = reference(heads.transform("para", first), heads.transform("para", second)).squeeze(-1)
+    torch.testing.assert_close(found, expected)
+    found.square().sum().backward()
+    expected.square().sum().backward()
+    torch.testing.assert_close(heads.bilinear.weight.grad, reference.weight.grad[0])
+    torch.testing.assert_close(heads.bias.grad, reference.bias.grad[0])
 
 
 @pytest.mark.parametrize(("sharing", "layers"), [("none", 4), ("first", 3), ("heads", 2)])

@@ -117,6 +117,13 @@ def test_negative_controls_changed_gradients_and_surgery_after_a_summed_backward
     assert not torch.allclose(found, after_the_sum), "surgery after a summed backward pass goes unnoticed"
 
 
+def test_a_reduction_of_another_name_is_not_taken_for_the_sum():
+    for call in (lambda: pcgrad(conflicting(2), "avg"),
+                 lambda: gradvac_weights(torch.eye(2), torch.zeros(2, 2), reduction="avg")):
+        with pytest.raises(ValueError, match="reduction is 'avg'; it is sum or mean"):
+            call()
+
+
 def test_orders_are_drawn_anew_and_matter():
     gradients = conflicting(5)
     generator = torch.Generator().manual_seed(0)
