@@ -135,11 +135,11 @@ class Options:
     mlm_lr: float | str = choice(AUTO, "its peak learning rate; auto: 5e-5 x 768 / hidden size", low=1e-9)
     mlm_whole_word: bool = choice(False, "mask whole words instead of single tokens")
 
-    # What a contrastive method's paper fixes; auto: as in contrastive/presets.py.
-    contrastive_epochs: int | str = choice(AUTO, "passes of a contrastive stage; auto, here and below: what the "
-                                           "method's paper says, printed when a run starts", low=1)
+    # What a contrastive method's preset holds; auto: as in contrastive/presets.py.
+    contrastive_epochs: int | str = choice(AUTO, "passes of a contrastive stage; auto, here and below: the "
+                                           "method's preset, printed when a run starts", low=1)
     contrastive_batch_size: int | str = choice(AUTO, "sentences or pairs a batch", low=2)
-    contrastive_lr: float | str = choice(AUTO, "peak learning rate; auto: the paper's x 768 / hidden size", low=1e-9)
+    contrastive_lr: float | str = choice(AUTO, "peak learning rate; auto: the preset's x 768 / hidden size", low=1e-9)
     contrastive_temperature: float | str = choice(AUTO, "softmax temperature", low=1e-3)
     contrastive_max_length: int | str = choice(AUTO, "tokens a sentence at most", low=4)
     contrastive_projection: str = choice(AUTO, "between pooling and loss, in training only: nothing, a linear layer "
