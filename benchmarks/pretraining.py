@@ -2,24 +2,26 @@
 
 `python -m benchmarks.pretraining --size mini`: an update of each side in turn, the same configuration, blocks of random
 tokens. Ours is the loop of `python -m minbert.pretrain` in its own precision; the peer is transformers' BertForMaskedLM
-with DataCollatorForLanguageModeling and torch.optim.AdamW in fp32. Prints medians, and one line of JSON at the end.
+with DataCollatorForLanguageModeling and torch.optim.AdamW in fp32. Each side has a process of its own, as it would be
+used. Prints medians, and one line of JSON at the end.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import platform
-import statistics
 import tempfile
-import time
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
-from minbert import BertTokenizer, from_text, pretrain, price, runtime
+from benchmarks.material import DEVICE, Limit, require
+from benchmarks.result import Comparison, json_line, versions
+from benchmarks.sides import Process, Take, alternate
+from minbert import BertModel, BertTokenizer, from_text, pretrain, runtime
 from minbert.loop import Loop
 from minbert.tokenizer import SPECIAL_TOKENS
 
@@ -42,18 +44,25 @@ def make_blocks(tokenizer: BertTokenizer, block_size: int) -> np.ndarray:
     return blocks
 
 
-class Ours:
-    """The steps of `python -m minbert.pretrain`, taken one by one."""
+def our_side(flags: list[str]) -> Take:
+    """The updates of `python -m minbert.pretrain`, one at each call."""
+    runtime.settle_memory()
+    arguments = pretrain.parse(flags)
+    tokenizer = make_tokenizer(arguments.size)
+    blocks = make_blocks(tokenizer, arguments.block_size)
+    loop = Loop(from_text.build_job(arguments, tokenizer, blocks, blocks[:1]), resume=False)
+    loop.bar, loop.progress.num_steps = tqdm(disable=True), 10**6
+    steps = loop.job.all_steps()
+    return lambda _: loop.train_step(next(steps))
 
-    def __init__(self, arguments: argparse.Namespace, tokenizer: BertTokenizer, blocks: np.ndarray) -> None:
-        self.job = from_text.build_job(arguments, tokenizer, blocks, blocks[:1])
-        self.loop = Loop(self.job, resume=False)
-        self.loop.bar = tqdm(disable=True)
-        self.steps = iter(self.job.epoch_steps(0, torch.Generator()))
-        self.loop.progress.num_steps = 10**6
 
-    def step(self) -> None:
-        self.loop.train_step(next(self.steps))
+def peer_side(flags: list[str], folder: Path) -> Take:
+    """Those of the plain loop."""
+    arguments = pretrain.parse(flags)
+    tokenizer = make_tokenizer(arguments.size)
+    side = HuggingFace(tokenizer, make_blocks(tokenizer, arguments.block_size), folder, pretrain.SIZES[arguments.size],
+                       arguments.batch_size)
+    return lambda _: side.step()
 
 
 class HuggingFace:
@@ -63,11 +72,11 @@ class HuggingFace:
         import transformers
 
         tokenizer.save_pretrained(folder)
-        names = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
-                 "max_position_embeddings", "hidden_dropout_prob", "attention_probs_dropout_prob")
+        same = asdict(config) | {"vocab_size": len(tokenizer.vocabulary), "hidden_dropout_prob": 0.0,
+                                 "attention_probs_dropout_prob": 0.0}  # ours pretrains without dropout
+        del same["attention_implementation"]
         torch.manual_seed(0)
-        self.model = transformers.BertForMaskedLM(
-            transformers.BertConfig(**{name: getattr(config, name) for name in names})).train()
+        self.model = transformers.BertForMaskedLM(transformers.BertConfig(**same)).train()
         self.collate = transformers.DataCollatorForLanguageModeling(
             transformers.BertTokenizerFast(vocab_file=str(folder / "vocab.txt")), mlm_probability=0.15)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, weight_decay=0.01)
@@ -82,6 +91,13 @@ class HuggingFace:
         self.optimizer.zero_grad()
 
 
+def layer_flops(size: str) -> int:
+    """FLOPs a token of forward and backward, embeddings and head apart: 6 a weight of the layers."""
+    with torch.device("meta"):
+        layers = BertModel(pretrain.SIZES[size]).layers
+    return 6 * sum(parameter.numel() for parameter in layers.parameters())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", choices=pretrain.SIZES, default="mini")
@@ -89,42 +105,25 @@ def main() -> None:
     parser.add_argument("--block-size", type=int, default=64)
     parser.add_argument("--n", type=int, default=20, help="timed updates of each side")
     given = parser.parse_args()
-    runtime.settle_memory()
+    require("transformers")
+    precision, threads = runtime.choose_precision("auto", DEVICE)[0], torch.get_num_threads()
+    limit = Limit(precision)
     with tempfile.TemporaryDirectory() as folder:
         flags = ["--size", given.size, "--batch-size", given.batch_size, "--block-size", given.block_size,
                  "--tokens", given.batch_size * given.block_size * 50 * (given.n + 3), "--corpus", "x", "--out",
-                 Path(folder) / "out"]
-        arguments = pretrain.parse(list(map(str, flags)))
-        tokenizer = make_tokenizer(given.size)
-        blocks = make_blocks(tokenizer, given.block_size)
-        ours = Ours(arguments, tokenizer, blocks)
-        peer = HuggingFace(tokenizer, blocks, Path(folder), ours.job.model.bert.config, given.batch_size)
-    seconds: dict[str, list[float]] = {"ours": [], "peer": []}
-    limits = []
-    for number in range(given.n + 3):
-        for name, side in {"ours": ours, "peer": peer}.items():
-            started = time.perf_counter()
-            side.step()
-            if number >= 3:  # the first ones warm up
-                seconds[name].append(time.perf_counter() - started)
-        if number % 5 == 0:
-            limits.append(price.matrix_product_limit(ours.job.device, ours.job.precision))
-    tokens = given.batch_size * given.block_size
-    rates = {name: tokens / statistics.median(values) for name, values in seconds.items()}
-    flops = 6 * sum(parameter.numel() for parameter in ours.job.model.bert.layers.parameters())
-    limit = statistics.median(limits)
-    print(f"{given.size}, {given.batch_size} blocks of {given.block_size}, {torch.get_num_threads()} threads, "
-          f"n = {given.n}")
-    print(f"ours ({ours.job.precision})  {rates['ours']:>10,.0f} tokens/s")
-    print(f"Hugging Face (fp32)  {rates['peer']:>10,.0f} tokens/s; ratio {rates['ours'] / rates['peer']:.2f}")
-    print(f"ours reaches {flops * rates['ours'] / limit:.1%} of {limit / 1e9:,.0f} GFLOP/s (median of {len(limits)})")
-    import transformers
-
-    print(json.dumps({
-        "name": f"pretraining-{given.size}", "ours": rates["ours"], "peer": rates["peer"],
-        "ratio": rates["ours"] / rates["peer"], "n": given.n, "share_of_limit": flops * rates["ours"] / limit,
-        "versions": {"python": platform.python_version(), "torch": torch.__version__,
-                     "transformers": transformers.__version__}}))
+                 Path(folder) / "out", "--device", DEVICE.type, "--precision", precision]
+        flags = list(map(str, flags))
+        with Process(threads, our_side, flags) as ours, Process(threads, peer_side, flags, Path(folder)) as peer:
+            seconds = alternate({"ours": ours, "peer": peer}, given.n, num_warm=3, between=limit.measure)
+    found = Comparison.of(f"ours ({precision}) : Hugging Face (fp32)", "tokens/s", seconds["ours"], seconds["peer"],
+                          (">=", 2.5), per=given.batch_size * given.block_size)
+    share = layer_flops(given.size) * found.ours / limit.median
+    print(f"{given.size}, {given.batch_size} blocks of {given.block_size}, {threads} threads, n = {given.n}\n"
+          f"ours ({precision})  {found.ours:>10,.0f} tokens/s\n"
+          f"Hugging Face (fp32)  {found.peer:>10,.0f} tokens/s; ratio {found.ours / found.peer:.3f}\n"
+          f"ours reaches {share:.1%} of {limit.median / 1e9:,.0f} GFLOP/s (median of {given.n})")
+    print(json.dumps(json_line(f"pretraining-{given.size}", [found], versions("transformers"), share_of_limit=share,
+                               limit=limit.median)))
 
 
 if __name__ == "__main__":

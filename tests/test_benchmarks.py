@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks import __main__ as command
-from benchmarks import contrastive, scaling, surgery, training
+from benchmarks import contrastive, pretraining, scaling, surgery, training
 from benchmarks.material import Settings, require, sst_examples, write_model
 from benchmarks.optimizer import largest_difference
 from benchmarks.result import Check, Comparison, json_line, markdown, report, versions
@@ -232,6 +232,22 @@ def test_torchjd_takes_our_step(settings, tmp_path):
         assert (ours.grad is None) == (theirs.grad is None)
         if ours.grad is not None:
             torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_both_sides_of_pretraining_have_the_same_model(tmp_path):
+    flags = ["--size", "tiny", "--batch-size", "2", "--block-size", "16", "--tokens", "960", "--corpus", "x", "--out",
+             str(tmp_path / "out"), "--device", "cpu", "--precision", "fp32"]
+    ours, peer = pretraining.our_side(flags), pretraining.peer_side(flags, tmp_path)
+    for take in (ours, peer):
+        take(0)  # an update
+    loop, other = (side.__closure__ for side in (ours, peer))
+    (job,) = [cell.cell_contents.job for cell in loop if hasattr(cell.cell_contents, "job")]
+    (side,) = [cell.cell_contents for cell in other]
+    sizes = [sum(p.numel() for name, p in model.named_parameters() if "pooler" not in name)
+             for model in (job.model, side.model)]
+    assert sizes[0] == sizes[1]
+    assert side.model.config.hidden_dropout_prob == job.model.bert.config.hidden_dropout_prob == 0
+    assert pretraining.layer_flops("tiny") == 6 * 2 * (4 * (64 * 64 + 64) + 2 * 64 * 256 + 256 + 64 + 4 * 64)
 
 
 def test_an_exponent_is_the_slope_in_logarithms():

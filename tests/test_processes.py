@@ -14,6 +14,7 @@ import torch
 
 from contrastive.presets import PRESETS
 from minbert import processes
+from tests.test_corpus import LINES
 
 ROOT = Path(__file__).resolve().parent.parent
 STAGES = ("mt-dnn", "pcgrad", "gradvac", "heads-first", "bi", "fusion", "mlm", "pretrain", *PRESETS)
@@ -109,6 +110,32 @@ def test_a_run_that_was_stopped_ends_in_the_same_bits(command, whole_run):
         assert (folder / "model" / name).read_bytes() == (whole_run[1] / "model" / name).read_bytes()
 
 
+def test_pretraining_that_was_stopped_ends_in_the_same_bits(tmp_path):
+    """From the command line to the folder, in two processes; --resume as well."""
+    (tmp_path / "text.txt").write_text("\n".join(LINES), encoding="utf-8")
+    pretrain = [*TORCHRUN, "-m", "minbert.pretrain"]
+    flags = ["--corpus", tmp_path / "text.txt", "--size", "tiny", "--vocabulary", "minbert-mini", "--tokens", "3840",
+             "--batch-size", "6", "--block-size", "16", "--precision", "fp32", "--device", "cpu"]
+    whole = run(*pretrain, *flags, "--out", tmp_path / "whole")
+    assert whole.returncode == 0, whole.stderr[-3000:]
+    assert whole.stdout.count("tokens/s") == 1 and "predicted" in whole.stdout
+    record = json.loads((tmp_path / "whole" / "run.json").read_text())
+    assert record["machine"]["processes"] == 2 and record["tokens"] == 3840
+    stopped = subprocess.Popen(list(map(str, [*pretrain, *flags, "--out", tmp_path / "stopped"])), cwd=ROOT,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    deadline = time.monotonic() + 300
+    while not (tmp_path / "stopped" / "checkpoint" / "state.json").is_file():
+        assert stopped.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    os.killpg(stopped.pid, signal.SIGINT)
+    stopped.wait(timeout=100)
+    if not (tmp_path / "stopped" / "run.json").exists():  # it may have been done first
+        resumed = run(*pretrain, "--resume", tmp_path / "stopped")
+        assert resumed.returncode == 0, resumed.stderr[-3000:]
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "stopped")]
+    assert weights[0] == weights[1]
+
+
 def test_alone_nothing_changes():
     assert (processes.count(), processes.number(), processes.own_rows(3)) == (1, 0, ([0, 1, 2], 1.0))
     tensor = torch.arange(6.0).view(3, 2)
@@ -129,6 +156,9 @@ def test_each_process_needs_a_gpu_of_its_own(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(ValueError, match="process 2 on this machine, which has 1 GPUs; .*_per_node 1 to torchrun"):
+        processes.join("auto")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    with pytest.raises(ValueError, match="cannot share an Apple GPU: .* Pass --device cpu"):
         processes.join("auto")
     met = []
     monkeypatch.setattr(torch.distributed, "init_process_group", lambda backend, timeout: met.append(backend))

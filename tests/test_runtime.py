@@ -46,6 +46,15 @@ def test_reading_the_random_state_draws_nothing():
     assert draw() == expected
 
 
+def test_a_run_on_cpu_does_not_wake_a_gpu(monkeypatch):
+    """To ask CUDA for a state would give the process a context on the first GPU, half a gigabyte of it."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for is_used in (False, True):
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda is_used=is_used: is_used)
+        monkeypatch.setattr(torch.cuda, "get_rng_state", lambda: torch.zeros(1))
+        assert ("cuda" in runtime.random_state()) == is_used
+
+
 def test_devices_come_with_their_reason(monkeypatch):
     assert runtime.choose_device("cpu") == (CPU, "as given")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
