@@ -16,6 +16,7 @@ from pathlib import Path
 from data.readers import SST, STS, Example, read_examples
 
 SUBSET_COLUMN = "subset"
+SICK = {"relatedness_score": "score", "sentence_A": "sentence1", "sentence_B": "sentence2"}  # as published
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,13 @@ class SentenceSet:
 
 
 def read_pairs(path: str | Path) -> SentenceSet:
-    """An STS file: columns score or similarity, sentence1, sentence2, and where there is one subset.
+    """An STS file: columns score or similarity, sentence1, sentence2, and where there is one subset; or SICK's own.
 
     Raises ValueError with file, line, what was found, what is needed and what to do; also where all labels are equal,
     since no correlation can be had from them.
     """
     header, lines = _read_lines(path)
+    header = [SICK.get(name, name) for name in header]
     if "score" not in header and STS.label_column in header:
         table = read_examples(path, STS)
         examples, subsets, summary = table.examples, None, table.summary

@@ -33,6 +33,13 @@ def test_without_subsets_and_with_a_byte_order_mark(tmp_path):
     assert found.subsets is None and [each.label for each in found.examples] == [1, 5]
 
 
+def test_sick_as_it_is_published(tmp_path):
+    text = ("pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
+            "1\ta\tb\t4.5\tNEUTRAL\n2\tc\td\t1\tYES\n")
+    assert [(each.sentence_1, each.sentence_2, each.label) for each in read_pairs(write(tmp_path, text)).examples] == [
+        ("a", "b", 4.5), ("c", "d", 1.0)]
+
+
 def test_the_course_s_files_are_quoted(tmp_path):
     path = write(tmp_path, '\tid\tsentence1\tsentence2\tsimilarity\n0\tx\t"He said ""no"" ."\tb\t2.5\n1\ty\ta\tb\t5\n')
     assert read_pairs(path).examples[0].sentence_1 == 'He said "no" .'
