@@ -180,6 +180,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     folders = {name: [given.out / f"{name}-seed{seed}" for seed in given.seeds] for name in given.names}
     for name, of_recipe in folders.items():
         check_same(name, of_recipe, flags)
+        is_done = all((folder / "run.json").is_file() for folder in of_recipe)
+        nli = asked(flags).get("nli", "none")
+        if "simcse-nli" in values_of(name).get("pretrain", "") and not Path(nli).is_file() and not is_done:
+            raise ValueError(f"{name} reads triplets, and --nli in --with is {nli}, no file. Add --nli FILE, or give "
+                             "this recipe a command of its own with the same --out.")
     for (number, seed), name in product(enumerate(given.seeds), given.names):
         folder = folders[name][number]
         command = command_of(name, seed, folder, flags)

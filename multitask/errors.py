@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from minbert.checkpoint import write_atomically
-from minbert.command import exit_code
+from minbert.command import check_writable, exit_code
 from minbert.pictures import Scatter
 from minbert.report import Grid, Section, render_html, render_markdown
 from multitask.breakdown import (
@@ -185,8 +185,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.worst < 1:
         raise ValueError(f"--worst is {options.worst}; needed is the number of mistakes to show of each task, at "
                          "least 1. Pass --worst 10, or leave it out.")
-    if options.out and options.out.exists() and not options.out.is_dir():  # said now, not after predicting
-        raise ValueError(f"--out is {options.out}, a file; needed is a folder, new or not. Pass another.")
+    if options.out:
+        check_writable(options.out)  # said now, not after predicting
     title, sections = f"Errors of {options.run.resolve().name}", run_sections(open_run(options.run), options.worst)
     for name, render in (("errors.md", render_markdown), ("errors.html", render_html)):
         content = render(title, sections).encode("utf-8")

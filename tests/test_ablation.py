@@ -98,6 +98,15 @@ def test_one_mean_is_of_one_experiment(tmp_path, monkeypatch, capsys):
     assert main(["head-vm", "--seeds", "1", "--out", str(tmp_path)]) == 0
 
 
+def test_triplets_are_asked_for_before_anything_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(ablation, "run", lambda command: pytest.fail("it was run"))
+    for flags, found in {"--lr 1e-4": "none", "--nli nowhere.tsv": "nowhere.tsv"}.items():
+        assert main(["head-vm", "gen-nli", "--out", str(tmp_path), f"--with={flags}"]) == 2
+        assert f"gen-nli reads triplets, and --nli in --with is {found}, no file. Add" in capsys.readouterr().err
+    finish(tmp_path / "gen-nli-seed0", "gen-nli")
+    assert main(["gen-nli", "--seeds", "0", "--out", str(tmp_path)]) == 0
+
+
 def test_flags_that_a_finished_run_did_not_have_are_not_ignored(tmp_path, monkeypatch, capsys):
     """It would not be run again, and its scores would pass for those of the flags."""
     monkeypatch.setattr(ablation, "run", lambda command: pytest.fail("it was run"))

@@ -257,6 +257,6 @@ def test_a_run_without_its_model(capsys, tmp_path, run):
 
 def test_out_is_a_file(capsys, run, tmp_path):
     (tmp_path / "file").write_text("mine")
-    assert "file, a file; needed is a folder" in complaint(capsys, run, "--out", tmp_path / "file")
+    assert "file is a file. Choose another folder" in complaint(capsys, run, "--out", tmp_path / "file")
     assert "cannot be written" in complaint(capsys, run, "--out", tmp_path / "file" / "below")
     assert (tmp_path / "file").read_text() == "mine"
