@@ -230,6 +230,15 @@ def test_each_dropout_is_drawn_in_training_only(field):
     assert torch.equal(model.eval()(**batch).pooler_output, model(**batch).pooler_output)
 
 
+def test_dropout_stands_after_the_embeddings_and_before_both_sums_of_a_layer(monkeypatch):
+    """With all units dropped a layer is its two norms: nothing of what attention and the network add is left."""
+    monkeypatch.setattr("minbert.dropout.Dropout.forward", lambda self, inputs: torch.zeros_like(inputs))
+    model, hidden_states = make_model(), torch.randn(2, 5, 24)
+    assert not model.embeddings(torch.ones(2, 5, dtype=torch.long), torch.zeros(2, 5, dtype=torch.long)).any()
+    layer = model.layers[1]
+    assert torch.equal(layer(hidden_states, None), layer.feed_forward_norm(layer.attention_norm(hidden_states)))
+
+
 def test_defaults_and_ways_to_read_the_output():
     model, batch = make_model(), make_batch()
     ids = batch["input_ids"][:1]

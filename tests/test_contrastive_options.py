@@ -158,6 +158,7 @@ def test_evaluations_patience_and_epochs(make_stages):
 
     every = steps(contrastive_evaluate_every=1)
     assert every == list(range(1, len(every) + 1)) and len(steps()) == 4
+    assert len(steps(contrastive_evaluate_every=len(every) - 1)) == 2  # what is left over has its evaluation too
     assert steps(contrastive_evaluate_every=1, contrastive_patience=2) == [1, 2, 3]
     assert len(steps(contrastive_epochs=2)) == 8
 

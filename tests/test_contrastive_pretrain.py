@@ -111,6 +111,12 @@ def test_what_is_read_and_what_cannot_judge_it_are_said_before_training(make_sta
         make_stage(dev=low)
 
 
+def test_it_is_judged_by_pairs_of_the_run_s_own_length(make_stage):
+    lengths = ((48, 32), (48, 6), (6, 32))  # --max_length and --contrastive_max_length
+    found = [make_stage(max_length=run, contrastive_max_length=own).quality() for run, own in lengths]
+    assert found[0] == found[1] != found[2]
+
+
 def test_an_epoch_sees_every_sentence_once(make_stage, tables, tokenizer):
     train = training_examples(tables)
     stage = make_stage(train=train)
@@ -143,7 +149,8 @@ def test_the_fingerprint(make_stage, tables, tiny_model, tokenizer):
     dropout = BertModel.from_pretrained(tiny_model, hidden_dropout_prob=0.2)
     swapped = dict(tokenizer.vocabulary) | {"a": tokenizer.vocabulary["b"], "b": tokenizer.vocabulary["a"]}
     others = [make_stage(train=shorter), make_stage(dev=other_label), make_stage(encoder=encoder),
-              make_stage(encoder=dropout), make_stage(words=BertTokenizer(swapped))]
+              make_stage(encoder=dropout), make_stage(words=BertTokenizer(swapped)),
+              make_stage(words=BertTokenizer(tokenizer.vocabulary, tokenize_chinese_chars=False))]
     assert len({stage.fingerprint for stage in others} | {first}) == len(others) + 1
     assert len({*found.values()}) == len(found)
 

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import run_multitask
 from data.readers import COURSE_FILES
 from multitask import check, predictions
 from multitask.tasks import TASKS
+from options import Options
 
 SCORES = {"sst", "para", "sts", "overall_2023", "overall_2024"}
 FILES = {(task, split): f"{task}-{split}-output.csv" for task in ("sst", "para", "sts") for split in ("dev", "test")}
@@ -134,6 +135,10 @@ def test_what_is_printed(finished, sample_data):
     assert all(str(finished.folder / "predictions" / name) in finished.output for name in FILES.values())
 
 
+def test_token_ids_are_kept_for_the_next_run(finished):
+    assert list(Options().token_folder.glob("*.npy"))
+
+
 def test_the_closing_table(finished):
     lines = finished.output.splitlines()
     start = [line.split() for line in lines].index(["dev", "minBERT", "majority", "TF-IDF"])
@@ -168,6 +173,16 @@ def test_the_same_seed_gives_the_same_files_and_another_does_not(finished, flags
     assert other.record["stages"]["simcse"]["after"] != again.record["stages"]["simcse"]["after"]
     differ = {name for name, content in finished.results().items() if other.results()[name] != content}
     assert differ >= {"model/model.safetensors", "model/heads.safetensors"}  # the encoder may be the start, twice
+
+
+def test_what_a_model_lacks_is_drawn_from_the_seed(flags, model_copy, tmp_path):
+    """Its pooler, which masked language modelling does not train."""
+    path, found = model_copy / "model.safetensors", []
+    save_file({name: tensor for name, tensor in load_file(path).items() if "pooler" not in name}, path)
+    flags = [*flags, "--model", model_copy, "--pooling", "pooler", "--epochs", 1]
+    for name in ("one", "other"):
+        found.append(run(tmp_path / name, *flags).results())
+    assert found[0] == found[1]
 
 
 def test_the_contrastive_encoder_is_reused_by_a_run_with_other_multitask_options(finished, flags, tmp_path):

@@ -45,6 +45,12 @@ def test_the_mode_is_put_back_and_no_graph_is_kept(case):
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
+def test_the_precision_is_the_one_asked_for(case):
+    model, rows = case
+    exact, rounded = (predict(model, "sst", rows["sst"], precision) for precision in ("fp32", "bf16"))
+    assert 0 < np.abs(exact - rounded).max() < 0.05  # bf16 has 8 significant bits
+
+
 def test_rows_without_labels(case, tiny_model):
     model, rows = case
     examples = [Example(example.id, example.sentence_1, None, None) for example in rows["sst"].examples]

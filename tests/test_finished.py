@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from data.readers import COURSE_FILES, read_examples
-from multitask.evaluate import evaluate
+from multitask.evaluate import evaluate, predict
 from multitask.finished import open_run, read_record, same_data
 from multitask.predictions import read_predictions
 from multitask.tasks import TASKS
@@ -45,6 +45,14 @@ def test_a_run_opened_again_predicts_what_it_wrote(two_runs):
             assert list(written.values()) == pytest.approx(task.decode(outputs), abs=1e-5)
     scores = evaluate(run.model, {name: run.rows[name]["dev"] for name in TASKS}, run.options.precision)
     assert {name: scores[name] for name in TASKS} == pytest.approx(run.scores, abs=1e-6)
+
+
+def test_rows_are_cut_and_computed_as_the_run_says(copied):
+    change(copied, options={**options_of(copied), "max_length": 8, "precision": "bf16"})
+    run = open_run(copied)
+    assert {max(of_split.lengths) for splits in run.rows.values() for of_split in splits.values()} == {8}
+    exact = predict(run.model, "sts", run.rows["sts"]["dev"], "fp32")
+    assert 0 < np.abs(run.outputs("sts", "dev") - exact).max() < 0.2  # bf16 has 8 significant bits
 
 
 def test_negative_control_another_seed_is_another_model(two_runs):

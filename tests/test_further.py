@@ -38,7 +38,8 @@ def make_stage(options, tiny_model, tmp_path):
 
 
 def test_an_epoch_sees_every_row_of_every_task_once(make_stage):
-    steps = make_stage().job.plan(0, torch.Generator().manual_seed(0))
+    steps = make_stage(batch_size=5).job.plan(0, torch.Generator().manual_seed(0))
+    assert {len(rows) for step in steps for _, rows in step} == {8}  # --mlm_batch_size
     seen = sorted((task, row) for step in steps for task, rows in step for row in rows)
     assert seen == sorted((task, row) for task in ("sst", "para", "sts") for row in range(64))
 
@@ -49,6 +50,8 @@ def test_the_loss_is_the_masked_language_model_s_on_the_padded_batch(make_stage)
     batch = job.load("para", [3, 0, 5])
     assert batch.token_type_ids.any() and not batch.attention_mask.all()
     job.model.eval()
+    for parameter in job.model.bert.parameters():
+        parameter.data.mul_(10)  # at its small start values a padded token would say almost nothing
     torch.manual_seed(4)
     found = job.loss("para", batch)
     torch.manual_seed(4)
@@ -87,6 +90,17 @@ def test_it_learns_and_leaves_an_encoder(make_stage):
     assert stage.quality() == {name: best[name] for name in before}
 
 
+def test_the_score_has_one_mask_whatever_was_drawn_before_and_leaves_no_trace(make_stage):
+    stage = make_stage()
+    stage.job.model.train()
+    torch.manual_seed(3)
+    first, state = stage.quality(), torch.get_rng_state()
+    torch.manual_seed(3)
+    assert torch.equal(torch.get_rng_state(), state) and stage.job.model.training and stage.encoder.training
+    torch.manual_seed(4)
+    assert stage.quality() == first
+
+
 def test_it_binds_the_encoder_to_no_pooling_but_one_that_was_learned_before(make_stage, tiny_model, tmp_path):
     stage = make_stage(mlm_epochs=1, pooling="cls")
     stage.train(is_resumed=False)
@@ -121,6 +135,15 @@ def test_the_fingerprint_follows_its_own_options_only(make_stage):
     assert {name for name in vars(Options()) if name.startswith("mlm_")} <= changes.keys()
     found = [make_stage(**{name: value}).fingerprint for name, value in changes.items()]
     assert len({first, *found}) == len(changes) + 1
+
+
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_it_trains_on_one_split_and_is_judged_by_the_other(make_stage, split):
+    """And its fingerprint knows both."""
+    limit = {f"{split}_rows": "sst=4,para=4,sts=4"}
+    whole, cut = make_stage(), make_stage(**limit)
+    assert whole.fingerprint != cut.fingerprint
+    assert (whole.quality() != cut.quality()) == (split == "dev")
 
 
 @pytest.mark.parametrize("is_asked", [True, False])

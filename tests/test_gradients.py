@@ -104,6 +104,16 @@ def test_accumulation_averages_a_task_s_batches_before_the_tasks_meet(tmp_path):
     torch.testing.assert_close(found["body.weight"], whole["body.weight"])
 
 
+def test_the_loss_of_a_step_with_surgery_is_the_mean_over_its_tasks(tmp_path):
+    job = make_job(tmp_path, dropout=0.0)
+    first, second, other = (float(job.loss(task, job.load(task, rows)).detach())
+                            for task, rows in (("a", [0, 1]), ("a", [4, 5]), ("b", [2, 3])))
+    step = [("a", [0, 1], 0.25), ("b", [2, 3], 0.25), ("a", [4, 5], 0.25)]
+    job.optimizer.zero_grad(set_to_none=True)
+    loss, _ = backward(replace(job, surgery=Keep(1.0, 1.0)), step)
+    assert loss == pytest.approx(((first + second) / 2 + other) / 2)
+
+
 def test_weights_of_one_are_the_sum_of_the_losses(tmp_path):
     job = make_job(tmp_path, dropout=0.0)
     step = [(task, rows, 1.0) for task, rows in BOTH[0]]

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from data.batching import EncodedExamples
 from data.readers import Example
@@ -107,6 +108,23 @@ def test_para_s_bilinear_form_is_torch_s():
     expected.square().sum().backward()
     torch.testing.assert_close(heads.bilinear.weight.grad, reference.weight.grad[0])
     torch.testing.assert_close(heads.bias.grad, reference.bias.grad[0])
+
+
+@pytest.mark.parametrize(("head", "inputs", "bare"), [
+    (DenseHead(4, 1, 0.5), (U, V), []), (FeaturesHead(8, 1, 0.5), (U, V), []), (MlpHead(2, 5, 0.5), (U,), []),
+    (TwoOrdersHead(2, 0.5, has_difference=True), (U, V), ["dense"]),
+    (PairMlpHeads(2, 0.5, "none"), ("para", U, V), ["bilinear"])], ids=lambda value: type(value).__name__)
+def test_dropout_stands_before_each_layer(head, inputs, bare):
+    """But where logits are joined, or two results compared."""
+    dropped, found = [], []
+    for name, module in head.named_modules():
+        if isinstance(module, nn.Dropout):
+            module.register_forward_hook(lambda module, given, output: dropped.append(output))
+        if isinstance(module, nn.Linear):
+            module.register_forward_pre_hook(lambda module, given, name=name: found.append(
+                (name, any(given[0] is each for each in dropped))))
+    head.train()(*inputs)
+    assert [name for name, is_dropped in found if not is_dropped] == bare and len(found) > len(bare)
 
 
 @pytest.mark.parametrize(("sharing", "layers"), [("none", 4), ("first", 3), ("heads", 2)])

@@ -32,6 +32,14 @@ def test_the_loss_falls_and_the_record_is_complete(undisturbed):
     assert undisturbed["is_finished"] and undisturbed["step"] == undisturbed["num_steps"] == NUM_STEPS
 
 
+def test_the_recorded_loss_is_the_mean_since_the_evaluation_before(tmp_path):
+    job, losses = make_job(tmp_path), []
+    kept = replace(job, loss=lambda task, batch: losses.append(job.loss(task, batch)) or losses[-1])
+    history = fit(kept).history
+    assert [entry["loss"] for entry in history] == pytest.approx(
+        [torch.stack(losses[start : start + 5]).mean().item() for start in (0, 5, 10)])
+
+
 def test_equal_to_a_loop_written_by_hand(tmp_path):
     """Also the test that gradients start at nothing in each step."""
     job, other = make_job(tmp_path, warmup=0.2, max_grad_norm=0.5), make_job(tmp_path)

@@ -46,6 +46,11 @@ def test_shapes(tiny_model, tokenizer, pair_encoding, pooling):
             assert TASKS[task].loss(model(task, batch), batch.labels).shape == ()
 
 
+def test_similarity_starts_at_the_middle_of_its_scale(tiny_model, tokenizer):
+    predictions = make_model(tiny_model).eval()("sts", batch_of("sts", tokenizer, "cross"))
+    assert predictions.tolist() == pytest.approx([2.5, 2.5], abs=0.3)  # start values are small
+
+
 def test_features_of_a_pair_by_hand():
     first, second = torch.tensor([[1.0, 2]]), torch.tensor([[3.0, -1]])
     assert pair_features(first, second).tolist() == [[1, 2, 3, -1, 2, 3, 3, -2]]

@@ -216,6 +216,15 @@ def test_dropout_of_the_encoder_replaces_fields_of_its_config(tiny_model):
     assert options.hidden_dropout_prob == 0.1, "that of the heads is another one"
 
 
+def test_where_token_ids_are_kept(monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
+    assert Options().token_folder == Path("/cache/minbert")
+    assert Options(token_cache="/mine").token_folder == Path("/mine")
+    assert Options(token_cache="none").token_folder is None
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert Options().token_folder == Path.home() / ".cache" / "minbert"
+
+
 def test_pair_encoding_follows_the_head():
     for head, encoding in {"ph": "dual", "dpha": "dual", "mlp": "bi", "vm": "cross"}.items():
         assert options_of("--head", head).for_encoder(384)[0].pair_encoding == encoding

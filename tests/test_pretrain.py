@@ -1,6 +1,8 @@
 """minbert/pretrain.py, from_text.py: plain text -> a folder that others open; what it refuses; runs that stop."""
 
+import argparse
 import json
+import math
 import re
 import shutil
 from pathlib import Path
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from minbert import BertModel, BertTokenizer, pretrain
+from minbert import BertModel, BertTokenizer, from_text, pretrain
 from minbert.loop import Loop
 from minbert.mlm import BertForMaskedLM
 from tests.test_corpus import LINES
@@ -42,7 +44,7 @@ def test_the_script_writes_a_model_that_opens(folder):
     model, tokenizer = BertModel.from_pretrained(folder), BertTokenizer.from_pretrained(folder)
     assert model.load_report.missing == ("pooler.dense.weight", "pooler.dense.bias")  # a masked LM trains no pooler
     assert model.config.vocab_size == len(tokenizer.vocabulary) and model.config.hidden_size == 64
-    assert model.config.hidden_dropout_prob == 0.1
+    assert model.config.hidden_dropout_prob == model.config.attention_probs_dropout_prob == 0.1
     assert not (folder / "checkpoint").exists()
 
 
@@ -58,6 +60,15 @@ def test_the_record(folder):
     assert record["predicted"][0]["num_steps"] == 80 and record["actual"]["peak_memory"] > 1e8
     assert record["machine"]["processes"] == 1
     assert record["options"]["size"] == "tiny" and record["options"]["precision"] == "fp32"
+
+
+def test_positions_start_as_waves():
+    """Of 4 units the wave lengths are 1 and 100 radians: sin, sin, cos, cos, a tenth of each."""
+    expected = [[0.1 * wave(place * rate) for wave in (math.sin, math.cos) for rate in (1, 0.01)] for place in range(3)]
+    torch.testing.assert_close(from_text.sinusoids(3, 4), torch.tensor(expected))
+    given = argparse.Namespace(size="tiny", init=None, seed=0, compile=False)
+    model = from_text.build_model(given, 100, torch.device("cpu"))
+    assert torch.equal(model.bert.embeddings.position.weight, from_text.sinusoids(128, 64))
 
 
 def test_transformers_opens_it_and_predicts_the_same(folder):
@@ -77,7 +88,12 @@ def test_a_run_stopped_in_mid_corpus_goes_on_to_the_same_bits(folder, text, tmp_
     Both take the vocabulary of another run, for the trainer of vocabularies is not the same twice.
     """
     flags = ("--corpus", text, *SMALL_RUN, "--accumulation", 2, "--whole-word", "--pairs", 0.5, "--vocabulary", folder)
+    seen, curves = [], from_text.Curves
+    monkeypatch.setattr(from_text, "Curves", lambda folder, tokens, title: seen.append(tokens) or curves(
+        folder, tokens, title))
     assert call(*flags, "--out", tmp_path / "whole") == 0
+    assert seen == [2 * 8 * 16]  # an update
+    assert json.loads((tmp_path / "whole" / "run.json").read_text())["tokens"] == 8 * 16 * 80
     step = Loop.train_step
 
     def stopping(loop, parts):

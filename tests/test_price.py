@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+import run_multitask
 from minbert import AdamW, price, runtime
 from minbert.loop import Job, fit
 from minbert.price import Price, check_disk, comparison, keep, probe, quote
@@ -94,6 +95,13 @@ def test_what_the_job_freezes_is_frozen_while_it_is_timed(tmp_path):
     assert learned and not any(learned) and job.model[0].weight.requires_grad
 
 
+def test_training_is_what_is_timed(tmp_path):
+    job, modes = make_job(tmp_path), []
+    job.model.eval()
+    probe(replace(job, loss=lambda task, batch: modes.append(job.model.training) or job.loss(task, batch)))
+    assert modes and all(modes)  # with its dropout, whatever mode the model came in
+
+
 def fake_clock(monkeypatch, seconds: list[float]) -> None:
     """perf_counter, such that the nth timed step takes seconds[n]."""
     moments = iter([moment for start, length in enumerate(seconds) for moment in (100 * start, 100 * start + length)])
@@ -162,6 +170,14 @@ def test_the_closing_line():
     prices = [Price("a", 1, 60.0, 10**9, 1), Price("b", 1, 120.0, 2 * 10**9, 1)]
     assert comparison(prices, 150.0, 15 * 10**8) == (
         "predicted 3.0 minutes and at least 2.0 GB, took 2.5 minutes and 1.5 GB")
+
+
+def test_what_a_run_took_is_the_sum_of_its_jobs(tiny_model, sample_data, tmp_path, monkeypatch):
+    monkeypatch.setattr("minbert.loop.fit", lambda *given: replace(fit(*given), seconds=1000.0))
+    assert run_multitask.main(["--model", str(tiny_model), "--data-dir", str(sample_data), "--epochs", "1",
+                               "--heads_first", "1", "--output-dir", str(tmp_path), "--name", "run"]) == 0
+    record = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
+    assert 2000 < record["actual"]["seconds"] < 2500  # of the heads, of the tasks, and a little for the files
 
 
 def test_the_copy_of_a_job_is_independent(tmp_path):

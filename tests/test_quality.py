@@ -80,10 +80,13 @@ def test_vectors_come_in_row_order(encoder, tokenizer, pooling, batch_size):
 def test_single_sentences_and_the_mode(encoder, tokenizer):
     singles = [Example(example.id, example.sentence_1, None, None) for example in PAIRS]
     rows = EncodedExamples(singles, tokenizer, 64)
+    vectors = []
     for mode in (True, False):
         encoder.train(mode)
         found = embed(encoder, rows, "mean", "fp32", 4)
         assert encoder.training == mode and found.shape == (17, 32) and not found.requires_grad
+        vectors.append(found)
+    assert torch.equal(*vectors), "dropout in an evaluation"
     pairs = embed(encoder, EncodedExamples(PAIRS, tokenizer, 64, "bi"), "mean", "fp32", 4)
     torch.testing.assert_close(found, pairs[:17], rtol=0, atol=1e-5)
 
@@ -99,7 +102,7 @@ class Labelled:
 
 def test_zero_shot_scores_of_made_up_vectors(monkeypatch):
     """Angles of 90, 60, 30, 20 and 0 degrees against labels that follow them but are not linear in the cosine."""
-    angles, labels = np.radians([90, 60, 30, 20, 0]), [0.0, 1.0, 3.0, 4.5, 5.0]
+    angles, labels = np.radians([90, 60, 30, 20, 0]), [0.0, 1.0, 4.0, 4.5, 5.0]
     first = torch.tensor([[1.0, 0]] * 5)
     second = torch.tensor(np.stack([np.cos(angles), np.sin(angles)], axis=1), dtype=torch.float32) * 7
     with_vectors(monkeypatch, first, second)

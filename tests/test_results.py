@@ -15,11 +15,11 @@ from options import Options
 
 GOLDEN = {
     "sst-dev-output.csv": b"id \t Predicted_Sentiment \nabc1 , 4 \nabc2 , 0 \n",
-    "sst-test-output.csv": b"id \t Predicted_Sentiment \nt1 , 4 \nt2 , 0 \n",
+    "sst-test-output.csv": b"id \t Predicted_Sentiment \nt1 , 0 \nt2 , 4 \n",
     "para-dev-output.csv": b"id \t Predicted_Is_Paraphrase \nabc1 , 1.0 \nabc2 , 0.0 \n",
-    "para-test-output.csv": b"id \t Predicted_Is_Paraphrase \nt1 , 1.0 \nt2 , 0.0 \n",
+    "para-test-output.csv": b"id \t Predicted_Is_Paraphrase \nt1 , 0.0 \nt2 , 1.0 \n",
     "sts-dev-output.csv": b"id \t Predicted_Similiary \nabc1 , 2.75 \nabc2 , -0.1 \n",
-    "sts-test-output.csv": b"id \t Predicted_Similiary \nt1 , 2.75 \nt2 , -0.1 \n",
+    "sts-test-output.csv": b"id \t Predicted_Similiary \nt1 , -0.1 \nt2 , 2.75 \n",
 }
 OUTPUTS = {
     "sst": np.array([[0, 0, 0, 0, 1], [1, 0, 0, 0, 0]], dtype=np.float32),
@@ -46,7 +46,8 @@ def make_table(task, split):
 def test_the_six_files_byte_for_byte(tmp_path, monkeypatch):
     tables = {task: {split: make_table(task, split) for split in ("dev", "test")} for task in LABELS}
     rows = {task: {split: Rows(table) for split, table in splits.items()} for task, splits in tables.items()}
-    monkeypatch.setattr(results, "predict", lambda model, task, rows, precision: OUTPUTS[task])
+    monkeypatch.setattr(results, "predict", lambda model, task, rows, precision:
+                        OUTPUTS[task][:: -1 if rows.examples[0].id == "t1" else 1])
     paths = results.output_paths(Options(), tmp_path)
     scores = results.write_results(None, rows, tables, paths, "fp32")
     written = {path.name: path.read_bytes() for path in (tmp_path / "predictions").iterdir()}

@@ -98,6 +98,13 @@ def test_less_can_be_better_and_worse_can_be_asked_for(make_chain, capsys):
     assert weights_of(kept) != start and "is worse" not in capsys.readouterr().out
 
 
+def test_an_encoder_that_is_as_good_as_its_start_is_handed_on(make_chain):
+    (stage,) = make_chain("one", {"up": 3.0})
+    start, level = weights_of(stage), lambda: {"closeness": 0.5}
+    found, _ = replace(stage, quality=level, job=replace(stage.job, evaluate=level)).train(is_resumed=False)
+    assert found["is_kept"] and weights_of(stage) != start
+
+
 def test_the_longest_finished_part_of_a_chain_is_reused(make_chain, tmp_path, capsys):
     first = make_chain("one", {"up": 3.0, "down": -3.0})
     qualities, _ = run_chain(plan_chain(first, []), is_resumed=False)

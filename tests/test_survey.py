@@ -23,7 +23,7 @@ from data.sentence_sets import read_labelled, read_pairs
 from minbert import BertModel, BertTokenizer
 from minbert.pooling import save_pooling
 from tests.report_reader import Page, markdown_cells
-from tests.test_architecture import HEAVY
+from tests.test_command import HEAVY
 
 ROOT = Path(__file__).resolve().parent.parent
 KINDS = ["mean", "[CLS]", "first-last mean", "WK", "mean, whitened", "first-last mean, whitened"]
@@ -102,6 +102,11 @@ def test_the_batch_size_does_not_matter(model, sts_file, record):
     assert other["layers"]["max"] == pytest.approx(record["layers"]["max"], abs=1e-4)
 
 
+def test_the_precision_is_the_one_asked_for(model, sts_file, record):
+    rounded = measure_set(*model, read_pairs(sts_file), options(precision="bf16"), with_layers=False)
+    assert rounded["vectors"]["mean"]["uniformity"] != record["vectors"]["mean"]["uniformity"]
+
+
 def test_whitening_needs_more_sentences_than_units(model, sts_file, record, tmp_path):
     assert record["sentences"] > 32 and "mean, whitened" in record["vectors"]
     short = tmp_path / "short.tsv"
@@ -128,6 +133,11 @@ def test_transfer_of_frozen_vectors(model, sst_file):
     assert len(found["of_folds"]) == 4 and found["accuracy"] == pytest.approx(np.mean(found["of_folds"]))
     assert found["accuracy"] > 0.8
     assert all(torch.equal(tensor, before[name]) for name, tensor in model[0].state_dict().items())
+
+
+def test_the_deviation_is_that_of_a_sample_of_folds(model, sst_file, monkeypatch):
+    monkeypatch.setattr("contrastive.measure.transfer_accuracies", lambda *_: np.array([0.5, 0.75]))
+    assert measure_transfer(*model, read_labelled(sst_file, 4), options())["deviation"] == pytest.approx(0.25 / 2**0.5)
 
 
 # --- pages ------------------------------------------------------------------------------------------------------------

@@ -203,8 +203,10 @@ def test_frozen_parts_keep_their_bits_and_others_move(make_job, freeze, parts):
 
 
 def test_heads_first(make_job, options):
-    job = make_job(heads_first=2)
-    first = heads_job(job, replace(options, heads_first=2))
+    chosen = {"heads_first": 2, "lr": 2e-3, "sampling": "joint", "surgery": "gradvac"}
+    job = make_job(**chosen)
+    first = heads_job(job, replace(options, **chosen))
+    assert first.surgery is not job.surgery and first.closing_tokens == 0 < job.closing_tokens
     before = copy.deepcopy(job.model.state_dict())
     progress = fit(first)
     assert {group["initial_lr"] for group in first.optimizer.param_groups} == {1e-3}
@@ -229,6 +231,18 @@ def test_surgery_on_a_frozen_encoder_needs_a_shared_layer(make_job):
     with pytest.raises(ValueError, match="or that the tasks of --surgery share; freeze fewer"):
         make_job(**values, common_layer="none")
     assert make_job(**values).surgery
+
+
+def test_both_rows_of_a_pair_count_for_max_tokens(make_job):
+    job = make_job(pair_encoding="bi", max_tokens=60)
+    batches = [batch for step in job.plan(0, torch.Generator().manual_seed(0)) for batch in step]
+    assert all(len(rows) == 1 or job.load(task, rows).input_ids.numel() <= 60 for task, rows in batches)
+
+
+def test_the_price_counts_the_dev_rows_of_trained_tasks_and_the_files_of_all(make_job):
+    alone, together = make_job(tasks="sst"), make_job()
+    assert 0 < alone.evaluation_tokens < together.evaluation_tokens
+    assert alone.closing_tokens == together.closing_tokens > together.evaluation_tokens
 
 
 def test_the_best_epoch_is_by_the_given_score(make_job):

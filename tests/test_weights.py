@@ -98,6 +98,19 @@ def test_saved_folder_opens_in_transformers_with_equal_outputs(folder, model):
     torch.testing.assert_close(output.pooler_output, expected.pooler_output, atol=1e-5, rtol=0)
 
 
+def test_start_values_are_those_of_bert():
+    """Normal(0, initializer_range) for matrices and embeddings; 0 for biases and the padding row; norms 1 and 0."""
+    torch.manual_seed(0)
+    model = BertModel(BertConfig(vocab_size=60, hidden_size=96, num_hidden_layers=1, num_attention_heads=4,
+                                 intermediate_size=40, max_position_embeddings=20, initializer_range=0.05))
+    for name, parameter in model.named_parameters():
+        if parameter.ndim == 2:
+            assert parameter.detach().std().item() == pytest.approx(0.05, rel=0.15), name  # of 192 numbers or more
+        else:
+            assert (parameter == float(name.endswith("norm.weight"))).all(), name
+    assert [row for row in range(60) if not model.embeddings.word.weight[row].any()] == [0]
+
+
 def test_config_overrides(folder):
     config = BertModel.from_pretrained(folder, hidden_dropout_prob=0.3, attention_implementation="fused").config
     assert (config.hidden_dropout_prob, config.attention_implementation) == (0.3, "fused")
