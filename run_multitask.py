@@ -133,7 +133,6 @@ def resolve(options: Options) -> tuple[Options, Path, object]:
         if length > config.max_position_embeddings:
             raise ValueError(f"--{name} is {length}; {options.model} has {config.max_position_embeddings} positions. "
                              "Pass at most that.")
-    lines = [described(method, each, options) for method, each in settings.items()]  # before fusion's are filled in
     options, encoder_reasons = replace(options, device=device.type, precision=precision).for_encoder(config.hidden_size)
     reasons = {"device": device_reason, "precision": precision_reason, **encoder_reasons}
     if options.attention == AUTO:
@@ -141,7 +140,8 @@ def resolve(options: Options) -> tuple[Options, Path, object]:
         reasons["attention"] = "torch's fused kernel wins on a GPU, its backward pass is slow on CPU"
     for name, reason in reasons.items():
         print(f"{name}: {getattr(options, name)} ({reason})")
-    print(*lines, sep="\n", end="\n" if lines else "")
+    for method, each in settings.items():
+        print(described(method, each, options))
     return options, model_folder, device
 
 

@@ -64,6 +64,7 @@ def info_nce(
     if same is not None:
         logits = logits.masked_fill(same & (numbers != numbers.unsqueeze(1)), -torch.inf)
     if hard_negatives is not None:
+        check(anchors, hard_negatives)
         hard = scores(anchors, hard_negatives, similarity) / temperature  # (B, B)
         hard = hard + hard_negative_weight * torch.eye(len(anchors), dtype=hard.dtype, device=hard.device)
         if same_hard is not None:
@@ -104,6 +105,8 @@ def bsc(
     check(first, second, temperature=temperature)
     if normalise not in ("l2", "batch", "none"):
         raise ValueError(f"normalise is '{normalise}'; it is l2, batch or none.")
+    if labels is not None and labels.shape != first.shape[:1]:
+        raise ValueError(f"labels have the shape {tuple(labels.shape)}; needed is one for each pair, ({len(first)},).")
     compared = (by_range(first), by_range(second)) if normalise == "batch" else (first, second)
     logits = scores(*compared, "cos" if normalise == "l2" else "dot") / temperature  # (B, B)
     if same is not None:
@@ -117,8 +120,8 @@ def bsc(
     if align is None:
         return loss
     if labels is None or not 0 <= align <= 1:
-        raise ValueError(f"align is {align} and labels is {labels}; needed are a number from 0 to 1, and labels in "
-                         "[0, 1], to which it pulls the diagonal.")
+        raise ValueError(f"align is {align}, labels are {'missing' if labels is None else 'given'}; needed are a "
+                         "number from 0 to 1, and labels in [0, 1], to which it pulls the diagonal.")
     cosines = F.cosine_similarity(first.to(loss.dtype), second.to(loss.dtype), dim=-1)  # (B,)
     return align * loss + (1 - align) * F.mse_loss(cosines, labels.to(loss.dtype))
 

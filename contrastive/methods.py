@@ -38,7 +38,7 @@ def make_projection(encoder: BertModel, kind: str) -> nn.Module:
 
 
 class Method(nn.Module):
-    """What all share: one encoder, its pooling, a projection that is used in training and dropped afterwards.
+    """What all share: one encoder, its pooling, a projection that learns with it and is no part of it.
 
     `scale` is 1 / temperature where it learns, else None. `copies` are the encoders whose vectors count, by name; the
     stage goes on with the better. `begin` is called when the stage starts; `frozen` are parameters that do not learn.

@@ -12,7 +12,7 @@ from minbert.report import Grid, Section
 
 NOTHING = "–"
 CURVE_HEIGHT = 260  # of 460 across
-SCORES = {"spearman": "Spearman of dev", "masked_accuracy": "masked accuracy of dev"}  # what a stage is judged by
+SCORES = {"spearman": "Spearman of dev", "held_out_loss": "held-out loss of dev"}  # what a stage is judged by
 CONVENTIONS = ("all", "mean of subsets", "weighted mean")
 HOW_TO_READ = {
     "correlations": (
@@ -201,8 +201,9 @@ def training_sections(training: dict) -> list[Section]:
     """The history of a stage: alignment against uniformity where it has them, loss and dev score over steps."""
     before, after, history = training["before"], training["after"], training["history"]
     score = next(name for name in SCORES if name in before)
-    # The weights kept are those of the first evaluation with the highest score; `after` is measured on them once more.
-    marked = 1 + max(range(len(history)), key=lambda number: history[number][score])
+    # The weights kept are those of the first evaluation with the best score; `after` is measured on them once more.
+    best = min if score == "held_out_loss" else max
+    marked = 1 + best(range(len(history)), key=lambda number: history[number][score])
     points = [{"step": 0, **before}, *history]
     names = ["before", *map(str, range(1, len(points)))]
     names[marked] = f"{marked} = after"

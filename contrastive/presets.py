@@ -1,4 +1,4 @@
-"""What each method's paper fixes, and what of it --contrastive_* options replace. Next: methods.py, pretrain.py.
+"""What each method's preset holds, and what of it --contrastive_* options replace. Next: methods.py, pretrain.py.
 
 No torch here: options are checked against it, and run_multitask.py prints the settings before any work.
 """
@@ -31,21 +31,21 @@ class Settings:
 
 
 PRESETS: dict[str, Settings] = {
-    "simcse": Settings("Gao et al. 2021, by [CLS]", epochs=1, batch_size=64, lr=3e-5, temperature=0.05,
+    "simcse": Settings("Gao et al. 2021, for [CLS]", epochs=1, batch_size=64, lr=3e-5, temperature=0.05,
                        projection="tanh"),
     "simcse-supervised": Settings("the GEN report, Quora", epochs=5, batch_size=16, lr=2e-5, temperature=0.05,
                                   projection="mlp"),
-    "simcse-nli": Settings("Gao et al. 2021, by [CLS]", epochs=3, batch_size=512, lr=5e-5, temperature=0.05,
+    "simcse-nli": Settings("Gao et al. 2021, for [CLS]", epochs=3, batch_size=512, lr=5e-5, temperature=0.05,
                            projection="tanh", chunk=128),  # 1,536 rows, more than most machines hold at once
-    "mnr": Settings("Henderson et al. 2017, by cosine", epochs=1, batch_size=64, lr=2e-5, temperature=0.05),
+    "mnr": Settings("Henderson et al. 2017, with cosine", epochs=1, batch_size=64, lr=2e-5, temperature=0.05),
     "bsc": Settings("Chernyavskiy et al. 2022", epochs=5, batch_size=30, lr=2e-5, temperature=0.07),
     "ct": Settings("Carlsson et al. 2021", epochs=1, batch_size=16, lr=1e-5, temperature=1.0, optimizer="rmsprop",
                    schedule="tension", warmup=0.0),
     "ct-in-batch": Settings("a variant of Carlsson et al. 2021", epochs=1, batch_size=16, lr=1e-5,
                             temperature=0.05, optimizer="rmsprop", schedule="tension", warmup=0.0),
-    "sg": Settings("Kim et al. 2021, by [CLS]", epochs=1, batch_size=16, lr=5e-5, temperature=0.01, betas=(0.9, 0.9),
+    "sg": Settings("Kim et al. 2021, for [CLS]", epochs=1, batch_size=16, lr=5e-5, temperature=0.01, betas=(0.9, 0.9),
                    projection="guided", evaluate_every=50, patience=10),
-    "sg-opt": Settings("Kim et al. 2021, by [CLS]", epochs=1, batch_size=16, lr=5e-5, temperature=0.01,
+    "sg-opt": Settings("Kim et al. 2021, for [CLS]", epochs=1, batch_size=16, lr=5e-5, temperature=0.01,
                        betas=(0.9, 0.9), projection="guided", evaluate_every=50, patience=10),
 }
 NUM_NEGATIVES = 7  # of contrastive tension, for each positive: batch 16 is 2 x (1 + 7) pairs
@@ -106,5 +106,6 @@ def described(method: str, settings: Settings, options) -> str:
     read = {name: value for name, value in asdict(settings).items() if name not in hidden}
     read |= {name: getattr(options, name) for name in (*OWN[method], "pooling")}
     values = (f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in read.items())
-    replaced = f"; given: {', '.join(given(method, options))}" if given(method, options) else ""
+    instead = [name for name, value in given(method, options).items() if value != getattr(PRESETS[method], name)]
+    replaced = f"; given: {', '.join(instead)}" if instead else ""
     return f"{method}: {', '.join(values)} ({settings.source}{replaced})"

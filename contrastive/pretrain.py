@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from contrastive import text
 from contrastive.methods import Method, SimCSE, build_method
@@ -169,7 +170,8 @@ def build_stage(
     return Stage(job, encoder, tokenizer, options.pooling, quality, "zero-shot STS dev", run / name, fingerprint,
                  begin=model.begin, close=lambda: keep_better(model, quality),
                  settings=asdict(settings) | {"betas": list(settings.betas)}, notes=notes,  # as JSON gives them back
-                 projection=model.projection, keeps_better=options.contrastive_order != "last")
+                 projection=nn.Sequential() if settings.projection == "guided" else model.projection,  # that is 70 MB
+                 keeps_better=options.contrastive_order != "last")
 
 
 def better(model: Method, quality: Callable[[BertModel], dict[str, float]]) -> dict[str, float]:

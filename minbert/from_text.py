@@ -151,9 +151,6 @@ def report(progress: Progress, job: Job, arguments: argparse.Namespace, num_proc
 
 def run(arguments: argparse.Namespace) -> None:
     """From the arguments to the folder; raises ValueError for what cannot be used."""
-    if (arguments.out / "run.json").is_file():
-        print(f"{arguments.out} is finished, there is nothing to resume; see {arguments.out / 'run.json'}.")
-        return
     processes.join(arguments.device)
     tokenizer, train, held_out = read_corpus(arguments)
     runtime.settle_memory()
@@ -181,8 +178,8 @@ def run(arguments: argparse.Namespace) -> None:
     # trained without dropout; whoever fine-tunes it wants BERT's own
     job.model.bert.config = replace(job.model.bert.config, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
     job.model.save_pretrained(arguments.out, dtype=torch.float16)
-    numbers = report(progress, job, arguments, num_processes)
     actual = {"seconds": progress.seconds, "peak_memory": price.peak_memory(job.device)}
+    numbers = report(progress, job, arguments, num_processes)
     record.write_record(arguments.out, options, files, history=progress.history, **numbers,
                         predicted=[asdict(item) for item in prices], actual=actual)
     print(price.comparison(prices, **actual), f"written to {arguments.out}", sep="\n")

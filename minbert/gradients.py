@@ -81,18 +81,18 @@ def accumulate(job: Job, task: str, rows: list[int], weight: float) -> float:
 
     Returns the whole loss of the batch, not weighted.
     """
-    batch = job.load(task, rows)
     try:
+        batch = job.load(task, rows)
         with runtime.autocast(job.device, job.precision):
             loss = job.loss(task, batch)
         value = float(processes.add(loss.detach().clone()))
         if math.isfinite(value):
             (loss * weight).backward()
     except torch.OutOfMemoryError as error:
-        raise ValueError(f"{job.name}: a batch of {tuple(batch.input_ids.shape)} tokens does not fit into the GPU's "
-                         f"memory ({str(error).split('. ')[0]}). Pass a smaller batch (--batch-size, --max-tokens, in "
-                         "contrastive stages --contrastive-chunk), --accumulation for the same update from smaller "
-                         "ones, or --precision bf16.") from error
+        raise ValueError(f"{job.name}: a batch of {len(rows)} examples does not fit into the GPU's memory "
+                         f"({str(error).split('. ')[0]}). Pass a smaller one (--batch-size, with --accumulation for "
+                         "the same update; for a stage of --pretrain --mlm-batch-size, or --contrastive-chunk), or "
+                         "--precision bf16.") from error
     return value
 
 

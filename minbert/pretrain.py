@@ -92,6 +92,9 @@ def resumed(parser: argparse.ArgumentParser, folder: Path, argv: list[str]) -> a
 @exit_code("minbert.pretrain")
 def main(argv: list[str] | None = None) -> None:
     arguments = parse(argv)
+    if (arguments.out / "run.json").is_file():
+        print(f"{arguments.out} is finished, there is nothing to resume; see {arguments.out / 'run.json'}.")
+        return
     check_files(arguments.corpus)
     check_writable(arguments.out)
     from minbert.from_text import run

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import signal
 import statistics
@@ -57,7 +58,7 @@ def is_other(stored: object, text: str) -> bool:
     try:
         return float(stored) != float(text)
     except (TypeError, ValueError):
-        return text not in (str(stored), "auto")
+        return text != "auto" and os.path.normpath(text) != os.path.normpath(str(stored))  # a/ is the folder a
 
 
 def check_same(recipe: str, folders: Sequence[Path], flags: Sequence[str]) -> None:
@@ -74,7 +75,10 @@ def check_same(recipe: str, folders: Sequence[Path], flags: Sequence[str]) -> No
             raise ValueError(f"{path.parent} holds a run of recipe {found[-1][1].get('recipe')}, not of {recipe}. Move "
                              "it, or give another --out.")
         for name, text in asked(flags).items():
-            if name in found[-1][1] and is_other(found[-1][1][name], text):
+            if name not in found[-1][1]:
+                raise ValueError(f"--with has --{name}, which the run in {path.parent} does not know; see "
+                                 "run_multitask.py --help.")
+            if is_other(found[-1][1][name], text):
                 raise ValueError(f"{path.parent} has --{name} {found[-1][1][name]}, and --with asks for {text}. It is "
                                  "not run again: move it, give another --out, or no --with, for a table of what is "
                                  "finished.")
@@ -180,9 +184,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     folders = {name: [given.out / f"{name}-seed{seed}" for seed in given.seeds] for name in given.names}
     for name, of_recipe in folders.items():
         check_same(name, of_recipe, flags)
-        is_done = all((folder / "run.json").is_file() for folder in of_recipe)
-        nli = asked(flags).get("nli", "none")
-        if "simcse-nli" in values_of(name).get("pretrain", "") and not Path(nli).is_file() and not is_done:
+        starts_anew = not all((folder / "options.json").is_file() for folder in of_recipe)
+        chosen = {**values_of(name), **asked(flags)}  # flags win, as in the run
+        nli = chosen.get("nli", "none")
+        if "simcse-nli" in chosen.get("pretrain", "").split(",") and not Path(nli).is_file() and starts_anew:
             raise ValueError(f"{name} reads triplets, and --nli in --with is {nli}, no file. Add --nli FILE, or give "
                              "this recipe a command of its own with the same --out.")
     for (number, seed), name in product(enumerate(given.seeds), given.names):

@@ -142,7 +142,7 @@ def format_table(heading: str, columns: dict[str, str], rows: dict[str, dict[str
 def what_files_hold(method: str, num_folds: int) -> dict[str, str]:
     """A sentence for "dev" and one for "test": with which weights the files of a method were made."""
     if not METHODS[method].is_fitted:
-        return {"dev": "the same weight for every run, nothing fitted", "test": "as dev"}
+        return {"dev": "the same weight for every run that votes, nothing fitted", "test": "as dev"}
     return {"dev": f"out of fold: each row is predicted with weights fitted on the {num_folds - 1} of {num_folds} "
                    "folds that it is not in, so that the files' score is the honest one",
             "test": "weights fitted on all of dev; the score of dev itself with these is the one in sample"}

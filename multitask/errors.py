@@ -185,8 +185,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.worst < 1:
         raise ValueError(f"--worst is {options.worst}; needed is the number of mistakes to show of each task, at "
                          "least 1. Pass --worst 10, or leave it out.")
-    if options.out:
-        check_writable(options.out)  # said now, not after predicting
+    if options.out or folder.is_dir():
+        check_writable(folder)  # said now, not after predicting
     title, sections = f"Errors of {options.run.resolve().name}", run_sections(open_run(options.run), options.worst)
     for name, render in (("errors.md", render_markdown), ("errors.html", render_html)):
         content = render(title, sections).encode("utf-8")

@@ -64,7 +64,7 @@ def build_stage(
     )
     settings = options.of_stage("mlm_epochs", "mlm_batch_size", "mlm_lr", "mlm_whole_word", "schedule", "warmup",
                                 "max_length", "max_tokens", "pair_encoding") | {
-        "device": str(device), "torch": torch.__version__, "has_head": has_head}
+        "device": str(device), "torch": torch.__version__, "has_head": has_head, "score": job.score}
     examples = [example for splits in rows.values() for split in ("train", "dev") for example in splits[split].examples]
     # It learns no sentence vector; one that the start or another stage of the chain has learned stays noted.
     earlier = set(options.stages[: options.stages.index("mlm")]) - ({"simcse"} if options.contrastive_order == "fusion"

@@ -141,5 +141,8 @@ class MultitaskBert(nn.Module):
                              "model with the pair encoding it was trained with.")
         model = cls(BertModel.from_pretrained(folder), pooling, dropout_probability=0.0, seed=0, **stored)
         report = model.load_state_dict(load_file(Path(folder) / "heads.safetensors"), strict=False)
-        assert not report.unexpected_keys and all(name.startswith("encoder.") for name in report.missing_keys)
+        wrong = [*report.unexpected_keys, *(name for name in report.missing_keys if not name.startswith("encoder."))]
+        if wrong:
+            raise ValueError(f"{folder}: its heads have, or lack, {', '.join(wrong)}, so another version wrote them. "
+                             "Start the run anew with this one.")
         return model

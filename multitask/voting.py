@@ -137,7 +137,7 @@ class Method:
 
 METHODS = {
     "best": Method(choose_best, "for each task the one run with the best dev score is chosen.", True),
-    "average": Method(share_evenly, "every run counts the same and nothing is fitted.", False),
+    "average": Method(share_evenly, "every run that votes counts the same, nothing is fitted.", False),
     "weighted": Method(fit_weights, "for each task a weight for every run is fitted to dev labels (SST, PARA: largest "
                        "likelihood; STS: largest correlation).", True),
 }

@@ -103,6 +103,8 @@ def test_triplets_are_asked_for_before_anything_runs(tmp_path, monkeypatch, caps
     for flags, found in {"--lr 1e-4": "none", "--nli nowhere.tsv": "nowhere.tsv"}.items():
         assert main(["head-vm", "gen-nli", "--out", str(tmp_path), f"--with={flags}"]) == 2
         assert f"gen-nli reads triplets, and --nli in --with is {found}, no file. Add" in capsys.readouterr().err
+    assert main(["head-vm", "--out", str(tmp_path), "--with=--pretrain simcse-nli"]) == 2  # flags win over a recipe
+    assert "head-vm reads triplets" in capsys.readouterr().err
     finish(tmp_path / "gen-nli-seed0", "gen-nli")
     assert main(["gen-nli", "--seeds", "0", "--out", str(tmp_path)]) == 0
 
@@ -117,8 +119,10 @@ def test_flags_that_a_finished_run_did_not_have_are_not_ignored(tmp_path, monkey
                          "--lr 1e-4 --train-rows para=6": "--train_rows para=60, and --with asks for para=6"}.items():
         assert main([*start, f"--with={flags}"]) == 2
         assert f"{folder} has {found}" in capsys.readouterr().err
-    for flags in ("", "--lr 0.0001 --model minilm --compile --precision auto --train_rows=para=60"):
+    for flags in ("", "--lr 0.0001 --model minilm/ --compile --precision auto --train_rows=para=60"):
         assert main([*start, f"--with={flags}"]) == 0
+    assert main([*start, "--with=--epoch 2"]) == 2
+    assert f"--with has --epoch, which the run in {folder} does not know" in capsys.readouterr().err
 
 
 def test_cosines_know_the_pairs_and_nothing_of_sentiment(tmp_path):

@@ -33,8 +33,8 @@ AROUND = {"option_checks.py"} | {f"{room}/{name}.py" for room, names in {
 }.items() for name in names.split()}
 SHORTER_FILES = {"run_multitask.py": 150}
 JUNK_DRAWERS = {"utils", "util", "common", "base", "misc", "helpers", "helper", "shared", "lib", "tools"}
-MAY_PRINT = {"run_multitask.py", "minbert/loop.py", "minbert/stage.py", "minbert/from_text.py", "minbert/command.py",
-             "data/download.py"}
+MAY_PRINT = {"run_multitask.py", "minbert/loop.py", "minbert/stage.py", "minbert/pretrain.py", "minbert/from_text.py",
+             "minbert/command.py", "data/download.py"}
 UNPICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal"}
 SEEDED_ROOTS = {"torch", "random", "np", "numpy"}
 

@@ -235,18 +235,16 @@ def test_torchjd_takes_our_step(settings, tmp_path):
 
 
 def test_both_sides_of_pretraining_have_the_same_model(tmp_path):
+    pytest.importorskip("transformers", reason="transformers is the peer; run setup.sh --dev")
     flags = ["--size", "tiny", "--batch-size", "2", "--block-size", "16", "--tokens", "960", "--corpus", "x", "--out",
              str(tmp_path / "out"), "--device", "cpu", "--precision", "fp32"]
-    ours, peer = pretraining.our_side(flags), pretraining.peer_side(flags, tmp_path)
-    for take in (ours, peer):
-        take(0)  # an update
-    loop, other = (side.__closure__ for side in (ours, peer))
-    (job,) = [cell.cell_contents.job for cell in loop if hasattr(cell.cell_contents, "job")]
-    (side,) = [cell.cell_contents for cell in other]
+    ours, peer = pretraining.make_loop(flags), pretraining.make_peer(flags, tmp_path)
+    ours.train_step(next(ours.job.all_steps()))
+    peer.step()
     sizes = [sum(p.numel() for name, p in model.named_parameters() if "pooler" not in name)
-             for model in (job.model, side.model)]
+             for model in (ours.job.model, peer.model)]
     assert sizes[0] == sizes[1]
-    assert side.model.config.hidden_dropout_prob == job.model.bert.config.hidden_dropout_prob == 0
+    assert peer.model.config.hidden_dropout_prob == ours.job.model.bert.config.hidden_dropout_prob == 0
     assert pretraining.layer_flops("tiny") == 6 * 2 * (4 * (64 * 64 + 64) + 2 * 64 * 256 + 256 + 64 + 4 * 64)
 
 

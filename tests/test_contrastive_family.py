@@ -150,7 +150,7 @@ def test_align_by_hand():
     labels = torch.tensor([1.0, 0.4])
     expected = 0.25 * math.log((math.e + 1) / math.e) + 0.75 * (0.0 + 0.36) / 2
     assert bsc(E1, E1, 1.0, labels=labels, align=0.25).item() == pytest.approx(expected)
-    with pytest.raises(ValueError, match="labels is None"):
+    with pytest.raises(ValueError, match="labels are missing"):
         bsc(E1, E1, align=0.5)
 
 

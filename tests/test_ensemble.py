@@ -285,7 +285,7 @@ def test_more_folds_than_rows(two_runs, tmp_path, quick, capsys):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("flags", [[], ["--out", "x", "--method", "vote"], ["--out", "x", "--fold", "3"]])
+@pytest.mark.parametrize("flags", [["--method", "vote"], ["--fold", "3"]])
 def test_argparse_errors_exit_2(two_runs, flags):
     with pytest.raises(SystemExit, match="2"):
         run(*two_runs, *flags)

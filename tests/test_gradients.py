@@ -53,8 +53,8 @@ def test_a_full_gpu_is_told_with_what_helps(tmp_path):
     def loss(task, batch):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total of 8 GiB")
 
-    with pytest.raises(ValueError, match=r"toy: a batch of \(2, 3\) tokens does not fit into the GPU's memory \(CUDA "
-                                         r"out of memory\)\. Pass a smaller batch \(--batch-size, --max-tokens"):
+    with pytest.raises(ValueError, match=r"toy: a batch of 2 examples does not fit into the GPU's memory \(CUDA out of "
+                                         r"memory\)\. Pass a smaller one \(--batch-size, with --accumulation"):
         backward(make_job(tmp_path, loss=loss), [("a", [0, 1], 1.0)])
 
 

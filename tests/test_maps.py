@@ -163,12 +163,14 @@ def test_training_that_was_not_kept_says_so():
 
 
 def test_a_stage_without_alignment_has_curves_only():
-    history = [{"epoch": 1, "step": 5, "loss": 3.0, "held_out_loss": 2.0, "masked_accuracy": 0.25}]
+    history = [{"epoch": 1, "step": 5 * number, "loss": 3.0, "held_out_loss": loss, "masked_accuracy": 0.25}
+               for number, loss in ((1, 2.0), (2, 1.5), (3, 1.75))]
     scores = {"held_out_loss": 2.5, "masked_accuracy": 0.125}
     sections = pages.training_sections({"before": scores, "after": scores, "is_kept": True, "history": history})
     assert [section.title for section in sections] == ["Training", "Loss and dev score"]
-    assert sections[1].body.pictures[1].y == [0.125, 0.25]
-    assert sections[1].body.pictures[1].y_label == "masked accuracy of dev"
+    assert sections[1].body.pictures[1].y == [2.5, 2.0, 1.5, 1.75]
+    assert sections[1].body.pictures[1].y_label == "held-out loss of dev"
+    assert [row[0] for row in sections[1].body.summary.rows] == ["before", "1", "2 = after", "3"]  # the lowest
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

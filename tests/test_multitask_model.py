@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from data.batching import EncodedExamples
 from data.readers import Example
@@ -44,6 +45,15 @@ def test_shapes(tiny_model, tokenizer, pair_encoding, pooling):
             batch = batch_of(task, tokenizer, pair_encoding, ROWS[task][:count])
             assert model(task, batch).shape == (count, *shape[1:]), (task, count)
             assert TASKS[task].loss(model(task, batch), batch.labels).shape == ()
+
+
+def test_heads_of_another_version_are_told(tiny_model, tokenizer, tmp_path):
+    make_model(tiny_model).save_pretrained(tmp_path, tokenizer)
+    tensors = load_file(tmp_path / "heads.safetensors")
+    tensors["heads.old.bias"] = tensors.pop("heads.sts.dense.bias")
+    save_file(tensors, tmp_path / "heads.safetensors")
+    with pytest.raises(ValueError, match="have, or lack, heads.old.bias, heads.sts.dense.bias, so another version"):
+        MultitaskBert.from_pretrained(tmp_path, "mean", "cross")
 
 
 def test_similarity_starts_at_the_middle_of_its_scale(tiny_model, tokenizer):

@@ -201,7 +201,7 @@ def test_settings_of_fusion_stand_among_the_options():
     options, reasons = options_of("--pretrain", "simcse", "--contrastive_order", "fusion").for_encoder(384)
     assert (options.contrastive_temperature, options.contrastive_projection, options.contrastive_chunk) == (
         0.05, "tanh", 0)
-    assert reasons["contrastive_temperature"] == "Gao et al. 2021, by [CLS]"
+    assert reasons["contrastive_temperature"] == "Gao et al. 2021, for [CLS]"
     options, _ = options_of("--pretrain", "simcse", "--contrastive_order", "fusion", "--contrastive_temperature",
                             "1").for_encoder(384)
     assert options.contrastive_temperature == 1 and options_of("--pretrain", "simcse").for_encoder(384)[

@@ -72,8 +72,8 @@ def test_a_process_that_ends_ends_the_job(tiny_model, sample_data, tmp_path):
 def command(tiny_model, sample_data, tmp_path_factory):
     """A small run of three stages in two processes, without --name."""
     return [*TORCHRUN, "run_multitask.py", "--model", tiny_model, "--data-dir", sample_data, "--precision", "fp32",
-            "--pretrain", "mlm,simcse", "--batch-size", "8", "--epochs", "2", "--save-every", "1", "--output-dir",
-            tmp_path_factory.mktemp("runs")]
+            "--pretrain", "mlm,simcse", "--batch-size", "8", "--epochs", "2", "--save-every", "1", "--device", "cpu",
+            "--output-dir", tmp_path_factory.mktemp("runs")]
 
 
 @pytest.fixture(scope="module")
@@ -129,9 +129,9 @@ def test_pretraining_that_was_stopped_ends_in_the_same_bits(tmp_path):
         time.sleep(0.01)
     os.killpg(stopped.pid, signal.SIGINT)
     stopped.wait(timeout=100)
-    if not (tmp_path / "stopped" / "run.json").exists():  # it may have been done first
-        resumed = run(*pretrain, "--resume", tmp_path / "stopped")
-        assert resumed.returncode == 0, resumed.stderr[-3000:]
+    assert stopped.returncode != 0 and not (tmp_path / "stopped" / "run.json").exists()
+    resumed = run(*pretrain, "--resume", tmp_path / "stopped")
+    assert resumed.returncode == 0, resumed.stderr[-3000:]
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "stopped")]
     assert weights[0] == weights[1]
 
@@ -153,6 +153,7 @@ def test_each_process_needs_a_gpu_of_its_own(monkeypatch):
     """Asked before the processes meet, which here they never would."""
     for name, value in {"WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(ValueError, match="process 2 on this machine, which has 1 GPUs; .*_per_node 1 to torchrun"):
