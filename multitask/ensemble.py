@@ -20,7 +20,7 @@ from data.readers import Table
 from minbert.checkpoint import write_json
 from minbert.command import check_writable, exit_code
 from multitask.evaluate import labels_of
-from multitask.finished import Record, open_run, read_record, same_data
+from multitask.finished import Record, knows, open_run, read_record, same_data
 from multitask.results import SCORE_TITLES, SPLITS, default_paths, write_files
 from multitask.tasks import TASKS, with_overall
 from multitask.voting import METHODS, Outcome, apply_method, gather_votes, make_folds
@@ -68,11 +68,9 @@ def check_request(given: argparse.Namespace) -> list[Record]:
 def voted_tasks(records: Sequence[Record]) -> list[list[str]]:
     """For each run the names of the tasks in which it has a vote: those that it was trained on.
 
-    The vote of a head that never learned would be noise. Cosine heads of PARA and STS have no weights to learn. What no
-    run was trained on, all of them vote in.
+    The vote of a head that never learned would be noise. What no run was trained on, all of them vote in.
     """
-    known = [[name for name in TASKS if name in run.options.tasks.split(",")
-              or (name != "sst" and run.options.head == "cosine")] for run in records]
+    known = [[name for name in TASKS if knows(run, name)] for run in records]
     nobodys = set(TASKS).difference(*known)
     return [[name for name in TASKS if name in of_run or name in nobodys] for of_run in known]
 

@@ -80,22 +80,18 @@ def read_record(folder: str | Path) -> Record:
     return Record(folder, SimpleNamespace(**options), scores, files)
 
 
-def open_run(folder: str | Path) -> FinishedRun:
-    """Read run.json, the model and the data files of a run of run_multitask.py.
+def knows(run: Record, task: str) -> bool:
+    """Whether the run was trained on the task. Cosine heads of PARA and STS have no weights to learn."""
+    return task in run.options.tasks.split(",") or (task != "sst" and run.options.head == "cosine")
+
+
+def open_model(run: Record) -> tuple[MultitaskBert, BertTokenizer]:
+    """The run's model in evaluation mode and its tokenizer; ValueError where they cannot be read.
 
     The model is put on the device that the run had, or on the fastest of this machine where that is absent: a run of a
-    GPU is opened on a laptop. Raises ValueError where the folder holds no finished run, where its model cannot be read,
-    or where a data file is absent or has changed since.
+    GPU is opened on a laptop.
     """
-    record = read_record(folder)
-    for path, digest in record.files.items():
-        if not Path(path).is_file():
-            raise ValueError(f"{folder}: {Path(path).absolute()}, which the run was trained on, is not there. Restore "
-                             "it, or start this command in the folder where the run was started.")
-        if sha256_of(path) != digest:
-            raise ValueError(f"{folder}: {path} is not the file that the run was trained on, it has changed since. "
-                             "Restore it, or start the run anew.")
-    options, source = record.options, record.folder / "model"
+    options, source = run.options, run.folder / "model"
     try:
         model = MultitaskBert.from_pretrained(source, options.pooling, options.pair_encoding)
         tokenizer = BertTokenizer.from_pretrained(source)
@@ -106,9 +102,27 @@ def open_run(folder: str | Path) -> FinishedRun:
         device, _ = runtime.choose_device(options.device)
     except ValueError:  # no such device on this machine
         device, _ = runtime.choose_device()
-    tables = read_tables(options)
-    rows = encode_tables(tables, tokenizer, options.max_length, options.pair_encoding)
-    return FinishedRun(**vars(record), model=model.to(device).eval(), tables=tables, rows=rows)
+    return model.to(device).eval(), tokenizer
+
+
+def open_run(folder: str | Path) -> FinishedRun:
+    """Read run.json, the model (`open_model`) and the data files of a run of run_multitask.py.
+
+    Raises ValueError where the folder holds no finished run, where its model cannot be read, or where a data file is
+    absent or has changed since.
+    """
+    record = read_record(folder)
+    for path, digest in record.files.items():
+        if not Path(path).is_file():
+            raise ValueError(f"{folder}: {Path(path).absolute()}, which the run was trained on, is not there. Restore "
+                             "it, or start this command in the folder where the run was started.")
+        if sha256_of(path) != digest:
+            raise ValueError(f"{folder}: {path} is not the file that the run was trained on, it has changed since. "
+                             "Restore it, or start the run anew.")
+    model, tokenizer = open_model(record)
+    tables = read_tables(record.options)
+    rows = encode_tables(tables, tokenizer, record.options.max_length, record.options.pair_encoding)
+    return FinishedRun(**vars(record), model=model, tables=tables, rows=rows)
 
 
 def same_data(runs: Sequence[Record]) -> None:

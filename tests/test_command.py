@@ -9,8 +9,8 @@ import pytest
 from minbert.command import exit_code
 
 ROOT = Path(__file__).resolve().parent.parent
-LIGHT = ("minbert.pretrain", "contrastive.embed", "contrastive.quality", "multitask.ablation", "data.sample",
-         "data.download", "benchmarks")
+LIGHT = ("minbert.pretrain", "contrastive.embed", "contrastive.quality", "multitask.ablation", "multitask.predict",
+         "data.sample", "data.download", "benchmarks")
 HEAVY = {"torch", "transformers", "tokenizers", "sklearn", "scipy", "numpy", "huggingface_hub"}
 
 

@@ -1,0 +1,60 @@
+"""What a finished run says of rows of your own: `python -m multitask.predict RUN --task sst < sentences.txt`.
+
+Reads a row a line from standard input, of PARA and STS two texts with a tab between, and prints each behind its
+prediction: a class 0 to 4, 1 or 0, or a similarity. Before: finished.py. torch is imported late, so that `--help` and
+bad input answer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from data.readers import COURSE_FILES, SST, Example
+from minbert.command import exit_code
+
+
+def read_rows(lines: Iterable[str], is_pair: bool) -> list[Example]:
+    """An example for each line; ValueError names a line that is not one sentence, or one pair, and says so of none."""
+    needed = "two texts with a tab between" if is_pair else "one sentence, without a tab"
+    examples = []
+    for number, line in enumerate(lines, start=1):
+        texts = [text.strip() for text in line.rstrip("\r\n").split("\t")]
+        if len(texts) != 1 + is_pair or not all(texts):
+            raise ValueError(f"line {number} is {line.strip()!r}; needed is {needed}. Fix or remove the line.")
+        examples.append(Example(str(number), texts[0], texts[1] if is_pair else None, None))
+    if not examples:
+        raise ValueError(f"standard input holds no row; needed is {needed}, a row a line, such as: ... < rows.txt")
+    return examples
+
+
+@exit_code("python -m multitask.predict")
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m multitask.predict", allow_abbrev=False,
+                                     description="Predict rows of standard input with a finished run.")
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder that run_multitask.py wrote, such as runs/NAME")
+    parser.add_argument("--task", choices=tuple(COURSE_FILES), required=True, help="sst: a sentence a line; para, sts: "
+                        "two texts a line, with a tab between")
+    given = parser.parse_args(arguments)
+    rows = read_rows(io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig"), given.task != SST.name)
+
+    from data.batching import EncodedExamples
+    from multitask.evaluate import predict
+    from multitask.finished import knows, open_model, read_record
+    from multitask.tasks import TASKS
+
+    run, task = read_record(given.run), TASKS[given.task]
+    if not knows(run, task.name):
+        raise ValueError(f"{given.run} was trained on {run.options.tasks}; its head for {task.title} never learned. "
+                         "Pass another --task, or another run.")
+    model, tokenizer = open_model(run)
+    encoded = EncodedExamples(rows, tokenizer, run.options.max_length, run.options.pair_encoding)
+    for row, value in zip(rows, task.decode(predict(model, task.name, encoded, run.options.precision)), strict=True):
+        print(f"{value:.4g}", *filter(None, (row.sentence_1, row.sentence_2)), sep="\t")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""multitask/predict.py: rows of standard input get what the run gives the same rows of its files."""
+
+from __future__ import annotations
+
+import io
+import shutil
+
+import pytest
+
+from multitask.finished import open_run
+from multitask.predict import main
+from multitask.predictions import read_predictions
+from multitask.tasks import TASKS
+from tests.toy_votes import altered
+
+
+@pytest.fixture
+def predict(monkeypatch, capsys):
+    """A function: arguments and the bytes on standard input -> exit code, what was printed, what was said."""
+    def run(text: str | bytes, *arguments) -> tuple[int, str, str]:
+        content = text if isinstance(text, bytes) else text.encode()
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+        return (main(list(map(str, arguments))), *capsys.readouterr())
+    return run
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_rows_get_what_the_run_wrote_of_them(two_runs, tmp_path, predict, name):
+    """The folder alone is enough: the data files are elsewhere."""
+    examples = open_run(two_runs[0]).tables[name]["dev"].examples
+    folder = altered(two_runs[0], tmp_path / "run", lambda record: record.update(
+        files={f"nowhere/{path}": digest for path, digest in record["files"].items()},
+        options={key: f"nowhere/{value}" if value in record["files"] else value
+                 for key, value in record["options"].items()}))
+    lines = ["\t".join(filter(None, (example.sentence_1, example.sentence_2))) for example in examples]
+    code, printed, said = predict("\r\n".join(lines), folder, "--task", name)
+    assert (code, said) == (0, "")
+    values, texts = zip(*(line.split("\t", 1) for line in printed.splitlines()), strict=True)
+    assert list(texts) == lines
+    written = read_predictions(two_runs[0] / "predictions" / f"{name}-dev-output.csv", TASKS[name])
+    assert list(map(float, values)) == pytest.approx(list(written.values()), rel=1e-3, abs=1e-3)
+    assert len(set(values)) > 1
+
+
+@pytest.mark.parametrize(("task", "text", "words"), [
+    ("sst", "fine\n\nbad\n", "line 2 is ''; needed is one sentence, without a tab. Fix or remove"),
+    ("sst", "a\tb", "line 1 is 'a\\tb'; needed is one sentence"),
+    ("sts", "a\tb\nalone", "line 2 is 'alone'; needed is two texts with a tab between"),
+    ("para", "a\tb\tc", "line 1 is 'a\\tb\\tc'; needed is two texts"),
+    ("para", "a\t ", "needed is two texts"),
+    ("sst", "", "standard input holds no row; needed is one sentence"),
+    ("sst", b"caf\xe9", "can't decode byte 0xe9"),
+])
+def test_rows_that_cannot_be(two_runs, predict, task, text, words):
+    code, printed, said = predict(text, two_runs[0], "--task", task)
+    assert (code, printed) == (2, "") and words in said and said.startswith("python -m multitask.predict: ")
+
+
+def test_a_task_that_the_run_does_not_know_and_no_run(two_runs, tmp_path, predict):
+    other = altered(two_runs[0], tmp_path / "run", lambda record: record["options"].update(tasks="sst,para"))
+    assert "was trained on sst,para; its head for STS never learned. Pass" in predict("a\tb", other, "--task", "sts")[2]
+    assert predict("a", other, "--task", "sst")[0] == 0
+    shutil.rmtree(other / "model")
+    assert predict("a", other, "--task", "sst")[0] == 2
+    assert ": no finished run there" in predict("a", tmp_path / "none", "--task", "sst")[2]
