@@ -93,11 +93,11 @@ def losses_of(job: Job, dies: bool) -> list[float]:
         num_evaluations += 1
         if num_evaluations > NUM_STEPS:
             raise Enough
-        return {job.score: -num_evaluations}
+        return {"score": -num_evaluations}
 
     with suppress(Enough):
-        fit(replace(job, patience=0, evaluations_per_epoch=10_000, evaluate=evaluate, loss=dying if dies else job.loss,
-                    on_evaluation=lambda history: found.append(history[-1]["loss"])))
+        fit(replace(job, patience=0, evaluations_per_epoch=10_000, evaluate=evaluate, score="score",
+                    loss=dying if dies else job.loss, on_evaluation=lambda history: found.append(history[-1]["loss"])))
     return found
 
 
