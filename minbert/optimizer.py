@@ -90,7 +90,6 @@ class AdamW(Optimizer):
             # p - (lr decay) p, not p (1 - lr decay): in float32 1 - 1e-7 is 1 - 1.2e-7, a fifth too much decay.
             parameter.add_(parameter, alpha=-group["lr"] * group["weight_decay"])
 
-
     def update_fused(self, parameters: list[torch.Tensor], group: dict) -> None:
         """The step of `update` for many parameters through torch.optim's kernel, whose formula is another one.
 
