@@ -29,7 +29,7 @@ def attention(
     if mask_bias is not None:
         scores = scores + mask_bias  # before the softmax, so that what is left still sums to 1
     probabilities = scores.softmax(dim=-1).to(value.dtype)  # (B, N, T, T); torch sums bf16 rows in float32
-    # BERT drops whole attention links after the softmax, so a row no longer sums to 1; unusual, but the original.
+    # Dropout on the weights: a link that is dropped is not attended to at all, and a row no longer sums to 1.
     probabilities = dropout(probabilities, dropout_probability, training)
     return probabilities @ value  # (B, N, T, D)
 
@@ -73,7 +73,7 @@ class MultiHeadAttention(nn.Module):
 def mask_to_bias(attention_mask: Tensor, dtype: torch.dtype) -> Tensor:
     """attention_mask (B, T), 1 for real tokens and 0 for padding -> additive bias (B, 1, 1, T) of `dtype`.
 
-    The smallest finite number rather than -inf: a softmax over a row of only -inf would be nan.
+    The most negative finite number rather than -inf: a softmax over a row of only -inf would be nan.
     """
     hidden = attention_mask[:, None, None, :] == 0  # (B, 1, 1, T)
     return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill(hidden, torch.finfo(dtype).min)

@@ -75,7 +75,7 @@ class AdamW(Optimizer):
         state["step"] += 1
 
     def update(self, parameter: torch.Tensor, group: dict) -> None:
-        """One parameter's step, to be read."""
+        """One parameter's step, one formula a line."""
         gradient, state = parameter.grad, self.state[parameter]
         first_moment, second_moment = state["first_moment"], state["second_moment"]
         beta_1, beta_2 = group["betas"]
