@@ -202,7 +202,7 @@ def check_order(options) -> None:
                          "before the tasks, its encoder would not fit their heads any more. Drop one of the two.")
     if options.contrastive_order != "fusion":
         return
-    if options.surgery in ("pcgrad", "gradvac"):
+    if options.surgery not in ("mean", "sum", "weighted"):
         raise ValueError(f"--contrastive_order fusion and --surgery {options.surgery}: the contrastive loss is no task "
                          "of its own. Drop one of the two.")
     if options.accumulation > 1:

@@ -47,7 +47,7 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
         print(f"{folder} is finished, there is nothing to resume; its scores are in {folder / 'run.json'}.")
         return
     processes.join(options.device)
-    options, model_folder, device = resolve(options)
+    options, model_folder, device = resolve(options.with_files())
     paths = results.output_paths(options, folder)
     check_writable(folder, [path for splits in paths.values() for path in splits.values()])
     tables = train.read_tables(options)

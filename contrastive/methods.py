@@ -282,4 +282,6 @@ def build_method(method: str, options, settings, encoder: BertModel) -> Method:
         case "sg" | "sg-opt":
             return SelfGuided(*shared, objective="opt3" if method == "sg-opt" else options.sg_loss,
                               state_pooling=options.sg_states, regulariser=options.sg_regulariser)
-    return SimCSE(*shared)
+        case "simcse":
+            return SimCSE(*shared)
+    raise AssertionError(f"there is no method {method}")

@@ -23,7 +23,7 @@ from data.readers import Example
 from minbert import AdamW, BertModel, BertTokenizer, processes
 from minbert.loop import Job, Step
 from minbert.optimizer import parameter_groups
-from minbert.stage import Stage, stage_fingerprint
+from minbert.stage import Stage, code_of, stage_fingerprint
 
 SCALE_LR = 1e-3  # of a scale that learns ([BSC] section 3)
 
@@ -95,7 +95,9 @@ def collect(
                 return in_turn({method: rows}, settings)
             return Material({method: rows}, lambda epoch, generator: tension_plan(
                 len(rows), settings.batch_size, options.ct_negatives == "code", generator))
-    return in_turn({method: of_sentences(*train)}, settings)
+        case "simcse" | "sg" | "sg-opt":
+            return in_turn({method: of_sentences(*train)}, settings)
+    raise AssertionError(f"nothing says what {method} reads")
 
 
 def in_turn(rows: dict, settings: Settings, shuffle: Shuffle | None = None) -> Material:
@@ -171,7 +173,8 @@ def build_stage(
                  begin=model.begin, close=lambda: keep_better(model, quality),
                  settings=asdict(settings) | {"betas": list(settings.betas)}, notes=notes,  # as JSON gives them back
                  projection=nn.Sequential() if settings.projection == "guided" else model.projection,  # that is 70 MB
-                 keeps_better=options.contrastive_order != "last")
+                 keeps_better=options.contrastive_order != "last",
+                 code=code_of(Path(__file__).parent, Path(__file__).parent.parent / "data"))
 
 
 def better(model: Method, quality: Callable[[BertModel], dict[str, float]]) -> dict[str, float]:

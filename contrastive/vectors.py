@@ -46,6 +46,8 @@ class Embedder:
         progress: is given the batches and yields them, as tqdm does. name: of a sentence in an error, {} its number.
         Raises ValueError for a sentence that the model reads nothing of, and for vectors that are not finite.
         """
+        if isinstance(sentences, str):
+            raise ValueError("sentences is one string, which would be read letter by letter; give a list of strings.")
         examples = [Example(str(row), sentence, None, None) for row, sentence in enumerate(sentences)]
         rows = EncodedExamples(examples, self.tokenizer, self.max_length)
         empty = next((row for row, length in enumerate(rows.lengths) if length <= 2), None)  # [CLS] and [SEP] alone

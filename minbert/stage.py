@@ -30,7 +30,8 @@ class Stage:
     """A job that trains `encoder` in place, what judges it, and the folder that keeps the outcome.
 
     `quality()` gives named scores of the encoder as it is now, `heading` says on what; `fingerprint` is equal where the
-    start, the options and the text are, so that a finished encoder can be reused.
+    start, the options and the text are, so that a finished encoder can be reused; by another run only where `code`, of
+    the sources that trained it (code_of), is equal too.
 
     All stages of a chain are built before the first one trains the encoder in place. What copies the encoder does so in
     `begin()`, called when the stage starts; where copies were trained beside it, `close()`, called after the job, puts
@@ -52,6 +53,7 @@ class Stage:
     settings: dict = field(default_factory=dict)
     projection: nn.Module = field(default_factory=nn.Sequential)
     keeps_better: bool = True
+    code: str = ""
     notes: tuple[str, ...] = ()  # printed before it trains: what was read, and what of it was left out or cut
 
     def train(self, is_resumed: bool) -> tuple[dict, float]:
@@ -86,15 +88,19 @@ class Stage:
             save_pooling(self.folder, self.pooling)
         if outcome["is_kept"] and (projection := self.projection.state_dict()):
             write_tensors(self.folder / "projection.safetensors", projection)
-        write_json(self.folder / STAGE_FILE, {"fingerprint": self.fingerprint, **outcome})
+        write_json(self.folder / STAGE_FILE, {"fingerprint": self.fingerprint, "code": self.code, **outcome})
         shutil.rmtree(self.job.folder)
 
     def reusable(self, candidates: Iterable[Path]) -> Path | None:
-        """The first finished encoder among `candidates` that has this stage's fingerprint; a damaged one has none."""
+        """The first finished encoder among `candidates` that this stage would make; a damaged one is none.
+
+        Its own folder, of a run that goes on, may have been written before the code was changed.
+        """
         for candidate in candidates:
             try:
                 stage = json.loads((candidate / STAGE_FILE).read_text(encoding="utf-8"))
-                if stage["fingerprint"] == self.fingerprint:
+                is_own = candidate == self.folder
+                if stage["fingerprint"] == self.fingerprint and (is_own or stage["code"] == self.code):
                     return candidate
             except (OSError, ValueError, KeyError, TypeError):
                 continue
@@ -145,7 +151,7 @@ def run_chain(chain: list[tuple[Stage, Path | None]], is_resumed: bool) -> tuple
     for stage, found in chain:
         quality, spent = stage.reuse(found) if found else stage.train(is_resumed)
         if found:
-            print(f"{stage.job.name}: encoder reused from {found} (same options and data)")
+            print(f"{stage.job.name}: encoder reused from {found} (same options, data and code)")
         print(stage.table(quality))
         qualities[stage.job.name], seconds = quality, seconds + spent
     return qualities, seconds
@@ -165,4 +171,13 @@ def stage_fingerprint(start: str, settings: dict, examples: Iterable[object]) ->
     digest = hashlib.sha256(json.dumps([start, settings], sort_keys=True).encode())
     for example in examples:
         digest.update(f"{example}\n".encode())
+    return digest.hexdigest()
+
+
+def code_of(*folders: Path) -> str:
+    """SHA-256 of the Python files of minbert/ and of these folders: a loss that was edited is trained anew."""
+    digest = hashlib.sha256()
+    for folder in (Path(__file__).parent, *folders):
+        for path in sorted(folder.glob("*.py")):
+            digest.update(path.read_bytes())
     return digest.hexdigest()

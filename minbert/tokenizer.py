@@ -98,8 +98,10 @@ class BertTokenizer:
     ) -> tuple[list[list[int]], list[list[int]]]:
         """Token ids and segment ids of each row, unpadded, at most `max_length` tokens with [CLS] and [SEP].
 
-        A pair that is too long loses tokens from its longer sentence first.
+        A pair that is too long loses tokens from its longer sentence first. One string instead of a list: ValueError.
         """
+        if isinstance(sentences, str) or isinstance(second_sentences, str):
+            raise ValueError("sentences is one string, which would be read letter by letter; give a list of strings.")
         self.backend.enable_truncation(max_length, strategy="longest_first")
         rows = list(sentences) if second_sentences is None else list(zip(sentences, second_sentences, strict=True))
         encodings = self.backend.encode_batch_fast(rows)

@@ -18,7 +18,7 @@ from minbert.loop import Job, Step
 from minbert.mlm import BertForMaskedLM, Masking
 from minbert.optimizer import parameter_groups
 from minbert.pooling import stored_pooling
-from minbert.stage import Stage, stage_fingerprint
+from minbert.stage import Stage, code_of, stage_fingerprint
 from multitask.sampling import mt_dnn
 from multitask.train import batches_of
 
@@ -71,4 +71,5 @@ def build_stage(
                                                                     else set())
     pooling = options.pooling if earlier or stored_pooling(model_folder) else None
     return Stage(job, encoder, tokenizer, pooling, quality, "masked dev tokens", run / name,
-                 stage_fingerprint(start, settings, examples))
+                 stage_fingerprint(start, settings, examples),
+                 code=code_of(Path(__file__).parent.parent / "data"))

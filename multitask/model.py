@@ -77,8 +77,10 @@ class MultitaskBert(nn.Module):
                 return CosineHead(self.has_range and task.name == "sts")
             case "mlp":
                 return MlpHead(hidden_size, task.num_outputs, dropout_probability)
-        return TwoOrdersHead(hidden_size, dropout_probability, has_difference=name != "ph",
-                             has_activation=name == "dpha")
+            case "ph" | "dph" | "dpha":
+                return TwoOrdersHead(hidden_size, dropout_probability, has_difference=name != "ph",
+                                     has_activation=name == "dpha")
+        raise AssertionError(f"there is no head {name}")
 
     @property
     def has_range(self) -> bool:
@@ -121,7 +123,7 @@ class MultitaskBert(nn.Module):
         tokenizer.save_pretrained(folder)
         save_pooling(folder, self.pooling)
         own = {name: tensor for name, tensor in self.state_dict().items()
-               if not name.startswith(("encoder.", "companion."))}  # what only fusion training needed is dropped
+               if name.startswith(("shared.", "heads."))}  # what only training needed is dropped
         write_tensors(Path(folder) / "heads.safetensors", own)
         write_json(Path(folder) / "heads.json", self.settings)
 

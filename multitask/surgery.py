@@ -116,6 +116,7 @@ class GradientSurgery:
         self.record(gramian, numbers)
         if self.method == "pcgrad":
             return pcgrad_weights(gramian, self.reduction)
+        assert self.method == "gradvac", f"there is no surgery {self.method}"
         rows, columns = numbers.unsqueeze(1), numbers.unsqueeze(0)
         weights, self.targets[rows, columns] = gradvac_weights(gramian, self.targets[rows, columns], self.beta,
                                                                self.reduction)

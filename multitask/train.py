@@ -171,7 +171,7 @@ def frozen_parameters(options, encoder: BertModel) -> tuple[nn.Parameter, ...]:
     if num_layers > len(encoder.layers):
         raise ValueError(f"--freeze is {num_layers}; this encoder has {len(encoder.layers)} layers. Pass at most that.")
     reads_vectors = options.head == "cosine" and options.common_layer == "none" and "sts" in options.order
-    reads_vectors |= options.surgery in ("pcgrad", "gradvac") and not options.shares_a_layer
+    reads_vectors |= options.surgery not in ("mean", "sum", "weighted") and not options.shares_a_layer
     reads_vectors |= options.contrastive_order == "fusion" and options.contrastive_projection == "none"
     if reads_vectors and num_layers == len(encoder.layers) and options.pooling != "pooler":
         raise ValueError(f"--freeze {num_layers} leaves nothing to train for a loss on the vectors themselves (--head "

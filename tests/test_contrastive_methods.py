@@ -1,5 +1,6 @@
 """contrastive/methods.py: the loss of a batch is its formula on vectors that are computed apart, in slow loops."""
 
+import copy
 import math
 
 import pytest
@@ -7,18 +8,23 @@ import torch
 
 from contrastive.methods import (
     BatchSoftmax,
+    ContrastiveTension,
     Ranking,
+    SelfGuided,
     SimCSE,
     SupervisedSimCSE,
     TripletSimCSE,
+    build_method,
     make_projection,
 )
 from contrastive.negatives import no_negatives
+from contrastive.presets import PRESETS, settings_of
 from contrastive.text import EncodedTriplets
 from data.batching import EncodedExamples
 from data.readers import Example
 from minbert import BertModel, BertTokenizer
 from minbert.pooling import pool
+from options import Options
 
 FIRST = ["a doctor is helping", "the girl", "a tall soldier", "The Girl", "the hotel is good", "a man"]
 SECOND = ["a doctor helps", "the child", "the girl", "a woman", "the hotel is fine", "a doctor helps"]
@@ -213,3 +219,13 @@ def test_batch_softmax_learns_its_scale(encoder, pairs):
 def test_other_normalisations_are_other_losses(encoder, pairs):
     found = [BatchSoftmax(encoder, "mean", 1.0, normalise=each)(pairs).item() for each in ("l2", "batch", "none")]
     assert len(set(found)) == 3
+
+
+def test_each_name_is_its_own_method_and_no_other_name_is_one(encoder):
+    made = {name: type(build_method(name, Options(), settings_of(name, Options(), 24), copy.deepcopy(encoder)))
+            for name in PRESETS}
+    assert made == {"simcse": SimCSE, "simcse-supervised": SupervisedSimCSE, "simcse-nli": TripletSimCSE,
+                    "mnr": Ranking, "bsc": BatchSoftmax, "ct": ContrastiveTension, "ct-in-batch": ContrastiveTension,
+                    "sg": SelfGuided, "sg-opt": SelfGuided}
+    with pytest.raises(AssertionError, match="no method cosent"):
+        build_method("cosent", Options(), settings_of("simcse", Options(), 24), encoder)

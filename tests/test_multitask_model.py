@@ -182,6 +182,19 @@ def test_saved_and_loaded(tiny_model, tokenizer, tmp_path, pair_encoding):
             MultitaskBert.from_pretrained(tmp_path, "cls", pair_encoding)
 
 
+def test_what_only_training_needs_is_not_stored(tiny_model, tokenizer, tmp_path):
+    """A buffer that keeps the state of an epoch, as training-loop.md advises, must not keep the model from opening."""
+    model = MultitaskBert(BertModel.from_pretrained(tiny_model), "mean", "bi", 0.1, 0)
+    model.register_buffer("needs", torch.ones(3))
+    model.save_pretrained(tmp_path, tokenizer)
+    assert "needs" not in MultitaskBert.from_pretrained(tmp_path, "mean", "bi").state_dict()
+
+
+def test_a_name_without_a_head_is_an_error(tiny_model):
+    with pytest.raises(AssertionError, match="no head blend"):
+        MultitaskBert(BertModel.from_pretrained(tiny_model), "mean", "bi", 0.1, 0, head="blend")
+
+
 def test_transformers_opens_the_folder(tiny_model, tokenizer, tmp_path):
     transformers = pytest.importorskip("transformers", reason="transformers is the reference; run setup.sh --dev")
     model = make_model(tiny_model).eval()

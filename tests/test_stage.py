@@ -8,7 +8,7 @@ import torch
 
 from minbert import AdamW, BertModel, BertTokenizer
 from minbert.loop import Job
-from minbert.stage import STAGE_FILE, Stage, encoder_fingerprint, plan_chain, run_chain, stage_fingerprint
+from minbert.stage import STAGE_FILE, Stage, code_of, encoder_fingerprint, plan_chain, run_chain, stage_fingerprint
 
 
 @dataclass
@@ -124,6 +124,24 @@ def test_what_comes_before_a_finished_stage_is_not_trained(make_chain, tmp_path)
     (tmp_path / "one" / "encoder-up" / STAGE_FILE).unlink()
     chain = plan_chain(make_chain("two", {"up": 3.0, "down": -3.0}), folders_of(tmp_path))
     assert [stage.job.name for stage, _ in chain] == ["down"] and chain[0][1]
+
+
+def test_what_other_code_trained_is_trained_anew_but_for_the_runs_own(make_chain, tmp_path):
+    """A loss that was edited gives another encoder; a run that was begun before the edit goes on with what it has."""
+    run_chain(plan_chain([replace(stage, code="old") for stage in make_chain("one", {"up": 3.0})], []), False)
+    other, = make_chain("two", {"up": 3.0})
+    assert replace(other, code="old").reusable(folders_of(tmp_path)) == tmp_path / "one" / "encoder"
+    assert replace(other, code="new").reusable(folders_of(tmp_path)) is None
+    own, = make_chain("one", {"up": 3.0})
+    assert replace(own, code="new").reusable([own.folder]) == own.folder
+
+
+def test_the_code_is_that_of_minbert_and_of_the_folders_named(tmp_path):
+    (tmp_path / "losses.py").write_text("x = 1\n")
+    before = code_of(tmp_path)
+    assert before == code_of(tmp_path) and before != code_of()
+    (tmp_path / "losses.py").write_text("x = -1\n")
+    assert code_of(tmp_path) != before
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", json.dumps({"seconds": 1})])

@@ -236,3 +236,10 @@ def test_a_vocabulary_with_a_gap_masks_by_id():
     masking = Masking.of(BertTokenizer(names), whole_word=True)
     assert masking.is_special.tolist() == [True] * 4 + [False, True, False, False]
     assert masking.continues.tolist() == [False] * 7 + [True] and masking.mask_token_id == 5
+
+
+def test_one_string_is_not_read_letter_by_letter(tokenizer):
+    with pytest.raises(ValueError, match="letter by letter; give a list"):
+        tokenizer("A lovely film.")
+    with pytest.raises(ValueError, match="letter by letter"):
+        tokenizer(["A lovely film."], "Another.")

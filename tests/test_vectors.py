@@ -165,6 +165,11 @@ def test_a_length_beyond_the_positions(tiny_model):
         open_embedder(tiny_model, max_length=129)
 
 
+def test_one_string_is_not_read_letter_by_letter(tiny_model):
+    with pytest.raises(ValueError, match="letter by letter; give a list"):
+        open_embedder(tiny_model)[0].encode("A lovely film.")
+
+
 @pytest.mark.parametrize("is_normalised", [False, True])
 def test_vectors_on_disk(tmp_path, is_normalised):
     vectors, path = random_vectors(5, 3), tmp_path / "vectors"  # no suffix is added
