@@ -284,12 +284,15 @@ def test_a_finished_model_is_the_start_of_another_run(finished, flags, tmp_path)
 # --- it learns --------------------------------------------------------------------------------------------------------
 
 
-def test_the_default_job_beats_both_baselines_on_all_tasks(tmp_path, cut_sample):
-    """On a cut of the sample's dev rows; measured 1.0, .88, .76 against TF-IDF's .67, .64, .55 on all of them."""
+def test_half_of_the_default_job_beats_both_baselines_on_all_tasks(tmp_path, cut_sample):
+    """Two of its four epochs; measured .79, .80, .67 on all dev rows against TF-IDF's .67, .64, .55, here on a cut.
+
+    The whole job is README's first command; its scores stand in docs/results.md.
+    """
     data = cut_sample(tmp_path / "data", 400, 3000)
-    torch.set_num_threads(2)  # a hundred seconds; one thread, as the tiny tests have, would take three minutes
+    torch.set_num_threads(2)  # a minute and more; one thread, as the tiny tests have, would take two
     try:
-        done = run(tmp_path / "run", "--data-dir", data, "--pretrain", "simcse")
+        done = run(tmp_path / "run", "--data-dir", data, "--pretrain", "simcse", "--epochs", "2")
     finally:
         torch.set_num_threads(1)
     scores, baselines = done.record["scores"], done.record["baselines"]
