@@ -174,10 +174,10 @@ def stage_fingerprint(start: str, settings: dict, examples: Iterable[object]) ->
     return digest.hexdigest()
 
 
-def code_of(*folders: Path) -> str:
-    """SHA-256 of the Python files of minbert/ and of these folders: a loss that was edited is trained anew."""
+def code_of(*places: Path) -> str:
+    """SHA-256 of the Python files of minbert/ and of these places: a loss that was edited is trained anew."""
     digest = hashlib.sha256()
-    for folder in (Path(__file__).parent, *folders):
-        for path in sorted(folder.glob("*.py")):
+    for place in (Path(__file__).parent, *places):
+        for path in sorted(place.glob("*.py")) if place.is_dir() else [place]:
             digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -72,4 +72,4 @@ def build_stage(
     pooling = options.pooling if earlier or stored_pooling(model_folder) else None
     return Stage(job, encoder, tokenizer, pooling, quality, "masked dev tokens", run / name,
                  stage_fingerprint(start, settings, examples),
-                 code=code_of(Path(__file__).parent.parent / "data"))
+                 code=code_of(Path(__file__), Path(__file__).parent.parent / "data"))

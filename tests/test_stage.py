@@ -136,12 +136,12 @@ def test_what_other_code_trained_is_trained_anew_but_for_the_runs_own(make_chain
     assert replace(own, code="new").reusable([own.folder]) == own.folder
 
 
-def test_the_code_is_that_of_minbert_and_of_the_folders_named(tmp_path):
+def test_the_code_is_that_of_minbert_and_of_the_places_named(tmp_path):
     (tmp_path / "losses.py").write_text("x = 1\n")
     before = code_of(tmp_path)
-    assert before == code_of(tmp_path) and before != code_of()
+    assert before == code_of(tmp_path) == code_of(tmp_path / "losses.py") and before != code_of()
     (tmp_path / "losses.py").write_text("x = -1\n")
-    assert code_of(tmp_path) != before
+    assert code_of(tmp_path) == code_of(tmp_path / "losses.py") != before
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", json.dumps({"seconds": 1})])
