@@ -85,7 +85,7 @@ is_complete() { [[ -f "$stamp" && -z "$(grep -vxFf "$stamp" <<<"$wanted")" ]]; }
 finish() {
     echo "Ready. Next:"
     echo "  .venv/bin/python run_multitask.py --option finetune --pretrain simcse"
-    [[ " ${extras[*]-} " != *" dev "* ]] || echo "  .venv/bin/python -m pytest"
+    [[ " ${extras[*]-} " != *" dev "* ]] || echo "  .venv/bin/python -m pytest -n 2"
     exit 0
 }
 

@@ -287,12 +287,8 @@ def test_a_finished_model_is_the_start_of_another_run(finished, flags, tmp_path)
 def test_half_of_the_default_job_beats_both_baselines_on_all_tasks(tmp_path, cut_sample):
     """Two of its four epochs, on fewer rows; measured .71, .89, .58 against TF-IDF's .62, .64, .49."""
     data = cut_sample(tmp_path / "data", 400, 3000)
-    torch.set_num_threads(2)  # a minute and more; one thread, as the tiny tests have, would take two
-    try:
-        done = run(tmp_path / "run", "--data-dir", data, "--pretrain", "simcse", "--epochs", "2", "--train-rows",
-                   "sst=2000,sts=2000")
-    finally:
-        torch.set_num_threads(1)
+    done = run(tmp_path / "run", "--data-dir", data, "--pretrain", "simcse", "--epochs", "2", "--train-rows",
+               "sst=2000,sts=2000")
     scores, baselines = done.record["scores"], done.record["baselines"]
     for task in TASKS:
         best = max(baseline[task] for baseline in baselines.values())

