@@ -22,6 +22,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
+from benchmarks.result import versions
 from data.readers import COURSE_FILES
 from minbert import BertConfig, BertModel
 from minbert.blocks import train_tokenizer
@@ -162,8 +163,8 @@ def main() -> None:
             num_killed, num_equal = num_killed + is_killed, num_equal + (not found)
             print(f"kill {number + 1}: {stage}, {delay * 1000:.0f} ms after the checkpoint at or past step {target} of "
                   f"{num_steps[stage]}; resumed at step {step}, {'DIFFERENT: ' + str(found) if found else 'same bits'}")
-        print(json.dumps({"kills": arguments.kills, "killed": num_killed, "identical": num_equal,
-                          "seed": arguments.seed, "torch": torch.__version__}))
+        print(json.dumps({"name": "kill_resume", "n": arguments.kills, "killed": num_killed, "identical": num_equal,
+                          "seed": arguments.seed, "versions": versions()}))
     sys.exit(0 if num_killed == num_equal == arguments.kills else 1)
 
 

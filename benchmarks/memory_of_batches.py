@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
+from benchmarks.result import versions
 from contrastive.pretrain import build_stage
 from minbert import BertConfig, BertModel, BertTokenizer, price, runtime, weights
 from minbert.loop import Loop
@@ -100,7 +100,7 @@ def main() -> None:
     print(f"in pieces: {pieces / plain:.3f} times the memory of the plain batch of {given.small}")
     print(json.dumps({"name": "memory_of_batches", "ours": pieces, "peer": plain, "ratio": pieces / plain,
                       "chunk": given.chunk, "keep_freed_memory": given.keep_freed_memory, "n": NUM_STEPS,
-                      "versions": {"python": platform.python_version(), "torch": torch.__version__}}))
+                      "versions": versions()}))
 
 
 if __name__ == "__main__":

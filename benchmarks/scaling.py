@@ -107,6 +107,11 @@ def off_a_line(sizes: Sequence[float], seconds: Sequence[float]) -> tuple[float,
     return float(start), float(slope), float(numpy.abs(seconds / predicted - 1).max())
 
 
+def off_the_middle(values: Sequence[float]) -> float:
+    """How far the smallest and the largest are from the number in their middle, as a share of it; 0 is flat."""
+    return (max(values) - min(values)) / (max(values) + min(values))
+
+
 def table(title: str, steps: dict[int, Callable[[int], None]], num_rounds: int) -> dict:
     """Time the steps of one series in turn and print their medians; returns sizes, seconds and the exponent."""
     taken = alternate({str(size): step for size, step in steps.items()}, num_rounds)
@@ -143,7 +148,9 @@ def main() -> None:
     print("\n| rows | seconds | peak memory |\n|---|---|---|")
     for run in runs:
         print(f"| {run['rows']:,} | {run['seconds']:.1f} | {run['peak_memory'] / 1e6:,.0f} MB |")
-    print(f"\n{start:.1f} s + {1e3 * slope:.2f} ms a row, at most {distance:.1%} off; n = {given.runs}")
+    flatness = off_the_middle([run["peak_memory"] for run in runs])
+    print(f"\n{start:.1f} s + {1e3 * slope:.2f} ms a row, at most {distance:.1%} off; memory at most {flatness:.1%} "
+          f"off its middle; n = {given.runs}")
     small = replace(SIZES["small"], max_position_embeddings=512)
     series = {
         "length": ("tokens of a row, 16 rows of `small`", {
@@ -158,8 +165,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         steps = task_steps(given.data_dir, precision, Path(folder))
         found["tasks"] = table("tasks of a joint step, 32 rows of each, minbert-mini", steps, given.n)
-    print(json.dumps({"name": "scaling", "runs": runs, "off_a_line": distance, **found, "limit": limit,
-                      "precision": precision, "versions": versions()}))
+    print(json.dumps({"name": "scaling", "runs": runs, "off_a_line": distance, "off_the_middle": flatness,
+                      "n": given.runs, **found, "limit": limit, "precision": precision, "versions": versions()}))
 
 
 if __name__ == "__main__":

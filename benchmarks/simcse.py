@@ -54,13 +54,17 @@ def make_side(
     return take
 
 
+def rows_and_batches(settings: Settings, num_batches: int) -> tuple[EncodedExamples, list[list[int]]]:
+    """SST sentences, and their rows in batches of similar length."""
+    examples = sst_examples(settings.data_dir, num_batches * PRESET.batch_size)
+    rows = EncodedExamples(examples, BertTokenizer.from_pretrained(settings.model), PRESET.max_length)
+    return rows, length_grouped_batches(rows.lengths, PRESET.batch_size, torch.Generator().manual_seed(0))
+
+
 def run(settings: Settings) -> dict:
     """Returns the line of JSON. Full: 7 rounds of 10 steps; quick: 3 of 3."""
     runtime.settle_memory()
-    num_parts = settings.size(10, 3)
-    examples = sst_examples(settings.data_dir, num_parts * PRESET.batch_size)
-    rows = EncodedExamples(examples, BertTokenizer.from_pretrained(settings.model), PRESET.max_length)
-    batches = length_grouped_batches(rows.lengths, PRESET.batch_size, torch.Generator().manual_seed(0))
+    rows, batches = rows_and_batches(settings, settings.size(10, 3))
     precision, limit = settings.precision, Limit(settings.precision)
     sides = {name: make_side(method, settings.model, rows, batches, precision)
              for name, method in {"ours": SimCSE, "peer": TwoPasses}.items()}

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks import __main__ as command
-from benchmarks import contrastive, pretraining, scaling, surgery, training
+from benchmarks import contrastive, pretraining, profiles, scaling, surgery, training
 from benchmarks.material import Settings, require, sst_examples, write_model
 from benchmarks.optimizer import largest_difference
 from benchmarks.result import Check, Comparison, json_line, markdown, report, versions
@@ -258,6 +258,11 @@ def test_the_distance_from_a_line():
     assert scaling.off_a_line([1, 2, 4, 8], [1, 4, 16, 64])[2] > 0.3  # the negative control: a square is no line
 
 
+def test_the_distance_from_the_middle():
+    assert scaling.off_the_middle([5, 5, 5]) == 0
+    assert scaling.off_the_middle([9, 11, 10]) == pytest.approx(0.1)
+
+
 @pytest.mark.parametrize("names", scaling.TASKS)
 def test_a_joint_step_has_every_task(sample_data, tmp_path, monkeypatch, names):
     """What `task_steps` times: one batch of each task, which no other series has."""
@@ -272,3 +277,24 @@ def test_a_stage_of_the_contrastive_table_is_a_method_or_a_comparison(tiny_model
                                   train_rows="sst=32,para=64,sts=32")
     assert found["stage"] == "bsc-rows-only" and {"before", "after", "seconds", "peak_memory"} <= found.keys()
     assert contrastive.table([found]).splitlines()[-1].endswith("n=1")
+
+
+def test_a_profile_counts_the_products_of_a_step_and_their_flops():
+    layer, rows = torch.nn.Linear(3, 5), torch.ones(7, 3, requires_grad=True)
+    found = profiles.profiled(lambda part: layer(rows).exp().sum().backward(), num_parts=4)
+    assert found["flops"] == 4 * 3 * (2 * 7 * 3 * 5)  # forward, and the gradients of weight and rows
+    assert found["seconds"].keys() >= {"addmm", "mm", "exp"}
+    assert found["products"] == pytest.approx(found["seconds"]["addmm"] + found["seconds"]["mm"])
+    assert found["total"] == pytest.approx(sum(found["seconds"].values()) + found["between"])
+    side = {"total": 2.0, "products": 1.0, "between": 0.25, "seconds": {"mm": 1.0, "exp": 0.75}}
+    shown = profiles.table({"a": side}, 1)
+    assert shown.splitlines()[2:] == ["| everything | 2,000, 100.0% |", "| matrix products | 1,000, 50.0% |",
+                                      "| between the operations | 250, 12.5% |", "| mm | 1,000, 50.0% |"]
+
+
+@pytest.mark.parametrize("name", profiles.SIDES)
+def test_a_profile_is_of_the_sides_of_its_benchmark(tmp_path, sample_data, tiny_model, name):
+    settings = Settings(str(sample_data), 1, 4, True, None, tmp_path)
+    write_model(str(tiny_model), settings.model)
+    for take, num_parts in profiles.SIDES[name](settings, 2).values():
+        assert profiles.profiled(take, num_parts)["flops"] > 0
