@@ -1,7 +1,7 @@
 """What does a contrastive stage do to an encoder? Zero-shot STS dev before and after, over several seeds.
 
 `python -m benchmarks.contrastive --data-dir DIR --out FILE`: for each stage, model and seed the stage that
-`run_multitask.py --pretrain` would run, on the same sentences, without the tasks after it. A stage is a method, or a
+`run_multitask.py --pretrain` would run, on the same text, without the tasks after it. A stage is a method, or a
 comparison of --list-recipes that has one, such as bsc-knn. Each runs in a process of its own, so that its peak of
 memory is its own, and leaves a line of JSON in FILE; what is in it already is not run again. "after" is the best of the
 stage's evaluations on the same dev pairs, so it flatters a little.
@@ -26,17 +26,18 @@ from multitask.recipes import COMPARISONS
 from multitask.train import read_tables
 from options import Options
 
+TEXTS = ("nli", "ct_corpus")  # options that name what a stage reads instead of the course's sentences
 SHOWN = ("spearman", "pearson", "alignment", "uniformity")
 
 
-def run_stage(stage: str, model: str, seed: int, data_dir: str, train_rows: str) -> dict:
-    """One stage; returns the line for the file."""
+def run_stage(stage: str, model: str, seed: int, data_dir: str, train_rows: str, **texts: str) -> dict:
+    """One stage; returns the line for the file. texts: the options of TEXTS that are not "none"."""
     runtime.settle_memory()
     device = runtime.choose_device()[0]
     folder = weights.resolve(model)
     values = COMPARISONS.get(stage, {"pretrain": stage})
     options = Options(data_dir=data_dir, model=model, seed=seed, train_rows=train_rows, device=device.type,
-                      precision=runtime.choose_precision("auto", device)[0], **values).with_files()
+                      precision=runtime.choose_precision("auto", device)[0], **values, **texts).with_files()
     options, _ = options.for_encoder(BertConfig.from_pretrained(folder).hidden_size)
     tables = read_tables(options)
     encoder, tokenizer = BertModel.from_pretrained(folder).to(device), BertTokenizer.from_pretrained(folder)
@@ -45,8 +46,8 @@ def run_stage(stage: str, model: str, seed: int, data_dir: str, train_rows: str)
         built = build_stage(options, values["pretrain"], encoder, tokenizer, train, tables["sts"]["dev"].examples,
                             Path(run), "encoder", encoder_fingerprint(encoder, tokenizer), device)
         quality, seconds = built.train(is_resumed=False)
-    return {"stage": stage, "model": model, "seed": seed, "train_rows": train_rows, "data_dir": data_dir, **quality,
-            "seconds": round(seconds, 1), "peak_memory": price.peak_memory(device)}
+    return {"stage": stage, "model": model, "seed": seed, "train_rows": train_rows, "data_dir": data_dir, **texts,
+            **quality, "seconds": round(seconds, 1), "peak_memory": price.peak_memory(device)}
 
 
 def serve_stages():
@@ -87,14 +88,23 @@ def main() -> None:
     parser.add_argument("--train-rows", default="none", help="as of run_multitask.py: fewer rows of some tasks")
     parser.add_argument("--models", nargs="+", default=["minbert-mini"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--nli", default="none", help="as of run_multitask.py: the triplets of simcse-nli")
+    parser.add_argument("--ct-corpus", default="none", help="as of run_multitask.py: what ct and ct-in-batch read")
     given = parser.parse_args()
     for stage in given.stages:
         if COMPARISONS.get(stage, {"pretrain": stage}).get("pretrain") not in PRESETS:
             parser.error(f"--stages {stage}: it is one of {', '.join(PRESETS)}, or a comparison with a stage of those.")
-    data = {"train_rows": given.train_rows, "data_dir": str(Path(given.data_dir).resolve())}
+        if stage == "simcse-nli" and given.nli == "none":
+            parser.error("--stages simcse-nli trains on triplets of sentences; name their file with --nli.")
+    for path in {given.nli, given.ct_corpus} - {"none", "random-words"}:
+        if not Path(path).is_file():
+            parser.error(f"{path} is no file. Name one with --nli or --ct-corpus.")
+    texts = {name: getattr(given, name) for name in TEXTS if getattr(given, name) != "none"}
+    data = {"train_rows": given.train_rows, "data_dir": str(Path(given.data_dir).resolve()), **texts}
     todo = [{"stage": stage, "model": model, "seed": seed, **data} for seed in given.seeds
             for model in given.models for stage in given.stages]
-    print(table([line for line in go_on(given.out, todo, run_apart) if data.items() <= line.items()]))  # of one cut
+    lines = go_on(given.out, todo, run_apart)
+    print(table([line for line in lines if all(line.get(name) == data.get(name) for name in (*data, *TEXTS))]))
 
 
 if __name__ == "__main__":
