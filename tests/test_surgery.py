@@ -57,7 +57,7 @@ def rows(*values) -> torch.Tensor:
     (rows([1, 2], [-3, -6]), [0, 0]),
     (rows([1, 2], [0, 0]), [1, 2]),  # a zero gradient takes nothing, and nothing of it
     (rows([0, 0], [0, 0]), [0, 0]),
-    (rows([5, 7]), [5, 7]),  # j = i is skipped, though g . g is never below 0 here
+    (rows([5, 7]), [5, 7]),
 ], ids=["two", "orthogonal", "agreeing", "opposite", "opposite-scaled", "one-zero", "all-zero", "alone"])
 def test_pcgrad_closed_forms(gradients, expected):
     before = gradients.clone()
@@ -66,13 +66,15 @@ def test_pcgrad_closed_forms(gradients, expected):
     assert torch.equal(gradients, before), "the originals are changed"
 
 
-def plain_pcgrad(gradients: torch.Tensor, orders: list[list[int]], project_on_changed: bool = False) -> torch.Tensor:
+def plain_pcgrad(
+    gradients: torch.Tensor, orders: list[list[int]], project_on_changed: bool = False, is_own_skipped: bool = True,
+) -> torch.Tensor:
     """Algorithm 1 on flat vectors, word by word."""
     changed = [gradient.clone() for gradient in gradients]
     for i, order in enumerate(orders):
         for j in order:
             other = changed[j] if project_on_changed else gradients[j]
-            if j != i and changed[i] @ other < 0:
+            if (j != i or not is_own_skipped) and changed[i] @ other < 0:
                 changed[i] = changed[i] - (changed[i] @ other) / (other @ other) * other
     return torch.stack(changed).sum(dim=0)
 
@@ -98,6 +100,15 @@ def test_pcgrad_equals_a_plain_loop_over_flat_vectors(num_tasks, scale):
         expected = plain_pcgrad(gradients, orders_of(seed, num_tasks))
         found = pcgrad(gradients, generator=torch.Generator().manual_seed(seed))
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12 * scale)  # float64, a few roundings
+
+
+def test_a_gradient_is_not_projected_on_itself():
+    """Once it is projected its product with the original may be below 0, as in a plane of three tasks."""
+    gradients = rows([-2, -2], [0, 1], [2, 1])
+    seed = next(seed for seed in range(99) if orders_of(seed, 3)[0] == [1, 2, 0])
+    expected, wrong = (plain_pcgrad(gradients, orders_of(seed, 3), is_own_skipped=skipped) for skipped in (True, False))
+    assert not torch.allclose(expected, wrong), "the negative control: here it makes a difference"
+    torch.testing.assert_close(pcgrad(gradients, generator=torch.Generator().manual_seed(seed)), expected)
 
 
 def test_pcgrad_with_gradients_of_very_different_scales():
