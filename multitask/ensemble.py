@@ -113,7 +113,7 @@ def dev_scores(
     runs: dict[str, dict[str, dict[str, np.ndarray]]], labels: dict[str, np.ndarray],
     outcomes: dict[str, dict[str, Outcome]],
 ) -> dict[str, dict[str, float]]:
-    """Scores by row of the table: each run, of what it votes in, then each method; two rows for one that is fitted.
+    """Scores by row of the table: each run, of what it votes in, then each method, out of fold where it is fitted.
 
     runs: outputs[task][split] by the run's name. labels: of dev, (N,) by task name.
     """
@@ -121,8 +121,6 @@ def dev_scores(
                   for name, splits in outputs.items()} for run, outputs in runs.items()}
     rows = {run: with_overall(scores) if len(scores) == len(TASKS) else scores for run, scores in rows.items()}
     for method, of_task in outcomes.items():
-        if METHODS[method].is_fitted:
-            rows[f"{method}, in sample"] = with_overall({name: of_task[name].in_sample for name in TASKS})
         title = f"{method}, out of fold" if METHODS[method].is_fitted else method
         rows[title] = with_overall({name: of_task[name].out_of_fold for name in TASKS})
     return rows
@@ -143,7 +141,7 @@ def what_files_hold(method: str, num_folds: int) -> dict[str, str]:
         return {"dev": "the same weight for every run that votes, nothing fitted", "test": "as dev"}
     return {"dev": f"out of fold: each row is predicted with weights fitted on the {num_folds - 1} of {num_folds} "
                    "folds that it is not in, so that the files' score is the honest one",
-            "test": "weights fitted on all of dev; the score of dev itself with these is the one in sample"}
+            "test": "weights fitted on all of dev, whose own score with these would flatter and is not given"}
 
 
 def write_ensemble(

@@ -199,22 +199,19 @@ def gather_votes(task: Task, dev: Sequence[np.ndarray], test: Sequence[np.ndarra
 class Outcome:
     """A method applied to one task. `weights` come from all of dev; `fold_weights` (F, R) each from the other folds.
 
-    `in_sample` is the dev score with `weights`, `out_of_fold` that of `dev`. Predictions (N,): `dev` out of fold, and
-    `test` with `weights`.
+    Predictions (N,): `dev` out of fold, whose score is `out_of_fold`, and `test` with `weights`.
     """
 
     weights: np.ndarray
     fold_weights: np.ndarray
-    in_sample: float
     out_of_fold: float
     dev: np.ndarray
     test: np.ndarray
 
 
 def apply_method(weigh: Weigh, task: Task, votes: Votes, labels: np.ndarray, folds: np.ndarray) -> Outcome:
-    """Fit the weights on all of dev and on each fold's others, predict and score. labels, folds: (N,) of dev."""
+    """Weights from all of dev and from each fold's others; predictions and their score. labels, folds: (N,) of dev."""
     weights = weigh(task, votes.dev, labels)
     dev, fold_weights = out_of_fold(votes.dev, labels, folds, partial(weigh, task))
-    fitted, dev, test = (decode(task, mixed, votes.centre, votes.spread)
-                         for mixed in (mix(weights, votes.dev), dev, mix(weights, votes.test)))
-    return Outcome(weights, fold_weights, task.score(fitted, labels), task.score(dev, labels), dev, test)
+    dev, test = (decode(task, mixed, votes.centre, votes.spread) for mixed in (dev, mix(weights, votes.test)))
+    return Outcome(weights, fold_weights, task.score(dev, labels), dev, test)

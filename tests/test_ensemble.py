@@ -22,7 +22,7 @@ from tests.toy_votes import altered
 ROOT = Path(__file__).parent.parent
 FILES = {(task, split): f"{task}-{split}-output.csv" for task in TASKS for split in ("dev", "test")}
 SCORES = ["sst", "para", "sts", "overall_2023", "overall_2024"]
-ROWS = ["best, in sample", "best, out of fold", "average", "weighted, in sample", "weighted, out of fold"]
+ROWS = ["best, out of fold", "average", "weighted, out of fold"]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -120,7 +120,7 @@ def test_the_record(two_runs, tmp_path, quick, method):
         assert record["weights"]["average"][name] == [0.5, 0.5]
         assert sorted(record["weights"]["best"][name]) == [0, 1]
         of_runs = [record["dev_scores"][str(folder)][name] for folder in two_runs]
-        assert record["dev_scores"]["best, in sample"][name] == pytest.approx(max(of_runs), abs=1e-6)
+        assert record["dev_scores"]["best, out of fold"][name] <= max(of_runs) + 1e-6
         assert sum(record["weights"]["weighted"][name]) == pytest.approx(1)
         assert np.shape(record["fold_weights"][method][name]) == (4, 2)
 
