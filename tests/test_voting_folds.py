@@ -86,7 +86,7 @@ def test_negative_control_of_guesses(method, task):
         labels, _ = make_outputs(task, num_rows=200, seed=seed)
         noise = np.random.default_rng([seed, 1]).normal(size=(20, 200, 5) if task == "sst" else (20, 200))
         outcome = apply_to(method, task, labels, list(noise), seed=seed)
-        flattered.append(TASKS[task].score(outcome.test, labels))  # the same rows, with the weights fitted on all of them
+        flattered.append(TASKS[task].score(outcome.test, labels))  # of the rows that the weights were fitted on
         honest.append(outcome.out_of_fold)
     error = deviation / math.sqrt(20 * 200)  # 20 draws of 200 rows
     assert np.mean(flattered) > chance + 4 * error
