@@ -1,1 +1,1 @@
-"""One script per question that takes longer than a test may; each ends with what it measured as a line of JSON."""
+"""One script per question that takes longer than a test may; what it measured comes as lines of JSON."""

@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 Result = TypeVar("Result")
-PATIENCE = timedelta(hours=1)  # for a process that hangs; one that ends is noticed at once
+PATIENCE = timedelta(days=1)  # while the first one predicts a large file; a process that ends is noticed at once
 
 
 def join(device: str) -> None:
