@@ -30,7 +30,7 @@ def run(*command: str | Path, limit: int = 300) -> subprocess.CompletedProcess:
 
 @pytest.fixture(scope="module")
 def curves(tiny_model, sample_data, tmp_path_factory):
-    """The losses of 50 steps of each stage: (of one process, of two), sums of both processes' weights, the folder."""
+    """What 50 steps of each stage left: (of one process, of two), sums of both processes' weights, the folder."""
     folder = tmp_path_factory.mktemp("processes")
     model = shutil.copytree(tiny_model, folder / "model")
     config = json.loads((model / "config.json").read_text())
@@ -49,9 +49,18 @@ def curves(tiny_model, sample_data, tmp_path_factory):
 @pytest.mark.parametrize("stage", STAGES)
 def test_two_processes_have_the_losses_of_one(curves, stage):
     alone, together, weights, _ = curves
-    assert len(alone[stage]) == 50 and len(set(alone[stage])) > 40
-    assert together[stage] == pytest.approx(alone[stage], rel=1e-5, abs=1e-5)
+    alone, together = alone["losses"][stage], together["losses"][stage]
+    assert len(alone) == 50 and len(set(alone)) > 40
+    assert together == pytest.approx(alone, rel=1e-5, abs=1e-6)
     assert weights[0][stage] == weights[1][stage], "both end with the same weights"
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_two_processes_have_the_gradients_of_one(curves, stage):
+    """Without them: a factor, such as rows whose gradient in another process is not added, hardly moves the losses."""
+    alone, together = (which["gradients"][stage] for which in curves[:2])
+    assert len(alone) >= 4 and sum(alone) > 0  # the heads alone have four
+    assert together == pytest.approx(alone, rel=1e-4, abs=1e-6)
 
 
 def test_of_several_processes_none_clears_up(curves):

@@ -2,8 +2,9 @@
 
     python tests/toy_processes.py MODEL DATA OUT STAGE...
 
-Writes OUT/losses.json: the loss of each step, by stage; and for each process OUT/weights-NUMBER.json, the sums of its
-weights at the end. With "death" as a stage the second process ends in the fifth step, without a word.
+Writes OUT/losses.json: the loss of each step and the first gradients, by stage; and for each process
+OUT/weights-NUMBER.json, the sums of its weights at the end. With "death" as a stage the second process ends in the
+fifth step, without a word.
 """
 
 import atexit
@@ -13,6 +14,7 @@ import sys
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import torch
 
@@ -76,9 +78,15 @@ class Enough(Exception):
     """The steps that were wanted are done."""
 
 
-def losses_of(job: Job, dies: bool) -> list[float]:
-    """The losses of the first NUM_STEPS steps; only the first process hears of them."""
+def losses_of(job: Job, dies: bool) -> tuple[list[float], list[float]]:
+    """The losses of the first NUM_STEPS steps, of which only the first process hears, and the first step's gradients.
+
+    Of each parameter's gradient the sum of its magnitudes before it is clipped: one that is too small by a factor would
+    hardly change AdamW's steps.
+    """
     found: list[float] = []
+    gradients: list[float] = []
+    clip = torch.nn.utils.clip_grad_norm_
     num_evaluations = num_steps = 0
 
     def dying(task: str, batch) -> torch.Tensor:
@@ -88,6 +96,12 @@ def losses_of(job: Job, dies: bool) -> list[float]:
             os._exit(9)
         return job.loss(task, batch)
 
+    def look_and_clip(parameters, max_norm):
+        if not gradients:
+            gradients.extend(float(parameter.grad.abs().double().sum()) for parameter in parameters
+                             if parameter.grad is not None)
+        return clip(parameters, max_norm)
+
     def evaluate() -> dict[str, float]:
         nonlocal num_evaluations
         num_evaluations += 1
@@ -95,10 +109,10 @@ def losses_of(job: Job, dies: bool) -> list[float]:
             raise Enough
         return {"score": -num_evaluations}
 
-    with suppress(Enough):
+    with suppress(Enough), mock.patch("torch.nn.utils.clip_grad_norm_", look_and_clip):
         fit(replace(job, patience=0, evaluations_per_epoch=10_000, evaluate=evaluate, score="score",
                     loss=dying if dies else job.loss, on_evaluation=lambda history: found.append(history[-1]["loss"])))
-    return found
+    return found, gradients
 
 
 def main(model: str, data: str, out: str, *names: str) -> None:
@@ -107,15 +121,15 @@ def main(model: str, data: str, out: str, *names: str) -> None:
     methods.GUIDED_WIDTH = 64  # instead of 4,096, which is most of what two processes would tell each other
     checkpoint.write_tensors = checkpoint.save_checkpoint = lambda *saved: None  # after each step it would take long
     processes.join("cpu")
-    losses, weights = {}, {}
+    losses, gradients, weights = {}, {}, {}
     for name in names:
         job = make_job(name, Path(model), Path(data), Path(out) / name)
-        losses[name] = losses_of(job, name == "death")
+        losses[name], gradients[name] = losses_of(job, name == "death")
         weights[name] = sum(float(parameter.detach().double().sum()) for parameter in job.model.parameters())
     (Path(out) / f"weights-{processes.number()}.json").write_text(json.dumps(weights))
     atexit.register((Path(out) / f"cleared-up-{processes.number()}").touch)
     processes.leave()
-    (Path(out) / "losses.json").write_text(json.dumps(losses))
+    (Path(out) / "losses.json").write_text(json.dumps({"losses": losses, "gradients": gradients}))
     processes.end()
 
 
