@@ -88,6 +88,29 @@ def test_swapping_a_pair_apart(tiny_model, tokenizer):
     torch.testing.assert_close(model("sts", other), expected, rtol=0, atol=1e-5)  # fp32, another padding
 
 
+def test_a_pair_apart_in_one_pass_is_two_passes(tiny_model, tokenizer):
+    """Output and gradients; each sentence alone and unpadded through the encoder, the features written out."""
+    found = []
+    for is_apart in (False, True):
+        model = make_model(tiny_model, "bi").eval()
+        if is_apart:
+            rows = []
+            for example in ROWS["sts"]:
+                sides = [tokenizer([text]) for text in (example.sentence_1, example.sentence_2)]
+                u, v = (torch.tanh(model.shared(model.encoder(side["input_ids"]).last_hidden_state[0].mean(dim=0)))
+                        for side in sides)
+                rows.append(torch.cat([u, v, (u - v).abs(), u * v]))
+            dense = model.heads["sts"].dense
+            output = (torch.stack(rows) @ dense.weight.T + dense.bias)[:, 0]
+        else:
+            output = model("sts", batch_of("sts", tokenizer, "bi"))
+        TASKS["sts"].loss(output, torch.tensor([4.0, 0.5])).backward()
+        found.append({"output": output.detach()} | {name: parameter.grad for name, parameter in model.named_parameters()
+                                                    if parameter.grad is not None})
+    assert len(found[0]) > 30
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
+
+
 @torch.no_grad()
 def test_swapping_a_pair_together(tiny_model, tokenizer):
     """In one row the two orders are two inputs, told apart by position and segment."""

@@ -174,6 +174,14 @@ def test_each_option_changes_the_weights(make_job, reference, name):
     assert differ(reference, after_two_steps(make_job(**{**base, name: CHANGES[name]})))
 
 
+def test_weights_gradients_and_moments_stay_in_float32(make_job):
+    job = make_job(precision="bf16", sampling="joint")
+    after_two_steps(job)
+    kept = [*job.model.parameters(), *(moment for state in job.optimizer.state.values()
+                                       for moment in (state["first_moment"], state["second_moment"]))]
+    assert len(kept) > 90 and {tensor.dtype for tensor in kept} == {torch.float32}
+
+
 @pytest.mark.parametrize("name", ["save_every", "contrastive_epochs", "name", "drop_bad_rows"])
 def test_options_of_other_rooms_change_nothing(make_job, name):
     values = {"save_every": 1, "contrastive_epochs": 3, "name": "other", "drop_bad_rows": True}

@@ -1,0 +1,74 @@
+"""benchmarks/: each from its command to its closing line, on a tiny model; a profile, the comparison of paths."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from benchmarks import __main__ as command
+from benchmarks import profiles, readable
+from benchmarks.material import Settings, write_model
+from minbert import AdamW
+from tests.test_benchmarks import FIELDS
+
+PEERS = {"train_step": "transformers", "inference": "sentence_transformers", "surgery": "torchjd",
+         "startup": "transformers", "tokenize": "transformers", "memory": "transformers"}
+
+
+@pytest.mark.parametrize("name", command.QUESTIONS)
+def test_each_runs_to_its_closing_line(capsys, tiny_model, sample_data, name):
+    if name in PEERS:
+        pytest.importorskip(PEERS[name], reason=f"{PEERS[name]} is the peer; run setup.sh --dev")
+    flags = ["--quick", "--n", "1", "--threads", "1", "--batch-size", "4", "--model", str(tiny_model)]
+    assert command.main([name, *flags, "--data-dir", str(sample_data)]) == 0
+    line = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert line.keys() >= FIELDS and line["name"] == name and line["n"] >= 1
+    assert line["ours"] > 0 and line["peer"] > 0 and line["ratio"] == line["ours"] / line["peer"]
+    if name in ("train_step", "inference", "surgery", "simcse"):  # matrix products; the others have no such share
+        assert 0 < line["share_of_limit"] < 1
+
+
+def test_a_profile_counts_the_products_of_a_step_and_their_flops():
+    layer, rows = torch.nn.Linear(3, 5), torch.ones(7, 3, requires_grad=True)
+    found = profiles.profiled(lambda part: layer(rows).exp().sum().backward(), num_parts=4)
+    assert found["flops"] == 4 * 3 * (2 * 7 * 3 * 5)  # forward, and the gradients of weight and rows
+    assert found["seconds"].keys() >= {"addmm", "mm", "exp"}
+    assert found["products"] == pytest.approx(found["seconds"]["addmm"] + found["seconds"]["mm"])
+    assert found["total"] == pytest.approx(sum(found["seconds"].values()) + found["between"])
+    side = {"total": 2.0, "products": 1.0, "between": 0.25, "seconds": {"mm": 1.0, "exp": 0.75}}
+    shown = profiles.table({"a": side}, 1)
+    assert shown.splitlines()[2:] == ["| everything | 2,000, 100.0% |", "| matrix products | 1,000, 50.0% |",
+                                      "| between the operations | 250, 12.5% |", "| mm | 1,000, 50.0% |"]
+
+
+@pytest.mark.parametrize("name", profiles.SIDES)
+def test_a_profile_is_of_the_sides_of_its_benchmark(tmp_path, sample_data, tiny_model, name):
+    settings = Settings(str(sample_data), 1, 4, True, None, tmp_path)
+    write_model(str(tiny_model), settings.model)
+    for take, num_parts in profiles.SIDES[name](settings, 2).values():
+        assert profiles.profiled(take, num_parts)["flops"] > 0
+
+
+def test_the_readable_path_has_neither_kernel_nor_drawn_bits(tiny_model, sample_data, monkeypatch):
+    """Both paths train; the readable one through AdamW.update and without a call of what is only fast."""
+    taken = []
+    update = AdamW.update
+    monkeypatch.setattr(AdamW, "update", lambda *arguments: (taken.append("update"), update(*arguments)))
+    for fast in ("minbert.optimizer.adamw", "minbert.dropout.dropout", "minbert.attention.dropout"):
+        module, _, function = fast.rpartition(".")
+        original = getattr(__import__(module, fromlist=[function]), function)
+        monkeypatch.setattr(fast, lambda *arguments, fast=fast, original=original, **settings: (
+            taken.append(fast), original(*arguments, **settings))[1])
+    settings = {"model": str(tiny_model), "seed": 0, "data_dir": str(sample_data), "epochs": 1,
+                "train_rows": "sst=16,para=16,sts=16"}
+    found = {}
+    for path in readable.PATHS:
+        taken.clear()
+        line = readable.run(path, **settings)
+        found[path] = set(taken)
+        assert line.keys() >= {"path", "seed", *readable.SCORES} and line["path"] == path
+    assert found["readable"] == {"update"}
+    assert found["fast"] == {"minbert.optimizer.adamw", "minbert.dropout.dropout", "minbert.attention.dropout"}
+    assert readable.table([line]).splitlines()[1].split() == ["fast", *"-" * len(readable.SCORES)]
