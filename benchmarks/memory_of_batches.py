@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from benchmarks.result import versions
+from benchmarks.result import verdict, versions
 from contrastive.pretrain import build_stage
 from minbert import BertConfig, BertModel, BertTokenizer, price, runtime, weights
 from minbert.loop import Loop
@@ -29,6 +29,7 @@ from minbert.stage import encoder_fingerprint
 from multitask.train import read_tables
 from options import Options
 
+GOAL = 1.1  # of the ratio
 NUM_STEPS = 3  # the second and third have the optimizer's moments beside them
 
 
@@ -97,9 +98,12 @@ def main() -> None:
         above[name] = found["peak"] - loaded["peak"]
         print(f"{name}: {above[name] / 1e6:,.0f} MB above that, {found['seconds']:.2f} s a step", flush=True)
     plain, pieces = above.values()
-    print(f"in pieces: {pieces / plain:.3f} times the memory of the plain batch of {given.small}")
+    is_met = pieces / plain <= GOAL
+    print(f"in pieces: {pieces / plain:.3f} times the memory of the plain batch of {given.small} "
+          f"(goal {verdict('<=', GOAL, is_met)})")
     print(json.dumps({"name": "memory_of_batches", "ours": pieces, "peer": plain, "ratio": pieces / plain,
-                      "chunk": given.chunk, "keep_freed_memory": given.keep_freed_memory, "n": NUM_STEPS,
+                      "is_met": is_met, "chunk": given.chunk, "n": NUM_STEPS,
+                      "keep_freed_memory": given.keep_freed_memory,
                       "versions": versions()}))
 
 
