@@ -14,6 +14,7 @@ from torch import Tensor
 from contrastive.quality import alignment, correlations, embed, encode, uniformity
 from contrastive.scores import (
     aggregations,
+    cosine_histogram,
     cosine_spread,
     label_range,
     positive_above,
@@ -53,9 +54,9 @@ def measure_set(
     """Everything about one STS set. options: pooling, baselines, range, precision, max_length, batch_size, as given.
 
     "vectors": for each kind of sentence vector the record of `score_vectors`; the encoder's own kind stands first, and
-    "buckets" (`cosine_spread`) is of that. "layers": with_layers, for each pooling Spearman's correlation over all
-    rows, a list of L + 1. "left_out": kinds that were not measured, with the reason. Raises ValueError where a label
-    lies outside options.range.
+    "buckets" (`cosine_spread`) and "histogram" (`cosine_histogram`) are of that. "layers": with_layers, for each
+    pooling Spearman's correlation over all rows, a list of L + 1. "left_out": kinds that were not measured, with the
+    reason. Raises ValueError where a label lies outside options.range.
     """
     labels = np.array([example.label for example in pairs.examples])  # (N,) float64
     low, high = options.range or label_range(labels)
@@ -85,6 +86,7 @@ def measure_set(
         "range": [low, high], "positive_above": above, "positives": int((labels > above).sum()),
         "vectors": {name: scores for name, (_, scores) in scored.items()}, "left_out": left_out,
         "buckets": cosine_spread(scored[NAMES[options.pooling]][0], labels, low, high),
+        "histogram": cosine_histogram(scored[NAMES[options.pooling]][0], labels, low, high),
     }
     if with_layers:
         record["layers"] = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from minbert.pictures import Boxes, PairMap, Panels, Trace, round_ticks
+from minbert.pictures import Boxes, PairMap, Panels, Ridges, Trace, round_ticks
 from minbert.report import Grid, Section
 
 NOTHING = "–"
@@ -29,7 +29,8 @@ HOW_TO_READ = {
         "How cosines lie, by label, in 20 buckets over the scale. A whisker goes from 5 to 95 % of a bucket's "
         "cosines, a box holds the middle half, the line is the median. Where the boxes of two buckets overlap, the "
         "cosine does not tell their pairs apart; where even the lowest label has high cosines, all vectors lie in a "
-        "cone."),
+        "cone. Beside them, for each fifth of the label scale, a histogram of its share of cosines, all "
+        "of one scale."),
     "layers": (
         "Spearman's correlation over all rows for every hidden state, 0 being the embeddings, and three ways to "
         "make a sentence vector of it (Kim et al. 2021, figure 1; Carlsson et al. 2021, figure 1). Before the first "
@@ -139,7 +140,7 @@ def spread_section(sets: dict[str, dict]) -> Section:
 
 
 def bucket_section(name: str, found: dict) -> Section:
-    """The cosines of one set in each label bucket, as boxes and as a table; of the encoder's own vector."""
+    """The cosines of one set by label, as boxes, histograms and a table; of the encoder's own vector."""
     buckets, (low, high) = found["buckets"], found["range"]
     rows, notes = [], []
     for bucket in buckets:
@@ -156,9 +157,22 @@ def bucket_section(name: str, found: dict) -> Section:
     edges = [*(bucket["low"] for bucket in buckets), high]
     labels = list(range(int(low), int(high) + 1)) if low.is_integer() and high.is_integer() and high - low <= 10 else [
         low, (low + high) / 2, high]
+    grid = Grid(header, tuple(rows), "h" + "n" * 8)
+    boxes = Boxes(edges, quantiles, labels, ticks, "label", "cosine", tuple(notes), grid)
     return Section(name, f"Sentence vector: {next(iter(found['vectors']))}.",
-                   Boxes(edges, quantiles, labels, ticks, "label", "cosine", tuple(notes),
-                         Grid(header, tuple(rows), "h" + "n" * 8)))
+                   Panels((boxes, histogram(found["histogram"], labels)), grid))
+
+
+def histogram(found: dict[str, list], labels: list[float]) -> Ridges:
+    """The numbers of `cosine_histogram` as a picture; labels: the ticks of the label axis."""
+    bands, edges = found["bands"], found["edges"]
+    notes = []
+    for low, high, num_rows, shares in zip(bands[:-1], bands[1:], found["rows"], found["shares"], strict=True):
+        highest = shares.index(max(shares))
+        notes.append(f"label {low:g} to {high:g}: {num_rows:,} pairs, most of them from cosine {edges[highest]:.2f} to "
+                     f"{edges[highest + 1]:.2f}")
+    ticks = [tick / 5 for tick in range(math.floor(edges[0] * 5), 6)]
+    return Ridges(edges, bands, found["shares"], ticks, labels, "cosine", "label", tuple(notes))
 
 
 def layer_section(name: str, layers: dict[str, list[float]]) -> Section:

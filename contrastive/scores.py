@@ -5,6 +5,7 @@ Pure functions on arrays; survey.py calls them. N pairs or sentences, H hidden.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -82,6 +83,24 @@ def cosine_spread(
         found.append({"low": low + number * width, "high": low + (number + 1) * width, "rows": len(inside),
                       **statistics})
     return found
+
+
+def cosine_histogram(
+    cosines: np.ndarray, labels: np.ndarray, low: float, high: float, num_bands: int = 5, bin_width: float = 0.05
+) -> dict[str, list]:
+    """How many cosines lie where, for each of `num_bands` equal parts of the label scale; arguments as `cosine_spread`.
+
+    "edges": of the bins, B + 1 multiples of `bin_width`, the last one 1. "bands": of the labels, K + 1. "rows": K.
+    "shares": (K, B), of a band's rows; all 0 in an empty one.
+    """
+    edges = np.arange(min(0, math.floor(float(cosines.min()) / bin_width)), round(1 / bin_width) + 1) * bin_width
+    bands = np.linspace(low, high, num_bands + 1)
+    band = np.clip(np.searchsorted(bands, labels + 1e-9, side="right") - 1, 0, num_bands - 1)  # (N,)
+    counts = np.array([np.histogram(np.clip(cosines[band == number], edges[0], 1.0), edges)[0]
+                       for number in range(num_bands)])
+    rows = counts.sum(axis=1)
+    return {"edges": edges.round(10).tolist(), "bands": bands.tolist(), "rows": rows.tolist(),
+            "shares": (counts / np.maximum(rows, 1)[:, None]).tolist()}
 
 
 def transfer_accuracies(

@@ -85,6 +85,24 @@ class Boxes:
 
 
 @dataclass(frozen=True)
+class Ridges:
+    """A histogram in each of K bands of the y axis, standing on the band's lower edge, of Panels.
+
+    edges: B + 1 ascending numbers on the x axis. bands: K + 1 ascending numbers on the y axis. shares: (K, B), each row
+    a band's; the largest number of all is as high as a band. notes: K texts, shown as in Boxes.
+    """
+
+    edges: Sequence[float]
+    bands: Sequence[float]
+    shares: Sequence[Sequence[float]]
+    x_ticks: Sequence[float]
+    y_ticks: Sequence[float]
+    x_label: str
+    y_label: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Trace:
     """N points joined in their order, of Panels: a curve, or a way through a plane.
 
@@ -131,18 +149,19 @@ class PairMap:
 class Panels:
     """Pictures side by side, with one table for all; Markdown shows that summary in their place."""
 
-    pictures: tuple[Trace | PairMap, ...]
+    pictures: tuple[Boxes | Ridges | Trace | PairMap, ...]
     summary: Grid
 
 
 Picture = Scatter | Boxes | Panels
 
 
-def draw(picture: Picture | Trace | PairMap) -> str:
+def draw(picture: Picture | Ridges | Trace | PairMap) -> str:
     """The picture as one <svg>, of Panels several, whatever characters its texts hold."""
     if isinstance(picture, Panels):
         return "\n".join(map(draw, picture.pictures))
-    return {Scatter: _scatter, Boxes: _boxes, Trace: _trace, PairMap: _pair_map}[type(picture)](picture)
+    makers = {Scatter: _scatter, Boxes: _boxes, Ridges: _ridges, Trace: _trace, PairMap: _pair_map}
+    return makers[type(picture)](picture)
 
 
 def round_ticks(values: Sequence[float], most: int = 6) -> list[float]:
@@ -220,6 +239,19 @@ def _boxes(plot: Boxes) -> str:
                   f'<rect class="box" x="{left + gap:.1f}" y="{upper:.1f}" width="{right - left - 2 * gap:.1f}" '
                   f'height="{lower - upper:.1f}"/>',
                   f'<path class="median" d="M{left + gap:.1f} {median:.1f}H{right - gap:.1f}"/></g>']
+    return "\n".join([*parts, "</svg>"])
+
+
+def _ridges(plot: Ridges) -> str:
+    name = f"Histograms of {len(plot.shares)} bands: {plot.x_label} to the right, {plot.y_label} upwards"
+    parts, across, down = _axes(name, plot.x_ticks, plot.y_ticks, plot.x_label, plot.y_label)
+    most = max(map(max, plot.shares)) or 1.0
+    for number, (shares, note) in enumerate(zip(plot.shares, plot.notes, strict=True)):
+        foot, roof = down(plot.bands[number]), down(plot.bands[number + 1])
+        way = "".join(f"V{foot - (foot - roof) * share / most:.1f}H{across(right):.1f}"
+                      for share, right in zip(shares, plot.edges[1:], strict=True))
+        parts.append(f'<path class="box" d="M{across(plot.edges[0]):.1f} {foot:.1f}{way}V{foot:.1f}Z"><title>'
+                     f"{escape(note)}</title></path>")
     return "\n".join([*parts, "</svg>"])
 
 

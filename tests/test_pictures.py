@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from minbert.pictures import PLOT_MARGIN, PLOT_SIZE, PairMap, Panels, Trace, draw, round_ticks
+from minbert.pictures import PLOT_MARGIN, PLOT_SIZE, PairMap, Panels, Ridges, Trace, draw, round_ticks
 from minbert.report import Grid, Section, render_html, render_markdown, render_text
 from tests.report_reader import Page
 
@@ -145,6 +145,19 @@ def test_both_axes_of_a_map_have_one_scale():
     flat = PairMap("", [[[-10, -1], [10, 1]]], [True], "t-SNE", ("",))
     x1, y1, x2, y2 = numbers(parts(flat).findall("g")[2].find("path").get("d"))
     assert (x2 - x1) == pytest.approx(10 * (y1 - y2), abs=0.6)
+
+
+def test_ridges_stand_on_their_bands_and_one_is_as_high_as_a_band():
+    shares = [[0.25, 0.75], [0.5, 0.0]]
+    svg = parts(Ridges([0, 0.5, 1], [0, 2, 4], shares, [0, 1], [0, 4], "cosine", "label", ("low", HOSTILE)))
+    low, high = svg.findall("path[@class='box']")
+    assert [path.find("title").text for path in (low, high)] == ["low", HOSTILE]
+    band = PLOT_SIZE / 2
+    left, middle, right, foot = PLOT_MARGIN, PLOT_MARGIN + band, PLOT_MARGIN + 2 * band, PLOT_MARGIN + 2 * band
+    assert numbers(low.get("d")) == pytest.approx([left, foot, foot - band / 3, middle, foot - band, right, foot],
+                                                  abs=0.06)
+    assert numbers(high.get("d")) == pytest.approx([left, foot - band, foot - band * 5 / 3, middle, foot - band, right,
+                                                    foot - band], abs=0.06)
 
 
 def test_panels_stand_side_by_side_with_one_table():

@@ -8,6 +8,7 @@ from contrastive.quality import correlations
 from contrastive.scores import (
     QUANTILES,
     aggregations,
+    cosine_histogram,
     cosine_spread,
     label_range,
     positive_above,
@@ -124,6 +125,25 @@ def test_buckets_are_a_slow_loop():
         assert bucket["rows"] == len(inside) and bucket["mean"] == pytest.approx(sum(inside) / len(inside))
         assert bucket["deviation"] == pytest.approx(np.std(inside))
         assert bucket["quantiles"] == pytest.approx([np.quantile(inside, each) for each in QUANTILES])
+
+
+def test_a_histogram_by_hand():
+    cosines, labels = np.array([-0.12, 0.31, 0.33, 0.99, 1.0]), np.array([0.0, 0.5, 0.9, 5.0, 1.0])
+    found = cosine_histogram(cosines, labels, 0, 5)
+    assert found["bands"] == [0, 1, 2, 3, 4, 5] and found["rows"] == [3, 1, 0, 0, 1]  # an edge opens the band above it
+    assert found["edges"] == pytest.approx(np.arange(-3, 21) * 0.05) and len(found["edges"]) == 24
+    filled = [{round(found["edges"][number], 2): share for number, share in enumerate(row) if share}
+              for row in found["shares"]]
+    assert filled == [{-0.15: pytest.approx(1 / 3), 0.3: pytest.approx(2 / 3)}, {0.95: 1}, {}, {}, {0.95: 1}]
+
+
+def test_a_histogram_counts_every_pair_once():
+    cosines, labels, _ = made_up(200)
+    cosines = np.clip(cosines, -1, 1)
+    found = cosine_histogram(cosines, labels, 0, 5)
+    assert sum(found["rows"]) == 200 and [sum(row) for row in found["shares"]] == pytest.approx([1] * 5)
+    counts = np.histogram(cosines, found["edges"])[0]
+    assert (np.array(found["rows"]) @ found["shares"]).tolist() == pytest.approx(counts.tolist())
 
 
 # --- transfer ---------------------------------------------------------------------------------------------------------

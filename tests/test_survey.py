@@ -167,7 +167,13 @@ def test_buckets_become_boxes():
     buckets = [{"low": 1.0, "high": 3.0, "rows": 2, "mean": 0.5, "deviation": 0.1,
                 "quantiles": [-0.25, 0.4, 0.5, 0.6, 0.7]},
                {"low": 3.0, "high": 5.0, "rows": 0, "mean": None, "deviation": None, "quantiles": None}]
-    body = pages.bucket_section("A", {"buckets": buckets, "range": [1.0, 5.0], "vectors": {"mean": {}}}).body
+    bands = {"edges": [-0.25, 0.5, 1.0], "bands": [1.0, 3.0, 5.0], "rows": [2, 0], "shares": [[0.25, 0.75], [0, 0]]}
+    panels = pages.bucket_section("A", {"buckets": buckets, "range": [1.0, 5.0], "vectors": {"mean": {}},
+                                        "histogram": bands}).body
+    body, ridges = panels.pictures
+    assert ridges.x_ticks == [-0.4, -0.2, 0, 0.2, 0.4, 0.6, 0.8, 1] and ridges.y_ticks == [1, 2, 3, 4, 5]
+    assert ridges.notes[0] == "label 1 to 3: 2 pairs, most of them from cosine 0.50 to 1.00"
+    assert panels.summary == body.summary
     assert body.edges == [1, 3, 5] and body.x_ticks == [1, 2, 3, 4, 5]
     assert body.y_ticks == [-0.4, -0.2, 0, 0.2, 0.4, 0.6, 0.8, 1]
     assert body.summary.rows[0] == ("1 to 3", "2", "0.500", "0.100", "-0.250", "0.400", "0.500", "0.600", "0.700")
@@ -186,7 +192,7 @@ def test_the_command_writes_what_it_prints(capsys, tiny_model, sample_data, sts_
     printed = capsys.readouterr().out
     record = json.loads((out / "quality.json").read_text(encoding="utf-8"))
     page, text = Page((out / "page.html").read_text(encoding="utf-8")), (out / "quality.md").read_text("utf-8")
-    assert not page.faults and page.count("svg") == 3  # boxes of two sets, one map
+    assert not page.faults and page.count("svg") == 5  # boxes and histograms of two sets, one map
     assert page.texts["h3"][:3] == ["Spearman", "Pearson", "pairs by subset"]
     assert page.texts["h2"] == ["Sets", "Correlations", "Alignment and uniformity", "Cosines by label",
                                 "Layer by pooling, pairs", "Map of pairs", "Transfer"]
