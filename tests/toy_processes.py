@@ -33,9 +33,11 @@ CPU = torch.device("cpu")
 NUM_STEPS = 50
 # A batch of 5 has no equal halves; the last one of 16 rows is a single row, and a second process has none of it.
 COMMON = {"precision": "fp32", "max_length": 48, "batch_size": 5, "lr": 1e-3, "epochs": NUM_STEPS, "warmup": 0.0,
-          "hidden_dropout_prob": 0.0}
+          "hidden_dropout_prob": 0.0, "pair_encoding": "cross"}
 CHANGES = {"mt-dnn": {}, "death": {}, "bi": {"pair_encoding": "bi"},
+           "dual": {"pair_encoding": "dual", "head": "dpha", "sampling": "annealed"},
            "pcgrad": {"sampling": "joint", "surgery": "pcgrad"},
+           "accumulation": {"sampling": "joint", "surgery": "pcgrad", "accumulation": 2, "epochs": 2 * NUM_STEPS},
            "gradvac": {"sampling": "joint", "surgery": "gradvac"},
            "heads-first": {"heads_first": NUM_STEPS},
            "fusion": {"pretrain": "simcse", "contrastive_order": "fusion"},
@@ -61,11 +63,12 @@ def make_job(name: str, model: Path, data: Path, out: Path) -> Job:
     if name in PRESETS:
         shuffle = {"bsc_shuffle": "knn"} if name == "bsc" else {}
         size = {} if name == "ct" else {"contrastive_batch_size": 5}
+        size |= {"contrastive_chunk": 2} if name in ("simcse", "simcse-nli") else {}
         (stage,) = make_chain(name, model, tables, tokenizer, out, contrastive_epochs=NUM_STEPS, contrastive_lr=5e-5,
                               **size, **shuffle)
         return stage.job
     options = replace(options, **CHANGES[name])
-    rows = train.encode_tables(tables, tokenizer, options.max_length, "bi" if name == "bi" else "cross")
+    rows = train.encode_tables(tables, tokenizer, options.max_length, options.pair_encoding)
     encoder = BertModel.from_pretrained(model)
     if name == "mlm":
         return further.build_stage(options, encoder, tokenizer, rows, model, out, "encoder", "", CPU).job
