@@ -188,7 +188,7 @@ def test_the_page_of_a_stage_s_folder(capsys, make_stages, sample_data, tiny_mod
     text = (tmp_path / "one.html").read_text(encoding="utf-8")
     assert text == (tmp_path / "two.html").read_text(encoding="utf-8")
     page = Page(text)
-    assert not page.faults and page.count("svg") == 6  # boxes, two maps, the way, loss, score
+    assert not page.faults and page.count("svg") == 7  # boxes, histograms, two maps, the way, loss, score
     assert page.texts["h2"][-3:] == ["Layer by pooling, sts-dev", "Map of pairs", "Training"]
     history = json.loads((stage.folder / "stage.json").read_text(encoding="utf-8"))["history"]
     assert [row[1] for row in page.tables[-1][2:]] == [f"{entry['step']:,}" for entry in history]
@@ -201,7 +201,7 @@ def test_a_folder_without_stage_json_has_no_chapter_on_training(tiny_model, samp
     assert main([str(tiny_model), "--sets", str(sample_data / "sts-dev.csv"), "--report", str(tmp_path / "a.html"),
                  "--device", "cpu"]) == 0
     page = Page((tmp_path / "a.html").read_text(encoding="utf-8"))
-    assert "Training" not in page.texts["h2"] and page.count("svg") == 2
+    assert "Training" not in page.texts["h2"] and page.count("svg") == 3
 
 
 @pytest.mark.parametrize(("content", "problem"), [
