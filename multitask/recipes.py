@@ -109,7 +109,7 @@ def rob_14() -> dict:
 
 
 def rob_15() -> dict:
-    """The same after supervised SimCSE: 3 epochs for the report's 100 of SNLI, 4 of the tasks for 3.5. Add --nli FILE."""
+    """The same after supervised SimCSE: 3 epochs for the report's 100, 4 of the tasks for 3.5. Add --nli FILE."""
     return rob_14() | {"pretrain": "simcse-nli", "epochs": 4}
 
 
