@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.series import go_on
+from benchmarks.series import go_on, shown_mean
 from benchmarks.sides import Process
 from contrastive.presets import PRESETS
 from contrastive.pretrain import build_stage
@@ -67,11 +67,7 @@ def table(lines: list[dict]) -> str:
     for stage, model in dict.fromkeys((line["stage"], line["model"]) for line in lines):
         chosen = [line for line in lines if (line["stage"], line["model"]) == (stage, model)]
         for when in ("before", "after"):
-            cells = []
-            for name in SHOWN:
-                scores = [line[when][name] for line in chosen]
-                deviation = f" ± {statistics.stdev(scores):.4f}" if len(scores) > 1 else ""
-                cells.append(f"{statistics.mean(scores):.4f}{deviation}")
+            cells = [shown_mean([line[when][name] for line in chosen]) for name in SHOWN]
             label = f"{model}, {stage}, {when}"
             if when == "after":
                 cells += [f"{statistics.median(line['seconds'] for line in chosen):,.0f} s",

@@ -9,11 +9,10 @@ with fresh weights.
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
 from pathlib import Path
 
-from benchmarks.series import go_on
+from benchmarks.series import go_on, shown_mean
 from minbert import BertConfig, BertModel, BertTokenizer, runtime, weights
 from minbert.loop import fit
 from multitask.tasks import TASKS
@@ -63,8 +62,7 @@ def table(lines: list[dict]) -> str:
         cells = []
         for task in TASKS:
             scores = [line["score"] for line in lines if (line["encoder"], line["task"]) == (name, task)]
-            deviation = f" ± {statistics.stdev(scores):.4f}" if len(scores) > 1 else ""
-            cells.append(f"{statistics.mean(scores):.4f}{deviation} (n={len(scores)})" if scores else "-")
+            cells.append(f"{shown_mean(scores)} (n={len(scores)})" if scores else "-")
         shown.append(f"{name:<20}" + "".join(f"{cell:>24}" for cell in cells))
     return "\n".join(shown)
 

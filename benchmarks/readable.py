@@ -9,14 +9,13 @@ every training on a CPU. Dev scores after the last epoch go into FILE as lines o
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
 from pathlib import Path
 from unittest import mock
 
 import torch.nn.functional as F
 
-from benchmarks.series import go_on
+from benchmarks.series import go_on, shown_mean
 from minbert import AdamW, BertConfig, BertModel, BertTokenizer, runtime, weights
 from minbert.loop import fit
 from multitask.tasks import TASKS
@@ -64,11 +63,7 @@ def table(lines: list[dict]) -> str:
     """Mean and standard deviation over seeds, a row for each path."""
     shown = [f"{'dev, last epoch':<20}" + "".join(f"{name:>20}" for name in SCORES)]
     for path in PATHS:
-        cells = []
-        for name in SCORES:
-            scores = [line[name] for line in lines if line["path"] == path]
-            deviation = f" ± {statistics.stdev(scores):.4f}" if len(scores) > 1 else ""
-            cells.append(f"{statistics.mean(scores):.4f}{deviation}" if scores else "-")
+        cells = [shown_mean([line[name] for line in lines if line["path"] == path]) for name in SCORES]
         shown.append(f"{path:<20}" + "".join(f"{cell:>20}" for cell in cells))
     return "\n".join(shown)
 

@@ -1,10 +1,17 @@
-"""A series of runs that goes on where it was stopped: one line of JSON a run, in a file that is added to."""
+"""A series of runs that goes on where it was stopped, one line of JSON a run in a file that is added to; its means."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+import statistics
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+
+
+def shown_mean(values: Sequence[float]) -> str:
+    """Mean ± standard deviation with four digits; of a single value that alone, of none "-"."""
+    deviation = f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.4f}{deviation}" if values else "-"
 
 
 def go_on(path: Path, todo: Iterable[dict], run: Callable[..., dict]) -> list[dict]:

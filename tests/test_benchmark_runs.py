@@ -10,11 +10,16 @@ import torch
 from benchmarks import __main__ as command
 from benchmarks import profiles, readable
 from benchmarks.material import Settings, write_model
+from benchmarks.series import shown_mean
 from minbert import AdamW
 from tests.test_benchmarks import FIELDS
 
 PEERS = {"train_step": "transformers", "inference": "sentence_transformers", "surgery": "torchjd",
          "startup": "transformers", "tokenize": "transformers", "memory": "transformers"}
+
+
+def test_a_mean_is_shown_with_its_deviation():
+    assert [shown_mean(values) for values in ([], [0.5], [1.0, 2.0, 3.0])] == ["-", "0.5000", "2.0000 ± 1.0000"]
 
 
 @pytest.mark.parametrize("name", command.QUESTIONS)
