@@ -55,7 +55,7 @@ SIDES: dict[str, Callable[[Settings, int], dict[str, tuple[Take, int]]]] = {
 
 
 class Clock(TorchDispatchMode):
-    """While it is on, adds up the seconds of each operation, and the FLOPs of matrix products, into `found`.
+    """While it is on, adds up the seconds of each operation, and the FLOPs of matrix products.
 
     torch.profiler does not do here: it keeps what it noted between our tensors, so that the large ones do not find
     their freed place again and their pages are faulted in anew with each step, which a run does not have.
