@@ -22,8 +22,7 @@ from multitask.model import MultitaskBert
 from multitask.tasks import TASKS
 from multitask.train import SPLITS, encode_tables, read_tables
 
-NEEDED_OPTIONS = ("pooling", "pair_encoding", "max_length", "precision", "device", "drop_bad_rows",
-                  "train_rows", "dev_rows")
+NEEDED_OPTIONS = ("pair_encoding", "max_length", "precision", "device", "drop_bad_rows", "train_rows", "dev_rows")
 FILE_OPTIONS = tuple(f"{task}_{split}" for task in TASKS for split in SPLITS)
 
 
@@ -93,7 +92,7 @@ def open_model(run: Record) -> tuple[MultitaskBert, BertTokenizer]:
     """
     options, source = run.options, run.folder / "model"
     try:
-        model = MultitaskBert.from_pretrained(source, options.pooling, options.pair_encoding)
+        model = MultitaskBert.from_pretrained(source)
         tokenizer = BertTokenizer.from_pretrained(source)
     except (OSError, SafetensorError, RuntimeError, KeyError) as error:
         raise ValueError(f"{source}: the model cannot be read ({error}). Bring the folder back as the run wrote it, "
@@ -102,7 +101,7 @@ def open_model(run: Record) -> tuple[MultitaskBert, BertTokenizer]:
         device, _ = runtime.choose_device(options.device)
     except ValueError:  # no such device on this machine
         device, _ = runtime.choose_device()
-    return model.to(device).eval(), tokenizer
+    return model.to(device), tokenizer
 
 
 def open_run(folder: str | Path) -> FinishedRun:
@@ -121,7 +120,7 @@ def open_run(folder: str | Path) -> FinishedRun:
                              "Restore it, or start the run anew.")
     model, tokenizer = open_model(record)
     tables = read_tables(record.options)
-    rows = encode_tables(tables, tokenizer, record.options.max_length, record.options.pair_encoding)
+    rows = encode_tables(tables, tokenizer, record.options.max_length, model.pair_encoding)
     return FinishedRun(**vars(record), model=model, tables=tables, rows=rows)
 
 

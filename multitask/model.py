@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from data.batching import Batch
 from minbert import BertModel, BertTokenizer
 from minbert.checkpoint import write_json, write_tensors
-from minbert.pooling import check_pooling, mean, pool, save_pooling
+from minbert.pooling import mean, pool, save_pooling, stored_pooling
 from multitask.heads import CosineHead, DenseHead, FeaturesHead, MlpHead, PairMlpHeads, TwoOrdersHead
 from multitask.tasks import TASKS, Task
 
@@ -128,23 +128,24 @@ class MultitaskBert(nn.Module):
         write_json(Path(folder) / "heads.json", self.settings)
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path, pooling: str, pair_encoding: str) -> MultitaskBert:
-        """Load what `save_pretrained` wrote. ValueError where it was trained with another pooling or pair encoding."""
-        check_pooling(folder, pooling)
-        path = Path(folder) / "heads.json"
+    def from_pretrained(cls, folder: str | Path) -> MultitaskBert:
+        """Load what `save_pretrained` wrote, such as runs/NAME/model, in evaluation mode, as BertModel's does.
+
+        Raises ValueError where there are no heads, or those of another version.
+        """
+        path, pooling = Path(folder) / "heads.json", stored_pooling(folder)
         try:
-            stored = json.loads(path.read_text(encoding="utf-8"))
-            found = stored["pair_encoding"]
+            stored = dict(json.loads(path.read_text(encoding="utf-8")))
+            pair_encoding = stored.pop("pair_encoding")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path}: no record of heads there ({error}). Give the model of a finished run, such as "
                              "runs/NAME/model, as the run wrote it.") from error
-        if found != pair_encoding:
-            raise ValueError(f"{folder}: its heads read --pair-encoding {found}; asked for is {pair_encoding}. Load a "
-                             "model with the pair encoding it was trained with.")
-        model = cls(BertModel.from_pretrained(folder), pooling, dropout_probability=0.0, seed=0, **stored)
+        encoder = BertModel.from_pretrained(folder)
+        model = cls(encoder, pooling, pair_encoding, dropout_probability=0.0, seed=0, **stored)
         report = model.load_state_dict(load_file(Path(folder) / "heads.safetensors"), strict=False)
         wrong = [*report.unexpected_keys, *(name for name in report.missing_keys if not name.startswith("encoder."))]
+        wrong += [] if pooling else ["a record of their pooling"]
         if wrong:
             raise ValueError(f"{folder}: its heads have, or lack, {', '.join(wrong)}, so another version wrote them. "
                              "Start the run anew with this one.")
-        return model
+        return model.eval()

@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise ValueError(f"{given.run} was trained on {run.options.tasks}; its head for {task.title} never learned. "
                          "Pass another --task, or another run.")
     model, tokenizer = open_model(run)
-    encoded = EncodedExamples(rows, tokenizer, run.options.max_length, run.options.pair_encoding)
+    encoded = EncodedExamples(rows, tokenizer, run.options.max_length, model.pair_encoding)
     for row, value in zip(rows, task.decode(predict(model, task.name, encoded, run.options.precision)), strict=True):
         print(f"{value:.4g}", *filter(None, (row.sentence_1, row.sentence_2)), sep="\t")
 

@@ -45,7 +45,7 @@ def test_fusion_sees_each_batch_again_with_the_contrastive_loss(options, tmp_pat
     tensors, _ = load_checkpoint(job.folder)
     assert "model.companion.0.weight" in tensors, "a resumed run needs the projection"
     job.model.save_pretrained(tmp_path / "model", BertTokenizer.from_pretrained(options.model))
-    loaded = MultitaskBert.from_pretrained(tmp_path / "model", "mean", "cross")
+    loaded = MultitaskBert.from_pretrained(tmp_path / "model")
     assert not any("companion" in name for name in loaded.state_dict()), "it is of no use after training"
 
 

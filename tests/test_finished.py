@@ -113,8 +113,8 @@ def test_a_record_that_is_none(copied, content):
 
 def test_a_record_of_another_version(copied):
     options = options_of(copied)
-    change(copied, options={name: value for name, value in options.items() if name != "pooling"})
-    with pytest.raises(ValueError, match="tells nothing of pooling, so another version wrote it"):
+    change(copied, options={name: value for name, value in options.items() if name != "max_length"})
+    with pytest.raises(ValueError, match="tells nothing of max_length, so another version wrote it"):
         open_run(copied)
     change(copied, options=options, files={})
     with pytest.raises(ValueError, match="tells nothing of sst_train"):

@@ -53,7 +53,7 @@ def test_heads_of_another_version_are_told(tiny_model, tokenizer, tmp_path):
     tensors["heads.old.bias"] = tensors.pop("heads.sts.dense.bias")
     save_file(tensors, tmp_path / "heads.safetensors")
     with pytest.raises(ValueError, match="have, or lack, heads.old.bias, heads.sts.dense.bias, so another version"):
-        MultitaskBert.from_pretrained(tmp_path, "mean", "cross")
+        MultitaskBert.from_pretrained(tmp_path)
 
 
 def test_similarity_starts_at_the_middle_of_its_scale(tiny_model, tokenizer):
@@ -187,22 +187,21 @@ def test_dropout_is_before_the_head_and_off_when_predicting(tiny_model, tokenize
 def test_saved_and_loaded(tiny_model, tokenizer, tmp_path, pair_encoding):
     model = make_model(tiny_model, pair_encoding, "cls", seed=9).eval()
     model.save_pretrained(tmp_path, tokenizer)
-    loaded = MultitaskBert.from_pretrained(tmp_path, "cls", pair_encoding).eval()
+    loaded = MultitaskBert.from_pretrained(tmp_path)
+    assert (loaded.pooling, loaded.pair_encoding, loaded.training) == ("cls", pair_encoding, False)
     assert loaded.state_dict().keys() == model.state_dict().keys()
     assert all(torch.equal(tensor, loaded.state_dict()[name]) for name, tensor in model.state_dict().items())
     again = BertTokenizer.from_pretrained(tmp_path)
     for task in TASKS:
         batch = batch_of(task, again, pair_encoding)
         assert torch.equal(model(task, batch), loaded(task, batch))
-    with pytest.raises(ValueError, match="trained with --pooling cls; asked for is mean"):
-        MultitaskBert.from_pretrained(tmp_path, "mean", pair_encoding)
-    other = {"cross": "bi", "bi": "cross"}[pair_encoding]
-    with pytest.raises(ValueError, match=f"heads read --pair-encoding {pair_encoding}; asked for is {other}"):
-        MultitaskBert.from_pretrained(tmp_path, "cls", other)
+    (tmp_path / "sentence.json").unlink()
+    with pytest.raises(ValueError, match="have, or lack, a record of their pooling, so another version"):
+        MultitaskBert.from_pretrained(tmp_path)
     for content in ("{", "[]", "{}"):
         (tmp_path / "heads.json").write_text(content)
         with pytest.raises(ValueError, match=r"heads.json: no record of heads there .*such as runs/NAME/model"):
-            MultitaskBert.from_pretrained(tmp_path, "cls", pair_encoding)
+            MultitaskBert.from_pretrained(tmp_path)
 
 
 def test_what_only_training_needs_is_not_stored(tiny_model, tokenizer, tmp_path):
@@ -210,7 +209,7 @@ def test_what_only_training_needs_is_not_stored(tiny_model, tokenizer, tmp_path)
     model = MultitaskBert(BertModel.from_pretrained(tiny_model), "mean", "bi", 0.1, 0)
     model.register_buffer("needs", torch.ones(3))
     model.save_pretrained(tmp_path, tokenizer)
-    assert "needs" not in MultitaskBert.from_pretrained(tmp_path, "mean", "bi").state_dict()
+    assert "needs" not in MultitaskBert.from_pretrained(tmp_path).state_dict()
 
 
 def test_a_name_without_a_head_is_an_error(tiny_model):
