@@ -10,10 +10,9 @@ import math
 import os
 from dataclasses import fields
 
-from contrastive.presets import NUM_NEGATIVES, OWN, PRESETS, unread
+from contrastive.presets import AUTO, NUM_NEGATIVES, OWN, PRESETS, unread
 from data.readers import COURSE_FILES, numbers_by_task
 
-AUTO = "auto"
 STAGES = ("mlm", *PRESETS)  # what --pretrain may name
 ONLY_WITH = {  # an option that only some values of another one read
     "sampling_weights": ("sampling", "mt-dnn"),

@@ -17,12 +17,14 @@ from minbert.loop import Step
 from minbert.tokenizer import SPECIAL_TOKENS, BertTokenizer
 
 HELD_OUT = 200  # one paragraph in so many is kept for evaluation
+SEED_STRIDE = 1_000_003  # between the orders of two seeds, so that they share none
 CHUNK = 2_000_000  # characters that are tokenized at a time, about 50 MB of the library's encodings
 
 
 def train_tokenizer(lines: Iterator[str], vocab_size: int) -> BertTokenizer:
-    """A lower-casing WordPiece vocabulary of at most `vocab_size` tokens, the special ones first.
+    """A lower-casing WordPiece vocabulary of `vocab_size` tokens, the special ones first.
 
+    Fewer where the text has no more, and more where its characters alone are more.
     The library breaks ties between equally frequent pieces in no fixed order, so two vocabularies of the same text can
     differ in a few pieces and in the order of their ids.
     """
@@ -40,7 +42,7 @@ def pack(lines: Iterator[str], tokenizer: BertTokenizer, block_size: int) -> np.
 
     uint16, or uint32 where the vocabulary needs it.
     """
-    dtype = np.uint16 if len(tokenizer.vocabulary) <= 2**16 else np.uint32
+    dtype = np.uint16 if max(tokenizer.vocabulary.values()) < 2**16 else np.uint32
     parts, chunk, num_characters = [np.empty(0, dtype)], [], 0
 
     def encode_chunk() -> None:
@@ -66,10 +68,11 @@ def pack(lines: Iterator[str], tokenizer: BertTokenizer, block_size: int) -> np.
 
 def split_and_pack(paths: list[Path], tokenizer: BertTokenizer, block_size: int) -> tuple[np.ndarray, np.ndarray]:
     """Blocks for training and held-out ones, each (N, T): of every HELD_OUT paragraphs the first is held out."""
-    numbered = enumerate(read_lines(paths))
-    train = pack((line for number, line in numbered if number % HELD_OUT), tokenizer, block_size)
-    numbered = enumerate(read_lines(paths))
-    return train, pack((line for number, line in numbered if number % HELD_OUT == 0), tokenizer, block_size)
+    def part(is_held_out: bool) -> np.ndarray:
+        lines = (line for number, line in enumerate(read_lines(paths)) if (number % HELD_OUT == 0) == is_held_out)
+        return pack(lines, tokenizer, block_size)
+
+    return part(False), part(True)
 
 
 def plan_blocks(num_blocks: int, batch_size: int, num_steps: int, epoch: int, seed: int) -> list[Step]:
@@ -83,7 +86,8 @@ def plan_blocks(num_blocks: int, batch_size: int, num_steps: int, epoch: int, se
     for number in range(epoch * num_steps, (epoch + 1) * num_steps):
         one_pass, place = divmod(number, steps_per_pass)
         if one_pass not in orders:
-            orders[one_pass] = torch.randperm(num_blocks, generator=torch.Generator().manual_seed(seed + one_pass))
+            generator = torch.Generator().manual_seed(seed * SEED_STRIDE + one_pass)
+            orders[one_pass] = torch.randperm(num_blocks, generator=generator)
         steps.append([("mlm", orders[one_pass][place * batch_size : (place + 1) * batch_size].tolist())])
     return steps
 

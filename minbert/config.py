@@ -86,9 +86,9 @@ class BertConfig:
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write `folder`/config.json so that transformers.AutoModel recognises a BERT."""
-        content = {"architectures": ["BertModel"], "model_type": "bert", **asdict(self)}
+    def save_pretrained(self, folder: str | Path, architecture: str = "BertModel") -> None:
+        """Write `folder`/config.json so that transformers recognises a BERT, and computes in float32 by default."""
+        content = {"architectures": [architecture], "model_type": "bert", "dtype": "float32", **asdict(self)}
         del content["attention_implementation"]
         text = json.dumps(content, indent=2, sort_keys=True) + "\n"
         (Path(folder) / "config.json").write_text(text, encoding="utf-8")

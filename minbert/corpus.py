@@ -6,22 +6,29 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
+UTF_16 = "UTF-16; convert it with iconv -f utf-16 -t utf-8 first"
 MAX_CHARACTERS = 20_000  # a longer line counts as several paragraphs, so that none has to fit into memory
 
 
 def check_files(paths: list[Path]) -> None:
-    """ValueError for the first file that is missing, a folder or not readable, before any work is done."""
-    for path in paths:
+    """ValueError for the first file that cannot be read as text or comes twice, before any work is done."""
+    first_bytes = {b"\x1f\x8b": "compressed; unpack it with gunzip first", b"\xff\xfe": UTF_16, b"\xfe\xff": UTF_16}
+    for number, path in enumerate(paths):
         try:
-            with open(path, "rb"):
-                pass
+            with open(path, "rb") as file:
+                problem = first_bytes.get(file.read(2), "")
         except OSError as error:
-            raise ValueError(
-                f"{path}: {error.strerror}. Give plain-text files in UTF-8, a paragraph a line.") from error
+            problem = f"{error.strerror}; it is needed, as a file of plain text in UTF-8, a paragraph a line"
+        if path.exists() and not path.is_file() and not problem:
+            problem = "not a file that can be read more than once, and it will be; write the text to one"
+        if any(path.samefile(other) for other in paths[:number] if not problem):
+            problem = "given twice, so that what is held out would also be trained on; give it once"
+        if problem:
+            raise ValueError(f"{path}: {problem}.")
 
 
 def read_lines(paths: list[Path]) -> Iterator[str]:
-    """Every paragraph of every file, in order: the lines that are not blank, those that have no end cut at a space.
+    """Every paragraph of every file, in order: the lines that are not blank, those that have no end cut between words.
 
     Raises ValueError with file and line where a byte is not UTF-8.
     """
@@ -35,12 +42,12 @@ def read_lines(paths: list[Path]) -> Iterator[str]:
 
 
 def pieces(file: TextIO) -> Iterator[str]:
-    """The lines of `file`; one of more than MAX_CHARACTERS comes in parts that end at a space where there is one."""
+    """The lines of `file`; one of more than MAX_CHARACTERS comes in parts that end between words, if it can be."""
     rest = ""
     while part := file.readline(MAX_CHARACTERS):
         text, rest = rest + part, ""
-        if len(part) == MAX_CHARACTERS and not part.endswith("\n") and " " in text:
-            text, _, rest = text.rpartition(" ")
+        if len(part) == MAX_CHARACTERS and not part[-1].isspace() and len(words := text.rsplit(maxsplit=1)) == 2:
+            text, rest = words
         yield text
     yield rest
 

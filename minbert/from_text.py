@@ -18,7 +18,6 @@ from torch import Tensor
 from minbert import price, processes, record, runtime
 from minbert.bert import BertModel
 from minbert.blocks import pair_up, plan_blocks, split_and_pack, train_tokenizer
-from minbert.config import BertConfig
 from minbert.corpus import read_lines
 from minbert.curves import Curves, missing_libraries
 from minbert.interruption import Interrupted
@@ -30,6 +29,7 @@ from minbert.tokenizer import BertTokenizer
 
 MAX_EVALUATIONS = 50
 MAX_HELD_OUT_BLOCKS = 512
+FEW = ", which are few: held-out loss and accuracy, by which the weights are chosen, are rough"
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Blocks:
 def sinusoids(num_positions: int, width: int, scale: float = 0.1) -> Tensor:
     """Where the learned position embeddings start, (P, H): Vaswani et al. 2017, section 3.5, times `scale`.
 
-    From random ones a small encoder sees a bag of words for thousands of steps; so a neighbour is near from the start.
+    So a neighbour is near from the start, before any of it is learned.
     """
     frequencies = 10_000 ** (-torch.arange(0, width, 2) / width)  # (H / 2,)
     angles = torch.arange(num_positions).unsqueeze(1) * frequencies  # (P, H / 2)
@@ -112,15 +112,13 @@ def plan_rounds(arguments: argparse.Namespace) -> tuple[int, int]:
 
 def read_corpus(arguments: argparse.Namespace) -> tuple[BertTokenizer, np.ndarray, np.ndarray]:
     """The tokenizer (trained, or that of a folder) and blocks for training and held out, each (N, T)."""
-    if arguments.init:
-        BertForMaskedLM.from_pretrained(arguments.init)
     runtime.choose_device(arguments.device)
-    config = BertConfig.from_pretrained(arguments.init) if arguments.init else SIZES[arguments.size]
+    config = BertForMaskedLM.from_pretrained(arguments.init).bert.config if arguments.init else SIZES[arguments.size]
     if arguments.block_size > config.max_position_embeddings:
         raise ValueError(f"--block-size is {arguments.block_size}; this model has {config.max_position_embeddings} "
                          "positions. Pass at most that.")
     for path in arguments.corpus:
-        if not path.stat().st_size:
+        if next(read_lines([path]), None) is None:
             print(f"{path}: an empty file; there is no text in it")
     stored = arguments.resume or arguments.init or arguments.vocabulary
     tokenizer = BertTokenizer.from_pretrained(stored) if stored else processes.from_first(
@@ -157,14 +155,14 @@ def run(arguments: argparse.Namespace) -> None:
     job = build_job(arguments, tokenizer, train, held_out)
     print(f"device: {job.device.type} ({runtime.choose_device(arguments.device)[1]})")
     print(f"precision: {job.precision} ({runtime.choose_precision(arguments.precision, job.device)[1]})")
-    num_parameters = sum(parameter.numel() for parameter in job.model.parameters())
+    num_parameters = sum(p.numel() for name, p in job.model.named_parameters() if "pooler" not in name)
     print(f"vocabulary of {len(tokenizer.vocabulary):,}; {num_parameters:,} parameters; {len(train):,} training blocks "
-          f"of {arguments.block_size} tokens, {len(held_out):,} held out")
+          f"of {arguments.block_size} tokens, {len(held_out):,} held out{FEW if len(held_out) < 50 else ''}")
     prices = price.quote([job], arguments.out, bool(arguments.resume))
     print(prices[0], *filter(None, [missing_libraries()]), sep="\n")
     options = {name: str(value) if isinstance(value, Path) else value for name, value in vars(arguments).items()}
-    options |= {"corpus": list(map(str, arguments.corpus)), "resume": None, "device": job.device.type,
-                "precision": job.precision}
+    options |= {"corpus": [str(path.absolute()) for path in arguments.corpus], "resume": None,
+                "device": job.device.type, "precision": job.precision}
     files = {"the corpus": hashlib.sha256(np.concatenate([train, held_out])).hexdigest()}  # as ids: what it depends on
     record.claim(arguments.out, options, files, bool(arguments.resume))
     processes.from_first(lambda: tokenizer.save_pretrained(arguments.out))

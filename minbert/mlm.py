@@ -18,7 +18,7 @@ from minbert import processes, runtime
 from minbert.bert import BertModel
 from minbert.checkpoint import write_tensors
 from minbert.tokenizer import SPECIAL_TOKENS, BertTokenizer
-from minbert.weights import modernise, read_tensors, to_hugging_face
+from minbert.weights import copy_tensors, modernise, read_tensors, resolve, to_hugging_face
 
 IGNORED = -100  # the label of a token that is not predicted
 ROWS_AT_ONCE = {"cpu": 128, "cuda": 8192, "mps": 8192}  # on a CPU few, so that they stay in its cache
@@ -163,7 +163,7 @@ class BertForMaskedLM(nn.Module):
         encoder = {f"bert.{to_hugging_face(name)}": p for name, p in parameters if "pooler" not in name}
         tensors = encoder | self.head_tensors()
         write_tensors(Path(folder) / "model.safetensors", {name: tensor.to(dtype) for name, tensor in tensors.items()})
-        self.bert.config.save_pretrained(folder)
+        self.bert.config.save_pretrained(folder, "BertForMaskedLM")
 
     def head_tensors(self) -> dict[str, Tensor]:
         """The head's parameters by Hugging Face's names."""
@@ -173,8 +173,9 @@ class BertForMaskedLM(nn.Module):
         return {f"cls.predictions.{name}": tensor for name, tensor in head.items()}
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path, **config_overrides) -> BertForMaskedLM:
-        """Load what `save_pretrained` wrote; ValueError where the head's tensors are missing."""
+    def from_pretrained(cls, name_or_folder: str | Path, **config_overrides) -> BertForMaskedLM:
+        """Names, overrides and errors as in BertModel.from_pretrained; ValueError where there is no head, too."""
+        folder = resolve(name_or_folder)
         model = cls(BertModel.from_pretrained(folder, **config_overrides))
         if not model.load_head(folder):
             raise ValueError(f"{folder}: no complete masked-language-model head in it (needed are "
@@ -182,11 +183,17 @@ class BertForMaskedLM(nn.Module):
         return model
 
     def load_head(self, folder: str | Path) -> bool:
-        """Take the head's parameters from `folder`; False, and nothing changed, where it has no complete head."""
+        """Take the head's parameters from `folder`; False, and nothing changed, where it has no complete head.
+
+        ValueError for one of another shape, or with an output matrix of its own: here that is the word embeddings.
+        """
         stored = {modernise(name): tensor for name, tensor in read_tensors(folder).items()}
         wanted = self.head_tensors()
         if not wanted.keys() <= stored.keys():
             return False
-        for name, parameter in wanted.items():
-            parameter.data.copy_(stored[name])
+        words = stored["embeddings.word_embeddings.weight"]
+        if not torch.equal(stored.get("cls.predictions.decoder.weight", words), words):
+            raise ValueError(f"{folder}: its head has an output matrix (cls.predictions.decoder.weight) other than the "
+                             "word embeddings; this one shares them, as BERT's does. Give a model with shared ones.")
+        copy_tensors(wanted, stored, folder)
         return True

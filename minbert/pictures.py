@@ -1,6 +1,6 @@
 """The pictures of a report as SVG: points on two scales, boxes, curves, maps of pairs. report.py puts them on its page.
 
-A picture is a frozen dataclass of plain numbers and strings; `draw` makes the SVG, whose colours are those of the page.
+A picture is a frozen dataclass of plain numbers and strings; `draw` makes the SVG, whose colours are those of page.css.
 Each has a name and a description for who does not see it, and the numbers beside it as a table.
 """
 
@@ -22,29 +22,6 @@ if TYPE_CHECKING:
 PLOT_SIZE, PLOT_MARGIN = 460, 46  # of a plot's square and of what its axes need around it, in units of the SVG
 TRACE_TOP = 24  # of the margin above a trace, what stays empty
 PANEL_LETTERS = 6  # of numbers beside an axis: pictures side by side are of one size where none has more
-PICTURE_STYLE = """\
-.plot { display: flex; flex-wrap: wrap; gap: 1rem 2.5rem; align-items: center; }
-svg { width: 100%; max-width: 33rem; height: auto; flex: 1 1 24rem; }
-svg .grid { stroke: var(--line); }
-svg .diagonal { stroke: var(--soft); stroke-dasharray: 5 4; }
-svg .whisker { stroke: rgb(var(--right)); }
-svg .box { fill: rgb(var(--right)); fill-opacity: .3; stroke: rgb(var(--right)); }
-svg .median { stroke: rgb(var(--wrong)); stroke-width: 2.5; }
-svg circle { fill: rgb(var(--right)); fill-opacity: .4; }
-svg circle:hover { fill: rgb(var(--wrong)); fill-opacity: 1; }
-svg .line { fill: none; stroke: rgb(var(--right)); stroke-width: 1.5; }
-svg .point { fill-opacity: 1; }
-svg .marked { fill: rgb(var(--wrong)); }
-svg .pair path { stroke: rgb(var(--right)); }
-svg .pair circle { fill-opacity: .85; }
-svg .negative path { stroke: rgb(var(--wrong)); stroke-dasharray: 5 3; }
-svg .negative rect { fill: rgb(var(--wrong)); fill-opacity: .85; }
-svg .pair:hover path { stroke-width: 4; }
-svg text { fill: var(--soft); font-size: 13px; text-anchor: middle; }
-svg .end { text-anchor: end; }
-svg .start { text-anchor: start; }
-svg .name { fill: var(--ink); stroke: var(--paper); stroke-width: 4px; stroke-linejoin: round; paint-order: stroke; }
-"""
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,14 @@ from minbert.command import check_writable, exit_code
 from minbert.config import BertConfig
 from minbert.corpus import check_files
 
-SIZES = {  # initial weights grow as 1 / sqrt(width), 0.02 at 768; parameters with the head, vocabulary full
+SIZES = {  # initial weights grow as 1 / sqrt(width), 0.02 at 768; number of parameters with the head, vocabulary full
     "tiny": BertConfig(vocab_size=2048, hidden_size=64, num_hidden_layers=2, num_attention_heads=2,
                        intermediate_size=256, max_position_embeddings=128, initializer_range=0.07),  # 0.2 million
     "mini": BertConfig(vocab_size=8192, hidden_size=192, num_hidden_layers=5, num_attention_heads=6,
-                       intermediate_size=768, max_position_embeddings=128, initializer_range=0.04),  # 3.9: 8 MB in half
+                       intermediate_size=768, max_position_embeddings=128, initializer_range=0.04),  # 3.9 million
     "small": BertConfig(vocab_size=16384, hidden_size=512, num_hidden_layers=5, num_attention_heads=8,
-                        intermediate_size=2048, max_position_embeddings=256, initializer_range=0.025),  # 24.6
-    "base": BertConfig(),  # 109.5: bert-base-uncased's
+                        intermediate_size=2048, max_position_embeddings=256, initializer_range=0.025),  # 24.6 million
+    "base": BertConfig(),  # 109.5 million, as bert-base-uncased
 }
 
 
@@ -36,7 +36,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="new folder for config.json, model.safetensors, vocab.txt")
     parser.add_argument("--resume", type=Path, metavar="DIR", help="continue the run in this folder; no other flag")
     parser.add_argument("--size", choices=SIZES, help="named shape (default: mini)")
-    parser.add_argument("--init", type=Path, help="go on from this folder's weights, shape and vocabulary instead")
+    parser.add_argument("--init", help="go on from this model (minbert-mini, or a folder of this command) instead: "
+                        "weights, shape, vocabulary")
     parser.add_argument("--vocabulary", help="take the vocabulary of this model or folder instead of a new one")
     numbers = {  # flag: type, default, lowest, highest, help
         "--tokens": (int, 22_000_000, 1, None, "tokens to see"),
@@ -68,6 +69,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         if arguments.init and getattr(arguments, flag):
             parser.error(f"--{flag} {getattr(arguments, flag)} and --init {arguments.init}: a folder brings its own; "
                          "drop one of the two.")
+    if arguments.pairs and not round(arguments.pairs * arguments.batch_size):
+        parser.error(f"--pairs {arguments.pairs} of --batch-size {arguments.batch_size} is no block; raise one.")
     if arguments.out.exists():
         parser.error(f"--out {arguments.out} exists. Give a new folder, or continue the run in it with --resume.")
     arguments.size = None if arguments.init else arguments.size or "mini"
@@ -80,7 +83,7 @@ def resumed(parser: argparse.ArgumentParser, folder: Path, argv: list[str]) -> a
         parser.error("--resume continues a run with its own options; drop the other flags.")
     try:
         stored = json.loads((folder / "options.json").read_text(encoding="utf-8"))["options"]
-        stored |= {"corpus": [Path(path) for path in stored["corpus"]], "init": stored["init"] and Path(stored["init"])}
+        stored["corpus"] = list(map(Path, stored["corpus"]))
         if stored.keys() != vars(parser.parse_args([])).keys() or stored["size"] not in (None, *SIZES):
             raise ValueError("other options than this version's")
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -1,7 +1,7 @@
 """A report as a list of sections, rendered as Markdown, as one HTML page that needs nothing beside itself, and as text.
 
 Whoever has something to show makes sections of plain strings; what looks like markup in them is shown as it stands. The
-page follows the reader's light or dark mode, runs no script, and prints.
+page follows the reader's light or dark mode, runs no script, and prints; its style is page.css.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 
-from minbert.pictures import PICTURE_STYLE, Picture, draw
+from minbert.pictures import Picture, draw
 
+STYLE = Path(__file__).with_name("page.css")
 
 @dataclass(frozen=True)
 class Grid:
@@ -76,56 +78,14 @@ def _markdown_grid(grid: Grid) -> str:
 
 # --- HTML -------------------------------------------------------------------------------------------------------------
 
-STYLE = """
-:root { color-scheme: light dark; --paper: #fdfdfc; --ink: #1f2530; --soft: #626b7a; --line: #dcdfe5;
-  --right: 38 112 214; --wrong: 214 120 20; }
-@media screen and (prefers-color-scheme: dark) {
-  :root { --paper: #14171c; --ink: #e4e7ec; --soft: #99a2b1; --line: #333a45;
-    --right: 94 156 245; --wrong: 236 151 66; }
-}
-* { box-sizing: border-box; }
-body { max-width: 66rem; margin: 0 auto; padding: 2rem 1.25rem 4rem; background: var(--paper); color: var(--ink);
-  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
-h1, h2, h3 { line-height: 1.25; overflow-wrap: anywhere; }
-h1 { font-size: 1.7rem; margin: 0 0 .5rem; }
-h2 { font-size: 1.35rem; margin: 3rem 0 .5rem; padding-top: 1rem; border-top: 2px solid var(--line); }
-h3 { font-size: 1.05rem; margin: 2rem 0 .25rem; }
-p { max-width: 46rem; margin: .25rem 0 .75rem; color: var(--soft); }
-nav a { margin-right: 1rem; color: rgb(var(--right)); }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .9rem; }
-th, td { padding: .35rem .7rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
-thead th { color: var(--soft); font-weight: 600; vertical-align: bottom; }
-tbody th { font-weight: 600; white-space: nowrap; }
-.t { min-width: 14rem; overflow-wrap: anywhere; }
-.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
-.w { min-width: 6rem; }
-.i { font: .75rem/1.9 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; color: var(--soft); }
-thead .i { font: inherit; font-weight: 600; }
-td.right { background: rgb(var(--right) / var(--shade)); }
-td.wrong { background: rgb(var(--wrong) / var(--shade)); }
-""" + PICTURE_STYLE + """@media print {
-  :root { color-scheme: light; --paper: #fff; }
-  body { max-width: none; padding: 0; font-size: 10pt; print-color-adjust: exact; -webkit-print-color-adjust: exact; }
-  nav { display: none; }
-  h2, h3, p { break-after: avoid; }
-  tr, svg, .plot .wide { break-inside: avoid; }
-  .wide { overflow: visible; }
-  .t, .w { min-width: 0; }
-  .i { font-size: 6.5pt; }
-  svg { max-width: 11cm; }
-}
-"""
-
-
 def render_html(title: str, sections: Sequence[Section]) -> str:
     """The report as one HTML page with its style and pictures inside, whatever characters the texts hold."""
     links = "\n".join(f'<a href="#section-{number}">{escape(section.title)}</a>'
                       for number, section in enumerate(sections) if section.level == 2)
     lines = ["<!DOCTYPE html>", '<html lang="en">', "<head>", '<meta charset="utf-8">',
              '<meta name="viewport" content="width=device-width, initial-scale=1">',
-             f"<title>{escape(title)}</title>", f"<style>{STYLE}</style>", "</head>", "<body>",
-             f"<h1>{escape(title)}</h1>", f"<nav>\n{links}\n</nav>", "<main>"]
+             f"<title>{escape(title)}</title>", f"<style>\n{STYLE.read_text(encoding='utf-8')}</style>", "</head>",
+             "<body>", f"<h1>{escape(title)}</h1>", f"<nav>\n{links}\n</nav>", "<main>"]
     for number, section in enumerate(sections):
         lines.append(f'<h{section.level} id="section-{number}">{escape(section.title)}</h{section.level}>')
         lines += [f"<p>{escape(section.prose)}</p>"] if section.prose else []

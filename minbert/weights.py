@@ -172,15 +172,20 @@ def load(model: BertModel, folder: str | Path) -> LoadReport:
     if any(not name.startswith("pooler.") for name in missing):
         raise ValueError(f"{folder}: {len(missing)} of {len(parameters)} tensors are missing, first '{missing[0]}'; "
                          "config.json and the weights do not belong together, or this is not a BERT.")
-    for name, parameter in parameters.items():
-        if name in stored and stored[name][1].shape != parameter.shape:
-            raise ValueError(f"{folder}: '{name}' has shape {tuple(stored[name][1].shape)}; config.json asks for "
-                             f"{tuple(parameter.shape)}. config.json and the weights do not belong together.")
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            if name in stored:
-                parameter.copy_(stored[name][1])
+    copy_tensors({name: parameter for name, parameter in parameters.items() if name in stored},
+                 {name: tensor for name, (_, tensor) in stored.items()}, folder)
     return LoadReport(str(folder), len(parameters) - len(missing), missing, ignored)
+
+
+@torch.no_grad()
+def copy_tensors(parameters: dict[str, Tensor], stored: dict[str, Tensor], folder: str | Path) -> None:
+    """Copy the stored tensors into parameters of the same name; ValueError, and no change, where a shape differs."""
+    for name, parameter in parameters.items():
+        if stored[name].shape != parameter.shape:
+            raise ValueError(f"{folder}: '{name}' has shape {tuple(stored[name].shape)}; config.json asks for "
+                             f"{tuple(parameter.shape)}. config.json and the weights do not belong together.")
+    for name, parameter in parameters.items():
+        parameter.copy_(stored[name])
 
 
 def save(model: BertModel, folder: str | Path, dtype: torch.dtype = torch.float32) -> None:

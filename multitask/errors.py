@@ -29,7 +29,7 @@ from multitask.breakdown import (
     word_overlap,
     worst_rows,
 )
-from multitask.finished import FinishedRun, open_run
+from multitask.finished import FinishedRun, knows, open_run
 from multitask.tasks import TASKS
 
 CLASS_NAMES = {
@@ -158,10 +158,10 @@ def run_sections(run: FinishedRun, num_worst: int) -> list[Section]:
     for name, task in TASKS.items():
         answers = Answers(task, run.rows[name]["dev"].examples, run.outputs(name, "dev"))
         chapters += task_sections(answers, num_worst)
-        is_trained = name in options.tasks.split(",")
+        untrained = "no, a cosine has no weights" if knows(run, name) else "no, its head is as it was drawn"
         rows.append((task.title, f"{len(answers.examples):,}", task.metric,
                      f"{task.score(answers.predictions, answers.labels):.4f}", f"{run.scores[name]:.4f}",
-                     "yes" if is_trained else "no, its head is as it was drawn"))
+                     "yes" if name in options.tasks.split(",") else untrained))
     overview = Section(
         "Overview", f"Model {options.model}, pairs encoded {options.pair_encoding}, seed {options.seed}, dev files of "
         f"{options.data_dir}, predicted anew in {options.precision}: on another machine or with another version a row "

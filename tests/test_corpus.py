@@ -1,6 +1,8 @@
 """minbert/corpus.py and blocks.py: plain text -> vocabulary, blocks, plan."""
 
+import gzip
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,8 +31,20 @@ def test_lines_of_several_files(tmp_path):
 
 def test_files_that_cannot_be_read(tmp_path):
     for name, problem in {"absent.txt": "No such file", "": "Is a directory"}.items():
-        with pytest.raises(ValueError, match=f"{name}: {problem}.*Give plain-text files in UTF-8"):
+        with pytest.raises(ValueError, match=f"{name}: {problem}.*needed, as a file of plain text in UTF-8"):
             check_files([tmp_path / name])
+    for content, problem in (("eins\n".encode("utf-16"), "UTF-16; convert it with iconv -f utf-16"),
+                             (gzip.compress(b"eins\n"), "compressed; unpack it with gunzip")):
+        (tmp_path / "file.txt").write_bytes(content)
+        with pytest.raises(ValueError, match=f"file.txt: {problem}"):
+            check_files([tmp_path / "file.txt"])
+    (tmp_path / "good.txt").write_text("eins", encoding="utf-8")
+    (tmp_path / "link.txt").symlink_to(tmp_path / "good.txt")
+    with pytest.raises(ValueError, match="link.txt: given twice.*give it once"):
+        check_files([tmp_path / "good.txt", tmp_path / "link.txt"])
+    with pytest.raises(ValueError, match="null: not a file that can be read more than once"):
+        check_files([Path("/dev/null")])
+    check_files([tmp_path / "good.txt"])
 
 
 def test_bytes_that_are_not_utf8_are_named_by_their_line(tmp_path):
@@ -47,10 +61,11 @@ def test_an_empty_file_a_byte_order_mark_and_foreign_line_ends(tmp_path):
 
 def test_a_line_without_end_comes_in_parts_and_loses_no_word(tmp_path):
     words = [f"wört{number}" for number in range(30_000)]  # 290,000 characters
-    (tmp_path / "endless.txt").write_text(" ".join(words) + "\nshort\n", encoding="utf-8")
-    parts = list(read_lines([tmp_path / "endless.txt"]))
-    assert parts[-1] == "short" and " ".join(parts[:-1]).split() == words
-    assert len(parts) > 10 and max(map(len, parts)) <= 2 * MAX_CHARACTERS
+    for between in (" ", "\t", "  ", "\u3000"):
+        (tmp_path / "endless.txt").write_text(between.join(words) + "\nshort\n", encoding="utf-8")
+        parts = list(read_lines([tmp_path / "endless.txt"]))
+        assert parts[-1] == "short" and " ".join(parts[:-1]).split() == words
+        assert len(parts) > 10 and max(map(len, parts)) <= 2 * MAX_CHARACTERS
     (tmp_path / "unbroken.txt").write_text("x" * (3 * MAX_CHARACTERS + 5), encoding="utf-8")
     assert list(map(len, read_lines([tmp_path / "unbroken.txt"]))) == [MAX_CHARACTERS] * 3 + [5]
     (tmp_path / "exact.txt").write_text("y" * (MAX_CHARACTERS - 1) + "\nz", encoding="utf-8")
@@ -129,6 +144,7 @@ def test_a_plan_needs_no_state():
     one, two = (plan_blocks(12, 4, 5, epoch, seed=3) for epoch in (0, 1))
     assert [*one, *two] == plan_blocks(12, 4, 10, 0, seed=3)
     assert plan_blocks(12, 4, 5, 1, seed=3) == two != plan_blocks(12, 4, 5, 1, seed=4)
+    assert plan_blocks(12, 4, 3, 1, seed=3) != plan_blocks(12, 4, 3, 0, seed=4)  # seeds share no order of a pass
 
 
 def test_pairs_are_overlapping_passages_of_their_block():

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from minbert import BertModel, BertTokenizer, from_text, pretrain
 from minbert.loop import Loop
-from minbert.mlm import BertForMaskedLM
+from minbert.mlm import IGNORED, BertForMaskedLM
+from minbert.weights import resolve
 from tests.test_corpus import LINES
 
 SMALL_RUN = ("--size", "tiny", "--tokens", 8 * 16 * 80, "--batch-size", 8, "--block-size", 16, "--lr", 5e-3,
@@ -81,32 +83,56 @@ def test_positions_start_as_waves():
 
 def test_transformers_opens_it_and_predicts_the_same(folder):
     transformers = pytest.importorskip("transformers", reason="transformers is the reference; run setup.sh --dev")
-    reference = transformers.AutoModelForMaskedLM.from_pretrained(folder).float().eval()  # stored in float16
-    model = BertModel.from_pretrained(folder).eval()
-    batch = BertTokenizer.from_pretrained(folder)(["a doctor is walking from the [MASK] to the river ."])
+    assert json.loads((folder / "config.json").read_text())["architectures"] == ["BertForMaskedLM"]
+    check_against_transformers(transformers, folder, "a doctor is walking from the [MASK] to the river .")
+
+
+def check_against_transformers(transformers, folder: Path, text: str) -> None:
+    """What both say of a text's tokens; transformers reads float16 files as the float32 that config.json names."""
+    reference, report = transformers.AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True)
+    assert reference.dtype == torch.float32 and not report["missing_keys"] and not report["unexpected_keys"]
+    batch = BertTokenizer.from_pretrained(folder)([text])
+    model = BertForMaskedLM.from_pretrained(folder).eval()
     with torch.no_grad():
-        expected = reference.bert(**batch).last_hidden_state
-        torch.testing.assert_close(model(**batch).last_hidden_state, expected, rtol=0, atol=1e-5)  # fp32, 2 layers
-        assert reference(**batch).logits.shape[-1] == model.config.vocab_size
+        logits, _ = model.predict(batch["input_ids"], torch.zeros_like(batch["input_ids"]))
+        torch.testing.assert_close(logits, reference.eval()(**batch).logits[0], rtol=0, atol=5e-5)  # fp32
+
+
+def test_the_checkpoint_that_comes_along():
+    """minbert-mini as its README says: size, parameters, tensors, its head; transformers finds all it looks for."""
+    folder = resolve("minbert-mini")
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 8_000_000
+    model = BertForMaskedLM.from_pretrained("minbert-mini")
+    assert sum(p.numel() for name, p in model.named_parameters() if "pooler" not in name) == 3_868_160
+    report = model.bert.load_report
+    assert (report.num_loaded, len(report.missing), len(report.ignored)) == (85, 2, 5)
+    tokenizer = BertTokenizer.from_pretrained("minbert-mini")
+    row = tokenizer(["The children are playing in the [MASK] with their friends."])["input_ids"]
+    logits, _ = model.eval().predict(row, torch.where(row == tokenizer.vocabulary["[MASK]"], 0, IGNORED))
+    likely = [tokenizer.backend.id_to_token(number) for number in logits[0].topk(20).indices.tolist()]
+    assert {"garden", "park", "street", "house", "school", "water", "yard", "playground"} & set(likely), likely
+    transformers = pytest.importorskip("transformers", reason="transformers is the reference; run setup.sh --dev")
+    check_against_transformers(transformers, folder, "The children are playing in the garden.")
 
 
 def test_a_run_stopped_in_mid_corpus_goes_on_to_the_same_bits(folder, text, tmp_path, monkeypatch, capsys):
-    """Accumulation, whole words and pairs on; stopped after 33 of its steps, with the loop's own signal.
+    """Accumulation, whole words and pairs on; stopped in mid-round and mid-pass, with the loop's own signal.
 
     Both take the vocabulary of another run, for the trainer of vocabularies is not the same twice.
     """
-    flags = ("--corpus", text, *SMALL_RUN, "--accumulation", 2, "--whole-word", "--pairs", 0.5, "--vocabulary", folder)
+    flags = ("--corpus", text, *SMALL_RUN, "--accumulation", 2, "--whole-word", "--pairs", 0.5, "--vocabulary", folder,
+             "--tokens", 8 * 16 * 204)  # 102 updates in 34 rounds of 3; a pass is about 125 batches
     seen, curves = [], from_text.Curves
     monkeypatch.setattr(from_text, "Curves", lambda folder, tokens, title: seen.append(tokens) or curves(
         folder, tokens, title))
     assert call(*flags, "--out", tmp_path / "whole") == 0
     assert seen == [2 * 8 * 16]  # an update
-    assert json.loads((tmp_path / "whole" / "run.json").read_text())["tokens"] == 8 * 16 * 80
+    assert json.loads((tmp_path / "whole" / "run.json").read_text())["tokens"] == 8 * 16 * 204
     step = Loop.train_step
 
     def stopping(loop, parts):
         step(loop, parts)
-        loop.stop.is_requested = loop.progress.step == 33
+        loop.stop.is_requested = loop.progress.step == 34
 
     monkeypatch.setattr(Loop, "train_step", stopping)
     assert call(*flags, "--out", tmp_path / "parts") == 130
@@ -126,7 +152,12 @@ def test_a_resumed_run_refuses_another_corpus(text, tmp_path, monkeypatch, capsy
     own.write_bytes(text.read_bytes())
     with monkeypatch.context() as patch:
         patch.setattr(Loop, "run", lambda loop: (_ for _ in ()).throw(KeyboardInterrupt))
-        assert call("--corpus", own, "--out", tmp_path / "run", *SMALL_RUN) == 130
+        patch.chdir(tmp_path)
+        assert call("--corpus", own.name, "--out", tmp_path / "run", *SMALL_RUN) == 130
+    monkeypatch.chdir(tmp_path.parent)  # the run knows its files from anywhere
+    own.rename(tmp_path / "elsewhere.txt")
+    assert call("--resume", tmp_path / "run") == 2
+    assert f"{own}: No such file or directory; it is needed, as a file of plain text" in capsys.readouterr().err
     lines = text.read_text(encoding="utf-8").splitlines()
     for changed in (lines[:-40], [lines[0][::-1], *lines[1:]]):  # the first is held out
         own.write_text("\n".join(changed), encoding="utf-8")
@@ -139,6 +170,7 @@ def test_a_resumed_run_refuses_another_corpus(text, tmp_path, monkeypatch, capsy
     (["--lr", "inf"], "--lr is inf; it must be a finite number, at least 0"),
     (["--seed", 2**32], "--seed is 4294967296; it must be 0 to 4294967295"),
     (["--pairs", 2], "--pairs is 2.0; it must be 0 to 1"),
+    (["--pairs", 0.1, "--batch-size", 4], "--pairs 0.1 of --batch-size 4 is no block; raise one"),
     (["--warmup", "nan"], "--warmup is nan; it must be 0 to 1"),
     (["--size", "tiny", "--init", "x"], "--size tiny and --init x: a folder brings its own"),
     (["--vocabulary", "y", "--init", "x"], "--vocabulary y and --init x: a folder brings its own"),
@@ -155,6 +187,7 @@ def test_what_cannot_be(text, tmp_path, capsys, flags, message):
 
 def test_files_and_folders_that_do_not_fit(folder, text, tmp_path, capsys):
     (tmp_path / "empty.txt").touch()
+    (tmp_path / "latin.txt").write_bytes("ein Wörterbuch".encode("latin-1"))
     headless = tmp_path / "headless"
     BertModel.from_pretrained(folder).save_pretrained(headless)
     shutil.copy(folder / "vocab.txt", headless)
@@ -166,6 +199,8 @@ def test_files_and_folders_that_do_not_fit(folder, text, tmp_path, capsys):
     for flags, message in (
         (["--corpus", tmp_path / "absent.txt", "--out", tmp_path / "new"], "absent.txt: No such file"),
         (["--corpus", tmp_path / "empty.txt", "--out", tmp_path / "new"], "Give more text"),
+        (["--corpus", text, tmp_path / "latin.txt", "--out", tmp_path / "new"], "latin.txt, line 1: not UTF-8"),
+        (["--corpus", text, text, "--out", tmp_path / "new"], "text.txt: given twice"),
         (["--corpus", text, "--out", folder], "exists. Give a new folder, or continue the run in it with --resume"),
         (["--corpus", text], "--out DIR are needed"),
         (["--resume", tmp_path], "no run of minbert.pretrain there"),
@@ -179,12 +214,37 @@ def test_files_and_folders_that_do_not_fit(folder, text, tmp_path, capsys):
 
 @pytest.mark.parametrize("vocabulary", [[], ["--vocabulary", "minbert-mini"]])
 def test_an_empty_file_among_others_is_told(text, tmp_path, capsys, vocabulary):
-    (tmp_path / "empty.txt").touch()
+    (tmp_path / "empty.txt").write_text("\n  \n", encoding="utf-8-sig")
     assert call("--corpus", tmp_path / "empty.txt", text, *vocabulary, *SMALL_RUN, "--tokens", 1280, "--out",
                 tmp_path / "new") == 0
     out = capsys.readouterr().out
     assert "empty.txt: an empty file; there is no text in it" in out and "text.txt: an empty" not in out
+    assert re.search(r"\d training blocks of 16 tokens, \d held out, which are few: held-out loss", out)
     assert re.search(r"1,280 tokens in .* minutes, [\d,]+ tokens/s; that is [\d,]+ GFLOP/s, \d+% of the [\d,]+", out)
+
+
+def test_heads_of_another_kind(folder, tmp_path):
+    other = Path(shutil.copytree(folder, tmp_path / "other"))
+    tensors = load_file(folder / "model.safetensors")
+    words, decoder = tensors["bert.embeddings.word_embeddings.weight"], "cls.predictions.decoder.weight"
+    save_file(tensors | {decoder: words.clone()}, other / "model.safetensors")  # as older files of BERT have it
+    assert torch.equal(BertForMaskedLM.from_pretrained(other).bias, BertForMaskedLM.from_pretrained(folder).bias)
+    save_file(tensors | {decoder: words + 1}, other / "model.safetensors")
+    with pytest.raises(ValueError, match="its head has an output matrix .* other than the word embeddings"):
+        BertForMaskedLM.from_pretrained(other)
+    save_file(tensors | {"cls.predictions.bias": tensors["cls.predictions.bias"][:1].clone()},
+              other / "model.safetensors")
+    with pytest.raises(ValueError, match=r"'cls.predictions.bias' has shape \(1,\); config.json asks for"):
+        BertForMaskedLM.from_pretrained(other)
+
+
+def test_going_on_from_the_checkpoint_that_comes_along(text, tmp_path, capsys):
+    flags = ["--init", "minbert-mini", "--corpus", text, "--tokens", "64", "--batch-size", "2", "--block-size", "32",
+             "--lr", "0", "--precision", "fp32"]
+    assert call(*flags, "--out", tmp_path / "still") == 0
+    assert "3,868,160 parameters" in capsys.readouterr().out
+    start, still = (BertForMaskedLM.from_pretrained(name).state_dict() for name in ("minbert-mini", tmp_path / "still"))
+    assert all(torch.equal(start[name], still[name]) for name in start if "pooler" not in name)
 
 
 def test_going_on_from_a_folder(folder, text, tmp_path):
