@@ -78,7 +78,10 @@ def multiple_negatives_ranking(
 ) -> Tensor:
     """info_nce by its other name: S(x, y) = scale x similarity, scale = 1 / temperature (Henderson et al. 2017).
 
-    With similarity "dot" and scale 1 it is the paper's own; sentence-transformers takes "cos" and 20.
+    anchors, positives (B, H), row i of both a pair that belongs together; scale above 0; `same` as in info_nce. At
+    least 0; log B for unrelated vectors. With similarity "dot" and scale 1 it is the paper's own, with "cos" and 20
+    sentence-transformers' MultipleNegativesRankingLoss ([ROB] section 3.2). Compare with bsc, which also looks from y
+    to x.
     """
     check(anchors, positives, scale=scale)
     return info_nce(anchors, positives, 1 / scale, same=same, similarity=similarity)
@@ -135,8 +138,9 @@ def by_range(vectors: Tensor) -> Tensor:
 def contrastive_tension(first: Tensor, second: Tensor, is_identical: Tensor) -> Tensor:
     """-log s(z) for a sentence met with itself, -log s(-z) otherwise, z = f1(s1) . f2(s2), s the logistic function.
 
-    Carlsson et al. 2021, [CT] section 3, as its code computes it; the paper prints s(1 - z) for the second case. The
-    dot product is not normalised. first, second (B, H), from two independent encoders; is_identical (B,) bool.
+    The mean over the B pairs (Carlsson et al. 2021, [CT] section 4, equation 1, as its code computes it; the paper
+    prints s(1 - z) for the second case). The dot product is not normalised, so z has no bound. first, second (B, H),
+    from two independent encoders without dropout; is_identical (B,) bool. At least 0; log 2 = 0.693 for z = 0.
     """
     check(first, second)
     dtype = torch.float64 if first.dtype == second.dtype == torch.float64 else torch.float32
@@ -147,8 +151,10 @@ def contrastive_tension(first: Tensor, second: Tensor, is_identical: Tensor) -> 
 def contrastive_tension_in_batch(first: Tensor, second: Tensor, scale: float | Tensor = 20.0) -> Tensor:
     """Every sentence of the batch is met with itself and, as negatives, with all others: softmax both ways.
 
-    The in-batch variant of [CT], with a scale that may be a scalar tensor that learns. first, second (B, H), the same B
-    sentences through two encoders. It is bsc with l2, symmetric, temperature 1 / scale.
+    Not in [CT]: a variant of sentence-transformers, ContrastiveTensionLossInBatchNegatives, which learns log(scale)
+    where a tensor given here is the scale itself. first, second (B, H), the same B sentences, no two of them equal,
+    through two encoders; scale above 0, a number or a scalar tensor. At least 0; log B for unrelated vectors. It is bsc
+    with l2, symmetric, temperature 1 / scale.
     """
     check(first, second, scale=scale)
     return bsc(first, second, 1 / scale)
@@ -157,8 +163,10 @@ def contrastive_tension_in_batch(first: Tensor, second: Tensor, scale: float | T
 def nt_xent(first: Tensor, second: Tensor, temperature: float = 0.01) -> Tensor:
     """All 2B vectors are anchors; the positive of one is its other view, all 2B - 2 others are negatives.
 
-    Chen et al. 2020, SimCLR, eq. 1; with T's [CLS] and F's hidden states it is the plain self-guided loss ([SG] Kim et
-    al. 2021, eq. 2). first, second (B, H).
+    Chen et al. 2020, SimCLR, equation 1, the mean over the 2B anchors; with T's [CLS] and F's hidden states it is the
+    plain self-guided loss (Kim et al. 2021, [SG] section 3.1, L^base without its regulariser). first, second (B, H),
+    row i of both the same sentence; temperature > 0. At least 0; log(2B - 1) for unrelated vectors. Compare with
+    info_nce: one side as anchors, B candidates, no negatives within a side.
     """
     check(first, second, temperature=temperature)
     vectors = torch.cat([first, second])  # (2B, H)
@@ -168,10 +176,11 @@ def nt_xent(first: Tensor, second: Tensor, temperature: float = 0.01) -> Tensor:
 
 
 def self_guided_opt1(cls: Tensor, hidden: Tensor, temperature: float = 0.01) -> Tensor:
-    """Only c_i as anchors: phi(c_i, h_i) / (sum_{j != i} phi(c_i, c_j) + sum_j phi(c_i, h_j)) ([SG] eq. 3).
+    """phi(c_i, h_i) / (sum_{j != i} phi(c_i, c_j) + sum_j phi(c_i, h_j)): only c_i as anchors ([SG] 3.2, L^opt1).
 
-    phi(u, v) = exp(cos(u, v) / t), the loss is the mean of -log of the fraction. cls, hidden (B, H): T's [CLS] and one
-    pooled hidden state of F, both after the projection.
+    phi(u, v) = exp(cos(u, v) / t), the loss is the mean over i of -log of the fraction: NT-Xent without h as anchors.
+    cls, hidden (B, H): T's [CLS] and one pooled hidden state of F, both after the projection; temperature > 0. At least
+    0; log(2B - 1) for unrelated vectors.
     """
     check(cls, hidden, temperature=temperature)
     among = scores(cls, cls) / temperature  # (B, B)
@@ -181,15 +190,20 @@ def self_guided_opt1(cls: Tensor, hidden: Tensor, temperature: float = 0.01) -> 
 
 
 def self_guided_opt2(cls: Tensor, hidden: Tensor, temperature: float = 0.01) -> Tensor:
-    """phi(c_i, h_i) / sum_j phi(c_i, h_j) ([SG] eq. 4): info_nce between [CLS] and hidden states, all B candidates."""
+    """phi(c_i, h_i) / sum_j phi(c_i, h_j) ([SG] section 3.2, L^opt2): opt1 without the other c_j as negatives.
+
+    It is info_nce between [CLS] and hidden states, all B of them candidates. Arguments as of opt1; log B for unrelated
+    vectors.
+    """
     return info_nce(cls, hidden, temperature)
 
 
 def self_guided_opt3(cls: Tensor, hidden: Tensor, temperature: float = 0.01) -> Tensor:
-    """phi(c_i, h_ik) / (phi(c_i, h_ik) + sum_{m != i} sum_n phi(c_i, h_mn)), averaged over i and k ([SG] eq. 5).
+    """phi(c_i, h_ik) / (phi(c_i, h_ik) + sum_{m != i} sum_n phi(c_i, h_mn)), mean over i and k ([SG] 3.2, L^opt3).
 
-    All hidden states at once: the own other layers are neither positives nor negatives of a term. This is SG-OPT.
-    cls (B, H), hidden (B, K, H), both after the projection.
+    All hidden states at once: the own other layers are neither positives nor negatives of a term. With the regulariser
+    this is SG-OPT. cls (B, H), hidden (B, K, H), K = L + 1 states, both after the projection; temperature > 0. At least
+    0; log(1 + (B - 1) K) for unrelated vectors. With K = 1 it is opt2.
     """
     check(cls, hidden[:, 0], temperature=temperature)
     batch_size, num_states, _ = hidden.shape

@@ -103,8 +103,9 @@ class SimCSE(Method):
 class SupervisedSimCSE(SimCSE):
     """SimCSE on Quora's labelled pairs: those labelled 0 are candidates without a term of their own.
 
-    [GEN] maximizes their loss instead, which has no end. Batches of any other task are sentences, and unsupervised
-    SimCSE by the same projection.
+    [GEN] maximizes their loss instead, which has no end; as hard negatives of their own first sentence they would be
+    pushed from it, and with rows only nothing here does that (docs/contrastive.md, traps). Batches of any other task
+    are sentences, and unsupervised SimCSE by the same projection.
     """
 
     def forward(self, batch: Batch, task: str = "simcse-supervised") -> Tensor:

@@ -33,9 +33,9 @@ HOW_TO_READ = {
         "of one scale."),
     "layers": (
         "Spearman's correlation over all rows for every hidden state, 0 being the embeddings, and three ways to "
-        "make a sentence vector of it (Kim et al. 2021, figure 1; Carlsson et al. 2021, figure 1). Before the first "
-        "layer [CLS] is the same in every sentence, hence its 0. The deeper the colour, the higher. Choosing the best "
-        "cell by these labels makes its number a little high."),
+        "make a sentence vector of it (Kim et al. 2021, figure 1; Carlsson et al. 2021, figure 1, for the mean). "
+        "Before the first layer [CLS] is the same in every sentence, hence its 0. The deeper the colour, the higher. "
+        "Choosing the best cell by these labels makes its number a little high."),
     "map": (
         "Each sentence of {set} is a point, each pair a line: those with the highest labels, {high}, as positive ones, "
         "and those with the lowest, {low}, as negative ones (of equal labels, rows at even distances in the file). "

@@ -41,7 +41,7 @@ PRESETS: dict[str, Settings] = {
     "bsc": Settings("Chernyavskiy et al. 2022", epochs=5, batch_size=30, lr=2e-5, temperature=0.07),
     "ct": Settings("Carlsson et al. 2021", epochs=1, batch_size=16, lr=1e-5, temperature=1.0, optimizer="rmsprop",
                    schedule="tension", warmup=0.0),
-    "ct-in-batch": Settings("a variant of Carlsson et al. 2021", epochs=1, batch_size=16, lr=1e-5,
+    "ct-in-batch": Settings("sentence-transformers' variant of Carlsson et al. 2021", epochs=1, batch_size=16, lr=1e-5,
                             temperature=0.05, optimizer="rmsprop", schedule="tension", warmup=0.0),
     "sg": Settings("Kim et al. 2021, for [CLS]", epochs=1, batch_size=16, lr=5e-5, temperature=0.01, betas=(0.9, 0.9),
                    projection="guided", evaluate_every=50, patience=10),

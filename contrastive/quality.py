@@ -127,8 +127,9 @@ def sts_quality(encoder: BertModel, pairs: EncodedExamples, pooling: str, precis
     """Zero-shot STS: the cosine of a pair's two vectors against its label, no training on labels.
 
     pairs: labelled STS examples encoded with "bi". Returns pearson and spearman (-1 to 1), alignment of the pairs
-    labelled above 4 (0 to 4), uniformity of all sentences (-4 to 0). Raises ValueError where no pair is labelled above
-    4 or all have one label. Where the cosines are all equal, which tells nothing, the correlations count as 0.
+    labelled above 4 (0 to 4), uniformity of all sentences (0, all equal, to about -4). Raises ValueError where no pair
+    is labelled above 4 or all have one label. Where the cosines are all equal, which tells nothing, the correlations
+    count as 0.
     """
     labels = dev_labels(pairs)
     first, second = embed(encoder, pairs, pooling, precision).chunk(2)  # (N, H) each

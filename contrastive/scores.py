@@ -66,13 +66,13 @@ def cosine_spread(
 ) -> list[dict]:
     """How the cosines of each label bucket lie: where buckets overlap, the cosine cannot tell their labels apart.
 
-    cosines, labels (N,), labels within low to high. Each bucket holds its lower edge, the last one `high` too: its
-    "low" and "high", "rows", and of its cosines "mean", "deviation" (of the population) and "quantiles" at QUANTILES;
-    these three are None in an empty one.
+    cosines, labels (N,), labels within low to high. Each bucket holds its upper edge, the first one `low` too (Carlsson
+    et al. 2021, section 5.2): its "low" and "high", "rows", and of its cosines "mean", "deviation" (of the population)
+    and "quantiles" at QUANTILES; these three are None in an empty one.
     """
     width = (high - low) / num_buckets
-    # A label on an edge, such as 1.2 on a scale from 1 in steps of 0.2, must not fall below it by rounding: + 1e-9.
-    bucket = np.minimum(num_buckets - 1, np.floor((labels - low) / width + 1e-9).astype(np.int64))  # (N,)
+    # A label on an edge, such as 2.2 on a scale from 1 in steps of 0.2, must not rise above it by rounding: - 1e-9.
+    bucket = np.clip(np.ceil((labels - low) / width - 1e-9).astype(np.int64) - 1, 0, num_buckets - 1)  # (N,)
     found = []
     for number in range(num_buckets):
         inside = cosines[bucket == number].astype(np.float64)
@@ -95,7 +95,7 @@ def cosine_histogram(
     """
     edges = np.arange(min(0, math.floor(float(cosines.min()) / bin_width)), round(1 / bin_width) + 1) * bin_width
     bands = np.linspace(low, high, num_bands + 1)
-    band = np.clip(np.searchsorted(bands, labels + 1e-9, side="right") - 1, 0, num_bands - 1)  # (N,)
+    band = np.clip(np.searchsorted(bands, labels - 1e-9) - 1, 0, num_bands - 1)  # (N,), of their upper edges
     counts = np.array([np.histogram(np.clip(cosines[band == number], edges[0], 1.0), edges)[0]
                        for number in range(num_bands)])
     rows = counts.sum(axis=1)

@@ -135,8 +135,9 @@ def parameter_groups(
 def layer_decayed(lr: float, decay: float, num_layers: int) -> Callable[[str], float]:
     """Layer-wise learning-rate decay (Clark et al. 2020, ELECTRA, appendix): `lr_of` for `parameter_groups`.
 
-    The last layer of `encoder.layers` gets lr x decay, the one below lr x decay^2 and so on, the embeddings the least;
-    whatever stands on the encoder gets lr.
+    lr: peak rate, above 0; decay in (0, 1]. Layer l of `encoder.layers`, 0 to L - 1, gets lr x decay^(L - l), the
+    embeddings lr x decay^(L + 1); what stands on the encoder, its pooler too, gets lr. ELECTRA's code has one factor
+    more between head and encoder: its last layer gets lr x decay^2.
     """
     def lr_of(name: str) -> float:
         if name.startswith("encoder.embeddings"):

@@ -33,9 +33,9 @@ def cosine(step: int, num_steps: int, num_warmup_steps: int = 0) -> float:
 
 
 def tension(step: int, num_steps: int, num_warmup_steps: int = 0) -> float:
-    """Warm-up, and down by steps whatever num_steps is: 1e-5 to step 500, 8e-6 to 1,000, 6e-6, 4e-6, from 2,000 2e-6.
+    """Warm-up, and down by steps whatever num_steps is: 1 to step 500, .8 to 1,000, .6, .4, from step 2,000 on .2.
 
-    Of contrastive tension (Carlsson et al. 2021, section 4), as shares of the first rate.
+    Of contrastive tension (Carlsson et al. 2021, appendix A.3, table 5: 1e-5 to 2e-6), as shares of the first rate.
     """
     share = max(0.2, 1.0 - 0.2 * (step // 500))
     return warmup(step, num_warmup_steps) * share

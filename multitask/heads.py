@@ -45,6 +45,7 @@ class TwoOrdersHead(nn.Module):
     Each order's vector goes through a linear layer of its own to one logit; a last linear layer joins the logits: PH.
     With `has_difference` the difference of the two vectors gives a third logit: DPH. With `has_activation` tanh stands
     between the logits and the last layer: DPHA. Without it DPH is a linear function of the two vectors, as PH is.
+    The difference is of what the common layer gives; [ROB] may mean the difference through the common layer.
 
     The last layer starts as the mean of the logits.
     """

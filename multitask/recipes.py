@@ -220,8 +220,9 @@ def recipe_list() -> str:
         scores = (published.sst, published.para, published.sts, published.overall)
         cells = "".join(f"{'-' if score is None else f'{score:.3f}':>7}" for score in scores)
         lines.append(f"{name:<24}{cells}  {function.__doc__}")
-    lines += ["", "gen's ensemble (.521 .836 .761, mean .706) took the best run for each task, gen-quora-only and "
-              "gen-given-para; for STS it does not say: python -m multitask.ensemble RUN... --method best --out DIR",
+    lines += ["", "gen's ensemble (.521 .836 .761, mean .706) took the best run for each task, by its figures "
+              "gen-quora-only and gen-given-para; for STS none has its figure: "
+              "python -m multitask.ensemble RUN... --method best --out DIR",
               "", "comparisons, one choice at a time:"]
     for name, values in COMPARISONS.items():
         lines.append(f"{name:<28}{', '.join(f'{key} {value}' for key, value in values.items())}")

@@ -4,7 +4,9 @@ Labelled contrastive pretraining takes 2e-5 here unless a row says otherwise: so
 is also that of tables 2 and 5, and within a table only what it names differs. (Elsewhere the report calls 1e-5 its
 default.) Schedules, which step of labelled pretraining is kept, and how far Quora is cut in it are left open: they are
 those of our presets, and it is not cut. Unsupervised pretraining (table 1, section 5.3) goes through SST, 6 % of Quora
-drawn anew in each epoch, and STS; here through all sentences, shuffled. Rows with NLI read triplets: add --nli FILE.
+drawn anew in each epoch, and STS; here through all sentences, shuffled, in fusion through those of SST alone (both its
+losses are said to take "the same batch of STS data", and STS has no classes: SST is what we read). Rows with NLI read
+triplets: add --nli FILE.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ def supervised_first() -> dict:
 
 
 def fusion() -> dict:
-    """Table 1, fusion: each batch on its task, then on the contrastive loss."""
+    """Table 1, fusion: each batch of SST on its task, then on the contrastive loss; no sentence of PARA or STS."""
     return vanilla() | {"pretrain": "simcse", "contrastive_order": "fusion", "contrastive_projection": "mlp"}
 
 

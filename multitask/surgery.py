@@ -34,26 +34,38 @@ def mean(tasks: Sequence[str]) -> list[float]:
 def weighted(tasks: Sequence[str], weights: Mapping[str, float]) -> list[float]:
     """A fixed weight for each task's loss, 1 where `weights` says nothing; with no weights at all the sum.
 
-    A name in `weights` that this step does not hold is no error: with one batch a step the tasks take turns.
+    tasks: the K task names of a step. weights: factors above 0 by task name. Returns K floats in the order of `tasks`,
+    not normalised: with {} a step follows the sum of its losses, K times what `mean` gives. A name in `weights` that
+    this step does not hold is no error: with one batch a step the tasks take turns.
     """
     return [weights.get(task, 1.0) for task in tasks]
 
 
 def pcgrad(gradients: Tensor, reduction: Reduction = "sum", generator: torch.Generator | None = None) -> Tensor:
-    """Projecting conflicting gradients (Yu et al. 2020, algorithm 1), (K, P) -> (P,).
+    """Projecting conflicting gradients, "gradient surgery" (Yu et al. 2020, algorithm 1): K gradients -> one.
 
     For each task i its gradient loses, for every other task j in a fresh random order, the part that points against
     g_j: if g . g_j < 0, g -= (g . g_j) / |g_j|^2 g_j, with g_j as it was, never projected. The results are summed (the
-    paper) or averaged ([ROB]). `gradients` is left as it is. generator: the orders are drawn from it, or from torch's
-    global one. Two tasks have no choice of order. Compare with gradvac, and torchjd's UPGrad.
+    paper) or averaged ([ROB] section 4).
+
+    gradients (K, P), K >= 1, one floating dtype, finite; left as they are. generator: of the CPU, the orders are drawn
+    from it, or from torch's global one; two tasks have no choice of order. Returns (P,) of the same dtype: the plain
+    sum for orthogonal tasks, 0 for two opposite ones of equal length. Raises ValueError for a reduction other than sum
+    and mean. Compare with gradvac_weights, and torchjd's PCGrad and UPGrad.
     """
     return pcgrad_weights(gradients @ gradients.T, reduction, generator) @ gradients
 
 
 def pcgrad_weights(gramian: Tensor, reduction: Reduction = "sum", generator: torch.Generator | None = None) -> Tensor:
-    """The weights (K,) with which `pcgrad` adds up the original gradients, from their Gramian (K, K)."""
+    """The weights (K,) with which `pcgrad` adds up the original gradients (Yu et al. 2020, algorithm 1).
+
+    gramian (K, K), float32 or better float64, G[i, j] = g_i . g_j; row i of the weights begins one-hot, and w_ij loses
+    (G[j] . w_i) / G[j, j] where that product is below 0. Returns (K,) of the same dtype, such that weights @ gradients
+    is pcgrad(gradients); generator and errors as there.
+    """
     num_tasks = len(gramian)
-    weights = torch.eye(num_tasks, dtype=gramian.dtype)  # row i: the projected g_i in terms of the originals
+    # row i: the projected g_i in terms of the originals
+    weights = torch.eye(num_tasks, dtype=gramian.dtype, device=gramian.device)
     for i in range(num_tasks):
         for j in torch.randperm(num_tasks, generator=generator).tolist():
             product = gramian[j] @ weights[i]
@@ -76,7 +88,7 @@ def gradvac_weights(
     (K,) and the new targets (K, K); the arguments are left as they are. A zero gradient is passed over.
     """
     num_tasks, targets = len(gramian), targets.clone()
-    weights = torch.eye(num_tasks, dtype=gramian.dtype)
+    weights = torch.eye(num_tasks, dtype=gramian.dtype, device=gramian.device)
     for i in range(num_tasks):
         for j in torch.randperm(num_tasks, generator=generator).tolist():
             norm, other_norm = (weights[i] @ gramian @ weights[i]).clamp(min=0).sqrt(), gramian[j, j].sqrt()
@@ -112,6 +124,11 @@ class GradientSurgery:
         self.cosines: list[Tensor] = []  # of each step (pairs,) float32, nan for a pair that it does not hold
 
     def __call__(self, gramian: Tensor, tasks: list[str]) -> Tensor:
+        """The weights (K,) float64 of this step's K gradients; records their cosines, and moves GradVac's targets.
+
+        gramian (K, K) float64 on the CPU, in the order of `tasks`: K different ones of those given at the start,
+        ValueError for another name.
+        """
         numbers = torch.tensor([self.tasks.index(task) for task in tasks])
         self.record(gramian, numbers)
         if self.method == "pcgrad":

@@ -101,27 +101,27 @@ def test_the_scale_of_labels():
 
 
 def test_buckets_by_hand():
-    found = cosine_spread(np.array([0.1, 0.3, 0.5, 0.9]), np.array([0.0, 0.2, 0.25, 5.0]), 0, 5)
+    found = cosine_spread(np.array([0.1, 0.3, 0.5, 0.9]), np.array([0.0, 0.25, 0.26, 5.0]), 0, 5)
     assert len(found) == 20 and sum(bucket["rows"] for bucket in found) == 4
     assert found[0] == {"low": 0, "high": 0.25, "rows": 2, "mean": pytest.approx(0.2), "deviation": pytest.approx(0.1),
                         "quantiles": pytest.approx([0.11, 0.15, 0.2, 0.25, 0.29])}
-    assert found[1]["rows"] == 1 and found[1]["quantiles"] == [0.5] * 5  # a bucket holds its lower edge
+    assert found[1]["rows"] == 1 and found[1]["quantiles"] == [0.5] * 5  # the one before holds its upper edge
     assert found[2] == {"low": 0.5, "high": 0.75, "rows": 0, "mean": None, "deviation": None, "quantiles": None}
     assert found[19]["rows"] == 1 and found[19]["high"] == 5  # the last one holds the top label
 
 
-def test_labels_on_an_edge_stay_above_it():
-    """(1.2 - 1) / 0.2 is below 1 in binary; every multiple of the width must open a bucket of its own."""
-    labels = np.array([round(1 + 0.2 * number, 1) for number in range(20)])
+def test_labels_on_an_edge_stay_below_it():
+    """(2.2 - 1) / 0.2 is above 6 in binary; every multiple of the width must close a bucket of its own."""
+    assert (2.2 - 1) / 0.2 > 6
+    labels = np.array([round(1.2 + 0.2 * number, 1) for number in range(20)])
     assert [bucket["rows"] for bucket in cosine_spread(np.zeros(20), labels, 1, 5)] == [1] * 20
 
 
 def test_buckets_are_a_slow_loop():
     cosines, labels, _ = made_up(200)
     for bucket in cosine_spread(cosines, labels, 0, 5, 8):
-        is_last = bucket["high"] == 5
         inside = [float(cosine) for cosine, label in zip(cosines, labels, strict=True)
-                  if bucket["low"] <= label < bucket["high"] or is_last and label == 5]
+                  if bucket["low"] < label <= bucket["high"] or bucket["low"] == label == 0]
         assert bucket["rows"] == len(inside) and bucket["mean"] == pytest.approx(sum(inside) / len(inside))
         assert bucket["deviation"] == pytest.approx(np.std(inside))
         assert bucket["quantiles"] == pytest.approx([np.quantile(inside, each) for each in QUANTILES])
@@ -130,11 +130,11 @@ def test_buckets_are_a_slow_loop():
 def test_a_histogram_by_hand():
     cosines, labels = np.array([-0.12, 0.31, 0.33, 0.99, 1.0]), np.array([0.0, 0.5, 0.9, 5.0, 1.0])
     found = cosine_histogram(cosines, labels, 0, 5)
-    assert found["bands"] == [0, 1, 2, 3, 4, 5] and found["rows"] == [3, 1, 0, 0, 1]  # an edge opens the band above it
+    assert found["bands"] == [0, 1, 2, 3, 4, 5] and found["rows"] == [4, 0, 0, 0, 1]  # an edge closes the band below it
     assert found["edges"] == pytest.approx(np.arange(-3, 21) * 0.05) and len(found["edges"]) == 24
     filled = [{round(found["edges"][number], 2): share for number, share in enumerate(row) if share}
               for row in found["shares"]]
-    assert filled == [{-0.15: pytest.approx(1 / 3), 0.3: pytest.approx(2 / 3)}, {0.95: 1}, {}, {}, {0.95: 1}]
+    assert filled == [{-0.15: 0.25, 0.3: 0.5, 0.95: 0.25}, {}, {}, {}, {0.95: 1}]
 
 
 def test_a_histogram_counts_every_pair_once():
