@@ -111,11 +111,14 @@ class BertModel(nn.Module):
         token_type_ids: Tensor | None = None,
         output_hidden_states: bool = False,
     ) -> BertOutput:
-        """Encode token ids.
+        """Encode token ids (Devlin et al. 2019, section 3).
 
         input_ids (B, T) int64 in [0, vocab_size); attention_mask (B, T), 1 for tokens and 0 for padding, default all 1;
         token_type_ids (B, T) int64, 0 for the first sentence and 1 for the second, default all 0. T is at most
         config.max_position_embeddings, else ValueError.
+
+        Returns last_hidden_state (B, T, H), without a meaning at padding, pooler_output (B, H) in (-1, 1), and with
+        `output_hidden_states` all L + 1 states (B, T, H), the embeddings first. Compare with transformers.BertModel.
         """
         if input_ids.size(1) > self.config.max_position_embeddings:
             raise ValueError(f"input_ids has {input_ids.size(1)} tokens a row; this model has "

@@ -110,15 +110,15 @@ def mt_dnn(
 
 
 def power(make_batches: dict[str, MakeBatches], generator: torch.Generator, exponent: float) -> list[Step]:
-    """One batch a step, its task drawn with p_k ~ N_k ^ exponent, N_k the task's number of batches.
+    """One batch a step, its task drawn with p_k ~ N_k ^ exponent (Stickland and Murray 2019, who anneal the exponent).
 
-    1 is proportional to size, as mt_dnn is on average; 0.5 the square root; 0 gives all tasks the same share. An epoch
+    N_k is the task's number of batches, in the paper of training examples. 1 is proportional to size, as mt_dnn is on average; 0.5 the square root; 0 gives all tasks the same share. An epoch
     has as many steps as all tasks have batches. A task drawn more often than it has batches starts another pass, formed
     anew; no row comes twice within a pass. Under a ceiling of tokens (--max_tokens) a batch of long rows holds fewer,
     and a task of such rows counts as larger.
 
-    make_batches, generator: as in joint. Returns the steps of one epoch, each with a single batch. Raises ValueError
-    as joint does.
+    make_batches, generator: as in joint. exponent: any finite number, 0 to 1 of use. Returns the steps of one epoch,
+    each with a single batch. Raises ValueError as joint does. Compare with mt_dnn, where every row comes once.
     """
     passes = _first_pass(make_batches, generator)
     names = list(passes)
@@ -133,9 +133,10 @@ def power(make_batches: dict[str, MakeBatches], generator: torch.Generator, expo
 
 
 def annealed_exponent(epoch: int, epochs: int) -> float:
-    """1 - 0.8 e / (E - 1) for e = 0 .. E-1: from proportional to nearly uniform (Stickland and Murray 2019, PAL).
+    """The exponent of `power` in one epoch: 1 - 0.8 e / (E - 1), from 1, proportional, to 0.2, nearly uniform.
 
-    The paper counts epochs from 1. A single epoch takes the last value, 0.2.
+    epoch e: 0 to E - 1; the paper counts from 1 (Stickland and Murray 2019, PAL, annealed sampling). epochs E: 1 or
+    more; a single epoch takes the last value, 0.2.
     """
     return 1 - 0.8 * (epoch / (epochs - 1) if epochs > 1 else 1)
 
