@@ -44,8 +44,8 @@ def alignment(first: Tensor, second: Tensor) -> float:
 def uniformity(vectors: Tensor) -> float:
     """log E exp(-2 |x - y|^2) over all pairs x != y (Wang and Isola 2020, section 4.1, t = 2).
 
-    vectors (N, H), N at least 2, any floating dtype, none of length 0, normalised inside, summed in float64. 0 where all
-    are equal, about -4 where many fill the sphere, -4 N / (N - 1) at least; lower is better.
+    vectors (N, H), N at least 2, of any floating dtype, none of length 0, normalised inside, summed in float64. 0 where
+    all are equal, about -4 where many fill the sphere, -4 N / (N - 1) at least; lower is better.
     """
     directions = F.normalize(vectors.double(), dim=-1)
     # exp(-2 |x - y|^2) = exp(4 cos - 4), a few rows at a time; each vector beside itself does not count

@@ -112,10 +112,11 @@ def mt_dnn(
 def power(make_batches: dict[str, MakeBatches], generator: torch.Generator, exponent: float) -> list[Step]:
     """One batch a step, its task drawn with p_k ~ N_k ^ exponent (Stickland and Murray 2019, who anneal the exponent).
 
-    N_k is the task's number of batches, in the paper of training examples. 1 is proportional to size, as mt_dnn is on average; 0.5 the square root; 0 gives all tasks the same share. An epoch
-    has as many steps as all tasks have batches. A task drawn more often than it has batches starts another pass, formed
-    anew; no row comes twice within a pass. Under a ceiling of tokens (--max_tokens) a batch of long rows holds fewer,
-    and a task of such rows counts as larger.
+    N_k is the task's number of batches, in the paper of training examples: under a ceiling of tokens (--max_tokens) a
+    batch of long rows holds fewer, and a task of such rows counts as larger. Exponent 1 is proportional to size, as
+    mt_dnn is on average; 0.5 the square root; 0 gives all tasks the same share. An epoch has as many steps as all tasks
+    have batches. A task drawn more often than it has batches starts another pass, formed anew; no row comes twice
+    within a pass.
 
     make_batches, generator: as in joint. exponent: any finite number, 0 to 1 of use. Returns the steps of one epoch,
     each with a single batch. Raises ValueError as joint does. Compare with mt_dnn, where every row comes once.
