@@ -14,6 +14,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from contrastive.presets import OWN, PRESETS
+from minbert.command import is_free
 from multitask.recipes import recipe_list, values_of
 from options import AUTO, Options
 
@@ -98,7 +99,7 @@ def choose_folder(options: Options) -> Path:
     if options.name != AUTO:
         if options.name in ("", ".", "..") or Path(options.name).name != options.name:
             raise ValueError(f"--name is '{options.name}'; it must be the name of one folder. --output_dir says where.")
-        if (parent / options.name).exists():
+        if not is_free(parent / options.name):
             raise ValueError(f"{parent / options.name} exists. Pass --resume {parent / options.name} to continue it, "
                              "or another --name.")
         return parent / options.name
@@ -106,4 +107,4 @@ def choose_folder(options: Options) -> Path:
     what = f"{options.option}-{'-'.join(options.stages) or 'none'}" if options.recipe == "none" else options.recipe
     stem = f"{what}-{model}-{data}-seed{options.seed}"
     names = [stem, *(f"{stem}-{number}" for number in range(2, 10_000))]
-    return next(parent / name for name in names if not (parent / name).exists())
+    return next(parent / name for name in names if is_free(parent / name))

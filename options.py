@@ -230,8 +230,12 @@ class Options:
         """Where token ids are kept from run to run."""
         if self.token_cache == "none":
             return None
-        standard = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "minbert"
-        return standard if self.token_cache == AUTO else Path(self.token_cache)
+        if self.token_cache != AUTO:
+            return Path(self.token_cache)
+        try:
+            return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "minbert"
+        except RuntimeError:  # a user without a home
+            return None
 
     @property
     def shares_a_layer(self) -> bool:

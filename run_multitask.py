@@ -11,26 +11,20 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from command_line import choose_folder, parse
+from minbert.command import check_writable, exit_code
 from options import AUTO, Options
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Exit code 0 when done, 1 for a loss that is not finite, 2 for bad input, 130 when interrupted."""
+@exit_code("run_multitask.py")
+def main(argv: list[str] | None = None) -> None:
     options, resumed = parse(argv)
-    folder = resumed
+    folder = resumed or choose_folder(options)
     try:
-        folder = folder or choose_folder(options)
         run(options, folder, is_resumed=resumed is not None)
-    except KeyboardInterrupt:  # the loop raises a kind of it, Interrupted, once it has saved
-        is_begun = folder is not None and (folder / "options.json").is_file()
-        hint = f"Continue with: python run_multitask.py --resume {folder}" if is_begun else "Nothing was written yet."
-        print(f"\nStopped. {hint}", file=sys.stderr)
-        return 130
-    except (ValueError, OSError, FloatingPointError, ModuleNotFoundError) as error:  # the third: loop's NonFiniteLoss
-        hint = ". Run `bash setup.sh` once, then .venv/bin/python" if isinstance(error, ModuleNotFoundError) else ""
-        print(f"run_multitask.py: {error}{hint}", file=sys.stderr)
-        return 1 if isinstance(error, FloatingPointError) else 2
-    return 0
+    except KeyboardInterrupt as error:  # the loop raises a kind of it, Interrupted, once it has saved
+        is_begun = (folder / "options.json").is_file()
+        raise KeyboardInterrupt(f"Continue with: python run_multitask.py --resume {folder}" if is_begun
+                                else "Nothing was written yet.") from error
 
 
 def run(options: Options, folder: Path, is_resumed: bool) -> None:
@@ -38,16 +32,15 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     from contrastive import pretrain
     from data.readers import sha256_of
     from minbert import BertModel, BertTokenizer, price, processes, record, runtime
-    from minbert.command import check_writable
     from minbert.loop import fit
-    from minbert.stage import plan_chain, run_chain
+    from minbert.stage import encoder_fingerprint, plan_chain, run_chain
     from multitask import conflicts, results, train
 
     if (folder / "run.json").is_file():
         print(f"{folder} is finished, there is nothing to resume; its scores are in {folder / 'run.json'}.")
         return
     processes.join(options.device)
-    options, model_folder, device = resolve(options.with_files())
+    options, model_folder, device = resolve(options)
     paths = results.output_paths(options, folder)
     check_writable(folder, [path for splits in paths.values() for path in splits.values()])
     tables = train.read_tables(options)
@@ -59,7 +52,8 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     tokenizer = BertTokenizer.from_pretrained(model_folder, options.token_folder)
     print(encoder.load_report)
     rows = train.encode_tables(tables, tokenizer, options.max_length, options.pair_encoding)
-    stages = build_stages(options, encoder, tokenizer, tables, rows, model_folder, folder, device)
+    start = encoder_fingerprint(encoder, tokenizer)
+    stages = build_stages(options, encoder, tokenizer, tables, rows, model_folder, folder, start, device)
     is_late = options.contrastive_order == "last"  # then a stage starts from what only this run has
     chain = plan_chain(stages, [] if is_late else sorted(folder.parent.glob("*/encoder*")))
     companion = pretrain.build_companion(options, encoder, device) if options.contrastive_order == "fusion" else None
@@ -68,7 +62,8 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     prices = price.quote([stage.job for stage, reused in chain if not reused] + jobs, folder, is_resumed)
     print("\n".join(map(str, prices)))
     files = {path: sha256_of(path) for path in options.input_files()}
-    record.claim(folder, asdict(options), files, is_resumed)  # only here it begins: all that can be wrong was asked
+    inputs = files | {f"--model {options.model}": start}
+    record.claim(folder, asdict(options), inputs, is_resumed)  # only here it begins: all that can be wrong was asked
     price.keep(prices, folder)
     qualities, seconds = run_chain([] if is_late else chain, is_resumed)
     *before, progress = [fit(each, is_resumed) for each in jobs]
@@ -91,10 +86,13 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     processes.end()
 
 
-def build_stages(options: Options, encoder, tokenizer, tables, rows, model_folder: Path, run: Path, device) -> list:
-    """The stages of --pretrain, in order; each starts from the encoder that the one before it leaves."""
+def build_stages(
+    options: Options, encoder, tokenizer, tables, rows, model_folder: Path, run: Path, start: str, device
+) -> list:
+    """The stages of --pretrain, in order; each starts from the encoder that the one before it leaves, at first `start`.
+    """
     from contrastive import pretrain
-    from minbert.stage import encoder_fingerprint, stage_fingerprint
+    from minbert.stage import stage_fingerprint
     from multitask import further
 
     def build(stage: str, folder: str, start: str):
@@ -104,7 +102,7 @@ def build_stages(options: Options, encoder, tokenizer, tables, rows, model_folde
                                     folder, start, device)
 
     train = {task: splits["train"].examples for task, splits in tables.items()}
-    stages, start = [], encoder_fingerprint(encoder, tokenizer)
+    stages = []
     if options.contrastive_order == "last":  # then they start from what the tasks make of it
         start = stage_fingerprint(start, asdict(options), ())
     names = [name for name in options.stages if name != "simcse" or options.contrastive_order != "fusion"]

@@ -192,20 +192,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parse(arguments)
     check_request(given)
     files = read_files(given)
-    print(*(each.summary for of_kind in files.values() for each in of_kind.values()), sep="\n", flush=True)
+    print(*(each.summary for of_kind in files.values() for each in of_kind.values()), sep="\n")
 
     from contrastive.vectors import open_encoder
     encoder, tokenizer, given.pooling, given.precision, notes = open_encoder(
         given.model, given.pooling, given.max_length, given.device, given.precision, is_bound=False)
-    print(*notes, sep="\n", flush=True)
-    record = measure(given, files, encoder, tokenizer, log=lambda line: print(line, flush=True))
+    print(*notes, sep="\n")
+    record = measure(given, files, encoder, tokenizer, log=print)
 
     from contrastive.pages import all_sections
     from minbert.report import render_text
     title, sections = f"Sentence vectors of {given.model}", all_sections(record)
-    print(f"\n{render_text(title, sections)}")
-    for path in write_files(given, record, title, sections):
-        print(path)
+    written = write_files(given, record, title, sections)  # before it is said: a pipe may break
+    print("", render_text(title, sections), *written, sep="\n")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import errno
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -32,12 +33,14 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write(beside)
-        beside.chmod(0o666 & ~current_umask())  # safetensors writes files that only their owner can read
+        with suppress(PermissionError):  # a file system may know no modes
+            beside.chmod(0o666 & ~current_umask())  # safetensors writes files that only their owner can read
         with open(beside, "rb") as written:
             os.fsync(written.fileno())
         os.replace(beside, path)
     except (OSError, SafetensorError) as error:
-        beside.unlink(missing_ok=True) if beside.parent.is_dir() else None
+        if beside.parent.is_dir():
+            beside.unlink(missing_ok=True)
         is_full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
         problem = "the disk is full. Free some space" if is_full else f"cannot be written ({error}). Check the folder"
         raise ValueError(f"{path}: {problem}, then run again or resume; what stood there before is intact.") from error
@@ -86,7 +89,10 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict] | None:
         return None
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
-        return load_file(path.with_name(state["tensors"])), state
+        tensors = load_file(path.with_name(state["tensors"]))
+        for name in state.get("keep", ()):
+            path.with_name(name).stat()
+        return tensors, state
     except (ValueError, KeyError, TypeError, OSError, SafetensorError) as error:
         raise ValueError(f"{folder}: the checkpoint cannot be read ({error}). Delete that folder to start this stage "
                          "anew.") from error

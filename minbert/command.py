@@ -5,6 +5,7 @@ Imports nothing heavy, so that they answer at once.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -23,6 +24,11 @@ def check_writable(run: Path, files: Sequence[Path] = ()) -> None:
                              f"{'not writable' if existing.is_dir() else 'a file'}. Choose another folder.")
 
 
+def is_free(folder: Path) -> bool:
+    """Whether a new folder can take this place: nothing is there, or an empty one."""
+    return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+
+
 def exit_code(name: str, stopped: str = "Stopped.") -> Callable:
     """Decorates main(arguments), which returns nothing or a code of its own: 0 done, 1 diverged, 2 bad input, 130 stop.
 
@@ -32,6 +38,8 @@ def exit_code(name: str, stopped: str = "Stopped.") -> Callable:
     def decorate(main: Callable[[Sequence[str] | None], int | None]) -> Callable[..., int]:
         @wraps(main)
         def run(arguments: Sequence[str] | None = None) -> int:
+            if isinstance(sys.stdout, io.TextIOWrapper):  # that of a notebook is another
+                sys.stdout.reconfigure(line_buffering=True)  # in a log or a pipe, too, a line stands once it is said
             try:
                 return main(arguments) or 0
             except KeyboardInterrupt as error:

@@ -164,8 +164,7 @@ def run(arguments: argparse.Namespace) -> None:
     options |= {"corpus": [str(path.absolute()) for path in arguments.corpus], "resume": None,
                 "device": job.device.type, "precision": job.precision}
     files = {"the corpus": hashlib.sha256(np.concatenate([train, held_out])).hexdigest()}  # as ids: what it depends on
-    record.claim(arguments.out, options, files, bool(arguments.resume))
-    processes.from_first(lambda: tokenizer.save_pretrained(arguments.out))
+    record.claim(arguments.out, options, files, bool(arguments.resume), tokenizer.save_pretrained)
     price.keep(prices, arguments.out)
     try:
         progress = fit(job, bool(arguments.resume))

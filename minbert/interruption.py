@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM in a training run: heard at once, honoured where nothing is lost. Used by loop.py."""
+"""Ctrl-C, SIGTERM and SIGHUP in a training run: heard at once, honoured where nothing is lost. Used by loop.py."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from contextlib import contextmanager
 
 from minbert import processes
 
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM arrived; the state is saved and the job can be resumed."""
+    """Ctrl-C, SIGTERM or SIGHUP arrived; the state is saved and the job can be resumed."""
 
 
 class StopSignal:
-    """Turns SIGINT and SIGTERM into a request that the loop honours after its step, or at once inside an evaluation."""
+    """Turns these signals into a request that the loop honours after its step, or at once inside an evaluation."""
 
     def __init__(self) -> None:
         self.is_requested = self.is_evaluating = False
@@ -33,7 +35,8 @@ class StopSignal:
         if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
             yield
             return
-        before = {number: signal.signal(number, self.receive) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, self.receive) for number in SIGNALS
+                  if signal.getsignal(number) != signal.SIG_IGN}  # as nohup asks of SIGHUP
         try:
             yield
         finally:

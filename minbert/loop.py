@@ -266,11 +266,18 @@ class Loop:
         processes.from_first(lambda: checkpoint.save_checkpoint(self.job.folder, tensors, state))
 
     def restore(self) -> None:
-        """Put back what `save` wrote, if it wrote anything."""
+        """Put back what `save` wrote, if it wrote anything; ValueError where that was of another model or version."""
         stored = checkpoint.load_checkpoint(self.job.folder)
-        if stored is None:
-            return
-        tensors, state = stored
+        try:
+            if stored is not None:
+                self.put_back(*stored)
+        except (RuntimeError, KeyError, ValueError, TypeError) as error:
+            reason = " ".join(str(error).split())
+            raise ValueError(f"{self.job.folder}: the checkpoint is not of this model or version ({reason[:300]}). Go "
+                             "back to the code that wrote it, or delete that folder to start this stage anew."
+                             ) from error
+
+    def put_back(self, tensors: dict[str, Tensor], state: dict) -> None:
         self.progress = Progress(**{name: state[name] for name in asdict(self.progress)})
         self.job.model.load_state_dict(checkpoint.group_of("model", tensors))
         checkpoint.unpack_optimizer(self.job.optimizer, checkpoint.group_of("optimizer", tensors), state["optimizer"])

@@ -13,7 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
-from minbert.command import check_writable, exit_code
+from minbert.command import check_writable, exit_code, is_free
 from minbert.config import BertConfig
 from minbert.corpus import check_files
 
@@ -71,7 +71,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
                          "drop one of the two.")
     if arguments.pairs and not round(arguments.pairs * arguments.batch_size):
         parser.error(f"--pairs {arguments.pairs} of --batch-size {arguments.batch_size} is no block; raise one.")
-    if arguments.out.exists():
+    if not is_free(arguments.out):
         parser.error(f"--out {arguments.out} exists. Give a new folder, or continue the run in it with --resume.")
     arguments.size = None if arguments.init else arguments.size or "mini"
     return arguments

@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy
@@ -17,22 +18,35 @@ from minbert import processes
 from minbert.checkpoint import write_json
 
 
-def claim(folder: Path, options: dict, files: dict[str, str], is_resumed: bool) -> None:
-    """Make the run's folder with its options.json; on resume check that the input files are still the same.
+def claim(
+    folder: Path, options: dict, files: dict[str, str], is_resumed: bool,
+    write: Callable[[Path], None] = lambda folder: None,
+) -> None:
+    """Make the run's folder with its options.json; on resume check that what it reads is still the same.
 
-    files: SHA-256 by path. Raises ValueError naming a file that has changed, FileExistsError where the folder is there
-    already (another run took it since).
+    files: SHA-256 by name. `write` puts into the new folder what else a run cannot go on without: folder and content
+    come into being at once. Raises ValueError naming a file that has changed, or where another run took the folder.
     """
-    path = folder / "options.json"
+    def make() -> None:
+        beside = folder.with_name(f".{folder.name}.{os.getpid()}")
+        try:
+            write_json(beside / "options.json", {"options": options, "files": files})
+            write(beside)
+            beside.rename(folder)  # where nothing or an empty folder stands, and only there
+        except OSError as error:
+            raise ValueError(f"{folder}: the run's folder cannot be made ({error.strerror}). Start the command again, "
+                             "or choose another folder.") from error
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+
     if is_resumed:
-        stored = json.loads(path.read_text(encoding="utf-8"))["files"]
+        stored = json.loads((folder / "options.json").read_text(encoding="utf-8"))["files"]
         changed = [name for name in files if stored.get(name) != files[name]]
         if changed:
             raise ValueError(f"--resume {folder}: {changed[0]} has changed since the run began. Restore it, or start a "
                              "new run without --resume.")
     else:
-        processes.from_first(lambda: folder.mkdir(parents=True))
-        processes.from_first(lambda: write_json(path, {"options": options, "files": files}))
+        processes.from_first(make)
 
 
 def write_record(folder: Path, options: dict, files: dict[str, str], **results) -> None:

@@ -101,6 +101,7 @@ class Stage:
                 stage = json.loads((candidate / STAGE_FILE).read_text(encoding="utf-8"))
                 is_own = candidate == self.folder
                 if stage["fingerprint"] == self.fingerprint and (is_own or stage["code"] == self.code):
+                    weights.read_tensors(candidate)
                     return candidate
             except (OSError, ValueError, KeyError, TypeError):
                 continue

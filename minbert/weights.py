@@ -41,6 +41,7 @@ NAME_TABLE = {
     "layers.{i}.feed_forward_norm": "encoder.layer.{i}.output.LayerNorm",
     "pooler": "pooler.dense",
 }
+WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 EMBEDDED = {"minbert-mini": Path(__file__).parent / "pretrained"}
 
 
@@ -107,12 +108,19 @@ def download(name: str) -> Path:
     from huggingface_hub import hf_hub_download  # late: the import takes half a second and most runs need no hub
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
 
+    def has_weights(folder: Path) -> bool:
+        return any((folder / name).is_file() for name in WEIGHT_FILES)
+
     def fetch(is_local: bool) -> Path:
         get = partial(hf_hub_download, name, local_files_only=is_local)
         folder = Path(get("config.json")).parent
         get("vocab.txt")
-        with suppress(*([] if is_local else [EntryNotFoundError])):  # without it a cased model would be lower-cased
-            get("tokenizer_config.json")
+        try:
+            get("tokenizer_config.json")  # without it a cased model would be lower-cased
+        except EntryNotFoundError as error:
+            # a hub that did not answer is no answer; where weights lie, fetched after this file, it has answered before
+            if isinstance(error, LocalEntryNotFoundError) and (is_local or not has_weights(folder)):
+                raise
         try:
             get("model.safetensors")
         except EntryNotFoundError:  # an older model, or offline
@@ -134,7 +142,7 @@ def download(name: str) -> Path:
 def read_tensors(folder: str | Path) -> dict[str, Tensor]:
     """All tensors of model.safetensors, or else of pytorch_model.bin (weights only: objects are never unpickled)."""
     folder = Path(folder)
-    for file_name in ("model.safetensors", "pytorch_model.bin"):
+    for file_name in WEIGHT_FILES:
         path = folder / file_name
         if not path.is_file():
             continue

@@ -91,11 +91,13 @@ def check_same(recipe: str, folders: Sequence[Path], flags: Sequence[str]) -> No
 
 
 def stages_of(folder: Path, record: dict) -> dict[str, dict]:
-    """What the stages of a finished run left in stage.json, by stage."""
-    *names, last = [*record["stages"]] or [None]
-    folders = {name: f"encoder-{name}" for name in names} | ({last: "encoder"} if last else {})
-    return {name: json.loads((folder / place / "stage.json").read_text(encoding="utf-8"))
-            for name, place in folders.items()}
+    """What run.json says of a run's stages, by stage, and "seconds" where the encoder's folder is still there."""
+    found = {name: dict(quality) for name, quality in record["stages"].items()}
+    for name, quality in found.items():
+        path = folder / ("encoder" if name == list(found)[-1] else f"encoder-{name}") / "stage.json"
+        if path.is_file():
+            quality["seconds"] = json.loads(path.read_text(encoding="utf-8"))["seconds"]
+    return found
 
 
 def cell(scores: list[float], published: float | None) -> str:
@@ -126,10 +128,11 @@ def stage_table(stages: dict[str, list[dict]]) -> str:
     lines = ["| stage | n | score | before | after | handed on | seconds |", "|---" * 7 + "|"]
     for name, records in stages.items():
         score = next(iter(records[0]["before"]))
+        seconds = [record["seconds"] for record in records if "seconds" in record]
         before, after = (cell([record[when][score] for record in records], None) for when in ("before", "after"))
         lines.append(f"| {name} | {len(records)} | {score} | {before} | {after} | "
                      f"{sum(record['is_kept'] for record in records)} of {len(records)} | "
-                     f"{statistics.mean(record['seconds'] for record in records):.0f} |")
+                     f"{f'{statistics.mean(seconds):.0f}' if seconds else '-'} |")
     return "\n".join(lines)
 
 
@@ -194,7 +197,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         folder = folders[name][number]
         command = command_of(name, seed, folder, flags)
         if command is not None:
-            print(f"{folder}: running", flush=True)
+            print(f"{folder}: running")
             code = run(command)
             if code:
                 print(f"{folder}: ended with code {code}; its message is above. The same command goes on from "
@@ -205,8 +208,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         found[name].append(scores_of(record))
         for stage, content in stages_of(folder, record).items():
             stages.setdefault(f"{name}: {stage}", []).append(content)
-        print(f"{folder}: " + ", ".join(f"{key} {score:.4f}" for key, score in found[name][-1].items()),
-              flush=True)
+        print(f"{folder}: " + ", ".join(f"{key} {score:.4f}" for key, score in found[name][-1].items()))
     text = "\n\n".join([table(found), *([stage_table(stages)] if stages else [])])
     (given.out / "ablation.md").write_text(text + "\n", encoding="utf-8")
     print(f"\n{text}\n\nmean ± standard deviation over seeds, in brackets the published figure; also in "

@@ -169,16 +169,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for record, tasks in zip(records, voted_tasks(records), strict=True):
         others = [task.title for name, task in TASKS.items() if name not in tasks]
         no_vote = f" (not trained on {' and '.join(others)}, no vote there)" if others else ""
-        print(f"{record.folder}: predicting dev and test{no_vote}", flush=True)
+        print(f"{record.folder}: predicting dev and test{no_vote}")
         runs[str(record.folder)], tables = outputs_of(record.folder, tasks)
     labels = {name: labels_of(tables[name]["dev"]) for name in TASKS}
     outcomes = join(list(runs.values()), labels, given.folds, given.seed)
     rows = dev_scores(runs, labels, outcomes)
+    write_ensemble(given, outcomes, tables, rows)  # before it is said: a pipe may break
     print(f"\n{format_table('dev', SCORE_TITLES, rows)}\n")
     print(*(f"{name}: {method.sentence}" for name, method in METHODS.items()), sep="\n")
     print(f"In sample: scored on the rows that it was fitted on, which flatters. Out of fold: dev in {given.folds} "
           f"parts, each scored with what was fitted on the others.\n{CAUTION}\n")
-    write_ensemble(given, outcomes, tables, rows)
     weights = {run: {name: outcomes[given.method][name].weights[number] for name in TASKS}
                for number, run in enumerate(runs)}
     print(format_table(f"weights, {given.method}", {name: task.title for name, task in TASKS.items()}, weights))

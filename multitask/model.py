@@ -141,7 +141,10 @@ class MultitaskBert(nn.Module):
             raise ValueError(f"{path}: no record of heads there ({error}). Give the model of a finished run, such as "
                              "runs/NAME/model, as the run wrote it.") from error
         encoder = BertModel.from_pretrained(folder)
-        model = cls(encoder, pooling, pair_encoding, dropout_probability=0.0, seed=0, **stored)
+        try:
+            model = cls(encoder, pooling, pair_encoding, dropout_probability=0.0, seed=0, **stored)
+        except (TypeError, AssertionError) as error:
+            raise ValueError(f"{path}: of another version ({error}). Start the run anew with this one.") from error
         report = model.load_state_dict(load_file(Path(folder) / "heads.safetensors"), strict=False)
         wrong = [*report.unexpected_keys, *(name for name in report.missing_keys if not name.startswith("encoder."))]
         wrong += [] if pooling else ["a record of their pooling"]

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from multitask import ablation
-from multitask.ablation import cell, command_of, main, stage_table, table
+from multitask.ablation import cell, command_of, main, stage_table, stages_of, table
 
 SCORES = {"sst": 0.5, "para": 0.7, "sts": 0.6, "overall_2023": 0.6, "overall_2024": 0.66}
 
@@ -41,10 +41,23 @@ def test_what_stages_did_by_hand():
     first = {"before": {"spearman": 0.6, "pearson": 0}, "after": {"spearman": 0.7, "pearson": 0}, "is_kept": True,
              "seconds": 90.0}
     second = {**first, "after": {"spearman": 0.5, "pearson": 0}, "is_kept": False, "seconds": 110.0}
-    text = stage_table({"bsc": [first, second], "mlm": [first]})
+    timeless = {key: value for key, value in first.items() if key != "seconds"}
+    text = stage_table({"bsc": [first, second], "mlm": [first], "ct": [timeless]})
     assert text.splitlines()[2:] == [
         "| bsc | 2 | spearman | 0.600 ± 0.000 | 0.600 ± 0.141 | 1 of 2 | 100 |",
-        "| mlm | 1 | spearman | 0.600 | 0.700 | 1 of 1 | 90 |"]
+        "| mlm | 1 | spearman | 0.600 | 0.700 | 1 of 1 | 90 |", "| ct | 1 | spearman | 0.600 | 0.700 | 1 of 1 | - |"]
+
+
+def test_seconds_of_stages_stand_beside_the_encoders(tmp_path):
+    """Whose folders may have been deleted since."""
+    record = {"stages": {"mlm": {"is_kept": True}, "simcse": {"is_kept": False}}}
+    (tmp_path / "encoder-mlm").mkdir()
+    (tmp_path / "encoder-mlm" / "stage.json").write_text('{"seconds": 3.5}')
+    found = {"mlm": {"is_kept": True, "seconds": 3.5}, "simcse": {"is_kept": False}}
+    assert stages_of(tmp_path, record) == found
+    (tmp_path / "encoder").mkdir()
+    (tmp_path / "encoder" / "stage.json").write_text('{"seconds": 4.5}')
+    assert stages_of(tmp_path, record)["simcse"]["seconds"] == 4.5
 
 
 def test_what_is_left_to_do(tmp_path):

@@ -97,6 +97,15 @@ def test_file_modes_follow_the_umask(tmp_path, mask, mode):
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {mode}
 
 
+def test_a_file_system_without_modes(tmp_path, monkeypatch):
+    def refuse(self, mode):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(checkpoint.Path, "chmod", refuse)
+    write_json(tmp_path / "a.json", {"b": 1})
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
 def test_json_is_exact_and_holds_finite_numbers_only(tmp_path):
     content = {"loss": 0.1 + 0.2, "tiny": 5e-324, "name": "ü"}
     write_json(tmp_path / "a.json", content)

@@ -1,12 +1,15 @@
 """minbert/command.py: what a command says and returns where it is stopped or its input is bad."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from contrastive import survey
 from minbert.command import exit_code
+from multitask import ensemble
 
 ROOT = Path(__file__).resolve().parent.parent
 LIGHT = ("minbert.pretrain", "contrastive.embed", "contrastive.quality", "multitask.ablation", "multitask.predict",
@@ -28,6 +31,30 @@ def test_how_it_ends(raised, code, said, capsys):
         raise raised
 
     assert main(["--flag"]) == code and capsys.readouterr().err == said
+
+
+def test_what_is_said_stands_in_a_log_at_once():
+    """Also where the process is killed next; a pipe would keep up to 8 KB back."""
+    program = ("import os; from minbert.command import exit_code\n"
+               "exit_code('x')(lambda arguments: (print('price'), os._exit(9)))()")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    result = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True,
+                            timeout=60)
+    assert (result.returncode, result.stdout) == (9, "price\n")
+
+
+def test_what_took_long_is_written_before_it_is_said(two_runs, tiny_model, sample_data, tmp_path, monkeypatch):
+    """A pipe such as `| head` may break, a terminal may know no dash."""
+    def break_pipe(*_):
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr(ensemble, "format_table", break_pipe)
+    assert ensemble.main([*map(str, two_runs), "--out", str(tmp_path / "ensemble")]) == 2
+    assert (tmp_path / "ensemble" / "ensemble.json").is_file()
+    monkeypatch.setattr("minbert.report.render_text", break_pipe)
+    dev = sample_data / "sts-dev.csv"
+    assert survey.main([str(tiny_model), "--sets", str(dev), "--out", str(tmp_path / "quality")]) == 2
+    assert any((tmp_path / "quality").iterdir())
 
 
 @pytest.mark.parametrize("own", [None, 0, 7])

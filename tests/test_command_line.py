@@ -61,9 +61,11 @@ def test_folders_are_numbered_and_named_ones_must_be_new(tmp_path):
         assert folder == tmp_path / f"finetune-none-model-course-seed3{suffix}"
         assert not folder.exists()  # choosing creates nothing
         folder.mkdir()
+        assert choose_folder(options) == folder  # an empty one can be taken
+        (folder / "options.json").touch()
     named = replace(options, name="mine")
     assert choose_folder(named) == tmp_path / "mine"
-    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine").touch()
     with pytest.raises(ValueError, match=re.escape(f"{tmp_path / 'mine'} exists. Pass --resume {tmp_path / 'mine'}")):
         choose_folder(named)
 

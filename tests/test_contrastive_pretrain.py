@@ -190,6 +190,11 @@ def test_train_then_reuse(make_stage, tmp_path, tokenizer):
     copied = tmp_path / "second" / "encoder"
     assert {path.name: path.read_bytes() for path in copied.iterdir()} == {
         path.name: path.read_bytes() for path in folder.iterdir()}
+    weights = (copied / "model.safetensors").read_bytes()
+    for content in (b"", weights[:100]):  # without weights, such as deleted to save space, it is no encoder
+        (copied / "model.safetensors").write_bytes(content)
+        assert make_stage("second").reusable([copied, folder]) == folder
+    (copied / "model.safetensors").write_bytes(weights)
     again = make_stage("second")  # a resumed run finds its own
     assert again.reuse(again.reusable([copied]))[1] == json.loads((folder / STAGE_FILE).read_text())["seconds"]
 

@@ -83,6 +83,33 @@ def test_the_hub_is_asked_only_for_what_the_cache_lacks(home, folder, monkeypatc
             resolve("acme/tiny-bert")
 
 
+def test_a_hub_that_fails_on_one_file_is_no_answer(home, folder, monkeypatch):
+    """Without tokenizer_config.json a cased model would be lower-cased; a model that has none is another matter."""
+    import huggingface_hub
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+    snapshot = make_cache(home, folder, files=("config.json", "vocab.txt"))
+
+    def fetch(name, file, local_files_only=False):
+        if file == "tokenizer_config.json":
+            raise LocalEntryNotFoundError("the hub did not answer") if fails or local_files_only else (
+                EntryNotFoundError("404"))
+        if not (snapshot / file).is_file():
+            if local_files_only:
+                raise LocalEntryNotFoundError("not in the cache")
+            shutil.copy(folder / file, snapshot)
+        return str(snapshot / file)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
+    fails = True
+    with pytest.raises(ValueError, match=r"acme/tiny-bert: .*the hub did not answer"):
+        resolve("acme/tiny-bert")
+    assert not (snapshot / "model.safetensors").exists()
+    fails = False
+    assert resolve("acme/tiny-bert") == snapshot and (snapshot / "model.safetensors").exists()
+    fails = True  # it has answered before, or the weights would not be here
+    assert resolve("acme/tiny-bert") == snapshot
+
+
 def test_hub_name_with_the_older_weights_format(home, folder, model):
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()

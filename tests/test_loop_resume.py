@@ -3,11 +3,13 @@
 Equal in every bit of weights and optimizer state, and in the whole history. See toy_job.py for the job.
 """
 
+import json
 import os
 import signal
 import threading
 
 import pytest
+import torch
 
 from minbert.checkpoint import load_checkpoint
 from minbert.loop import Interrupted, Loop, StopSignal, fit
@@ -46,7 +48,7 @@ def test_interrupted_at_any_step(tmp_path, undisturbed, number):
 
 
 @pytest.mark.parametrize("number", range(1, EPOCHS + 1))
-@pytest.mark.parametrize("how", [Kill, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", [Kill, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_stopped_inside_an_evaluation(tmp_path, undisturbed, number, how):
     def disturb(when, count):
         if (when, count) == ("evaluation", number):
@@ -123,12 +125,33 @@ def test_a_signal_after_the_last_step_is_not_lost(tmp_path, undisturbed, monkeyp
 
 
 def test_the_handlers_are_put_back(tmp_path):
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    inside = []
-    job = make_job(tmp_path, epochs=1, disturb=lambda when, count: inside.append(signal.getsignal(signal.SIGINT)))
-    fit(job)
-    assert inside[0] not in before
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    standard = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does: then the run does not hear it
+    try:
+        before, inside = [signal.getsignal(number) for number in numbers], []
+        fit(make_job(tmp_path, epochs=1, disturb=lambda when, count: inside.append(
+            [signal.getsignal(number) for number in numbers])))
+        assert inside[0][0] == inside[0][1] not in before and inside[0][2] == signal.SIG_IGN
+        assert [signal.getsignal(number) for number in numbers] == before
+    finally:
+        signal.signal(signal.SIGHUP, standard)
+
+
+def test_a_checkpoint_of_another_model_or_without_its_best(tmp_path):
+    def disturb(when, count):
+        if (when, count) == ("step", NUM_STEPS - 1):
+            raise Kill
+
+    with pytest.raises(Kill):
+        fit(make_job(tmp_path, disturb=disturb, save_every=1))
+    job = make_job(tmp_path)
+    job.model.other = torch.nn.Linear(2, 2)
+    with pytest.raises(ValueError, match=r"checkpoint is not of this model or version \(.*Missing key.*other.weight"):
+        fit(job, resume=True)
+    state = json.loads((tmp_path / "state.json").read_text())
+    (tmp_path / state["keep"][0]).unlink()
+    with pytest.raises(ValueError, match=r"the checkpoint cannot be read \(.*best-.*\). Delete that folder"):
+        fit(make_job(tmp_path), resume=True)
 
 
 def test_the_second_signal_is_meant():

@@ -198,6 +198,11 @@ def test_saved_and_loaded(tiny_model, tokenizer, tmp_path, pair_encoding):
     (tmp_path / "sentence.json").unlink()
     with pytest.raises(ValueError, match="have, or lack, a record of their pooling, so another version"):
         MultitaskBert.from_pretrained(tmp_path)
+    stored = json.loads((tmp_path / "heads.json").read_text())
+    for change in ({"depth": 3}, {"head": "foo"}):
+        (tmp_path / "heads.json").write_text(json.dumps(stored | change))
+        with pytest.raises(ValueError, match=r"heads.json: of another version \(.*(depth|foo).*\). Start the run anew"):
+            MultitaskBert.from_pretrained(tmp_path)
     for content in ("{", "[]", "{}"):
         (tmp_path / "heads.json").write_text(content)
         with pytest.raises(ValueError, match=r"heads.json: no record of heads there .*such as runs/NAME/model"):

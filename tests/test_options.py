@@ -224,6 +224,12 @@ def test_where_token_ids_are_kept(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert Options().token_folder == Path.home() / ".cache" / "minbert"
 
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    assert Options().token_folder is None and Options(token_cache="/mine").token_folder == Path("/mine")
+
 
 def test_pair_encoding_follows_the_head():
     for head, encoding in {"ph": "dual", "dpha": "dual", "mlp": "bi", "vm": "cross"}.items():

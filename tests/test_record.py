@@ -1,0 +1,65 @@
+"""minbert/record.py: a run's folder comes into being at once, and what a run reads may not change on the way."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import run_multitask
+from minbert import record
+from minbert.command import is_free
+from minbert.loop import Loop
+
+pytestmark = pytest.mark.usefixtures("no_fsync")
+
+
+def listing(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def test_a_folder_and_what_it_needs_come_at_once(tmp_path):
+    run, seen = tmp_path / "runs" / "a", []
+    write = lambda folder: (seen.append(run.exists()), (folder / "vocab.txt").write_text("[PAD]\n"))  # noqa: E731
+    record.claim(run, {"lr": 1}, {"a.csv": "0"}, False, write)
+    assert seen == [False] and listing(tmp_path) == ["runs", "runs/a", "runs/a/options.json", "runs/a/vocab.txt"]
+    record.claim(run, {}, {"a.csv": "0"}, True)  # resumed: nothing is made
+    with pytest.raises(ValueError, match="--resume .*: a.csv has changed since the run began"):
+        record.claim(run, {}, {"a.csv": "1"}, True)
+    before = (run / "options.json").read_text()
+    with pytest.raises(ValueError, match=r"runs/a: the run's folder cannot be made \(.*not empty\). Start the command"):
+        record.claim(run, {"lr": 2}, {}, False)  # another run took it
+    assert (run / "options.json").read_text() == before and listing(tmp_path / "runs")[0] == "a"
+
+
+def test_an_empty_folder_can_be_taken_and_a_failed_start_leaves_nothing(tmp_path):
+    run = tmp_path / "a"
+    run.mkdir()
+    assert is_free(run)
+
+    def fail(folder: Path) -> None:
+        raise ValueError("the disk is full")
+
+    with pytest.raises(ValueError, match="the disk is full"):
+        record.claim(run, {}, {}, False, fail)
+    assert listing(tmp_path) == ["a"] and is_free(run)
+    record.claim(run, {}, {}, False)
+    assert listing(tmp_path) == ["a", "a/options.json"] and not is_free(run)
+    assert is_free(tmp_path / "none") and not is_free(run / "options.json")
+
+
+def test_a_model_that_changed_is_not_resumed(tiny_model, sample_data, tmp_path, monkeypatch, capsys):
+    """Rows in other token ids, or other weights, beside a checkpoint of the old ones."""
+    model = Path(shutil.copytree(tiny_model, tmp_path / "model"))
+    flags = ["--model", model, "--data-dir", sample_data, "--output-dir", tmp_path, "--name", "run", "--epochs", 1]
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Loop, "run", stop)
+    assert run_multitask.main(list(map(str, flags))) == 130
+    words = (model / "vocab.txt").read_text(encoding="utf-8")
+    (model / "vocab.txt").write_text("\n".join([*words.split()[:5], *sorted(words.split()[5:])]), encoding="utf-8")
+    assert run_multitask.main(["--resume", str(tmp_path / "run")]) == 2
+    assert f"--model {model} has changed since the run began. Restore it" in capsys.readouterr().err
+    (model / "vocab.txt").write_text(words, encoding="utf-8")
+    assert run_multitask.main(["--resume", str(tmp_path / "run")]) == 130
