@@ -102,8 +102,8 @@ def given(method: str, options) -> dict:
 
 def described(method: str, settings: Settings, options) -> str:
     """One line for the user: every value in use, the paper that the preset is from, and which were given instead."""
-    hidden = {"source", *unread(method, options), *(() if settings.optimizer == "adamw" else ("betas",))}
-    read = {name: value for name, value in asdict(settings).items() if name not in hidden}
+    left_out = {"source", *unread(method, options), *(() if settings.optimizer == "adamw" else ("betas",))}
+    read = {name: value for name, value in asdict(settings).items() if name not in left_out}
     read |= {name: getattr(options, name) for name in (*OWN[method], "pooling")}
     values = (f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in read.items())
     instead = [name for name, value in given(method, options).items() if value != getattr(PRESETS[method], name)]

@@ -1,6 +1,6 @@
 """Encoder in, encoder checkpoint out, through minbert.loop: the contrastive stages.
 
-Next: quality.py for the table before and after; the multitask stage starts from the folder written here.
+quality.py makes the table before and after. Next: minbert/stage.py, which trains a stage or reuses a finished one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Did it help at all? Zero-shot STS, alignment and uniformity of an encoder's sentence vectors. Next: pretrain.py.
+"""Did it help at all? Zero-shot STS, alignment and uniformity of an encoder's sentence vectors. Next: survey.py.
 
 Also a command, for any encoder and any STS files; what it does is in survey.py:
 
@@ -30,7 +30,7 @@ from minbert import BertModel, runtime
 from minbert.bert import BertOutput
 from minbert.pooling import pool
 
-POSITIVE_ABOVE = 4.0  # an STS label above which a pair counts as positive for the alignment
+ALIGNED_ABOVE = 4.0  # an STS label above which a pair counts as positive for the alignment
 
 
 def alignment(first: Tensor, second: Tensor) -> float:
@@ -118,9 +118,9 @@ def embed(
 def dev_labels(pairs: EncodedExamples) -> np.ndarray:
     """The labels (N,) float32 of pairs that shall judge a stage; ValueError where they cannot."""
     labels = np.array([example.label for example in pairs.examples], dtype=np.float32)
-    if np.ptp(labels) == 0 or labels.max() <= POSITIVE_ABOVE:
+    if np.ptp(labels) == 0 or labels.max() <= ALIGNED_ABOVE:
         raise ValueError(f"the STS dev file has labels {labels.min():g} to {labels.max():g}; its zero-shot scores need "
-                         f"different ones, and some above {POSITIVE_ABOVE:g}. Add such pairs, or drop --pretrain.")
+                         f"different ones, and some above {ALIGNED_ABOVE:g}. Add such pairs, or drop --pretrain.")
     return labels
 
 
@@ -134,7 +134,7 @@ def sts_quality(encoder: BertModel, pairs: EncodedExamples, pooling: str, precis
     """
     labels = dev_labels(pairs)
     first, second = embed(encoder, pairs, pooling, precision).chunk(2)  # (N, H) each
-    positive = torch.from_numpy(labels > POSITIVE_ABOVE)
+    positive = torch.from_numpy(labels > ALIGNED_ABOVE)
     return {
         **correlations(F.cosine_similarity(first, second).numpy(), labels),
         "alignment": alignment(first[positive], second[positive]),

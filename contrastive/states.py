@@ -9,6 +9,7 @@ Legend: R rows, T tokens, H hidden, L layers, S hidden states in use, N real tok
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -138,15 +139,12 @@ WHITENED = ("mean", "first-last mean")
 
 def kinds_of(pooling: str, with_baselines: bool) -> dict[str, VectorOf]:
     """The functions (output, mask (R, T)) -> (R, H) by name: the encoder's own vector first, then the baselines."""
-    def of_output(pooling: str) -> VectorOf:
-        return lambda output, attention_mask: pool(output, attention_mask, pooling)
-
     def of_states(make: Callable[[Sequence[Tensor], Tensor], Tensor]) -> VectorOf:
         return lambda output, attention_mask: make(output.hidden_states, attention_mask)
 
-    kinds = {NAMES[pooling]: of_output(pooling)}
+    kinds = {NAMES[pooling]: partial(pool, pooling=pooling)}
     if with_baselines:
-        kinds |= {NAMES[name]: of_output(name) for name in ("cls", "mean") if name != pooling}
+        kinds |= {NAMES[name]: partial(pool, pooling=name) for name in ("cls", "mean") if name != pooling}
         kinds |= {name: of_states(make) for name, make in FROM_STATES.items()}
     return kinds
 

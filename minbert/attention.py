@@ -75,5 +75,5 @@ def mask_to_bias(attention_mask: Tensor, dtype: torch.dtype) -> Tensor:
 
     The most negative finite number rather than -inf: a softmax over a row of only -inf would be nan.
     """
-    hidden = attention_mask[:, None, None, :] == 0  # (B, 1, 1, T)
-    return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill(hidden, torch.finfo(dtype).min)
+    is_padding = attention_mask[:, None, None, :] == 0  # (B, 1, 1, T)
+    return torch.zeros_like(is_padding, dtype=dtype).masked_fill(is_padding, torch.finfo(dtype).min)

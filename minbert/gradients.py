@@ -18,7 +18,7 @@ from minbert import processes, runtime
 if TYPE_CHECKING:
     from minbert.loop import Job
 
-Part = tuple[str, list[int], float]  # a batch of a step: task, rows, weight of its loss
+Part = tuple[str, list[int], float]  # a batch of a step: task, numbers of its rows, weight of its loss
 CHUNK = 2**18  # elements of each gradient that are multiplied at once, so that the copy stays in the cache
 
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from minbert import checkpoint, processes, runtime
-from minbert.gradients import Surgery, backward
+from minbert.gradients import Part, Surgery, backward
 from minbert.interruption import Interrupted, StopSignal
 from minbert.schedule import SCHEDULES
 
@@ -84,7 +84,7 @@ class Job:
             for parameter, was_learned in zip(self.frozen, learned, strict=True):
                 parameter.requires_grad_(was_learned)
 
-    def epoch_steps(self, epoch: int, generator: torch.Generator) -> list[list[tuple[str, list[int], float]]]:
+    def epoch_steps(self, epoch: int, generator: torch.Generator) -> list[list[Part]]:
         """The epoch's steps with each batch's weight; `accumulation` steps of the plan make one optimizer step."""
         weighed = [[(*part, weight) for part, weight in zip(step, self.weigh([task for task, _ in step]), strict=True)]
                    for step in self.plan(epoch, generator)]
@@ -92,7 +92,7 @@ class Job:
         return [[(task, rows, weight / len(group)) for step in group for task, rows, weight in step]
                 for group in groups]
 
-    def all_steps(self) -> Iterator[list[tuple[str, list[int], float]]]:
+    def all_steps(self) -> Iterator[list[Part]]:
         """The steps of all epochs, as many as there will be and like them, one epoch's plan in memory at a time."""
         generator = torch.Generator().manual_seed(self.seed)
         for epoch in range(self.epochs):
@@ -164,7 +164,7 @@ class Loop:
             raise Interrupted
         return progress
 
-    def run_epoch(self, steps: list[list[tuple[str, list[int], float]]]) -> None:
+    def run_epoch(self, steps: list[list[Part]]) -> None:
         """The epoch's steps that are not done yet, with the evaluations that fall due between them."""
         job, progress = self.job, self.progress
         parts = job.evaluations_per_epoch
@@ -187,7 +187,7 @@ class Loop:
         since_best = [entry for entry in self.progress.history if entry["step"] > self.progress.best_step]
         return 0 < self.job.patience <= len(since_best)
 
-    def train_step(self, step: list[tuple[str, list[int], float]]) -> None:
+    def train_step(self, step: list[Part]) -> None:
         """One update: the step's gradient, then clip and step."""
         job, progress = self.job, self.progress
         warmup_steps = round(job.warmup * progress.num_steps)
@@ -207,7 +207,7 @@ class Loop:
         self.bar.set_postfix(loss=f"{sum(progress.losses[-50:]) / len(progress.losses[-50:]):.4f}", refresh=False)
         self.bar.update()
 
-    def refuse(self, what: str, value: float, step: list[tuple[str, list[int], float]]) -> None:
+    def refuse(self, what: str, value: float, step: list[Part]) -> None:
         """Stop the job at a number that is not finite, before it reaches the weights."""
         ids = "; ".join(f"{task}: {', '.join(self.job.load(task, rows).ids)}" for task, rows, _ in step)
         stored = checkpoint.load_checkpoint(self.job.folder)

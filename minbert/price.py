@@ -17,7 +17,7 @@ import torch
 
 from minbert import processes, runtime
 from minbert.checkpoint import write_json
-from minbert.gradients import backward
+from minbert.gradients import Part, backward
 from minbert.loop import Job
 
 FILE_NAME = "price.json"
@@ -106,7 +106,7 @@ def matrix_product_limit(device: torch.device, precision: str, num_timed: int = 
     return 2 * size**3 * num_products / min(seconds[1:])
 
 
-def rehearse(job: Job, step: list[tuple[str, list[int], float]]) -> None:
+def rehearse(job: Job, step: list[Part]) -> None:
     """One step that changes no weight: forward, backward, clip, and an update with a learning rate of 0."""
     job.model.train()
     backward(job, step)

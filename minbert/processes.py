@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 Result = TypeVar("Result")
-PATIENCE = timedelta(days=1)  # while the first one predicts a large file; a process that ends is noticed at once
+TIMEOUT = timedelta(days=1)  # while the first one predicts a large file; a process that ends is noticed at once
 
 
 def join(device: str) -> None:
@@ -40,7 +40,7 @@ def join(device: str) -> None:
             raise ValueError(f"torchrun started process {place + 1} on this machine, which has {num_gpus} GPUs; each "
                              f"process needs its own. Pass --nproc_per_node {num_gpus} to torchrun, or --device cpu.")
         torch.cuda.set_device(place)  # what "cuda" means from here on
-    dist.init_process_group("cpu:gloo,cuda:nccl" if has_gpu else "gloo", timeout=PATIENCE)
+    dist.init_process_group("cpu:gloo,cuda:nccl" if has_gpu else "gloo", timeout=TIMEOUT)
     if number():
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -21,7 +21,7 @@ from minbert.checkpoint import write_json
 from minbert.command import check_writable, exit_code
 from multitask.evaluate import labels_of
 from multitask.finished import Record, knows, open_run, read_record, same_data
-from multitask.results import SCORE_TITLES, SPLITS, default_paths, write_files
+from multitask.results import PREDICTED, SCORE_TITLES, default_paths, write_files
 from multitask.tasks import TASKS, with_overall
 from multitask.voting import METHODS, Outcome, apply_method, gather_votes, make_folds
 
@@ -80,7 +80,7 @@ def outputs_of(
 ) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, dict[str, Table]]]:
     """Raw outputs as outputs[task][split] and the tables of one run, whose model is dropped when this returns."""
     run = open_run(folder)
-    return {name: {split: run.outputs(name, split) for split in SPLITS} for name in tasks}, run.tables
+    return {name: {split: run.outputs(name, split) for split in PREDICTED} for name in tasks}, run.tables
 
 
 def among_all(weights: np.ndarray, voters: Sequence[int], num_runs: int) -> np.ndarray:
@@ -100,7 +100,7 @@ def join(
     outcomes = {name: {} for name in METHODS}
     for name, task in TASKS.items():
         voters = [number for number, of_run in enumerate(outputs) if name in of_run]
-        votes = gather_votes(task, *([outputs[number][name][split] for number in voters] for split in SPLITS))
+        votes = gather_votes(task, *([outputs[number][name][split] for number in voters] for split in PREDICTED))
         folds = make_folds(len(labels[name]), num_folds, seed)
         for method, of_method in METHODS.items():
             found = apply_method(of_method.weigh, task, votes, labels[name], folds)

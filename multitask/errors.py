@@ -176,7 +176,8 @@ def _share(part: int, whole: int) -> str:
 
 @exit_code("python -m multitask.errors")
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m multitask.errors", description="Where a finished run is wrong.")
+    parser = argparse.ArgumentParser(prog="python -m multitask.errors", allow_abbrev=False,
+                                     description="Where a finished run is wrong.")
     parser.add_argument("run", type=Path, metavar="RUN", help="folder that run_multitask.py wrote, such as runs/NAME")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for errors.md and errors.html; default: RUN")
     parser.add_argument("--worst", type=int, default=10, metavar="N", help="mistakes shown of a task (%(default)s)")

@@ -110,9 +110,8 @@ class PairMlpHeads(nn.Module):
         super().__init__()
         self.cosine = CosineHead(has_range)
         self.dropout, self.sharing = nn.Dropout(dropout_probability), sharing
-        names = {"none": (("para", "sts"), ("para", "sts")), "first": (("both",), ("para", "sts")),
-                 "heads": (("both",), ("both",))}
-        first, second = names[sharing]
+        first = ("para", "sts") if sharing == "none" else ("both",)
+        second = ("both",) if sharing == "heads" else ("para", "sts")
         self.first = nn.ModuleDict({name: nn.Linear(hidden_size, hidden_size) for name in first})
         self.second = nn.ModuleDict({name: nn.Linear(hidden_size, hidden_size) for name in second})
         self.bilinear, self.bias = nn.Linear(hidden_size, hidden_size, bias=False), nn.Parameter(torch.zeros(()))

@@ -1,4 +1,4 @@
-"""One loss per task, each a pure function (model output, labels) -> scalar. Next: tasks.py, which names them.
+"""One loss per task, each a pure function (model output, labels) -> scalar. tasks.py names them. Next: heads.py.
 
 Legend: B batch.
 

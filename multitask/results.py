@@ -14,19 +14,20 @@ from multitask.model import MultitaskBert
 from multitask.predictions import score_predictions, verify_predictions, write_predictions
 from multitask.tasks import TASKS, with_overall
 
-SPLITS = ("dev", "test")
+PREDICTED = ("dev", "test")
 SCORE_TITLES = {**{task.name: f"{task.title} {task.metric}" for task in TASKS.values()},
                 "overall_2023": "overall 2023", "overall_2024": "overall 2024"}
 
 
 def default_paths(folder: Path) -> dict[str, dict[str, Path]]:
     """The six files inside a run's folder, as paths[task][split]."""
-    return {task: {split: folder / "predictions" / f"{task}-{split}-output.csv" for split in SPLITS} for task in TASKS}
+    return {task: {split: folder / "predictions" / f"{task}-{split}-output.csv" for split in PREDICTED}
+            for task in TASKS}
 
 
 def output_paths(options, folder: Path) -> dict[str, dict[str, Path]]:
     """Where the six files go, as paths[task][split]: as given by --sst_dev_out and its siblings, or into the run."""
-    given = {task: {split: getattr(options, f"{task}_{split}_out") for split in SPLITS} for task in TASKS}
+    given = {task: {split: getattr(options, f"{task}_{split}_out") for split in PREDICTED} for task in TASKS}
     return {task: {split: path if given[task][split] == "auto" else Path(given[task][split])
                    for split, path in splits.items()} for task, splits in default_paths(folder).items()}
 
@@ -36,7 +37,7 @@ def write_results(
     precision: str,
 ) -> dict[str, float]:
     """Predict dev and test, write the six files, read them back, verify every id; dev scores are those of the files."""
-    values = {name: {split: task.decode(predict(model, name, rows[name][split], precision)) for split in SPLITS}
+    values = {name: {split: task.decode(predict(model, name, rows[name][split], precision)) for split in PREDICTED}
               for name, task in TASKS.items()}
     return write_files(values, tables, paths)
 
@@ -51,7 +52,7 @@ def write_files(
     """
     scores = {}
     for name, task in TASKS.items():
-        for split in SPLITS:
+        for split in PREDICTED:
             ids = [example.id for example in tables[name][split].examples]
             write_predictions(paths[name][split], task, ids, values[name][split])
             verify_predictions(paths[name][split], task, ids)

@@ -11,11 +11,11 @@ from typing import Literal
 import torch
 
 from data.readers import numbers_by_task
+from minbert.loop import Step
 
-Batch = list[int]
-Step = list[tuple[str, Batch]]
+Rows = list[int]  # the numbers of a batch's rows
 # Forms a task's batches for one pass over its rows: every row in exactly one batch, drawn anew at each call.
-MakeBatches = Callable[[torch.Generator], list[Batch]]
+MakeBatches = Callable[[torch.Generator], list[Rows]]
 
 
 def joint(
@@ -169,7 +169,7 @@ def num_epochs(options) -> int:
     return options.epochs * (len(options.order) if options.sampling == "sequential" else 1)
 
 
-def _first_pass(make_batches: dict[str, MakeBatches], generator: torch.Generator) -> dict[str, list[Batch]]:
+def _first_pass(make_batches: dict[str, MakeBatches], generator: torch.Generator) -> dict[str, list[Rows]]:
     if not make_batches:
         raise ValueError("no task to sample from; name at least one")
     passes = {name: list(make(generator)) for name, make in make_batches.items()}

@@ -24,7 +24,7 @@ from multitask.model import MultitaskBert
 from multitask.sampling import MakeBatches, num_epochs, steps_of_epoch
 from multitask.tasks import TASKS
 
-FUSED = "contrastive-"  # before a task's name: its batch for the companion's loss
+FUSION_PREFIX = "contrastive-"  # before a task's name: its batch for the companion's loss
 HEADS_LR = 1e-3  # of heads on a frozen encoder, as with --option pretrain
 SPLITS = ("train", "dev", "test")
 
@@ -106,10 +106,10 @@ def build_job(
                                epoch)
         if companion is None:
             return steps
-        return [each for step in steps for each in (step, [(FUSED + task, indices) for task, indices in step])]
+        return [each for step in steps for each in (step, [(FUSION_PREFIX + task, indices) for task, indices in step])]
 
     def loss(task: str, batch: Batch) -> Tensor:
-        if task.startswith(FUSED):
+        if task.startswith(FUSION_PREFIX):
             return companion(batch) / processes.count()
         return task_loss(model, task, batch)
 
@@ -124,7 +124,7 @@ def build_job(
     return Job(
         name="multitask", folder=folder / "checkpoint" / "multitask", model=model,
         optimizer=AdamW(parameter_groups(model, options.weight_decay, rates), lr=options.lr, fused=True),
-        plan=plan, load=lambda task, indices: rows[task.removeprefix(FUSED)]["train"].batch(indices).to(device),
+        plan=plan, load=lambda task, indices: rows[task.removeprefix(FUSION_PREFIX)]["train"].batch(indices).to(device),
         loss=loss, **how_to_combine(options),
         evaluate=lambda: processes.from_first(lambda: evaluate(model, dev, options.precision)) | model.fitted(),
         before_epoch=lambda epoch: fit_range(model, rows, options.precision),

@@ -31,7 +31,7 @@ def test_lines_of_several_files(tmp_path):
 
 def test_files_that_cannot_be_read(tmp_path):
     for name, problem in {"absent.txt": "No such file", "": "Is a directory"}.items():
-        with pytest.raises(ValueError, match=f"{name}: {problem}.*needed, as a file of plain text in UTF-8"):
+        with pytest.raises(ValueError, match=f"{name}: {problem}.*Give a file of plain text in UTF-8"):
             check_files([tmp_path / name])
     for content, problem in (("eins\n".encode("utf-16"), "UTF-16; convert it with iconv -f utf-16"),
                              (gzip.compress(b"eins\n"), "compressed; unpack it with gunzip")):

@@ -157,7 +157,7 @@ def test_a_resumed_run_refuses_another_corpus(text, tmp_path, monkeypatch, capsy
     monkeypatch.chdir(tmp_path.parent)  # the run knows its files from anywhere
     own.rename(tmp_path / "elsewhere.txt")
     assert call("--resume", tmp_path / "run") == 2
-    assert f"{own}: No such file or directory; it is needed, as a file of plain text" in capsys.readouterr().err
+    assert f"{own}: No such file or directory. Give a file of plain text in UTF-8" in capsys.readouterr().err
     lines = text.read_text(encoding="utf-8").splitlines()
     for changed in (lines[:-40], [lines[0][::-1], *lines[1:]]):  # the first is held out
         own.write_text("\n".join(changed), encoding="utf-8")
