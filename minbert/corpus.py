@@ -18,8 +18,8 @@ def check_files(paths: list[Path]) -> None:
             with open(path, "rb") as file:
                 problem = first_bytes.get(file.read(2), "")
         except OSError as error:
-            problem = (f"{error.strerror}. Give a file of plain text in UTF-8, a paragraph a line; to --resume put back "
-                       "those that the run began with")
+            problem = (f"{error.strerror}. Give a file of plain text in UTF-8, a paragraph a line; to --resume put "
+                       "back those that the run began with")
         if path.exists() and not path.is_file() and not problem:
             problem = "not a file that can be read more than once, and it will be; write the text to one"
         if any(path.samefile(other) for other in paths[:number] if not problem):
