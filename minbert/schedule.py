@@ -1,4 +1,4 @@
-"""Learning-rate schedules: pure functions of the step, each giving a factor in [0, 1] for the peak learning rate.
+"""Learning-rate schedules: pure functions of the step, each giving a factor in (0, 1] for the peak learning rate.
 
 Next: mlm.py, or checkpoint.py and loop.py, where the factor is applied before every step.
 """

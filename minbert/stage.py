@@ -1,7 +1,7 @@
 """A stage of training whose result is an encoder on disk: trained once, found again, put into chains.
 
-`--pretrain mlm,simcse` is a list of Stages on one encoder, each a Job (loop.py) with a table before and after. Next:
-contrastive/pretrain.py and multitask/further.py, which build them.
+`--pretrain mlm,simcse` is a list of Stages on one encoder, each a Job with a table before and after, built by
+contrastive/pretrain.py and multitask/further.py. Next: loop.py, in which its job runs.
 """
 
 from __future__ import annotations

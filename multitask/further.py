@@ -1,4 +1,4 @@
-"""`--pretrain mlm`: masked-language modelling on the tasks' own training rows, before anything is fine-tuned.
+"""`--pretrain mlm`: masked language modelling on the tasks' own training rows, before anything is fine-tuned.
 
 Further pretraining (Gururangan et al. 2020, "task-adaptive pretraining"). The rows are those that the
 tasks will see, pairs in one row where --pair_encoding is "cross", so that a masked token can be found in the other

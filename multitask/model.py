@@ -1,4 +1,4 @@
-"""MultitaskBert: an encoder, a shared first layer, a head per task. Next: losses.py, sampling.py, then train.py.
+"""MultitaskBert: an encoder, a shared first layer, a head per task. Next: sampling.py, then train.py.
 
 B examples, R rows (B, or 2B where the sentences of a pair are encoded apart), T tokens, H hidden.
 """

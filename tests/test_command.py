@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from contrastive import survey
-from minbert.command import exit_code
+from minbert.command import exit_code, this_python
 from multitask import ensemble
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -55,6 +55,13 @@ def test_what_took_long_is_written_before_it_is_said(two_runs, tiny_model, sampl
     dev = sample_data / "sts-dev.csv"
     assert survey.main([str(tiny_model), "--sets", str(dev), "--out", str(tmp_path / "quality")]) == 2
     assert any((tmp_path / "quality").iterdir())
+
+
+def test_the_command_of_this_python(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for path, said in ((tmp_path / ".venv" / "bin" / "python", ".venv/bin/python"), (Path("/usr/bin/python3"),) * 2):
+        monkeypatch.setattr(sys, "executable", str(path))
+        assert this_python() == str(said)
 
 
 @pytest.mark.parametrize("own", [None, 0, 7])

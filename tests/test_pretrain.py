@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from minbert import BertModel, BertTokenizer, from_text, pretrain
+from minbert.command import this_python
 from minbert.loop import Loop
 from minbert.mlm import IGNORED, BertForMaskedLM
 from minbert.weights import resolve
@@ -136,7 +137,8 @@ def test_a_run_stopped_in_mid_corpus_goes_on_to_the_same_bits(folder, text, tmp_
 
     monkeypatch.setattr(Loop, "train_step", stopping)
     assert call(*flags, "--out", tmp_path / "parts") == 130
-    assert f"Continue with: python -m minbert.pretrain --resume {tmp_path / 'parts'}" in capsys.readouterr().err
+    advice = f"Continue with: {this_python()} -m minbert.pretrain --resume {tmp_path / 'parts'}"
+    assert advice in capsys.readouterr().err
     monkeypatch.setattr(Loop, "train_step", step)
     torch.manual_seed(99)
     assert call("--resume", tmp_path / "parts") == 0

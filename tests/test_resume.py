@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from benchmarks.kill_resume import differences, finish, saved_step, settings, start, stop_when
+from minbert.command import this_python
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def test_killed_in_each_stage_and_interrupted(tmp_path, flags):
 
     code, complaints = stopped(run, "multitask", 9, signal.SIGINT, "--resume", run)
     assert code == 130
-    assert f"Stopped. Continue with: python run_multitask.py --resume {run}" in complaints
+    assert f"Stopped. Continue with: {this_python()} run_multitask.py --resume {run}" in complaints
     assert "Traceback" not in complaints
     step = saved_step(run, "multitask")
 

@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 import run_multitask
 from data.readers import COURSE_FILES
 from minbert import price
+from minbert.command import this_python
 from minbert.loop import Loop
 
 NUM_ROWS = 12
@@ -268,8 +269,8 @@ def test_changed_data_on_resume(command, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Loop, "save", stop)
         code, _, message = command.train()
-    assert code == 130
-    assert f"Continue with: python run_multitask.py --resume {command.folder / 'runs' / 'mine'}" in message
+    advice = f"Continue with: {this_python()} run_multitask.py --resume {command.folder / 'runs' / 'mine'}"
+    assert code == 130 and advice in message
     before, path = command.stored(), command.path("sts-dev.csv")
     content = path.read_bytes()
     path.write_bytes(content.replace(b"A ", b"The ", 1))
@@ -283,8 +284,7 @@ def test_changed_data_on_resume(command, monkeypatch):
 def test_interrupted_before_anything_was_written(command, monkeypatch):
     monkeypatch.setattr(price, "probe", stop)
     code, _, message = command.train()
-    assert code == 130 and "Nothing was written yet." in message
-    assert not command.stored()
+    assert code == 130 and "Nothing was written yet." in message and not command.stored()
 
 
 @pytest.mark.parametrize("save_every", ["1", "200"])
