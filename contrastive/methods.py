@@ -230,7 +230,7 @@ class SelfGuided(Method):
                                         nn.Linear(GUIDED_WIDTH, GUIDED_WIDTH), nn.GELU()).apply(self.encoder.initialise)
 
     def begin(self) -> None:
-        self.guides[0].load_state_dict(self.encoder.state_dict())
+        self.guides[0].to(next(self.encoder.parameters()).device).load_state_dict(self.encoder.state_dict())
 
     def frozen(self) -> tuple[nn.Parameter, ...]:
         return tuple(self.encoder.embeddings.parameters())

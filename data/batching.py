@@ -80,14 +80,14 @@ class EncodedExamples:
 
     def batch(self, indices: Sequence[int]) -> Batch:
         """The examples at `indices`, in that order, padded to the longest row among them."""
-        rows = [index + side * len(self) for side in range(self._num_sides) for index in indices]
-        num_tokens = int(max(self.lengths[index] for index in indices))
-        tokens = torch.zeros(3, len(rows), num_tokens, dtype=torch.int64)  # (3, R, T): ids, types, mask
-        tokens[0] = self.pad_token_id
-        for position, row in enumerate(rows):
-            start, end = self._offsets[row], self._offsets[row + 1]
-            tokens[:2, position, :end - start] = torch.from_numpy(self._tokens[:, start:end])
-            tokens[2, position, :end - start] = 1
+        rows = numpy.array([index + side * len(self) for side in range(self._num_sides) for index in indices])  # (R,)
+        starts, ends = self._offsets[rows, None], self._offsets[rows + 1, None]  # (R, 1) each
+        places = starts + numpy.arange((ends - starts).max())  # (R, T)
+        is_token = places < ends
+        padded = numpy.zeros((3, *places.shape), dtype=numpy.int64)  # (3, R, T): ids, types, mask
+        padded[0] = self.pad_token_id
+        padded[:2, is_token], padded[2] = self._tokens[:, places[is_token]], is_token
+        tokens = torch.from_numpy(padded)
         chosen = [self.examples[index] for index in indices]
         values = [example.label for example in chosen]
         labels = None if None in values else torch.tensor(values, dtype=torch.float32)  # (B,)

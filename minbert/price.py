@@ -45,6 +45,8 @@ def peak_memory(device: torch.device) -> int:
     """Bytes at the highest point so far: resident memory of the process, or of the GPU where one is used."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated()
+    if device.type == "mps":
+        return torch.mps.driver_allocated_memory()  # what Metal holds is no part of the process's own
     unit = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is in bytes on macOS, in KiB on Linux
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 

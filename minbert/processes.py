@@ -135,7 +135,8 @@ class Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(context, gradient: Tensor) -> tuple[Tensor, None]:
-        return add(gradient.clone())[context.rows] * bool(context.share), None
+        # nccl takes contiguous tensors only
+        return add(gradient.clone(memory_format=torch.contiguous_format))[context.rows] * bool(context.share), None
 
 
 def gather(rows: Tensor, num_rows: int) -> Tensor:

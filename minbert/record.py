@@ -55,6 +55,8 @@ def write_record(folder: Path, options: dict, files: dict[str, str], **results) 
     versions = {"python": platform.python_version(), **{module.__name__: module.__version__ for module in modules}}
     machine = {"system": platform.platform(), "threads": torch.get_num_threads(), "device": options["device"],
                "processes": int(os.environ.get("WORLD_SIZE", "1"))}
+    if torch.cuda.is_initialized():
+        machine["gpu"] = torch.cuda.get_device_name()
     record = {"command": sys.argv, "options": options, "versions": versions, "machine": machine, "files": files}
     write_json(folder / "run.json", {**record, **results})
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)

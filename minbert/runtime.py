@@ -45,13 +45,16 @@ def settle_memory() -> None:
 def compile_layers(encoder: nn.Module, is_wanted: bool, backend: str = "inductor") -> None:
     """Let torch.compile make kernels of the layers of a BertModel, in place: the same function, names and files.
 
-    backend: as of torch.compile. Raises ValueError where it would need a C++ compiler, on CPU, and there is none.
+    backend: as of torch.compile. Raises ValueError where it would need a C++ compiler, on CPU, and there is none. All
+    layers share one limit of kernels, 8 by default, beyond which torch goes on without compiling what is new; training,
+    evaluation, frozen parts and batches of one row need one each.
     """
     if not is_wanted:
         return
     compiler = os.environ.get("CXX", "g++")
     if backend == "inductor" and next(encoder.parameters()).device.type == "cpu" and not shutil.which(compiler):
         raise ValueError(f"--compile needs a C++ compiler on CPU; '{compiler}' is not found. Install it, or drop that.")
+    torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
     for layer in encoder.layers:
         layer.compile(dynamic=True, backend=backend)  # one kernel for all lengths
 

@@ -24,10 +24,10 @@ def predict(model: MultitaskBert, task: str, rows: EncodedExamples, precision: s
     outputs, order = [], []
     for indices in sorted_batches(rows.lengths, batch_size):
         with runtime.autocast(device, precision):
-            outputs.append(model(task, rows.batch(indices).to(device)).float().cpu().numpy())
+            outputs.append(model(task, rows.batch(indices).to(device)).float())
         order += indices
     model.train(was_training)
-    return np.concatenate(outputs)[np.argsort(order)]
+    return torch.cat(outputs).cpu().numpy()[np.argsort(order)]  # one copy: a GPU would be waited for at each
 
 
 def labels_of(rows: EncodedExamples | Table) -> np.ndarray:

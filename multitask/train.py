@@ -141,7 +141,7 @@ def build_job(
 def task_loss(model: MultitaskBert, task: str, batch: Batch) -> Tensor:
     """The mean loss of a batch, a float32 scalar; of several processes each gets its own rows' share of it."""
     rows, share = processes.own_rows(len(batch.ids))
-    own = batch.part(rows)
+    own = batch if processes.count() == 1 else batch.part(rows)
     with processes.own_randomness():
         outputs = model(task, own)
     if task == "sts" and model.has_range:

@@ -165,6 +165,9 @@ def test_layers_are_compiled_only_when_asked_for(tiny_model, monkeypatch):
     monkeypatch.setattr(type(model.layers[0]), "compile", lambda layer, **settings: asked.append(settings))
     runtime.compile_layers(model, False)
     assert not asked
+    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 8)
+    runtime.compile_layers(model, True, backend="aot_eager")
+    assert len(asked) == len(model.layers) and torch._dynamo.config.recompile_limit == 64
     monkeypatch.setattr(runtime.shutil, "which", lambda name: None)
     with pytest.raises(ValueError, match="needs a C\\+\\+ compiler on CPU; 'g\\+\\+' is not found"):
         monkeypatch.delenv("CXX", raising=False)
