@@ -161,4 +161,7 @@ def test_pairs_are_overlapping_passages_of_their_block():
         assert min(first[0], second[0]) == 101 and abs(first[0] - second[0]) <= 16
         shifts.add(first[0] - second[0])
     assert min(shifts) < 0 < max(shifts)  # either side may come later
+    ids, _ = pair_up(blocks[:1].repeat(800, 1), 1.0, sep_token_id=2)
+    shifts = (ids[:, 1] - ids[:, 32]).tolist()
+    assert set(shifts) == set(range(-16, 17))
     assert torch.equal(pair_up(blocks, 0.0, 2)[0], blocks)

@@ -101,6 +101,30 @@ def test_the_score_has_one_mask_whatever_was_drawn_before_and_leaves_no_trace(ma
     assert stage.quality() == first
 
 
+@torch.no_grad()
+def test_the_score_by_hand(make_stage, tiny_model):
+    """Row by row, without padding and with segments, under masks drawn once for all batches, in their order."""
+    stage, chosen = make_stage(), 0
+    model, masking = stage.job.model.eval(), Masking.of(BertTokenizer.from_pretrained(tiny_model), whole_word=False)
+    for parameter in model.bert.parameters():
+        parameter.mul_(10)  # at its small start values a padded token would say almost nothing
+    batches = []
+    score = model.score
+    model.score = lambda inputs, *rest: score((batches.append(each) or each for each in inputs), *rest)
+    found, nats, hits = stage.quality(), 0.0, 0
+    torch.manual_seed(0)
+    for input_ids, types, mask in batches:
+        for ids, wanted, segments, length in zip(*masking(input_ids), types, mask.sum(1).tolist(), strict=True):
+            logits = model(model.bert(ids[None, :length], None, segments[None, :length]).last_hidden_state[0])
+            for place in range(length):
+                if wanted[place] != IGNORED:
+                    nats -= float(logits[place].log_softmax(-1)[wanted[place]])
+                    hits += int(logits[place].argmax()) == int(wanted[place])
+                    chosen += 1
+    assert len(batches) == 3 and chosen > 100
+    assert found == {"held_out_loss": pytest.approx(nats / chosen, rel=1e-4), "masked_accuracy": hits / chosen}
+
+
 def test_it_binds_the_encoder_to_no_pooling_but_one_that_was_learned_before(make_stage, tiny_model, tmp_path):
     stage = make_stage(mlm_epochs=1, pooling="cls")
     stage.train(is_resumed=False)

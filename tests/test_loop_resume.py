@@ -43,8 +43,10 @@ def test_interrupted_at_any_step(tmp_path, undisturbed, number):
 
     with pytest.raises(Interrupted):
         fit(make_job(tmp_path, disturb=disturb))
-    assert load_checkpoint(tmp_path)[1]["step"] == number  # the step was finished and saved
+    state = load_checkpoint(tmp_path)[1]
+    assert state["step"] == number  # the step was finished and saved
     assert resumed(tmp_path) == undisturbed
+    assert load_checkpoint(tmp_path)[1]["seconds"] > state["seconds"] > 0  # of both parts together
 
 
 @pytest.mark.parametrize("number", range(1, EPOCHS + 1))

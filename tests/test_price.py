@@ -59,6 +59,26 @@ def test_a_probe_leaves_no_trace(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_probe_leaves_no_trace_in_the_surgery(tmp_path):
+    class Counting:
+        def __init__(self):
+            self.steps = torch.zeros(1)
+
+        def __call__(self, products, tasks):
+            self.steps += 1
+            return torch.ones(len(tasks), dtype=torch.float64)
+
+        def state_dict(self):
+            return {"steps": self.steps.clone()}
+
+        def load_state_dict(self, state):
+            self.steps = state["steps"].clone()
+
+    job = make_job(tmp_path, surgery=Counting())
+    probe(job)
+    assert job.surgery.steps == 0
+
+
 def test_a_probe_without_its_precautions_would_leave_one(tmp_path, monkeypatch):
     """The negative control: real steps at the real learning rate do move the weights."""
     job = make_job(tmp_path)

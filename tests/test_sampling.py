@@ -160,6 +160,21 @@ def test_weights_are_passes():
     assert mt_dnn(MAKE_BATCHES, seeded(), {"sst": 1.0}) == mt_dnn(MAKE_BATCHES, seeded())
 
 
+def numbered(num_passes: list[int]):
+    """A task of two batches, of another two with every pass that is formed."""
+    def make(generator):
+        num_passes.append(len(num_passes))
+        return [[10 * num_passes[-1]], [10 * num_passes[-1] + 1]]
+    return make
+
+
+def test_a_further_pass_is_formed_anew():
+    for plan in (lambda make: mt_dnn({"a": make}, seeded(), {"a": 3}), lambda make: power(
+            {"a": make, "b": lambda generator: [[row] for row in range(40)]}, seeded(), 0.0)):
+        seen = [rows[0] for step in plan(numbered([])) for task, rows in step if task == "a"]
+        assert len(seen) >= 6 and len(set(seen)) == len(seen), "a batch came twice"
+
+
 def chance_of_power(draw, exponent: float) -> float:
     """Chi-square over 300 epochs of 14 draws, each of its own, of the law p_k ~ N_k ^ exponent."""
     counts = Counter(name for _ in range(300) for step in draw() for name, _ in step)

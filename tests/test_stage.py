@@ -69,6 +69,26 @@ def test_a_chain_runs_in_order_on_one_encoder(make_chain, tmp_path):
                                      BertModel.from_pretrained(tmp_path / "one" / "encoder").state_dict().items()}
 
 
+def test_a_stage_counts_once_all_of_it_is_written(make_chain, tmp_path, monkeypatch):
+    """Killed while the encoder is written, or while what opens it is."""
+    for number, (place, name) in enumerate(((BertModel, "save_pretrained"), (BertTokenizer, "save_pretrained"))):
+        stage, = make_chain(str(number), {"up": 3.0})
+        with monkeypatch.context() as patch:
+            patch.setattr(place, name, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                stage.train(is_resumed=False)
+        assert not (stage.folder / STAGE_FILE).exists() and stage.reusable([stage.folder]) is None
+
+
+def test_the_projection_of_a_start_that_is_kept_is_not_stored(make_chain):
+    for number, is_kept in enumerate((True, False)):
+        stage, = make_chain(str(number), {"up": 3.0})
+        stage = replace(stage, projection=torch.nn.Linear(2, 2))
+        stage.job.folder.mkdir(parents=True)
+        stage.write({"is_kept": is_kept})
+        assert (stage.folder / "projection.safetensors").exists() == is_kept
+
+
 def test_an_encoder_that_got_worse_is_not_handed_on(make_chain, tmp_path, capsys):
     stages = make_chain("one", {"down": -3.0, "up": 3.0}, score="value")  # judged by its value, "down" is a loss
     start = weights_of(stages[0])

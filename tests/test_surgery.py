@@ -250,6 +250,14 @@ def test_targets_follow_the_names_of_the_tasks():
     assert torch.equal(one.targets, other.targets) and one.targets[0, 2] != 0 and not one.targets[1].any()
 
 
+@pytest.mark.parametrize("method", ["pcgrad", "gradvac"])
+def test_the_reduction_is_that_of_the_run(method):
+    gradients, names = rows([1, 0], [-1, 1]), ["sst", "sts"]
+    whole, mean = (GradientSurgery(method, reduction, 0.5, names)(gradients @ gradients.T, names)
+                   for reduction in ("sum", "mean"))
+    torch.testing.assert_close(whole, 2 * mean)
+
+
 def test_the_state_goes_into_a_checkpoint_and_back():
     one, other = (GradientSurgery("gradvac", "sum", 0.5, ["sst", "sts"]) for _ in range(2))
     assert one.state_dict()["cosines"].shape == (0, 1)
