@@ -9,8 +9,6 @@ from contextlib import contextmanager
 
 from minbert import processes
 
-SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-
 
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C, SIGTERM or SIGHUP arrived; the state is saved and the job can be resumed."""
@@ -35,8 +33,10 @@ class StopSignal:
         if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
             yield
             return
-        before = {number: signal.signal(number, self.receive) for number in SIGNALS
-                  if signal.getsignal(number) != signal.SIG_IGN}  # as nohup asks of SIGHUP
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup asks
+            numbers.append(signal.SIGHUP)
+        before = {number: signal.signal(number, self.receive) for number in numbers}
         try:
             yield
         finally:

@@ -83,7 +83,7 @@ def test_what_contrastive_tension_reads(tokenizer, tmp_path):
 
 
 def test_text_that_cannot_be_used(tokenizer, tmp_path):
-    with pytest.raises(ValueError, match="absent.txt: No such file or directory. Give plain-text files"):
+    with pytest.raises(ValueError, match="absent.txt: No such file or directory. Give a file of plain text"):
         tension_sentences(str(tmp_path / "absent.txt"), [], tokenizer, 32, 0)
     for content, number in (("A man\na man\n", 1), ("\n \n", 0)):
         (tmp_path / "one.txt").write_text(content, encoding="utf-8")

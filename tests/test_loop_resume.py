@@ -18,6 +18,14 @@ from tests.toy_job import EPOCHS, NUM_STEPS, Kill, bits, make_job, resumed
 pytestmark = pytest.mark.usefixtures("no_fsync")
 
 
+@pytest.fixture(autouse=True)
+def _heard():
+    """SIGHUP ends a process, as in a terminal, also where nohup began these tests."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory, no_fsync):
     job = make_job(tmp_path_factory.mktemp("undisturbed"))
@@ -128,15 +136,14 @@ def test_a_signal_after_the_last_step_is_not_lost(tmp_path, undisturbed, monkeyp
 
 def test_the_handlers_are_put_back(tmp_path):
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    standard = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does: then the run does not hear it
-    try:
+    for wanted in (signal.SIG_DFL, signal.SIG_IGN):  # ignored, as nohup asks, it is not heard
+        signal.signal(signal.SIGHUP, wanted)
         before, inside = [signal.getsignal(number) for number in numbers], []
-        fit(make_job(tmp_path, epochs=1, disturb=lambda when, count: inside.append(
+        fit(make_job(tmp_path, epochs=1, disturb=lambda when, count, inside=inside: inside.append(
             [signal.getsignal(number) for number in numbers])))
-        assert inside[0][0] == inside[0][1] not in before and inside[0][2] == signal.SIG_IGN
+        assert inside[0][0] == inside[0][1] not in before
+        assert inside[0][2] == (signal.SIG_IGN if wanted == signal.SIG_IGN else inside[0][0])
         assert [signal.getsignal(number) for number in numbers] == before
-    finally:
-        signal.signal(signal.SIGHUP, standard)
 
 
 def test_a_checkpoint_of_another_model_or_without_its_best(tmp_path):
