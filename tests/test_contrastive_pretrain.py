@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from contrastive.losses import info_nce
 from contrastive.methods import SimCSE
 from contrastive.pretrain import build_stage
+from contrastive.quality import sts_quality
 from contrastive.text import unique_sentences
 from data.batching import EncodedExamples
 from data.readers import Example
@@ -158,6 +159,15 @@ def test_the_fingerprint(make_stage, tables, tiny_model, tokenizer):
 def test_every_option_of_the_stage_is_in_that_table():
     names = {name for name in vars(Options()) if name.startswith("contrastive_")}
     assert names - {"contrastive_order"} <= CHANGES.keys()
+
+
+def test_the_job_is_as_the_options_say(make_stage, tables, tokenizer):
+    stage = make_stage(pooling="cls", max_grad_norm=0.25, weight_decay=0.125)
+    assert stage.job.max_grad_norm == 0.25
+    assert {group["weight_decay"] for group in stage.job.optimizer.param_groups} == {0.125, 0.0}
+    dev = EncodedExamples(tables["sts"]["dev"].examples, tokenizer, 32, "bi")
+    scores = {pooling: sts_quality(stage.encoder, dev, pooling, "fp32") for pooling in ("cls", "mean")}
+    assert stage.quality() == scores["cls"] != scores["mean"]
 
 
 def test_train_then_reuse(make_stage, tmp_path, tokenizer):

@@ -129,19 +129,20 @@ def test_a_run_stopped_in_mid_corpus_goes_on_to_the_same_bits(folder, text, tmp_
     assert call(*flags, "--out", tmp_path / "whole") == 0
     assert seen == [2 * 8 * 16]  # an update
     assert json.loads((tmp_path / "whole" / "run.json").read_text())["tokens"] == 8 * 16 * 204
-    step = Loop.train_step
+    step, done = Loop.train_step, []
 
     def stopping(loop, parts):
         step(loop, parts)
-        loop.stop.is_requested = loop.progress.step == 34
+        done.append(loop.progress.step)
+        loop.stop.is_requested = len(done) == 34
 
     monkeypatch.setattr(Loop, "train_step", stopping)
     assert call(*flags, "--out", tmp_path / "parts") == 130
     advice = f"Continue with: {this_python()} -m minbert.pretrain --resume {tmp_path / 'parts'}"
     assert advice in capsys.readouterr().err
-    monkeypatch.setattr(Loop, "train_step", step)
     torch.manual_seed(99)
     assert call("--resume", tmp_path / "parts") == 0
+    assert done == list(range(1, 103))  # what was done is not done again
     for name in ("model.safetensors", "vocab.txt", "config.json"):
         assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
     histories = [json.loads((tmp_path / name / "run.json").read_text())["history"] for name in ("parts", "whole")]

@@ -47,6 +47,29 @@ def test_an_empty_folder_can_be_taken_and_a_failed_start_leaves_nothing(tmp_path
     assert is_free(tmp_path / "none") and not is_free(run / "options.json")
 
 
+@pytest.mark.parametrize(("order", "names"), [("first", ["mlm", "simcse", "heads", "multitask"]),
+                                              ("last", ["heads", "multitask", "simcse"])])
+def test_what_was_done_is_not_done_again(tiny_model, sample_data, tmp_path, monkeypatch, order, names):
+    """Stopped once in each job; the same bits, which other tests ask for, would also come of starting anew."""
+    flags = ["--model", tiny_model, "--data-dir", sample_data, "--output-dir", tmp_path, "--name", "run", "--epochs", 1,
+             "--pretrain", ",".join(name for name in names if name in ("mlm", "simcse")), "--contrastive-order", order,
+             "--heads-first", 1, "--precision", "fp32"]
+    step, done = Loop.train_step, {}
+
+    def counted(loop, parts):
+        step(loop, parts)
+        steps = done.setdefault(loop.job.name, [])
+        steps.append(loop.progress.step)
+        loop.stop.is_requested = len(steps) == 3
+
+    monkeypatch.setattr(Loop, "train_step", counted)
+    codes = [run_multitask.main(list(map(str, flags)))]
+    while codes[-1] == 130 and len(codes) < 9:
+        codes.append(run_multitask.main(["--resume", str(tmp_path / "run")]))
+    assert codes == [130] * len(names) + [0] and list(done) == names
+    assert all(steps == list(range(1, len(steps) + 1)) for steps in done.values()), done
+
+
 def test_a_model_that_changed_is_not_resumed(tiny_model, sample_data, tmp_path, monkeypatch, capsys):
     """Rows in other token ids, or other weights, beside a checkpoint of the old ones."""
     model = Path(shutil.copytree(tiny_model, tmp_path / "model"))
