@@ -162,8 +162,9 @@ def test_every_option_of_the_stage_is_in_that_table():
 
 
 def test_the_job_is_as_the_options_say(make_stage, tables, tokenizer):
-    stage = make_stage(pooling="cls", max_grad_norm=0.25, weight_decay=0.125)
-    assert stage.job.max_grad_norm == 0.25
+    others = {"max_grad_norm": 0.25, "seed": 5, "save_every": 7, "precision": "bf16"}
+    assert {name: getattr(make_stage("other", **others).job, name) for name in others} == others
+    stage = make_stage(pooling="cls", weight_decay=0.125)
     assert {group["weight_decay"] for group in stage.job.optimizer.param_groups} == {0.125, 0.0}
     dev = EncodedExamples(tables["sts"]["dev"].examples, tokenizer, 32, "bi")
     scores = {pooling: sts_quality(stage.encoder, dev, pooling, "fp32") for pooling in ("cls", "mean")}

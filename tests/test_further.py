@@ -79,6 +79,14 @@ def test_a_batch_in_which_nothing_is_chosen_costs_nothing(make_stage):
     assert loss.item() == 0.0 and loss.requires_grad
 
 
+def test_the_job_is_as_the_options_say(make_stage):
+    others = {"max_grad_norm": 0.25, "seed": 5, "save_every": 7, "precision": "bf16", "warmup": 0.5,
+              "schedule": "cosine"}
+    job = make_stage(**others, weight_decay=0.125).job
+    assert {name: getattr(job, name) for name in others} == others
+    assert {group["weight_decay"] for group in job.optimizer.param_groups} == {0.125, 0.0}
+
+
 def test_it_learns_and_leaves_an_encoder(make_stage):
     stage = make_stage(mlm_epochs=6, weight_decay=0.0)
     before = stage.quality()

@@ -7,6 +7,7 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -80,6 +81,15 @@ def test_positions_start_as_waves():
     given = argparse.Namespace(size="tiny", init=None, seed=0, compile=False)
     model = from_text.build_model(given, 100, torch.device("cpu"))
     assert torch.equal(model.bert.embeddings.position.weight, from_text.sinusoids(128, 64))
+
+
+def test_the_job_is_as_the_flags_say(folder, tmp_path):
+    flags = ["--corpus", "x", "--out", tmp_path / "new", "--size", "tiny", "--warmup", 0.5, "--seed", 5, "--lr", 0.25,
+             "--accumulation", 3, "--precision", "bf16"]
+    arguments, blocks = pretrain.parse(list(map(str, flags))), np.zeros((4, 64), dtype=np.uint16)
+    job = from_text.build_job(arguments, BertTokenizer.from_pretrained(folder), blocks, blocks)
+    assert (job.warmup, job.seed, job.accumulation, job.precision) == (0.5, 5, 3, "bf16")
+    assert {group["lr"] for group in job.optimizer.param_groups} == {0.25}
 
 
 def test_transformers_opens_it_and_predicts_the_same(folder):
