@@ -119,6 +119,15 @@ def _html_cell(kind: str, text: str, shade: float) -> str:
 # --- text -------------------------------------------------------------------------------------------------------------
 
 
+def score_table(heading: str, columns: dict[str, str], rows: dict[str, dict[str, float]]) -> str:
+    """A line a row, under a line with `heading` and the titles of the columns by their keys; – where a row has none."""
+    width = max(len(name) for name in (heading, *rows))
+    lines = [(heading, columns.values())]
+    lines += [(name, [f"{of[key]:.4f}" if key in of else "–" for key in columns]) for name, of in rows.items()]
+    widths = [max(9, len(title) + 2) for title in columns.values()]
+    return "\n".join(name.ljust(width) + "".join(map(str.rjust, cells, widths)) for name, cells in lines)
+
+
 def render_text(title: str, sections: Sequence[Section]) -> str:
     """The report for a terminal: paragraphs of 100 columns, and tables whose columns stand below each other."""
     blocks = [f"{title}\n{'=' * len(title)}"]

@@ -20,6 +20,7 @@ from minbert.bert import BertModel
 from minbert.checkpoint import write_json, write_tensors
 from minbert.loop import Job, fit
 from minbert.pooling import save_pooling
+from minbert.report import score_table
 from minbert.tokenizer import BertTokenizer
 
 STAGE_FILE = "stage.json"
@@ -123,12 +124,8 @@ class Stage:
 
     def table(self, quality: dict) -> str:
         """The scores before and after training, a row each, and a sentence where the start is kept."""
-        names = list(quality["before"])
-        width = max(20, len(self.heading) + 1)
-        lines = [f"{self.heading:<{width}}" + "".join(f"{name:>{max(12, len(name) + 2)}}" for name in names)]
-        for when in ("before", "after"):
-            cells = (f"{score:>{max(12, len(name) + 2)}.4f}" for name, score in quality[when].items())
-            lines.append(f"{when:<{width}}" + "".join(cells))
+        titles = {name: name for name in quality["before"]}
+        lines = [score_table(self.heading, titles, {when: quality[when] for when in ("before", "after")})]
         lines += [f"{name}: {value:.4f}" for name, value in quality["found"].items()]
         if not quality["is_kept"]:
             lines.append(f"its {self.job.score.lstrip('-')} is worse, so the next stage begins where this one began")

@@ -19,6 +19,7 @@ import numpy as np
 from data.readers import Table
 from minbert.checkpoint import write_json
 from minbert.command import check_writable, exit_code
+from minbert.report import score_table
 from multitask.evaluate import labels_of
 from multitask.finished import Record, knows, open_run, read_record, same_data
 from multitask.results import PREDICTED, SCORE_TITLES, default_paths, write_files
@@ -126,15 +127,6 @@ def dev_scores(
     return rows
 
 
-def format_table(heading: str, columns: dict[str, str], rows: dict[str, dict[str, float]]) -> str:
-    """A line a row, under a line with `heading` and the titles of the columns by their keys; – where a row has none."""
-    width = max(len(name) for name in (heading, *rows))
-    lines = [(heading, columns.values())]
-    lines += [(name, [f"{of[key]:.4f}" if key in of else "–" for key in columns]) for name, of in rows.items()]
-    widths = [max(9, len(title) + 2) for title in columns.values()]
-    return "\n".join(name.ljust(width) + "".join(map(str.rjust, cells, widths)) for name, cells in lines)
-
-
 def what_files_hold(method: str, num_folds: int) -> dict[str, str]:
     """A sentence for "dev" and one for "test": with which weights the files of a method were made."""
     if not METHODS[method].is_fitted:
@@ -175,13 +167,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     outcomes = join(list(runs.values()), labels, given.folds, given.seed)
     rows = dev_scores(runs, labels, outcomes)
     write_ensemble(given, outcomes, tables, rows)  # before it is said: a pipe may break
-    print(f"\n{format_table('dev', SCORE_TITLES, rows)}\n")
+    print(f"\n{score_table('dev', SCORE_TITLES, rows)}\n")
     print(*(f"{name}: {method.sentence}" for name, method in METHODS.items()), sep="\n")
     print(f"In sample: scored on the rows that it was fitted on, which flatters. Out of fold: dev in {given.folds} "
           f"parts, each scored with what was fitted on the others.\n{CAUTION}\n")
     weights = {run: {name: outcomes[given.method][name].weights[number] for name in TASKS}
                for number, run in enumerate(runs)}
-    print(format_table(f"weights, {given.method}", {name: task.title for name, task in TASKS.items()}, weights))
+    print(score_table(f"weights, {given.method}", {name: task.title for name, task in TASKS.items()}, weights))
     print(f"record: {given.out / 'ensemble.json'}\nleaderboard files of {given.method}:",
           *(path for splits in default_paths(given.out).values() for path in splits.values()), sep="\n  ")
     for split, sentence in what_files_hold(given.method, given.folds).items():

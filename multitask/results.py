@@ -8,6 +8,7 @@ import numpy as np
 
 from data.batching import EncodedExamples
 from data.readers import Table
+from minbert.report import score_table
 from multitask.baselines import majority_score, tfidf_score
 from multitask.evaluate import predict
 from multitask.model import MultitaskBert
@@ -72,8 +73,6 @@ def baseline_scores(tables) -> dict[str, dict[str, float]]:
 
 def closing_table(scores: dict[str, float], baselines: dict[str, dict[str, float]]) -> str:
     """Dev scores beside the baselines, a line a task, then both overall scores."""
-    lines = [f"{'dev':<16}{'minBERT':>10}" + "".join(f"{name:>10}" for name in baselines)]
-    for key, title in SCORE_TITLES.items():
-        columns = [scores, *baselines.values()]
-        lines.append(f"{title:<16}" + "".join(f"{column[key]:>10.4f}" for column in columns))
-    return "\n".join(lines)
+    columns = {"minBERT": scores, **baselines}
+    rows = {title: {name: column[key] for name, column in columns.items()} for key, title in SCORE_TITLES.items()}
+    return score_table("dev", dict(zip(columns, columns, strict=True)), rows)

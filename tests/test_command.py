@@ -48,7 +48,7 @@ def test_what_took_long_is_written_before_it_is_said(two_runs, tiny_model, sampl
     def break_pipe(*_):
         raise BrokenPipeError(32, "Broken pipe")
 
-    monkeypatch.setattr(ensemble, "format_table", break_pipe)
+    monkeypatch.setattr(ensemble, "score_table", break_pipe)
     assert ensemble.main([*map(str, two_runs), "--out", str(tmp_path / "ensemble")]) == 2
     assert (tmp_path / "ensemble" / "ensemble.json").is_file()
     monkeypatch.setattr("minbert.report.render_text", break_pipe)

@@ -238,9 +238,9 @@ def test_the_loss_falls(make_stage):
 def test_the_table(make_stage):
     scores = {"before": {"spearman": 0.5, "alignment": 0.25}, "after": {"spearman": 0.75, "alignment": 0.125},
               "found": {}}
-    rows = ["zero-shot STS dev       spearman   alignment",
-            "before                    0.5000      0.2500",
-            "after                     0.7500      0.1250"]
+    rows = ["zero-shot STS dev  spearman  alignment",
+            "before               0.5000     0.2500",
+            "after                0.7500     0.1250"]
     assert make_stage().table({**scores, "is_kept": True}).splitlines() == rows
     assert make_stage().table({**scores, "is_kept": False}).splitlines() == [
         *rows, "its spearman is worse, so the next stage begins where this one began"]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from multitask import check, ensemble, finished
-from multitask.ensemble import format_table, main
+from multitask.ensemble import main
 from multitask.predictions import read_predictions
 from multitask.tasks import TASKS
 from multitask.voting import METHODS
@@ -201,13 +201,6 @@ def test_what_is_printed(two_runs, tmp_path, quick, capsys):
         assert line.startswith(str(folder)) and line[len(str(folder)):].split() == expected
     assert all(str(out / "predictions" / name) in printed.out for name in FILES.values())
     assert lines[-2].startswith("dev files: out of fold") and lines[-1].startswith("test files: weights fitted on all")
-
-
-def test_a_table_by_hand():
-    table = format_table("dev", {"a": "A", "b": "overall 2023"}, {"first": {"a": 1, "b": -0.25}, "x": {"a": 0, "b": 2}})
-    assert table.splitlines() == ["dev          A  overall 2023",
-                                  "first   1.0000       -0.2500",
-                                  "x       0.0000        2.0000"]
 
 
 # --- what it refuses --------------------------------------------------------------------------------------------------

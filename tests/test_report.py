@@ -5,7 +5,7 @@ import re
 import pytest
 
 from minbert.pictures import PLOT_MARGIN, PLOT_SIZE, Boxes, Scatter
-from minbert.report import Grid, Section, render_html, render_markdown, render_text
+from minbert.report import Grid, Section, render_html, render_markdown, render_text, score_table
 from tests.report_reader import Page, markdown_cells
 
 HOSTILE = [
@@ -146,3 +146,10 @@ def test_columns_that_do_not_fit_are_an_error_of_ours():
 ])
 def test_a_broken_page_is_noticed(broken):
     assert Page(broken).faults
+
+
+def test_a_table_of_scores_by_hand():
+    table = score_table("dev", {"a": "A", "b": "overall 2023"}, {"first": {"a": 1, "b": -0.25}, "x": {"a": 0, "b": 2}})
+    assert table.splitlines() == ["dev          A  overall 2023",
+                                  "first   1.0000       -0.2500",
+                                  "x       0.0000        2.0000"]

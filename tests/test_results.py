@@ -99,9 +99,9 @@ def test_baselines(sample_data):
 def test_the_closing_table():
     scores = {"sst": 0.5, "para": 0.75, "sts": 0.875, "overall_2023": 0.7083, "overall_2024": 0.7291}
     lines = results.closing_table(scores, {"majority": dict.fromkeys(scores, 0.25)}).splitlines()
-    assert lines == ["dev                minBERT  majority",
-                     "SST accuracy        0.5000    0.2500",
-                     "PARA accuracy       0.7500    0.2500",
-                     "STS Pearson         0.8750    0.2500",
-                     "overall 2023        0.7083    0.2500",
-                     "overall 2024        0.7291    0.2500"]
+    assert lines == ["dev            minBERT  majority",
+                     "SST accuracy    0.5000    0.2500",
+                     "PARA accuracy   0.7500    0.2500",
+                     "STS Pearson     0.8750    0.2500",
+                     "overall 2023    0.7083    0.2500",
+                     "overall 2024    0.7291    0.2500"]
