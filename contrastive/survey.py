@@ -101,15 +101,15 @@ def open_for_map(given: argparse.Namespace, encoder: object, tokenizer: object) 
     """The encoders to draw maps of, by when; ValueError where --before cannot be the start of MODEL's training."""
     if not given.before:
         return {"": (encoder, tokenizer)}
-    from contrastive.vectors import open_encoder
+    from contrastive.vectors import open_embedder
 
-    start, start_tokenizer, *_ = open_encoder(given.before, given.pooling, given.max_length, given.device,
-                                              given.precision, is_bound=False)
-    if start.config.hidden_size != encoder.config.hidden_size:
-        raise ValueError(f"--before is {given.before}, of {start.config.hidden_size} units, and {given.model} has "
-                         f"{encoder.config.hidden_size}; needed is the encoder that its training started from. Pass "
+    start, _ = open_embedder(given.before, given.pooling, given.max_length, given.batch_size, given.device,
+                             given.precision, is_bound=False)
+    if start.encoder.config.hidden_size != encoder.config.hidden_size:
+        raise ValueError(f"--before is {given.before}, of {start.encoder.config.hidden_size} units, and {given.model} "
+                         f"has {encoder.config.hidden_size}; needed is the encoder that its training started from. Pass "
                          "that, or drop --before.")
-    return {"before": (start, start_tokenizer), "after": (encoder, tokenizer)}
+    return {"before": (start.encoder, start.tokenizer), "after": (encoder, tokenizer)}
 
 
 def read_training(model: str) -> dict:
@@ -194,11 +194,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     files = read_files(given)
     print(*(each.summary for of_kind in files.values() for each in of_kind.values()), sep="\n")
 
-    from contrastive.vectors import open_encoder
-    encoder, tokenizer, given.pooling, given.precision, notes = open_encoder(
-        given.model, given.pooling, given.max_length, given.device, given.precision, is_bound=False)
+    from contrastive.vectors import open_embedder
+    embedder, notes = open_embedder(given.model, given.pooling, given.max_length, given.batch_size, given.device,
+                                    given.precision, is_bound=False)
+    given.pooling, given.precision = embedder.pooling, embedder.precision
     print(*notes, sep="\n")
-    record = measure(given, files, encoder, tokenizer, log=print)
+    record = measure(given, files, embedder.encoder, embedder.tokenizer, log=print)
 
     from contrastive.pages import all_sections
     from minbert.report import render_text

@@ -61,11 +61,11 @@ class Embedder:
         return vectors, rows.num_truncated
 
 
-def open_encoder(
-    model: str | Path, pooling: str = "auto", max_length: int = 128, device: str = "auto", precision: str = "fp32",
-    is_bound: bool = True,
-) -> tuple[BertModel, BertTokenizer, str, str, list[str]]:
-    """Encoder, tokenizer, pooling, precision, and a line on each choice with its reason. Arguments as the flags.
+def open_embedder(
+    model: str | Path, pooling: str = "auto", max_length: int = 128, batch_size: int = 64, device: str = "auto",
+    precision: str = "fp32", is_bound: bool = True,
+) -> tuple[Embedder, list[str]]:
+    """The embedder, and a line on each choice with its reason. Arguments as the flags.
 
     is_bound: another pooling than the one the model was trained for is refused. Raises ValueError for that, for a model
     that is not found or cannot be read, a pooler without weights, a length beyond its positions, a device that is not
@@ -88,16 +88,7 @@ def open_encoder(
                          "missing), and random ones would be noise. Pass --pooling mean or cls.")
     notes = [str(encoder.load_report), f"pooling: {pooling} ({reason})",
              f"device: {chosen_device} ({device_reason})", f"precision: {precision} ({precision_reason})"]
-    return encoder, BertTokenizer.from_pretrained(folder), pooling, precision, notes
-
-
-def open_embedder(
-    model: str | Path, pooling: str = "auto", max_length: int = 128, batch_size: int = 64, device: str = "auto",
-    precision: str = "fp32",
-) -> tuple[Embedder, list[str]]:
-    """The embedder, and a line on each choice with its reason; arguments and errors as those of `open_encoder`."""
-    encoder, tokenizer, pooling, precision, notes = open_encoder(model, pooling, max_length, device, precision)
-    return Embedder(encoder, tokenizer, pooling, precision, batch_size, max_length), notes
+    return Embedder(encoder, BertTokenizer.from_pretrained(folder), pooling, precision, batch_size, max_length), notes
 
 
 def nearest(

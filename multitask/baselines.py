@@ -28,7 +28,7 @@ def majority_score(task: Task, train: Sequence[Example], dev: Sequence[Example])
     tasks.pearson). Raises ValueError for no rows or a row without a label.
     """
     labels, dev_labels = _labels(train), _labels(dev)
-    if task.metric == "Pearson":
+    if task.is_regression:
         answer = labels.mean()
     else:
         counts = Counter(labels.tolist())
@@ -60,9 +60,8 @@ def tfidf_score(
     # \w+ keeps one-letter words ("I", "C"), which scikit-learn drops; sublinear_tf counts a word as 1 + log(count).
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\w+")
     vectorizer.fit(texts)
-    is_regression = task.metric == "Pearson"
     # newton-cg reaches the optimum of lbfgs, the default, in a tenth of its seconds here, and draws nothing at random.
-    model = Ridge(solver="lsqr") if is_regression else LogisticRegression(solver="newton-cg")
+    model = Ridge(solver="lsqr") if task.is_regression else LogisticRegression(solver="newton-cg")
     model.fit(_features(vectorizer, train), labels)
     return task.score(model.predict(_features(vectorizer, dev)).astype(np.float32), dev_labels)
 

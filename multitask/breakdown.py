@@ -49,7 +49,7 @@ class Answers:
 
         Classes: the probability that the model gives to its wrong answer. Numbers: the distance from the label.
         """
-        if self.task.metric == "Pearson":
+        if self.task.is_regression:
             return np.abs(self.on_scale.astype(np.float64) - self.labels)
         return np.where(self.predictions == self.labels, 0.0, probability_of_answer(self.outputs))
 

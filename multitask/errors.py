@@ -114,16 +114,15 @@ def worst_section(answers: Answers, limit: int) -> Section:
 def bucket_section(answers: Answers, title: str, prose: str, column: str, buckets: Buckets) -> Section:
     """The score in each bucket, beside the mean of gold and of prediction there. column: what the buckets are of."""
     task, labels, predictions = answers.task, answers.labels, answers.predictions
-    is_number = task.metric == "Pearson"
     rows = []
     for name, inside in buckets:
-        is_scored = len(inside) >= (MIN_ROWS_FOR_PEARSON if is_number else 1)
+        is_scored = len(inside) >= (MIN_ROWS_FOR_PEARSON if task.is_regression else 1)
         scores = [f"{task.score(predictions[inside], labels[inside]):.3f}" if is_scored else NOTHING]
-        means = [answers.severity[inside]] if is_number else []
+        means = [answers.severity[inside]] if task.is_regression else []
         means += [labels[inside].astype(np.float64), answers.on_scale[inside].astype(np.float64)]
         rows.append((name, f"{len(inside):,}", *scores,
                      *(f"{values.mean():.2f}" if len(inside) else NOTHING for values in means)))
-    errors = ("mean absolute error",) if is_number else ()
+    errors = ("mean absolute error",) if task.is_regression else ()
     header = (column, "rows", task.metric, *errors, "mean gold", "mean prediction")
     return Section(title, prose, Grid(header, tuple(rows), "h" + "n" * (len(header) - 1)))
 
@@ -131,12 +130,11 @@ def bucket_section(answers: Answers, title: str, prose: str, column: str, bucket
 def task_sections(answers: Answers, num_worst: int) -> list[Section]:
     """The chapter of one task. num_worst: how many mistakes to show, 1 or more."""
     task, examples = answers.task, answers.examples
-    is_number = task.metric == "Pearson"
-    noise = ("A correlation within few rows is mostly noise, and counts as 0 where all labels are the same" if is_number
-             else "In 100 rows an accuracy has a standard error of up to 5 points")
+    noise = ("A correlation within few rows is mostly noise, and counts as 0 where all labels are the same"
+             if task.is_regression else "In 100 rows an accuracy has a standard error of up to 5 points")
     sections = [
         Section(f"{task.title} dev", level=2),
-        scatter_section(answers) if is_number else confusion_section(answers),
+        scatter_section(answers) if task.is_regression else confusion_section(answers),
         worst_section(answers, num_worst),
         bucket_section(answers, "Score by length",
                        f"Quartiles of the number of words{', both sentences together' if task.is_pair else ''}. "

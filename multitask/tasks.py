@@ -33,6 +33,11 @@ class Task:
         """Whether an example is two sentences."""
         return len(self.format.text_columns) == 2
 
+    @property
+    def is_regression(self) -> bool:
+        """Whether its labels are numbers on a scale, scored by correlation, and not classes."""
+        return self.metric == "Pearson"
+
 
 def most_likely_class(logits: np.ndarray) -> np.ndarray:
     """logits (N, C), any float dtype -> int64 (N,), 0 to C-1; the lowest of tied classes. ValueError if not finite."""

@@ -59,7 +59,7 @@ def decode(task: Task, mixed: np.ndarray, centre: float = 0.0, spread: float = 1
     SST: the most probable class. PARA: whether the probability is over one half. STS: mixed * spread + centre, since
     a file whose values lie around 0 would look wrong, though Pearson correlation would be the same.
     """
-    if task.metric == "Pearson":
+    if task.is_regression:
         return task.decode(mixed * spread + centre)
     return task.decode(mixed if mixed.ndim == 2 else mixed - 0.5)  # a logit is over 0 where its sigmoid is over 0.5
 
@@ -85,7 +85,7 @@ def fit_weights(task: Task, votes: np.ndarray, labels: np.ndarray) -> np.ndarray
     stacked regressions; van der Laan et al. 2007, super learner). Accuracy itself is a staircase that nothing can
     climb, so the two classifications take the likelihood, which is concave in the weights: one hill.
     """
-    if task.metric == "Pearson":
+    if task.is_regression:
         return most_correlated(votes, labels)
     if votes.ndim == 3:
         return most_likely(votes[:, np.arange(len(labels)), labels.astype(int)])
@@ -187,7 +187,7 @@ def gather_votes(task: Task, dev: Sequence[np.ndarray], test: Sequence[np.ndarra
 
     The dev rows' mean and deviation come from outputs and not from labels, so no fold learns another's labels by them.
     """
-    if task.metric != "Pearson":
+    if not task.is_regression:
         return Votes(*(np.stack([probabilities(outputs) for outputs in split]) for split in (dev, test)))
     scales = [scale_of(outputs) for outputs in dev]
     votes = (np.stack([standardise(outputs, *scale) for outputs, scale in zip(split, scales, strict=True)])
