@@ -107,8 +107,8 @@ def open_for_map(given: argparse.Namespace, encoder: object, tokenizer: object) 
                              given.precision, is_bound=False)
     if start.encoder.config.hidden_size != encoder.config.hidden_size:
         raise ValueError(f"--before is {given.before}, of {start.encoder.config.hidden_size} units, and {given.model} "
-                         f"has {encoder.config.hidden_size}; needed is the encoder that its training started from. Pass "
-                         "that, or drop --before.")
+                         f"has {encoder.config.hidden_size}; needed is the encoder that its training started from. "
+                         "Pass that, or drop --before.")
     return {"before": (start.encoder, start.tokenizer), "after": (encoder, tokenizer)}
 
 

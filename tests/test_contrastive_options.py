@@ -9,7 +9,7 @@ from itertools import combinations
 import pytest
 import torch
 
-from contrastive.presets import OWN, PRESETS
+from contrastive.presets import OWN, PRESETS, settings_of
 from minbert.loop import fit
 from minbert.schedule import SCHEDULES
 from multitask.train import read_tables
@@ -130,6 +130,12 @@ def test_shuffles_begin_with_the_second_epoch(make_stages):
 def test_presets_are_those_of_the_papers(method, values):
     assert values.items() <= asdict(PRESETS[method]).items()
     assert Options().sg_regulariser == 0.1 and Options().sg_states == "max"
+
+
+def test_ranking_by_dot_products_has_no_temperature_but_a_given_one():
+    chosen = [{}, {"mnr_similarity": "dot"}, {"mnr_similarity": "dot", "contrastive_temperature": 0.5}]
+    found = [settings_of("mnr", Options(pretrain="mnr", **each), 768).temperature for each in chosen]
+    assert found == [0.05, 1.0, 0.5]
 
 
 @pytest.mark.parametrize("method", ["bsc", "ct-in-batch"])

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from minbert import BertModel, BertTokenizer
+from minbert import BertConfig, BertModel, BertTokenizer
 from minbert.loop import fit
 from minbert.mlm import IGNORED, BertForMaskedLM, Masking
 from minbert.pooling import save_pooling, stored_pooling
@@ -131,6 +131,18 @@ def test_the_score_by_hand(make_stage, tiny_model):
                     chosen += 1
     assert len(batches) == 3 and chosen > 100
     assert found == {"held_out_loss": pytest.approx(nats / chosen, rel=1e-4), "masked_accuracy": hits / chosen}
+
+
+def test_a_run_in_bf16_is_judged_in_bf16(make_stage):
+    fp32, bf16 = (make_stage(precision=precision).quality()["held_out_loss"] for precision in ("fp32", "bf16"))
+    assert fp32 != bf16 and bf16 == pytest.approx(fp32, rel=0.01)
+
+
+def test_a_new_head_begins_as_the_layers_do():
+    """With a standard deviation of .02 and no bias, as all of BERT's matrices (Devlin et al.'s code)."""
+    torch.manual_seed(0)
+    transform = BertForMaskedLM(BertModel(BertConfig(vocab_size=8, hidden_size=96, num_attention_heads=2))).transform
+    assert transform.weight.std().item() == pytest.approx(0.02, rel=0.05) and not transform.bias.any()
 
 
 def test_it_binds_the_encoder_to_no_pooling_but_one_that_was_learned_before(make_stage, tiny_model, tmp_path):

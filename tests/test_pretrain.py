@@ -83,12 +83,14 @@ def test_positions_start_as_waves():
     assert torch.equal(model.bert.embeddings.position.weight, from_text.sinusoids(128, 64))
 
 
-def test_the_job_is_as_the_flags_say(folder, tmp_path):
+def test_the_job_is_as_the_flags_say(folder, tmp_path, monkeypatch):
+    masked = []
+    monkeypatch.setattr(from_text.Masking, "of", lambda tokenizer, whole_word: masked.append(whole_word))
     flags = ["--corpus", "x", "--out", tmp_path / "new", "--size", "tiny", "--warmup", 0.5, "--seed", 5, "--lr", 0.25,
-             "--accumulation", 3, "--precision", "bf16"]
+             "--accumulation", 3, "--precision", "bf16", "--whole-word"]
     arguments, blocks = pretrain.parse(list(map(str, flags))), np.zeros((4, 64), dtype=np.uint16)
     job = from_text.build_job(arguments, BertTokenizer.from_pretrained(folder), blocks, blocks)
-    assert (job.warmup, job.seed, job.accumulation, job.precision) == (0.5, 5, 3, "bf16")
+    assert (job.warmup, job.seed, job.accumulation, job.precision) == (0.5, 5, 3, "bf16") and masked == [True]
     assert {group["lr"] for group in job.optimizer.param_groups} == {0.25}
 
 

@@ -158,6 +158,7 @@ def test_weights_are_passes():
     few = rows_in(batches_of("para", steps))
     assert len(set(few)) == len(few) == 12 or len(few) == 9  # three of the nine batches; the last of a pass holds one
     assert mt_dnn(MAKE_BATCHES, seeded(), {"sst": 1.0}) == mt_dnn(MAKE_BATCHES, seeded())
+    assert len(batches_of("sst", mt_dnn(MAKE_BATCHES, seeded(), {"sst": 0.01}))) == 1, "a task never drops out"
 
 
 def numbered(num_passes: list[int]):
