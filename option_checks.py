@@ -112,7 +112,8 @@ def check_tasks(options) -> None:
                for task, number in numbers.items()):
             raise ValueError(f"--{name} is '{text}'; it is none, or tasks with a {'whole ' if is_whole else ''}number "
                              f"above 0, such as para={6000 if is_whole else '2,sts=0.5'}.")
-    scores = {*options.order, *(("overall_2023", "overall_2024") if len(set(options.order)) == 3 else ())}
+    is_complete = set(options.order) == {"sst", "para", "sts"}
+    scores = {*options.order, *(("overall_2023", "overall_2024") if is_complete else ())}
     if options.score not in (AUTO, *scores):
         raise ValueError(f"--score {options.score} cannot judge --tasks {options.tasks}; it can be "
                          f"{', '.join(sorted(scores))}.")

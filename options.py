@@ -64,6 +64,7 @@ class Options:
     lr: float | str = choice(AUTO, "peak learning rate; auto: 1e-3 for 'pretrain', else 5e-5 x 384 / hidden size, or "
                              "5e-4 for encoders under 256 units",
                              low=1e-9)
+    vector_dropout_prob: float = choice(0.0, "dropout of sentence vectors, before the common layer", low=0, high=0.9)
     hidden_dropout_prob: float = choice(0.1, "dropout before each head; with mlp before each of its layers, where the "
                                         "GEN report has 0.3", low=0, high=0.9)
     pair_encoding: str = choice(AUTO, "pairs as one row '[CLS] a [SEP] b [SEP]' (cross), each sentence alone (bi), or "

@@ -35,6 +35,7 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     from minbert.loop import fit
     from minbert.stage import encoder_fingerprint, plan_chain, run_chain
     from multitask import conflicts, results, train
+    from multitask.tasks import learned
 
     if (folder / "run.json").is_file():
         print(f"{folder} is finished, there is nothing to resume; its scores are in {folder / 'run.json'}.")
@@ -76,11 +77,12 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     seconds += progress.seconds + time.perf_counter() - closing
     job.model.save_pretrained(folder / "model", tokenizer)
     baselines = results.baseline_scores(tables)
-    actual = {"seconds": seconds, "peak_memory": price.peak_memory(device)}
+    actual, known = {"seconds": seconds, "peak_memory": price.peak_memory(device)}, learned(options.order, options.head)
     record.write_record(folder, asdict(options), files, scores=scores, baselines=baselines, epochs=progress.history,
                         best_step=progress.best_step, conflicts=conflict_record, stages=qualities,
                         predicted=[asdict(item) for item in prices], actual=actual)
-    print(conflict_report + results.closing_table(scores, baselines), price.comparison(prices, **actual), sep="\n")
+    print(conflict_report + results.closing_table(scores, baselines, known),
+          price.comparison(prices, **actual), sep="\n")
     print(f"model: {folder / 'model'}\nrecord: {folder / 'run.json'}\nleaderboard files:",
           *(path for splits in paths.values() for path in splits.values()), sep="\n  ")
     processes.end()

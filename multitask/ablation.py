@@ -22,6 +22,7 @@ from pathlib import Path
 
 from minbert.command import exit_code
 from multitask.recipes import RECIPES, values_of
+from multitask.tasks import learned, with_overall
 
 COMMAND = Path(__file__).resolve().parent.parent / "run_multitask.py"
 COLUMNS = {"sst": "SST", "para": "PARA", "sts": "STS", "overall_2023": "overall 2023"}
@@ -40,9 +41,8 @@ def command_of(name: str, seed: int, folder: Path, flags: Sequence[str]) -> list
 
 def scores_of(record: dict) -> dict[str, float]:
     """The dev scores of a finished run, from its run.json; of a recipe with fewer tasks those of its tasks."""
-    options = record["options"]
-    known = {*options["tasks"].split(","), *(("para", "sts") if options["head"] == "cosine" else ())}  # has no weights
-    return {key: score for key, score in record["scores"].items() if len(known) == 3 or key in known}
+    known = learned(record["options"]["tasks"].split(","), record["options"]["head"])
+    return with_overall({name: record["scores"][name] for name in known})
 
 
 def asked(flags: Sequence[str]) -> dict[str, str]:

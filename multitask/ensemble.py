@@ -120,7 +120,7 @@ def dev_scores(
     """
     rows = {run: {name: TASKS[name].score(TASKS[name].decode(splits["dev"]), labels[name])
                   for name, splits in outputs.items()} for run, outputs in runs.items()}
-    rows = {run: with_overall(scores) if len(scores) == len(TASKS) else scores for run, scores in rows.items()}
+    rows = {run: with_overall(scores) for run, scores in rows.items()}
     for method, of_task in outcomes.items():
         title = f"{method}, out of fold" if METHODS[method].is_fitted else method
         rows[title] = with_overall({name: of_task[name].out_of_fold for name in TASKS})

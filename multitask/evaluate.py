@@ -12,7 +12,7 @@ from data.batching import EncodedExamples, sorted_batches
 from data.readers import Table
 from minbert import runtime
 from multitask.model import MultitaskBert
-from multitask.tasks import TASKS, with_overall
+from multitask.tasks import COURSE, TASKS, with_overall
 
 
 @torch.no_grad()
@@ -42,6 +42,6 @@ def evaluate(model: MultitaskBert, rows: dict[str, EncodedExamples], precision: 
     """
     scores = {name: TASKS[name].score(TASKS[name].decode(predict(model, name, task_rows, precision)),
                                       labels_of(task_rows)) for name, task_rows in rows.items()}
-    if scores.keys() == TASKS.keys():
+    if scores.keys() == COURSE:
         return with_overall(scores)
     return scores | ({"mean": sum(scores.values()) / len(scores)} if len(scores) > 1 else {})

@@ -20,7 +20,7 @@ from minbert import BertTokenizer, runtime
 from minbert.command import this_python
 from multitask.evaluate import predict
 from multitask.model import MultitaskBert
-from multitask.tasks import TASKS
+from multitask.tasks import TASKS, learned
 from multitask.train import SPLITS, encode_tables, read_tables
 
 NEEDED_OPTIONS = ("pair_encoding", "max_length", "precision", "device", "drop_bad_rows", "train_rows", "dev_rows")
@@ -81,8 +81,8 @@ def read_record(folder: str | Path) -> Record:
 
 
 def knows(run: Record, task: str) -> bool:
-    """Whether the run was trained on the task. Cosine heads of PARA and STS have no weights to learn."""
-    return task in run.options.tasks.split(",") or (task != "sst" and run.options.head == "cosine")
+    """Whether the run can answer the task, as tasks.learned says."""
+    return task in learned(run.options.tasks.split(","), run.options.head)
 
 
 def open_model(run: Record) -> tuple[MultitaskBert, BertTokenizer]:

@@ -1,7 +1,8 @@
 """The prediction heads, one class each. Next: model.py, which puts them on an encoder.
 
 B batch, H hidden, C outputs. A head is called with the vectors that the pair encoding gives, each (B, H): one for a
-sentence or a cross-encoded pair with [CLS] or pooler, else two. It returns (B, C), or (B,) where C is 1.
+sentence or a cross-encoded pair with [CLS] or pooler, else two (of DPH three). It returns (B, C), or (B,) where C is 1.
+`reset(start)` is called once, after all weights are drawn: `start` is what the head should say before it has learned.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ class DenseHead(nn.Module):
         super().__init__()
         self.dropout = nn.Dropout(dropout_probability)
         self.dense = nn.Linear(num_inputs, num_outputs)
+
+    def reset(self, start: float) -> None:
+        """Set the bias."""
+        nn.init.constant_(self.dense.bias, start)
 
     def forward(self, *vectors: Tensor) -> Tensor:
         outputs = self.dense(self.dropout(torch.cat(vectors, dim=-1)))  # (B, C)
@@ -40,31 +45,39 @@ def pair_features(first: Tensor, second: Tensor) -> Tensor:
 
 
 class TwoOrdersHead(nn.Module):
-    """A number from both orders of a pair, "dual" encoding ([ROB] "dense prediction heads").
+    """A number from both orders of a pair, "dual" encoding ([ROB] section 4, "dense prediction heads").
 
     Each order's vector goes through a linear layer of its own to one logit; a last linear layer joins the logits: PH.
-    With `has_difference` the difference of the two vectors gives a third logit: DPH. With `has_activation` tanh stands
-    between the logits and the last layer: DPHA. Without it DPH is a linear function of the two vectors, as PH is.
-    The difference is of what the common layer gives; [ROB] may mean the difference through the common layer.
+    With `has_difference` the difference of the encoder's two vectors is a third, which goes through the common layer as
+    they do: DPH. With `has_activation` tanh stands between the logits and the last layer: DPHA. Without either layer
+    DPH is a linear function of the two vectors, as PH is.
 
-    The last layer starts as the mean of the logits.
+    The last layer starts as the mean of the logits; under an activation, whose results are 1 at most, as `REACH` times
+    the mean. At fine-tuning's rates it hardly moves: a mean of the three could say 1.5 to 3.5 and no other similarity.
     """
+
+    REACH = 4.0
 
     def __init__(
         self, hidden_size: int, dropout_probability: float, has_difference: bool = False, has_activation: bool = False
     ) -> None:
         super().__init__()
         self.dropout, self.has_activation = nn.Dropout(dropout_probability), has_activation
-        self.orders = nn.ModuleList(nn.Linear(hidden_size, 1) for _ in range(3 if has_difference else 2))
-        self.dense = nn.Linear(len(self.orders), 1)
+        self.logits = nn.ModuleList(nn.Linear(hidden_size, 1) for _ in range(3 if has_difference else 2))
+        self.dense = nn.Linear(len(self.logits), 1)
 
-    def reset(self) -> None:
-        """Set the last layer to the mean."""
-        nn.init.constant_(self.dense.weight, 1 / len(self.orders))
+    def reset(self, start: float) -> None:
+        """Set the last layer to the mean, and its bias."""
+        nn.init.constant_(self.dense.weight, (self.REACH if self.has_activation else 1.0) / len(self.logits))
+        nn.init.constant_(self.dense.bias, start)
 
-    def forward(self, first: Tensor, second: Tensor) -> Tensor:
-        vectors = (first, second, first - second)[: len(self.orders)]
-        logits = [dense(self.dropout(vector)) for dense, vector in zip(self.orders, vectors, strict=True)]  # (B, 1)
+    def with_difference(self, first: Tensor, second: Tensor) -> tuple[Tensor, ...]:
+        """Of the encoder's vectors, (B, H) each, those that the head reads: both, and their difference if it has one.
+        """
+        return (first, second, first - second)[: len(self.logits)]
+
+    def forward(self, *vectors: Tensor) -> Tensor:
+        logits = [dense(self.dropout(vector)) for dense, vector in zip(self.logits, vectors, strict=True)]  # (B, 1)
         logits = torch.cat(logits, dim=-1)  # (B, 2 or 3)
         return self.dense(torch.tanh(logits) if self.has_activation else logits).squeeze(-1)  # (B,)
 
@@ -81,6 +94,9 @@ class CosineHead(nn.Module):
         super().__init__()
         self.register_buffer("lowest", torch.zeros(()), persistent=has_range)
 
+    def reset(self, start: float) -> None:
+        """Nothing to set: what it says is the encoder's."""
+
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
         cosines = F.cosine_similarity(first.float(), second.float(), dim=-1)  # (B,)
         return 5 * (cosines - self.lowest) / (1 - self.lowest)  # (B,)
@@ -93,6 +109,10 @@ class MlpHead(nn.Module):
         super().__init__()
         self.dropout = nn.Dropout(dropout_probability)
         self.first, self.second = nn.Linear(hidden_size, hidden_size), nn.Linear(hidden_size, num_outputs)
+
+    def reset(self, start: float) -> None:
+        """Set the bias of the second layer."""
+        nn.init.constant_(self.second.bias, start)
 
     def forward(self, vector: Tensor) -> Tensor:
         return self.second(self.dropout(F.relu(self.first(self.dropout(vector)))))

@@ -6,6 +6,7 @@ B examples, R rows (B, or 2B where the sentences of a pair are encoded apart), T
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from data.batching import Batch
 from minbert import BertModel, BertTokenizer
 from minbert.checkpoint import write_json, write_tensors
+from minbert.dropout import Dropout
 from minbert.pooling import mean, pool, save_pooling, stored_pooling
 from multitask.heads import CosineHead, DenseHead, FeaturesHead, MlpHead, PairMlpHeads, TwoOrdersHead
 from multitask.tasks import TASKS, Task
@@ -37,9 +39,10 @@ class MultitaskBert(nn.Module):
     def __init__(
         self, encoder: BertModel, pooling: str, pair_encoding: str, dropout_probability: float, seed: int,
         head: str = "features", para_head: str = "", sharing: str = "none", has_common_layer: bool = True,
-        sts_range: str = "zero",
+        sts_range: str = "zero", vector_dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        self.dropout = Dropout(vector_dropout)  # of the sentence vectors; each head has its own behind the common layer
         self.encoder, self.pooling, self.pair_encoding = encoder, pooling, pair_encoding
         self.settings = {"pair_encoding": pair_encoding, "head": head, "para_head": para_head or head,
                          "sharing": sharing, "has_common_layer": has_common_layer, "sts_range": sts_range}
@@ -56,11 +59,9 @@ class MultitaskBert(nn.Module):
                 self.heads["pairs"] = PairMlpHeads(hidden_size, dropout_probability, sharing, self.has_range)
             for module in (module for name, module in self.named_modules() if not name.startswith("encoder")):
                 encoder.initialise(module)
-            for module in self.heads.values():
-                if isinstance(module, TwoOrdersHead):
-                    module.reset()
-            if head not in ("mlp", "cosine"):  # a regression starts at the middle of its scale, not at 0
-                nn.init.constant_(self.heads["sts"].dense.bias, 2.5)
+            for name, module in self.heads.items():
+                if name in TASKS:
+                    module.reset(TASKS[name].start)
 
     def make_head(self, name: str, task: Task, hidden_size: int, dropout_probability: float) -> nn.Module:
         """The head `name` for one task; heads.py says what each is."""
@@ -111,11 +112,13 @@ class MultitaskBert(nn.Module):
             is_second = batch.token_type_ids * batch.attention_mask  # (B, T)
             sides = (batch.attention_mask - is_second, is_second)
             vectors = tuple(mean(output.last_hidden_state, side) for side in sides)  # (B, H) each
+        head = self.heads[task] if task in self.heads else partial(self.heads["pairs"], task)
+        if isinstance(head, TwoOrdersHead):
+            vectors = head.with_difference(*vectors)
+        vectors = tuple(map(self.dropout, vectors))
         if self.shared is not None:
             vectors = tuple(torch.tanh(self.shared(vector)) for vector in vectors)  # (B, H) each
-        if task in self.heads:
-            return self.heads[task](*vectors)  # (B, C) or (B,)
-        return self.heads["pairs"](task, *vectors)  # (B,)
+        return head(*vectors)  # (B, C) or (B,)
 
     def save_pretrained(self, folder: str | Path, tokenizer: BertTokenizer) -> None:
         """Write the encoder in Hugging Face's layout, which `--model folder` opens, and heads.safetensors."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -71,8 +72,18 @@ def baseline_scores(tables) -> dict[str, dict[str, float]]:
     return found
 
 
-def closing_table(scores: dict[str, float], baselines: dict[str, dict[str, float]]) -> str:
-    """Dev scores beside the baselines, a line a task, then both overall scores."""
-    columns = {"minBERT": scores, **baselines}
-    rows = {title: {name: column[key] for name, column in columns.items()} for key, title in SCORE_TITLES.items()}
-    return score_table("dev", dict(zip(columns, columns, strict=True)), rows)
+def closing_table(
+    scores: dict[str, float], baselines: dict[str, dict[str, float]], known: Sequence[str] = tuple(TASKS)
+) -> str:
+    """Dev scores beside the baselines, a line a task, then both overall scores.
+
+    known: the tasks that the run can answer (tasks.learned); the others have a dash, and a line that says why.
+    """
+    columns = {"minBERT": with_overall({name: scores[name] for name in known}), **baselines}
+    rows = {title: {name: column[key] for name, column in columns.items() if key in column}
+            for key, title in SCORE_TITLES.items()}
+    table = score_table("dev", dict(zip(columns, columns, strict=True)), rows)
+    untrained = [task.title for name, task in TASKS.items() if name not in known]
+    if not untrained:
+        return table
+    return f"{table}\n–: not trained; the files of {' and '.join(untrained)} are those of a head as it was drawn"

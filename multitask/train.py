@@ -22,7 +22,7 @@ from multitask.evaluate import evaluate, labels_of, predict
 from multitask.losses import fitted_range, similarity_regression
 from multitask.model import MultitaskBert
 from multitask.sampling import MakeBatches, num_epochs, steps_of_epoch
-from multitask.tasks import TASKS
+from multitask.tasks import COURSE, TASKS
 
 FUSION_PREFIX = "contrastive-"  # before a task's name: its batch for the companion's loss
 HEADS_LR = 1e-3  # of heads on a frozen encoder, as with --option pretrain
@@ -94,7 +94,7 @@ def build_job(
     """
     model = MultitaskBert(encoder, options.pooling, options.pair_encoding, options.hidden_dropout_prob, options.seed,
                           options.head, options.head_of_para, options.sharing, options.common_layer == "tanh",
-                          options.sts_range)
+                          options.sts_range, options.vector_dropout_prob)
     if companion is not None:
         model.companion = companion.projection
     model.to(device)
@@ -113,7 +113,7 @@ def build_job(
             return companion(batch) / processes.count()
         return task_loss(model, task, batch)
 
-    automatic = "overall_2023" if len(dev) == len(TASKS) else "mean" if len(dev) > 1 else options.order[0]
+    automatic = "overall_2023" if dev.keys() == COURSE else "mean" if len(dev) > 1 else options.order[0]
     rates = None
     if options.layer_decay < 1:
         rates = layer_decayed(options.lr, options.layer_decay, encoder.config.num_hidden_layers)

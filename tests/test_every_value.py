@@ -66,7 +66,7 @@ GROUPS = [  # option, the values to tell apart, and what goes with all of them
     ("max_length", [8, 48], {}),
     ("seed", [0, 1], {}),
     ("precision", ["fp32", "bf16"], {}),
-    ("hidden_dropout_prob", [0.0, 0.3, 0.6], {}),
+    ("hidden_dropout_prob", [0.0, 0.3, 0.6], {}), ("vector_dropout_prob", [0.0, 0.3, 0.6], {}),
     ("encoder_dropout", ["auto", 0.0, 0.5], {}),
     ("attention_dropout", ["auto", 0.0, 0.5], {}),
 ]

@@ -55,18 +55,37 @@ def test_features_head_by_hand():
 def test_two_orders_by_hand(has_difference, has_activation, expected):
     """Each order's logit is its first unit; the last layer weighs them 1, 10 and 100."""
     head = TwoOrdersHead(2, 0.0, has_difference, has_activation)
-    for dense in head.orders:
+    for dense in head.logits:
         fill(dense, [[1.0, 0.0]])
-    fill(head.dense, [[1.0, 10.0, 100.0][: len(head.orders)]])
+    fill(head.dense, [[1.0, 10.0, 100.0][: len(head.logits)]])
     tanh = torch.tensor([1.0, 3.0, -2.0]).tanh()
     expected = (tanh @ torch.tensor([1.0, 10.0, 100.0])).item() if expected is None else expected
-    assert head(U, V).item() == pytest.approx(expected)
+    assert head(*head.with_difference(U, V)).item() == pytest.approx(expected)
 
 
 def test_two_orders_start_as_the_mean_of_the_logits():
     head = TwoOrdersHead(2, 0.0, has_difference=True)
-    head.reset()
-    assert head.dense.weight.tolist() == [[pytest.approx(1 / 3)] * 3]
+    head.reset(2.5)
+    assert head.dense.weight.tolist() == [[pytest.approx(1 / 3)] * 3] and head.dense.bias.item() == 2.5
+
+
+@pytest.mark.parametrize("task", ["para", "sts"])
+@pytest.mark.parametrize("has_difference", [False, True])
+def test_under_tanh_a_head_can_say_all_of_its_scale_before_it_has_learned(task, has_difference):
+    """Similarities of 0 and of 5, and a paraphrase with 98 %; as the mean of the logits it could not."""
+    head = TwoOrdersHead(2, 0.0, has_difference, has_activation=True)
+    head.reset(TASKS[task].start)
+    low, high = head.dense.bias.item() + torch.tensor([-1, 1]) * head.dense.weight.sum().item()
+    assert (low <= 0 and high >= 5) if task == "sts" else (low <= -4 and high >= 4)
+
+
+def test_the_difference_goes_through_the_common_layer_as_both_orders_do(tiny_model):
+    """[ROB] section 4: of the two embeddings, with which it is passed on; CL is the first layer of each head."""
+    model = MultitaskBert(BertModel.from_pretrained(tiny_model), "mean", "dual", 0.0, 0, head="dpha").eval()
+    read = []
+    model.shared.register_forward_pre_hook(lambda module, given: read.append(given[0]))
+    model("sts", batch_of("sts", tiny_model, "dual"))
+    assert len(read) == 3 and torch.equal(read[2], read[0] - read[1])
 
 
 def test_cosine_by_hand():
@@ -112,7 +131,7 @@ def test_para_s_bilinear_form_is_torch_s():
 
 @pytest.mark.parametrize(("head", "inputs", "bare"), [
     (DenseHead(4, 1, 0.5), (U, V), []), (FeaturesHead(8, 1, 0.5), (U, V), []), (MlpHead(2, 5, 0.5), (U,), []),
-    (TwoOrdersHead(2, 0.5, has_difference=True), (U, V), ["dense"]),
+    (TwoOrdersHead(2, 0.5, has_difference=True), (U, V, U - V), ["dense"]),
     (PairMlpHeads(2, 0.5, "none"), ("para", U, V), ["bilinear"])], ids=lambda value: type(value).__name__)
 def test_dropout_stands_before_each_layer(head, inputs, bare):
     """But where logits are joined, or two results compared."""
@@ -181,7 +200,7 @@ def test_dual_is_both_orders_of_a_row(tiny_model):
         output = model.encoder(rows.input_ids, rows.attention_mask, rows.token_type_ids)
         vectors.append(pool(output, rows.attention_mask, "cls"))
     head = model.heads["sts"]
-    logits = torch.cat([F.linear(v, d.weight, d.bias) for v, d in zip(vectors, head.orders, strict=True)], dim=1)
+    logits = torch.cat([F.linear(v, d.weight, d.bias) for v, d in zip(vectors, head.logits, strict=True)], dim=1)
     expected = F.linear(logits, head.dense.weight, head.dense.bias).squeeze(1)
     torch.testing.assert_close(model("sts", batch), expected, rtol=0, atol=1e-5)  # fp32, another padding
     assert (model("sts", batch) - expected.flip(0)).abs().max() > 1e-4  # the negative control

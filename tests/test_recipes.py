@@ -42,7 +42,8 @@ def test_rows_are_told_apart():
 
 def test_a_row_by_hand():
     assert values_of("rob-14") == {
-        "pooling": "pooler", "lr": 1e-5, "batch_size": 64, "hidden_dropout_prob": 0.1, "common_layer": "tanh",
+        "pooling": "pooler", "lr": 1e-5, "batch_size": 64, "vector_dropout_prob": 0.1, "hidden_dropout_prob": 0.0,
+        "common_layer": "tanh",
         "sampling": "mt-dnn", "head": "dpha", "epochs": 5, "sampling_weights": "para=2"}
 
 

@@ -97,11 +97,19 @@ def test_baselines(sample_data):
 
 
 def test_the_closing_table():
-    scores = {"sst": 0.5, "para": 0.75, "sts": 0.875, "overall_2023": 0.7083, "overall_2024": 0.7291}
+    scores = {"sst": 0.5, "para": 0.75, "sts": 0.875, "overall_2023": 2.125 / 3, "overall_2024": 2.1875 / 3}
     lines = results.closing_table(scores, {"majority": dict.fromkeys(scores, 0.25)}).splitlines()
     assert lines == ["dev            minBERT  majority",
                      "SST accuracy    0.5000    0.2500",
                      "PARA accuracy   0.7500    0.2500",
                      "STS Pearson     0.8750    0.2500",
                      "overall 2023    0.7083    0.2500",
-                     "overall 2024    0.7291    0.2500"]
+                     "overall 2024    0.7292    0.2500"]
+
+
+def test_what_was_not_trained_has_no_score():
+    scores = {"sst": 0.5, "para": 0.75, "sts": 0.875, "overall_2023": 2.125 / 3, "overall_2024": 2.1875 / 3}
+    lines = results.closing_table(scores, {"majority": dict.fromkeys(scores, 0.25)}, known=["sst"]).splitlines()
+    assert lines[1:3] == ["SST accuracy    0.5000    0.2500", "PARA accuracy        –    0.2500"]
+    assert lines[4:] == ["overall 2023         –    0.2500", "overall 2024         –    0.2500",
+                         "–: not trained; the files of PARA and STS are those of a head as it was drawn"]

@@ -153,7 +153,8 @@ def test_sampling_weights_change_the_plan(make_job):
 CHANGES = {
     "surgery": "pcgrad", "tasks": "sst,para", "pair_encoding": "bi", "pooling": "cls", "sampling": "mt-dnn",
     "schedule": "cosine", "warmup": 0.5, "weight_decay": 0.5, "max_grad_norm": 0.01, "accumulation": 2,
-    "hidden_dropout_prob": 0.6, "lr": 2e-3, "batch_size": 4, "max_length": 8, "option": "pretrain", "epochs": 2,
+    "hidden_dropout_prob": 0.6, "vector_dropout_prob": 0.6,
+    "lr": 2e-3, "batch_size": 4, "max_length": 8, "option": "pretrain", "epochs": 2,
     "seed": 1, "precision": "bf16", "head": "vm", "para_head": "vm", "common_layer": "none",
     "layer_decay": 0.5, "freeze": "1",
 }
