@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from command_line import choose_folder, parse
-from minbert.command import check_writable, exit_code, this_python
+from minbert.command import check_writable, exit_code, this_launcher
 from options import AUTO, Options
 
 
@@ -23,7 +23,7 @@ def main(argv: list[str] | None = None) -> None:
         run(options, folder, is_resumed=resumed is not None)
     except KeyboardInterrupt as error:  # the loop raises a kind of it, Interrupted, once it has saved
         is_begun = (folder / "options.json").is_file()
-        raise KeyboardInterrupt(f"Continue with: {this_python()} run_multitask.py --resume {folder}" if is_begun
+        raise KeyboardInterrupt(f"Continue with: {this_launcher()} run_multitask.py --resume {folder}" if is_begun
                                 else "Nothing was written yet.") from error
 
 

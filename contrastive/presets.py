@@ -106,6 +106,6 @@ def described(method: str, settings: Settings, options) -> str:
     read = {name: value for name, value in asdict(settings).items() if name not in left_out}
     read |= {name: getattr(options, name) for name in (*OWN[method], "pooling")}
     values = (f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in read.items())
-    instead = [name for name, value in given(method, options).items() if value != getattr(PRESETS[method], name)]
+    instead = given(method, options)
     replaced = f"; given: {', '.join(instead)}" if instead else ""
     return f"{method}: {', '.join(values)} ({settings.source}{replaced})"

@@ -195,6 +195,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(*(each.summary for of_kind in files.values() for each in of_kind.values()), sep="\n")
 
     from contrastive.vectors import open_embedder
+    from minbert import runtime
+    runtime.settle_memory()
     embedder, notes = open_embedder(given.model, given.pooling, given.max_length, given.batch_size, given.device,
                                     given.precision, is_bound=False)
     given.pooling, given.precision = embedder.pooling, embedder.precision

@@ -30,6 +30,13 @@ def this_python() -> str:
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
+def this_launcher() -> str:
+    """What starts a program as this one was started: `this_python`, or torchrun with as many processes a machine."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return this_python()
+    return f"{Path(this_python()).with_name('torchrun')} --nproc_per_node {os.environ.get('LOCAL_WORLD_SIZE', '?')}"
+
+
 def is_free(folder: Path) -> bool:
     """Whether a new folder can take this place: nothing is there, or an empty one."""
     return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
@@ -49,7 +56,8 @@ def exit_code(name: str, stopped: str = "Stopped.") -> Callable:
             try:
                 return main(arguments) or 0
             except KeyboardInterrupt as error:
-                print(f"\n{stopped}", *error.args, file=sys.stderr)
+                if os.environ.get("RANK", "0") == "0":  # of several processes, which all hear it
+                    print(f"\n{stopped}", *error.args, file=sys.stderr)
                 return 130
             except (ValueError, OSError, ModuleNotFoundError, FloatingPointError) as error:
                 hint = ". Run `bash setup.sh` once, then .venv/bin/python" * isinstance(error, ModuleNotFoundError)

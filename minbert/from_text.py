@@ -18,7 +18,7 @@ from torch import Tensor
 from minbert import price, processes, record, runtime
 from minbert.bert import BertModel
 from minbert.blocks import pair_up, plan_blocks, split_and_pack, train_tokenizer
-from minbert.command import this_python
+from minbert.command import this_launcher
 from minbert.corpus import read_lines
 from minbert.curves import Curves, missing_libraries
 from minbert.interruption import Interrupted
@@ -170,7 +170,7 @@ def run(arguments: argparse.Namespace) -> None:
     try:
         progress = fit(job, bool(arguments.resume))
     except Interrupted as error:
-        raise Interrupted(f"Continue with: {this_python()} -m minbert.pretrain --resume {arguments.out}") from error
+        raise Interrupted(f"Continue with: {this_launcher()} -m minbert.pretrain --resume {arguments.out}") from error
     num_processes = processes.count()
     processes.leave()  # the first process goes on alone
     # trained without dropout; whoever fine-tunes it wants BERT's own

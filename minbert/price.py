@@ -83,7 +83,8 @@ def probe(job: Job, num_timed: int = 4) -> Price:
     timed = timings[1:]  # the first step, which is also the largest, pays for warming up
     seconds_per_token = statistics.median(seconds / size for seconds, size in timed)
     num_evaluations = job.epochs * job.evaluations_per_epoch
-    tokens = num_steps * mean_tokens + INFERENCE_SHARE * (
+    # Of several processes all train and the first one alone predicts.
+    tokens = num_steps * mean_tokens + INFERENCE_SHARE * processes.count() * (
         num_evaluations * job.evaluation_tokens + job.closing_tokens)
     bytes_of_model = sum(tensor.numel() * tensor.element_size() for tensor in job.model.state_dict().values())
     disk = 8 * bytes_of_model  # a new best and a new checkpoint (weights, two moments) beside the old ones

@@ -16,6 +16,7 @@ import torch
 
 from minbert import processes
 from minbert.checkpoint import write_json
+from minbert.provenance import code_version, name_of
 
 
 def claim(
@@ -26,11 +27,14 @@ def claim(
 
     files: SHA-256 by name. `write` puts into the new folder what else a run cannot go on without: folder and content
     come into being at once. Raises ValueError naming a file that has changed, or where another run took the folder.
+    Other code, or another number of processes, than the run began with is said: it goes on, but not to the same bits.
     """
+    now = {"code": code_version(), "processes": processes.count()}
+
     def make() -> None:
         beside = folder.with_name(f".{folder.name}.{os.getpid()}")
         try:
-            write_json(beside / "options.json", {"options": options, "files": files})
+            write_json(beside / "options.json", {"options": options, "files": files, **now})
             write(beside)
             beside.rename(folder)  # where nothing or an empty folder stands, and only there
         except OSError as error:
@@ -40,23 +44,31 @@ def claim(
             shutil.rmtree(beside, ignore_errors=True)
 
     if is_resumed:
-        stored = json.loads((folder / "options.json").read_text(encoding="utf-8"))["files"]
-        changed = [name for name in files if stored.get(name) != files[name]]
+        stored = json.loads((folder / "options.json").read_text(encoding="utf-8"))
+        changed = [name for name in files if stored["files"].get(name) != files[name]]
         if changed:
             raise ValueError(f"--resume {folder}: {changed[0]} has changed since the run began. Restore it, or start a "
                              "new run without --resume.")
+        before, told = {**now, **stored}, []
+        if before["code"]["sha256"] != now["code"]["sha256"]:
+            told.append(f"other code ({name_of(before['code'])}, now {name_of(now['code'])})")
+        if before["processes"] != now["processes"]:
+            told.append(f"{before['processes']} processes, now {now['processes']}")
+        if told:
+            print(f"{folder}: begun with {' and '.join(told)}; it goes on, to other bits than without the stop")
     else:
         processes.from_first(make)
 
 
 def write_record(folder: Path, options: dict, files: dict[str, str], **results) -> None:
-    """Write run.json: command, options, versions, machine, inputs and all results; nothing is left to be resumed."""
+    """Write run.json: command, options, code, versions, machine, inputs, results; nothing is left to be resumed."""
     modules = (torch, numpy, tokenizers)
     versions = {"python": platform.python_version(), **{module.__name__: module.__version__ for module in modules}}
     machine = {"system": platform.platform(), "threads": torch.get_num_threads(), "device": options["device"],
                "processes": int(os.environ.get("WORLD_SIZE", "1"))}
     if torch.cuda.is_initialized():
         machine["gpu"] = torch.cuda.get_device_name()
-    record = {"command": sys.argv, "options": options, "versions": versions, "machine": machine, "files": files}
+    record = {"command": sys.argv, "options": options, "code": code_version(), "versions": versions,
+              "machine": machine, "files": files}
     write_json(folder / "run.json", {**record, **results})
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)

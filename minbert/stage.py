@@ -20,6 +20,7 @@ from minbert.bert import BertModel
 from minbert.checkpoint import write_json, write_tensors
 from minbert.loop import Job, fit
 from minbert.pooling import save_pooling
+from minbert.provenance import digest_of
 from minbert.report import score_table
 from minbert.tokenizer import BertTokenizer
 
@@ -174,8 +175,4 @@ def stage_fingerprint(start: str, settings: dict, examples: Iterable[object]) ->
 
 def code_of(*places: Path) -> str:
     """SHA-256 of the Python files of minbert/ and of these places: a loss that was edited is trained anew."""
-    digest = hashlib.sha256()
-    for place in (Path(__file__).parent, *places):
-        for path in sorted(place.glob("*.py")) if place.is_dir() else [place]:
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
+    return digest_of([Path(__file__).parent, *places])

@@ -21,8 +21,8 @@ from itertools import product
 from pathlib import Path
 
 from minbert.command import exit_code
+from minbert.provenance import code_version, name_of
 from multitask.recipes import RECIPES, values_of
-from multitask.tasks import learned, with_overall
 
 COMMAND = Path(__file__).resolve().parent.parent / "run_multitask.py"
 COLUMNS = {"sst": "SST", "para": "PARA", "sts": "STS", "overall_2023": "overall 2023"}
@@ -41,6 +41,8 @@ def command_of(name: str, seed: int, folder: Path, flags: Sequence[str]) -> list
 
 def scores_of(record: dict) -> dict[str, float]:
     """The dev scores of a finished run, from its run.json; of a recipe with fewer tasks those of its tasks."""
+    from multitask.tasks import learned, with_overall  # late: it imports torch, which --help does not need
+
     known = learned(record["options"]["tasks"].split(","), record["options"]["head"])
     return with_overall({name: record["scores"][name] for name in known})
 
@@ -184,6 +186,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given, flags = parse(sys.argv[1:] if argv is None else argv)
     found: dict[str, list[dict[str, float]]] = {name: [] for name in given.names}
     stages: dict[str, list[dict]] = {}
+    now = code_version()
     folders = {name: [given.out / f"{name}-seed{seed}" for seed in given.seeds] for name in given.names}
     for name, of_recipe in folders.items():
         check_same(name, of_recipe, flags)
@@ -209,6 +212,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         for stage, content in stages_of(folder, record).items():
             stages.setdefault(f"{name}: {stage}", []).append(content)
         print(f"{folder}: " + ", ".join(f"{key} {score:.4f}" for key, score in found[name][-1].items()))
+        if record.get("code", now)["sha256"] != now["sha256"]:
+            print(f"{folder}: made by other code than this ({name_of(record['code'])}); remove it to have it made "
+                  "anew")
     text = "\n\n".join([table(found), *([stage_table(stages)] if stages else [])])
     (given.out / "ablation.md").write_text(text + "\n", encoding="utf-8")
     print(f"\n{text}\n\nmean ± standard deviation over seeds, in brackets the published figure; also in "

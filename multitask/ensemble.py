@@ -169,8 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_ensemble(given, outcomes, tables, rows)  # before it is said: a pipe may break
     print(f"\n{score_table('dev', SCORE_TITLES, rows)}\n")
     print(*(f"{name}: {method.sentence}" for name, method in METHODS.items()), sep="\n")
-    print(f"In sample: scored on the rows that it was fitted on, which flatters. Out of fold: dev in {given.folds} "
-          f"parts, each scored with what was fitted on the others.\n{CAUTION}\n")
+    print(f"Out of fold: dev in {given.folds} parts, each scored with what was fitted on the others.\n{CAUTION}\n")
     weights = {run: {name: outcomes[given.method][name].weights[number] for name in TASKS}
                for number, run in enumerate(runs)}
     print(score_table(f"weights, {given.method}", {name: task.title for name, task in TASKS.items()}, weights))

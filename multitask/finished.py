@@ -92,6 +92,7 @@ def open_model(run: Record) -> tuple[MultitaskBert, BertTokenizer]:
     GPU is opened on a laptop.
     """
     options, source = run.options, run.folder / "model"
+    runtime.settle_memory()
     try:
         model = MultitaskBert.from_pretrained(source)
         tokenizer = BertTokenizer.from_pretrained(source)

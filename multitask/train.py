@@ -51,12 +51,14 @@ def read_tables(options) -> dict[str, dict[str, Table]]:
 def encode_tables(
     tables: dict[str, dict[str, Table]], tokenizer: BertTokenizer, max_length: int, pair_encoding: str
 ) -> dict[str, dict[str, EncodedExamples]]:
-    """Token ids of every row, made once: rows[task][split]."""
-    return {
-        task: {split: EncodedExamples(table.examples, tokenizer, max_length, pair_encoding)
-               for split, table in splits.items()}
-        for task, splits in tables.items()
-    }
+    """Token ids of every row, made once: rows[task][split]. Of several processes the first fills the others' cache."""
+    def encode() -> dict[str, dict[str, EncodedExamples]]:
+        return {task: {split: EncodedExamples(table.examples, tokenizer, max_length, pair_encoding)
+                       for split, table in splits.items()} for task, splits in tables.items()}
+
+    if processes.count() > 1:
+        processes.from_first(lambda: encode() and None)
+    return encode()
 
 
 def batches_of(

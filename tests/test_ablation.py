@@ -138,6 +138,19 @@ def test_flags_that_a_finished_run_did_not_have_are_not_ignored(tmp_path, monkey
     assert f"--with has --epoch, which the run in {folder} does not know" in capsys.readouterr().err
 
 
+def test_a_run_of_other_code_is_told(tmp_path, monkeypatch, capsys):
+    """Its scores would pass for those of the surgery or the loss that was edited since."""
+    monkeypatch.setattr(ablation, "run", lambda command: pytest.fail("it was run"))
+    for seed, sha256 in enumerate([ablation.code_version()["sha256"], "f" * 64]):
+        finish(tmp_path / f"head-vm-seed{seed}", "head-vm", seed=seed)
+        path = tmp_path / f"head-vm-seed{seed}" / "run.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"code": {"sha256": sha256, "git": "abc-dirty"}}))
+    assert main(["head-vm", "--seeds", "0,1", "--out", str(tmp_path)]) == 0
+    told = [line for line in capsys.readouterr().out.splitlines() if "other code" in line]
+    assert told == [f"{tmp_path / 'head-vm-seed1'}: made by other code than this (abc-dirty); remove it to have it "
+                    "made anew"]
+
+
 def test_cosines_know_the_pairs_and_nothing_of_sentiment(tmp_path):
     for tasks, known in (("sst", {"sst", "para", "sts", "overall_2023"}), ("sts", {"para", "sts"})):
         folder = tmp_path / tasks

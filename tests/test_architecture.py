@@ -27,7 +27,7 @@ MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_CORE_LINES, MAX_AROUND_LINES = 300, 60, 
 # Not on the way from a row to its prediction: what made sample or checkpoint, uses finished runs, refuses or stands by.
 AROUND = {"option_checks.py"} | {f"{room}/{name}.py" for room, names in {
     "data": "sample download sentence_sets",
-    "minbert": "pretrain from_text blocks command curves report pictures names",
+    "minbert": "pretrain from_text blocks command provenance curves report pictures names",
     "multitask": ("check predict breakdown errors ensemble voting finished ablation recipes recipes_gen baselines "
                   "conflicts"),
     "contrastive": "embed vectors export states scores measure pages maps survey",
@@ -35,7 +35,7 @@ AROUND = {"option_checks.py"} | {f"{room}/{name}.py" for room, names in {
 SHORTER_FILES = {"run_multitask.py": 150}
 JUNK_DRAWERS = {"utils", "util", "common", "base", "misc", "helpers", "helper", "shared", "lib", "tools"}
 MAY_PRINT = {"run_multitask.py", "minbert/loop.py", "minbert/stage.py", "minbert/pretrain.py", "minbert/from_text.py",
-             "minbert/command.py", "data/download.py"}
+             "minbert/command.py", "minbert/record.py", "data/download.py"}
 UNPICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal"}
 SEEDED_ROOTS = {"torch", "random", "np", "numpy"}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from contrastive import survey
-from minbert.command import exit_code, this_python
+from minbert.command import exit_code, this_launcher, this_python
 from multitask import ensemble
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -62,6 +62,24 @@ def test_the_command_of_this_python(monkeypatch, tmp_path):
     for path, said in ((tmp_path / ".venv" / "bin" / "python", ".venv/bin/python"), (Path("/usr/bin/python3"),) * 2):
         monkeypatch.setattr(sys, "executable", str(path))
         assert this_python() == str(said)
+
+
+def test_several_processes_are_told_to_go_on_as_several(monkeypatch, tmp_path, capsys):
+    """And by one of them; with another number of processes the bits would be others."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / ".venv" / "bin" / "python"))
+    assert this_launcher() == ".venv/bin/python"
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert this_launcher() == ".venv/bin/torchrun --nproc_per_node 2"
+
+    @exit_code("x")
+    def main(arguments=None):
+        raise KeyboardInterrupt("Continue.")
+
+    for rank, said in (("0", "\nStopped. Continue.\n"), ("3", "")):
+        monkeypatch.setenv("RANK", rank)
+        assert main() == 130 and capsys.readouterr().err == said
 
 
 @pytest.mark.parametrize("own", [None, 0, 7])

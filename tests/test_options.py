@@ -194,6 +194,8 @@ def test_learning_rate_of_the_contrastive_stage():
     assert "temperature" not in text and "betas" not in text
     text = described("simcse", settings_of("simcse", options, 768), options)
     assert "temperature 1," in text and "ct_" not in text
+    options = options_of("--pretrain", "simcse", "--contrastive_lr", "3e-5")  # the paper's, and not this encoder's
+    assert described("simcse", settings_of("simcse", options, 192), options).endswith("[CLS]; given: lr)")
 
 
 def test_settings_of_fusion_stand_among_the_options():

@@ -141,6 +141,15 @@ def test_the_estimate_by_hand(tmp_path, monkeypatch):
         "toy: 1,200 steps, about 1.5 minutes, at least 2.0 GB of memory, 3 MB on disk")
 
 
+def test_of_several_processes_one_alone_predicts(tmp_path, monkeypatch):
+    """So a token of an evaluation takes that one as long as one of a shared step takes all of them."""
+    fake_clock(monkeypatch, [1.0] * 5)
+    monkeypatch.setattr(price, "rehearse", lambda job, step: None)
+    monkeypatch.setattr(price, "processes", SimpleNamespace(count=lambda: 3))
+    found = probe(make_job(tmp_path, evaluation_tokens=60, closing_tokens=30))
+    assert found.seconds == pytest.approx((12 * 8 + 3 * (2 * 60 + 30) / 3) / 8)  # a step of 8 tokens takes a second
+
+
 @pytest.mark.parametrize("factor", [1, 3, 10])
 def test_the_estimate_scales_with_the_steps(tmp_path, monkeypatch, factor):
     fake_clock(monkeypatch, [1.0] * 5)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import run_multitask
-from minbert import record
+from minbert import provenance, record
 from minbert.command import is_free
 from minbert.loop import Loop
 
@@ -29,6 +29,36 @@ def test_a_folder_and_what_it_needs_come_at_once(tmp_path):
     with pytest.raises(ValueError, match=r"runs/a: the run's folder cannot be made \(.*not empty\). Start the command"):
         record.claim(run, {"lr": 2}, {}, False)  # another run took it
     assert (run / "options.json").read_text() == before and listing(tmp_path / "runs")[0] == "a"
+
+
+def test_other_code_and_another_number_of_processes_are_said(tmp_path, monkeypatch, capsys):
+    record.claim(tmp_path / "a", {}, {}, False)
+    record.claim(tmp_path / "a", {}, {}, True)
+    assert capsys.readouterr().out == ""
+    monkeypatch.setattr(record, "code_version", lambda: {"sha256": "0" * 64, "git": ""})
+    monkeypatch.setattr(record.processes, "count", lambda: 2)
+    record.claim(tmp_path / "a", {}, {}, True)
+    began = provenance.name_of(provenance.code_version())
+    assert capsys.readouterr().out == (
+        f"{tmp_path / 'a'}: begun with other code ({began}, now 000000000000) and 1 processes, now 2; it goes on, to "
+        "other bits than without the stop\n")
+
+
+def test_the_version_of_the_code(tmp_path, monkeypatch):
+    """Every file that a run may import counts, a document does not; the commit is that of this clone or none."""
+    for name in provenance.SOURCES:
+        source, target = provenance.ROOT / name, tmp_path / name
+        shutil.copytree(source, target) if source.is_dir() else shutil.copyfile(source, target)
+    clean = provenance.code_version()
+    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    assert provenance.code_version() == {"sha256": clean["sha256"], "git": ""}
+    (tmp_path / "README.md").write_text("changed")
+    assert provenance.code_version()["sha256"] == clean["sha256"]
+    for name in ("minbert/loop.py", "contrastive/losses.py", "multitask/surgery.py", "data/batching.py", "options.py"):
+        before = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(before + b"\n")
+        assert provenance.code_version()["sha256"] != clean["sha256"]
+        (tmp_path / name).write_bytes(before)
 
 
 def test_an_empty_folder_can_be_taken_and_a_failed_start_leaves_nothing(tmp_path):
