@@ -161,8 +161,9 @@ RECIPES: dict[str, tuple[Callable[[], dict], Published]] = {
     "gen-given-lr-3e-5": (gen.given_lr_3e_5, Published(0.496, 0.799, 0.68, 0.658)),
 }
 COMPARISONS: dict[str, dict] = {  # one choice at a time, all else the defaults; nothing published stands beside them
+    "defaults": {},
     "encoding-bi": {"head": "vm", "pair_encoding": "bi"},
-    "encoding-cross": {"head": "vm", "pair_encoding": "cross", "pooling": "cls"},
+    "encoding-cross": {"head": "vm", "pair_encoding": "cross"},
     "encoding-dual": {"head": "vm", "pair_encoding": "dual"},
     "head-features": {"head": "features"},
     "head-features-no-common": {"head": "features", "common_layer": "none"},
@@ -178,6 +179,7 @@ COMPARISONS: dict[str, dict] = {  # one choice at a time, all else the defaults;
     "sampling-batch-round-robin": {"sampling": "batch-round-robin"},
     "sampling-annealed": {"sampling": "annealed"},
     "sampling-joint": {"sampling": "joint"},
+    "surgery-sum": {"sampling": "joint", "surgery": "sum"},
     "surgery-pcgrad": {"sampling": "joint", "surgery": "pcgrad"},
     "surgery-gradvac": {"sampling": "joint", "surgery": "gradvac"},
     "contrastive-first": {"pretrain": "simcse"},
@@ -185,6 +187,7 @@ COMPARISONS: dict[str, dict] = {  # one choice at a time, all else the defaults;
     "contrastive-fusion": {"pretrain": "simcse", "contrastive_order": "fusion"},
     "further-mlm": {"pretrain": "mlm"},
     "pretrain-simcse-supervised": {"pretrain": "simcse-supervised"},
+    "pretrain-simcse-nli": {"pretrain": "simcse-nli"},
     "pretrain-mnr": {"pretrain": "mnr"},
     "pretrain-ct": {"pretrain": "ct"},
     "pretrain-ct-in-batch": {"pretrain": "ct-in-batch"},

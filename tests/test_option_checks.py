@@ -62,6 +62,8 @@ from tests.toy_options import options_of, refusal
     (["--ct_negatives", "code", "--pretrain", "ct-in-batch"], "--ct_negatives has no effect without --pretrain ct;"),
     (["--sg_loss", "opt1", "--pretrain", "sg-opt"], "--sg_loss has no effect without --pretrain sg; add that or drop"),
     (["--bsc_align", "0.5", "--pretrain", "mnr"], "--bsc_align has no effect without --pretrain bsc; add that or drop"),
+    (["--bsc_align", "0", "--pretrain", "bsc"], "--bsc_align is 0; 1 is --bsc_align none, and 0 leaves nothing of the"),
+    (["--bsc_align", "1", "--pretrain", "bsc"], "--bsc_align is 1; 1 is --bsc_align none, and 0 leaves nothing of the"),
     (["--bsc_align", "half", "--pretrain", "bsc"], "argument --bsc_align/--bsc-align: invalid number value: 'half'"),
     (["--bsc_shuffle", "knn", "--pretrain", "bsc", "--contrastive_epochs", "1"], "--bsc_shuffle knn has no effect"),
     (["--nli", "a.tsv", "--pretrain", "simcse-supervised"],

@@ -75,6 +75,7 @@ def test_a_process_that_ends_ends_the_job(tiny_model, sample_data, tmp_path):
     result = run(*TORCHRUN, "tests/toy_processes.py", tiny_model, sample_data, tmp_path, "death")
     assert result.returncode != 0 and not (tmp_path / "losses.json").exists()
     assert "exitcode: 9" in " ".join(result.stderr.split()).replace("exitcode : 9", "exitcode: 9")
+    assert "process 0 of 2 lost the others" in result.stderr, "the other one hangs, or ends without a word"
     assert time.monotonic() - started < 100, "it is noticed when it ends, not when patience does"
 
 
