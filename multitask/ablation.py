@@ -3,7 +3,7 @@
 Each run is `run_multitask.py --recipe NAME --seed SEED` in a process of its own, in DIR/NAME-seedSEED; the flags of
 --with go to all of them. A finished run is not done again and an interrupted one goes on, so the same command continues
 a series that was stopped. Prints mean and standard deviation of the dev scores beside the published figures, and writes
-DIR/ablation.md.
+DIR/ablation.md; what a run says goes into DIR/NAME-seedSEED.log.
 """
 
 from __future__ import annotations
@@ -103,21 +103,35 @@ def stages_of(folder: Path, record: dict) -> dict[str, dict]:
 
 
 def cell(scores: list[float], published: float | None) -> str:
-    """Mean ± standard deviation, and in brackets what was published."""
-    if not scores:
-        return "-"
+    """Mean ± standard deviation (of a sample, n - 1), and in brackets what was published."""
     deviation = f" ± {statistics.stdev(scores):.3f}" if len(scores) > 1 else ""
-    return f"{statistics.mean(scores):.3f}{deviation}" + (f" ({published:.3f})" if published is not None else "")
+    mean = f"{statistics.mean(scores):.3f}{deviation}" if scores else "-"
+    return mean + (f" ({published:.3f})" if published is not None else "")
 
 
-def table(found: dict[str, list[dict[str, float]]]) -> str:
-    """Markdown: a row for each recipe, its runs' scores as a list of dicts."""
-    lines = ["| recipe | n | " + " | ".join(COLUMNS.values()) + " |", "|---" * (len(COLUMNS) + 2) + "|"]
+def differences(runs: list[dict[str, float]], others: list[dict[str, float]]) -> str:
+    """Overall 2023 of each run less that of the other recipe's run with the same seed, their mean and deviation.
+
+    What differs between two seeds (the order of the rows, dropout) is taken out, so that less is left to chance.
+    """
+    overall = [[run.get("overall_2023") for run in of_recipe] for of_recipe in (runs, others)]
+    found = [mine - theirs for mine, theirs in zip(*overall, strict=True) if None not in (mine, theirs)]
+    return f"{cell(found, None)}: " + ", ".join(f"{each:+.3f}" for each in found) if found else "-"
+
+
+def table(found: dict[str, list[dict[str, float]]], against: str = "") -> str:
+    """Markdown: a row for each recipe, its runs' scores as a list of dicts, seed by seed.
+
+    against: the recipe of the last column, `differences` from it; "" for none.
+    """
+    columns = [*COLUMNS.values(), *([f"less {against}, seed by seed"] if against else [])]
+    lines = ["| recipe | n | " + " | ".join(columns) + " |", "|---" * (len(columns) + 2) + "|"]
     for name, runs in found.items():
         published = RECIPES[name][1] if name in RECIPES else None
         figures = [getattr(published, key.removesuffix("_2023"), None) for key in COLUMNS]
         cells = [cell([run[key] for run in runs if key in run], figure)
                  for key, figure in zip(COLUMNS, figures, strict=True)]
+        cells += [differences(runs, found[against]) if name != against else ""] if against else []
         lines.append(f"| {name} | {len(runs)} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -146,6 +160,8 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--seeds", default="0,1,2", help="separated by commas (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("runs/ablation"), metavar="DIR",
                         help="folder of all runs (default: %(default)s)")
+    parser.add_argument("--against", default="", metavar="NAME", help="one of the recipes: differences from it, seed "
+                        "by seed, in a column of their own")
     parser.add_argument("--with", default="", dest="flags", metavar="'FLAGS'", help="for every run, in quotes and "
                         "after an equals sign: --with='--model minilm --epochs 2'")
     given = parser.parse_args(argv)
@@ -162,6 +178,8 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     twice = next((value for value in values if values.count(value) > 1), None)
     if twice is not None:
         parser.error(f"{twice} is given twice, and would count twice. Name each recipe and seed once.")
+    if given.against not in ("", *given.names):
+        parser.error(f"--against is {given.against}, which is not among the recipes to run; add it to them.")
     taken = [flag for flag in flags if flag.split("=")[0] in ("--recipe", "--seed", "--name", "--output-dir",
                                                               "--output_dir", "--resume")]
     if taken:
@@ -169,9 +187,12 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     return given, flags
 
 
-def run(command: list[str]) -> int:
-    """The exit code of a process; on Ctrl-C, which it hears as well, and SIGTERM it is given the time to save."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+def run(command: list[str], log: Path) -> int:
+    """The exit code of a process, whose output is added to `log`; on Ctrl-C, which it hears too, and SIGTERM it is
+    given the time to save."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        process = subprocess.Popen(command, stdout=output)
     before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())  # which only the ablation has heard
     try:
         return process.wait()
@@ -200,8 +221,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         folder = folders[name][number]
         command = command_of(name, seed, folder, flags)
         if command is not None:
-            print(f"{folder}: running")
-            code = run(command)
+            log = folder.with_name(f"{folder.name}.log")
+            print(f"{folder}: running, its output in {log}")
+            code = run(command, log)
             if code:
                 print(f"{folder}: ended with code {code}; its message is above. The same command goes on from "
                       "here.", file=sys.stderr)
@@ -215,7 +237,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if record.get("code", now)["sha256"] != now["sha256"]:
             print(f"{folder}: made by other code than this ({name_of(record['code'])}); remove it to have it made "
                   "anew")
-    text = "\n\n".join([table(found), *([stage_table(stages)] if stages else [])])
+    text = "\n\n".join([table(found, given.against), *([stage_table(stages)] if stages else [])])
     (given.out / "ablation.md").write_text(text + "\n", encoding="utf-8")
     print(f"\n{text}\n\nmean ± standard deviation over seeds, in brackets the published figure; also in "
           f"{given.out / 'ablation.md'}")

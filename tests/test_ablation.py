@@ -24,7 +24,7 @@ def finish(folder, name, scores=SCORES, tasks="sst,para,sts", head="features", *
 
 def test_cell_by_hand():
     assert cell([0.5, 0.52, 0.54], 0.526) == "0.520 ± 0.020 (0.526)"
-    assert cell([0.5], None) == "0.500" and cell([], 0.3) == "-"
+    assert cell([0.5], None) == "0.500" and cell([], 0.3) == "- (0.300)" and cell([], None) == "-"
 
 
 def test_table_by_hand():
@@ -35,6 +35,15 @@ def test_table_by_hand():
         "0.600 ± 0.000 (0.762) |",
         "| single-sts | 1 | - | - | 0.800 | - |",
         "| gen-given-para | 1 | - | 0.800 (0.836) | - | - |"]
+
+
+def test_differences_by_hand():
+    """Seed by seed, with the mean and the deviation of a sample; a single task has no overall score to compare."""
+    runs = {"head-vm": [SCORES, SCORES, SCORES], "single-sst": [{"sst": 0.5}] * 3,
+            "head-ph": [{**SCORES, "overall_2023": score} for score in (0.61, 0.58, 0.64)]}
+    first, *rows = [line.split(" | ")[-1] for line in table(runs, "head-vm").splitlines()]
+    assert first == "less head-vm, seed by seed |"
+    assert rows[1:] == [" |", "- |", "0.010 ± 0.030: +0.010, -0.020, +0.040 |"]
 
 
 def test_what_stages_did_by_hand():
@@ -77,7 +86,7 @@ def test_a_series_goes_on_where_it_stopped(tmp_path, monkeypatch, capsys):
     """The third run is interrupted; the same command does it and the rest, and nothing twice."""
     done = []
 
-    def run(command):
+    def run(command, log):
         name, folder = command[command.index("--recipe") + 1], tmp_path / command[command.index("--name") + 1]
         done.append(folder.name)
         if len(done) == 3:
@@ -99,7 +108,7 @@ def test_one_mean_is_of_one_experiment(tmp_path, monkeypatch, capsys):
     started = []
     finish(tmp_path / "head-vm-seed0", "head-vm", seed=0, lr=1e-4)
 
-    def run(command):
+    def run(command, log):
         started.append(command)
         finish(tmp_path / "head-vm-seed1", "head-vm", seed=1, lr=5e-5)
         return 0
@@ -112,7 +121,7 @@ def test_one_mean_is_of_one_experiment(tmp_path, monkeypatch, capsys):
 
 
 def test_triplets_are_asked_for_before_anything_runs(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(ablation, "run", lambda command: pytest.fail("it was run"))
+    monkeypatch.setattr(ablation, "run", lambda command, log: pytest.fail("it was run"))
     for flags, found in {"--lr 1e-4": "none", "--nli nowhere.tsv": "nowhere.tsv"}.items():
         assert main(["head-vm", "gen-nli", "--out", str(tmp_path), f"--with={flags}"]) == 2
         assert f"gen-nli reads triplets, and --nli in --with is {found}, no file. Add" in capsys.readouterr().err
@@ -124,7 +133,7 @@ def test_triplets_are_asked_for_before_anything_runs(tmp_path, monkeypatch, caps
 
 def test_flags_that_a_finished_run_did_not_have_are_not_ignored(tmp_path, monkeypatch, capsys):
     """It would not be run again, and its scores would pass for those of the flags."""
-    monkeypatch.setattr(ablation, "run", lambda command: pytest.fail("it was run"))
+    monkeypatch.setattr(ablation, "run", lambda command, log: pytest.fail("it was run"))
     folder = tmp_path / "head-vm-seed0"
     finish(folder, "head-vm", seed=0, lr=1e-4, model="minilm", compile=True, precision="bf16", train_rows="para=60")
     start = ["head-vm", "--seeds", "0", "--out", str(tmp_path)]
@@ -140,7 +149,7 @@ def test_flags_that_a_finished_run_did_not_have_are_not_ignored(tmp_path, monkey
 
 def test_a_run_of_other_code_is_told(tmp_path, monkeypatch, capsys):
     """Its scores would pass for those of the surgery or the loss that was edited since."""
-    monkeypatch.setattr(ablation, "run", lambda command: pytest.fail("it was run"))
+    monkeypatch.setattr(ablation, "run", lambda command, log: pytest.fail("it was run"))
     for seed, sha256 in enumerate([ablation.code_version()["sha256"], "f" * 64]):
         finish(tmp_path / f"head-vm-seed{seed}", "head-vm", seed=seed)
         path = tmp_path / f"head-vm-seed{seed}" / "run.json"
@@ -160,7 +169,7 @@ def test_cosines_know_the_pairs_and_nothing_of_sentiment(tmp_path):
 
 
 def test_a_run_of_another_recipe_and_no_run_are_not_counted(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(ablation, "run", lambda command: pytest.fail("it was run"))
+    monkeypatch.setattr(ablation, "run", lambda command, log: pytest.fail("it was run"))
     folder = tmp_path / "head-vm-seed0"
     finish(folder, "rob-3")
     assert main(["head-vm", "--seeds", "0", "--out", str(tmp_path)]) == 2
@@ -176,12 +185,14 @@ def test_sigterm_reaches_the_run(tmp_path):
     child = tmp_path / "child.py"
     child.write_text("import pathlib, signal, sys, time\n"
                      "signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))\n"
-                     f"pathlib.Path({str(tmp_path / 'ready')!r}).touch()\ntime.sleep(100)\n")
+                     f"print('price', flush=True)\npathlib.Path({str(tmp_path / 'ready')!r}).touch()\n"
+                     "time.sleep(100)\n")
     stopper = threading.Thread(target=stop_when, args=(tmp_path / "ready",))
     stopper.start()
     before = signal.getsignal(signal.SIGTERM)
-    assert ablation.run([sys.executable, str(child)]) == 130
+    assert ablation.run([sys.executable, str(child)], tmp_path / "log") == 130
     stopper.join()
+    assert (tmp_path / "log").read_text() == "price\n", "what a run says is kept"
     assert signal.getsignal(signal.SIGTERM) == before
 
 
@@ -193,7 +204,7 @@ def stop_when(path):
 
 
 def test_a_run_that_fails_ends_the_series_with_its_code(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(ablation, "run", lambda command: 2)
+    monkeypatch.setattr(ablation, "run", lambda command, log: 2)
     assert main(["head-vm", "--out", str(tmp_path)]) == 2
     assert "head-vm-seed0: ended with code 2; its message is above." in capsys.readouterr().err
 

@@ -14,7 +14,8 @@ DEFAULTS = ["defaults", "head-features", "sampling-mt-dnn"]  # the last two by t
 
 @pytest.mark.parametrize("name", [*RECIPES, *COMPARISONS])
 def test_every_recipe_makes_options_that_differ_from_the_defaults(name):
-    options = options_of("--recipe", name, *(["--nli", "nli.tsv"] if name in (*READS_TRIPLETS, "pretrain-simcse-nli") else []))
+    reads_triplets = name in (*READS_TRIPLETS, "pretrain-simcse-nli")
+    options = options_of("--recipe", name, *(["--nli", "nli.tsv"] if reads_triplets else []))
     assert values_of(name).items() <= vars(options).items() and options.recipe == name
     resolved, _ = options.for_encoder(768)
     Options(**vars(resolved))  # what "auto" became is allowed beside the rest
