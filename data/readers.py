@@ -45,6 +45,11 @@ class Format:
     is_integer: bool
 
     @property
+    def is_pair(self) -> bool:
+        """Whether a row is two sentences."""
+        return len(self.text_columns) == 2
+
+    @property
     def label_rule(self) -> str:
         kind = "whole numbers " if self.is_integer else ""
         return f"{self.name.upper()} labels are {kind}{self.low:g} to {self.high:g}"
@@ -53,6 +58,7 @@ class Format:
 SST = Format("sst", ("sentence",), "sentiment", 0, 4, is_integer=True)
 PARA = Format("para", ("sentence1", "sentence2"), "is_duplicate", 0, 1, is_integer=True)
 STS = Format("sts", ("sentence1", "sentence2"), "similarity", 0, 5, is_integer=False)
+FORMATS = {format.name: format for format in (SST, PARA, STS)}
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from data.readers import COURSE_FILES, SST, Example
+from data.readers import FORMATS, Example
 from minbert.command import exit_code
 
 
@@ -36,10 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m multitask.predict", allow_abbrev=False,
                                      description="Predict rows of standard input with a finished run.")
     parser.add_argument("run", type=Path, metavar="RUN", help="folder that run_multitask.py wrote, such as runs/NAME")
-    parser.add_argument("--task", choices=tuple(COURSE_FILES), required=True, help="sst: a sentence a line; para, sts: "
+    parser.add_argument("--task", choices=tuple(FORMATS), required=True, help="sst: a sentence a line; para, sts: "
                         "two texts a line, with a tab between")
     given = parser.parse_args(arguments)
-    rows = read_rows(io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig"), given.task != SST.name)
+    rows = read_rows(io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig"), FORMATS[given.task].is_pair)
 
     from data.batching import EncodedExamples
     from multitask.evaluate import predict

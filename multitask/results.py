@@ -86,4 +86,4 @@ def closing_table(
     untrained = [task.title for name, task in TASKS.items() if name not in known]
     if not untrained:
         return table
-    return f"{table}\n–: not trained; the files of {' and '.join(untrained)} are those of a head as it was drawn"
+    return f"{table}\n–: not trained; what is in the files of {', '.join(untrained)} comes from a head as it was drawn"

@@ -34,7 +34,7 @@ class Task:
     @property
     def is_pair(self) -> bool:
         """Whether an example is two sentences."""
-        return len(self.format.text_columns) == 2
+        return self.format.is_pair
 
     @property
     def is_regression(self) -> bool:

@@ -8,7 +8,7 @@ import pytest
 import scipy.stats
 import torch
 
-from data.readers import COURSE_FILES, PARA, SST, STS
+from data.readers import COURSE_FILES, FORMATS, PARA, SST, STS
 from multitask.losses import paraphrase_loss, sentiment_loss, similarity_loss
 from multitask.tasks import TASKS, accuracy, overall_2023, overall_2024, pearson
 
@@ -18,7 +18,7 @@ def floats(*values) -> np.ndarray:
 
 
 def test_the_table():
-    assert list(TASKS) == ["sst", "para", "sts"] == list(COURSE_FILES)
+    assert list(TASKS) == ["sst", "para", "sts"] == list(COURSE_FILES) == list(FORMATS)
     assert [name for name, task in TASKS.items() if name != task.name] == []
     assert [task.title for task in TASKS.values()] == ["SST", "PARA", "STS"]
     assert [task.format for task in TASKS.values()] == [SST, PARA, STS]

@@ -62,7 +62,7 @@ def after_two_steps(job) -> dict[str, torch.Tensor]:
 
 
 def differ(one, other) -> bool:
-    """Whether weights differ; where the heads have others, or other shapes, those of the encoder, which must feel it."""
+    """Whether weights differ; where heads have others, or other shapes, those of the encoder, which must feel it."""
     is_alike = {name: each.shape for name, each in one.items()} == {name: each.shape for name, each in other.items()}
     return any(not torch.equal(one[name], other[name]) for name in one if is_alike or name.startswith("encoder."))
 
