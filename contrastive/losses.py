@@ -2,7 +2,7 @@
 
 B batch, H hidden, K hidden states of an encoder. Vectors may be of any floating dtype; they are scored in float32, or
 in float64 where all are, also under autocast: bfloat16's cosines are 0.002 off, a temperature of 0.05 makes it 0.04.
-Every function returns a scalar of that dtype, the mean over the batch. A temperature that is not positive, vectors that
+Every loss is a scalar of that dtype, the mean over the batch. A temperature that is not positive, vectors that
 do not belong together row by row, and a switch of another name are a ValueError. [SG], [CT], [BSC] stand for the papers
 named in the docstrings.
 """
@@ -48,9 +48,10 @@ def info_nce(
 ) -> Tensor:
     """Each anchor must find its own positive among all positives of the batch.
 
-    l_i = -log( exp(s(a_i, p_i) / t) / sum_j exp(s(a_i, p_j) / t) ), mean over i (SimCSE, Gao et al. 2021, eq. 4). With
-    hard_negatives n (B, H) every exp(s(a_i, n_j) / t) joins the sum, that of the own one, j = i, multiplied by
-    exp(hard_negative_weight) (eq. 5 and the released code). Others call it multiple negatives ranking with scale 1 / t,
+    l_i = -log( exp(sim(a_i, p_i) / t) / sum_j exp(sim(a_i, p_j) / t) ), mean over i (SimCSE, Gao et al. 2021, eq. 4);
+    sim is the cosine, or with similarity "dot" the dot product. With hard_negatives n (B, H) every
+    exp(sim(a_i, n_j) / t) joins the sum, that of the own one, j = i, multiplied by exp(hard_negative_weight) (eq. 5 and
+    the released code). Others call it multiple negatives ranking with scale 1 / t,
     NT-Xent over rows only, or in-batch softmax.
 
     anchors, positives (B, H); temperature > 0, a number or a scalar tensor that learns; same (B, B) bool, True where j
@@ -60,9 +61,9 @@ def info_nce(
     """
     check(anchors, positives, temperature=temperature)
     logits = scores(anchors, positives, similarity) / temperature  # (B, B)
-    numbers = torch.arange(len(anchors), device=logits.device)
+    targets = torch.arange(len(anchors), device=logits.device)  # (B,): the positive of row i stands in column i
     if same is not None:
-        logits = logits.masked_fill(same & (numbers != numbers.unsqueeze(1)), -torch.inf)
+        logits = logits.masked_fill(same & (targets != targets.unsqueeze(1)), -torch.inf)
     if hard_negatives is not None:
         check(anchors, hard_negatives)
         hard = scores(anchors, hard_negatives, similarity) / temperature  # (B, B)
@@ -70,7 +71,7 @@ def info_nce(
         if same_hard is not None:
             hard = hard.masked_fill(same_hard, -torch.inf)
         logits = torch.cat([logits, hard], dim=1)  # (B, 2B)
-    return F.cross_entropy(logits, numbers)
+    return F.cross_entropy(logits, targets)
 
 
 def multiple_negatives_ranking(

@@ -45,7 +45,10 @@ def fused_attention(
 
 
 class MultiHeadAttention(nn.Module):
-    """Self-attention with N heads and its output projection; hidden states (B, T, H) -> (B, T, H)."""
+    """Self-attention with N heads and its output projection; hidden states (B, T, H) -> (B, T, H).
+
+    `forward` reads the weights of query, key and value and calls none of the three: hooks on them are never called.
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()

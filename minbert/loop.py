@@ -30,35 +30,27 @@ Step = list[tuple[str, list[int]]]
 
 @dataclass
 class Job:
-    """What a training stage tells the loop.
+    """What a training stage tells the loop: data, loss, evaluation, and how to train."""
 
-    `plan(epoch, generator)` gives an epoch's steps and must draw all its randomness from the generator; `load(task,
-    rows)` makes the batch (with `.ids` for messages and `.input_ids` for its size); `loss(task, batch)` gives a scalar,
-    of several processes (processes.py) each its share; `weigh(tasks)` the weights of the losses of a step, one for each
-    of its batches; `evaluate()` named scores, of which `score` names the one by which the best model is kept, the
-    higher the better, or with "-" before the name the lower. With a `surgery` it is this that says how the tasks'
-    gradients become one (gradients.py), and the weights are not used.
-    """
-
-    name: str
-    folder: Path
+    name: str  # in messages
+    folder: Path  # of its checkpoints
     model: nn.Module
     optimizer: torch.optim.Optimizer
-    plan: Callable[[int, torch.Generator], list[Step]]
-    load: Callable[[str, list[int]], Any]
-    loss: Callable[[str, Any], Tensor]
-    evaluate: Callable[[], dict[str, float]]
-    score: str
+    plan: Callable[[int, torch.Generator], list[Step]]  # an epoch's steps; all that it draws comes from the generator
+    load: Callable[[str, list[int]], Any]  # task, numbers of rows -> a batch: .ids for messages, .input_ids for its size
+    loss: Callable[[str, Any], Tensor]  # task, batch -> a scalar; of several processes (processes.py) each a share
+    evaluate: Callable[[], dict[str, float]]  # named scores of the model as it is
+    score: str  # the one by which the best model is kept, the higher the better; with "-" before its name, the lower
     epochs: int
     device: torch.device
-    precision: str
+    precision: str  # "fp32" or "bf16": of matrix products; weights and losses are float32
     seed: int
-    weigh: Callable[[Sequence[str]], Sequence[float]] = lambda tasks: [1 / len(tasks)] * len(tasks)
-    surgery: Surgery | None = None
-    schedule: str = "linear"
+    weigh: Callable[[Sequence[str]], Sequence[float]] = lambda tasks: [1 / len(tasks)] * len(tasks)  # a step's losses
+    surgery: Surgery | None = None  # instead of weights: how the tasks' gradients become one (gradients.py)
+    schedule: str = "linear"  # a name of schedule.py's SCHEDULES
     warmup: float = 0.1  # share of all steps
     max_grad_norm: float = 1.0  # 0: no clipping
-    accumulation: int = 1
+    accumulation: int = 1  # steps of the plan that make one update
     evaluations_per_epoch: int = 1
     evaluation_tokens: int = 0  # of one evaluation, for the price tag
     closing_tokens: int = 0  # of what is predicted after the last step, likewise
