@@ -30,6 +30,8 @@ QUESTIONS = {
     "tokenize": "How fast does text become token ids, against transformers' fast tokenizer, and are they the same?",
     "memory": "How much memory does training take, against a plain Hugging Face loop?",
 }
+WITHOUT_BATCHES = ("optimizer", "simcse", "startup", "tokenize")  # SimCSE has its preset's
+BATCH_SIZE = 32
 
 
 def functions() -> dict[str, Callable]:
@@ -52,7 +54,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
                         "(the sample)")
     parser.add_argument("--model", default="auto", help="as --model of run_multitask.py; auto: minilm where its "
                         "package is installed, else random weights of its shape (%(default)s)")
-    parser.add_argument("--batch-size", type=int, default=32, help="sentences, or pairs (%(default)s)")
+    parser.add_argument("--batch-size", type=int, default=BATCH_SIZE, help="sentences, or pairs (%(default)s)")
     parser.add_argument("--threads", type=int, default=2, help="of torch; the goals are for 2 (%(default)s)")
     parser.add_argument("--n", type=int, help="rounds, instead of each benchmark's own number")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where `all` writes its report (benchmarks/reports; "
@@ -68,6 +70,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         parser.error(f"no benchmark is called '{given.name}'; {hint}")
     if given.out is not None and given.name != "all":
         parser.error(f"--out is for the report of all; {given.name} alone ends with its line of JSON.")
+    if given.name in WITHOUT_BATCHES and given.batch_size != BATCH_SIZE:
+        parser.error(f"--batch-size has no effect on {given.name}; drop it.")
     for flag in ("batch_size", "threads", "n"):
         value = getattr(given, flag)
         if value is not None and value < 1:
@@ -135,6 +139,7 @@ def main(argv: list[str] | None = None) -> int:
         if load > 0.5:
             print(f"{load:.1f} processes wanted to run in the last minute; beside other work no time is worth noting.")
         lines = run_all(given, log=lambda text: print(text, flush=True))
+        print(f"\nall of it took {(datetime.now() - when).total_seconds() / 60:.1f} minutes")
         if given.out or not given.quick:
             print(f"\nreport: {write_report(given, lines, load, when)}")
         return 0 if all(lines.values()) else 1

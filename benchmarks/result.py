@@ -16,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 from benchmarks.sides import spread
+from minbert.provenance import code_version, name_of
 
 RELATIONS = {">=": operator.ge, "<=": operator.le}
 
@@ -67,8 +68,9 @@ class Comparison:
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """The versions of Python, torch and `packages`, without importing them."""
-    return {"python": platform.python_version(), **{name: metadata.version(name) for name in ("torch", *packages)}}
+    """The versions of our code, Python, torch and `packages`, without importing them."""
+    return {"minBERT": name_of(code_version()), "python": platform.python_version(),
+            **{name: metadata.version(name) for name in ("torch", *packages)}}
 
 
 def json_line(
@@ -99,7 +101,7 @@ def markdown(line: dict) -> list[str]:
     lines = ["| ours : peer | ours | peer | unit | ratio | goal | n | spread |", "|---|---|---|---|---|---|---|---|"]
     for each in line["comparisons"]:
         goal = verdict(*each["goal"], each["is_met"]) if each["goal"] else ""
-        spreads = ", ".join(f"{value:.1%}" for value in each["spread"])
+        spreads = ", ".join(f"{value:.1%}" for value in each["spread"]) if each["n"] > 1 else "-"
         lines.append(f"| {each['what']} | {shown(each['ours'])} | {shown(each['peer'])} | {each['unit']} | "
                      f"{each['ratio']:.3f} | {goal} | {each['n']} | {spreads} |")
     details = []

@@ -233,10 +233,12 @@ def training_sections(training: dict) -> list[Section]:
                      for name, scores in (("before", before), ("after", after)))
         sections.append(Section("Alignment against uniformity", HOW_TO_READ["way"],
                                 Panels((way,), Grid(("", "alignment", "uniformity"), rows, "hnn"))))
+    columns = [*before, *(name for name in points[-1] if name.startswith(f"{score}_"))]  # also of both copies, of ct
     rows = tuple((name, f"{point['step']:,}", f"{point['loss']:.4g}" if "loss" in point else NOTHING,
-                  *(_number(point[column]) for column in before)) for name, point in zip(names, points, strict=True))
+                  *(_number(point.get(column)) for column in columns))
+                 for name, point in zip(names, points, strict=True))
     curves = (_curve(history, "loss", "loss", marked - 1), _curve(points, score, SCORES[score], marked))
-    grid = Grid(("evaluation", "step", "loss", *before), rows, "h" + "n" * (2 + len(before)))
+    grid = Grid(("evaluation", "step", "loss", *columns), rows, "h" + "n" * (2 + len(columns)))
     return [*sections, Section("Loss and dev score", HOW_TO_READ["curves"], Panels(curves, grid))]
 
 

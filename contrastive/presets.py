@@ -104,7 +104,7 @@ def described(method: str, settings: Settings, options) -> str:
     """One line for the user: every value in use, the paper that the preset is from, and which were given instead."""
     left_out = {"source", *unread(method, options), *(() if settings.optimizer == "adamw" else ("betas",))}
     read = {name: value for name, value in asdict(settings).items() if name not in left_out}
-    read |= {name: getattr(options, name) for name in (*OWN[method], "pooling")}
+    read |= {name: getattr(options, name) for name in (*OWN[method], "weight_decay", "max_grad_norm", "pooling")}
     values = (f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in read.items())
     instead = given(method, options)
     replaced = f"; given: {', '.join(instead)}" if instead else ""

@@ -121,6 +121,7 @@ def test_every_name_has_a_question_and_a_function(capsys):
     ([], "no name is given"),
     (["memory", "--out", "x"], "--out is for the report of all"),
     (["memory", "--n", "0"], "--n is 0; pass 1 or more"),
+    (["simcse", "--batch-size", "4"], "--batch-size has no effect on simcse; drop it"),
 ])
 def test_what_is_refused(capsys, flags, message):
     with pytest.raises(SystemExit) as stop:

@@ -162,6 +162,15 @@ def test_training_that_was_not_kept_says_so():
     assert "so the encoder in the folder is the one from before" in chapter.prose
 
 
+def test_both_copies_of_contrastive_tension_stand_in_the_table():
+    found = training()
+    for number, point in enumerate(found["history"]):
+        point |= {"spearman_first": 0.1 * number, "spearman_second": 0.5}
+    grid = pages.training_sections(found)[-1].body.summary
+    assert grid.header[-2:] == ("spearman_first", "spearman_second")
+    assert [row[-2:] for row in grid.rows][:3] == [("–", "–"), ("0.0000", "0.5000"), ("0.1000", "0.5000")]
+
+
 def test_a_stage_without_alignment_has_curves_only():
     history = [{"epoch": 1, "step": 5 * number, "loss": 3.0, "held_out_loss": loss, "masked_accuracy": 0.25}
                for number, loss in ((1, 2.0), (2, 1.5), (3, 1.75))]
