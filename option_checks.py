@@ -84,9 +84,6 @@ def check_methods(options) -> None:
     if options.bsc_shuffle != "random" and options.contrastive_epochs == 1:
         raise ValueError(f"--bsc_shuffle {options.bsc_shuffle} has no effect in one epoch: it begins with the second. "
                          "Drop --contrastive_epochs 1, or the shuffle.")
-    if options.bsc_align in (0, 1):
-        raise ValueError(f"--bsc_align is {options.bsc_align:g}; 1 is --bsc_align none, and 0 leaves nothing of the "
-                         "contrastive loss. Give a share between them, as 0.5.")
     size = options.contrastive_batch_size
     if "ct" in options.stages and size != AUTO and size % (1 + NUM_NEGATIVES):
         raise ValueError(f"--contrastive_batch_size is {size}; with ct it is a multiple of {1 + NUM_NEGATIVES}: a "

@@ -174,7 +174,7 @@ class Options:
     bsc_normalise: str = choice("l2", "vectors by their length, by each coordinate's range over the batch, or not at "
                                 "all", ("l2", "batch", "none"))
     bsc_align: float | str = choice("none", "share m of the loss that is BSC, the rest pulls a pair's cosine to its "
-                                    "label; the paper: 0.1 to 0.9", low=0, high=1)
+                                    "label; the paper: 0.1 to 0.9", low=0.01, high=0.99)
     bsc_learns_temperature: str = choice("no", "1 / temperature is a parameter that starts at 1", ("no", "yes"))
     bsc_shuffle: str = choice("random", "from the second epoch on similar pairs meet in a batch: knn (neighbours), "
                               "cluster (k-means)", ("random", "knn", "cluster"))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+
+from minbert.checkpoint import write_atomically
 
 PANELS = {  # title of the vertical axis -> the entries of the history that it shows, with their names in the legend
     "loss (nats per masked token)": {"loss": "training", "held_out_loss": "held out"},
@@ -50,19 +53,27 @@ class Curves:
         self.num_logged = len(history)
 
     def draw(self, history: list[dict]) -> None:
-        """The picture: a panel for each vertical axis, side by side."""
-        from matplotlib.figure import Figure  # not pyplot, which would look for a screen
-
-        figure = Figure(figsize=(11, 4), layout="constrained")
+        """The picture of PANELS."""
         tokens = [entry["step"] * self.tokens_per_step / 1e6 for entry in history]
-        for axes, (label, lines) in zip(figure.subplots(1, len(PANELS)), PANELS.items(), strict=True):
-            for name, shown in lines.items():
-                axes.plot(tokens, [entry[name] for entry in history], marker=".", label=shown,
-                          color=COLOURS[shown])
-            axes.set(xlabel="tokens seen (millions)", ylabel=label, xlim=(0, None))
-            axes.grid(alpha=0.3)
-            axes.legend(frameon=False)
-        figure.suptitle(self.title)
-        beside = self.folder / ".curves.png"
-        figure.savefig(beside, dpi=120, format="png")
-        beside.replace(self.folder / "curves.png")
+        panels = {label: {shown: (tokens, [entry[name] for entry in history]) for name, shown in lines.items()}
+                  for label, lines in PANELS.items()}
+        draw_panels(self.folder / "curves.png", "tokens seen (millions)", panels, self.title)
+
+
+def draw_panels(
+    path: Path, x_label: str, panels: dict[str, dict[str, tuple[Sequence, Sequence]]], title: str = ""
+) -> None:
+    """Write a PNG of curves: a panel for each vertical axis, side by side, each a curve's name -> its x and y."""
+    from matplotlib.figure import Figure  # not pyplot, which would look for a screen
+
+    figure = Figure(figsize=(11, 4), layout="constrained")
+    for axes, (label, lines) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
+        for name, (x, y) in lines.items():
+            axes.plot(x, y, marker=".", label=name, color=COLOURS.get(name))
+        if axes.get_ylim()[0] < 0:
+            axes.axhline(0, color="grey", linewidth=0.8)
+        axes.set(xlabel=x_label, ylabel=label, xlim=(0, None))
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False)
+    figure.suptitle(title)
+    write_atomically(path, lambda beside: figure.savefig(beside, dpi=120, format="png"))

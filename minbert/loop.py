@@ -37,7 +37,7 @@ class Job:
     model: nn.Module
     optimizer: torch.optim.Optimizer
     plan: Callable[[int, torch.Generator], list[Step]]  # an epoch's steps; all that it draws comes from the generator
-    load: Callable[[str, list[int]], Any]  # task, numbers of rows -> a batch: .ids for messages, .input_ids for its size
+    load: Callable[[str, list[int]], Any]  # task, numbers of rows -> a batch: .ids for messages, .input_ids for size
     loss: Callable[[str, Any], Tensor]  # task, batch -> a scalar; of several processes each has its share
     evaluate: Callable[[], dict[str, float]]  # named scores of the model as it is
     score: str  # the one by which the best model is kept, the higher the better; with "-" before its name, the lower

@@ -5,10 +5,12 @@ S steps. Next: train.py.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
+from minbert.curves import draw_panels
 from multitask.surgery import GradientSurgery
 from multitask.tasks import TASKS
 
@@ -35,15 +37,10 @@ def conflict_table(conflicts: list[dict]) -> str:
 
 def draw_conflicts(surgery: GradientSurgery, path: Path) -> bool:
     """Write the picture: a pair's mean cosine and share of conflicts over the steps; False without matplotlib."""
-    from importlib.util import find_spec
-
     if find_spec("matplotlib") is None:
         return False
-    from matplotlib.figure import Figure  # not pyplot, which would look for a screen
-
     cosines = surgery.state_dict()["cosines"].numpy()  # (S, pairs), nan where a step does not hold the pair
-    figure = Figure(figsize=(11, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    means, shares = {}, {}
     for number, pair in enumerate(surgery.pairs):
         steps = np.flatnonzero(~np.isnan(cosines[:, number]))
         if not len(steps):
@@ -51,14 +48,7 @@ def draw_conflicts(surgery: GradientSurgery, path: Path) -> bool:
         pieces = np.array_split(steps, min(NUM_POINTS, len(steps)))
         middles = [piece.mean() + 1 for piece in pieces]
         label = " and ".join(TASKS[surgery.tasks[task]].title for task in pair)
-        left.plot(middles, [cosines[piece, number].mean() for piece in pieces], label=label)
-        right.plot(middles, [100 * (cosines[piece, number] < 0).mean() for piece in pieces], label=label)
-    left.axhline(0, color="grey", linewidth=0.8)
-    left.set(xlabel="step", ylabel="mean cosine of the gradients", xlim=(0, None))
-    right.set(xlabel="step", ylabel="conflicts (% of the steps)", xlim=(0, None), ylim=(0, 100))
-    for axes in (left, right):
-        axes.grid(alpha=0.3)
-        axes.legend(frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+        means[label] = middles, [cosines[piece, number].mean() for piece in pieces]
+        shares[label] = middles, [100 * (cosines[piece, number] < 0).mean() for piece in pieces]
+    draw_panels(path, "step", {"mean cosine of the gradients": means, "conflicts (% of the steps)": shares})
     return True

@@ -37,6 +37,6 @@ def test_report_writes_the_picture_and_says_where(surgery, tmp_path):
 def test_without_a_surgery_or_matplotlib_there_is_nothing_to_draw(surgery, tmp_path, monkeypatch):
     assert report(None, tmp_path) == ([], "")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("multitask.conflicts.find_spec", lambda name: None)
     assert not draw_conflicts(surgery, tmp_path / "conflicts.png") and not list(tmp_path.iterdir())
     assert "\npicture: none, matplotlib is not installed (bash setup.sh --plots)\n" in report(surgery, tmp_path)[1]
