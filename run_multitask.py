@@ -34,8 +34,7 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     from minbert import BertModel, BertTokenizer, price, processes, record, runtime
     from minbert.loop import fit
     from minbert.stage import encoder_fingerprint, plan_chain, run_chain
-    from multitask import conflicts, results, train
-    from multitask.tasks import learned
+    from multitask import conflicts, results, tasks, train
 
     if (folder / "run.json").is_file():
         print(f"{folder} is finished, there is nothing to resume; its scores are in {folder / 'run.json'}.")
@@ -77,12 +76,12 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     seconds += progress.seconds + time.perf_counter() - closing
     job.model.save_pretrained(folder / "model", tokenizer)
     baselines = results.baseline_scores(tables)
-    actual, known = {"seconds": seconds, "peak_memory": price.peak_memory(device)}, learned(options.order, options.head)
+    actual = {"seconds": seconds, "peak_memory": price.peak_memory(device)}
     record.write_record(folder, asdict(options), files, scores=scores, baselines=baselines, epochs=progress.history,
                         best_step=progress.best_step, conflicts=conflict_record, stages=qualities,
                         predicted=[asdict(item) for item in prices], actual=actual)
-    print(conflict_report + results.closing_table(scores, baselines, known),
-          price.comparison(prices, **actual), sep="\n")
+    table = results.closing_table(scores, baselines, tasks.learned(options.order, options.head))
+    print(conflict_report + table, price.comparison(prices, **actual), sep="\n")
     print(f"model: {folder / 'model'}\nrecord: {folder / 'run.json'}\nleaderboard files:",
           *(path for splits in paths.values() for path in splits.values()), sep="\n  ")
     processes.end()
@@ -127,13 +126,14 @@ def resolve(options: Options) -> tuple[Options, Path, object]:
     model_folder = weights.resolve(options.model)
     check_pooling(model_folder, options.pooling)
     config = BertConfig.from_pretrained(model_folder)
+    options = replace(options, device=device.type, precision=precision)
     settings = {method: settings_of(method, options, config.hidden_size) for method in options.methods}
     lengths = [("contrastive_max_length", each.max_length) for each in settings.values()]
     for name, length in [("max_length", options.max_length), *lengths]:
         if length > config.max_position_embeddings:
             raise ValueError(f"--{name} is {length}; {options.model} has {config.max_position_embeddings} positions. "
                              "Pass at most that.")
-    options, encoder_reasons = replace(options, device=device.type, precision=precision).for_encoder(config.hidden_size)
+    options, encoder_reasons = options.for_encoder(config.hidden_size)
     reasons = {"device": device_reason, "precision": precision_reason, **encoder_reasons}
     if options.attention == AUTO:
         options = replace(options, attention="fused" if device.type == "cuda" else "eager")

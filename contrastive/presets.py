@@ -83,6 +83,8 @@ def settings_of(method: str, options, hidden_size: int) -> Settings:
     preset = PRESETS[method]
     if method == "mnr" and options.mnr_similarity == "dot":
         preset = replace(preset, source="Henderson et al. 2017", temperature=1.0)
+    if options.device == "mps":  # its generator cannot be put back for the second pass (caching.py)
+        preset = replace(preset, chunk=0)
     preset = replace(preset, lr=preset.lr * 768 / hidden_size)
     return replace(preset, **given(method, options))
 

@@ -199,6 +199,13 @@ def test_learning_rate_of_the_contrastive_stage():
     assert described("simcse", settings_of("simcse", options, 192), options).endswith("[CLS]; given: lr)")
 
 
+def test_pieces_that_a_device_cannot_do_are_no_preset_of_it():
+    options = options_of("--pretrain", "simcse-nli", "--nli", "x.tsv")
+    on_apple = replace(options, device="mps")
+    assert [settings_of("simcse-nli", each, 768).chunk for each in (options, on_apple)] == [128, 0]
+    assert settings_of("simcse-nli", replace(on_apple, contrastive_chunk=64), 768).chunk == 64  # refused later, by name
+
+
 def test_settings_of_fusion_stand_among_the_options():
     """It has no stage whose record would hold them."""
     options, reasons = options_of("--pretrain", "simcse", "--contrastive_order", "fusion").for_encoder(384)
