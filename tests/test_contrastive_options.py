@@ -47,11 +47,18 @@ GROUPS = {  # option -> its method, the values to tell apart, what goes with all
 ELSEWHERE = {"nli", "bsc_shuffle"}  # the tests below
 
 
-@pytest.mark.parametrize("name", GROUPS)
-def test_every_value_is_another_run(make_stages, name, tmp_path):
-    method, values, context = GROUPS[name]
+READERS = [(name, method) for name, (first, *_) in GROUPS.items()
+           for method in dict.fromkeys([first, *(other for other, own in OWN.items() if name in own)])]
+
+
+@pytest.mark.parametrize(("name", "method"), READERS)
+def test_every_value_is_another_run(make_stages, name, method, tmp_path):
+    """With each method that an option is for."""
+    _, values, context = GROUPS[name]
     found, fingerprints = {}, set()
-    (tmp_path / "corpus.txt").write_text("the doctor is tall\na girl is in the hotel\n" * 20, encoding="utf-8")
+    lines = [f"the {one} is {other}\n" for one in ("doctor", "girl", "hotel", "letter", "soldier")
+             for other in ("tall", "short", "in the hotel", "a letter")]
+    (tmp_path / "corpus.txt").write_text("".join(lines), encoding="utf-8")
     for value in values:
         given = str(tmp_path / "corpus.txt") if value == "FILE" else value
         (stage,) = make_stages(method, **{**context, name: given})
