@@ -16,6 +16,34 @@ def vectors(seed: int, batch_size: int = 6, dtype=torch.float32) -> tuple[torch.
     return tuple(torch.randn(batch_size, 5, generator=generator, dtype=torch.float64).to(dtype) for _ in range(2))
 
 
+# Anchors (1, 0) and (0, 2), positives (1, 0) and (3, 3): cosines 1 and 1/sqrt 2 in row one, 0 and 1/sqrt 2 in row two.
+# At t = .5 the rows give log(1 + exp(-.586)) = .4424 and log(1 + exp(-1.414)) = .2176, the mean .3300.
+MISTAKES = {
+    2.0091: "these are dot products; divide each vector by its length, so that they are cosines.",
+    0.4791: "the temperature is missing.",
+    0.5772: "the cosines are multiplied by the temperature; divide.",
+    0.6600: "this is the sum over the batch; take the mean.",
+    0.4100: "the softmax runs down the columns: anchor i looks for its positive among row i.",
+    0.3700: "this is the mean over rows and columns; SimCSE has rows only (bsc has both).",
+    -0.3300: "the minus of -log is missing.",
+    -1.0: "the positive is missing from the sum under the fraction; SimCSE's sum runs over all j.",
+}
+
+
+def check_info_nce(loss) -> None:
+    """The most common mistakes each give another number."""
+    found = loss(torch.tensor([[1.0, 0], [0, 2]]), torch.tensor([[1.0, 0], [3, 3]]), 0.5)
+    assert isinstance(found, torch.Tensor), f"found {found}, expected a tensor: not written yet?"
+    assert found.shape == (), f"shape {tuple(found.shape)}, expected a scalar: the mean over the batch."
+    hint = next((said for number, said in MISTAKES.items() if math.isclose(found.item(), number, abs_tol=1e-3)),
+                "is it the cross-entropy of the cosines / temperature against the diagonal?")
+    assert found.item() == pytest.approx(0.33, abs=1e-4), f"found {found.item():.4f}, expected 0.3300: {hint}"
+
+
+def test_info_nce_with_hints():
+    check_info_nce(info_nce)
+
+
 def test_two_sentences_by_hand():
     """a1 = p1 = (1, 0), a2 = (0, 2), p2 = (3, 3): cosines 1 and 1/sqrt 2 in row one, 0 and 1/sqrt 2 in row two."""
     anchors, positives = torch.tensor([[1.0, 0], [0, 2]]), torch.tensor([[1.0, 0], [3, 3]])

@@ -49,6 +49,36 @@ def rows(*values) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
+# g1 = (1, 0), g2 = (-1, 1), whose product is -1: g1 + g2 / 2 = (.5, .5) and g2 + g1 = (0, 1), together (.5, 1.5).
+MISTAKES = {
+    (0.0, 1.0): "this is the plain sum: a gradient is projected where its product with another is below 0.",
+    (0.25, 0.75): "this is the mean of the projected gradients; Yu et al. add them up (reduction='mean' is ours).",
+    (-0.5, 1.5): "only the first was projected, or the second on what the first had become; project on the originals.",
+    (1.0, 1.0): "only the second was projected; each is.",
+    (0.0, 2.0): "divide the product by the squared length of the gradient that is projected on.",
+    (-0.5, 0.5): "the projection is added; subtract it.",
+}
+
+
+def check_pcgrad(surgery) -> None:
+    """The most common mistakes each give another vector, or project where nothing conflicts."""
+    gradients = rows([1, 0], [-1, 1])
+    found = surgery(gradients)
+    assert isinstance(found, torch.Tensor), f"found {found}, expected a tensor: not written yet?"
+    assert found.shape == (2,), f"shape {tuple(found.shape)}, expected (2,): one gradient of all tasks together."
+    assert torch.equal(gradients, rows([1, 0], [-1, 1])), "the gradients that were given are changed; copy them."
+    hint = next((said for vector, said in MISTAKES.items() if torch.allclose(found, rows(vector)[0], atol=1e-3)),
+                "is it g_i - (g_i . g_j) / |g_j|^2 g_j for each j that is not i, where g_i . g_j is below 0?")
+    assert torch.allclose(found, rows([0.5, 1.5])[0]), f"found {found.tolist()}, expected [0.5, 1.5]: {hint}"
+    agreeing = surgery(rows([1, 2], [3, 1]))
+    assert torch.allclose(agreeing, rows([4, 3])[0]), (
+        f"found {agreeing.tolist()}, expected [4.0, 3.0]: two gradients that agree are left as they are.")
+
+
+def test_pcgrad_with_hints():
+    check_pcgrad(pcgrad)
+
+
 @pytest.mark.parametrize(("gradients", "expected"), [
     (rows([1, 0], [-1, 1]), [0.5, 1.5]),  # g1 - (-1 / 2) g2 = (.5, .5); g2 - (-1 / 1) g1 = (0, 1)
     (rows([2, 0], [0, 3]), [2, 3]),  # orthogonal: unchanged
