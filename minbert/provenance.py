@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,10 +22,12 @@ def digest_of(places: list[Path]) -> str:
     return digest.hexdigest()
 
 
+@cache
 def code_version() -> dict[str, str]:
     """{"sha256": of all that a run may import, "git": its commit, "-dirty" behind it where a tracked file was edited}.
 
-    "git" is "" where the code is no clone, or git is not installed.
+    "git" is "" where the code is no clone, or git is not installed. Asked once: what is edited while a run goes on is
+    not its code.
     """
     commit = ""
     if (ROOT / ".git").exists():  # else git would look for a clone further up

@@ -53,7 +53,7 @@ def claim(
         if before["code"]["sha256"] != now["code"]["sha256"]:
             told.append(f"other code ({name_of(before['code'])}, now {name_of(now['code'])})")
         if before["processes"] != now["processes"]:
-            told.append(f"{before['processes']} processes, now {now['processes']}")
+            told.append(f"another number of processes ({before['processes']}, now {now['processes']})")
         if told:
             print(f"{folder}: begun with {' and '.join(told)}; it goes on, to other bits than without the stop")
     else:
