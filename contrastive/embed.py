@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minbert.command import check_writable, exit_code
+from minbert.command import check_at_least, check_writable, exit_code
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -77,10 +77,7 @@ def check_request(given: argparse.Namespace) -> None:
     for flag, (default, readers) in ONLY_WITH.items():
         if getattr(given, flag) != default and all(getattr(given, reader) is None for reader in readers):
             raise ValueError(f"--{flag} has no effect without --{' or --'.join(readers)}; add one of them or drop it.")
-    for flag, least in LEAST.items():
-        value = getattr(given, flag)
-        if value is not None and value < least:
-            raise ValueError(f"--{flag.replace('_', '-')} is {value}; pass a whole number of {least} or more.")
+    check_at_least(given, LEAST)
     if given.query is not None and not given.query.strip():
         raise ValueError("--query is empty; pass the text whose nearest sentences you want.")
     if given.query is not None and any("\ud800" <= letter <= "\udfff" for letter in given.query):

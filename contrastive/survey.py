@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from data.sentence_sets import SentenceSet, read_labelled, read_pairs
-from minbert.command import check_writable, exit_code
+from minbert.command import check_at_least, check_writable, exit_code
 
 MIN_LENGTH = 3  # [CLS], a token, [SEP]
 FOLDS, SEED = 10, 11711
@@ -69,10 +69,7 @@ def check_request(given: argparse.Namespace) -> None:
             raise ValueError(f"{flag} has no effect without --sets; add that or drop it.")
     if not given.transfer and (given.folds, given.seed) != (FOLDS, SEED):
         raise ValueError("--folds and --seed have no effect without --transfer; add that or drop them.")
-    for flag, value, least in (("--max-length", given.max_length, MIN_LENGTH), ("--batch-size", given.batch_size, 1),
-                               ("--folds", given.folds, 2), ("--seed", given.seed, 0)):
-        if value < least:
-            raise ValueError(f"{flag} is {value}; needed is {least} or more. Pass such a number, or leave it out.")
+    check_at_least(given, {"max_length": MIN_LENGTH, "batch_size": 1, "folds": 2, "seed": 0})
     if given.range and not given.range[0] < given.range[1]:
         raise ValueError(f"--range is {given.range[0]:g} {given.range[1]:g}; needed is the lowest label and then the "
                          "highest, such as --range 0 5.")

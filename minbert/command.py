@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -22,6 +23,14 @@ def check_writable(run: Path, files: Sequence[Path] = ()) -> None:
         if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
             raise ValueError(f"{folder}: cannot be written, because {existing} is "
                              f"{'not writable' if existing.is_dir() else 'a file'}. Choose another folder.")
+
+
+def check_at_least(given: Namespace, least: dict[str, int]) -> None:
+    """ValueError for a number among the given ones that is below the least with a meaning; None was not given."""
+    for name, limit in least.items():
+        value = getattr(given, name)
+        if value is not None and value < limit:
+            raise ValueError(f"--{name.replace('_', '-')} is {value}; pass a whole number of {limit} or more.")
 
 
 def this_python() -> str:

@@ -18,7 +18,7 @@ import numpy as np
 
 from data.readers import Table
 from minbert.checkpoint import write_json
-from minbert.command import check_writable, exit_code
+from minbert.command import check_at_least, check_writable, exit_code
 from minbert.report import score_table
 from multitask.evaluate import labels_of
 from multitask.finished import Record, knows, open_run, read_record, same_data
@@ -58,9 +58,7 @@ def check_request(given: argparse.Namespace) -> list[Record]:
     for number, folder in enumerate(given.runs):
         if folder.resolve() in [other.resolve() for other in given.runs[:number]]:
             raise ValueError(f"{folder} is given twice, and would count twice. Name each run once.")
-    if given.folds < 2 or given.seed < 0:
-        raise ValueError(f"--folds is {given.folds} and --seed is {given.seed}; needed are 2 folds at least, and a "
-                         "seed of 0 or more. Pass such numbers.")
+    check_at_least(given, {"folds": 2, "seed": 0})
     records = [read_record(folder) for folder in given.runs]
     same_data(records)
     return records

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from minbert.checkpoint import write_atomically
-from minbert.command import check_writable, exit_code
+from minbert.command import check_at_least, check_writable, exit_code
 from minbert.pictures import Scatter
 from minbert.report import Grid, Section, render_html, render_markdown
 from multitask.breakdown import (
@@ -181,9 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--worst", type=int, default=10, metavar="N", help="mistakes shown of a task (%(default)s)")
     options = parser.parse_args(arguments)
     folder = options.run if options.out is None else options.out
-    if options.worst < 1:
-        raise ValueError(f"--worst is {options.worst}; needed is the number of mistakes to show of each task, at "
-                         "least 1. Pass --worst 10, or leave it out.")
+    check_at_least(options, {"worst": 1})
     if options.out or folder.is_dir():
         check_writable(folder)  # said now, not after predicting
     title, sections = f"Errors of {options.run.resolve().name}", run_sections(open_run(options.run), options.worst)

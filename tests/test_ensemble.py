@@ -269,7 +269,8 @@ def test_runs_on_other_data(two_runs, tmp_path, capsys):
 
 @pytest.mark.parametrize("flags", [("--folds", 1), ("--folds", -3), ("--seed", -1)])
 def test_numbers_that_cannot_be(two_runs, tmp_path, capsys, flags):
-    assert "needed are 2 folds at least" in refused(capsys, *two_runs, "--out", tmp_path / "out", *flags)
+    message = refused(capsys, *two_runs, "--out", tmp_path / "out", *flags)
+    assert f"{flags[0]} is {flags[1]}; pass a whole number of" in message
 
 
 def test_more_folds_than_rows(two_runs, tmp_path, quick, capsys):

@@ -234,7 +234,7 @@ def complaint(capsys, *arguments) -> str:
 
 @pytest.mark.parametrize("worst", ["0", "-3"])
 def test_no_mistakes_asked_for(capsys, run, worst):
-    assert f"--worst is {worst}; needed is the number" in complaint(capsys, run, "--worst", worst)
+    assert f"--worst is {worst}; pass a whole number of 1 or more" in complaint(capsys, run, "--worst", worst)
 
 
 def test_words_for_a_number(capsys, run):

@@ -40,8 +40,8 @@ def test_other_code_and_another_number_of_processes_are_said(tmp_path, monkeypat
     record.claim(tmp_path / "a", {}, {}, True)
     began = provenance.name_of(provenance.code_version())
     assert capsys.readouterr().out == (
-        f"{tmp_path / 'a'}: begun with other code ({began}, now 000000000000) and another number of processes (1, now 2); "
-        "it goes on, to other bits than without the stop\n")
+        f"{tmp_path / 'a'}: begun with other code ({began}, now 000000000000) and another number of processes (1, now "
+        "2); it goes on, to other bits than without the stop\n")
 
 
 def test_the_version_of_the_code(tmp_path, monkeypatch):

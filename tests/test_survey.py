@@ -246,7 +246,7 @@ REFUSED = [
     ([], "there is nothing to measure on; needed is --sets FILE"),
     (["--transfer", "SST", "--layers"], "--layers has no effect without --sets"),
     (["--transfer", "SST", "--range", "0", "5"], "--range has no effect without --sets"),
-    (["--sets", "STS", "--max-length", "2"], "--max-length is 2; needed is 3 or more"),
+    (["--sets", "STS", "--max-length", "2"], "--max-length is 2; pass a whole number of 3 or more"),
     (["--sets", "STS", "--max-length", "129"], "--max-length is 129; MODEL has 128 positions. Pass at most that"),
     (["--sets", "STS", "--batch-size", "0"], "--batch-size is 0"),
     (["--sets", "STS", "--range", "5", "0"], "--range is 5 0; needed is the lowest label and then the highest"),
