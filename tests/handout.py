@@ -60,10 +60,19 @@ def without_answers(source: str, bodies: dict[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def tracked() -> list[str]:
+    """The files of the clone by git's list; ValueError where there is none."""
+    if not (ROOT / ".git").exists():  # else git would look for a clone further up
+        raise ValueError(f"{ROOT} is no clone: what belongs to it is what git tracks. Clone the repository.")
+    result = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    if result.returncode:
+        raise ValueError(f"git cannot list the files of {ROOT}: {result.stderr.strip()}")
+    return list(filter(None, result.stdout.split("\0")))
+
+
 def hand_out(folder: Path, exercises: list[str]) -> None:
     """Write what git tracks into a new folder, the answers of the exercises taken out."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in filter(None, listed.split("\0")):
+    for name in tracked():
         if name not in LEFT_OUT:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
@@ -83,8 +92,6 @@ def main(arguments: list[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     if not is_free(given.folder):
         raise ValueError(f"{given.folder} is there already, and holds something. Give a new folder.")
-    if not (ROOT / ".git").exists():
-        raise ValueError(f"{ROOT} is no clone: what belongs to it is what git tracks. Clone the repository.")
     check_writable(given.folder)
     hand_out(given.folder, given.exercises)
     for exercise in given.exercises:
