@@ -96,12 +96,13 @@ def run_one(given: argparse.Namespace) -> dict:
 
 def run_all(given: argparse.Namespace, log: Callable[[str], None]) -> dict[str, dict | None]:
     """Every benchmark in a process of its own; its line of JSON, or None where it failed."""
-    flags = ["--data-dir", given.data_dir, "--model", given.model, "--batch-size", str(given.batch_size), "--threads",
-             str(given.threads), *(["--n", str(given.n)] if given.n else []), *(["--quick"] if given.quick else [])]
+    flags = ["--data-dir", given.data_dir, "--model", given.model, "--threads", str(given.threads),
+             *(["--n", str(given.n)] if given.n else []), *(["--quick"] if given.quick else [])]
     lines: dict[str, dict | None] = {}
     for name in QUESTIONS:
         log(f"\n{name}: {QUESTIONS[name]}")
-        command = [sys.executable, "-m", "benchmarks", name, *flags]
+        batches = [] if name in WITHOUT_BATCHES else ["--batch-size", str(given.batch_size)]
+        command = [sys.executable, "-m", "benchmarks", name, *flags, *batches]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path.cwd()) as process:
             last = ""
             for text in process.stdout:

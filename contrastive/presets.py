@@ -80,13 +80,16 @@ def unread(method: str, options) -> tuple[str, ...]:
 
 def settings_of(method: str, options, hidden_size: int) -> Settings:
     """The preset of `method`, its rate scaled to the encoder's width, with what --contrastive_* options replace."""
+    preset = preset_of(method, options)
+    return replace(preset, **{"lr": preset.lr * 768 / hidden_size, **given(method, options)})
+
+
+def preset_of(method: str, options) -> Settings:
+    """The preset of `method` under the run's other options."""
     preset = PRESETS[method]
     if method == "mnr" and options.mnr_similarity == "dot":
         preset = replace(preset, source="Henderson et al. 2017", temperature=1.0)
-    if options.device == "mps":  # its generator cannot be put back for the second pass (caching.py)
-        preset = replace(preset, chunk=0)
-    preset = replace(preset, lr=preset.lr * 768 / hidden_size)
-    return replace(preset, **given(method, options))
+    return replace(preset, chunk=0) if options.device == "mps" else preset  # its generator: caching.py
 
 
 def given(method: str, options) -> dict:
@@ -108,6 +111,7 @@ def described(method: str, settings: Settings, options) -> str:
     read = {name: value for name, value in asdict(settings).items() if name not in left_out}
     read |= {name: getattr(options, name) for name in (*OWN[method], "weight_decay", "max_grad_norm", "pooling")}
     values = (f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in read.items())
-    instead = given(method, options)
+    preset = preset_of(method, options)  # of an encoder of 768 units, so that a rate that was given always is another
+    instead = [name for name, value in given(method, options).items() if name == "lr" or value != getattr(preset, name)]
     replaced = f"; given: {', '.join(instead)}" if instead else ""
     return f"{method}: {', '.join(values)} ({settings.source}{replaced})"

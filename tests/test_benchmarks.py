@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import replace
 from datetime import datetime
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -127,6 +129,16 @@ def test_what_is_refused(capsys, flags, message):
     with pytest.raises(SystemExit) as stop:
         command.main(flags)
     assert stop.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_all_asks_of_each_only_what_it_reads(monkeypatch):
+    asked = []
+    failed = contextlib.nullcontext(SimpleNamespace(stdout=[], returncode=1))
+    monkeypatch.setattr(command.subprocess, "Popen", lambda words, **_: (asked.append(words), failed)[1])
+    lines = command.run_all(command.parse(["all", "--batch-size", "64", "--quick"]), log=lambda text: None)
+    assert lines == dict.fromkeys(command.QUESTIONS)
+    given = [command.parse(words[3:]) for words in asked]  # which exits where a flag would have no effect
+    assert {each.name for each in given if each.batch_size == 64} == {*command.QUESTIONS} - {*command.WITHOUT_BATCHES}
 
 
 def test_a_missing_peer_is_named():
