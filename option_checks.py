@@ -81,7 +81,7 @@ def check_methods(options) -> None:
     if "simcse-nli" in options.stages and options.nli == "none":
         raise ValueError("the stage simcse-nli trains on triplets of sentences, and no file of them is named; add "
                          "--nli FILE, tab-separated with the columns premise, entailment, contradiction.")
-    if options.bsc_shuffle != "random" and options.contrastive_epochs == 1:
+    if options.bsc_shuffle in ("knn", "cluster") and options.contrastive_epochs == 1:
         raise ValueError(f"--bsc_shuffle {options.bsc_shuffle} has no effect in one epoch: it begins with the second. "
                          "Drop --contrastive_epochs 1, or the shuffle.")
     size = options.contrastive_batch_size

@@ -175,9 +175,11 @@ class Options:
                                 "all", ("l2", "batch", "none"))
     bsc_align: float | str = choice("none", "share m of the loss that is BSC, the rest pulls a pair's cosine to its "
                                     "label; the paper: 0.1 to 0.9", low=0.01, high=0.99)
-    bsc_learns_temperature: str = choice("no", "1 / temperature is a parameter that starts at 1", ("no", "yes"))
-    bsc_shuffle: str = choice("random", "from the second epoch on similar pairs meet in a batch: knn (neighbours), "
-                              "cluster (k-means)", ("random", "knn", "cluster"))
+    bsc_temperature_lr: float | str = choice("none", "1 / temperature is a parameter that starts at 1 and learns at "
+                                             "this rate; the paper: 1e-3", low=1e-9)
+    bsc_shuffle: str = choice("random", "batches of similar length (random) or of any; or from the second epoch on "
+                              "similar pairs meet in a batch: knn (neighbours), cluster (k-means)",
+                              ("random", "any-length", "knn", "cluster"))
     ct_corpus: str = choice("none", "what contrastive tension reads: a text file, a sentence or paragraph a line; "
                             "random-words, sequences drawn from the vocabulary; none: the training sentences")
     ct_negatives: str = choice("paper", "with ct: the anchor and another sentence (paper), or two others (code)",

@@ -71,7 +71,7 @@ class Method(nn.Module):
         """The scale that learns; ValueError where that has brought it to 0 or below."""
         if self.scale.item() <= 0:
             raise ValueError(f"the scale that learns, 1 / temperature, has come to {self.scale.item():g}; it must be "
-                             "above 0. Take a fixed one: --bsc_learns_temperature no, or ct for ct-in-batch.")
+                             "above 0. Take a fixed one: bsc without --bsc_temperature_lr, or ct for ct-in-batch.")
         return self.scale
 
     def copies(self) -> dict[str, BertModel]:
@@ -277,7 +277,7 @@ def build_method(method: str, options, settings, encoder: BertModel) -> Method:
         case "bsc":
             return BatchSoftmax(*shared, symmetric=options.bsc_symmetric == "yes", normalise=options.bsc_normalise,
                                 align=None if options.bsc_align == "none" else options.bsc_align,
-                                learns_temperature=options.bsc_learns_temperature == "yes")
+                                learns_temperature=options.bsc_temperature_lr != "none")
         case "ct" | "ct-in-batch":
             return ContrastiveTension(*shared, in_batch=method == "ct-in-batch")
         case "sg" | "sg-opt":

@@ -50,14 +50,16 @@ class Shuffle(nn.Module):
         self.register_buffer("order", torch.arange(num_examples))  # (N,)
         self.register_buffer("of_epoch", torch.tensor(-1))
 
-    def renew(self, epoch: int, vectors: Tensor) -> None:
-        """Make the order of `epoch` from the pairs' first sentences, vectors (N, H)."""
+    def order_of(self, epoch: int, vectors: Tensor) -> list[int]:
+        """An order for `epoch` by the pairs' first sentences, vectors (N, H)."""
         generator = torch.Generator().manual_seed(self.seed + epoch)
         directions = F.normalize(vectors, dim=-1).numpy()
         if self.kind == "knn":
-            order = [index for group in knn_order(directions, generator) for index in group]
-        else:
-            order = cluster_order(directions, len(vectors) // (BATCHES_A_CLUSTER * self.batch_size), generator)
+            return [index for group in knn_order(directions, generator) for index in group]
+        return cluster_order(directions, len(vectors) // (BATCHES_A_CLUSTER * self.batch_size), generator)
+
+    def renew(self, epoch: int, order: list[int]) -> None:
+        """Take the order for `epoch`."""
         self.order.copy_(torch.tensor(order))
         self.of_epoch.fill_(epoch)
 

@@ -48,13 +48,14 @@ PRESETS: dict[str, Settings] = {
     "sg-opt": Settings("Kim et al. 2021, for [CLS]", epochs=1, batch_size=16, lr=5e-5, temperature=0.01,
                        betas=(0.9, 0.9), projection="guided", evaluate_every=50, patience=10),
 }
+RMSPROP = {"alpha": 0.9, "eps": 1e-7}  # [CT]'s
 NUM_NEGATIVES = 7  # of contrastive tension, for each positive: batch 16 is 2 x (1 + 7) pairs
 OWN: dict[str, tuple[str, ...]] = {  # the options that only some methods read
     "simcse": (),
     "simcse-supervised": ("labelled_negatives", "unsupervised_too"),
     "simcse-nli": ("nli", "hard_negative_weight"),
     "mnr": ("mnr_similarity",),
-    "bsc": ("bsc_symmetric", "bsc_labelled_negatives", "bsc_normalise", "bsc_align", "bsc_learns_temperature",
+    "bsc": ("bsc_symmetric", "bsc_labelled_negatives", "bsc_normalise", "bsc_align", "bsc_temperature_lr",
             "bsc_shuffle"),
     "ct": ("ct_corpus", "ct_negatives"),
     "ct-in-batch": ("ct_corpus",),
@@ -73,7 +74,7 @@ def unread(method: str, options) -> tuple[str, ...]:
             return ("temperature", "projection")
         case "ct-in-batch" | "sg" | "sg-opt":
             return ("projection",)
-        case "bsc" if options.bsc_learns_temperature == "yes":
+        case "bsc" if options.bsc_temperature_lr != "none":
             return ("temperature",)
     return ()
 
@@ -107,9 +108,11 @@ def given(method: str, options) -> dict:
 
 def described(method: str, settings: Settings, options) -> str:
     """One line for the user: every value in use, the paper that the preset is from, and which were given instead."""
-    left_out = {"source", *unread(method, options), *(() if settings.optimizer == "adamw" else ("betas",))}
+    is_adamw = settings.optimizer == "adamw"
+    left_out = {"source", *unread(method, options), *(() if is_adamw else ("betas",))}
     read = {name: value for name, value in asdict(settings).items() if name not in left_out}
-    read |= {name: getattr(options, name) for name in (*OWN[method], "weight_decay", "max_grad_norm", "pooling")}
+    read |= {"weight_decay": options.weight_decay} if is_adamw else RMSPROP
+    read |= {name: getattr(options, name) for name in (*OWN[method], "max_grad_norm", "pooling")}
     values = (f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in read.items())
     preset = preset_of(method, options)  # of an encoder of 768 units, so that a rate that was given always is another
     instead = [name for name, value in given(method, options).items() if name == "lr" or value != getattr(preset, name)]

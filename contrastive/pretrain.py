@@ -16,7 +16,7 @@ from torch import nn
 from contrastive import text
 from contrastive.methods import Method, SimCSE, build_method
 from contrastive.plans import Shuffle, tension_plan
-from contrastive.presets import OWN, Settings, settings_of
+from contrastive.presets import OWN, RMSPROP, Settings, settings_of
 from contrastive.quality import dev_labels, embed, sts_quality
 from data.batching import EncodedExamples, length_grouped_batches
 from data.readers import Example
@@ -25,7 +25,7 @@ from minbert.loop import Job, Step
 from minbert.optimizer import parameter_groups
 from minbert.stage import Stage, code_of, stage_fingerprint
 
-SCALE_LR = 1e-3  # of a scale that learns ([BSC] section 3)
+SCALE_LR = 1e-3  # of the scale that ct-in-batch learns, as [BSC] section 3 has for its own
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ def collect(
             return in_turn({method: of_pairs(train["sts"], keeps_negatives=False)}, settings)
         case "bsc":
             rows = of_pairs(train["sts"], options.bsc_labelled_negatives == "yes")
-            if options.bsc_shuffle == "random":
-                return in_turn({method: rows}, settings)
+            if options.bsc_shuffle in ("random", "any-length"):
+                return in_turn({method: rows}, settings, window=50 if options.bsc_shuffle == "random" else 1)
             shuffle = Shuffle(options.bsc_shuffle, len(rows), settings.batch_size, options.seed)
             first = [Example(each.id, each.sentence_1, None, None) for each in rows.examples]
             return replace(in_turn({method: rows}, settings, shuffle),
@@ -100,23 +100,24 @@ def collect(
     raise AssertionError(f"nothing says what {method} reads")
 
 
-def in_turn(rows: dict, settings: Settings, shuffle: Shuffle | None = None) -> Material:
-    """An epoch passes once over each task's rows, in turn, in batches of similar length or in the shuffle's order."""
+def in_turn(rows: dict, settings: Settings, shuffle: Shuffle | None = None, window: int = 50) -> Material:
+    """An epoch passes once over each task's rows, in turn, in batches of similar length within windows of so many
+    batches (1: of any length) or in the shuffle's order."""
     def plan(epoch: int, generator: torch.Generator) -> list[Step]:
         ordered = shuffle.batches(epoch) if shuffle else []
         return [[(task, batch)] for task, each in rows.items() for batch in
-                ordered or length_grouped_batches(each.lengths, settings.batch_size, generator)]
+                ordered or length_grouped_batches(each.lengths, settings.batch_size, generator, window)]
 
     return Material(rows, plan, shuffle)
 
 
-def build_optimizer(model: Method, settings: Settings, weight_decay: float) -> torch.optim.Optimizer:
+def build_optimizer(model: Method, settings: Settings, weight_decay: float, scale_lr: float) -> torch.optim.Optimizer:
     """The preset's optimizer. A scale that learns has its own rate; RMSprop decays nothing, as in [CT]."""
     def rate_of(name: str) -> float:
-        return SCALE_LR if name == "scale" else settings.lr
+        return scale_lr if name == "scale" else settings.lr
 
     if settings.optimizer == "rmsprop":
-        return torch.optim.RMSprop(parameter_groups(model, 0.0, rate_of), lr=settings.lr, alpha=0.9, eps=1e-7)
+        return torch.optim.RMSprop(parameter_groups(model, 0.0, rate_of), lr=settings.lr, **RMSPROP)
     return AdamW(parameter_groups(model, weight_decay, rate_of), lr=settings.lr, betas=settings.betas, fused=True)
 
 
@@ -145,15 +146,16 @@ def build_stage(
 
     def before_epoch(epoch: int) -> None:
         if material.shuffle and epoch > 0:  # a model that has learned nothing yet knows no neighbours
-            material.shuffle.renew(epoch, processes.from_first(
-                lambda: embed(encoder, material.shuffled, options.pooling, options.precision)))
+            material.shuffle.renew(epoch, processes.from_first(lambda: material.shuffle.order_of(
+                epoch, embed(encoder, material.shuffled, options.pooling, options.precision))))
 
     num_steps = len(material.plan(0, torch.Generator().manual_seed(options.seed)))
     evaluations = math.ceil(num_steps / settings.evaluate_every) if settings.evaluate_every else 4
     num_encoded = int(material.shuffled.sizes.sum()) * (settings.epochs - 1) if material.shuffle else 0
     job = Job(
         name=method, folder=run / "checkpoint" / method, model=model,
-        optimizer=build_optimizer(model, settings, options.weight_decay), plan=material.plan,
+        optimizer=build_optimizer(model, settings, options.weight_decay,
+                                  options.bsc_temperature_lr if method == "bsc" else SCALE_LR), plan=material.plan,
         load=lambda task, indices: material.rows[task].batch(indices).to(device),
         loss=lambda task, batch: model(batch, task) / processes.count(),  # each process computes the whole loss
         evaluate=evaluate, score="spearman", epochs=settings.epochs, device=device, precision=options.precision,
@@ -166,8 +168,8 @@ def build_stage(
     notes = tuple(f"{method}: {len(each.examples):,} sentences{'' if name == method else f' of {name}'}, "
                   f"{each.num_truncated:,} rows cut to {settings.max_length} tokens"
                   for name, each in material.rows.items())
-    identity = {"method": method, "device": str(device), "torch": torch.__version__, **asdict(settings),
-                **options.of_stage("max_length", *OWN[method])}
+    identity = {"method": method, "device": str(device), "torch": torch.__version__, "settings": asdict(settings),
+                **options.of_stage("max_length", *OWN[method])}  # the dev pairs' length
     fingerprint = stage_fingerprint(start, identity, (*material.examples, *dev_pairs.examples))
     return Stage(job, encoder, tokenizer, options.pooling, quality, "zero-shot STS dev", run / name, fingerprint,
                  begin=model.begin, close=lambda: keep_better(model, quality),

@@ -13,6 +13,7 @@ from contrastive.presets import OWN, PRESETS, settings_of
 from minbert.loop import fit
 from minbert.schedule import SCHEDULES
 from multitask.train import read_tables
+from option_checks import needed_stages
 from options import Options
 from tests.test_train import after_two_steps, differ
 from tests.toy_stages import write_triplets
@@ -28,7 +29,7 @@ GROUPS = {  # option -> its method, the values to tell apart, what goes with all
     "bsc_labelled_negatives": ("bsc", YES_NO, {}),
     "bsc_normalise": ("bsc", ["l2", "batch", "none"], {"contrastive_temperature": 1.0}),
     "bsc_align": ("bsc", ["none", 0.1, 0.9], {}),
-    "bsc_learns_temperature": ("bsc", YES_NO, {}),
+    "bsc_temperature_lr": ("bsc", ["none", 1e-3, 1e-2], {"contrastive_warmup": 0.0}),
     "ct_corpus": ("ct", ["none", "random-words", "FILE"], {}),
     "ct_negatives": ("ct", ["paper", "code"], {}),
     "sg_loss": ("sg", ["nt-xent", "opt1", "opt2"], {}),
@@ -36,19 +37,19 @@ GROUPS = {  # option -> its method, the values to tell apart, what goes with all
     "sg_regulariser": ("sg-opt", [0.0, 0.1, 10.0], {}),
     "contrastive_projection": ("simcse", ["none", "tanh", "mlp"], {}),
     "contrastive_optimizer": ("simcse", ["adamw", "rmsprop"], {}),
-    "contrastive_schedule": ("simcse", ["linear", "cosine", "constant"], {}),
+    "contrastive_schedule": ("simcse", ["linear", "cosine", "constant"], {"contrastive_epochs": 2}),
     "contrastive_warmup": ("simcse", [0.0, 0.5], {}),
     "contrastive_lr": ("simcse", ["auto", 1e-3], {}),
     "contrastive_temperature": ("simcse", ["auto", 0.1], {}),
-    "contrastive_max_length": ("simcse", ["auto", 8], {}),
-    "contrastive_batch_size": ("simcse", ["auto", 4], {}),
+    "contrastive_max_length": ("simcse", ["auto", 5], {}),
+    "contrastive_batch_size": ("simcse", ["auto", 8], {"contrastive_epochs": 2}),
     "contrastive_chunk": ("simcse", ["auto", 3, 5], {}),  # dropout's masks are drawn in another order
 }
 ELSEWHERE = {"nli", "bsc_shuffle"}  # the tests below
 
 
 READERS = [(name, method) for name, (first, *_) in GROUPS.items()
-           for method in dict.fromkeys([first, *(other for other, own in OWN.items() if name in own)])]
+           for method in dict.fromkeys([first, *needed_stages(name, Options())])]
 
 
 @pytest.mark.parametrize(("name", "method"), READERS)
@@ -106,7 +107,7 @@ def test_both_kinds_of_supervised_simcse_in_a_chain(make_stages, chain):
 
 def test_shuffles_begin_with_the_second_epoch(make_stages):
     plans = {}
-    for kind in ("random", "knn", "cluster"):
+    for kind in ("random", "any-length", "knn", "cluster"):
         (stage,) = make_stages("bsc", bsc_shuffle=kind, contrastive_epochs=3)
         job = stage.job
         counted = sum(1 for _ in job.all_steps())
@@ -117,7 +118,7 @@ def test_shuffles_begin_with_the_second_epoch(make_stages):
         assert sum(map(len, plans[kind])) == counted, "as many steps as were counted before"
         rows = [sorted(row for ((_, batch),) in plan for row in batch) for plan in plans[kind]]
         assert rows == [list(range(32))] * 3
-    assert plans["random"][0] == plans["knn"][0] == plans["cluster"][0]
+    assert plans["random"][0] == plans["knn"][0] == plans["cluster"][0] != plans["any-length"][0]
     assert all(plans[one][epoch] != plans[other][epoch] for epoch in (1, 2) for one, other in combinations(plans, 2))
 
 
@@ -147,7 +148,7 @@ def test_ranking_by_dot_products_has_no_temperature_but_a_given_one():
 
 @pytest.mark.parametrize("method", ["bsc", "ct-in-batch"])
 def test_a_scale_that_learned_its_way_to_zero_is_named(make_stages, method):
-    (stage,) = make_stages(method, **({"bsc_learns_temperature": "yes"} if method == "bsc" else {}))
+    (stage,) = make_stages(method, **({"bsc_temperature_lr": 1e-3} if method == "bsc" else {}))
     task, rows = stage.job.plan(0, torch.Generator().manual_seed(0))[0][0]
     for scale in (0.0, -0.5):
         stage.job.model.scale.data.fill_(scale)

@@ -200,7 +200,8 @@ def test_clusters_stay_together():
 def test_a_shuffle_serves_its_epoch_only(kind):
     shuffle = Shuffle(kind, 24, 5, seed=3)
     assert shuffle.batches(0) == shuffle.batches(1) == []
-    shuffle.renew(1, torch.from_numpy(directions(6, 4, 0.05)))
+    vectors = torch.from_numpy(directions(6, 4, 0.05))
+    shuffle.renew(1, shuffle.order_of(1, vectors))
     batches = shuffle.batches(1)
     assert [len(batch) for batch in batches] == [5, 5, 5, 5, 4]
     assert sorted(index for batch in batches for index in batch) == list(range(24))
@@ -208,5 +209,5 @@ def test_a_shuffle_serves_its_epoch_only(kind):
     other = Shuffle(kind, 24, 5, seed=3)
     other.load_state_dict(shuffle.state_dict())
     assert other.batches(1) == batches, "what a checkpoint brings back"
-    other.renew(2, torch.from_numpy(directions(6, 4, 0.05)))
+    other.renew(2, other.order_of(2, vectors))
     assert other.batches(1) == [] != other.batches(2) != batches, "each epoch draws its own"

@@ -94,7 +94,7 @@ def test_what_the_papers_fix(make_stages):
     assert (guided.job.patience, guided.job.warmup) == (10, 0.1)
     num_steps = len(guided.job.plan(0, torch.Generator()))
     assert guided.job.evaluations_per_epoch == -(-num_steps // 50)
-    (softmax,) = make_stages("bsc", bsc_learns_temperature="yes", **changes)
+    (softmax,) = make_stages("bsc", bsc_temperature_lr=1e-3, **changes)
     rates = {id(p): (group["lr"], group["weight_decay"]) for group in softmax.job.optimizer.param_groups
              for p in group["params"]}
     assert rates[id(softmax.job.model.scale)] == (1e-3, 0.0)
@@ -117,7 +117,7 @@ RESUMED = {  # how a method is run where it is stopped, and before which step: s
     "simcse-nli": ({}, 4),
     "mnr": ({"contrastive_epochs": 3, "contrastive_chunk": 5}, 6),
     "ct": ({"contrastive_max_length": 12}, 9), "ct-in-batch": ({}, 4),
-    "bsc": ({"contrastive_epochs": 3, "bsc_learns_temperature": "yes"}, 7), "sg": ({}, 4), "sg-opt": ({}, 4),
+    "bsc": ({"contrastive_epochs": 3, "bsc_temperature_lr": 1e-3}, 7), "sg": ({}, 4), "sg-opt": ({}, 4),
 }
 SHUFFLED = {f"bsc {kind}": ({"contrastive_epochs": 3, "bsc_shuffle": kind, "contrastive_temperature": 0.1}, step)
             for kind, step in (("knn", 7), ("cluster", 11))}

@@ -53,7 +53,7 @@ from tests.toy_options import options_of, refusal
     (["--contrastive-epochs", "2", "--pretrain", "mlm"], "--contrastive_epochs has no effect without"),
     (["--contrastive_order", "last"], "--contrastive_order has no effect without --pretrain simcse or"),
     (["--contrastive_temperature", "1", "--pretrain", "ct"], "--contrastive_temperature has no effect without"),
-    (["--contrastive_temperature", "1", "--pretrain", "bsc", "--bsc_learns_temperature", "yes"],
+    (["--contrastive_temperature", "1", "--pretrain", "bsc", "--bsc_temperature_lr", "1e-3"],
      "--contrastive_temperature has no effect without"),
     (["--contrastive_projection", "mlp", "--pretrain", "ct-in-batch,sg"], "--contrastive_projection has no"),
     (["--contrastive_batch_size", "12", "--pretrain", "ct"], "--contrastive_batch_size is 12; with ct it is a"),

@@ -190,8 +190,8 @@ def test_learning_rate_of_the_contrastive_stage():
     assert settings.lr == 1e-4 and given("ct", options) == {"lr": 1e-4}  # ct has no temperature
     text = described("ct", settings, options)
     assert text.startswith("ct: epochs 1, batch_size 16, lr 0.0001, ")
-    assert text.endswith(", ct_corpus none, ct_negatives paper, weight_decay 0.01, max_grad_norm 1, pooling mean "
-                         "(Carlsson et al. 2021; given: lr)")
+    assert text.endswith(", alpha 0.9, eps 1e-07, ct_corpus none, ct_negatives paper, max_grad_norm 1, pooling mean "
+                         "(Carlsson et al. 2021; given: lr)"), "RMSprop decays nothing"
     assert "temperature" not in text and "betas" not in text
     text = described("simcse", settings_of("simcse", options, 768), options)
     assert "temperature 1," in text and "ct_" not in text
