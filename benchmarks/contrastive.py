@@ -18,7 +18,7 @@ import torch
 
 from benchmarks.series import go_on, shown_mean
 from benchmarks.sides import Process
-from contrastive.presets import PRESETS
+from contrastive.presets import OWN, PRESETS
 from contrastive.pretrain import build_stage
 from minbert import BertConfig, BertModel, BertTokenizer, price, runtime, weights
 from minbert.stage import encoder_fingerprint
@@ -26,7 +26,7 @@ from multitask.recipes import COMPARISONS
 from multitask.train import read_tables
 from options import Options
 
-TEXTS = ("nli", "ct_corpus")  # options that name what a stage reads instead of the course's sentences
+TEXTS = ("nli", "ct_corpus")  # options that name what some stages read instead of the course's sentences
 SHOWN = ("spearman", "pearson", "alignment", "uniformity")
 
 
@@ -48,6 +48,17 @@ def run_stage(stage: str, model: str, seed: int, data_dir: str, train_rows: str,
         quality, seconds = built.train(is_resumed=False)
     return {"stage": stage, "model": model, "seed": seed, "train_rows": train_rows, "data_dir": data_dir, **texts,
             **quality, "seconds": round(seconds, 1), "peak_memory": price.peak_memory(device)}
+
+
+def method_of(stage: str) -> str | None:
+    """The method of --pretrain that a method's or a comparison's name stands for."""
+    return COMPARISONS.get(stage, {"pretrain": stage}).get("pretrain")
+
+
+def texts_of(stage: str, given: argparse.Namespace) -> dict[str, str]:
+    """The options of TEXTS that are given and that the stage's method reads."""
+    return {name: getattr(given, name) for name in TEXTS
+            if getattr(given, name) != "none" and name in OWN[method_of(stage)]}
 
 
 def serve_stages():
@@ -88,19 +99,19 @@ def main() -> None:
     parser.add_argument("--ct-corpus", default="none", help="as of run_multitask.py: what ct and ct-in-batch read")
     given = parser.parse_args()
     for stage in given.stages:
-        if COMPARISONS.get(stage, {"pretrain": stage}).get("pretrain") not in PRESETS:
+        if method_of(stage) not in PRESETS:
             parser.error(f"--stages {stage}: it is one of {', '.join(PRESETS)}, or a comparison with a stage of those.")
-        if stage == "simcse-nli" and given.nli == "none":
-            parser.error("--stages simcse-nli trains on triplets of sentences; name their file with --nli.")
+        if method_of(stage) == "simcse-nli" and given.nli == "none":
+            parser.error(f"--stages {stage} trains on triplets of sentences; name their file with --nli.")
     for path in {given.nli, given.ct_corpus} - {"none", "random-words"}:
         if not Path(path).is_file():
             parser.error(f"{path} is no file. Name one with --nli or --ct-corpus.")
-    texts = {name: getattr(given, name) for name in TEXTS if getattr(given, name) != "none"}
-    data = {"train_rows": given.train_rows, "data_dir": str(Path(given.data_dir).resolve()), **texts}
-    todo = [{"stage": stage, "model": model, "seed": seed, **data} for seed in given.seeds
+    data = {"train_rows": given.train_rows, "data_dir": str(Path(given.data_dir).resolve())}
+    todo = [{"stage": stage, "model": model, "seed": seed, **data, **texts_of(stage, given)} for seed in given.seeds
             for model in given.models for stage in given.stages]
     lines = go_on(given.out, todo, run_apart)
-    print(table([line for line in lines if all(line.get(name) == data.get(name) for name in (*data, *TEXTS))]))
+    asked = [(line, {**data, **texts_of(line["stage"], given)}) for line in lines]
+    print(table([line for line, of in asked if all(line.get(name) == of.get(name) for name in (*data, *TEXTS))]))
 
 
 if __name__ == "__main__":

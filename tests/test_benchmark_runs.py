@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks import __main__ as command
-from benchmarks import profiles, readable
+from benchmarks import contrastive, memory_of_batches, profiles, readable
 from benchmarks.material import Settings, write_model
 from benchmarks.series import shown_mean
 from minbert import AdamW
@@ -78,3 +78,36 @@ def test_the_readable_path_has_neither_kernel_nor_drawn_bits(tiny_model, sample_
     assert found["readable"] == {"update"}
     assert found["fast"] == {"minbert.optimizer.adamw", "minbert.dropout.dropout", "minbert.attention.dropout"}
     assert readable.table([line]).splitlines()[1].split() == ["fast", *"-" * len(readable.SCORES)]
+
+
+def test_a_text_goes_to_the_stages_that_read_it(tiny_model, sample_data, tmp_path, monkeypatch, capsys):
+    """And the table shows what this command asked for; a line of another text stays in the file."""
+    corpus, out = tmp_path / "corpus.txt", tmp_path / "lines.jsonl"
+    corpus.write_text("The hotel is small.\n", encoding="utf-8")
+    monkeypatch.setattr(contrastive, "run_apart", lambda **settings: {
+        **settings, "before": dict.fromkeys(contrastive.SHOWN, 0.1), "after": dict.fromkeys(contrastive.SHOWN, 0.2),
+        "seconds": 1.0, "peak_memory": 1e9})
+    for texts in ([], ["--ct-corpus", corpus]):
+        flags = ["--data-dir", sample_data, "--out", out, "--stages", "pretrain-ct", "simcse", "--seeds", 0, *texts]
+        monkeypatch.setattr("sys.argv", ["contrastive", *map(str, flags)])
+        contrastive.main()
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(line["stage"], line.get("ct_corpus")) for line in lines] == [
+        ("pretrain-ct", None), ("simcse", None), ("pretrain-ct", str(corpus))]
+    assert capsys.readouterr().out.splitlines()[-1].endswith("n=1")
+    monkeypatch.setattr("sys.argv", ["contrastive", "--data-dir", "d", "--out", "o", "--stages", "pretrain-simcse-nli"])
+    with pytest.raises(SystemExit):
+        contrastive.main()
+    assert "pretrain-simcse-nli trains on triplets of sentences; name their file with --nli" in capsys.readouterr().err
+
+
+def test_memory_of_a_batch_in_pieces_to_its_closing_line(tiny_model, sample_data, tmp_path, monkeypatch, capsys):
+    """Its sides are trained here and not in processes of their own, whose peaks would be this one's."""
+    peaks = iter((1e8, 3e8, 2.5e8))
+    monkeypatch.setattr(memory_of_batches, "measure_apart", lambda given, *side: {
+        **memory_of_batches.measure(given, *side, tmp_path), "peak": next(peaks)})
+    monkeypatch.setattr("sys.argv", ["memory_of_batches", "--data-dir", str(sample_data), "--model", str(tiny_model),
+                                     "--small", "4", "--large", "16", "--chunk", "4"])
+    memory_of_batches.main()
+    line = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert line["name"] == "memory_of_batches" and line["chunk"] == 4 and line["ratio"] == 0.75 and line["is_met"]

@@ -166,8 +166,9 @@ def test_align_pulls_the_vectors_as_they_are():
 def test_normalising_over_the_batch_by_hand():
     vectors = torch.tensor([[1.0, 10, 3], [3, 30, 3]])
     assert by_range(vectors).tolist() == [[0.5, 0.5, 3], [1.5, 1.5, 3]]
-    assert bsc(vectors, vectors, normalise="batch").item() == pytest.approx(
-        bsc(by_range(vectors), by_range(vectors), normalise="none").item())
+    a, b = torch.tensor([[0.0, 0], [2, 4]]), torch.tensor([[3.0, 0], [0, 7]])  # by range (0, 0), (1, 1); (1, 0), (0, 1)
+    rows, columns = 2 * math.log(2), 2 * math.log(1 + math.e) - 1  # of the scores (0, 0), (1, 1)
+    assert bsc(a, b, 1.0, normalise="batch").item() == pytest.approx((rows + columns) / 4)
 
 
 # --- one formula under two names --------------------------------------------------------------------------------------
@@ -199,9 +200,12 @@ def test_equal_to_sentence_transformers():
 
 PAIRWISE = {
     "hard": lambda a, p: info_nce(a, p, 0.5, hard_negatives=a.flip(1)),
+    "hard-weight": lambda a, p: info_nce(a, p, 0.5, hard_negatives=a.flip(1), hard_negative_weight=2.0),
     "bsc": lambda a, p: bsc(a, p, 0.5),
     "bsc-align": lambda a, p: bsc(a, p, 0.5, labels=torch.full((len(a),), 0.5, dtype=a.dtype), align=0.3),
     "bsc-batch": lambda a, p: bsc(a, p, 0.5, normalise="batch"),
+    "bsc-none": lambda a, p: bsc(a, p, 0.5, normalise="none"),
+    "bsc-rows-labels": lambda a, p: bsc(a, p, 0.5, symmetric=False, labels=(a[:, 0] > a[:, 0].min()).double()),
     "bsc-labels": lambda a, p: bsc(a, p, 0.5, labels=(a[:, 0] > a[:, 0].min()).double()),
     "bsc-batch-align": lambda a, p: bsc(a, p, 0.5, normalise="batch", labels=torch.full((len(a),), 0.5, dtype=a.dtype),
                                         align=0.3),
@@ -231,7 +235,7 @@ def test_the_order_of_the_batch_does_not_matter(loss):
 
 
 @pytest.mark.parametrize("name", [name for name in PAIRWISE if name not in (
-    "ct", "ct-others", "bsc-batch", "bsc-batch-align", "bsc-labels", "mnr-dot")])
+    "ct", "ct-others", "bsc-batch", "bsc-batch-align", "bsc-none", "bsc-labels", "bsc-rows-labels", "mnr-dot")])
 def test_cosines_do_not_see_length(name):
     scales = torch.tensor([[0.1], [3.0], [1.0], [50.0]], dtype=torch.float64)
     torch.testing.assert_close(PAIRWISE[name](A * scales, P / scales), PAIRWISE[name](A, P))

@@ -15,6 +15,7 @@ from multitask.finished import open_run
 from multitask.model import MultitaskBert
 from multitask.train import build_job, encode_tables, read_tables
 from options import Options
+from tests.toy_job import Kill, killed_at
 from tests.toy_stages import write_triplets
 
 CPU = torch.device("cpu")
@@ -47,6 +48,22 @@ def test_fusion_sees_each_batch_again_with_the_contrastive_loss(options, tmp_pat
     job.model.save_pretrained(tmp_path / "model", BertTokenizer.from_pretrained(options.model))
     loaded = MultitaskBert.from_pretrained(tmp_path / "model")
     assert not any("companion" in name for name in loaded.state_dict()), "it is of no use after training"
+
+
+@pytest.mark.parametrize("step", [2, 7])
+def test_a_killed_fusion_goes_on_to_the_same_bits(options, tmp_path, step):
+    """Killed in a step of the tasks or of the contrastive loss between them; the projection goes on too."""
+    undisturbed, _ = fusion_job(options, tmp_path / "undisturbed")
+    history = fit(undisturbed).history
+    stopped, _ = fusion_job(options, tmp_path / "stopped")
+    with pytest.raises(Kill):
+        fit(killed_at(stopped, step))
+    again, companion = fusion_job(options, tmp_path / "stopped")
+    with torch.no_grad():
+        companion.projection[0].weight.zero_()  # what another process drew
+    assert fit(again, resume=True).history == history
+    for one, other in zip(again.model.parameters(), undisturbed.model.parameters(), strict=True):
+        assert torch.equal(one, other)
 
 
 def test_a_whole_run_of_each_order_is_another_model(tiny_model, sample_data, tmp_path, no_fsync, capsys):

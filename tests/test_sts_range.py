@@ -101,6 +101,17 @@ def test_the_gradient_is_that_of_the_cosine_s_regression():
     assert (found - other).abs().max() > 1e-2, "the negative control: targets from 0 pull elsewhere"
 
 
+def test_finite_differences_and_the_order_of_the_batch():
+    """The loss computes in float32; of a square central differences are exact, so a wide step does."""
+    predictions, labels = torch.tensor([0.1, -0.4, 0.9], dtype=torch.float64, requires_grad=True), torch.arange(3.0)
+    assert torch.autograd.gradcheck(lambda each: similarity_regression(each, labels, 0.3), [predictions], eps=0.5,
+                                    atol=1e-5)
+    order = torch.tensor([2, 0, 1])
+    whole = similarity_regression(predictions, labels, 0.3)
+    torch.testing.assert_close(similarity_regression(predictions[order], labels[order], 0.3), whole)
+    assert not torch.isclose(similarity_regression(predictions[order], labels, 0.3), whole), "other pairs"
+
+
 # --- the stage --------------------------------------------------------------------------------------------------------
 
 
