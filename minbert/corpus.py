@@ -55,10 +55,10 @@ def pieces(file: TextIO) -> Iterator[str]:
 
 def undecodable_line(path: Path) -> int:
     """The number, from 1, of the first line that is not UTF-8."""
-    with open(path, "rb") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError:
+    number = 1
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        while part := file.readline(MAX_CHARACTERS):
+            if part.encode("utf-8", "replace").decode("utf-8") != part:
                 return number
+            number += part.endswith("\n")
     raise ValueError(f"{path} has changed while it was read; start again.")

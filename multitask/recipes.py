@@ -166,9 +166,7 @@ RECIPES: dict[str, tuple[Callable[[], dict], Published]] = {
 }
 COMPARISONS: dict[str, dict] = {  # one choice at a time, all else the defaults; nothing published stands beside them
     "defaults": {},
-    "encoding-bi": {"head": "vm", "pair_encoding": "bi"},
-    "encoding-cross": {"head": "vm", "pair_encoding": "cross"},
-    "encoding-dual": {"head": "vm", "pair_encoding": "dual"},
+    **{f"encoding-{name}": {"head": "vm", "pair_encoding": name} for name in ("bi", "cross", "dual")},
     "head-features": {"head": "features"},
     "head-features-no-common": {"head": "features", "common_layer": "none"},
     "head-vm": {"head": "vm"},
@@ -179,15 +177,9 @@ COMPARISONS: dict[str, dict] = {  # one choice at a time, all else the defaults;
     "head-dpha-no-common": {"head": "dpha", "common_layer": "none"},
     "range-zero": {"head": "cosine", "tasks": "sst,sts", "common_layer": "none"},
     "range-fitted": {"head": "cosine", "tasks": "sst,sts", "common_layer": "none", "sts_range": "fitted"},
-    "sampling-mt-dnn": {"sampling": "mt-dnn"},
-    "sampling-sequential": {"sampling": "sequential"},
-    "sampling-epoch-round-robin": {"sampling": "epoch-round-robin"},
-    "sampling-batch-round-robin": {"sampling": "batch-round-robin"},
-    "sampling-annealed": {"sampling": "annealed"},
-    "sampling-joint": {"sampling": "joint"},
-    "surgery-sum": {"sampling": "joint", "surgery": "sum"},
-    "surgery-pcgrad": {"sampling": "joint", "surgery": "pcgrad"},
-    "surgery-gradvac": {"sampling": "joint", "surgery": "gradvac"},
+    **{f"sampling-{name}": {"sampling": name} for name in
+       ("mt-dnn", "sequential", "epoch-round-robin", "batch-round-robin", "annealed", "power", "joint")},
+    **{f"surgery-{name}": {"sampling": "joint", "surgery": name} for name in ("sum", "pcgrad", "gradvac")},
     "contrastive-first": {"pretrain": "simcse"},
     "contrastive-last": {"pretrain": "simcse", "contrastive_order": "last"},
     "contrastive-fusion": {"pretrain": "simcse", "contrastive_order": "fusion"},
@@ -209,9 +201,7 @@ COMPARISONS: dict[str, dict] = {  # one choice at a time, all else the defaults;
     "bsc-knn": {"pretrain": "bsc", "bsc_shuffle": "knn"},
     "bsc-cluster": {"pretrain": "bsc", "bsc_shuffle": "cluster"},
     "bsc-align-cluster": {"pretrain": "bsc", "bsc_align": 0.5, "bsc_shuffle": "cluster"},
-    "single-sst": {"tasks": "sst"},
-    "single-para": {"tasks": "para"},
-    "single-sts": {"tasks": "sts"},
+    **{f"single-{task}": {"tasks": task} for task in ("sst", "para", "sts")},
 }
 
 

@@ -51,6 +51,9 @@ def test_bytes_that_are_not_utf8_are_named_by_their_line(tmp_path):
     (tmp_path / "latin.txt").write_bytes(b"eins\n" * 5000 + "fünf\n".encode("latin-1") + b"sechs\n")
     with pytest.raises(ValueError, match=r"latin.txt, line 5001: not UTF-8 .*iconv"):
         list(read_lines([tmp_path / "latin.txt"]))
+    (tmp_path / "endless.txt").write_bytes(b"eins\rzwei\n" + b"drei " * MAX_CHARACTERS + b"f\xfcnf\n")
+    with pytest.raises(ValueError, match=r"endless.txt, line 3: not UTF-8"):
+        list(read_lines([tmp_path / "endless.txt"]))
 
 
 def test_an_empty_file_a_byte_order_mark_and_foreign_line_ends(tmp_path):
@@ -121,6 +124,19 @@ def test_held_out_paragraphs_are_not_trained_on(tmp_path, tokenizer):
     hotel, sister = tokenizer.vocabulary["hotel"], tokenizer.vocabulary["sister"]
     assert (train == sister).any() and not (train == hotel).any()
     assert (held_out == hotel).any() and not (held_out == sister).any()
+
+
+@pytest.mark.parametrize("text", [
+    "my sister is walking . " * 400,
+    "# A title\n" + "my sister is walking .\n" * 150,
+    "".join(("I\n" if number % HELD_OUT == 0 else "my sister is walking .\n") for number in range(600)),
+], ids=["one line", "a title", "chapters"])
+def test_short_or_few_held_out_paragraphs_leave_blocks_at_the_end(tmp_path, tokenizer, text):
+    (tmp_path / "a.txt").write_text(text, encoding="utf-8")
+    train, held_out = split_and_pack([tmp_path / "a.txt"], tokenizer, 16)
+    whole = pack(read_lines([tmp_path / "a.txt"]), tokenizer, 16)
+    assert len(held_out) == max(1, -(-len(whole) // HELD_OUT)) and len(train) + len(held_out) == len(whole)
+    assert (np.concatenate([train, held_out]) == whole).all()
 
 
 def rows_of(steps):

@@ -49,6 +49,42 @@ def test_a_row_by_hand():
         "sampling": "mt-dnn", "head": "dpha", "epochs": 5, "sampling_weights": "para=2"}
 
 
+ROB = """
+1  sst                  10 32 .3 vm             .388 .380 -.009
+2  para,sst,sts          3 32 .5 ph             .327 .764 .866
+3  sst,sts,sst,sts,para  3 32 .5 ph             .498 .874 .851
+4  sts,sst,para,sst,sts  3 16 .5 ph,common      .483 .810 .878
+5  sts,sst,para,sst,sts  3 32 .5 ph,common      .499 .822 .875
+6  sts,sst,sst,sts,para  5 32 .5 ph,common      .454 .794 .864
+7  -                     5 32 .5 ph,common      .491 .843 .866
+8  -                     5 64 .5 ph,common      .510 .851 .871
+9  -                     5 64 .5 ph+dph,common  .521 .842 .875
+10 -                     5 64 .5 ph+dpha,common .520 .851 .870
+11 -                     5 64 .3 dpha,common    .521 .852 .872
+12 -                     5 8  .1 dpha,common    .510 .876 .882
+13 -                     5 64 .5 dpha,common    .511 .883 .885
+14 -                     5 64 .1 dpha,common    .526 .880 .879
+15 -                     4 64 .1 dpha,common    .508 .879 .881
+"""  # tables 2 and 3: order of the tasks, epochs, batch, dropout, head (and PARA's), SST, PARA, STS
+
+
+@pytest.mark.parametrize("row", ROB.strip().splitlines(), ids=lambda row: row.split()[0])
+def test_each_row_of_the_rob_report(row):
+    number, tasks, epochs, batch_size, dropout, method, *scores = row.split()
+    nli = {"nli": "triplets.tsv"} if number == "15" else {}
+    options, published = Options(**values_of(f"rob-{number}"), **nli), RECIPES[f"rob-{number}"][1]
+    heads, _, common = method.partition(",")
+    head, _, para_head = heads.partition("+")
+    assert (options.epochs, options.batch_size, options.lr) == (int(epochs), int(batch_size), 1e-5)
+    assert options.tasks == ("sst,para,sts" if tasks == "-" else tasks)
+    place = options.vector_dropout_prob if common else options.hidden_dropout_prob
+    assert place == float(dropout) and (options.common_layer == "tanh") == bool(common)
+    assert (options.head, options.para_head) == (head, para_head or "auto")
+    is_double = options.sampling_weights == "para=2"
+    assert is_double == (int(number) >= 10 and number != "12"), "PARA's double weight has no place in joint steps"
+    assert [published.sst, published.para, published.sts] == [float(score) for score in scores]
+
+
 def test_a_row_with_contrastive_pretraining_by_hand():
     given = values_of("gen-given")
     assert given == {

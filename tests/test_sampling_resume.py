@@ -6,11 +6,17 @@ from functools import partial
 import pytest
 
 from minbert.loop import fit
-from tests.test_sampling import every_sampler, seeded, shuffled_batches
+from tests.test_sampling import NAMES, sampler, seeded, shuffled_batches
 from tests.toy_job import Kill, killed_at, make_job
 
+SAMPLERS = {name: sampler(name) for name in NAMES} | {
+    "joint-smallest": sampler("joint", joint_limit="smallest"),
+    "sequential, two epochs": sampler("sequential", epochs=2),
+    "batch-round-robin-smallest": sampler("batch-round-robin", joint_limit="smallest"),
+    "mt-dnn, weighted": sampler("mt-dnn", sampling_weights="para=1.5,sst=0.4")}
 
-@every_sampler
+
+@pytest.mark.parametrize("sample", SAMPLERS.values(), ids=SAMPLERS)
 @pytest.mark.parametrize("step", [2, 4, 6])
 def test_stopped_in_mid_epoch_it_goes_on_with_the_batches_that_were_left(sample, step, tmp_path, no_fsync):
     """What a killed and resumed job loads is what an undisturbed one loads, batch for batch."""
