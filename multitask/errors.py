@@ -66,15 +66,18 @@ def confusion_section(answers: Answers) -> Section:
 
 
 def scatter_section(answers: Answers) -> Section:
-    """Gold against prediction of a task with numbers: every row as a point, and each point of the scale as a line."""
+    """Gold against prediction of a task with numbers: every row as a point, and each point of the scale as a line of a
+    table, with how many of its rows were predicted where."""
     low, high = int(answers.task.format.low), int(answers.task.format.high)
     labels, predictions = answers.labels, answers.on_scale
-    rows = []
+    rows, columns = [], point_buckets(predictions, low, high)
     for name, inside in point_buckets(labels, low, high):
         values = predictions[inside].astype(np.float64)
         numbers = (f"{values.mean():.2f}", f"{values.std():.2f}") if len(inside) else (NOTHING, NOTHING)
-        rows.append((name, f"{len(inside):,}", *numbers))
-    summary = Grid(("gold", "rows", "mean prediction", "standard deviation"), tuple(rows), "hnnn")
+        counts = [f"{np.isin(inside, column).sum():,}" for _, column in columns]
+        rows.append((name, f"{len(inside):,}", *numbers, *counts))
+    header = ("gold", "rows", "mean prediction", "standard deviation", *(f"predicted {name}" for name, _ in columns))
+    summary = Grid(header, tuple(rows), "hnnn" + "n" * len(columns))
     notes = tuple(f"gold {gold:.2f}, predicted {prediction:.2f}: {example.sentence_1} / {example.sentence_2}"
                   for gold, prediction, example in zip(labels, predictions, answers.examples, strict=True))
     num_moved = int(np.sum(answers.predictions != predictions))

@@ -68,8 +68,10 @@ def test_no_row_predicted_has_no_precision():
 def test_similarity_by_hand():
     section = errors.scatter_section(answers("sts", [0, 0.5, 4, 5], [-1, 2, 4, 6]))
     assert section.body.summary.rows == (
-        ("0 to 1", "2", "1.00", "1.00"), ("1 to 2", "0", "–", "–"), ("2 to 3", "0", "–", "–"),
-        ("3 to 4", "0", "–", "–"), ("4 to 5", "2", "4.50", "0.50"))
+        ("0 to 1", "2", "1.00", "1.00", "1", "0", "1", "0", "0"), ("1 to 2", "0", "–", "–", *"00000"),
+        ("2 to 3", "0", "–", "–", *"00000"), ("3 to 4", "0", "–", "–", *"00000"),
+        ("4 to 5", "2", "4.50", "0.50", "0", "0", "0", "0", "2"))
+    assert section.body.summary.header[4:] == tuple(f"predicted {low} to {low + 1}" for low in range(5))
     assert section.body.y.tolist() == [0, 2, 4, 5] and section.body.x.tolist() == [0, 0.5, 4, 5]
     raw = np.corrcoef([0, 0.5, 4, 5], [-1, 2, 4, 6])[0, 1]
     assert f"correlation {raw:.3f}, mean absolute error 0.375" in section.prose
