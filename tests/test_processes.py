@@ -17,8 +17,8 @@ from minbert import processes
 from tests.test_corpus import LINES
 
 ROOT = Path(__file__).resolve().parent.parent
-STAGES = ("mt-dnn", "pcgrad", "accumulation", "gradvac", "heads-first", "bi", "dual", "fusion", "mlm", "pretrain",
-          *PRESETS)
+STAGES = ("mt-dnn", "pcgrad", "accumulation", "gradvac", "heads-first", "heads-alone", "bi", "dual", "cosine", "fusion",
+          "mlm", "pretrain", *PRESETS)
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--rdzv-backend", "c10d",
             "--rdzv-endpoint", "localhost:0"]  # any free port
 

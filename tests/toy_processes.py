@@ -40,6 +40,8 @@ CHANGES = {"mt-dnn": {}, "death": {}, "bi": {"pair_encoding": "bi"},
            "accumulation": {"sampling": "joint", "surgery": "pcgrad", "accumulation": 2, "epochs": 2 * NUM_STEPS},
            "gradvac": {"sampling": "joint", "surgery": "gradvac"},
            "heads-first": {"heads_first": NUM_STEPS},
+           "heads-alone": {"option": "pretrain"},
+           "cosine": {"head": "cosine", "common_layer": "none", "tasks": "sst,sts", "pair_encoding": "bi"},
            "fusion": {"pretrain": "simcse", "contrastive_order": "fusion"},
            "mlm": {"pretrain": "mlm", "mlm_batch_size": 5, "mlm_epochs": NUM_STEPS, "mlm_lr": 1e-3}}
 
