@@ -144,13 +144,15 @@ def main() -> None:
     limit = price.matrix_product_limit(DEVICE, precision)
     print(f"{precision}, {torch.get_num_threads()} threads, {limit / 1e9:,.0f} GFLOP/s of matrix products")
     runs = whole_runs(str(Path(given.data_dir).resolve()), given.runs)
-    start, slope, distance = off_a_line([run["rows"] for run in runs], [run["seconds"] for run in runs])
+    rows, seconds = [run["rows"] for run in runs], [run["seconds"] for run in runs]
+    start, slope, distance = off_a_line(rows, seconds)
+    slopes = exponent(rows, seconds), exponent(rows, [each - start for each in seconds])
     print("\n| rows | seconds | peak memory |\n|---|---|---|")
     for run in runs:
         print(f"| {run['rows']:,} | {run['seconds']:.1f} | {run['peak_memory'] / 1e6:,.0f} MB |")
     flatness = off_the_middle([run["peak_memory"] for run in runs])
-    print(f"\n{start:.1f} s + {1e3 * slope:.2f} ms a row, at most {distance:.1%} off; memory at most {flatness:.1%} "
-          f"off its middle; n = {given.runs}")
+    print(f"\n{start:.1f} s + {1e3 * slope:.2f} ms a row, at most {distance:.1%} off; exponent {slopes[0]:.2f}, "
+          f"{slopes[1]:.2f} without the constant; memory at most {flatness:.1%} off its middle; n = {given.runs}")
     small = replace(SIZES["small"], max_position_embeddings=512)
     series = {
         "length": ("tokens of a row, 16 rows of `small`", {
@@ -166,7 +168,7 @@ def main() -> None:
         steps = task_steps(given.data_dir, precision, Path(folder))
         found["tasks"] = table("tasks of a joint step, 32 rows of each, minbert-mini", steps, given.n)
     print(json.dumps({"name": "scaling", "runs": runs, "off_a_line": distance, "off_the_middle": flatness,
-                      "n": given.runs, **found, "limit": limit, "precision": precision, "versions": versions()}))
+                      "exponents": slopes, "n": given.runs, **found, "limit": limit, "precision": precision, "versions": versions()}))
 
 
 if __name__ == "__main__":
