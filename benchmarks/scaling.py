@@ -168,7 +168,8 @@ def main() -> None:
         steps = task_steps(given.data_dir, precision, Path(folder))
         found["tasks"] = table("tasks of a joint step, 32 rows of each, minbert-mini", steps, given.n)
     print(json.dumps({"name": "scaling", "runs": runs, "off_a_line": distance, "off_the_middle": flatness,
-                      "exponents": slopes, "n": given.runs, **found, "limit": limit, "precision": precision, "versions": versions()}))
+                      "exponents": slopes, "n": given.runs, **found, "limit": limit, "precision": precision,
+                      "versions": versions()}))
 
 
 if __name__ == "__main__":

@@ -166,8 +166,9 @@ def nt_xent(first: Tensor, second: Tensor, temperature: float = 0.01) -> Tensor:
 
     Chen et al. 2020, SimCLR, equation 1, the mean over the 2B anchors; with T's [CLS] and F's hidden states it is the
     plain self-guided loss (Kim et al. 2021, [SG] section 3.1, L^base without its regulariser). first, second (B, H),
-    row i of both the same sentence; temperature > 0. At least 0; log(2B - 1) for unrelated vectors. Compare with
-    info_nce: one side as anchors, B candidates, no negatives within a side.
+    row i of both the same sentence, no two of them equal (text.py sees to that); temperature > 0. At least 0;
+    log(2B - 1) for unrelated vectors. Compare with info_nce: one side as anchors, B candidates, no negatives within a
+    side.
     """
     check(first, second, temperature=temperature)
     vectors = torch.cat([first, second])  # (2B, H)
@@ -180,8 +181,8 @@ def self_guided_opt1(cls: Tensor, hidden: Tensor, temperature: float = 0.01) -> 
     """phi(c_i, h_i) / (sum_{j != i} phi(c_i, c_j) + sum_j phi(c_i, h_j)): only c_i as anchors ([SG] 3.2, L^opt1).
 
     phi(u, v) = exp(cos(u, v) / t), the loss is the mean over i of -log of the fraction: NT-Xent without h as anchors.
-    cls, hidden (B, H): T's [CLS] and one pooled hidden state of F, both after the projection; temperature > 0. At least
-    0; log(2B - 1) for unrelated vectors.
+    cls, hidden (B, H): T's [CLS] and one pooled hidden state of F of B different sentences, both after the projection;
+    temperature > 0. At least 0; log(2B - 1) for unrelated vectors.
     """
     check(cls, hidden, temperature=temperature)
     among = scores(cls, cls) / temperature  # (B, B)
@@ -203,8 +204,8 @@ def self_guided_opt3(cls: Tensor, hidden: Tensor, temperature: float = 0.01) -> 
     """phi(c_i, h_ik) / (phi(c_i, h_ik) + sum_{m != i} sum_n phi(c_i, h_mn)), mean over i and k ([SG] 3.2, L^opt3).
 
     All hidden states at once: the own other layers are neither positives nor negatives of a term. With the regulariser
-    this is SG-OPT. cls (B, H), hidden (B, K, H), K = L + 1 states, both after the projection; temperature > 0. At least
-    0; log(1 + (B - 1) K) for unrelated vectors. With K = 1 it is opt2.
+    this is SG-OPT. cls (B, H), hidden (B, K, H), K = L + 1 states, both after the projection, of B different sentences;
+    temperature > 0. At least 0; log(1 + (B - 1) K) for unrelated vectors. With K = 1 it is opt2.
     """
     check(cls, hidden[:, 0], temperature=temperature)
     batch_size, num_states, _ = hidden.shape
