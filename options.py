@@ -176,7 +176,7 @@ class Options:
     bsc_align: float | str = choice("none", "share m of the loss that is BSC, the rest pulls a pair's cosine to its "
                                     "label; the paper: 0.1 to 0.9", low=0.01, high=0.99)
     bsc_temperature_lr: float | str = choice("none", "1 / temperature is a parameter that starts at 1 and learns at "
-                                             "this rate; the paper: 1e-3", low=1e-9)
+                                             "this peak rate; the paper: 1e-3", low=1e-9)
     bsc_shuffle: str = choice("random", "batches of similar length (random) or of any; or from the second epoch on "
                               "similar pairs meet in a batch: knn (neighbours), cluster (k-means)",
                               ("random", "any-length", "knn", "cluster"))

@@ -31,7 +31,7 @@ SHOWN = ("spearman", "pearson", "alignment", "uniformity")
 
 
 def run_stage(stage: str, model: str, seed: int, data_dir: str, train_rows: str, **texts: str) -> dict:
-    """One stage; returns the line for the file. texts: the options of TEXTS that are not "none"."""
+    """One stage; returns the line for the file. texts: the options of TEXTS that it reads."""
     runtime.settle_memory()
     device = runtime.choose_device()[0]
     folder = weights.resolve(model)
@@ -56,9 +56,8 @@ def method_of(stage: str) -> str | None:
 
 
 def texts_of(stage: str, given: argparse.Namespace) -> dict[str, str]:
-    """The options of TEXTS that are given and that the stage's method reads."""
-    return {name: getattr(given, name) for name in TEXTS
-            if getattr(given, name) != "none" and name in OWN[method_of(stage)]}
+    """The options of TEXTS that the stage's method reads, "none" among their values; of a stage of old, nothing."""
+    return {name: getattr(given, name) for name in TEXTS if name in OWN.get(method_of(stage), ())}
 
 
 def serve_stages():

@@ -111,14 +111,15 @@ def in_turn(rows: dict, settings: Settings, shuffle: Shuffle | None = None, wind
     return Material(rows, plan, shuffle)
 
 
-def build_optimizer(model: Method, settings: Settings, weight_decay: float, scale_lr: float) -> torch.optim.Optimizer:
-    """The preset's optimizer. A scale that learns has its own rate; RMSprop decays nothing, as in [CT]."""
+def build_optimizer(model: Method, settings: Settings, decay: float, scale_lr: float | str) -> torch.optim.Optimizer:
+    """The preset's optimizer. A scale that learns has its own rate, "none" where there is none; RMSprop decays nothing,
+    as in [CT]."""
     def rate_of(name: str) -> float:
         return scale_lr if name == "scale" else settings.lr
 
     if settings.optimizer == "rmsprop":
         return torch.optim.RMSprop(parameter_groups(model, 0.0, rate_of), lr=settings.lr, **RMSPROP)
-    return AdamW(parameter_groups(model, weight_decay, rate_of), lr=settings.lr, betas=settings.betas, fused=True)
+    return AdamW(parameter_groups(model, decay, rate_of), lr=settings.lr, betas=settings.betas, fused=True)
 
 
 def build_stage(

@@ -69,15 +69,15 @@ def pack(lines: Iterator[str], tokenizer: BertTokenizer, block_size: int) -> np.
 def split_and_pack(paths: list[Path], tokenizer: BertTokenizer, block_size: int) -> tuple[np.ndarray, np.ndarray]:
     """Blocks for training and held-out ones, each (N, T): of every HELD_OUT paragraphs the first is held out.
 
-    Where that leaves one of the two without a block (one endless line; a title and few paragraphs), as large a share of
-    the blocks at the end is held out instead, at least one.
+    Where that leaves nothing held out, or more than there is to train on (one long line; a title and few paragraphs),
+    as large a share of the blocks at the end is held out instead, at least one.
     """
     def part(is_held_out: bool) -> np.ndarray:
         lines = (line for number, line in enumerate(read_lines(paths)) if (number % HELD_OUT == 0) == is_held_out)
         return pack(lines, tokenizer, block_size)
 
     train, held_out = part(False), part(True)
-    if not (len(train) and len(held_out)):
+    if not 0 < len(held_out) < len(train):
         blocks = pack(read_lines(paths), tokenizer, block_size)
         train, held_out = np.split(blocks, [min(len(blocks) - 1, len(blocks) * (HELD_OUT - 1) // HELD_OUT)])
     return train, held_out

@@ -93,8 +93,9 @@ def test_a_text_goes_to_the_stages_that_read_it(tiny_model, sample_data, tmp_pat
         contrastive.main()
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert [(line["stage"], line.get("ct_corpus")) for line in lines] == [
-        ("pretrain-ct", None), ("simcse", None), ("pretrain-ct", str(corpus))]
-    assert capsys.readouterr().out.splitlines()[-1].endswith("n=1")
+        ("pretrain-ct", "none"), ("simcse", None), ("pretrain-ct", str(corpus))]
+    table = capsys.readouterr().out.split("zero-shot STS dev")[-1]
+    assert table.count("n=1") == 2 and "n=2" not in table
     monkeypatch.setattr("sys.argv", ["contrastive", "--data-dir", "d", "--out", "o", "--stages", "pretrain-simcse-nli"])
     with pytest.raises(SystemExit):
         contrastive.main()
