@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from contrastive import text
 from contrastive.methods import Method, SimCSE, build_method
@@ -175,8 +174,7 @@ def build_stage(
     return Stage(job, encoder, tokenizer, options.pooling, quality, "zero-shot STS dev", run / name, fingerprint,
                  begin=model.begin, close=lambda: keep_better(model, quality),
                  settings=asdict(settings) | {"betas": list(settings.betas)}, notes=notes,  # as JSON gives them back
-                 projection=nn.Sequential() if settings.projection == "guided" else model.projection,  # that is 70 MB
-                 keeps_better=options.contrastive_order != "last",
+                 projection=model.projection, keeps_better=options.contrastive_order != "last",
                  code=code_of(Path(__file__).parent, Path(__file__).parent.parent / "data"))
 
 

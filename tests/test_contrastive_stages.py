@@ -136,6 +136,9 @@ def test_a_killed_stage_goes_on_to_the_same_bits(make_stages, case):
     torch.manual_seed(12345)  # another process has drawn other numbers by now
     found, _ = again.train(is_resumed=True)
     assert found == expected and bits(again.encoder) == bits(undisturbed.encoder)
+    has_projection = method in ("simcse", "simcse-supervised", "simcse-nli", "sg", "sg-opt")
+    assert bool(undisturbed.projection.state_dict()) == has_projection
+    assert (undisturbed.folder / "projection.safetensors").exists() == (has_projection and expected["is_kept"])
     others = [stage.job.model.state_dict() for stage in (again, undisturbed)]
     assert not differ(*others), "the second copy, the scale and the order too"
 
