@@ -17,7 +17,7 @@ from contrastive.methods import Method, SimCSE, build_method
 from contrastive.plans import Shuffle, tension_plan
 from contrastive.presets import OWN, RMSPROP, Settings, settings_of
 from contrastive.quality import dev_labels, embed, sts_quality
-from data.batching import EncodedExamples, length_grouped_batches
+from data.batching import WINDOW, EncodedExamples, length_grouped_batches
 from data.readers import Example
 from minbert import AdamW, BertModel, BertTokenizer, processes
 from minbert.loop import Job, Step
@@ -81,7 +81,7 @@ def collect(
         case "bsc":
             rows = of_pairs(train["sts"], options.bsc_labelled_negatives == "yes")
             if options.bsc_shuffle in ("random", "any-length"):
-                return in_turn({method: rows}, settings, window=50 if options.bsc_shuffle == "random" else 1)
+                return in_turn({method: rows}, settings, window=WINDOW if options.bsc_shuffle == "random" else 1)
             shuffle = Shuffle(options.bsc_shuffle, len(rows), settings.batch_size, options.seed)
             first = [Example(each.id, each.sentence_1, None, None) for each in rows.examples]
             return replace(in_turn({method: rows}, settings, shuffle),
@@ -99,7 +99,7 @@ def collect(
     raise AssertionError(f"nothing says what {method} reads")
 
 
-def in_turn(rows: dict, settings: Settings, shuffle: Shuffle | None = None, window: int = 50) -> Material:
+def in_turn(rows: dict, settings: Settings, shuffle: Shuffle | None = None, window: int = WINDOW) -> Material:
     """An epoch passes once over each task's rows, in turn, in batches of similar length within windows of so many
     batches (1: of any length) or in the shuffle's order."""
     def plan(epoch: int, generator: torch.Generator) -> list[Step]:

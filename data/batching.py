@@ -12,6 +12,8 @@ import torch
 from data.readers import Example
 from data.token_cache import tokenize_once
 
+WINDOW = 50  # batches that are sorted by length together
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -95,7 +97,7 @@ class EncodedExamples:
 
 
 def length_grouped_batches(
-    sizes, batch_size: int, generator: torch.Generator, window: int = 50, max_tokens: int = 0
+    sizes, batch_size: int, generator: torch.Generator, window: int = WINDOW, max_tokens: int = 0
 ) -> list[list[int]]:
     """Every index once, in shuffled batches of similar size, so that little of a batch is padding.
 
