@@ -3,7 +3,7 @@
 `python -m benchmarks.encoders --data-dir DIR --out FILE`: for each encoder, task and seed one fine-tune through the
 project's own multitask stage with that task alone. Its dev score after the last epoch goes into FILE as a line of JSON;
 what is in FILE already is not run again, so a stopped series goes on. "random" is minbert-mini's shape and vocabulary
-with fresh weights.
+with fresh weights, as its pretraining began.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchmarks.series import go_on, shown_mean
 from minbert import BertConfig, BertModel, BertTokenizer, runtime, weights
+from minbert.from_text import fresh_encoder
 from minbert.loop import fit
 from multitask.tasks import TASKS
 from multitask.train import build_job, encode_tables, read_tables
@@ -28,7 +29,7 @@ def make_encoder(name: str, seed: int) -> BertModel:
     if name != RANDOM:
         return BertModel.from_pretrained(name)
     runtime.seed_everything(seed)
-    return BertModel(BertConfig.from_pretrained(weights.resolve("minbert-mini")))
+    return fresh_encoder(BertConfig.from_pretrained(weights.resolve("minbert-mini")))
 
 
 def options_for(name: str, task: str, seed: int, data_dir: str) -> Options:

@@ -17,6 +17,7 @@ from minbert.loop import Step
 from minbert.tokenizer import SPECIAL_TOKENS, BertTokenizer
 
 HELD_OUT = 200  # one paragraph in so many is kept for evaluation
+MAX_HELD_OUT = 0.05  # of all blocks; where long paragraphs make it more, the blocks at the end are held out instead
 SEED_STRIDE = 1_000_003  # between the orders of two seeds, so that they share none
 CHUNK = 2_000_000  # characters that are tokenized at a time, about 50 MB of the library's encodings
 
@@ -69,15 +70,15 @@ def pack(lines: Iterator[str], tokenizer: BertTokenizer, block_size: int) -> np.
 def split_and_pack(paths: list[Path], tokenizer: BertTokenizer, block_size: int) -> tuple[np.ndarray, np.ndarray]:
     """Blocks for training and held-out ones, each (N, T): of every HELD_OUT paragraphs the first is held out.
 
-    Where that leaves nothing held out, or more than there is to train on (one long line; a title and few paragraphs),
-    as large a share of the blocks at the end is held out instead, at least one.
+    Where that leaves nothing held out, or more than MAX_HELD_OUT (one long line; a title and few paragraphs), as large
+    a share of the blocks at the end is held out instead, at least one.
     """
     def part(is_held_out: bool) -> np.ndarray:
         lines = (line for number, line in enumerate(read_lines(paths)) if (number % HELD_OUT == 0) == is_held_out)
         return pack(lines, tokenizer, block_size)
 
     train, held_out = part(False), part(True)
-    if not 0 < len(held_out) < len(train):
+    if not 0 < len(held_out) <= MAX_HELD_OUT * (len(train) + len(held_out)):
         blocks = pack(read_lines(paths), tokenizer, block_size)
         train, held_out = np.split(blocks, [min(len(blocks) - 1, len(blocks) * (HELD_OUT - 1) // HELD_OUT)])
     return train, held_out

@@ -19,6 +19,7 @@ from minbert import price, processes, record, runtime
 from minbert.bert import BertModel
 from minbert.blocks import pair_up, plan_blocks, split_and_pack, train_tokenizer
 from minbert.command import this_launcher
+from minbert.config import BertConfig
 from minbert.corpus import read_lines
 from minbert.curves import Curves, missing_libraries
 from minbert.interruption import Interrupted
@@ -42,13 +43,18 @@ class Blocks:
 
 
 def sinusoids(num_positions: int, width: int, scale: float = 0.1) -> Tensor:
-    """Where the learned position embeddings start, (P, H): Vaswani et al. 2017, section 3.5, times `scale`.
-
-    So a neighbour is near from the start, before any of it is learned.
-    """
+    """Where the learned position embeddings start, (P, H): Vaswani et al. 2017, section 3.5, times `scale`."""
     frequencies = 10_000 ** (-torch.arange(0, width, 2) / width)  # (H / 2,)
     angles = torch.arange(num_positions).unsqueeze(1) * frequencies  # (P, H / 2)
     return torch.cat([angles.sin(), angles.cos()], dim=1) * scale  # (P, H)
+
+
+def fresh_encoder(config: BertConfig) -> BertModel:
+    """Random weights, but positions that are sinusoids: a neighbour is near before anything is learned."""
+    encoder = BertModel(config)
+    positions = encoder.embeddings.position.weight
+    positions.data.copy_(sinusoids(*positions.shape))
+    return encoder
 
 
 def build_model(arguments: argparse.Namespace, vocab_size: int, device: torch.device) -> BertForMaskedLM:
@@ -60,9 +66,7 @@ def build_model(arguments: argparse.Namespace, vocab_size: int, device: torch.de
     if arguments.init:
         model = BertForMaskedLM.from_pretrained(arguments.init, **plain)
     else:
-        model = BertForMaskedLM(BertModel(replace(SIZES[arguments.size], vocab_size=vocab_size, **plain)))
-        positions = model.bert.embeddings.position.weight
-        positions.data.copy_(sinusoids(*positions.shape))
+        model = BertForMaskedLM(fresh_encoder(replace(SIZES[arguments.size], vocab_size=vocab_size, **plain)))
     runtime.compile_layers(model.to(device).bert, arguments.compile)
     return model
 

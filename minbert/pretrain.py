@@ -36,8 +36,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="new folder for config.json, model.safetensors, vocab.txt")
     parser.add_argument("--resume", type=Path, metavar="DIR", help="continue the run in this folder; no other flag")
     parser.add_argument("--size", choices=SIZES, help="named shape (default: mini)")
-    parser.add_argument("--init", help="go on from this model (minbert-mini, or a folder of this command) instead: "
-                        "weights, shape, vocabulary")
+    parser.add_argument("--init", type=absolute, help="go on from this model (minbert-mini, or a folder of this "
+                        "command) instead: weights, shape, vocabulary")
     parser.add_argument("--vocabulary", help="take the vocabulary of this model or folder instead of a new one")
     numbers = {  # flag: type, default, lowest, highest, help
         "--tokens": (int, 22_000_000, 1, None, "tokens to see"),
@@ -75,6 +75,11 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         parser.error(f"--out {arguments.out} exists. Give a new folder, or continue the run in it with --resume.")
     arguments.size = None if arguments.init else arguments.size or "mini"
     return arguments
+
+
+def absolute(name: str) -> str:
+    """The name of a model, a folder as a run knows it from anywhere."""
+    return str(Path(name).absolute()) if Path(name).is_dir() else name
 
 
 def resumed(parser: argparse.ArgumentParser, folder: Path, argv: list[str]) -> argparse.Namespace:

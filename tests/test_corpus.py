@@ -128,9 +128,10 @@ def test_held_out_paragraphs_are_not_trained_on(tmp_path, tokenizer):
 
 @pytest.mark.parametrize("text", [
     "my sister is walking . " * 400, "my sister is walking . " * (MAX_CHARACTERS // 20),
+    "my sister is walking . " * (MAX_CHARACTERS // 4), "I walk .\nmy sister is walking , my brother is walking too .\n",
     "# A title\n" + "my sister is walking .\n" * 150,
     "".join(("I\n" if number % HELD_OUT == 0 else "my sister is walking .\n") for number in range(600)),
-], ids=["one line", "one endless line", "a title", "chapters"])
+], ids=["one line", "one endless line", "in six pieces", "two paragraphs", "a title", "chapters"])
 def test_short_or_few_held_out_paragraphs_leave_blocks_at_the_end(tmp_path, tokenizer, text):
     (tmp_path / "a.txt").write_text(text, encoding="utf-8")
     train, held_out = split_and_pack([tmp_path / "a.txt"], tokenizer, 16)

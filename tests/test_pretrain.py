@@ -202,7 +202,7 @@ def test_what_cannot_be(text, tmp_path, capsys, flags, message):
 
 def test_files_and_folders_that_do_not_fit(folder, text, tmp_path, capsys):
     (tmp_path / "empty.txt").touch()
-    (tmp_path / "latin.txt").write_bytes("ein Wörterbuch".encode("latin-1"))
+    (tmp_path / "latin.txt").write_bytes("ein Buch\nein Wörterbuch".encode("latin-1"))
     headless = tmp_path / "headless"
     BertModel.from_pretrained(folder).save_pretrained(headless)
     shutil.copy(folder / "vocab.txt", headless)
@@ -214,7 +214,7 @@ def test_files_and_folders_that_do_not_fit(folder, text, tmp_path, capsys):
     for flags, message in (
         (["--corpus", tmp_path / "absent.txt", "--out", tmp_path / "new"], "absent.txt: No such file"),
         (["--corpus", tmp_path / "empty.txt", "--out", tmp_path / "new"], "Give more text"),
-        (["--corpus", text, tmp_path / "latin.txt", "--out", tmp_path / "new"], "latin.txt, line 1: not UTF-8"),
+        (["--corpus", text, tmp_path / "latin.txt", "--out", tmp_path / "new"], "latin.txt, line 2: not UTF-8"),
         (["--corpus", text, text, "--out", tmp_path / "new"], "text.txt: given twice"),
         (["--corpus", text, "--out", folder], "exists. Give a new folder, or continue the run in it with --resume"),
         (["--corpus", text], "--out DIR are needed"),
@@ -262,7 +262,9 @@ def test_going_on_from_the_checkpoint_that_comes_along(text, tmp_path, capsys):
     assert all(torch.equal(start[name], still[name]) for name in start if "pooler" not in name)
 
 
-def test_going_on_from_a_folder(folder, text, tmp_path):
+def test_going_on_from_a_folder(folder, text, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder.parent)  # the run knows its start from anywhere, as it does its corpus
+    assert pretrain.parse(["--corpus", "x", "--out", "new", "--init", folder.name]).init == str(folder)
     flags = ["--init", folder, "--corpus", text, "--tokens", "1280", "--batch-size", "2", "--block-size", "32",
              "--precision", "fp32", "--pairs", "0.5"]
     assert call(*flags, "--out", tmp_path / "still", "--lr", "0") == 0
