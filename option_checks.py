@@ -23,6 +23,7 @@ ONLY_WITH = {  # an option that only some values of another one read
     "gradvac_beta": ("surgery", "gradvac"),
     "loss_weights": ("surgery", "weighted"),
     "joint_limit": ("sampling", "joint", "batch-round-robin"),
+    "hand_on": ("contrastive_order", "first", "fusion"),
 }
 ENCODINGS_OF = {  # of a head; the first is what "auto" becomes
     "ph": ("dual",), "dph": ("dual",), "dpha": ("dual",), "mlp": ("bi", "cross"), "cosine": ("bi", "cross"),
@@ -71,6 +72,8 @@ def needed_stages(name: str, options) -> tuple[str, ...]:
     """The stages of which option `name` needs one in --pretrain to have an effect; () where it needs none."""
     if name == "contrastive_order" and options.contrastive_order == "fusion":
         return ("simcse",)
+    if name == "hand_on":
+        return tuple(each for each in STAGES if each != "simcse" or options.contrastive_order != "fusion")
     if name.startswith("contrastive_"):
         return tuple(method for method in PRESETS if name.removeprefix("contrastive_") not in unread(method, options))
     return ("mlm",) if name.startswith("mlm_") else tuple(method for method, own in OWN.items() if name in own)

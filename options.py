@@ -131,6 +131,9 @@ class Options:
                                     "(last), or simcse with them (fusion: each batch on its task, then on the "
                                     "contrastive loss)", ("first", "last", "fusion"))
 
+    hand_on: str = choice("better", "what a stage of --pretrain hands on: the better one, by zero-shot STS (of mlm by "
+                          "held-out loss), of its start and what it trained; or always that", ("better", "trained"))
+
     mlm_epochs: int = choice(1, "passes of --pretrain mlm", low=1)
     mlm_batch_size: int = choice(32, "rows a batch", low=1)
     mlm_lr: float | str = choice(AUTO, "its peak learning rate; auto: 5e-5 x 768 / hidden size", low=1e-9)
@@ -276,7 +279,7 @@ class Options:
 
     def of_stage(self, *own: str) -> dict:
         """The options that decide what a pretraining stage does: its own, and those that all stages share."""
-        shared = ("pooling", "precision", "weight_decay", "max_grad_norm", "seed")
+        shared = ("pooling", "precision", "weight_decay", "max_grad_norm", "seed", "hand_on")
         return {name: getattr(self, name) for name in (*shared, *own)}
 
     def dropout_of_encoder(self) -> dict[str, float]:

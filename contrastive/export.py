@@ -28,10 +28,8 @@ def export_layout(hidden_size: int, max_length: int, pooling: str, is_normalised
         "sentence_bert_config.json": {"max_seq_length": max_length, "do_lower_case": False},  # the tokenizer does that
         "1_Pooling/config.json": {
             "word_embedding_dimension": hidden_size,
-            "pooling_mode_cls_token": pooling != "mean",
-            "pooling_mode_mean_tokens": pooling == "mean",
-            "pooling_mode_max_tokens": False,
-            "pooling_mode_mean_sqrt_len_tokens": False,
+            "pooling_mode_cls_token": pooling != "mean", "pooling_mode_mean_tokens": pooling == "mean",
+            "pooling_mode_max_tokens": False, "pooling_mode_mean_sqrt_len_tokens": False,
         },
     }
     if pooling == "pooler":
@@ -40,11 +38,8 @@ def export_layout(hidden_size: int, max_length: int, pooling: str, is_normalised
                                          "activation_function": "torch.nn.modules.activation.Tanh"}
     if is_normalised:
         modules.append("Normalize")  # has no settings, so no file
-    files["modules.json"] = [
-        {"idx": place, "name": str(place), "path": f"{place}_{module}" if place else "",
-         "type": f"sentence_transformers.models.{module}"}
-        for place, module in enumerate(modules)
-    ]
+    files["modules.json"] = [{"idx": place, "name": str(place), "path": f"{place}_{module}" if place else "",
+                              "type": f"sentence_transformers.models.{module}"} for place, module in enumerate(modules)]
     return files
 
 

@@ -44,8 +44,7 @@ def score_vectors(
     return cosines, {
         **aggregations(cosines, labels, of_subsets), "subsets": of_subsets,
         "alignment": alignment(first[positive], second[positive]) if positive.any() else None,
-        "uniformity": uniformity(vectors),
-    }
+        "uniformity": uniformity(vectors)}
 
 
 def measure_set(

@@ -141,9 +141,6 @@ def build_stage(
     def quality(judged: BertModel = encoder) -> dict[str, float]:
         return processes.from_first(lambda: sts_quality(judged, dev_pairs, options.pooling, options.precision))
 
-    def evaluate() -> dict[str, float]:
-        return better(model, quality)
-
     def before_epoch(epoch: int) -> None:
         if material.shuffle and epoch > 0:  # a model that has learned nothing yet knows no neighbours
             material.shuffle.renew(epoch, processes.from_first(lambda: material.shuffle.order_of(
@@ -158,12 +155,12 @@ def build_stage(
                                   options.bsc_temperature_lr if method == "bsc" else SCALE_LR), plan=material.plan,
         load=lambda task, indices: material.rows[task].batch(indices).to(device),
         loss=lambda task, batch: model(batch, task) / processes.count(),  # each process computes the whole loss
-        evaluate=evaluate, score="spearman", epochs=settings.epochs, device=device, precision=options.precision,
-        seed=options.seed, schedule=settings.schedule, warmup=settings.warmup, max_grad_norm=options.max_grad_norm,
-        save_every=options.save_every, evaluations_per_epoch=evaluations, patience=settings.patience,
+        evaluate=lambda: better(model, quality), score="spearman", epochs=settings.epochs, device=device,
+        precision=options.precision, seed=options.seed, schedule=settings.schedule, warmup=settings.warmup,
+        max_grad_norm=options.max_grad_norm, patience=settings.patience,
+        save_every=options.save_every, evaluations_per_epoch=evaluations,
         closing_tokens=num_encoded, evaluation_tokens=2 * int(dev_pairs.lengths.sum()) * len(model.copies()),
-        frozen=model.frozen(),
-        before_epoch=before_epoch,
+        frozen=model.frozen(), before_epoch=before_epoch,
     )
     notes = tuple(f"{method}: {len(each.examples):,} sentences{'' if name == method else f' of {name}'}, "
                   f"{each.num_truncated:,} rows cut to {settings.max_length} tokens"
@@ -174,7 +171,8 @@ def build_stage(
     return Stage(job, encoder, tokenizer, options.pooling, quality, "zero-shot STS dev", run / name, fingerprint,
                  begin=model.begin, close=lambda: keep_better(model, quality),
                  settings=asdict(settings) | {"betas": list(settings.betas)}, notes=notes,  # as JSON gives them back
-                 projection=model.projection, keeps_better=options.contrastive_order != "last",
+                 projection=model.projection,
+                 keeps_better=options.hand_on == "better" and options.contrastive_order != "last",
                  code=code_of(Path(__file__).parent, Path(__file__).parent.parent / "data"))
 
 

@@ -137,6 +137,5 @@ def sts_quality(encoder: BertModel, pairs: EncodedExamples, pooling: str, precis
     positive = torch.from_numpy(labels > ALIGNED_ABOVE)
     return {
         **correlations(F.cosine_similarity(first, second).numpy(), labels),
-        "alignment": alignment(first[positive], second[positive]),
-        "uniformity": uniformity(torch.cat([first, second])),
+        "alignment": alignment(first[positive], second[positive]), "uniformity": uniformity(torch.cat([first, second])),
     }

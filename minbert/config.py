@@ -41,10 +41,8 @@ class BertConfig:
             if kind is int and value < (0 if field.name == "pad_token_id" else 1):
                 raise ValueError(f"{field.name} is {value}; it counts something, so it must be at least 1.")
         if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
-                f"hidden_size {self.hidden_size} is not divisible by num_attention_heads {self.num_attention_heads}; "
-                "every head needs the same whole number of units."
-            )
+            raise ValueError(f"hidden_size {self.hidden_size} is not divisible by num_attention_heads "
+                             f"{self.num_attention_heads}; every head needs the same whole number of units.")
         if self.hidden_act != "gelu":
             raise ValueError(f"hidden_act is '{self.hidden_act}'; this encoder computes 'gelu' (erf) only, as BERT.")
         if self.attention_implementation not in ("eager", "fused"):

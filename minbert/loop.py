@@ -204,11 +204,10 @@ class Loop:
         ids = "; ".join(f"{task}: {', '.join(self.job.load(task, rows).ids)}" for task, rows, _ in step)
         stored = checkpoint.load_checkpoint(self.job.folder)
         last = f"{self.job.folder} (step {stored[1]['step']})" if stored else "none yet"
-        raise NonFiniteLoss(
-            f"{self.job.name}: {what} is {value} at step {self.progress.step + 1} of {self.progress.num_steps}. "
-            f"Batch: {ids}. Last good checkpoint: {last}. Lower this stage's learning rate (--lr, "
-            "--contrastive_lr, --mlm_lr), raise its warm-up (--warmup, --contrastive_warmup), or try --precision fp32."
-        )
+        raise NonFiniteLoss(f"{self.job.name}: {what} is {value} at step {self.progress.step + 1} of "
+                            f"{self.progress.num_steps}. Batch: {ids}. Last good checkpoint: {last}. Lower this "
+                            "stage's learning rate (--lr, --contrastive_lr, --mlm_lr), raise its warm-up (--warmup, "
+                            "--contrastive_warmup), or try --precision fp32.")
 
     def evaluate(self) -> None:
         """Score the model, keep it if it is the best so far, write a line and a checkpoint."""

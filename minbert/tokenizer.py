@@ -46,9 +46,8 @@ class BertTokenizer:
         self.backend.normalizer = normalizers.BertNormalizer(
             lowercase=lowercase, strip_accents=strip_accents, handle_chinese_chars=tokenize_chinese_chars)
         self.backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        self.backend.post_processor = processors.BertProcessing(
-            ("[SEP]", self.sep_token_id), ("[CLS]", self.cls_token_id)
-        )
+        self.backend.post_processor = processors.BertProcessing(("[SEP]", self.sep_token_id),
+                                                                ("[CLS]", self.cls_token_id))
 
     @classmethod
     def from_pretrained(cls, name_or_folder: str | Path, cache: Path | None = None) -> BertTokenizer:

@@ -71,5 +71,5 @@ def build_stage(
                                                                     else set())
     pooling = options.pooling if earlier or stored_pooling(model_folder) else None
     return Stage(job, encoder, tokenizer, pooling, quality, "masked dev tokens", run / name,
-                 stage_fingerprint(start, settings, examples),
+                 stage_fingerprint(start, settings, examples), keeps_better=options.hand_on == "better",
                  code=code_of(Path(__file__), Path(__file__).parent.parent / "data"))

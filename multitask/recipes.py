@@ -101,7 +101,11 @@ def rob_11() -> dict:
 
 
 def rob_12() -> dict:
-    """DPHA + CL + gradient surgery, batches of 8 for each task, all in a step; so PARA's double weight has no place."""
+    """DPHA + CL + gradient surgery, batches of 8 for each task, all in a step; so PARA's double weight has no place.
+
+    An epoch is one pass over PARA, which its figure asks for; SST and STS then come many times in it, more often than
+    the report's 85.8 % on SST's training rows look like (99 % in the other rows). It does not say how it went.
+    """
     return rob_14() | {"sampling": "joint", "sampling_weights": "none", "batch_size": 8, "surgery": "pcgrad",
                        "surgery_reduction": "mean"}
 
@@ -118,7 +122,7 @@ def rob_14() -> dict:
 
 def rob_15() -> dict:
     """The same after supervised SimCSE: 3 epochs for the report's 100, 4 of the tasks for 3.5. Add --nli FILE."""
-    return rob_14() | {"pretrain": "simcse-nli", "epochs": 4}
+    return rob_14() | {"pretrain": "simcse-nli", "hand_on": "trained", "epochs": 4}
 
 
 RECIPES: dict[str, tuple[Callable[[], dict], Published]] = {

@@ -34,14 +34,9 @@ def read_tables(options) -> dict[str, dict[str, Table]]:
 
     Of training and dev files at most --train_rows and --dev_rows are taken; test files stay whole, for the leaderboard.
     """
-    tables = {
-        task.name: {
-            split: read_examples(getattr(options, f"{task.name}_{split}"), task.format, labelled=split != "test",
-                                 drop_bad_rows=options.drop_bad_rows)
-            for split in SPLITS
-        }
-        for task in TASKS.values()
-    }
+    tables = {task.name: {split: read_examples(getattr(options, f"{task.name}_{split}"), task.format,
+                                               labelled=split != "test", drop_bad_rows=options.drop_bad_rows)
+                          for split in SPLITS} for task in TASKS.values()}
     for split, limits in {"train": options.train_rows, "dev": options.dev_rows}.items():
         for task, limit in numbers_by_task(limits).items():
             tables[task][split] = tables[task][split].cut(int(limit))
@@ -116,9 +111,8 @@ def build_job(
         return task_loss(model, task, batch)
 
     automatic = "overall_2023" if dev.keys() == COURSE else "mean" if len(dev) > 1 else options.order[0]
-    rates = None
-    if options.layer_decay < 1:
-        rates = layer_decayed(options.lr, options.layer_decay, encoder.config.num_hidden_layers)
+    rates = (layer_decayed(options.lr, options.layer_decay, encoder.config.num_hidden_layers)
+             if options.layer_decay < 1 else None)
 
     def num_tokens(of_rows: dict[str, dict[str, EncodedExamples]], split: str) -> int:
         return sum(int(splits[split].sizes.sum()) for splits in of_rows.values())

@@ -131,7 +131,7 @@ CHANGES = {
     "contrastive_max_length": 16, "contrastive_projection": "mlp", "contrastive_optimizer": "rmsprop",
     "contrastive_schedule": "constant", "contrastive_warmup": 0.3, "contrastive_evaluate_every": 5,
     "contrastive_patience": 2, "contrastive_chunk": 3, "pooling": "cls", "precision": "bf16", "max_length": 40,
-    "weight_decay": 0.5, "max_grad_norm": 0.5, "seed": 1,
+    "weight_decay": 0.5, "max_grad_norm": 0.5, "seed": 1, "hand_on": "trained",
 }
 
 
@@ -164,6 +164,8 @@ def test_every_option_of_the_stage_is_in_that_table():
 def test_the_job_is_as_the_options_say(make_stage, tables, tokenizer):
     others = {"max_grad_norm": 0.25, "seed": 5, "save_every": 7, "precision": "bf16"}
     assert {name: getattr(make_stage("other", **others).job, name) for name in others} == others
+    assert make_stage().keeps_better and not make_stage(hand_on="trained").keeps_better
+    assert not make_stage(contrastive_order="last").keeps_better
     stage = make_stage(pooling="cls", weight_decay=0.125)
     assert {group["weight_decay"] for group in stage.job.optimizer.param_groups} == {0.125, 0.0}
     dev = EncodedExamples(tables["sts"]["dev"].examples, tokenizer, 32, "bi")

@@ -82,6 +82,7 @@ def test_a_batch_in_which_nothing_is_chosen_costs_nothing(make_stage):
 def test_the_job_is_as_the_options_say(make_stage):
     others = {"max_grad_norm": 0.25, "seed": 5, "save_every": 7, "precision": "bf16", "warmup": 0.5,
               "schedule": "cosine"}
+    assert make_stage().keeps_better and not make_stage(hand_on="trained").keeps_better
     job = make_stage(**others, weight_decay=0.125).job
     assert {name: getattr(job, name) for name in others} == others
     assert {group["weight_decay"] for group in job.optimizer.param_groups} == {0.125, 0.0}

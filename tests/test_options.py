@@ -64,7 +64,7 @@ def context_of(name: str) -> list[str]:
     """The flags without which option `name` would have no effect."""
     if name == "hard_negative_weight":
         return ["--pretrain", "simcse-nli", "--nli", "a.tsv"]
-    if name.startswith("contrastive_"):
+    if name.startswith("contrastive_") or name == "hand_on":
         return ["--pretrain", "simcse"]
     owners = [method for method, own in OWN.items() if name in own]
     if owners:

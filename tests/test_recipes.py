@@ -85,6 +85,7 @@ def test_each_row_of_the_rob_report(row):
     assert [published.sst, published.para, published.sts, *published.train] == [float(score) for score in scores]
     assert options.sampling == sampling and options.surgery == ("pcgrad" if number == "12" else "mean")
     assert options.pretrain == ("simcse-nli" if number == "15" else "none")
+    assert options.hand_on == ("trained" if number == "15" else "better")
 
 
 def test_a_row_with_contrastive_pretraining_by_hand():
@@ -92,7 +93,7 @@ def test_a_row_with_contrastive_pretraining_by_hand():
     assert given == {
         "pooling": "cls", "head": "mlp", "pair_encoding": "bi", "sharing": "first", "common_layer": "none", "lr": 1e-5,
         "batch_size": 16, "hidden_dropout_prob": 0.3, "epochs": 10, "sampling": "joint", "joint_limit": "smallest",
-        "pretrain": "simcse-supervised", "contrastive_lr": 2e-5, "contrastive_batch_size": 16,
+        "pretrain": "simcse-supervised", "hand_on": "trained", "contrastive_lr": 2e-5, "contrastive_batch_size": 16,
         "contrastive_projection": "mlp"}
     for name, changes in {
         "gen-quora-only": {"unsupervised_too": "none"}, "gen-nli": {"pretrain": "simcse-nli"},
