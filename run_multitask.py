@@ -40,6 +40,7 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
         print(f"{folder} is finished, there is nothing to resume; its scores are in {folder / 'run.json'}.")
         return
     processes.join(options.device)
+    folder = processes.from_first(lambda: folder)  # the others may have looked when another run had taken a name
     options, model_folder, device = resolve(options)
     paths = results.output_paths(options, folder)
     check_writable(folder, [path for splits in paths.values() for path in splits.values()])
@@ -62,8 +63,7 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     prices = price.quote([stage.job for stage, reused in chain if not reused] + jobs, folder, is_resumed)
     print("\n".join(map(str, prices)))
     files = {path: sha256_of(path) for path in options.input_files()}
-    inputs = files | {f"--model {options.model}": start}
-    record.claim(folder, asdict(options), inputs, is_resumed)  # only here it begins: all that can be wrong was asked
+    record.claim(folder, asdict(options), files | {f"--model {options.model}": start}, is_resumed)  # here it begins
     price.keep(prices, folder)
     qualities, seconds = run_chain([] if is_late else chain, is_resumed)
     *before, progress = [fit(each, is_resumed) for each in jobs]

@@ -40,7 +40,8 @@ def run_once(times: int, data_dir: str, folder: Path) -> dict[str, float]:
     """One epoch of minbert-mini on so many times BASE_ROWS: what run.json says it took."""
     rows = ",".join(f"{task}={times * number}" for task, number in BASE_ROWS.items())
     command = [sys.executable, "run_multitask.py", "--data-dir", data_dir, "--train-rows", rows, "--dev-rows",
-               "para=500", "--epochs", "1", "--pair-encoding", "cross", "--output-dir", folder, "--name", times]
+               "para=500", "--epochs", "1", "--pair-encoding", "cross", "--device", DEVICE.type, "--output-dir", folder,
+               "--name", times]
     subprocess.run(list(map(str, command)), cwd=ROOT, check=True, capture_output=True)
     record = json.loads((folder / str(times) / "run.json").read_text())
     return {"rows": times * sum(BASE_ROWS.values()), **record["actual"]}

@@ -8,6 +8,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy
@@ -18,6 +19,23 @@ from minbert import processes
 from minbert.checkpoint import write_json
 from minbert.provenance import code_version, name_of
 
+HELD = {}  # folder: its open file, whose lock ends with the process
+
+
+def hold(folder: Path) -> None:
+    """Lock the run's folder for this process, to its end; ValueError where another one works in it.
+
+    Where files cannot be locked (Windows, some network drives) nothing happens.
+    """
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        file = HELD.setdefault(folder.resolve(), open(folder / "options.json"))  # noqa: SIM115 - it stays open
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"{folder}: another process works on this run. Wait for its end, or stop it.") from None
+
 
 def claim(
     folder: Path, options: dict, files: dict[str, str], is_resumed: bool,
@@ -26,7 +44,8 @@ def claim(
     """Make the run's folder with its options.json; on resume check that what it reads is still the same.
 
     files: SHA-256 by name. `write` puts into the new folder what else a run cannot go on without: folder and content
-    come into being at once. Raises ValueError naming a file that has changed, or where another run took the folder.
+    into being at once. Raises ValueError naming a file that has changed, or where another run took the folder, or
+    another process works on this one.
     Other code, or another number of processes, than the run began with is said: it goes on, but not to the same bits.
     """
     now = {"code": code_version(), "processes": processes.count()}
@@ -58,6 +77,7 @@ def claim(
             print(f"{folder}: begun with {' and '.join(told)}; it goes on, to other bits than without the stop")
     else:
         processes.from_first(make)
+    processes.from_first(lambda: hold(folder))
 
 
 def write_record(folder: Path, options: dict, files: dict[str, str], **results) -> None:

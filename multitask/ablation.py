@@ -71,15 +71,12 @@ def check_same(recipe: str, folders: Sequence[Path], flags: Sequence[str]) -> No
         try:
             found.append((path.parent, dict(json.loads(path.read_text(encoding="utf-8"))["options"])))
         except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path}: not the options of a run ({error}). Remove its folder, or give another "
-                             "--out.") from error
-        if found[-1][1].get("recipe") != recipe:
-            raise ValueError(f"{path.parent} holds a run of recipe {found[-1][1].get('recipe')}, not of {recipe}. Move "
-                             "it, or give another --out.")
+            raise ValueError(f"{path}: not the options of a run ({error}). Move its folder.") from error
+        if (other := found[-1][1].get("recipe")) != recipe:
+            raise ValueError(f"{path.parent} holds a run of recipe {other}, not of {recipe}. Move it.")
         for name, text in asked(flags).items():
             if name not in found[-1][1]:
-                raise ValueError(f"--with has --{name}, which the run in {path.parent} does not know; see "
-                                 "run_multitask.py --help.")
+                raise ValueError(f"--with has --{name}, which the run in {path.parent} does not know; drop it.")
             if is_other(found[-1][1][name], text):
                 raise ValueError(f"{path.parent} has --{name} {found[-1][1][name]}, and --with asks for {text}. It is "
                                  "not run again: move it, give another --out, or no --with, for a table of what is "
@@ -209,12 +206,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     stages: dict[str, list[dict]] = {}
     now = code_version()
     folders = {name: [given.out / f"{name}-seed{seed}" for seed in given.seeds] for name in given.names}
+    wanted = {name: {**values_of(name), **asked(flags)} for name in given.names}  # flags win, as in the run
     for name, of_recipe in folders.items():
         check_same(name, of_recipe, flags)
         starts_anew = not all((folder / "options.json").is_file() for folder in of_recipe)
-        chosen = {**values_of(name), **asked(flags)}  # flags win, as in the run
-        nli = chosen.get("nli", "none")
-        if "simcse-nli" in chosen.get("pretrain", "").split(",") and not Path(nli).is_file() and starts_anew:
+        nli = wanted[name].get("nli", "none")
+        if "simcse-nli" in wanted[name].get("pretrain", "").split(",") and not Path(nli).is_file() and starts_anew:
             raise ValueError(f"{name} reads triplets, and --nli in --with is {nli}, no file. Add --nli FILE, or give "
                              "this recipe a command of its own with the same --out.")
     for (number, seed), name in product(enumerate(given.seeds), given.names):
@@ -234,6 +231,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         for stage, content in stages_of(folder, record).items():
             stages.setdefault(f"{name}: {stage}", []).append(content)
         print(f"{folder}: " + ", ".join(f"{key} {score:.4f}" for key, score in found[name][-1].items()))
+        for key, value in wanted[name].items():
+            if is_other(stored := record["options"].get(key), str(value)):
+                print(f"{folder}: has --{key} {stored}, where {name} says {value}: flags of an earlier --with won, or "
+                      "the recipe was edited since; remove it to have it made anew")
         if record.get("code", now)["sha256"] != now["sha256"]:
             print(f"{folder}: made by other code than this ({name_of(record['code'])}); remove it to have it made "
                   "anew")

@@ -21,7 +21,7 @@ from minbert.checkpoint import write_json
 from minbert.command import check_at_least, check_writable, exit_code
 from minbert.report import score_table
 from multitask.evaluate import labels_of
-from multitask.finished import Record, knows, open_run, read_record, same_data
+from multitask.finished import Record, open_run, read_record, same_data
 from multitask.results import PREDICTED, SCORE_TITLES, default_paths, write_files
 from multitask.tasks import TASKS, with_overall
 from multitask.voting import METHODS, Outcome, apply_method, gather_votes, make_folds
@@ -67,9 +67,10 @@ def check_request(given: argparse.Namespace) -> list[Record]:
 def voted_tasks(records: Sequence[Record]) -> list[list[str]]:
     """For each run the names of the tasks in which it has a vote: those that it was trained on.
 
-    The vote of a head that never learned would be noise. What no run was trained on, all of them vote in.
+    The vote of a head that never learned would be noise, and a cosine that never saw a label of the task has no scale
+    for it. What no run was trained on, all of them vote in.
     """
-    known = [[name for name in TASKS if knows(run, name)] for run in records]
+    known = [[name for name in TASKS if name in run.options.tasks.split(",")] for run in records]
     nobodys = set(TASKS).difference(*known)
     return [[name for name in TASKS if name in of_run or name in nobodys] for of_run in known]
 
@@ -145,8 +146,7 @@ def write_ensemble(
     write_json(given.out / "ensemble.json", {
         "runs": list(map(str, given.runs)), "method": given.method, "num_folds": given.folds, "seed": given.seed,
         "scores": scores, "files_hold": what_files_hold(given.method, given.folds), "dev_scores": rows,
-        "caution": CAUTION,
-        **{kind: {method: {name: getattr(of_task[name], kind).tolist() for name in TASKS}
+        "caution": CAUTION, **{kind: {method: {name: getattr(of_task[name], kind).tolist() for name in TASKS}
                   for method, of_task in outcomes.items()} for kind in ("weights", "fold_weights")},
     })
 

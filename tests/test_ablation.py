@@ -160,6 +160,17 @@ def test_a_run_of_other_code_is_told(tmp_path, monkeypatch, capsys):
                     "made anew"]
 
 
+def test_a_recipe_that_was_edited_since_is_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(ablation, "run", lambda command, log: pytest.fail("it was run"))
+    finish(tmp_path / "head-vm-seed0", "head-vm", head="ph")
+    finish(tmp_path / "head-vm-seed1", "head-vm", seed=1, head="ph")
+    assert main(["head-vm", "--seeds", "0,1", "--out", str(tmp_path)]) == 0
+    told = [line for line in capsys.readouterr().out.splitlines() if "has --head ph, where head-vm says vm: " in line]
+    assert len(told) == 2
+    assert main(["head-vm", "--seeds", "0,1", "--out", str(tmp_path), "--with=--head ph"]) == 0
+    assert "has --head" not in capsys.readouterr().out, "flags win over a recipe"
+
+
 def test_cosines_know_the_pairs_and_nothing_of_sentiment(tmp_path):
     for tasks, known in (("sst", {"sst", "para", "sts", "overall_2023"}), ("sts", {"para", "sts"})):
         folder = tmp_path / tasks

@@ -247,8 +247,10 @@ def test_an_unfinished_run_and_no_run(two_runs, tmp_path, capsys):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_has_no_vote_in_a_task_that_it_was_not_trained_on(two_runs, tmp_path, capsys, method):
-    other, another = (altered(two_runs[1], tmp_path / name, lambda record: record["options"].update(tasks="sst,para"))
-                      for name in ("run", "other"))
+    """Nor have its cosines, which no head of their own has to learn, and no scale of their own either."""
+    heads = {"run": {"head": "cosine"}, "other": {}}
+    other, another = (altered(two_runs[1], tmp_path / name, lambda record: record["options"].update(
+        tasks="sst,para", **heads[name])) for name in heads)  # noqa: B023 - called at once
     assert run(two_runs[0], other, "--out", tmp_path / "out", "--method", method) == 0
     printed = capsys.readouterr().out
     assert f"{other}: predicting dev and test (not trained on STS, no vote there)" in printed

@@ -1,6 +1,8 @@
 """minbert/record.py: a run's folder comes into being at once, and what a run reads may not change on the way."""
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,11 +39,26 @@ def test_other_code_and_another_number_of_processes_are_said(tmp_path, monkeypat
     assert capsys.readouterr().out == ""
     monkeypatch.setattr(record, "code_version", lambda: {"sha256": "0" * 64, "git": ""})
     monkeypatch.setattr(record.processes, "count", lambda: 2)
+    monkeypatch.setattr(record.processes, "from_first", lambda make: make())
     record.claim(tmp_path / "a", {}, {}, True)
     began = provenance.name_of(provenance.code_version())
     assert capsys.readouterr().out == (
         f"{tmp_path / 'a'}: begun with other code ({began}, now 000000000000) and another number of processes (1, now "
         "2); it goes on, to other bits than without the stop\n")
+
+
+def test_a_run_that_another_process_works_on(tmp_path):
+    """Two would write one checkpoint: an ablation started twice, or again after its run lost its parent."""
+    run = tmp_path / "a"
+    record.claim(run, {}, {}, False)
+    record.claim(run, {}, {}, True)  # again in this process: a notebook
+    ask = ("import sys; from pathlib import Path; from minbert import record\n"
+           "try: record.claim(Path(sys.argv[1]), {}, {}, True)\nexcept ValueError as error: print(error)")
+    other = [sys.executable, "-c", ask, str(run)]
+    assert subprocess.run(other, cwd=provenance.ROOT, check=True, capture_output=True, text=True).stdout == (
+        f"{run}: another process works on this run. Wait for its end, or stop it.\n")
+    record.HELD.pop(run.resolve()).close()  # as the end of this process does
+    assert subprocess.run(other, cwd=provenance.ROOT, check=True, capture_output=True, text=True).stdout == ""
 
 
 def test_the_version_of_the_code(tmp_path, monkeypatch):
