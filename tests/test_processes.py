@@ -21,10 +21,23 @@ STAGES = ("mt-dnn", "pcgrad", "accumulation", "gradvac", "heads-first", "heads-a
           "mlm", "pretrain", *PRESETS)
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--rdzv-backend", "c10d",
             "--rdzv-endpoint", "localhost:0"]  # any free port
+WATCH = """import os, sys
+
+def note(event, arguments):
+    if event == "os.rename":  # whatever a run leaves is written beside its place, and renamed
+        with open(os.path.join(os.environ["WATCH"], "renamed-" + os.environ.get("RANK", "launcher")), "a") as file:
+            print(arguments[1], file=file)
+
+sys.addaudithook(note)
+"""
 
 
-def run(*command: str | Path, limit: int = 300) -> subprocess.CompletedProcess:
+def run(*command: str | Path, limit: int = 300, watch: Path | None = None) -> subprocess.CompletedProcess:
+    """watch: a folder into which each process writes what it puts into place, as renamed-NUMBER."""
     environment = os.environ | {"PYTHONFAULTHANDLER": "1"}  # a process that aborts says where
+    if watch:
+        (watch / "sitecustomize.py").write_text(WATCH)
+        environment |= {"WATCH": str(watch), "PYTHONPATH": str(watch)}
     return subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, timeout=limit,
                           env=environment)
 
@@ -88,19 +101,24 @@ def command(tiny_model, sample_data, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def whole_run(command):
-    """What it printed, and its folder."""
-    result = run(*command, "--name", "whole")
+def whole_run(command, tmp_path_factory):
+    """What it printed, its folder, and the folder of what each process put into place."""
+    watch = tmp_path_factory.mktemp("watch")
+    result = run(*command, "--name", "whole", watch=watch)
     assert result.returncode == 0, result.stderr[-3000:]
-    return result.stdout, command[-1] / "whole"
+    return result.stdout, command[-1] / "whole", watch
 
 
 def test_one_process_prints_and_writes(whole_run):
-    printed, folder = whole_run
+    printed, folder, watch = whole_run
     assert printed.count("leaderboard files:") == 1 and printed.count("zero-shot STS dev") == 1
     record = json.loads((folder / "run.json").read_text())
     assert record["scores"].keys() >= {"sst", "para", "sts"} and len(record["epochs"]) == 2
     assert len(list((folder / "predictions").iterdir())) == 6 and not (folder / "checkpoint").exists()
+    assert not [path for path in watch.glob("renamed-*") if path.name != "renamed-0"], "another one writes, too"
+    renamed = (watch / "renamed-0").read_text().splitlines()
+    written = {str(path) for path in (folder / "predictions").iterdir()}
+    assert written <= set(renamed) and all(renamed.count(path) == 1 for path in written)
 
 
 def test_a_run_that_was_stopped_ends_in_the_same_bits(command, whole_run):
