@@ -57,6 +57,17 @@ def test_contrastive_tension(tension, tokenizer):
     assert seen == [3], "a sentence is encoded once by each copy"
     assert not tension.training and not tension.encoder.training and not tension.second.training
     torch.testing.assert_close(tension(batch), found, rtol=0, atol=0)  # no dropout
+    found.backward()
+    once = [parameter.grad.clone() for parameter in tension.parameters() if parameter.grad is not None]
+    tension.zero_grad()
+    first, second = (mean_vectors(encoder, rows.batch(side))  # each row by itself, as often as it comes
+                     for encoder, side in zip((tension.encoder, tension.second), zip(*pairs, strict=True), strict=True))
+    signs = torch.tensor([1.0 if i == j else -1.0 for i, j in pairs])
+    F.softplus(-signs * (torch.stack(first) * torch.stack(second)).sum(dim=1)).mean().backward()
+    often = [parameter.grad for parameter in tension.parameters() if parameter.grad is not None]
+    assert len(once) > 50 and len(once) == len(often)
+    for one, other in zip(once, often, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
 
 
 def test_contrastive_tension_in_batch(tiny_model, sentences):
