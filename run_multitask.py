@@ -40,7 +40,7 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
         print(f"{folder} is finished, there is nothing to resume; its scores are in {folder / 'run.json'}.")
         return
     processes.join(options.device)
-    folder = processes.from_first(lambda: folder)  # the others may have looked when another run had taken a name
+    folder = processes.from_first(lambda: record.hold(folder))  # the others may have found another name free
     options, model_folder, device = resolve(options)
     paths = results.output_paths(options, folder)
     check_writable(folder, [path for splits in paths.values() for path in splits.values()])

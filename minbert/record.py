@@ -22,10 +22,10 @@ from minbert.provenance import code_version, name_of
 HELD = {}  # folder: its open file, whose lock ends with the process
 
 
-def hold(folder: Path) -> None:
-    """Lock the run's folder for this process, to its end; ValueError where another one works in it.
+def hold(folder: Path) -> Path:
+    """Lock the run's folder, if it is there, for this process to its end; ValueError where another one works in it.
 
-    Where files cannot be locked (Windows, some network drives) nothing happens.
+    Returns it. Where files cannot be locked (Windows, some network drives) nothing happens.
     """
     with suppress(ImportError, OSError):
         import fcntl
@@ -35,6 +35,7 @@ def hold(folder: Path) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ValueError(f"{folder}: another process works on this run. Wait for its end, or stop it.") from None
+    return folder
 
 
 def claim(

@@ -57,10 +57,9 @@ def build_stage(
         name="mlm", folder=run / "checkpoint" / "mlm", model=model,
         optimizer=AdamW(parameter_groups(model, options.weight_decay), lr=options.mlm_lr, fused=True),
         plan=plan, load=lambda task, indices: rows[task]["train"].batch(indices), loss=loss,
-        evaluate=quality, score="-held_out_loss", epochs=options.mlm_epochs, device=device,
-        precision=options.precision, seed=options.seed, schedule=options.schedule, warmup=options.warmup,
-        max_grad_norm=options.max_grad_norm, save_every=options.save_every,
-        evaluation_tokens=sum(int(split.sizes.sum()) for split in dev),
+        evaluate=quality, score="-held_out_loss", epochs=options.mlm_epochs, device=device, precision=options.precision,
+        seed=options.seed, schedule=options.schedule, warmup=options.warmup, max_grad_norm=options.max_grad_norm,
+        save_every=options.save_every, evaluation_tokens=sum(int(split.sizes.sum()) for split in dev),
     )
     settings = options.of_stage("mlm_epochs", "mlm_batch_size", "mlm_lr", "mlm_whole_word", "schedule", "warmup",
                                 "max_length", "max_tokens", "pair_encoding") | {
