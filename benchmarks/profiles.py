@@ -112,8 +112,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=32, help="sentences; simcse has its preset's (%(default)s)")
     parser.add_argument("--parts", type=int, default=20, help="batches (%(default)s)")
     parser.add_argument("--rows", type=int, default=12, help="operations to show (%(default)s)")
-    parser.add_argument("--threads", type=int, default=1, help="of torch; with two the time of an operation is that of "
-                        "the first (%(default)s)")
+    parser.add_argument("--threads", type=int, default=2, help="of torch (%(default)s)")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     runtime.settle_memory()
