@@ -53,7 +53,7 @@ def parse(argv: list[str] | None = None) -> tuple[Options, Path | None]:
     kinds = {"int": int, "float": float, "str": str}
     for item in fields(Options):
         flags = dict.fromkeys([f"--{item.name}", f"--{item.name.replace('_', '-')}"])
-        papers = "".join(f"; {PRESETS[method].source}" for method, own in OWN.items() if item.name in own)
+        papers = "".join(dict.fromkeys(f"; {PRESETS[name].source}" for name, own in OWN.items() if item.name in own))
         settings = {"help": f"{item.metadata['help']} (default: {item.default}{papers})", "dest": item.name}
         if item.type == "bool":
             settings["action"] = "store_true"

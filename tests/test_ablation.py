@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -232,6 +233,31 @@ def test_bad_input(flags, words, capsys):
     with pytest.raises(SystemExit) as caught:
         main(flags)
     assert caught.value.code == 2 and words in capsys.readouterr().err
+
+
+def test_a_real_series_is_stopped_in_a_step_and_goes_on(tiny_model, sample_data, tmp_path):
+    """Ctrl-C, which a terminal sends to the ablation and to its run at once; the same command ends in the same bits."""
+    def flags(out):
+        return ["head-vm", "--seeds", "3", "--out", str(tmp_path / out), f"--with=--model {tiny_model} --data-dir "
+                f"{sample_data} --epochs 2 --save-every 1 --precision fp32"]
+
+    with open(tmp_path / "said.txt", "w+") as said:
+        process = subprocess.Popen([sys.executable, "-m", "multitask.ablation", *flags("stopped")], stdout=said,
+                                   stderr=said, cwd=ablation.COMMAND.parent, start_new_session=True)
+    folder, deadline = tmp_path / "stopped" / "head-vm-seed3", time.monotonic() + 100
+    while not (folder / "checkpoint" / "multitask" / "state.json").is_file():
+        assert process.poll() is None and time.monotonic() < deadline, (tmp_path / "said.txt").read_text()
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(timeout=100) == 130 and not (folder / "run.json").exists()
+    said = (tmp_path / "said.txt").read_text()
+    assert "Continue with: " in said and "Stopped. The same command goes on from here." in said
+    assert main(flags("stopped")) == 0 and main(flags("whole")) == 0
+    log = folder.with_name("head-vm-seed3.log").read_text()
+    assert log.count("multitask: 12 steps, about") == 2 and log.count("record: ") == 1
+    for name in ("model.safetensors", "heads.safetensors"):
+        whole = tmp_path / "whole" / folder.name / "model" / name
+        assert (folder / "model" / name).read_bytes() == whole.read_bytes()
 
 
 def test_two_real_runs(tiny_model, sample_data, tmp_path):
