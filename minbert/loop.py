@@ -265,8 +265,7 @@ class Loop:
         except (RuntimeError, KeyError, ValueError, TypeError) as error:
             reason = " ".join(str(error).split())
             raise ValueError(f"{self.job.folder}: the checkpoint is not of this model or version ({reason[:300]}). Go "
-                             "back to the code that wrote it, or delete that folder to start this stage anew."
-                             ) from error
+                             "back to the code that wrote it, or delete that folder to start anew.") from error
 
     def put_back(self, tensors: dict[str, Tensor], state: dict) -> None:
         self.progress = Progress(**{name: state[name] for name in asdict(self.progress)})

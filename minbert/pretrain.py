@@ -78,8 +78,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def absolute(name: str) -> str:
-    """The name of a model, a folder as a run knows it from anywhere."""
-    return str(Path(name).absolute()) if Path(name).is_dir() else name
+    """The name of a model, a folder as a run knows it from anywhere; the built-in ones win, as in weights.resolve."""
+    return str(Path(name).absolute()) if name not in ("", "minbert-mini", "minilm") and Path(name).is_dir() else name
 
 
 def resumed(parser: argparse.ArgumentParser, folder: Path, argv: list[str]) -> argparse.Namespace:

@@ -83,8 +83,7 @@ def _together() -> Iterator[None]:
         yield
     except RuntimeError as error:
         raise ConnectionError(f"process {number()} of {count()} lost the others ({str(error).splitlines()[0]}); one "
-                              "of them has ended, see its message. Start again; a run that was saved can be resumed."
-                              ) from error
+                              "of them has ended, see its message. Start again; a saved run can be resumed.") from error
 
 
 def own_rows(num_rows: int) -> tuple[list[int], float]:

@@ -19,7 +19,7 @@ from minbert import processes
 from minbert.checkpoint import write_json
 from minbert.provenance import code_version, name_of
 
-HELD = {}  # folder: its open file, whose lock ends with the process
+HELD = {}  # number of a file on its disk: the open file, whose lock ends with the process
 
 
 def hold(folder: Path) -> Path:
@@ -30,9 +30,11 @@ def hold(folder: Path) -> Path:
     with suppress(ImportError, OSError):
         import fcntl
 
-        file = HELD.setdefault(folder.resolve(), open(folder / "options.json"))  # noqa: SIM115 - it stays open
+        path = folder / "options.json"
+        number = path.stat().st_ino
+        HELD[number] = HELD.get(number) or open(path)  # noqa: SIM115 - it stays open
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(HELD[number], fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ValueError(f"{folder}: another process works on this run. Wait for its end, or stop it.") from None
     return folder
@@ -45,7 +47,7 @@ def claim(
     """Make the run's folder with its options.json; on resume check that what it reads is still the same.
 
     files: SHA-256 by name. `write` puts into the new folder what else a run cannot go on without: folder and content
-    into being at once. Raises ValueError naming a file that has changed, or where another run took the folder, or
+    come into being at once. Raises ValueError naming a file that has changed, or where another run took the folder, or
     another process works on this one.
     Other code, or another number of processes, than the run began with is said: it goes on, but not to the same bits.
     """

@@ -65,7 +65,7 @@ class Stage:
         what `close` returned, "settings": those of the stage}.
 
         With `keeps_better` the start counts as a candidate: where the job's score is worse after it, the encoder goes
-        back to where it began. Without, what was trained goes on: after the tasks it is the result. stage.json is
+        back to where it began. Without (--hand_on trained, or after the tasks), what was trained goes on. stage.json is
         written last, so a folder that has one is complete.
         """
         print(*self.notes, sep="\n", end="\n" if self.notes else "")

@@ -83,9 +83,9 @@ def check_same(recipe: str, folders: Sequence[Path], flags: Sequence[str]) -> No
                                  "finished.")
     for folder, options in found[1:]:
         before, first = found[0]
-        for key in sorted({*first, *options} - {"seed", "name", "output_dir"}):
-            if options.get(key) != first.get(key):
-                raise ValueError(f"{before} has --{key} {first.get(key)} and {folder} {options.get(key)}: one mean "
+        for key in sorted((first.keys() & options.keys()) - {"seed", "name", "output_dir"}):  # one may be newer
+            if options[key] != first[key]:
+                raise ValueError(f"{before} has --{key} {first[key]} and {folder} {options[key]}: one mean "
                                  "would mix two experiments. Give the series one --with, or another --out.")
 
 
@@ -232,7 +232,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             stages.setdefault(f"{name}: {stage}", []).append(content)
         print(f"{folder}: " + ", ".join(f"{key} {score:.4f}" for key, score in found[name][-1].items()))
         for key, value in wanted[name].items():
-            if is_other(stored := record["options"].get(key), str(value)):
+            if is_other(stored := record["options"].get(key, value), str(value)):
                 print(f"{folder}: has --{key} {stored}, where {name} says {value}: flags of an earlier --with won, or "
                       "the recipe was edited since; remove it to have it made anew")
         if record.get("code", now)["sha256"] != now["sha256"]:

@@ -2,8 +2,8 @@
 
 What decides which batches come when may begin alike: there the whole plan is compared; what decides when a run ends and
 which of its weights are kept, by whole runs. Options of other stages have test_contrastive_options.py and
-test_further.py, --heads_first and the order of stages test_contrastive_order.py, those of the run as a whole (its
-folder, its files, its device) test_run_multitask.py.
+test_further.py (--hand_on both of them), --heads_first and the order of stages test_contrastive_order.py, those of the
+run as a whole (its folder, its files, its device) test_run_multitask.py.
 
 The tables have 24, 16 and 8 training rows, so that samplers which look at sizes differ. test_train.py asks that an
 option has an effect at all; here each of its choices has to differ from each other one.
@@ -71,7 +71,7 @@ GROUPS = [  # option, the values to tell apart, and what goes with all of them
     ("attention_dropout", ["auto", 0.0, 0.5], {}),
 ]
 OF_THE_RUN = {"recipe", "pretrain", "model", "data_dir", "drop_bad_rows", "train_rows", "dev_rows", "token_cache",
-              "name", "output_dir", "device", "use_gpu", "attention", "compile", "save_every", "heads_first",
+              "name", "output_dir", "device", "use_gpu", "attention", "compile", "save_every", "heads_first", "hand_on",
               *(f"{task}_{file}" for task in COURSE_FILES for file in ("train", "dev", "test", "dev_out", "test_out"))}
 OF_STAGES = {name for own in OWN.values() for name in own}
 

@@ -176,7 +176,7 @@ def test_the_fingerprint_follows_its_own_options_only(make_stage):
     assert make_stage(**same).fingerprint == first
     changes = {"mlm_lr": 1e-4, "mlm_epochs": 2, "mlm_batch_size": 4, "mlm_whole_word": True, "pair_encoding": "bi",
                "max_length": 20, "seed": 1, "warmup": 0.5, "weight_decay": 0.5, "schedule": "constant",
-               "max_grad_norm": 0.5, "pooling": "cls", "precision": "bf16"}
+               "max_grad_norm": 0.5, "pooling": "cls", "precision": "bf16", "hand_on": "trained"}
     assert {name for name in vars(Options()) if name.startswith("mlm_")} <= changes.keys()
     found = [make_stage(**{name: value}).fingerprint for name, value in changes.items()]
     assert len({first, *found}) == len(changes) + 1

@@ -24,7 +24,8 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "
 WATCH = """import os, sys
 
 def note(event, arguments):
-    if event == "os.rename":  # whatever a run leaves is written beside its place, and renamed
+    if event == "os.rename" and "__pycache__" not in str(arguments[1]):
+        # whatever a run leaves is written beside its place, and renamed
         with open(os.path.join(os.environ["WATCH"], "renamed-" + os.environ.get("RANK", "launcher")), "a") as file:
             print(arguments[1], file=file)
 

@@ -11,6 +11,7 @@ import run_multitask
 from minbert import provenance, record
 from minbert.command import is_free
 from minbert.loop import Loop
+from multitask import train
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 
@@ -57,7 +58,7 @@ def test_a_run_that_another_process_works_on(tmp_path):
     other = [sys.executable, "-c", ask, str(run)]
     assert subprocess.run(other, cwd=provenance.ROOT, check=True, capture_output=True, text=True).stdout == (
         f"{run}: another process works on this run. Wait for its end, or stop it.\n")
-    record.HELD.pop(run.resolve()).close()  # as the end of this process does
+    record.HELD.pop((run / "options.json").stat().st_ino).close()  # as the end of this process does
     assert subprocess.run(other, cwd=provenance.ROOT, check=True, capture_output=True, text=True).stdout == ""
 
 
@@ -117,7 +118,7 @@ def test_what_was_done_is_not_done_again(tiny_model, sample_data, tmp_path, monk
     assert all(steps == list(range(1, len(steps) + 1)) for steps in done.values()), done
 
 
-def test_a_model_that_changed_is_not_resumed(tiny_model, sample_data, tmp_path, monkeypatch, capsys):
+def test_neither_a_changed_model_nor_a_run_at_work_is_resumed(tiny_model, sample_data, tmp_path, monkeypatch, capsys):
     """Rows in other token ids, or other weights, beside a checkpoint of the old ones."""
     model = Path(shutil.copytree(tiny_model, tmp_path / "model"))
     flags = ["--model", model, "--data-dir", sample_data, "--output-dir", tmp_path, "--name", "run", "--epochs", 1]
@@ -131,5 +132,15 @@ def test_a_model_that_changed_is_not_resumed(tiny_model, sample_data, tmp_path, 
     (model / "vocab.txt").write_text("\n".join([*words.split()[:5], *sorted(words.split()[5:])]), encoding="utf-8")
     assert run_multitask.main(["--resume", str(tmp_path / "run")]) == 2
     assert f"--model {model} has changed since the run began. Restore it" in capsys.readouterr().err
+    record.HELD.pop((tmp_path / "run" / "options.json").stat().st_ino).close()
+    lock = "import fcntl, sys; file = open(sys.argv[1]); fcntl.flock(file, 2); print(flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", lock, str(tmp_path / "run" / "options.json")], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        with monkeypatch.context() as patch:
+            patch.setattr(train, "read_tables", lambda options: pytest.fail("that comes later"))
+            assert run_multitask.main(["--resume", str(tmp_path / "run")]) == 2
+        other.stdin.close()
+    assert "another process works on this run. Wait for its end" in capsys.readouterr().err
     (model / "vocab.txt").write_text(words, encoding="utf-8")
     assert run_multitask.main(["--resume", str(tmp_path / "run")]) == 130
