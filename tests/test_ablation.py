@@ -251,7 +251,7 @@ def test_a_real_series_is_stopped_in_a_step_and_goes_on(tiny_model, sample_data,
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(timeout=100) == 130 and not (folder / "run.json").exists()
     said = (tmp_path / "said.txt").read_text()
-    assert "Continue with: " in said and "Stopped. The same command goes on from here." in said
+    assert "Continue with: " in said and "The same command goes on from here." in said
     assert main(flags("stopped")) == 0 and main(flags("whole")) == 0
     log = folder.with_name("head-vm-seed3.log").read_text()
     assert log.count("multitask: 12 steps, about") == 2 and log.count("record: ") == 1
