@@ -10,6 +10,7 @@ fifth step, without a word.
 import atexit
 import json
 import os
+import signal
 import sys
 from contextlib import suppress
 from dataclasses import replace
@@ -129,6 +130,8 @@ def main(model: str, data: str, out: str, *names: str) -> None:
     losses, gradients, weights = {}, {}, {}
     for name in names:
         job = make_job(name, Path(model), Path(data), Path(out) / name)
+        if name == "death":  # torchrun ends the other one too, which on a busy machine could be before it has spoken
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         losses[name], gradients[name] = losses_of(job, name == "death")
         weights[name] = sum(float(parameter.detach().double().sum()) for parameter in job.model.parameters())
     (Path(out) / f"weights-{processes.number()}.json").write_text(json.dumps(weights))
