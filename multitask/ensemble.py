@@ -147,7 +147,7 @@ def write_ensemble(
         "runs": list(map(str, given.runs)), "method": given.method, "num_folds": given.folds, "seed": given.seed,
         "scores": scores, "files_hold": what_files_hold(given.method, given.folds), "dev_scores": rows,
         "caution": CAUTION, **{kind: {method: {name: getattr(of_task[name], kind).tolist() for name in TASKS}
-                  for method, of_task in outcomes.items()} for kind in ("weights", "fold_weights")},
+                                      for method, of_task in outcomes.items()} for kind in ("weights", "fold_weights")},
     })
 
 
