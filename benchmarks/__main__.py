@@ -30,8 +30,12 @@ QUESTIONS = {
     "tokenize": "How fast does text become token ids, against transformers' fast tokenizer, and are they the same?",
     "memory": "How much memory does training take, against a plain Hugging Face loop?",
 }
-WITHOUT_BATCHES = ("optimizer", "simcse", "startup", "tokenize")  # SimCSE has its preset's
 BATCH_SIZE = 32
+READS = {  # flags that not every benchmark reads, with what stands for "not given"
+    "batch_size": (BATCH_SIZE, ("train_step", "inference", "surgery", "memory")),  # SimCSE has its preset's
+    "device": ("cpu", ("train_step", "inference")),
+    "compile": (False, ("train_step", "inference")),
+}
 
 
 def functions() -> dict[str, Callable]:
@@ -52,10 +56,14 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="fewer and smaller rounds: does it run, is it plausible?")
     parser.add_argument("--data-dir", default=str(ROOT / "data" / "sample"), help="folder with the nine course files "
                         "(the sample)")
-    parser.add_argument("--model", default="auto", help="as --model of run_multitask.py; auto: minilm where its "
-                        "package is installed, else random weights of its shape (%(default)s)")
+    parser.add_argument("--model", default="auto", help="as --model of run_multitask.py; tiny, mini, small, base: "
+                        "random weights of that size; auto: minilm where its package is installed, else random weights "
+                        "of its shape (%(default)s)")
     parser.add_argument("--batch-size", type=int, default=BATCH_SIZE, help="sentences, or pairs (%(default)s)")
     parser.add_argument("--threads", type=int, default=2, help="of torch; the goals are for 2 (%(default)s)")
+    parser.add_argument("--device", choices=("cpu", "cuda", "mps"), default="cpu", help="of both sides; the goals are "
+                        "for a processor (%(default)s)")
+    parser.add_argument("--compile", action="store_true", help="torch.compile ours, and the peer that has every trick")
     parser.add_argument("--n", type=int, help="rounds, instead of each benchmark's own number")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where `all` writes its report (benchmarks/reports; "
                         "with --quick it writes one only if this is given)")
@@ -70,8 +78,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         parser.error(f"no benchmark is called '{given.name}'; {hint}")
     if given.out is not None and given.name != "all":
         parser.error(f"--out is for the report of all; {given.name} alone ends with its line of JSON.")
-    if given.name in WITHOUT_BATCHES and given.batch_size != BATCH_SIZE:
-        parser.error(f"--batch-size has no effect on {given.name}; drop it.")
+    for flag, (absent, names) in READS.items():
+        if given.name not in ("all", *names) and getattr(given, flag) != absent:
+            parser.error(f"--{flag.replace('_', '-')} has no effect on {given.name}; drop it.")
     for flag in ("batch_size", "threads", "n"):
         value = getattr(given, flag)
         if value is not None and value < 1:
@@ -84,14 +93,26 @@ def run_one(given: argparse.Namespace) -> dict:
     import torch
 
     from benchmarks.material import Settings, write_model
+    from minbert import runtime
 
+    device, _ = runtime.choose_device(given.device)
     torch.set_num_threads(given.threads)
     with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(given.data_dir, given.threads, given.batch_size, given.quick, given.n, Path(folder))
+        settings = Settings(given.data_dir, given.threads, given.batch_size, given.quick, given.n, Path(folder),
+                            device, given.compile)
         model = write_model(given.model, settings.model)
         load = busy_cores()
         line = functions()[given.name](settings)
     return line | {"model": model, "threads": given.threads, "is_quick": given.quick, "busy_cores": load}
+
+
+def own_flags(given: argparse.Namespace, name: str) -> list[str]:
+    """What was given of the flags that only some benchmarks read, and this one does."""
+    words = []
+    for flag, (absent, names) in READS.items():
+        if name in names and (value := getattr(given, flag)) != absent:
+            words += [f"--{flag.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return words
 
 
 def run_all(given: argparse.Namespace, log: Callable[[str], None]) -> dict[str, dict | None]:
@@ -101,8 +122,7 @@ def run_all(given: argparse.Namespace, log: Callable[[str], None]) -> dict[str, 
     lines: dict[str, dict | None] = {}
     for name in QUESTIONS:
         log(f"\n{name}: {QUESTIONS[name]}")
-        batches = [] if name in WITHOUT_BATCHES else ["--batch-size", str(given.batch_size)]
-        command = [sys.executable, "-m", "benchmarks", name, *flags, *batches]
+        command = [sys.executable, "-m", "benchmarks", name, *flags, *own_flags(given, name)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path.cwd()) as process:
             last = ""
             for text in process.stdout:
@@ -118,7 +138,8 @@ def write_report(given: argparse.Namespace, lines: dict[str, dict | None], load:
     folder.mkdir(parents=True, exist_ok=True)
     model = next((line["model"] for line in lines.values() if line), given.model)
     settings = (f"{'A quick look' if given.quick else 'A full run'} with {model}, batches of {given.batch_size}, "
-                f"{given.threads} thread{'s' * (given.threads > 1)}, data of the folder "
+                f"{given.threads} thread{'s' * (given.threads > 1)}, train_step and inference on {given.device}"
+                f"{' and compiled' * given.compile}, data of the folder "
                 f"{Path(given.data_dir).resolve().name}")
     path = folder / f"{when:%Y-%m-%d-%H%M}.md"
     path.write_text(report(lines, QUESTIONS, settings, load, when), encoding="utf-8")

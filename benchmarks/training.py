@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from benchmarks.material import DEVICE, MAX_LENGTH
+from benchmarks.material import MAX_LENGTH, Place
 from data.batching import EncodedExamples, length_grouped_batches
 from data.readers import Example
 from minbert import BertModel, BertTokenizer, price, runtime
@@ -42,29 +42,33 @@ def grouped(examples: Sequence[Example], tokenizer: BertTokenizer, batch_size: i
 # --- ours -------------------------------------------------------------------------------------------------------------
 
 
-def our_job(model: Path, folder: Path, examples: Sequence[Example], batch_size: int, precision: str) -> Job:
+def our_job(model: Path, folder: Path, examples: Sequence[Example], batch_size: int, place: Place) -> Job:
     """The multitask stage with SST alone, its options the defaults."""
-    options = Options(tasks="sst", batch_size=batch_size, precision=precision, max_length=MAX_LENGTH)
-    encoder = BertModel.from_pretrained(model).to(DEVICE)
+    options = Options(tasks="sst", batch_size=batch_size, precision=place.precision, max_length=MAX_LENGTH)
+    encoder = BertModel.from_pretrained(model).to(place.device)
+    runtime.compile_layers(encoder, place.is_compiled)
     options, _ = options.for_encoder(encoder.config.hidden_size)
     rows = EncodedExamples(examples, BertTokenizer.from_pretrained(model), MAX_LENGTH)
-    return build_job(options, encoder, {"sst": dict.fromkeys(("train", "dev", "test"), rows)}, folder, DEVICE)
+    return build_job(options, encoder, {"sst": dict.fromkeys(("train", "dev", "test"), rows)}, folder, place.device)
 
 
 def write_heads(model: Path, folder: Path, examples: Sequence[Example]) -> None:
     """Put the model with the heads that `our_job` gives it into model/, so that the peer can have the same ones."""
-    job = our_job(model, folder, examples, 1, "fp32")
+    job = our_job(model, folder, examples, 1, Place())
     job.model.save_pretrained(model, BertTokenizer.from_pretrained(model))
 
 
-def our_side(model: Path, folder: Path, examples: Sequence[Example], batch_size: int, precision: str):
+def our_side(model: Path, folder: Path, examples: Sequence[Example], batch_size: int, place: Place):
     """A function that takes the training step of a part: batch `part` of similar length. "peak" gives bytes."""
     runtime.settle_memory()
-    job = our_job(model, folder, examples, batch_size, precision)
+    job = our_job(model, folder, examples, batch_size, place)
     loop, batches = make_loop(job), grouped(examples, BertTokenizer.from_pretrained(model), batch_size)
 
     def take(part: int | str) -> int | None:
-        return price.peak_memory(DEVICE) if part == "peak" else loop.train_step([("sst", batches[part], 1.0)])
+        if part == "peak":
+            return price.peak_memory(place.device)
+        loop.train_step([("sst", batches[part], 1.0)])
+        return place.wait()
 
     return take
 
@@ -119,17 +123,19 @@ class HuggingFaceBatches:
 
 
 def peer_side(
-    model: Path, examples: Sequence[Example], batch_size: int, precision: str = "fp32", is_grouped: bool = False,
+    model: Path, examples: Sequence[Example], batch_size: int, place: Place, is_grouped: bool = False,
     is_fused: bool = False, keeps_memory: bool = False,
 ):
     """The loop that everyone writes: collate, forward, backward, clip, torch.optim.AdamW. "peak" gives bytes.
 
-    As it is, batches are random and everything is float32; each flag is a trick. is_grouped: the batches of similar
-    length that ours has; is_fused: torch.optim.AdamW(fused=True); keeps_memory: freed memory is kept, as ours does.
+    As it is, batches are random; each flag is a trick. is_grouped: the batches of similar length that ours has;
+    is_fused: torch.optim.AdamW(fused=True); keeps_memory: freed memory is kept, as ours does.
     """
     if keeps_memory:
         runtime.settle_memory()
-    classifier, rows = Classifier(model).train(), HuggingFaceBatches(model, examples)
+    classifier, rows = Classifier(model).train().to(place.device), HuggingFaceBatches(model, examples)
+    if place.is_compiled:
+        classifier.compile(dynamic=True)
     optimizer = torch.optim.AdamW(classifier.parameters(), lr=5e-5, weight_decay=WEIGHT_DECAY, fused=is_fused or None)
     if is_grouped:
         batches = grouped(examples, BertTokenizer.from_pretrained(model), batch_size)
@@ -138,14 +144,14 @@ def peer_side(
 
     def take(part: int | str) -> int | None:
         if part == "peak":
-            return price.peak_memory(DEVICE)
+            return price.peak_memory(place.device)
         batch = rows.batch([int(index) for index in batches[part]])
-        with runtime.autocast(DEVICE, precision):
-            loss = classifier(**batch)
+        with runtime.autocast(place.device, place.precision):
+            loss = classifier(**{name: tensor.to(place.device) for name, tensor in batch.items()})
         loss.backward()
         torch.nn.utils.clip_grad_norm_(classifier.parameters(), MAX_NORM)
         optimizer.step()
         optimizer.zero_grad()
-        return None
+        return place.wait()
 
     return take

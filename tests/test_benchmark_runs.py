@@ -27,7 +27,7 @@ def test_each_runs_to_its_closing_line(capsys, tiny_model, sample_data, name):
     if name in PEERS:
         pytest.importorskip(PEERS[name], reason=f"{PEERS[name]} is the peer; run setup.sh --dev")
     flags = ["--quick", "--n", "1", "--threads", "1", "--model", str(tiny_model)]
-    flags += [] if name in command.WITHOUT_BATCHES else ["--batch-size", "4"]
+    flags += ["--batch-size", "4"] if name in command.READS["batch_size"][1] else []
     assert command.main([name, *flags, "--data-dir", str(sample_data)]) == 0
     line = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert line.keys() >= FIELDS and line["name"] == name and line["n"] >= 1

@@ -1,10 +1,9 @@
-"""benchmarks/: the turns and medians, the closing line, whether the two sides compute the same. Nothing is timed."""
+"""benchmarks/: the turns and medians, the closing line, the command, lines and exponents. Nothing is timed."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import replace
 from datetime import datetime
 from types import SimpleNamespace
 
@@ -12,12 +11,12 @@ import pytest
 import torch
 
 from benchmarks import __main__ as command
-from benchmarks import contrastive, pretraining, scaling, surgery, training
-from benchmarks.material import Settings, require, sst_examples, write_model
-from benchmarks.optimizer import largest_difference
+from benchmarks import contrastive, scaling
+from benchmarks.material import MINILM_SHAPE, require, write_model
 from benchmarks.result import Check, Comparison, json_line, markdown, report, versions
 from benchmarks.sides import Process, alternate, spread
-from minbert import BertModel, BertTokenizer
+from minbert import BertConfig, BertModel, BertTokenizer
+from minbert.pretrain import SIZES
 
 FIELDS = {"name", "ours", "peer", "unit", "ratio", "n", "share_of_limit", "versions"}
 
@@ -124,6 +123,8 @@ def test_every_name_has_a_question_and_a_function(capsys):
     (["memory", "--out", "x"], "--out is for the report of all"),
     (["memory", "--n", "0"], "--n is 0; pass 1 or more"),
     (["simcse", "--batch-size", "4"], "--batch-size has no effect on simcse; drop it"),
+    (["memory", "--device", "cuda"], "--device has no effect on memory; drop it"),
+    (["surgery", "--compile"], "--compile has no effect on surgery; drop it"),
 ])
 def test_what_is_refused(capsys, flags, message):
     with pytest.raises(SystemExit) as stop:
@@ -135,16 +136,28 @@ def test_all_asks_of_each_only_what_it_reads(monkeypatch):
     asked = []
     failed = contextlib.nullcontext(SimpleNamespace(stdout=[], returncode=1))
     monkeypatch.setattr(command.subprocess, "Popen", lambda words, **_: (asked.append(words), failed)[1])
-    lines = command.run_all(command.parse(["all", "--batch-size", "64", "--quick"]), log=lambda text: None)
+    flags = ["all", "--batch-size", "64", "--device", "mps", "--compile", "--quick"]
+    lines = command.run_all(command.parse(flags), log=lambda text: None)
     assert lines == dict.fromkeys(command.QUESTIONS)
     given = [command.parse(words[3:]) for words in asked]  # which exits where a flag would have no effect
-    assert {each.name for each in given if each.batch_size == 64} == {*command.QUESTIONS} - {*command.WITHOUT_BATCHES}
+    for flag, value in {"batch_size": 64, "device": "mps", "compile": True}.items():
+        assert {each.name for each in given if getattr(each, flag) == value} == {*command.READS[flag][1]}, flag
 
 
 def test_a_missing_peer_is_named():
     require("torch")
     with pytest.raises(ValueError, match="peer a-peer-of-nobody is not installed.*setup.sh --dev"):
         require("torch", "a-peer-of-nobody")
+
+
+@pytest.mark.parametrize(("name", "shape"), [("tiny", SIZES["tiny"]), ("auto", MINILM_SHAPE)])
+def test_random_weights_where_no_others_are_wanted_or_installed(tmp_path, monkeypatch, name, shape):
+    monkeypatch.setattr("importlib.util.find_spec", lambda package: None)
+    assert write_model(name, tmp_path).startswith("random weights of ")
+    found = BertConfig.from_pretrained(tmp_path)
+    assert (found.hidden_size, found.num_hidden_layers) == (shape.hidden_size, shape.num_hidden_layers)
+    ids, _ = BertTokenizer.from_pretrained(tmp_path).encode(["A sentence that has zebras in it."], max_length=32)
+    assert max(ids[0]) < found.vocab_size == len(BertModel.from_pretrained(tmp_path).embeddings.word.weight)
 
 
 def test_a_run_of_all_goes_on_after_a_failure(monkeypatch, tiny_model, tmp_path, capsys):
@@ -158,112 +171,7 @@ def test_a_run_of_all_goes_on_after_a_failure(monkeypatch, tiny_model, tmp_path,
     assert str(tmp_path) not in text  # it is to be read elsewhere
 
 
-# --- the two sides compute the same -----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def settings(tiny_model, sample_data, tmp_path):
-    assert write_model(str(tiny_model), tmp_path / "model") == tiny_model.name
-    return Settings(str(sample_data), 1, 8, is_quick=True, num_rounds=1, folder=tmp_path)
-
-
-@pytest.fixture
-def examples(settings):
-    return sst_examples(settings.data_dir, 24)
-
-
-def test_the_sides_of_train_step_have_the_same_loss_and_batches(settings, examples, tmp_path):
-    pytest.importorskip("transformers", reason="transformers is the peer; run setup.sh --dev")
-    training.write_heads(settings.model, tmp_path / "heads", examples)
-    job = training.our_job(settings.model, tmp_path / "ours", examples, 8, "fp32")
-    classifier, rows = training.Classifier(settings.model).eval(), training.HuggingFaceBatches(settings.model, examples)
-    job.model.eval()  # no dropout on either side
-    batches = training.grouped(examples, BertTokenizer.from_pretrained(settings.model), 8)
-    assert sorted(row for batch in batches for row in batch) == list(range(24))
-    with torch.no_grad():
-        for indices in batches:
-            ours, theirs = job.load("sst", indices), rows.batch(indices)
-            assert torch.equal(ours.input_ids, theirs["input_ids"])
-            # fp32, 2 layers: measured 1e-7, allow 1e-6
-            torch.testing.assert_close(classifier(**theirs), job.loss("sst", ours), rtol=0, atol=1e-6)
-
-
-def test_the_sides_of_train_step_take_steps(settings, examples, tmp_path):
-    pytest.importorskip("transformers", reason="transformers is the peer; run setup.sh --dev")
-    training.write_heads(settings.model, tmp_path / "heads", examples)
-    ours = training.our_side(settings.model, tmp_path / "ours", examples, 8, "fp32")
-    plain = training.peer_side(settings.model, examples, 8)
-    tricks = training.peer_side(settings.model, examples, 8, "bf16", True, True)
-    for take in (ours, plain, tricks):
-        for part in range(3):
-            take(part)
-        assert take("peak") > 0
-
-
-def test_vectors_of_inference_agree(settings, examples, tmp_path):
-    pytest.importorskip("sentence_transformers", reason="sentence-transformers is the peer; run setup.sh --dev")
-    from benchmarks import inference
-    folder = inference.write_export(settings.model, tmp_path / "export")
-    sentences = [example.sentence_1 for example in examples]
-    peer = inference.peer_side(folder, sentences, 8)("vectors")
-    for precision, least in {"fp32": 1 - 1e-6, "bf16": 0.999}.items():
-        ours = inference.our_side(folder, sentences, 8, precision)
-        assert ours(0) is None
-        assert inference.least_cosine(ours("vectors"), peer) >= least
-    assert inference.least_cosine(ours("vectors"), peer[::-1]) < 0.999  # the negative control: rows in another order
-
-
-def test_the_optimizers_take_the_same_step(settings):
-    assert largest_difference(BertModel.from_pretrained(settings.model)) <= 1e-6  # the goal; measured 3e-8
-
-
-def test_both_ways_of_simcse_have_the_same_loss_and_gradients_without_dropout(settings, examples):
-    from benchmarks.simcse import TwoPasses
-    from contrastive.methods import SimCSE
-    from data.batching import EncodedExamples
-    batch = EncodedExamples(examples, BertTokenizer.from_pretrained(settings.model), 32).batch(range(8))
-    found = []
-    for method in (SimCSE, TwoPasses):
-        torch.manual_seed(0)  # the same projection
-        module = method(BertModel.from_pretrained(settings.model), "mean", 0.05, "tanh").eval()
-        loss = module(batch)
-        loss.backward()
-        found.append({"loss": loss.detach()} | {name: parameter.grad for name, parameter in module.named_parameters()
-                                                if parameter.grad is not None})
-    assert len(found[0]) > 30  # every layer's, the projection's
-    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
-
-
-def test_torchjd_takes_our_step(settings, tmp_path):
-    """Two tasks have no choice of order, so that both surgeries must give the same weights."""
-    pytest.importorskip("torchjd", reason="torchjd is the peer; run setup.sh --dev")
-    loops = []
-    for name in ("pcgrad", "mean"):
-        job = surgery.make_job(settings.model, settings.data_dir, 4, "fp32", name, tmp_path / name)
-        step = [part for part in job.plan(0, None)[0] if part[0] != "sts"]
-        loops.append(training.make_loop(replace(job, plan=lambda epoch, generator, step=step: [step])))
-    torch.manual_seed(1)  # dropout
-    loops[0].train_step(loops[0].job.epoch_steps(0, torch.Generator())[0])
-    torch.manual_seed(1)
-    surgery.torchjd_side(loops[1])(0)
-    for ours, theirs in zip(*(loop.parameters for loop in loops), strict=True):
-        assert (ours.grad is None) == (theirs.grad is None)
-        if ours.grad is not None:
-            torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-6)
-
-
-def test_both_sides_of_pretraining_have_the_same_model(tmp_path):
-    pytest.importorskip("transformers", reason="transformers is the peer; run setup.sh --dev")
-    flags = ["--size", "tiny", "--batch-size", "2", "--block-size", "16", "--tokens", "960", "--corpus", "x", "--out",
-             str(tmp_path / "out"), "--device", "cpu", "--precision", "fp32"]
-    ours, peer = pretraining.make_loop(flags), pretraining.make_peer(flags, tmp_path)
-    ours.train_step(next(ours.job.all_steps()))
-    peer.step()
-    sizes = [sum(p.numel() for name, p in model.named_parameters() if "pooler" not in name)
-             for model in (ours.job.model, peer.model)]
-    assert sizes[0] == sizes[1]
-    assert peer.model.config.hidden_dropout_prob == ours.job.model.bert.config.hidden_dropout_prob == 0
-    assert pretraining.layer_flops("tiny") == 6 * 2 * (4 * (64 * 64 + 64) + 2 * 64 * 256 + 256 + 64 + 4 * 64)
+# --- scaling and stages -----------------------------------------------------------------------------------------------
 
 
 def test_an_exponent_is_the_slope_in_logarithms():
