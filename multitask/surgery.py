@@ -24,10 +24,8 @@ def mean(tasks: Sequence[str]) -> list[float]:
     loss times 1/K, leave in .grad what one backward pass on the mean would, and only one task's graph is in memory
     at a time. A step of one batch (mt-dnn sampling) has the weight 1.0: its loss as it is.
 
-    tasks: the K task names of a step, K >= 1. Returns K floats. Raises ValueError for K < 1.
+    tasks: the K task names of a step, K >= 1. Returns K floats.
     """
-    if not tasks:
-        raise ValueError("a step has 0 losses; it needs at least one batch")
     return [1.0 / len(tasks)] * len(tasks)
 
 
@@ -112,12 +110,13 @@ def reduce(weights: Tensor, reduction: Reduction) -> Tensor:
 class GradientSurgery:
     """PCGrad or GradVac as the loop calls it, with what it remembers: GradVac's targets and every step's cosines.
 
-    Calling it: Gramian (K, K) and the K task names of this step -> weights (K,). Orders come from torch's global
-    generator, which checkpoints save.
+    Calling it: Gramian (K, K) and the K task names of this step -> weights (K,). Orders come from a generator of its
+    own, so that runs of a seed with and without surgery have the same dropout masks.
     """
 
-    def __init__(self, method: Literal["pcgrad", "gradvac"], reduction: Reduction, beta: float, tasks: Sequence[str]):
+    def __init__(self, method: str, reduction: Reduction, beta: float, tasks: Sequence[str], seed: int) -> None:
         self.method, self.reduction, self.beta = method, reduction, beta
+        self.generator = torch.Generator().manual_seed(seed)
         self.tasks = tuple(dict.fromkeys(tasks))
         self.pairs = list(combinations(range(len(self.tasks)), 2))
         self.targets = torch.zeros(len(self.tasks), len(self.tasks), dtype=torch.float64)  # (T, T)
@@ -132,11 +131,11 @@ class GradientSurgery:
         numbers = torch.tensor([self.tasks.index(task) for task in tasks])
         self.record(gramian, numbers)
         if self.method == "pcgrad":
-            return pcgrad_weights(gramian, self.reduction)
+            return pcgrad_weights(gramian, self.reduction, self.generator)
         assert self.method == "gradvac", f"there is no surgery {self.method}"
         rows, columns = numbers.unsqueeze(1), numbers.unsqueeze(0)
         weights, self.targets[rows, columns] = gradvac_weights(gramian, self.targets[rows, columns], self.beta,
-                                                               self.reduction)
+                                                               self.reduction, self.generator)
         return weights
 
     def record(self, gramian: Tensor, numbers: Tensor) -> None:
@@ -148,10 +147,12 @@ class GradientSurgery:
 
     def state_dict(self) -> dict[str, Tensor]:
         empty = torch.empty(0, len(self.pairs))
-        return {"targets": self.targets.clone(), "cosines": torch.stack(self.cosines) if self.cosines else empty}
+        return {"targets": self.targets.clone(), "cosines": torch.stack(self.cosines) if self.cosines else empty,
+                "generator": self.generator.get_state()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self.targets, self.cosines = state["targets"].clone(), list(state["cosines"])
+        self.generator.set_state(state["generator"])
 
     def conflicts(self) -> list[dict]:
         """For each pair of tasks: "tasks", in how many "steps" both were, the share in which they conflicted (their

@@ -74,7 +74,7 @@ def how_to_combine(options) -> dict:
         case "weighted":
             return {"weigh": partial(surgery.weighted, weights=numbers_by_task(options.loss_weights))}
     return {"surgery": surgery.GradientSurgery(options.surgery, options.surgery_reduction, options.gradvac_beta,
-                                               options.order)}
+                                               options.order, options.seed)}
 
 
 def build_job(
@@ -99,8 +99,7 @@ def build_job(
     dev = {task: splits["dev"] for task, splits in trained.items()}
 
     def plan(epoch: int, generator: torch.Generator) -> list[Step]:
-        steps = steps_of_epoch(options, batches_of(trained, options.batch_size, options.max_tokens), generator,
-                               epoch)
+        steps = steps_of_epoch(options, batches_of(trained, options.batch_size, options.max_tokens), generator, epoch)
         if companion is None:
             return steps
         return [each for step in steps for each in (step, [(FUSION_PREFIX + task, indices) for task, indices in step])]

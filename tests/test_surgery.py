@@ -37,11 +37,6 @@ def test_negative_control_the_sum_is_another_gradient():
     assert not torch.allclose(weight.grad, expected)
 
 
-def test_a_step_without_losses_is_refused():
-    with pytest.raises(ValueError, match="0 losses; it needs at least one"):
-        mean([])
-
-
 # --- PCGrad ---------------------------------------------------------------------------------------------------------
 
 
@@ -246,53 +241,10 @@ def test_gradvac_passes_over_zero_gradients_and_survives_a_target_of_one():
 def test_gradvac_agrees_with_torchjd_over_many_steps():
     """Two tasks, where no order is drawn; beta given, since torchjd's default is another one."""
     aggregation = pytest.importorskip("torchjd.aggregation", reason="torchjd is the reference; run setup.sh --dev")
-    reference, surgery = aggregation.GradVac(beta=0.3), GradientSurgery("gradvac", "sum", 0.3, ["sst", "sts"])
+    reference, surgery = aggregation.GradVac(beta=0.3), GradientSurgery("gradvac", "sum", 0.3, ["sst", "sts"], seed=0)
     generator = torch.Generator().manual_seed(0)
     for _ in range(20):
         gradients = torch.randn(2, 6, dtype=torch.float64, generator=generator)
         found = surgery(gradients @ gradients.T, ["sst", "sts"]) @ gradients
         torch.testing.assert_close(found, reference(gradients), rtol=1e-6, atol=1e-7)  # torchjd adds 1e-8 to norms
     assert surgery.targets[0, 1] != 0
-
-
-# --- what the loop calls --------------------------------------------------------------------------------------------
-
-
-def test_cosines_are_kept_by_pair_of_tasks():
-    surgery = GradientSurgery("pcgrad", "sum", 0.01, ["sst", "para", "sts", "sst"])
-    gradients = rows([3, 0], [-1, 0], [0, 2])
-    surgery(gradients @ gradients.T, ["sst", "para", "sts"])
-    surgery(gradients[[2, 0]] @ gradients[[2, 0]].T, ["sts", "sst"])  # another order, and PARA is not in it
-    zero = torch.zeros(2, 2, dtype=torch.float64)
-    surgery(zero, ["sst", "sts"])
-    found = {tuple(entry.pop("tasks")): entry for entry in surgery.conflicts()}
-    assert found == {("sst", "para"): {"steps": 1, "conflicts": 1.0, "cosine": -1.0},
-                     ("sst", "sts"): {"steps": 3, "conflicts": 0.0, "cosine": 0.0},
-                     ("para", "sts"): {"steps": 1, "conflicts": 0.0, "cosine": 0.0}}
-
-
-def test_targets_follow_the_names_of_the_tasks():
-    gradients = rows([1, 0], [-1, 1])
-    one, other = (GradientSurgery("gradvac", "sum", 0.5, ["sst", "para", "sts"]) for _ in range(2))
-    first = one(gradients @ gradients.T, ["sst", "sts"])
-    second = other(gradients[[1, 0]] @ gradients[[1, 0]].T, ["sts", "sst"])
-    torch.testing.assert_close(first, second[[1, 0]])
-    assert torch.equal(one.targets, other.targets) and one.targets[0, 2] != 0 and not one.targets[1].any()
-
-
-@pytest.mark.parametrize("method", ["pcgrad", "gradvac"])
-def test_the_reduction_is_that_of_the_run(method):
-    gradients, names = rows([1, 0], [-1, 1]), ["sst", "sts"]
-    whole, mean = (GradientSurgery(method, reduction, 0.5, names)(gradients @ gradients.T, names)
-                   for reduction in ("sum", "mean"))
-    torch.testing.assert_close(whole, 2 * mean)
-
-
-def test_the_state_goes_into_a_checkpoint_and_back():
-    one, other = (GradientSurgery("gradvac", "sum", 0.5, ["sst", "sts"]) for _ in range(2))
-    assert one.state_dict()["cosines"].shape == (0, 1)
-    gradients = rows([1, 0], [-1, 1])
-    one(gradients @ gradients.T, ["sst", "sts"])
-    other.load_state_dict(one.state_dict())
-    assert torch.equal(one(gradients @ gradients.T, ["sst", "sts"]), other(gradients @ gradients.T, ["sst", "sts"]))
-    assert one.conflicts() == other.conflicts() and one.conflicts()[0]["steps"] == 2

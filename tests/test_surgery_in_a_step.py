@@ -36,7 +36,7 @@ def make_step(folder, num_tasks: int, scale: float):
         return scale * (outputs - (-1) ** int(task) * 3 * batch.targets).square().mean()
 
     job = replace(make_job(folder), model=model, optimizer=AdamW(model.parameters()), loss=loss,
-                  surgery=GradientSurgery("pcgrad", "sum", 0.01, [str(task) for task in range(num_tasks)]))
+                  surgery=GradientSurgery("pcgrad", "sum", 0.01, [str(task) for task in range(num_tasks)], SEED))
     step = [(str(task), list(range(3 * task, 3 * task + 3)), 1 / num_tasks) for task in range(num_tasks)]
     own = [torch.autograd.grad(loss(task, job.load(task, rows)), list(model.body.parameters()))
            for task, rows, _ in step]
@@ -47,7 +47,6 @@ def make_step(folder, num_tasks: int, scale: float):
 
 def of_the_body(job, step) -> torch.Tensor:
     """The shared gradient, (P,), that one step leaves."""
-    torch.manual_seed(SEED)  # the orders are drawn from torch's own generator
     backward(job, step)
     return torch.cat([parameter.grad.flatten() for parameter in job.model.body.parameters()]).double()
 
