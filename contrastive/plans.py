@@ -8,9 +8,11 @@ from __future__ import annotations
 import numpy as np
 import torch
 import torch.nn.functional as F
+from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from contrastive.presets import NUM_NEGATIVES
+from minbert.blocks import SEED_STRIDE
 from minbert.loop import Step
 
 SMALLEST, LARGEST = 3, 8  # examples of a group of neighbours ([BSC] section 3)
@@ -52,7 +54,7 @@ class Shuffle(nn.Module):
 
     def order_of(self, epoch: int, vectors: Tensor) -> list[int]:
         """An order for `epoch` by the pairs' first sentences, vectors (N, H)."""
-        generator = torch.Generator().manual_seed(self.seed + epoch)
+        generator = torch.Generator().manual_seed(SEED_STRIDE * self.seed + epoch)
         directions = F.normalize(vectors, dim=-1).numpy()
         if self.kind == "knn":
             return [index for group in knn_order(directions, generator) for index in group]
@@ -78,7 +80,8 @@ def knn_order(directions: np.ndarray, generator: torch.Generator) -> list[list[i
     from sklearn.neighbors import NearestNeighbors  # late: it takes a second to import
 
     search = NearestNeighbors(n_neighbors=min(LARGEST, len(directions)), algorithm="brute").fit(directions)
-    distances, neighbours = search.kneighbors(directions)  # (N, 8) each
+    with threadpool_limits(limits=1):  # which of equally near ones are taken depends on the number of threads
+        distances, neighbours = search.kneighbors(directions)  # (N, 8) each
     is_used = np.zeros(len(directions), dtype=bool)
     groups: list[tuple[float, list[int]]] = []
     visits = torch.randperm(len(directions), generator=generator).tolist()
@@ -101,7 +104,6 @@ def cluster_order(directions: np.ndarray, num_clusters: int, generator: torch.Ge
     The order of the clusters and that within them are random.
     """
     from sklearn.cluster import KMeans
-    from threadpoolctl import threadpool_limits
 
     num_clusters = min(max(2, num_clusters), len(directions))
     seed = int(torch.randint(2**31, (), generator=generator))

@@ -43,10 +43,9 @@ PRESETS: dict[str, Settings] = {
                    schedule="tension", warmup=0.0),
     "ct-in-batch": Settings("sentence-transformers' variant of Carlsson et al. 2021", epochs=1, batch_size=16, lr=1e-5,
                             temperature=0.05, optimizer="rmsprop", schedule="tension", warmup=0.0),
-    "sg": Settings("Kim et al. 2021, for [CLS]", epochs=1, batch_size=16, lr=5e-5, temperature=0.01, betas=(0.9, 0.9),
-                   projection="guided", evaluate_every=50, patience=10),
-    "sg-opt": Settings("Kim et al. 2021, for [CLS]", epochs=1, batch_size=16, lr=5e-5, temperature=0.01,
-                       betas=(0.9, 0.9), projection="guided", evaluate_every=50, patience=10),
+    **dict.fromkeys(("sg", "sg-opt"), Settings(
+        "Kim et al. 2021, for [CLS]", epochs=1, batch_size=16, lr=5e-5, temperature=0.01, betas=(0.9, 0.9),
+        projection="guided", evaluate_every=50, patience=10)),
 }
 RMSPROP = {"alpha": 0.9, "eps": 1e-7}  # [CT]'s
 NUM_NEGATIVES = 7  # of contrastive tension, for each positive: batch 16 is 2 x (1 + 7) pairs

@@ -109,10 +109,8 @@ def embed(
     For pairs encoded apart ("bi") they are (2N, H): all first sentences, then all second ones. progress: is given the
     list of batches and yields them, as tqdm does.
     """
-    def read(output: BertOutput, attention_mask: Tensor) -> dict[str, Tensor]:
-        return {"vectors": pool(output, attention_mask, pooling)}
-
-    return encode(encoder, rows, read, precision, batch_size, progress=progress)["vectors"]
+    return encode(encoder, rows, lambda output, mask: {"vectors": pool(output, mask, pooling)}, precision, batch_size,
+                  progress=progress)["vectors"]
 
 
 def dev_labels(pairs: EncodedExamples) -> np.ndarray:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy
 
@@ -52,8 +53,8 @@ def tokenize_once(tokenizer, first: Sequence[str], second: Sequence[str] | None,
     """
     if tokenizer.cache is None:
         return tokenize(tokenizer, first, second, max_length)
-    path = tokenizer.cache / f"{fingerprint(tokenizer, first, second, max_length)}.npy"
-    found = read(path, len(first))
+    path = tokenizer.cache / f"{fingerprint(tokenizer, first, second, max_length)}.npz"
+    found = read(path)
     if found is None:
         found = tokenize(tokenizer, first, second, max_length)
         with contextlib.suppress(OSError):
@@ -70,22 +71,20 @@ def fingerprint(tokenizer, first: Sequence[str], second: Sequence[str] | None, m
 
 
 def write(path: Path, rows: TokenRows) -> None:
-    """One int32 array: how many rows were cut, the rows' lengths, their tokens. Beside its place, then renamed."""
+    """The three fields by name, each with its checksum, as zip files have. Beside its place, then renamed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.npy")
+    beside = path.with_name(f".{path.name}.{os.getpid()}.npz")
     try:
-        parts = ([rows.num_truncated], rows.lengths, rows.tokens.ravel())
-        numpy.save(beside, numpy.concatenate(parts, dtype=numpy.int32))
+        numpy.savez(beside, **vars(rows))
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)
 
 
-def read(path: Path, num_rows: int) -> TokenRows | None:
-    """What `write` wrote, or None where there is nothing of that size."""
+def read(path: Path) -> TokenRows | None:
+    """What `write` wrote, or None where there is none of that, or a damaged one."""
     try:
-        stored = numpy.load(path, allow_pickle=False)
-        lengths = stored[1 : num_rows + 1]
-        return TokenRows(stored[num_rows + 1 :].reshape(2, int(lengths.sum())), lengths, int(stored[0]))
-    except (OSError, ValueError, EOFError, IndexError):
+        with numpy.load(path, allow_pickle=False) as stored:
+            return TokenRows(stored["tokens"], stored["lengths"], int(stored["num_truncated"]))
+    except (OSError, ValueError, EOFError, KeyError, TypeError, BadZipFile):
         return None

@@ -148,7 +148,11 @@ class BertModel(nn.Module):
         model.load_report = weights.load(model, folder)
         return model.eval()
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write config.json and model.safetensors, a folder that transformers.AutoModel opens."""
-        weights.save(self, folder)
+    def save_pretrained(self, folder: str | Path, pooling: str | None = "pooler") -> None:
+        """Write config.json and model.safetensors, a folder that transformers.AutoModel opens.
+
+        pooling: the sentence vector that was trained, or None. A pooler that the model's files lacked, and that nothing
+        trained, is left out: with random weights it would pass for a trained one.
+        """
+        weights.save(self, folder, self.load_report.missing if self.load_report and pooling != "pooler" else ())
         self.config.save_pretrained(folder)

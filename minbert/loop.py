@@ -225,8 +225,7 @@ class Loop:
         progress.history.append({"epoch": progress.epoch + 1, "step": progress.step, "loss": loss, **scores})
         if progress.best_score is None or job.judge(scores) > progress.best_score:
             progress.best_score, progress.best_step = job.judge(scores), progress.step
-            best = job.folder / self.best_file
-            processes.from_first(lambda: checkpoint.write_tensors(best, job.model.state_dict()))
+            processes.from_first(lambda: checkpoint.write_tensors(job.folder / self.best_file, job.model.state_dict()))
         self.save()
         shown = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
         mark = "  (best)" if progress.best_step == progress.step else ""

@@ -49,9 +49,10 @@ def claim(
     files: SHA-256 by name. `write` puts into the new folder what else a run cannot go on without: folder and content
     come into being at once. Raises ValueError naming a file that has changed, or where another run took the folder, or
     another process works on this one.
-    Other code, or another number of processes, than the run began with is said: it goes on, but not to the same bits.
+    Other code, or another number of processes or threads, than the run began with is said: it goes on, but not to the
+    same bits.
     """
-    now = {"code": code_version(), "processes": processes.count()}
+    now = {"code": code_version(), "processes": processes.count(), "threads": torch.get_num_threads()}
 
     def make() -> None:
         beside = folder.with_name(f".{folder.name}.{os.getpid()}")
@@ -74,8 +75,8 @@ def claim(
         before, told = {**now, **stored}, []
         if before["code"]["sha256"] != now["code"]["sha256"]:
             told.append(f"other code ({name_of(before['code'])}, now {name_of(now['code'])})")
-        if before["processes"] != now["processes"]:
-            told.append(f"another number of processes ({before['processes']}, now {now['processes']})")
+        told += [f"another number of {what} ({before[what]}, now {now[what]})" for what in ("processes", "threads")
+                 if before[what] != now[what]]
         if told:
             print(f"{folder}: begun with {' and '.join(told)}; it goes on, to other bits than without the stop")
     else:

@@ -84,7 +84,7 @@ class Stage:
 
     def write(self, outcome: dict) -> None:
         """The encoder's folder with all that opens it; the job's checkpoints are not needed any more."""
-        self.encoder.save_pretrained(self.folder)
+        self.encoder.save_pretrained(self.folder, self.pooling)
         self.tokenizer.save_pretrained(self.folder)
         if self.pooling:
             save_pooling(self.folder, self.pooling)
@@ -98,13 +98,12 @@ class Stage:
 
         Its own folder, of a run that goes on, may have been written before the code was changed.
         """
-        for candidate in candidates:
+        for folder in candidates:
             try:
-                stage = json.loads((candidate / STAGE_FILE).read_text(encoding="utf-8"))
-                is_own = candidate == self.folder
-                if stage["fingerprint"] == self.fingerprint and (is_own or stage["code"] == self.code):
-                    weights.read_tensors(candidate)
-                    return candidate
+                stage = json.loads((folder / STAGE_FILE).read_text(encoding="utf-8"))
+                if stage["fingerprint"] == self.fingerprint and (folder == self.folder or stage["code"] == self.code):
+                    weights.read_tensors(folder)
+                    return folder
             except (OSError, ValueError, KeyError, TypeError):
                 continue
         return None
@@ -125,8 +124,8 @@ class Stage:
 
     def table(self, quality: dict) -> str:
         """The scores before and after training, a row each, and a sentence where the start is kept."""
-        titles = {name: name for name in quality["before"]}
-        lines = [score_table(self.heading, titles, {when: quality[when] for when in ("before", "after")})]
+        rows = {when: quality[when] for when in ("before", "after")}
+        lines = [score_table(self.heading, {name: name for name in quality["before"]}, rows)]
         lines += [f"{name}: {value:.4f}" for name, value in quality["found"].items()]
         if not quality["is_kept"]:
             lines.append(f"its {self.job.score.lstrip('-')} is worse, so the next stage begins where this one began")
@@ -166,8 +165,11 @@ def encoder_fingerprint(encoder: BertModel, tokenizer: BertTokenizer) -> str:
 
 
 def stage_fingerprint(start: str, settings: dict, examples: Iterable[object]) -> str:
-    """SHA-256 of what a stage starts from (the encoder's or the earlier stage's), its settings and its examples."""
-    digest = hashlib.sha256(json.dumps([start, settings], sort_keys=True).encode())
+    """SHA-256 of what a stage starts from (the encoder's or the earlier stage's), its settings and its examples.
+
+    Of the number of processes too: each draws its own dropout masks.
+    """
+    digest = hashlib.sha256(json.dumps([start, settings, processes.count()], sort_keys=True).encode())
     for example in examples:
         digest.update(f"{example}\n".encode())
     return digest.hexdigest()

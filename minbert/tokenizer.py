@@ -116,6 +116,5 @@ class BertTokenizer:
         def pad(rows: list[list[int]], filler: int) -> Tensor:
             return torch.tensor([row + [filler] * (longest - len(row)) for row in rows])
 
-        mask = [[1] * len(row) for row in id_rows]
-        return {"input_ids": pad(id_rows, self.pad_token_id), "attention_mask": pad(mask, 0),
-                "token_type_ids": pad(type_rows, 0)}
+        return {"input_ids": pad(id_rows, self.pad_token_id), "token_type_ids": pad(type_rows, 0),
+                "attention_mask": pad([[1] * len(row) for row in id_rows], 0)}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -196,7 +197,7 @@ def copy_tensors(parameters: dict[str, Tensor], stored: dict[str, Tensor], folde
         parameter.copy_(stored[name])
 
 
-def save(model: BertModel, folder: str | Path, dtype: torch.dtype = torch.float32) -> None:
-    """Write `folder`/model.safetensors under Hugging Face's names, in `dtype`."""
-    tensors = {to_hugging_face(name): p.detach().to(dtype) for name, p in model.named_parameters()}
-    write_tensors(Path(folder) / "model.safetensors", tensors)
+def save(model: BertModel, folder: str | Path, left_out: Sequence[str] = ()) -> None:
+    """Write `folder`/model.safetensors in float32 under Hugging Face's names, without those of `left_out`."""
+    tensors = {to_hugging_face(name): parameter.detach().float() for name, parameter in model.named_parameters()}
+    write_tensors(Path(folder) / "model.safetensors", {name: tensors[name] for name in tensors.keys() - {*left_out}})

@@ -23,7 +23,7 @@ from multitask.model import MultitaskBert
 from multitask.tasks import TASKS, learned
 from multitask.train import SPLITS, encode_tables, read_tables
 
-NEEDED_OPTIONS = ("pair_encoding", "max_length", "precision", "device", "drop_bad_rows", "train_rows", "dev_rows")
+NEEDED = ("pair_encoding", "max_length", "precision", "device", "attention", "drop_bad_rows", "train_rows", "dev_rows")
 FILE_OPTIONS = tuple(f"{task}_{split}" for task in TASKS for split in SPLITS)
 
 
@@ -72,7 +72,7 @@ def read_record(folder: str | Path) -> Record:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{folder}: no finished run there (run.json: {type(error).__name__}: {error}). Give a folder "
                          "that run_multitask.py wrote, such as runs/NAME.") from error
-    missing = [name for name in NEEDED_OPTIONS if name not in options]
+    missing = [name for name in NEEDED if name not in options]
     missing += [name for name in FILE_OPTIONS if options.get(name) not in files]
     if missing:
         raise ValueError(f"{folder}: its run.json tells nothing of {missing[0]}, so another version wrote it. Start "
@@ -94,7 +94,7 @@ def open_model(run: Record) -> tuple[MultitaskBert, BertTokenizer]:
     options, source = run.options, run.folder / "model"
     runtime.settle_memory()
     try:
-        model = MultitaskBert.from_pretrained(source)
+        model = MultitaskBert.from_pretrained(source, attention_implementation=options.attention)
         tokenizer = BertTokenizer.from_pretrained(source)
     except (OSError, SafetensorError, RuntimeError, KeyError) as error:
         raise ValueError(f"{source}: the model cannot be read ({error}). Bring the folder back as the run wrote it, "

@@ -7,6 +7,7 @@ sentence. Next: minbert/stage.py, which runs the stage; then train.py.
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 
 import torch
@@ -37,7 +38,8 @@ def build_stage(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(options.seed)
         model = BertForMaskedLM(encoder).to(device)
-    has_head = model.load_head(model_folder)
+    model.load_head(model_folder)
+    head = b"".join(tensor.detach().cpu().numpy().tobytes() for tensor in model.head_tensors().values())
     dev = [splits["dev"] for splits in rows.values()]
 
     def plan(epoch: int, generator: torch.Generator) -> list[Step]:
@@ -63,12 +65,14 @@ def build_stage(
     )
     settings = options.of_stage("mlm_epochs", "mlm_batch_size", "mlm_lr", "mlm_whole_word", "schedule", "warmup",
                                 "max_length", "max_tokens", "pair_encoding") | {
-        "device": str(device), "torch": torch.__version__, "has_head": has_head, "score": job.score}
+        "device": str(device), "torch": torch.__version__, "score": job.score,
+        "head": sha256(head).hexdigest()}
     examples = [example for splits in rows.values() for split in ("train", "dev") for example in splits[split].examples]
     # It learns no sentence vector; one that the start or another stage of the chain has learned stays noted.
     earlier = set(options.stages[: options.stages.index("mlm")]) - ({"simcse"} if options.contrastive_order == "fusion"
                                                                     else set())
     pooling = options.pooling if earlier or stored_pooling(model_folder) else None
+    room, plans = Path(__file__).parent, ("further.py", "sampling.py", "train.py")
     return Stage(job, encoder, tokenizer, pooling, quality, "masked dev tokens", run / name,
                  stage_fingerprint(start, settings, examples), keeps_better=options.hand_on == "better",
-                 code=code_of(Path(__file__), Path(__file__).parent.parent / "data"))
+                 code=code_of(*(room / name for name in plans), room.parent / "data"))

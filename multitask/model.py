@@ -122,7 +122,7 @@ class MultitaskBert(nn.Module):
 
     def save_pretrained(self, folder: str | Path, tokenizer: BertTokenizer) -> None:
         """Write the encoder in Hugging Face's layout, which `--model folder` opens, and heads.safetensors."""
-        self.encoder.save_pretrained(folder)
+        self.encoder.save_pretrained(folder, self.pooling)
         tokenizer.save_pretrained(folder)
         save_pooling(folder, self.pooling)
         own = {name: tensor for name, tensor in self.state_dict().items()
@@ -131,10 +131,11 @@ class MultitaskBert(nn.Module):
         write_json(Path(folder) / "heads.json", self.settings)
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path) -> MultitaskBert:
+    def from_pretrained(cls, folder: str | Path, **config_overrides) -> MultitaskBert:
         """Load what `save_pretrained` wrote, such as runs/NAME/model, in evaluation mode, as BertModel's does.
 
-        Raises ValueError where there are no heads, or those of another version.
+        config_overrides: as of BertModel.from_pretrained. Raises ValueError where there are no heads, or those of
+        another version.
         """
         path, pooling = Path(folder) / "heads.json", stored_pooling(folder)
         try:
@@ -143,7 +144,7 @@ class MultitaskBert(nn.Module):
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path}: no record of heads there ({error}). Give the model of a finished run, such as "
                              "runs/NAME/model, as the run wrote it.") from error
-        encoder = BertModel.from_pretrained(folder)
+        encoder = BertModel.from_pretrained(folder, **config_overrides)
         try:
             model = cls(encoder, pooling, pair_encoding, dropout_probability=0.0, seed=0, **stored)
         except (TypeError, AssertionError) as error:

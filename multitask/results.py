@@ -29,8 +29,7 @@ def default_paths(folder: Path) -> dict[str, dict[str, Path]]:
 
 def output_paths(options, folder: Path) -> dict[str, dict[str, Path]]:
     """Where the six files go, as paths[task][split]: as given by --sst_dev_out and its siblings, or into the run."""
-    given = {task: {split: getattr(options, f"{task}_{split}_out") for split in PREDICTED} for task in TASKS}
-    return {task: {split: path if given[task][split] == "auto" else Path(given[task][split])
+    return {task: {split: path if (given := getattr(options, f"{task}_{split}_out")) == "auto" else Path(given)
                    for split, path in splits.items()} for task, splits in default_paths(folder).items()}
 
 

@@ -186,6 +186,28 @@ def test_groups_have_three_to_eight_members(noise, seed):
     assert sorted(alone) == [0, 1] and not groups, "fewer than three of all"
 
 
+def test_neighbours_are_searched_in_one_thread(monkeypatch):
+    """Which of equally near ones are found depends on the number of threads, and the groups on them."""
+    from sklearn import neighbors
+    from threadpoolctl import threadpool_info
+
+    def search(*arguments):
+        seen.update(pool["num_threads"] for pool in threadpool_info())
+        return kneighbors(*arguments)
+
+    seen, kneighbors = set(), neighbors.NearestNeighbors.kneighbors
+    monkeypatch.setattr(neighbors.NearestNeighbors, "kneighbors", search)
+    knn_order(directions(6, 8, 0.05), generator())
+    assert seen == {1}
+
+
+@pytest.mark.parametrize("kind", ["knn", "cluster"])
+def test_two_seeds_share_no_epochs_order(kind):
+    vectors = torch.from_numpy(directions(6, 8, 0.05))
+    orders = [tuple(Shuffle(kind, 48, 5, seed).order_of(epoch, vectors)) for seed in range(3) for epoch in range(1, 5)]
+    assert len(set(orders)) == len(orders)
+
+
 def test_clusters_stay_together():
     vectors = directions(3, 10, 0.02)[np.random.default_rng(2).permutation(30)]
     order = cluster_order(vectors, 3, generator())

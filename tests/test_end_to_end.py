@@ -136,7 +136,7 @@ def test_what_is_printed(finished, sample_data):
 
 
 def test_token_ids_are_kept_for_the_next_run(finished):
-    assert list(Options().token_folder.glob("*.npy"))
+    assert list(Options().token_folder.glob("*.npz"))
 
 
 def test_the_closing_table(finished):

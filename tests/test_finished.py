@@ -48,8 +48,10 @@ def test_a_run_opened_again_predicts_what_it_wrote(two_runs):
 
 
 def test_rows_are_cut_and_computed_as_the_run_says(copied):
-    change(copied, options={**options_of(copied), "max_length": 8, "precision": "bf16"})
+    assert open_run(copied).model.encoder.config.attention_implementation == "eager" == options_of(copied)["attention"]
+    change(copied, options={**options_of(copied), "max_length": 8, "precision": "bf16", "attention": "fused"})
     run = open_run(copied)
+    assert run.model.encoder.config.attention_implementation == "fused"  # bf16 rounds the two at different places
     assert {max(of_split.lengths) for splits in run.rows.values() for of_split in splits.values()} == {8}
     exact = predict(run.model, "sts", run.rows["sts"]["dev"], "fp32")
     assert 0 < np.abs(run.outputs("sts", "dev") - exact).max() < 0.2  # bf16 has 8 significant bits

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
+from contrastive.vectors import open_embedder
 from minbert import BertConfig, BertModel, BertTokenizer
 from minbert.loop import fit
 from minbert.mlm import IGNORED, BertForMaskedLM, Masking
@@ -167,7 +169,9 @@ def test_the_head_of_the_folder_is_taken_where_there_is_one(make_stage, tiny_mod
     with_head, without = make_stage(tmp_path / "whole"), make_stage()
     assert torch.equal(with_head.job.model.transform.weight, whole.transform.weight)
     assert not torch.equal(without.job.model.transform.weight, whole.transform.weight)
-    assert with_head.fingerprint != without.fingerprint
+    torch.nn.init.normal_(whole.bias)
+    whole.save_pretrained(tmp_path / "whole")
+    assert len({stage.fingerprint for stage in (with_head, without, make_stage(tmp_path / "whole"))}) == 3
 
 
 def test_the_fingerprint_follows_its_own_options_only(make_stage):
@@ -180,6 +184,29 @@ def test_the_fingerprint_follows_its_own_options_only(make_stage):
     assert {name for name in vars(Options()) if name.startswith("mlm_")} <= changes.keys()
     found = [make_stage(**{name: value}).fingerprint for name, value in changes.items()]
     assert len({first, *found}) == len(changes) + 1
+
+
+def test_what_plans_its_batches_is_part_of_its_code(make_stage, monkeypatch):
+    places = []
+    monkeypatch.setattr("multitask.further.code_of", lambda *given: str(places.extend(given)))
+    make_stage()
+    assert {f"{place.parent.name}/{place.name}" for place in places if place.suffix} == {
+        "multitask/further.py", "multitask/sampling.py", "multitask/train.py"}
+    assert all(place.exists() for place in places) and "data" in {place.name for place in places}
+
+
+def test_a_pooler_that_nothing_trained_is_not_left_in_the_encoder_s_folder(make_stage, model_copy):
+    """Random weights would pass for trained ones, once they lie in a file."""
+    path = model_copy / "model.safetensors"
+    save_file({name: tensor for name, tensor in load_file(path).items() if not name.startswith("pooler")}, path)
+    stage = make_stage(model_copy)
+    stage.train(is_resumed=False)
+    with pytest.raises(ValueError, match="holds no weights for it"):
+        open_embedder(stage.folder, "pooler")
+    stage.reuse(stage.folder)  # which lacks it as well
+    encoder = BertModel.from_pretrained(model_copy)
+    encoder.save_pretrained(stage.folder, pooling="pooler")  # by who has trained it
+    assert torch.equal(BertModel.from_pretrained(stage.folder).pooler.weight, encoder.pooler.weight)
 
 
 @pytest.mark.parametrize("split", ["train", "dev"])

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import run_multitask
 from minbert import provenance, record
@@ -34,18 +35,21 @@ def test_a_folder_and_what_it_needs_come_at_once(tmp_path):
     assert (run / "options.json").read_text() == before and listing(tmp_path / "runs")[0] == "a"
 
 
-def test_other_code_and_another_number_of_processes_are_said(tmp_path, monkeypatch, capsys):
+def test_other_code_and_another_number_of_processes_or_threads_are_said(tmp_path, monkeypatch, capsys):
+    num_threads = torch.get_num_threads()
     record.claim(tmp_path / "a", {}, {}, False)
     record.claim(tmp_path / "a", {}, {}, True)
     assert capsys.readouterr().out == ""
     monkeypatch.setattr(record, "code_version", lambda: {"sha256": "0" * 64, "git": ""})
     monkeypatch.setattr(record.processes, "count", lambda: 2)
+    monkeypatch.setattr(record.torch, "get_num_threads", lambda: 1_000)
     monkeypatch.setattr(record.processes, "from_first", lambda make: make())
     record.claim(tmp_path / "a", {}, {}, True)
     began = provenance.name_of(provenance.code_version())
     assert capsys.readouterr().out == (
         f"{tmp_path / 'a'}: begun with other code ({began}, now 000000000000) and another number of processes (1, now "
-        "2); it goes on, to other bits than without the stop\n")
+        f"2) and another number of threads ({num_threads}, now 1000); it goes on, to other bits than without the stop"
+        "\n")
 
 
 def test_a_run_that_another_process_works_on(tmp_path):

@@ -156,6 +156,13 @@ def test_what_other_code_trained_is_trained_anew_but_for_the_runs_own(make_chain
     assert replace(own, code="new").reusable([own.folder]) == own.folder
 
 
+def test_another_number_of_processes_makes_another_encoder(monkeypatch):
+    """Each draws dropout masks of its own."""
+    one = stage_fingerprint("start", {"lr": 1}, ("row",))
+    monkeypatch.setattr("minbert.stage.processes.count", lambda: 2)
+    assert stage_fingerprint("start", {"lr": 1}, ("row",)) != one
+
+
 def test_the_code_is_that_of_minbert_and_of_the_places_named(tmp_path):
     (tmp_path / "losses.py").write_text("x = 1\n")
     before = code_of(tmp_path)

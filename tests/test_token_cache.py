@@ -77,6 +77,15 @@ def test_a_damaged_file_is_made_anew(tokenizer, damage):
     assert equal(tokenize_once(tokenizer, TEXTS, None, 12), expected) and path.read_bytes() == whole
 
 
+def test_a_file_of_the_right_size_with_a_wrong_number_is_damaged_too(tokenizer):
+    expected = tokenize_once(tokenizer, TEXTS, None, 12)
+    (path,) = tokenizer.cache.iterdir()
+    whole = path.read_bytes()
+    place = whole.index(expected.tokens[0, -4:].tobytes())
+    path.write_bytes(whole[:place] + bytes(4) + whole[place + 4:])
+    assert equal(tokenize_once(tokenizer, TEXTS, None, 12), expected) and path.read_bytes() == whole
+
+
 def test_a_folder_that_cannot_be_written_is_no_error(tokenizer):
     tokenizer.cache.write_text("a file where the folder should be")
     assert equal(tokenize_once(tokenizer, TEXTS, None, 12), tokenize(tokenizer, TEXTS, None, 12))
