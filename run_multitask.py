@@ -51,8 +51,8 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
                                         **options.dropout_of_encoder()).to(device)
     runtime.compile_layers(encoder, options.compile)
     tokenizer = BertTokenizer.from_pretrained(model_folder, options.token_folder)
-    print(encoder.load_report)
     rows = train.encode_tables(tables, tokenizer, options.max_length, options.pair_encoding)
+    print(encoder.load_report, train.cuts(rows, options.max_length), sep="\n")
     start = encoder_fingerprint(encoder, tokenizer)
     stages = build_stages(options, encoder, tokenizer, tables, rows, model_folder, folder, start, device)
     is_late = options.contrastive_order == "last"  # then a stage starts from what only this run has

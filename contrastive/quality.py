@@ -91,9 +91,8 @@ def encode(
         with runtime.autocast(device, precision):
             output = encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids, with_states)
         for name, tensor in read(output, batch.attention_mask).items():
-            sides = parts.setdefault(name, [[], []])
-            for side, part in enumerate(tensor.cpu().split(len(indices))):
-                sides[side].append(part)
+            for side, part in zip(parts.setdefault(name, [[], []]), tensor.cpu().split(len(indices)), strict=False):
+                side.append(part)
         order += indices
     encoder.train(was_training)
     back = torch.tensor(order).argsort()
@@ -117,8 +116,8 @@ def dev_labels(pairs: EncodedExamples) -> np.ndarray:
     """The labels (N,) float32 of pairs that shall judge a stage; ValueError where they cannot."""
     labels = np.array([example.label for example in pairs.examples], dtype=np.float32)
     if np.ptp(labels) == 0 or labels.max() <= ALIGNED_ABOVE:
-        raise ValueError(f"the STS dev file has labels {labels.min():g} to {labels.max():g}; its zero-shot scores need "
-                         f"different ones, and some above {ALIGNED_ABOVE:g}. Add such pairs, or drop --pretrain.")
+        raise ValueError(f"the STS dev rows have labels {labels.min():g} to {labels.max():g}; needed are different "
+                         f"ones, some above {ALIGNED_ABOVE:g}. Add such pairs, raise --dev_rows, or drop --pretrain.")
     return labels
 
 

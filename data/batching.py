@@ -60,7 +60,7 @@ class EncodedExamples:
         if not examples:
             raise ValueError("there are no examples to encode; needed is at least one. Check the file they come from.")
         self.examples = tuple(examples)
-        self.pad_token_id = tokenizer.pad_token_id
+        self.pad_token_id, self.pair_encoding = tokenizer.pad_token_id, pair_encoding
         first = [example.sentence_1 for example in self.examples]
         second = [example.sentence_2 for example in self.examples]
         assert (None in second) == (set(second) == {None}), "pairs and single sentences mixed"

@@ -51,8 +51,7 @@ class Format:
 
     @property
     def label_rule(self) -> str:
-        kind = "whole numbers " if self.is_integer else ""
-        return f"{self.name.upper()} labels are {kind}{self.low:g} to {self.high:g}"
+        return f"{self.name.upper()} labels are {'whole numbers ' * self.is_integer}{self.low:g} to {self.high:g}"
 
 
 SST = Format("sst", ("sentence",), "sentiment", 0, 4, is_integer=True)
@@ -105,6 +104,7 @@ def read_examples(path: str | Path, format: Format, labelled: bool = True, drop_
     Raises ValueError with file, line, what was found, what is needed and what to do.
     """
     text, is_damaged = _read_text(path)
+    csv.field_size_limit(2**31 - 1)  # characters; a field of two rows, by a quote that is never closed, is seen below
     # Quoted fields may hold line breaks, so the csv module must see them untouched: newline="".
     reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t")
     examples, dropped, line_of_id, header, end = [], [], {}, None, 0
@@ -154,8 +154,8 @@ def _read_text(path: str | Path) -> tuple[str, bool]:
     try:
         content = Path(path).read_bytes()
     except FileNotFoundError:
-        raise ValueError(f"{path}: there is no such file. Check the path or --data-dir; `python -m data.download "
-                         "--out DIR` fetches the course's files, `python -m data.sample --out DIR` a sample.") from None
+        raise ValueError(f"{path}: there is no such file. Check the path or --data-dir, or resume where the run "
+                         "began; `python -m data.download --out DIR` fetches the course's files.") from None
     except OSError as error:
         raise ValueError(f"{path}: the file cannot be read ({error.strerror}). Needed is a readable file; check the "
                          "path and its permissions.") from None

@@ -89,7 +89,8 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict] | None:
         return None
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
-        tensors = load_file(path.with_name(state["tensors"]))
+        # copies: what goes on with a view of the file, as moments do, would hold its place on the disk
+        tensors = {name: tensor.clone() for name, tensor in load_file(path.with_name(state["tensors"])).items()}
         for name in state.get("keep", ()):
             path.with_name(name).stat()
         return tensors, state

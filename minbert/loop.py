@@ -158,8 +158,7 @@ class Loop:
 
     def run_epoch(self, steps: list[list[Part]]) -> None:
         """The epoch's steps that are not done yet, with the evaluations that fall due between them."""
-        job, progress = self.job, self.progress
-        parts = job.evaluations_per_epoch
+        job, progress, parts = self.job, self.progress, self.job.evaluations_per_epoch
         due = {math.ceil(len(steps) * part / parts) for part in range(1, parts + 1)}
         while True:
             if progress.step_in_epoch in due and progress.evaluated_step != progress.step:

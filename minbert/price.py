@@ -143,10 +143,9 @@ def keep(prices: list[Price], folder: Path) -> None:
 
 def comparison(prices: list[Price], seconds: float, peak_memory: int) -> str:
     """The closing line: what was predicted and what it took."""
-    predicted_seconds = sum(price.seconds for price in prices)
-    predicted_memory = max(price.peak_memory for price in prices)
-    return (f"predicted {predicted_seconds / 60:.1f} minutes and at least {predicted_memory / 1e9:.1f} GB, "
-            f"took {seconds / 60:.1f} minutes and {peak_memory / 1e9:.1f} GB")
+    predicted = max(price.peak_memory for price in prices)
+    return (f"predicted {sum(price.seconds for price in prices) / 60:.1f} minutes and at least {predicted / 1e9:.1f} "
+            f"GB, took {seconds / 60:.1f} minutes and {peak_memory / 1e9:.1f} GB")
 
 
 def check_disk(prices: list[Price], folder: Path) -> None:

@@ -92,7 +92,6 @@ def write_record(folder: Path, options: dict, files: dict[str, str], **results) 
                "processes": int(os.environ.get("WORLD_SIZE", "1"))}
     if torch.cuda.is_initialized():
         machine["gpu"] = torch.cuda.get_device_name()
-    record = {"command": sys.argv, "options": options, "code": code_version(), "versions": versions,
-              "machine": machine, "files": files}
-    write_json(folder / "run.json", {**record, **results})
+    write_json(folder / "run.json", {"command": sys.argv, "options": options, "code": code_version(),
+                                     "versions": versions, "machine": machine, "files": files, **results})
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)

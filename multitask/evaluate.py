@@ -17,7 +17,13 @@ from multitask.tasks import COURSE, TASKS, with_overall
 
 @torch.no_grad()
 def predict(model: MultitaskBert, task: str, rows: EncodedExamples, precision: str, batch_size: int = 64) -> np.ndarray:
-    """Raw outputs float32 in row order: (N, 5) for "sst", (N,) for the others. The model's mode is put back."""
+    """Raw outputs float32 in row order: (N, 5) for "sst", (N,) for the others. The model's mode is put back.
+
+    ValueError for pairs in another encoding than the model's, which it would read as something else.
+    """
+    if TASKS[task].is_pair and rows.pair_encoding != model.pair_encoding:
+        raise ValueError(f"the pairs are encoded '{rows.pair_encoding}', this model reads '{model.pair_encoding}'; "
+                         "make them with EncodedExamples(..., pair_encoding=model.pair_encoding).")
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()

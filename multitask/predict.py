@@ -19,11 +19,11 @@ from minbert.command import exit_code
 
 def read_rows(lines: Iterable[str], is_pair: bool) -> list[Example]:
     """An example for each line; ValueError names a line that is not one sentence, or one pair, and says so of none."""
-    needed = "two texts with a tab between" if is_pair else "one sentence, without a tab"
+    needed = "two texts in UTF-8 with a tab between" if is_pair else "one sentence in UTF-8, without a tab"
     examples = []
     for number, line in enumerate(lines, start=1):
         texts = [text.strip() for text in line.rstrip("\r\n").split("\t")]
-        if len(texts) != 1 + is_pair or not all(texts):
+        if len(texts) != 1 + is_pair or not all(texts) or any("\udc80" <= letter <= "\udcff" for letter in line):
             raise ValueError(f"line {number} is {line.strip()!r}; needed is {needed}. Fix or remove the line.")
         examples.append(Example(str(number), texts[0], texts[1] if is_pair else None, None))
     if not examples:
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--task", choices=tuple(FORMATS), required=True, help="sst: a sentence a line; para, sts: "
                         "two texts a line, with a tab between")
     given = parser.parse_args(arguments)
-    rows = read_rows(io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig"), FORMATS[given.task].is_pair)
+    rows = read_rows(io.TextIOWrapper(sys.stdin.buffer, "utf-8-sig", "surrogateescape"), FORMATS[given.task].is_pair)
 
     from data.batching import EncodedExamples
     from multitask.evaluate import predict

@@ -81,8 +81,6 @@ def closing_table(
     columns = {"minBERT": with_overall({name: scores[name] for name in known}), **baselines}
     rows = {title: {name: column[key] for name, column in columns.items() if key in column}
             for key, title in SCORE_TITLES.items()}
-    table = score_table("dev", dict(zip(columns, columns, strict=True)), rows)
     untrained = [task.title for name, task in TASKS.items() if name not in known]
-    if not untrained:
-        return table
-    return f"{table}\n–: not trained; what is in the files of {', '.join(untrained)} comes from a head as it was drawn"
+    note = f"\n–: not trained; what is in the files of {', '.join(untrained)} comes from a head as it was drawn"
+    return score_table("dev", dict(zip(columns, columns, strict=True)), rows) + note * bool(untrained)

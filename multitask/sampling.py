@@ -125,11 +125,10 @@ def power(make_batches: dict[str, MakeBatches], generator: torch.Generator, expo
     names = list(passes)
     sizes = torch.tensor([len(passes[name]) for name in names], dtype=torch.float64)
     drawn = torch.multinomial(sizes**exponent, int(sizes.sum()), replacement=True, generator=generator).tolist()
-    left = {name: list(batches) for name, batches in passes.items()}
     steps = []
     for name in (names[number] for number in drawn):
-        left[name] = left[name] or list(make_batches[name](generator))
-        steps.append([(name, left[name].pop(0))])
+        passes[name] = passes[name] or list(make_batches[name](generator))
+        steps.append([(name, passes[name].pop(0))])
     return steps
 
 

@@ -1,6 +1,6 @@
 """The three tasks, and everything that differs between them. Next: losses.py, sampling.py; then predictions.py.
 
-Legend: N rows. docs/multitask.md lists what a fourth task needs beside an entry of TASKS.
+Legend: N rows. docs/tour.md says what a fourth task needs beside an entry of TASKS.
 """
 
 from collections.abc import Callable, Sequence

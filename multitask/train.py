@@ -56,6 +56,13 @@ def encode_tables(
     return encode()
 
 
+def cuts(rows: dict[str, dict[str, EncodedExamples]], max_length: int) -> str:
+    """The line for the user that says how many rows were too long."""
+    every = [each for splits in rows.values() for each in splits.values()]
+    return (f"{sum(each.num_truncated for each in every):,} of {sum(map(len, every)):,} rows are longer than "
+            f"--max_length {max_length} and were cut to it")
+
+
 def batches_of(
     rows: dict[str, dict[str, EncodedExamples]], batch_size: int, max_tokens: int = 0
 ) -> dict[str, MakeBatches]:

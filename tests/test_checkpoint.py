@@ -128,6 +128,16 @@ def test_a_checkpoint_comes_back_and_replaces_the_one_before(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"best-3.safetensors", state["tensors"], STATE_FILE}
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="the system does not list a process's files")
+def test_what_was_loaded_does_not_hold_the_file(tmp_path):
+    """A resumed run deletes it, and as long as a tensor looked into it the disk would have no room for the next."""
+    save_checkpoint(tmp_path, {"moments": torch.ones(1000)}, {"step": 1})
+    tensors, state = load_checkpoint(tmp_path)
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        assert not [line for line in maps if state["tensors"] in line]
+    assert tensors["moments"].sum() == 1000
+
+
 @pytest.mark.parametrize("num_saves", [1, 2, 3, 4])
 def test_a_crash_between_the_tensor_file_and_the_json_loses_nothing(tmp_path, monkeypatch, num_saves):
     """However often a step is saved, its next tensor file is not the one that the standing JSON names."""

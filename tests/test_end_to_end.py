@@ -128,6 +128,7 @@ def test_what_is_printed(finished, sample_data):
         assert [line for line in lines if line.startswith(f"{name}: ") and line.endswith(")")], f"no reason for {name}"
     assert f"{sample_data / 'sts-train.csv'}: 64 rows read, 0 dropped" in lines
     assert any(line.endswith(": 39 tensors loaded, 0 missing, 0 ignored") for line in lines)
+    assert [line for line in lines if line.endswith(" rows are longer than --max_length 128 and were cut to it")]
     stages = [number for number, line in enumerate(lines) if line.startswith((
         "multitask: 12 steps, about ", "zero-shot STS dev ", "multitask: step 12/12 ", "dev  ", "predicted "))]
     assert len(stages) == 5, "price, table of the first stage, last epoch, closing table, predicted and actual price"

@@ -51,6 +51,20 @@ def test_the_precision_is_the_one_asked_for(case):
     assert 0 < np.abs(exact - rounded).max() < 0.05  # bf16 has 8 significant bits
 
 
+@pytest.mark.parametrize("encoding", ["cross", "bi", "dual"])
+def test_pairs_of_another_encoding_are_refused(case, tiny_model, encoding):
+    """Most would give numbers, and wrong ones; of SST's single sentences every encoding is the same."""
+    model, rows = case
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+    pairs, sentences = (EncodedExamples(rows[task].examples, tokenizer, 64, encoding) for task in ("sts", "sst"))
+    np.testing.assert_array_equal(predict(model, "sst", sentences, "fp32"), predict(model, "sst", rows["sst"], "fp32"))
+    if encoding == model.pair_encoding:
+        assert predict(model, "sts", pairs, "fp32").shape == (24,)
+    else:
+        with pytest.raises(ValueError, match=f"encoded '{encoding}', this model reads '{model.pair_encoding}'; make"):
+            predict(model, "sts", pairs, "fp32")
+
+
 def test_rows_without_labels(case, tiny_model):
     model, rows = case
     examples = [Example(example.id, example.sentence_1, None, None) for example in rows["sst"].examples]

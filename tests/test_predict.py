@@ -43,13 +43,13 @@ def test_rows_get_what_the_run_wrote_of_them(two_runs, tmp_path, predict, name):
 
 
 @pytest.mark.parametrize(("task", "text", "words"), [
-    ("sst", "fine\n\nbad\n", "line 2 is ''; needed is one sentence, without a tab. Fix or remove"),
+    ("sst", "fine\n\nbad\n", "line 2 is ''; needed is one sentence in UTF-8, without a tab. Fix or remove"),
     ("sst", "a\tb", "line 1 is 'a\\tb'; needed is one sentence"),
-    ("sts", "a\tb\nalone", "line 2 is 'alone'; needed is two texts with a tab between"),
+    ("sts", "a\tb\nalone", "line 2 is 'alone'; needed is two texts in UTF-8 with a tab between"),
     ("para", "a\tb\tc", "line 1 is 'a\\tb\\tc'; needed is two texts"),
     ("para", "a\t ", "needed is two texts"),
     ("sst", "", "standard input holds no row; needed is one sentence"),
-    ("sst", b"caf\xe9", "can't decode byte 0xe9"),
+    ("sst", b"fine\ncaf\xe9\n", "line 2 is 'caf\\udce9'; needed is one sentence in UTF-8"),
 ])
 def test_rows_that_cannot_be(two_runs, predict, task, text, words):
     code, printed, said = predict(text, two_runs[0], "--task", task)

@@ -12,7 +12,7 @@ from multitask.predictions import find_task, read_predictions, verify_prediction
 from multitask.predictions import write_predictions as write
 from multitask.tasks import TASKS
 
-SST, PARA, STS = TASKS.values()
+SST, PARA, STS = (TASKS[name] for name in ("sst", "para", "sts"))
 IDS = ["a7d575c9ed86ea9633660c67e", "33cfa32975091f471e3a19656", "0009d487c97525f8589179641"]
 VALUES = {
     "sst": np.array([3, 0, 4]),

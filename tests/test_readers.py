@@ -175,6 +175,13 @@ def test_a_quote_that_swallows_rows_is_never_dropped_with_them(write, dropping, 
     assert "a quote that is never closed, or stands where none belongs" in str(caught.value)
 
 
+def test_a_very_long_sentence_is_a_sentence(write):
+    """Python's csv stops at 131,072 characters a field unless it is told otherwise."""
+    text = "word " * 80_000
+    (example,) = read_examples(write(SST_HEADER + f"0\taa1\t{text}\t3\n"), SST).examples
+    assert example.sentence_1 == text.strip()
+
+
 def test_quote_that_is_never_closed(write):
     path = write(SST_HEADER + '0\taa1\t"Fine\t3\n' + "1\tbb2\tA long row follows the quote.\t3\n" * 5000)
     assert "a quote that is never closed, or stands where none belongs, does this" in message_of(path, SST)

@@ -118,7 +118,7 @@ def test_a_row_of_a_test_file_is_never_dropped(command):
 
 
 @pytest.mark.parametrize(("content", "words"), [
-    (None, ("there is no such file. Check the path or --data-dir; ", "`python -m data.download --out DIR` fetches")),
+    (None, ("there is no such file. Check the path or --data-dir, or resume where", "`python -m data.download --out")),
     (b"", ("the file is empty; needed are a header and at least one row. Restore the file",)),
     (b"\tid\tsentence1\tsentence2\tis_duplicate\n", ("a header and no usable rows (0 dropped)",)),
     (b"\tid\tsentence1\tsentence2\tlabel\n0\ta1\tOne?\tTwo?\t1.0\n",
