@@ -94,14 +94,7 @@ def preset_of(method: str, options) -> Settings:
 
 def given(method: str, options) -> dict:
     """The --contrastive_* options that are not "auto" and that `method` reads, by field of Settings."""
-    values = {
-        "epochs": options.contrastive_epochs, "batch_size": options.contrastive_batch_size,
-        "lr": options.contrastive_lr, "temperature": options.contrastive_temperature,
-        "max_length": options.contrastive_max_length, "projection": options.contrastive_projection,
-        "optimizer": options.contrastive_optimizer, "schedule": options.contrastive_schedule,
-        "warmup": options.contrastive_warmup, "evaluate_every": options.contrastive_evaluate_every,
-        "patience": options.contrastive_patience, "chunk": options.contrastive_chunk,
-    }
+    values = {item.name: getattr(options, f"contrastive_{item.name}", AUTO) for item in fields(Settings)}
     return {name: value for name, value in values.items() if value != AUTO and name not in unread(method, options)}
 
 

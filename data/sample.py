@@ -35,9 +35,8 @@ ASPECTS = ("the plot, the script, the dialogue, the music, the camera work, the 
            "the jokes, the songs, the costumes, the performances, the effects, the fight scenes, the dance numbers")
 GENRES = "thriller, comedy, drama, western, musical, documentary, romance, cartoon, mystery, war film, fairy tale"
 HEROES = "detective, soldier, widow, painter, thief, sailor, nurse, teacher, pianist, farmer, spy, judge, robot, king"
-MAIN_CLAUSE_WINS = (
-    "although {side}, {main}", "{main}, although {side}", "while {side}, {main}", "{main}, even though {side}",
-    "{side}, but {main}", "{side}, yet {main}")
+MAIN_CLAUSE_WINS = ("although {side}, {main}", "{main}, although {side}", "while {side}, {main}",
+                    "{main}, even though {side}", "{side}, but {main}", "{side}, yet {main}")
 CLAUSES_AGREE = ("{side} and {main}", "I think that {side} and that {main}", "{side}, just as {main}")
 
 # --- PARA: the templates of one entry ask the same; where they hold [this|that], the choice decides what they ask.

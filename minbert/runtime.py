@@ -69,11 +69,8 @@ def random_state() -> dict[str, Tensor]:
     version, python_words, gaussian = random.getstate()
     assert version == 3 and gaussian is None, "random.gauss keeps a spare number that is not saved here"
     _, numpy_words, position, _, _ = np.random.get_state()  # noqa: NPY002
-    state = {
-        "python": torch.tensor(python_words),
-        "numpy": torch.tensor([*numpy_words.tolist(), position]),
-        "torch": torch.get_rng_state(),
-    }
+    state = {"python": torch.tensor(python_words), "numpy": torch.tensor([*numpy_words.tolist(), position]),
+             "torch": torch.get_rng_state()}
     return state | {name: gpu.get_rng_state() for name, gpu in GPUS.items() if is_used(gpu)}
 
 

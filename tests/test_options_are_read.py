@@ -7,12 +7,14 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
+from contrastive.presets import Settings
 from options import Options
 
 ROOT = Path(__file__).resolve().parent.parent
 FIELDS = {item.name: item for item in fields(Options)}
 
-WORDS = {"{task}": "(sst|para|sts)", "{task.name}": "(sst|para|sts)", "{split}": "(train|dev|test)"}
+WORDS = {"{task}": "(sst|para|sts)", "{task.name}": "(sst|para|sts)", "{split}": "(train|dev|test)",
+         "{item.name}": f"({'|'.join(item.name for item in fields(Settings))})"}
 
 
 def reads_in(source: str) -> set[str]:
