@@ -157,9 +157,10 @@ def encodings_of(options) -> list[str]:
 def check_heads(options) -> None:
     """Heads that cannot read what the pair encoding gives."""
     heads = {options.head, options.head_of_para}
-    if options.para_head != AUTO and "para" not in options.order:
-        raise ValueError(f"--para_head {options.para_head} has no effect with --tasks {options.tasks}. Drop it, or add "
-                         "para.")
+    for name in ("para_head", "para_prior"):
+        if name in options.changed() and "para" not in options.order:
+            raise ValueError(f"--{name} {getattr(options, name)} has no effect with --tasks {options.tasks}. Drop it, "
+                             "or add para.")
     if not encodings_of(options):
         raise ValueError(f"--head {options.head} and --para_head {options.head_of_para} read pairs in different "
                          f"encodings ({' or '.join(ENCODINGS_OF[options.head])}; "

@@ -62,8 +62,7 @@ class Options:
     max_tokens: int = choice(0, "tokens a batch at most, padding counted, so that long rows have fewer beside them; 0: "
                              "no such limit", low=0)
     lr: float | str = choice(AUTO, "peak learning rate; auto: 1e-3 for 'pretrain', else 5e-5 x 384 / hidden size, or "
-                             "5e-4 for encoders under 256 units",
-                             low=1e-9)
+                             "5e-4 for encoders under 256 units", low=1e-9)
     vector_dropout_prob: float = choice(0.0, "dropout of sentence vectors, before the common layer", low=0, high=0.9)
     hidden_dropout_prob: float = choice(0.1, "dropout before each head; with mlp before each of its layers, where the "
                                         "GEN report has 0.3", low=0, high=0.9)
@@ -82,6 +81,8 @@ class Options:
     sts_range: str = choice("zero", "with --head mlp or cosine: labels 0 to 5 of STS stand for cosines from 0 to 1 "
                             "(zero), or from M to 1 (fitted), M the mean cosine of the least similar training pairs "
                             "when the tasks begin (Carlsson et al. 2021)", ("zero", "fitted"))
+    para_prior: float | str = choice("none", "share of paraphrases among the pairs to judge, where training has "
+                                     "another (Menon et al. 2021); none: as in training", low=0.01, high=0.99)
     common_layer: str = choice("tanh", "a linear layer and tanh before all heads (CL of the ROB report), or none",
                                ("tanh", "none"))
     pooling: str = choice("mean", "the sentence vector", ("mean", "cls", "pooler"))

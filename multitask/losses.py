@@ -22,14 +22,28 @@ def sentiment_loss(logits: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(logits.float(), labels.long())
 
 
-def paraphrase_loss(logit: Tensor, labels: Tensor) -> Tensor:
+def paraphrase_loss(logit: Tensor, labels: Tensor, shift: float = 0.0) -> Tensor:
     """Binary cross-entropy with logits, averaged over the batch (PARA).
 
-    logit: (B,), any float dtype, before the sigmoid. labels: (B,), 0 or 1 in any dtype.
+    logit: (B,), any float dtype, before the sigmoid. labels: (B,), 0 or 1 in any dtype. shift: what is added to each
+    logit here and nowhere else, as `prior_shift` gives it.
     Returns a float32 scalar >= 0; log 2 = 0.693 for logit 0. Raises ValueError (from PyTorch) where the shapes differ.
     Compare with torch.nn.BCEWithLogitsLoss.
     """
-    return F.binary_cross_entropy_with_logits(logit.float(), labels.float())
+    return F.binary_cross_entropy_with_logits(logit.float() + shift, labels.float())
+
+
+def prior_shift(share: float, prior: float) -> float:
+    """log share / (1 - share) - log prior / (1 - prior): the log-odds that training pairs have and others have not.
+
+    With share of the training pairs paraphrases, and prior of those that will be judged, a model whose logit + shift is
+    trained on the first has a logit that is right for the second, if nothing else differs between them ("logit
+    adjustment", Menon et al. 2021, eq. 10, for two classes). Both in (0, 1); 0 where they are equal. ValueError for a
+    share of 0 or 1, whose log-odds are infinite.
+    """
+    if share in (0, 1):
+        raise ValueError(f"--para_prior {prior:g} needs training pairs of both labels; PARA's have one only. Drop it.")
+    return math.log(share / (1 - share)) - math.log(prior / (1 - prior))
 
 
 def similarity_loss(prediction: Tensor, labels: Tensor) -> Tensor:

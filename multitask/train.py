@@ -19,7 +19,7 @@ from minbert.loop import Job, Step
 from minbert.optimizer import layer_decayed, parameter_groups
 from multitask import surgery
 from multitask.evaluate import evaluate, labels_of, predict
-from multitask.losses import fitted_range, similarity_regression
+from multitask.losses import fitted_range, paraphrase_loss, prior_shift, similarity_regression
 from multitask.model import MultitaskBert
 from multitask.sampling import MakeBatches, num_epochs, steps_of_epoch
 from multitask.tasks import COURSE, TASKS
@@ -104,6 +104,9 @@ def build_job(
     model.to(device)
     trained = {task: rows[task] for task in options.order}
     dev = {task: splits["dev"] for task, splits in trained.items()}
+    shift = 0.0
+    if options.para_prior != "none":
+        shift = prior_shift(float(labels_of(rows["para"]["train"]).mean()), options.para_prior)
 
     def plan(epoch: int, generator: torch.Generator) -> list[Step]:
         steps = steps_of_epoch(options, batches_of(trained, options.batch_size, options.max_tokens), generator, epoch)
@@ -114,7 +117,7 @@ def build_job(
     def loss(task: str, batch: Batch) -> Tensor:
         if task.startswith(FUSION_PREFIX):
             return companion(batch) / processes.count()
-        return task_loss(model, task, batch)
+        return task_loss(model, task, batch, shift)
 
     automatic = "overall_2023" if dev.keys() == COURSE else "mean" if len(dev) > 1 else options.order[0]
     rates = (layer_decayed(options.lr, options.layer_decay, encoder.config.num_hidden_layers)
@@ -140,14 +143,19 @@ def build_job(
     )
 
 
-def task_loss(model: MultitaskBert, task: str, batch: Batch) -> Tensor:
-    """The mean loss of a batch, a float32 scalar; of several processes each gets its own rows' share of it."""
+def task_loss(model: MultitaskBert, task: str, batch: Batch, para_shift: float) -> Tensor:
+    """The mean loss of a batch, a float32 scalar; of several processes each gets its own rows' share of it.
+
+    para_shift is added to PARA's logits (losses.py::prior_shift).
+    """
     rows, share = processes.own_rows(len(batch.ids))
     own = batch if processes.count() == 1 else batch.part(rows)
     with processes.own_randomness():
         outputs = model(task, own)
     if task == "sts" and model.has_range:
         return similarity_regression(outputs, own.labels, model.lowest) * share
+    if task == "para":
+        return paraphrase_loss(outputs, own.labels, para_shift) * share
     return TASKS[task].loss(outputs, own.labels) * share
 
 

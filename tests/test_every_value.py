@@ -41,6 +41,7 @@ GROUPS = [  # option, the values to tell apart, and what goes with all of them
     ("head", ["features", "vm", "mlp", "cosine"], {"tasks": "sst,sts"}),
     ("para_head", ["ph", "dph", "dpha", "vm"], {**DUAL, "head": "ph"}),
     ("sharing", ["none", "heads", "first"], BI_MLP),
+    ("para_prior", ["none", 0.2, 0.6], {}),
     ("sts_range", ["zero", "fitted"], BI_MLP),
     ("common_layer", ["tanh", "none"], {}),
     ("pair_encoding", ["cross", "bi", "dual"], {"head": "vm", "pooling": "cls"}),

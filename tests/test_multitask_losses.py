@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from multitask.losses import paraphrase_loss, sentiment_loss, similarity_loss
+from multitask.losses import paraphrase_loss, prior_shift, sentiment_loss, similarity_loss
 
 SENTIMENT_LABELS = torch.tensor([0.0, 4.0, 2.0, 3.0, 2.0, 1.0])
 BINARY_LABELS = torch.tensor([0.0, 1.0, 1.0, 0.0, 1.0, 0.0])
@@ -35,6 +35,42 @@ def test_paraphrase_by_hand():
     logit = torch.tensor([math.log(3), math.log(3), 0.0])
     expected = (-math.log(0.75) - math.log(0.25) + math.log(2)) / 3
     assert paraphrase_loss(logit, torch.tensor([1.0, 0.0, 1.0])).item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_prior_shift_by_hand():
+    assert prior_shift(0.5, 0.2) == pytest.approx(math.log(4))  # odds 1 : 1 in training, 1 : 4 elsewhere
+    assert prior_shift(0.8, 0.5) == pytest.approx(math.log(4)) and prior_shift(0.37, 0.37) == 0
+    logit = torch.tensor([0.0, 1.0, -2.0], dtype=torch.bfloat16)  # 1 + 0.001 is 1 in bfloat16
+    labels = torch.tensor([1.0, 0.0, 1.0])
+    shifted = paraphrase_loss(logit.float() + 0.001, labels)
+    torch.testing.assert_close(paraphrase_loss(logit, labels, shift=0.001), shifted, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("share", [0, 1])
+def test_prior_shift_needs_both_labels(share):
+    with pytest.raises(ValueError, match="--para_prior 0.37 needs training pairs of both labels"):
+        prior_shift(float(share), 0.37)
+
+
+@pytest.mark.parametrize("prior", [0.1, 0.37, 0.9])
+def test_what_the_shifted_loss_learns_has_the_prior_s_odds(prior):
+    """Pairs of two kinds, 3 of 4 and 1 of 4 paraphrases where both labels are as frequent: Bayes says what they are
+    where a share `prior` is."""
+    labels = torch.tensor([1.0, 1, 1, 0, 1, 0, 0, 0])
+    kinds = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1])
+    logits = torch.zeros(2, requires_grad=True)
+    optimizer = torch.optim.LBFGS([logits], max_iter=100, tolerance_grad=1e-9, tolerance_change=0)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = paraphrase_loss(logits[kinds], labels, prior_shift(0.5, prior))
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    first = 0.75 * prior / (0.75 * prior + 0.25 * (1 - prior))
+    second = 0.25 * prior / (0.25 * prior + 0.75 * (1 - prior))
+    assert torch.sigmoid(logits).tolist() == pytest.approx([first, second], abs=1e-4)
 
 
 def test_similarity_by_hand():

@@ -34,6 +34,7 @@ from tests.toy_options import options_of, refusal
     (["--surgery", "pcgrad", "--sampling", "joint", "--option", "pretrain", "--common_layer", "none", "--head", "mlp",
       "--pair_encoding", "bi", "--sharing", "first"], "the tasks share no parameter that learns. Drop one"),
     (["--tasks", "sst,sts", "--head", "ph", "--para-head", "dph"], "--para_head dph has no effect with --tasks sst"),
+    (["--tasks", "sst,sts", "--para-prior", "0.37"], "--para_prior 0.37 has no effect with --tasks sst,sts"),
     (["--surgery", "pcgrad"], "--surgery pcgrad has no effect with --sampling mt-dnn: its steps hold one task each. "
      "Add --sampling joint, or --accumulation."),
     (["--surgery", "sum", "--accumulation", "4"], "its steps hold one task each. Add --sampling joint."),
