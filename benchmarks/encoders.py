@@ -3,7 +3,8 @@
 `python -m benchmarks.encoders --data-dir DIR --out FILE`: for each encoder, task and seed one fine-tune through the
 project's own multitask stage with that task alone. Its dev score after the last epoch goes into FILE as a line of JSON;
 what is in FILE already is not run again, so a stopped series goes on. "random" is minbert-mini's shape and vocabulary
-with fresh weights, as its pretraining began.
+with fresh weights, as its pretraining began. --dropout replaces what an encoder's config.json says, --para-prior is
+that of run_multitask.py.
 """
 
 from __future__ import annotations
@@ -25,34 +26,40 @@ MAX_LENGTH = 96
 RANDOM = "random"
 
 
-def make_encoder(name: str, seed: int) -> BertModel:
+def make_encoder(name: str, options: Options) -> BertModel:
     if name != RANDOM:
-        return BertModel.from_pretrained(name)
-    runtime.seed_everything(seed)
-    return fresh_encoder(BertConfig.from_pretrained(weights.resolve("minbert-mini")))
+        return BertModel.from_pretrained(name, **options.dropout_of_encoder())
+    runtime.seed_everything(options.seed)
+    return fresh_encoder(BertConfig.from_pretrained(weights.resolve("minbert-mini"), **options.dropout_of_encoder()))
 
 
-def options_for(name: str, task: str, seed: int, data_dir: str) -> Options:
+def options_for(
+    name: str, task: str, seed: int, data_dir: str, dropout: float | str, para_prior: float | str
+) -> Options:
     """The recipe: cross-encoded pairs, everything else the defaults for the encoder's width."""
     folder = weights.resolve("minbert-mini" if name == RANDOM else name)
     options = Options(data_dir=data_dir, seed=seed, tasks=task, epochs=EPOCHS[task], pair_encoding="cross",
-                      max_length=MAX_LENGTH, precision=runtime.choose_precision("auto", runtime.choose_device()[0])[0])
+                      max_length=MAX_LENGTH, encoder_dropout=dropout, attention_dropout=dropout,
+                      para_prior=para_prior if task == "para" else "none",
+                      precision=runtime.choose_precision("auto", runtime.choose_device()[0])[0])
     options = options.with_files()
     return options.for_encoder(BertConfig.from_pretrained(folder).hidden_size)[0]
 
 
-def fine_tune(encoder: str, task: str, seed: int, data_dir: str) -> dict:
+def fine_tune(
+    encoder: str, task: str, seed: int, data_dir: str, dropout: float | str, para_prior: float | str
+) -> dict:
     """One fine-tune; returns the line for the file."""
-    options = options_for(encoder, task, seed, data_dir)
+    options = options_for(encoder, task, seed, data_dir, dropout, para_prior)
     tokenizer = BertTokenizer.from_pretrained("minbert-mini" if encoder == RANDOM else encoder)
     tables = {task: read_tables(options)[task]}
     rows = encode_tables(tables, tokenizer, options.max_length, options.pair_encoding)
     device = runtime.choose_device()[0]
     with tempfile.TemporaryDirectory() as folder:
-        job = build_job(options, make_encoder(encoder, seed).to(device), rows, Path(folder), device)
+        job = build_job(options, make_encoder(encoder, options).to(device), rows, Path(folder), device)
         progress = fit(job)
-    return {"encoder": encoder, "task": task, "seed": seed, "data_dir": data_dir,
-            "score": progress.history[-1][task], "lr": options.lr,
+    return {"encoder": encoder, "task": task, "seed": seed, "data_dir": data_dir, "dropout": dropout,
+            "para_prior": para_prior, "score": progress.history[-1][task], "lr": options.lr,
             "epochs": options.epochs, "seconds": round(progress.seconds, 1)}
 
 
@@ -75,12 +82,14 @@ def main() -> None:
     parser.add_argument("--encoders", nargs="+", default=[RANDOM, "minbert-mini", "minilm"])
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--dropout", type=float, default="auto", help="in the encoder; default: its config.json's")
+    parser.add_argument("--para-prior", type=float, default="none", help="share of paraphrases to train PARA for")
     given = parser.parse_args()
     runtime.settle_memory()
-    data = {"data_dir": str(Path(given.data_dir).resolve())}
-    todo = [{"encoder": name, "task": task, "seed": seed, **data} for seed in given.seeds for name in given.encoders
+    same = {"data_dir": str(Path(given.data_dir).resolve()), "dropout": given.dropout, "para_prior": given.para_prior}
+    todo = [{"encoder": name, "task": task, "seed": seed, **same} for seed in given.seeds for name in given.encoders
             for task in given.tasks]
-    print(table([line for line in go_on(given.out, todo, fine_tune) if data.items() <= line.items()]))
+    print(table([line for line in go_on(given.out, todo, fine_tune) if same.items() <= line.items()]))
 
 
 if __name__ == "__main__":
