@@ -27,8 +27,7 @@ class Options:
     """Every choice of a run. "auto" is decided before the work starts (run_multitask.resolve), or has one meaning."""
 
     option: str = choice("finetune", "the course's word for which weights learn: 'pretrain' freezes the encoder and "
-                         "trains the shared layer and heads only; 'finetune' trains everything",
-                         ("finetune", "pretrain"))
+                         "trains the shared layer and heads only; 'finetune', everything", ("finetune", "pretrain"))
     recipe: str = choice("none", "options of an experiment of the two reports, see --list-recipes; flags beside it win")
     pretrain: str = choice("none", "stages before the tasks, in order and separated by commas, as in mlm,simcse: mlm "
                            "(masked language modelling on the tasks' own training rows); without labels simcse (Gao et "
@@ -68,14 +67,12 @@ class Options:
                                         "GEN report has 0.3", low=0, high=0.9)
     pair_encoding: str = choice(AUTO, "pairs as one row '[CLS] a [SEP] b [SEP]' (cross), each sentence alone (bi), or "
                                 "a row in each order (dual); auto: what --head needs; else cross, but bi "
-                                "for encoders under 256 units",
-                                (AUTO, "cross", "bi", "dual"))
+                                "for encoders under 256 units", (AUTO, "cross", "bi", "dual"))
     head: str = choice("features", "what reads a pair's vectors u and v: features (a linear layer on u, v, |u - v|, "
                        "u * v); vm (on u, v); ph, dph, dpha (both orders; the ROB report); mlp (two layers, cosine for "
                        "STS, bilinear for PARA; the GEN report); cosine (no weights)",
                        ("features", "vm", "ph", "dph", "dpha", "mlp", "cosine"))
-    para_head: str = choice(AUTO, "the head of PARA, where it is another one; auto: --head",
-                            (AUTO, "vm", "ph", "dph", "dpha"))
+    para_head: str = choice(AUTO, "PARA's head where it is another; auto: --head", (AUTO, "vm", "ph", "dph", "dpha"))
     sharing: str = choice("none", "with --head mlp: PARA and STS share nothing, their heads, or the first layer",
                           ("none", "heads", "first"))
     sts_range: str = choice("zero", "with --head mlp or cosine: labels 0 to 5 of STS stand for cosines from 0 to 1 "
@@ -83,8 +80,7 @@ class Options:
                             "when the tasks begin (Carlsson et al. 2021)", ("zero", "fitted"))
     para_prior: float | str = choice("none", "share of paraphrases among the pairs to judge, where training has "
                                      "another (Menon et al. 2021); none: as in training", low=0.01, high=0.99)
-    common_layer: str = choice("tanh", "a linear layer and tanh before all heads (CL of the ROB report), or none",
-                               ("tanh", "none"))
+    common_layer: str = choice("tanh", "linear layer and tanh before all heads (ROB's CL), or none", ("tanh", "none"))
     pooling: str = choice("mean", "the sentence vector", ("mean", "cls", "pooler"))
     max_length: int = choice(128, "tokens a row at most; longer ones are cut", low=4)
     tasks: str = choice("sst,para,sts", "tasks to train, in this order; with --sampling sequential or "
@@ -120,10 +116,9 @@ class Options:
     freeze: str = choice("none", "what of the encoder keeps its weights: none, embeddings, or the embeddings and this "
                          "many of the lowest layers")
     heads_first: int = choice(0, "epochs after --pretrain, before the others, in which the encoder is frozen", low=0)
-    encoder_dropout: float | str = choice(AUTO, "dropout inside the encoder; auto: as its config.json says", low=0,
-                                          high=0.9)
-    attention_dropout: float | str = choice(AUTO, "dropout of attention links; auto: as its config.json says", low=0,
-                                            high=0.9)
+    encoder_dropout: float | str = choice(AUTO, "dropout inside the encoder; auto, here and below: as its config.json "
+                                          "says, but 0 in the tasks for encoders under 256 units", low=0, high=0.9)
+    attention_dropout: float | str = choice(AUTO, "dropout of attention links", low=0, high=0.9)
     score: str = choice(AUTO, "the dev score by which the best epoch is chosen; auto: overall_2023, or with fewer "
                         "--tasks the mean of theirs", (AUTO, "overall_2023", "overall_2024", "sst", "para", "sts"))
     patience: int = choice(0, "stop after this many epochs in a row without a better score; 0: never", low=0)
@@ -276,6 +271,8 @@ class Options:
                       for name in ("temperature", "projection", "chunk")}
         found = {name: pair for name, pair in found.items() if getattr(self, name) == AUTO}
         reasons = {name: reason for name, (_, reason) in found.items()}
+        if not self.drops_out(hidden_size):
+            reasons["encoder_dropout"] = f"0 in the tasks, {small}"
         return replace(self, **{name: value for name, (value, _) in found.items()}), reasons
 
     def of_stage(self, *own: str) -> dict:
@@ -287,6 +284,10 @@ class Options:
         """The fields of the encoder's config that are given."""
         given = {"hidden_dropout_prob": self.encoder_dropout, "attention_probs_dropout_prob": self.attention_dropout}
         return {name: value for name, value in given.items() if value != AUTO}
+
+    def drops_out(self, hidden_size: int) -> bool:
+        """Whether there is dropout inside the encoder in the tasks too; fusion makes SimCSE's two views with it."""
+        return hidden_size >= SMALL or self.contrastive_order == "fusion" or bool(self.dropout_of_encoder())
 
     def with_files(self) -> Options:
         """Input files that were not given are the course's names in data_dir."""

@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.series import go_on, shown_mean
+from contrastive.presets import AUTO
 from minbert import BertConfig, BertModel, BertTokenizer, runtime, weights
 from minbert.from_text import fresh_encoder
 from minbert.loop import fit
@@ -82,11 +83,13 @@ def main() -> None:
     parser.add_argument("--encoders", nargs="+", default=[RANDOM, "minbert-mini", "minilm"])
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--dropout", type=float, default="auto", help="in the encoder; default: its config.json's")
-    parser.add_argument("--para-prior", type=float, default="none", help="share of paraphrases to train PARA for")
+    parser.add_argument("--dropout", type=float, help="in the encoder; default: a run's own")
+    parser.add_argument("--para-prior", type=float, help="share of paraphrases to train PARA for; default: none")
     given = parser.parse_args()
     runtime.settle_memory()
-    same = {"data_dir": str(Path(given.data_dir).resolve()), "dropout": given.dropout, "para_prior": given.para_prior}
+    same = {"data_dir": str(Path(given.data_dir).resolve()),
+            "dropout": AUTO if given.dropout is None else given.dropout,
+            "para_prior": "none" if given.para_prior is None else given.para_prior}
     todo = [{"encoder": name, "task": task, "seed": seed, **same} for seed in given.seeds for name in given.encoders
             for task in given.tasks]
     print(table([line for line in go_on(given.out, todo, fine_tune) if same.items() <= line.items()]))

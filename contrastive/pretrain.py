@@ -157,10 +157,9 @@ def build_stage(
         loss=lambda task, batch: model(batch, task) / processes.count(),  # each process computes the whole loss
         evaluate=lambda: better(model, quality), score="spearman", epochs=settings.epochs, device=device,
         precision=options.precision, seed=options.seed, schedule=settings.schedule, warmup=settings.warmup,
-        max_grad_norm=options.max_grad_norm, patience=settings.patience,
-        save_every=options.save_every, evaluations_per_epoch=evaluations,
-        closing_tokens=num_encoded, evaluation_tokens=2 * int(dev_pairs.lengths.sum()) * len(model.copies()),
-        frozen=model.frozen(), before_epoch=before_epoch,
+        max_grad_norm=options.max_grad_norm, patience=settings.patience, save_every=options.save_every,
+        evaluations_per_epoch=evaluations, closing_tokens=num_encoded, frozen=model.frozen(), before_epoch=before_epoch,
+        evaluation_tokens=2 * int(dev_pairs.lengths.sum()) * len(model.copies()),
     )
     notes = tuple(f"{method}: {len(each.examples):,} sentences{'' if name == method else f' of {name}'}, "
                   f"{each.num_truncated:,} rows cut to {settings.max_length} tokens"
@@ -169,9 +168,8 @@ def build_stage(
                 **options.of_stage("max_length", *OWN[method])}  # the dev pairs' length
     fingerprint = stage_fingerprint(start, identity, (*material.examples, *dev_pairs.examples))
     return Stage(job, encoder, tokenizer, options.pooling, quality, "zero-shot STS dev", run / name, fingerprint,
-                 begin=model.begin, close=lambda: keep_better(model, quality),
+                 begin=model.begin, close=lambda: keep_better(model, quality), projection=model.projection,
                  settings=asdict(settings) | {"betas": list(settings.betas)}, notes=notes,  # as JSON gives them back
-                 projection=model.projection,
                  keeps_better=options.hand_on == "better" and options.contrastive_order != "last",
                  code=code_of(Path(__file__).parent, Path(__file__).parent.parent / "data"))
 

@@ -132,7 +132,6 @@ def sts_quality(encoder: BertModel, pairs: EncodedExamples, pooling: str, precis
     labels = dev_labels(pairs)
     first, second = embed(encoder, pairs, pooling, precision).chunk(2)  # (N, H) each
     positive = torch.from_numpy(labels > ALIGNED_ABOVE)
-    return {
-        **correlations(F.cosine_similarity(first, second).numpy(), labels),
-        "alignment": alignment(first[positive], second[positive]), "uniformity": uniformity(torch.cat([first, second])),
-    }
+    scores = correlations(F.cosine_similarity(first, second).numpy(), labels)
+    return scores | {"alignment": alignment(first[positive], second[positive]),
+                     "uniformity": uniformity(torch.cat([first, second]))}

@@ -134,10 +134,9 @@ def download(name: str) -> Path:
         return fetch(is_local=False)
     except (OSError, HfHubHTTPError, ValueError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(
-            f"{name}: not a folder here, not in the Hugging Face cache, and the hub did not give it ({reason}). Check "
-            "the spelling and the network, or use what needs no hub: --model minbert-mini, --model minilm, or a folder."
-        ) from error
+        raise ValueError(f"{name}: not a folder here, not in the Hugging Face cache, and the hub did not give it "
+                         f"({reason}). Check the spelling and the network, or use what needs no hub: --model "
+                         "minbert-mini, --model minilm, or a folder.") from error
 
 
 def read_tensors(folder: str | Path) -> dict[str, Tensor]:

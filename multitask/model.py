@@ -33,17 +33,18 @@ class MultitaskBert(nn.Module):
 
     head: "features", "vm", "ph", "dph", "dpha", "mlp" or "cosine" (heads.py), for PARA `para_head`; SST has a linear
     layer, with "mlp" two. sharing: what PARA and STS share with "mlp". sts_range: of "mlp" and "cosine", whether labels
-    of STS stand for cosines from 0 ("zero") or from what was found before training ("fitted").
+    of STS stand for cosines from 0 ("zero") or from what was found before training ("fitted"). Without `drops_out` the
+    encoder is trained in evaluation mode, which is to say without dropout; that of vectors and heads stays.
     """
 
     def __init__(
         self, encoder: BertModel, pooling: str, pair_encoding: str, dropout_probability: float, seed: int,
         head: str = "features", para_head: str = "", sharing: str = "none", has_common_layer: bool = True,
-        sts_range: str = "zero", vector_dropout: float = 0.0,
+        sts_range: str = "zero", vector_dropout: float = 0.0, drops_out: bool = True,
     ) -> None:
         super().__init__()
         self.dropout = Dropout(vector_dropout)  # of the sentence vectors; each head has its own behind the common layer
-        self.encoder, self.pooling, self.pair_encoding = encoder, pooling, pair_encoding
+        self.encoder, self.pooling, self.pair_encoding, self.drops_out = encoder, pooling, pair_encoding, drops_out
         self.settings = {"pair_encoding": pair_encoding, "head": head, "para_head": para_head or head,
                          "sharing": sharing, "has_common_layer": has_common_layer, "sts_range": sts_range}
         hidden_size = encoder.config.hidden_size
@@ -101,6 +102,12 @@ class MultitaskBert(nn.Module):
     def has_two_vectors(self) -> bool:
         """Whether a pair gives two vectors, rather than one for both sentences."""
         return self.pair_encoding in ("bi", "dual") or self.pooling == "mean"
+
+    def train(self, mode: bool = True) -> MultitaskBert:
+        """Training mode, or evaluation mode; see `drops_out`."""
+        super().train(mode)
+        self.encoder.train(mode and self.drops_out)
+        return self
 
     def forward(self, task: str, batch: Batch) -> Tensor:
         """Raw outputs: "sst" logits (B, 5), "para" a logit (B,), "sts" a number on the 0..5 scale (B,)."""

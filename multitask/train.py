@@ -98,7 +98,7 @@ def build_job(
     """
     model = MultitaskBert(encoder, options.pooling, options.pair_encoding, options.hidden_dropout_prob, options.seed,
                           options.head, options.head_of_para, options.sharing, options.common_layer == "tanh",
-                          options.sts_range, options.vector_dropout_prob)
+                          options.sts_range, options.vector_dropout_prob, options.drops_out(encoder.config.hidden_size))
     if companion is not None:
         model.companion = companion.projection
     model.to(device)

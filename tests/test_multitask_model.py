@@ -47,6 +47,22 @@ def test_shapes(tiny_model, tokenizer, pair_encoding, pooling):
             assert TASKS[task].loss(model(task, batch), batch.labels).shape == ()
 
 
+@pytest.mark.parametrize("drops_out", [True, False])
+def test_training_with_and_without_dropout_in_the_encoder(tiny_model, tokenizer, drops_out):
+    """Without it the heads' dropout stays, and the encoder learns all the same."""
+    encoder = BertModel.from_pretrained(tiny_model, hidden_dropout_prob=0.5, attention_probs_dropout_prob=0.5)
+    model = MultitaskBert(encoder, "mean", "cross", 0.5, 0, drops_out=drops_out)
+    assert model.train() is model and model.training and model.heads["sst"].training
+    assert encoder.training == drops_out == encoder.layers[0].attention.training
+    batch = batch_of("sst", tokenizer, "cross")
+    once, again = (encoder(batch.input_ids, batch.attention_mask).last_hidden_state for _ in range(2))
+    assert torch.equal(once, again) != drops_out
+    assert not torch.equal(model("sst", batch), model("sst", batch))
+    model("sst", batch).sum().backward()
+    assert all(parameter.grad is not None for parameter in encoder.layers.parameters())
+    assert not model.eval().encoder.training and not model.heads["sst"].training
+
+
 def test_heads_of_another_version_are_told(tiny_model, tokenizer, tmp_path):
     make_model(tiny_model).save_pretrained(tmp_path, tokenizer)
     tensors = load_file(tmp_path / "heads.safetensors")

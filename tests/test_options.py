@@ -177,7 +177,7 @@ def test_values_out_of_range(capsys, name):
 def test_learning_rate_and_its_reason(flags, hidden_size, lr, reason):
     options, reasons = options_of("--pair_encoding", "cross", *flags).for_encoder(hidden_size)
     assert options.lr == pytest.approx(lr, rel=1e-12)
-    assert reasons == ({} if reason is None else {"lr": reason})
+    assert reasons.get("lr") == reason
     assert options.contrastive_lr == AUTO  # each stage has its own, see presets.py
 
 
@@ -224,6 +224,17 @@ def test_dropout_of_the_encoder_replaces_fields_of_its_config(tiny_model):
     config = BertConfig.from_pretrained(tiny_model, **options.dropout_of_encoder())
     assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.25, 0.0)
     assert options.hidden_dropout_prob == 0.1, "that of the heads is another one"
+
+
+def test_small_encoders_have_no_dropout_in_the_tasks():
+    """Unless it was asked for, or is what fusion makes its two views with."""
+    assert [options_of().drops_out(size) for size in (192, 255, 256, 768)] == [False, False, True, True]
+    assert options_of().for_encoder(192)[1]["encoder_dropout"] == "0 in the tasks, hidden size 192 is under 256"
+    assert "encoder_dropout" not in options_of().for_encoder(256)[1]
+    for flags in (["--encoder-dropout", "0.1"], ["--attention-dropout", "0"],
+                  ["--pretrain", "simcse", "--contrastive_order", "fusion"]):
+        options = options_of(*flags)
+        assert options.drops_out(192) and "encoder_dropout" not in options.for_encoder(192)[1]
 
 
 def test_where_token_ids_are_kept(monkeypatch):
