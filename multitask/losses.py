@@ -37,8 +37,8 @@ def prior_shift(share: float, prior: float) -> float:
     """log share / (1 - share) - log prior / (1 - prior): the log-odds that training pairs have and others have not.
 
     With share of the training pairs paraphrases, and prior of those that will be judged, a model whose logit + shift is
-    trained on the first has a logit that is right for the second, if nothing else differs between them ("logit
-    adjustment", Menon et al. 2021, eq. 10, for two classes). Both in (0, 1); 0 where they are equal. ValueError for a
+    trained on the first has a logit that is right for the second, if nothing else differs between them (the
+    logit-adjusted loss of Menon et al. 2021, for two classes). Both in (0, 1); 0 where they are equal. ValueError for a
     share of 0 or 1, whose log-odds are infinite.
     """
     if share in (0, 1):
