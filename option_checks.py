@@ -155,7 +155,7 @@ def encodings_of(options) -> list[str]:
 
 
 def check_heads(options) -> None:
-    """Heads that cannot read what the pair encoding gives."""
+    """Options of PARA alone without PARA, and heads that cannot read what the pair encoding gives."""
     heads = {options.head, options.head_of_para}
     for name in ("para_head", "para_prior"):
         if name in options.changed() and "para" not in options.order:

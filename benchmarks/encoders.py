@@ -41,7 +41,7 @@ def options_for(
     folder = weights.resolve("minbert-mini" if name == RANDOM else name)
     options = Options(data_dir=data_dir, seed=seed, tasks=task, epochs=EPOCHS[task], pair_encoding="cross",
                       max_length=MAX_LENGTH, encoder_dropout=dropout, attention_dropout=dropout,
-                      para_prior=para_prior if task == "para" else "none",
+                      para_prior=para_prior,
                       precision=runtime.choose_precision("auto", runtime.choose_device()[0])[0])
     options = options.with_files()
     return options.for_encoder(BertConfig.from_pretrained(folder).hidden_size)[0]
@@ -88,11 +88,12 @@ def main() -> None:
     given = parser.parse_args()
     runtime.settle_memory()
     same = {"data_dir": str(Path(given.data_dir).resolve()),
-            "dropout": AUTO if given.dropout is None else given.dropout,
-            "para_prior": "none" if given.para_prior is None else given.para_prior}
-    todo = [{"encoder": name, "task": task, "seed": seed, **same} for seed in given.seeds for name in given.encoders
-            for task in given.tasks]
-    print(table([line for line in go_on(given.out, todo, fine_tune) if same.items() <= line.items()]))
+            "dropout": AUTO if given.dropout is None else given.dropout}
+    todo = [{"encoder": name, "task": task, "seed": seed, **same,
+             "para_prior": given.para_prior if task == "para" and given.para_prior is not None else "none"}
+            for seed in given.seeds for name in given.encoders for task in given.tasks]
+    lines = go_on(given.out, todo, fine_tune)
+    print(table([line for line in lines if any(identity.items() <= line.items() for identity in todo)]))
 
 
 if __name__ == "__main__":
