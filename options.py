@@ -66,8 +66,9 @@ class Options:
     hidden_dropout_prob: float = choice(0.1, "dropout before each head; with mlp before each of its layers, where the "
                                         "GEN report has 0.3", low=0, high=0.9)
     pair_encoding: str = choice(AUTO, "pairs as one row '[CLS] a [SEP] b [SEP]' (cross), each sentence alone (bi), or "
-                                "a row in each order (dual); auto: what --head needs; else cross, but bi "
-                                "for encoders under 256 units", (AUTO, "cross", "bi", "dual"))
+                                "a row in each order (dual); auto: what --head needs; else cross, but "
+                                "bi with features and a frozen encoder",
+                                (AUTO, "cross", "bi", "dual"))
     head: str = choice("features", "what reads a pair's vectors u and v: features (a linear layer on u, v, |u - v|, "
                        "u * v); vm (on u, v); ph, dph, dpha (both orders; the ROB report); mlp (two layers, cosine for "
                        "STS, bilinear for PARA; the GEN report); cosine (no weights)",
@@ -251,16 +252,15 @@ class Options:
 
     def for_encoder(self, hidden_size: int) -> tuple[Options, dict[str, str]]:
         """Replace what is "auto" and depends on the encoder's width; also returns for each the reason, for printing."""
-        is_small = hidden_size < SMALL
         small = f"hidden size {hidden_size} is under {SMALL}"
         readable = encodings_of(self)
         reason = "the two sentences see each other" if readable[0] == "cross" else " and ".join(
             f"head {head}" for head in {self.head: 0, self.head_of_para: 0} if ENCODINGS_OF[head][0] == readable[0])
-        is_apart = is_small and readable[:2] == ["cross", "bi"]
-        found = {"pair_encoding": ("bi", small) if is_apart else (readable[0], reason)}
+        is_apart = self.option == "pretrain" and readable == ["cross", "bi"]  # frozen, it does not learn to compare
+        found = {"pair_encoding": ("bi", "the encoder is frozen") if is_apart else (readable[0], reason)}
         if self.option == "pretrain":
             found["lr"] = (1e-3, "the encoder is frozen")
-        elif is_small:
+        elif hidden_size < SMALL:
             found["lr"] = (5e-4, small)
         else:
             found["lr"] = (5e-5 * 384 / hidden_size, f"5e-5 x 384 / hidden size {hidden_size}")

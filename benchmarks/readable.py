@@ -36,9 +36,11 @@ def fine_tune(path: str, model: str, seed: int, data_dir: str, train_rows: str, 
     folder = weights.resolve(model)
     device = runtime.choose_device()[0]
     precision = "fp32" if path == "readable" else runtime.choose_precision("auto", device)[0]
-    options = Options(data_dir=data_dir, seed=seed, train_rows=train_rows, epochs=epochs, pair_encoding="cross",
-                      max_length=64, precision=precision).with_files()
-    options, _ = options.for_encoder(BertConfig.from_pretrained(folder).hidden_size)
+    config = BertConfig.from_pretrained(folder)
+    options = Options(data_dir=data_dir, seed=seed, train_rows=train_rows, epochs=epochs, max_length=64,
+                      precision=precision, encoder_dropout=config.hidden_dropout_prob,
+                      attention_dropout=config.attention_probs_dropout_prob).with_files()  # for small encoders too
+    options, _ = options.for_encoder(config.hidden_size)
     rows = encode_tables(read_tables(options), BertTokenizer.from_pretrained(model), options.max_length,
                          options.pair_encoding)
     runtime.seed_everything(seed)

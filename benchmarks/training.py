@@ -43,9 +43,11 @@ def grouped(examples: Sequence[Example], tokenizer: BertTokenizer, batch_size: i
 
 
 def our_job(model: Path, folder: Path, examples: Sequence[Example], batch_size: int, place: Place) -> Job:
-    """The multitask stage with SST alone, its options the defaults."""
-    options = Options(tasks="sst", batch_size=batch_size, precision=place.precision, max_length=MAX_LENGTH)
+    """The multitask stage with SST alone, its options the defaults, but dropout that of config.json, as the peer's."""
     encoder = BertModel.from_pretrained(model).to(place.device)
+    options = Options(tasks="sst", batch_size=batch_size, precision=place.precision, max_length=MAX_LENGTH,
+                      encoder_dropout=encoder.config.hidden_dropout_prob,
+                      attention_dropout=encoder.config.attention_probs_dropout_prob)
     runtime.compile_layers(encoder, place.is_compiled)
     options, _ = options.for_encoder(encoder.config.hidden_size)
     rows = EncodedExamples(examples, BertTokenizer.from_pretrained(model), MAX_LENGTH)

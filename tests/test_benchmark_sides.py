@@ -29,6 +29,7 @@ def test_the_sides_of_train_step_have_the_same_loss_and_batches(settings, exampl
     training.write_heads(settings.model, tmp_path / "heads", examples)
     job = training.our_job(settings.model, tmp_path / "ours", examples, 8, Place())
     classifier, rows = training.Classifier(settings.model).eval(), training.HuggingFaceBatches(settings.model, examples)
+    assert job.model.drops_out, "as the peer, though the encoder is small"
     job.model.eval()  # no dropout on either side
     batches = training.grouped(examples, BertTokenizer.from_pretrained(settings.model), 8)
     assert sorted(row for batch in batches for row in batch) == list(range(24))

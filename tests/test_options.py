@@ -259,8 +259,17 @@ def test_pair_encoding_follows_the_head():
         assert options_of("--para_head", "dph", "--head", head).for_encoder(192)[0].pair_encoding == "dual"
 
 
-def test_pair_encoding_is_cross_but_for_small_encoders():
-    assert [options_of().for_encoder(size)[0].pair_encoding for size in (192, 255, 256)] == ["bi", "bi", "cross"]
-    assert options_of().for_encoder(192)[1]["pair_encoding"] == "hidden size 192 is under 256"
-    assert options_of("--pair_encoding", "bi").for_encoder(256)[0].pair_encoding == "bi"
-    assert options_of("--pair_encoding", "cross").for_encoder(192)[0].pair_encoding == "cross"
+def test_pair_encoding_is_cross_whatever_the_encoder():
+    for size in (64, 192, 768):
+        options, reasons = options_of().for_encoder(size)
+        assert (options.pair_encoding, reasons["pair_encoding"]) == ("cross", "the two sentences see each other")
+        options, reasons = options_of("--pair_encoding", "bi").for_encoder(size)
+        assert options.pair_encoding == "bi" and "pair_encoding" not in reasons
+
+
+@pytest.mark.parametrize(("head", "encoding"), [("features", "bi"), ("vm", "cross"), ("mlp", "bi"), ("dpha", "dual")])
+def test_pair_encoding_of_a_frozen_encoder(head, encoding):
+    """Read apart where the head can compare; vm can not."""
+    options, reasons = options_of("--option", "pretrain", "--head", head).for_encoder(384)
+    assert options.pair_encoding == encoding
+    assert ("frozen" in reasons["pair_encoding"]) == (head == "features")
