@@ -21,7 +21,7 @@ from minbert.gradients import Part, backward
 from minbert.loop import Job
 
 FILE_NAME = "price.json"
-NUM_SIZED = 48  # steps whose tokens are counted
+NUM_SIZED = 2000  # steps whose tokens are counted: below a millisecond each, and memory goes with the largest
 PRODUCTS = {"cpu": (2048, 1), "cuda": (8192, 20), "mps": (4096, 5)}  # size, number: to launch one of 2048 costs as much
 INFERENCE_SHARE = 1 / 3  # a forward pass is 2 of the 6 FLOPs that training spends on a weight and a token
 
@@ -64,7 +64,7 @@ def probe(job: Job, num_timed: int = 4) -> Price:
                    for number, step in enumerate(steps))
     mean_tokens = sum(size for size, _ in sizes) / len(sizes)
     middle = len(sizes) // 2
-    chosen = [sizes[-1]] + [sizes[middle - min(middle, offset)] for offset in range(num_timed)]
+    chosen = 2 * [sizes[-1]] + [sizes[middle - min(middle, offset)] for offset in range(num_timed)]
     rates = [group["lr"] for group in job.optimizer.param_groups]
     timings = []
     with job.freezing():
@@ -80,7 +80,7 @@ def probe(job: Job, num_timed: int = 4) -> Price:
     runtime.restore_random_state(random_state)
     if job.surgery:
         job.surgery.load_state_dict(surgery_state)
-    timed = timings[1:]  # the first step, which is also the largest, pays for warming up
+    timed = timings[2:]  # the largest, twice, is for the memory: once to warm up, once beside the optimizer's state
     seconds_per_token = statistics.median(seconds / size for seconds, size in timed)
     num_evaluations = job.epochs * job.evaluations_per_epoch
     # Of several processes all train and the first one alone predicts.

@@ -129,8 +129,8 @@ def fake_clock(monkeypatch, seconds: list[float]) -> None:
 
 
 def test_the_estimate_by_hand(tmp_path, monkeypatch):
-    """6 steps of 2 x 4 = 8 tokens, 2 epochs; the first, slow step is warming up, of the rest the median counts."""
-    fake_clock(monkeypatch, [50.0, 0.8, 1.6, 0.8, 99.0])  # median of 0.1, 0.2, 0.1 and 12.4 seconds a token: 0.15
+    """6 steps of 2 x 4 = 8 tokens, 2 epochs; the first two are warming up, of the rest the median counts."""
+    fake_clock(monkeypatch, [50.0, 20.0, 0.8, 1.6, 0.8, 99.0])  # median of 0.1, 0.2, 0.1 and 12.4 seconds a token: 0.15
     found = probe(make_job(tmp_path, evaluation_tokens=60, closing_tokens=30))
     assert found.name == "toy" and found.num_steps == 12
     tokens = 12 * 8 + (2 * 60 + 30) / 3  # a forward pass costs a third of a step
@@ -143,7 +143,7 @@ def test_the_estimate_by_hand(tmp_path, monkeypatch):
 
 def test_of_several_processes_one_alone_predicts(tmp_path, monkeypatch):
     """So a token of an evaluation takes that one as long as one of a shared step takes all of them."""
-    fake_clock(monkeypatch, [1.0] * 5)
+    fake_clock(monkeypatch, [1.0] * 6)
     monkeypatch.setattr(price, "rehearse", lambda job, step: None)
     monkeypatch.setattr(price, "processes", SimpleNamespace(count=lambda: 3))
     found = probe(make_job(tmp_path, evaluation_tokens=60, closing_tokens=30))
@@ -152,20 +152,29 @@ def test_of_several_processes_one_alone_predicts(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("factor", [1, 3, 10])
 def test_the_estimate_scales_with_the_steps(tmp_path, monkeypatch, factor):
-    fake_clock(monkeypatch, [1.0] * 5)
+    fake_clock(monkeypatch, [1.0] * 6)
     found = probe(make_job(tmp_path, epochs=2 * factor))
     assert found.num_steps == 12 * factor and found.seconds == pytest.approx(12 * factor)  # a second a step
 
 
 def test_a_step_of_uneven_batches_is_scaled_by_tokens(tmp_path, monkeypatch):
     """Steps of 2 and of 6 rows: the mean step has 4 rows, and time goes with tokens."""
-    fake_clock(monkeypatch, [9.0, 3.0, 1.0, 1.0, 1.0])  # a step of 24 tokens, the largest, then 24, 8, 8 and 8
+    fake_clock(monkeypatch, [9.0, 9.0, 3.0, 1.0, 1.0, 1.0])  # the largest, 24 tokens, twice; 24, 8, 8, 8
     plan = lambda epoch, generator: [[("only", list(range(size)))] for size in (6, 2, 6, 2)]  # noqa: E731
     sizes = []
     monkeypatch.setattr(price, "rehearse", lambda job, step: sizes.append(len(step[0][1])))
     found = probe(make_job(tmp_path, plan=plan, epochs=1))
-    assert sizes == [6, 6, 2, 2, 2]
+    assert sizes == [6, 6, 6, 2, 2, 2]
     assert found.seconds == pytest.approx(4 * 16 / 8)  # 4 steps of 16 tokens on average, an eighth of a second each
+
+
+def test_the_largest_step_of_a_long_job_is_found(tmp_path, monkeypatch):
+    """One of 1,500 has three rows, the others one. Memory goes with it."""
+    monkeypatch.setattr(price, "rehearse", lambda job, step: sizes.append(len(step[0][1])))
+    sizes = []
+    plan = lambda epoch, generator: [[("only", [0, 1, 2] if place == 1234 else [0])] for place in range(1500)]  # noqa: E731
+    probe(make_job(tmp_path, plan=plan, epochs=1))
+    assert sizes[:3] == [3, 3, 1]
 
 
 def test_prices_are_kept_for_a_resumed_run(tmp_path, monkeypatch):
