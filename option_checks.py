@@ -111,10 +111,10 @@ def check_tasks(options) -> None:
         if set(numbers) <= set(COURSE_FILES) and not set(numbers) <= set(tasks):
             raise ValueError(f"--{name} {text} names a task that --tasks {options.tasks} does not train; leave it out, "
                              f"or pass --{name} none.")
-        if any(task not in tasks or not 0 < number < math.inf or (is_whole and number % 1)
-               for task, number in numbers.items()):
-            raise ValueError(f"--{name} is '{text}'; it is none, or tasks with a {'whole ' if is_whole else ''}number "
-                             f"above 0, such as para={6000 if is_whole else '2,sts=0.5'}.")
+        if len(numbers) < text.count("=") or any(task not in tasks or not 0 < number < math.inf or
+                                                 (is_whole and number % 1) for task, number in numbers.items()):
+            raise ValueError(f"--{name} is '{text}'; it is none, or tasks, each once, with a {'whole ' * is_whole}"
+                             f"number above 0, such as para={6000 if is_whole else '2,sts=0.5'}.")
     is_complete = set(options.order) == {"sst", "para", "sts"}
     scores = {*options.order, *(("overall_2023", "overall_2024") if is_complete else ())}
     if options.score not in (AUTO, *scores):

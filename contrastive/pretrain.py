@@ -161,7 +161,8 @@ def build_stage(
         evaluations_per_epoch=evaluations, closing_tokens=num_encoded, frozen=model.frozen(), before_epoch=before_epoch,
         evaluation_tokens=2 * int(dev_pairs.lengths.sum()) * len(model.copies()),
     )
-    notes = tuple(f"{method}: {len(each.examples):,} sentences{'' if name == method else f' of {name}'}, "
+    notes = tuple(f"{method}: {len(each.examples):,} {'pairs' if each.examples[0].sentence_2 else 'sentences'}"
+                  f"{'' if name == method else f' of {name}'}, "
                   f"{each.num_truncated:,} rows cut to {settings.max_length} tokens"
                   for name, each in material.rows.items())
     identity = {"method": method, "device": str(device), "torch": torch.__version__, "settings": asdict(settings),

@@ -67,7 +67,7 @@ def pcgrad_weights(gramian: Tensor, reduction: Reduction = "sum", generator: tor
     for i in range(num_tasks):
         for j in torch.randperm(num_tasks, generator=generator).tolist():
             product = gramian[j] @ weights[i]
-            if j != i and product < 0:
+            if j != i and product < 0 < gramian[j, j]:  # a square may be too small for its dtype
                 weights[i, j] -= product / gramian[j, j]
     return reduce(weights, reduction)
 
@@ -142,7 +142,7 @@ class GradientSurgery:
         """Keep the cosine of every pair of this step's gradients; that of a zero gradient counts as 0."""
         norms = gramian.diagonal().sqrt()
         every = torch.full((len(self.tasks), len(self.tasks)), torch.nan)
-        every[numbers.unsqueeze(1), numbers.unsqueeze(0)] = (gramian / torch.outer(norms, norms)).nan_to_num().float()
+        every[numbers[:, None], numbers] = (gramian / torch.outer(norms, norms)).nan_to_num(0, 0, 0).float()
         self.cosines.append(torch.stack([every[pair] for pair in self.pairs]) if self.pairs else torch.empty(0))
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -112,6 +112,14 @@ def test_what_is_read_and_what_cannot_judge_it_are_said_before_training(make_sta
         make_stage(dev=low)
 
 
+def test_what_a_method_reads_is_counted_as_pairs_where_it_reads_pairs(options, tables, tokenizer, tiny_model, tmp_path):
+    stage = build_stage(options, "mnr", BertModel.from_pretrained(tiny_model), tokenizer,
+                        {task: tables[task]["train"].examples for task in ("para", "sts")},
+                        tables["sts"]["dev"].examples, tmp_path, "encoder", "start", CPU)
+    num_pairs = sum(len(batch) for [(_, batch)] in stage.job.plan(0, torch.Generator()))
+    assert stage.notes[0].startswith(f"mnr: {num_pairs} pairs, ")
+
+
 def test_it_is_judged_by_pairs_of_the_run_s_own_length(make_stage):
     lengths = ((48, 32), (48, 6), (6, 32))  # --max_length and --contrastive_max_length
     found = [make_stage(max_length=run, contrastive_max_length=own).quality() for run, own in lengths]

@@ -238,6 +238,14 @@ def test_gradvac_passes_over_zero_gradients_and_survives_a_target_of_one():
     assert torch.isfinite(weights).all()
 
 
+def test_a_gradient_whose_square_is_too_small_for_its_dtype_is_passed_over():
+    gradients = torch.tensor([[1.0, 0.0], [-1e-25, 1e-25]])  # float32: their product is below 0, the square is 0
+    torch.testing.assert_close(pcgrad(gradients), gradients.sum(dim=0))
+    surgery = GradientSurgery("pcgrad", "sum", 0.01, ["sst", "sts"], seed=0)
+    assert surgery((gradients @ gradients.T).double(), ["sst", "sts"]).tolist() == [1, 1]
+    assert surgery.conflicts()[0]["cosine"] == 0
+
+
 def test_gradvac_agrees_with_torchjd_over_many_steps():
     """Two tasks, where no order is drawn; beta given, since torchjd's default is another one."""
     aggregation = pytest.importorskip("torchjd.aggregation", reason="torchjd is the reference; run setup.sh --dev")
