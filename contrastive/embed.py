@@ -98,8 +98,8 @@ def check_out(path: Path, source: Path | None) -> None:
     if not path.parent.is_dir():
         raise ValueError(f"--out is {path}; there is no folder {path.parent}. Make it, or choose another.")
     check_writable(path.parent)
-    if source is not None and os.path.realpath(path) == os.path.realpath(source):
-        raise ValueError(f"--out and --input are both {path}; the vectors would replace the sentences. Choose another "
+    if path.exists() and os.path.samestat(path.stat(), os.fstat(0) if source is None else source.stat()):
+        raise ValueError(f"--out is {path}, which holds the sentences; the vectors would replace them. Choose another "
                          "--out.")
 
 

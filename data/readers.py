@@ -111,7 +111,7 @@ def read_examples(path: str | Path, format: Format, labelled: bool = True, drop_
     try:
         for row in reader:
             begin, end = end + 1, reader.line_num
-            if any("\t" in field and "\n" in field for field in row):  # or the rows inside it would vanish silently
+            if any("\t" in field and {"\n", "\r"} & set(field) for field in row):  # or rows inside it would vanish
                 raise csv.Error(f"the row that begins on line {begin} has a field with tabs and line breaks")
             if not row:  # a blank line, which pandas and csv.DictReader skip as well
                 continue

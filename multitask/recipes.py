@@ -227,7 +227,7 @@ def recipe_list() -> str:
         scores = (published.sst, published.para, published.sts, published.overall)
         cells = "".join(f"{'-' if score is None else f'{score:.3f}':>7}" for score in scores)
         trained = " Train " + ", ".join(f"{score:.3f}" for score in published.train) + "." if published.train else ""
-        lines.append(f"{name:<24}{cells}  {function.__doc__}{trained}")
+        lines.append(f"{name:<24}{cells}  {function.__doc__.splitlines()[0]}{trained}")
     lines += ["", "gen's ensemble (.521 .836 .761, mean .706) took the best run for each task, by its figures "
               "gen-quora-only and gen-given-para; for STS none has its figure: "
               "python -m multitask.ensemble RUN... --method best --out DIR",

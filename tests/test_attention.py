@@ -52,6 +52,8 @@ SHARES = {  # the share of key 1 in query 0's result, and what makes it so
     3**4 / (1 + 3**4): "the scores are multiplied by sqrt(head size); divide.",
     0.5: "query and key are swapped: the scores are query @ key^T, and the arguments come as query, key, value.",
 }
+OVER_KEYS = ("Is the softmax taken over the keys, the last dimension of the scores (dim=-1), and is the result weights "
+             "@ value?")
 
 
 def check_by_hand(attend) -> None:
@@ -60,8 +62,9 @@ def check_by_hand(attend) -> None:
     found = attend(*arguments, None, 0.0, False)
     assert_shape(found, BY_HAND, "attention returns (B, N, T, D); MultiHeadAttention.forward joins the heads.")
     share = found[0, 0, 0, 1].item()
-    hint = next((said for number, said in SHARES.items() if math.isclose(share, number, abs_tol=1e-3)),
-                "Is the softmax taken over the keys, the last dimension of the scores, and the result weights @ value?")
+    hint = next((said for number, said in SHARES.items() if math.isclose(share, number, abs_tol=1e-3)), OVER_KEYS)
+    if math.isclose(found[0, 0, 1, 1].item(), share, abs_tol=1e-3):  # 1/4 where query and key are swapped
+        hint = OVER_KEYS
     assert_close(found, BY_HAND, hint)
     for name, given, was in zip(("query", "key", "value"), arguments, (QUERY, KEY, VALUE), strict=True):
         assert torch.equal(given, was), f"attention changed its argument {name} in place; make a new tensor"

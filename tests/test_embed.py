@@ -159,7 +159,7 @@ def test_sentences_that_are_refused(command, content, words, tmp_path):
     (["--out", "DIR"], ("--out is ", "a folder", "vectors.npy")),
     (["--out", "/dev/null"], ("not a plain file",)),
     (["--out", "DIR/absent/vectors.npy"], ("there is no folder", "absent")),
-    (["--out", "DIR/full.txt", "--input", "DIR/full.txt"], ("--out and --input are both",)),
+    (["--out", "DIR/full.txt", "--input", "DIR/full.txt"], ("which holds the sentences",)),
     (["--out", "DIR/new", "--export", "DIR/new"], ("--out and --export are both",)),
     (["--export", "DIR"], ("which exists", "Choose another")),
     (["--export", "DIR/full.txt/new"], ("is a file", "Choose another folder")),
@@ -207,6 +207,15 @@ def test_help_and_bad_input_load_nothing_heavy(flags, code):
     assert "usage" in result.stdout if code == 0 else "--nearest is 2" in result.stderr
     loaded = {line.rsplit("|", 1)[-1].strip().split(".")[0] for line in result.stderr.splitlines() if "|" in line}
     assert not loaded & {"torch", "transformers", "tokenizers", "scipy", "numpy", "huggingface_hub"}
+
+
+def test_the_sentences_of_standard_input_are_not_replaced(tmp_path):
+    (tmp_path / "s.txt").write_text("one sentence\n")
+    with (tmp_path / "s.txt").open() as sentences:
+        result = subprocess.run([sys.executable, "-m", "contrastive.embed", "minilm", "--out", tmp_path / "s.txt"],
+                                cwd=ROOT, capture_output=True, text=True, timeout=60, stdin=sentences)
+    assert result.returncode == 2 and "which holds the sentences" in result.stderr
+    assert (tmp_path / "s.txt").read_text() == "one sentence\n"
 
 
 def test_a_reader_that_has_seen_enough(tiny_model):

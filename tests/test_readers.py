@@ -175,6 +175,11 @@ def test_a_quote_that_swallows_rows_is_never_dropped_with_them(write, dropping, 
     assert "a quote that is never closed, or stands where none belongs" in str(caught.value)
 
 
+def test_two_quotes_that_swallow_a_row_with_the_line_ends_of_an_old_mac(write):
+    path = write((SST_HEADER + '0\taa1\t"Good\t1\n1\taa2\t"Bad\t2\n2\taa3\tFine\t3\n').replace("\n", "\r").encode())
+    assert "has a field with tabs and line breaks" in message_of(path, SST)
+
+
 def test_a_very_long_sentence_is_a_sentence(write):
     """Python's csv stops at 131,072 characters a field unless it is told otherwise."""
     text = "word " * 80_000

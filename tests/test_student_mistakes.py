@@ -50,7 +50,7 @@ def written_attention(mistake: str):
             scores = scores + (bias.transpose(-2, -1) if mistake == "mask queries" else bias)
         if mistake == "dropout on scores":
             scores = F.dropout(scores, probability, training)
-        weights = scores.softmax(dim=-2 if mistake == "over queries" else -1)
+        weights = scores.softmax(dim={"over queries": -2, "over heads": 1}.get(mistake, -1))
         if mistake == "after":
             weights = weights / math.sqrt(size)
         if mistake == "mask after" and bias is not None:
@@ -87,6 +87,7 @@ def test_the_right_attention_passes(check):
     ("after", check_by_hand, "divide the scores, before it"),
     ("swapped", check_by_hand, "query and key are swapped"),
     ("over queries", check_by_hand, "over the keys"),
+    ("over heads", check_by_hand, "over the keys"),
     ("in place", check_by_hand, "changed its argument query"),
     ("mask after", check_mask_by_hand, "before the softmax"),
     ("mask queries", check_mask_by_hand, "mask the keys"),
