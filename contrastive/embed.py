@@ -83,22 +83,23 @@ def check_request(given: argparse.Namespace) -> None:
     if given.query is not None and any("\ud800" <= letter <= "\udfff" for letter in given.query):
         raise ValueError("--query is not UTF-8; pass it in that encoding, as the sentences are.")
     if given.out not in (None, STREAM):
-        check_out(given.out, given.input)
+        check_out(given.out, given.input or 0)
     if given.export is not None:
         check_export(given.export)
     if None not in (given.out, given.export) and given.out.absolute() == given.export.absolute():
         raise ValueError(f"--out and --export are both {given.out}; one is a file, one a folder. Choose two paths.")
 
 
-def check_out(path: Path, source: Path | None) -> None:
-    """ValueError where the vectors could not be written to `path`, or would replace the sentences in `source`."""
+def check_out(path: Path, source: Path | int) -> None:
+    """ValueError where the vectors could not be written to `path`, or would replace the sentences in `source`: a file,
+    or 0 for standard input."""
     if path.exists() and not path.is_file():
         raise ValueError(f"--out is {path}, {'a folder' if path.is_dir() else 'not a plain file'}; needed is the path "
                          f"of a file. Pass one such as {path / 'vectors.npy' if path.is_dir() else 'vectors.npy'}.")
     if not path.parent.is_dir():
         raise ValueError(f"--out is {path}; there is no folder {path.parent}. Make it, or choose another.")
     check_writable(path.parent)
-    if path.exists() and os.path.samestat(path.stat(), os.fstat(0) if source is None else source.stat()):
+    if path.exists() and os.path.exists(source) and os.path.samefile(path, source):
         raise ValueError(f"--out is {path}, which holds the sentences; the vectors would replace them. Choose another "
                          "--out.")
 

@@ -159,6 +159,7 @@ def test_sentences_that_are_refused(command, content, words, tmp_path):
     (["--out", "DIR"], ("--out is ", "a folder", "vectors.npy")),
     (["--out", "/dev/null"], ("not a plain file",)),
     (["--out", "DIR/absent/vectors.npy"], ("there is no folder", "absent")),
+    (["--out", "DIR/full.txt", "--input", "DIR/absent.txt"], ("--input is ", "absent.txt, which cannot be read")),
     (["--out", "DIR/full.txt", "--input", "DIR/full.txt"], ("which holds the sentences",)),
     (["--out", "DIR/new", "--export", "DIR/new"], ("--out and --export are both",)),
     (["--export", "DIR"], ("which exists", "Choose another")),

@@ -132,6 +132,7 @@ def test_the_list_shows_all(capsys):
     assert caught.value.code == 0
     text = capsys.readouterr().out
     assert text == recipe_list() + "\n" and all(name in text for name in (*RECIPES, *COMPARISONS))
+    assert [line.split()[0] for line in text.splitlines()[1:len(RECIPES) + 1]] == [*RECIPES]  # a line each
     assert "gen-given-para                -  0.836      -      -  Table 2, 3 given, PARA alone" in text
     assert "python -m multitask.ensemble RUN... --method best --out DIR" in text
     assert ("rob-14                    0.526  0.880  0.879  0.762  MT-DNN + DPHA + CL, dropout 0.1: the report's best. "
