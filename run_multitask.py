@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from command_line import choose_folder, parse
-from minbert.command import check_writable, exit_code, this_launcher
+from minbert.command import check_writable, exit_code, resumable
 from options import AUTO, Options
 
 
@@ -19,12 +19,8 @@ from options import AUTO, Options
 def main(argv: list[str] | None = None) -> None:
     options, resumed = parse(argv)
     folder = resumed or choose_folder(options)
-    try:
+    with resumable("run_multitask.py", folder):
         run(options, folder, is_resumed=resumed is not None)
-    except KeyboardInterrupt as error:  # the loop raises a kind of it, Interrupted, once it has saved
-        is_begun = (folder / "options.json").is_file()
-        raise KeyboardInterrupt(f"Continue with: {this_launcher()} run_multitask.py --resume {folder}" if is_begun
-                                else "Nothing was written yet.") from error
 
 
 def run(options: Options, folder: Path, is_resumed: bool) -> None:
@@ -34,7 +30,7 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     from minbert import BertModel, BertTokenizer, price, processes, record, runtime
     from minbert.loop import fit
     from minbert.stage import encoder_fingerprint, plan_chain, run_chain
-    from multitask import conflicts, results, tasks, train
+    from multitask import baselines, conflicts, results, tasks, train
 
     if (folder / "run.json").is_file():
         print(f"{folder} is finished, there is nothing to resume; its scores are in {folder / 'run.json'}.")
@@ -45,7 +41,8 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     paths = results.output_paths(options, folder)
     check_writable(folder, [path for splits in paths.values() for path in splits.values()])
     tables = train.read_tables(options)
-    print("\n".join(table.summary for splits in tables.values() for table in splits.values()))
+    print(*(table.summary for splits in tables.values() for table in splits.values()), baselines.repeated_rows(tables),
+          sep="\n")
     runtime.seed_everything(options.seed)  # what the model's files lack is drawn at random
     encoder = BertModel.from_pretrained(model_folder, attention_implementation=options.attention,
                                         **options.dropout_of_encoder()).to(device)
@@ -75,12 +72,12 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     scores = results.write_results(job.model, rows, tables, paths, options.precision)
     seconds += progress.seconds + time.perf_counter() - closing
     job.model.save_pretrained(folder / "model", tokenizer)
-    baselines = results.baseline_scores(tables)
+    to_beat = results.baseline_scores(tables)
     actual = {"seconds": seconds, "peak_memory": price.peak_memory(device)}
-    record.write_record(folder, asdict(options), files, scores=scores, baselines=baselines, epochs=progress.history,
+    record.write_record(folder, asdict(options), files, scores=scores, baselines=to_beat, epochs=progress.history,
                         best_step=progress.best_step, conflicts=conflict_record, stages=qualities,
                         predicted=[asdict(item) for item in prices], actual=actual)
-    table = results.closing_table(scores, baselines, tasks.learned(options.order, options.head))
+    table = results.closing_table(scores, to_beat, tasks.learned(options.order, options.head))
     print(conflict_report + table, price.comparison(prices, **actual), sep="\n")
     print(f"model: {folder / 'model'}\nrecord: {folder / 'run.json'}\nleaderboard files:",
           *(path for splits in paths.values() for path in splits.values()), sep="\n  ")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.series import go_on, shown_mean
+from benchmarks.series import course_tables, go_on, shown_mean
 from benchmarks.sides import Process
 from contrastive.presets import OWN, PRESETS
 from contrastive.pretrain import build_stage
@@ -106,6 +106,7 @@ def main() -> None:
         if not Path(path).is_file():
             parser.error(f"{path} is no file. Name one with --nli or --ct-corpus.")
     data = {"train_rows": given.train_rows, "data_dir": str(Path(given.data_dir).resolve())}
+    course_tables(parser, given.data_dir, given.train_rows)
     todo = [{"stage": stage, "model": model, "seed": seed, **data, **texts_of(stage, given)} for seed in given.seeds
             for model in given.models for stage in given.stages]
     lines = go_on(given.out, todo, run_apart)

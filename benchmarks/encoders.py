@@ -13,7 +13,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from benchmarks.series import go_on, shown_mean
+from benchmarks.series import course_tables, go_on, shown_mean
 from contrastive.presets import AUTO
 from minbert import BertConfig, BertModel, BertTokenizer, runtime, weights
 from minbert.from_text import fresh_encoder
@@ -86,6 +86,7 @@ def main() -> None:
     parser.add_argument("--dropout", type=float, help="in the encoder; default: a run's own")
     parser.add_argument("--para-prior", type=float, help="share of paraphrases to train PARA for; default: none")
     given = parser.parse_args()
+    course_tables(parser, given.data_dir)
     runtime.settle_memory()
     same = {"data_dir": str(Path(given.data_dir).resolve()),
             "dropout": AUTO if given.dropout is None else given.dropout}

@@ -15,7 +15,7 @@ from unittest import mock
 
 import torch.nn.functional as F
 
-from benchmarks.series import go_on, shown_mean
+from benchmarks.series import course_tables, go_on, shown_mean
 from minbert import AdamW, BertConfig, BertModel, BertTokenizer, runtime, weights
 from minbert.loop import fit
 from multitask.tasks import TASKS
@@ -79,6 +79,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=2, help="%(default)s")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     given = parser.parse_args()
+    course_tables(parser, given.data_dir, given.train_rows)
     runtime.settle_memory()
     same = {"model": given.model, "data_dir": str(Path(given.data_dir).resolve()), "train_rows": given.train_rows,
             "epochs": given.epochs}

@@ -23,6 +23,7 @@ import torch
 
 from benchmarks.material import DEVICE
 from benchmarks.result import versions
+from benchmarks.series import course_tables
 from benchmarks.sides import alternate
 from minbert import BertConfig, BertModel, BertTokenizer, price, runtime
 from minbert.optimizer import AdamW
@@ -131,10 +132,7 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=7, help="rounds of single steps (%(default)s)")
     parser.add_argument("--runs", type=int, default=3, help="whole runs of each size (%(default)s)")
     given = parser.parse_args()
-    try:
-        tables = read_tables(Options(data_dir=given.data_dir).with_files())
-    except ValueError as error:
-        parser.error(str(error))
+    tables = course_tables(parser, given.data_dir)
     for task, rows in BASE_ROWS.items():
         num_rows = len(tables[task]["train"].examples)
         if num_rows < max(TIMES) * rows:

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+
+from data.readers import Table
+from multitask.train import read_tables
+from options import Options
+
+
+def course_tables(
+    parser: argparse.ArgumentParser, data_dir: str, train_rows: str = "none"
+) -> dict[str, dict[str, Table]]:
+    """The nine files of a folder as tables[task][split]; ends with a message of `parser` where one cannot be used."""
+    try:
+        return read_tables(Options(data_dir=data_dir, train_rows=train_rows).with_files())
+    except ValueError as error:
+        parser.error(str(error))
 
 
 def shown_mean(values: Sequence[float]) -> str:

@@ -70,7 +70,7 @@ def measure_set(
         return vectors | (survey_cosines(output.hidden_states, attention_mask) if with_layers else {})
 
     found = encode(encoder, rows, read, options.precision, options.batch_size, options.baselines or with_layers)
-    num_sentences = len({sentence for each in pairs.examples for sentence in (each.sentence_1, each.sentence_2)})
+    num_sentences = len({sentence for each in pairs.examples for sentence in each.texts})
     vectors, left_out = {name: found[name] for name in kinds}, {}
     for name in WHITENED if options.baselines else ():
         if num_sentences > encoder.config.hidden_size:

@@ -28,7 +28,7 @@ def unique_sentences(examples: Iterable[Example], tokenizer: BertTokenizer, max_
     Sentences that the tokenizer cannot tell apart (case, accents, what max_length cuts) count as one, so that no batch
     holds a negative that is equal to its anchor.
     """
-    texts = [text for example in examples for text in (example.sentence_1, example.sentence_2) if text is not None]
+    texts = [text for example in examples for text in example.texts]
     if not texts:
         return []
     rows = tokenize_once(tokenizer, texts, None, max_length)

@@ -32,6 +32,11 @@ class Example:
     sentence_2: str | None
     label: float | None
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The sentence, or both of a pair."""
+        return (self.sentence_1,) if self.sentence_2 is None else (self.sentence_1, self.sentence_2)
+
 
 @dataclass(frozen=True)
 class Format:
@@ -134,8 +139,8 @@ def read_examples(path: str | Path, format: Format, labelled: bool = True, drop_
         raise ValueError(f"{path}, line {reader.line_num}: not readable as tab-separated text ({error}); a quote that "
                          "is never closed, or stands where none belongs, does this. Fix it.") from error
     if not examples:
-        found = "no header" if header is None else f"a header and no usable rows ({len(dropped)} dropped)"
-        raise ValueError(f"{path}: the file has {found}; needed are a header and at least one row. Restore the file, "
+        found = "is empty" if header is None else f"has a header and no usable rows ({len(dropped)} dropped)"
+        raise ValueError(f"{path}: the file {found}; needed are a header and at least one row. Restore the file, "
                          "or fetch the course's with `python -m data.download --out DIR`.")
     return Table(str(path), tuple(examples), tuple(dropped))
 
@@ -160,9 +165,9 @@ def _read_text(path: str | Path) -> tuple[str, bool]:
         raise ValueError(f"{path}: the file cannot be read ({error.strerror}). Needed is a readable file; check the "
                          "path and its permissions.") from None
     content = content.removeprefix(b"\xef\xbb\xbf")
-    if not content.strip():
-        raise ValueError(f"{path}: the file is empty; needed are a header and at least one row. Restore the file, or "
-                         "fetch the course's with `python -m data.download --out DIR`.")
+    if kind := {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x1f\x8b": "compressed"}.get(content[:2]):
+        raise ValueError(f"{path}: the file is {kind}; needed is tab-separated text in UTF-8. Convert it, for instance "
+                         f"with {'gunzip' if kind == 'compressed' else 'iconv -f utf-16 -t utf-8'}.")
     try:
         return content.decode("utf-8"), False
     except UnicodeDecodeError:

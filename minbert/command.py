@@ -9,7 +9,8 @@ import io
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 
@@ -51,6 +52,20 @@ def is_free(folder: Path) -> bool:
     return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
 
 
+@contextmanager
+def resumable(program: str, folder: Path) -> Iterator[None]:
+    """A run of `program` in `folder`: whoever stops it hears how it goes on, whether the loop had saved or not.
+
+    The loop's own Interrupted is a KeyboardInterrupt; a second Ctrl-C, or one outside the loop, is a plain one.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        is_begun = (folder / "options.json").is_file()
+        raise KeyboardInterrupt(f"Continue with: {this_launcher()} {program} --resume {folder}" if is_begun
+                                else "Nothing was written yet.") from error
+
+
 def exit_code(name: str, stopped: str = "Stopped.") -> Callable:
     """Decorates main(arguments), which returns nothing or a code of its own: 0 done, 1 diverged, 2 bad input, 130 stop.
 
@@ -62,6 +77,7 @@ def exit_code(name: str, stopped: str = "Stopped.") -> Callable:
         def run(arguments: Sequence[str] | None = None) -> int:
             if isinstance(sys.stdout, io.TextIOWrapper):  # that of a notebook is another
                 sys.stdout.reconfigure(line_buffering=True)  # in a log or a pipe, too, a line stands once it is said
+            sys.stdin = sys.stdin or io.TextIOWrapper(io.BytesIO())  # None where it is closed; nothing to read, then
             try:
                 return main(arguments) or 0
             except KeyboardInterrupt as error:

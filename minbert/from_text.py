@@ -18,11 +18,9 @@ from torch import Tensor
 from minbert import price, processes, record, runtime
 from minbert.bert import BertModel
 from minbert.blocks import pair_up, plan_blocks, split_and_pack, train_tokenizer
-from minbert.command import this_launcher
 from minbert.config import BertConfig
 from minbert.corpus import read_lines
 from minbert.curves import Curves, missing_libraries
-from minbert.interruption import Interrupted
 from minbert.loop import Job, Progress, fit
 from minbert.mlm import BertForMaskedLM, Masking
 from minbert.optimizer import AdamW, parameter_groups
@@ -90,8 +88,7 @@ def build_job(
         return model.loss(corrupted.to(device), labels.to(device), token_type_ids.to(device))
 
     def evaluate() -> dict[str, float]:
-        starts = range(0, len(held_out), 32)
-        batches = ((blocks(held_out[start : start + 32]),) for start in starts)
+        batches = ((blocks(held_out[start : start + 32]),) for start in range(0, len(held_out), 32))
         return processes.from_first(lambda: model.score(batches, masking, precision))
 
     batch_tokens = arguments.batch_size * arguments.block_size
@@ -171,10 +168,7 @@ def run(arguments: argparse.Namespace) -> None:
     files = {"the corpus": hashlib.sha256(np.concatenate([train, held_out])).hexdigest()}  # as ids: what it depends on
     record.claim(arguments.out, options, files, bool(arguments.resume), tokenizer.save_pretrained)
     price.keep(prices, arguments.out)
-    try:
-        progress = fit(job, bool(arguments.resume))
-    except Interrupted as error:
-        raise Interrupted(f"Continue with: {this_launcher()} -m minbert.pretrain --resume {arguments.out}") from error
+    progress = fit(job, bool(arguments.resume))
     num_processes = processes.count()
     processes.leave()  # the first process goes on alone
     # trained without dropout; whoever fine-tunes it wants BERT's own

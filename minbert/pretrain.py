@@ -13,7 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
-from minbert.command import check_writable, exit_code, is_free
+from minbert.command import check_writable, exit_code, is_free, resumable
 from minbert.config import BertConfig
 from minbert.corpus import check_files
 
@@ -107,7 +107,8 @@ def main(argv: list[str] | None = None) -> None:
     check_writable(arguments.out)
     from minbert.from_text import run
 
-    run(arguments)
+    with resumable("-m minbert.pretrain", arguments.out):
+        run(arguments)
 
 
 if __name__ == "__main__":

@@ -222,8 +222,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{folder}: running, its output in {log}")
             code = run(command, log)
             if code:
-                print(f"{folder}: ended with code {code}; its message is above. The same command goes on from "
-                      "here.", file=sys.stderr)
+                advice = "Mend what it names first" if code in (1, 2) else "The same command goes on from here"
+                print(f"{folder}: ended with code {code}; its message is above. {advice}.", file=sys.stderr)
                 return code
             check_same(name, folders[name], flags)
         record = json.loads((folder / "run.json").read_text(encoding="utf-8"))

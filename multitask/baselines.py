@@ -5,14 +5,13 @@ task's own dev score; a trained encoder that does not beat them has learned noth
 """
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from data.readers import Example
-from multitask.tasks import Task
+from data.readers import Example, Table
+from multitask.tasks import TASKS, Task
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -21,18 +20,24 @@ if TYPE_CHECKING:
 MAX_TRAINING_ROWS = 50_000
 
 
+def repeated_rows(tables: dict[str, dict[str, Table]]) -> str:
+    """The line for the user: of how many dev rows of each task the texts also stand in its training file, by heart."""
+    counts = []
+    for name, task in TASKS.items():
+        train = {example.texts for example in tables[name]["train"].examples}
+        counts.append(f"{sum(example.texts in train for example in tables[name]['dev'].examples):,} of {task.title}")
+    return f"dev rows that the training files hold too: {', '.join(counts)}"
+
+
 def majority_score(task: Task, train: Sequence[Example], dev: Sequence[Example]) -> float:
     """The dev score of giving every row the same answer: the most frequent training label, or for STS their mean.
 
     train, dev: labelled examples. A tie goes to the lower label. For STS the score is 0.0 by definition (see
-    tasks.pearson). Raises ValueError for no rows or a row without a label.
+    tasks.pearson).
     """
     labels, dev_labels = _labels(train), _labels(dev)
-    if task.is_regression:
-        answer = labels.mean()
-    else:
-        counts = Counter(labels.tolist())
-        answer = min(counts, key=lambda label: (-counts[label], label))
+    values, counts = np.unique(labels, return_counts=True)  # ascending
+    answer = labels.mean() if task.is_regression else values[counts.argmax()]
     return task.score(np.full(len(dev_labels), answer, dtype=np.float32), dev_labels)
 
 
@@ -46,7 +51,6 @@ def tfidf_score(
 
     train, dev: labelled examples. max_training_rows: of a longer training set, so many rows at even distances are
     used (a file sorted by label would make its first rows a bad sample), to keep this to seconds.
-    Raises ValueError for no rows or a row without a label.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer  # late, with the next line: a second of imports
     from sklearn.linear_model import LogisticRegression, Ridge
@@ -54,7 +58,7 @@ def tfidf_score(
     if len(train) > max_training_rows:
         train = [train[index * len(train) // max_training_rows] for index in range(max_training_rows)]
     labels, dev_labels = _labels(train), _labels(dev)
-    texts = [text for example in train for text in _sentences(example)]
+    texts = [text for example in train for text in example.texts]
     if len(set(labels.tolist())) == 1 or not re.search(r"\w", " ".join(texts)):
         return majority_score(task, train, dev)  # no second label, or no word: nothing that a model could learn from
     # \w+ keeps one-letter words ("I", "C"), which scikit-learn drops; sublinear_tf counts a word as 1 + log(count).
@@ -77,14 +81,5 @@ def _features(vectorizer, examples: Sequence[Example]) -> "csr_matrix":
     return hstack([abs(u - v), product, product.sum(axis=1)], format="csr")  # (N, 2V + 1)
 
 
-def _sentences(example: Example) -> list[str]:
-    return [text for text in (example.sentence_1, example.sentence_2) if text is not None]
-
-
 def _labels(examples: Sequence[Example]) -> np.ndarray:
-    if not examples:
-        raise ValueError("a baseline has no rows to work on; it needs labelled training and dev examples")
-    for example in examples:
-        if example.label is None:
-            raise ValueError(f"the row with id {example.id} has no label; a baseline needs labelled examples")
     return np.array([example.label for example in examples], dtype=np.float32)

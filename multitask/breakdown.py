@@ -14,6 +14,7 @@ import numpy as np
 
 from data.readers import Example
 from multitask.tasks import Task
+from multitask.voting import probabilities
 
 OVERLAP_EDGES = (0.2, 0.4, 0.6, 0.8, 1.0)  # a bucket holds its lower edge; the last one, pairs of the same words
 OVERLAP_NAMES = ("below 0.2", "0.2 to 0.4", "0.4 to 0.6", "0.6 to 0.8", "0.8 to 1", "1")
@@ -75,10 +76,8 @@ def probability_of_answer(logits: np.ndarray) -> np.ndarray:
 
     Softmax of (N, C) at its largest logit; for (N,) the sigmoid of the logit's size, 0.5 to 1.
     """
-    logits = logits.astype(np.float64)
-    if logits.ndim == 1:
-        return 1 / (1 + np.exp(-np.abs(logits)))
-    return 1 / np.exp(logits - logits.max(axis=1, keepdims=True)).sum(axis=1)  # the largest becomes e^0 = 1
+    found = probabilities(logits)
+    return found.max(axis=1) if found.ndim == 2 else np.maximum(found, 1 - found)
 
 
 def confusion_table(labels: np.ndarray, predictions: np.ndarray, num_classes: int) -> np.ndarray:

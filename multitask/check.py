@@ -30,15 +30,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             task = find_task(file)
             split, table = _find_table(file, task, options)
             if split == "test":
-                num_rows = len(verify_predictions(file, task, [example.id for example in table.examples]))
+                verify_predictions(file, task, [example.id for example in table.examples])
                 result = "every id once, no labels to score against"
             else:
-                num_rows = len(table.examples)
                 score = score_predictions(file, task, table)
                 scores.setdefault(task.name, []).append(score)
                 result = f"{task.metric} {score:.4f}"
             dropped = f" ({len(table.dropped)} rows of {table.path} dropped)" if table.dropped else ""
-            print(f"{file}: {task.title} {split}, {num_rows:,} rows{dropped}, {result}")
+            print(f"{file}: {task.title} {split}, {len(table.examples):,} rows{dropped}, {result}")
         except ValueError as error:
             num_refused += 1
             print(f"refused: {error}", file=sys.stderr)

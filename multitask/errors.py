@@ -96,12 +96,11 @@ def worst_section(answers: Answers, limit: int) -> Section:
     rows = []
     for row in worst_rows(severity, limit):
         example, gold, prediction = answers.examples[row], labels[row], predictions[row]
-        texts = (example.sentence_1, example.sentence_2) if task.is_pair else (example.sentence_1,)
         if names:
             cells = names[int(gold)], names[int(prediction)], f"{severity[row]:.4f}"
         else:
             cells = f"{gold:.2f}", f"{prediction:.2f}", f"{prediction - gold:+.2f}"
-        rows.append((*texts, *cells, example.id))
+        rows.append((*example.texts, *cells, example.id))
     if names:
         measure, kinds, by = "confidence", "wwni", "by the probability that the model gave to its wrong answer"
     else:

@@ -45,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from multitask.evaluate import predict
     from multitask.finished import knows, open_model, read_record
     from multitask.tasks import TASKS
+    from multitask.train import cuts
 
     run, task = read_record(given.run), TASKS[given.task]
     if not knows(run, task.name):
@@ -52,8 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
                          "Pass another --task, or another run.")
     model, tokenizer = open_model(run)
     encoded = EncodedExamples(rows, tokenizer, run.options.max_length, model.pair_encoding)
+    if encoded.num_truncated:
+        print(cuts({task.name: {"input": encoded}}, run.options.max_length), file=sys.stderr)
     for row, value in zip(rows, task.decode(predict(model, task.name, encoded, run.options.precision)), strict=True):
-        print(f"{value:.4g}", *filter(None, (row.sentence_1, row.sentence_2)), sep="\t")
+        print(f"{value:.4g}", *row.texts, sep="\t")
 
 
 if __name__ == "__main__":

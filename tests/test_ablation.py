@@ -215,10 +215,14 @@ def stop_when(path):
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_a_run_that_fails_ends_the_series_with_its_code(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(ablation, "run", lambda command, log: 2)
-    assert main(["head-vm", "--out", str(tmp_path)]) == 2
-    assert "head-vm-seed0: ended with code 2; its message is above." in capsys.readouterr().err
+@pytest.mark.parametrize(("code", "advice"), [
+    (1, "Mend what it names first."), (2, "Mend what it names first."), (130, "The same command goes on from here."),
+    (-9, "The same command goes on from here."),
+])
+def test_a_run_that_fails_ends_the_series_with_its_code(tmp_path, monkeypatch, capsys, code, advice):
+    monkeypatch.setattr(ablation, "run", lambda command, log: code)
+    assert main(["head-vm", "--out", str(tmp_path)]) == code
+    assert f"head-vm-seed0: ended with code {code}; its message is above. {advice}\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("flags", "words"), [

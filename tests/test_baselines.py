@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from data.readers import Example
-from multitask.baselines import _features, majority_score, tfidf_score
+from data.readers import Example, Table
+from multitask.baselines import _features, majority_score, repeated_rows, tfidf_score
 from multitask.tasks import TASKS
 
 ROOT = Path(__file__).parent.parent
@@ -116,13 +116,15 @@ def test_a_longer_training_set_is_sampled_at_even_distances():
     assert tfidf_score(TASKS["sst"], train[:80], dev) < 0.6  # its first rows are of two classes only
 
 
-@pytest.mark.parametrize("score", [majority_score, tfidf_score])
-def test_rows_that_cannot_be_used_are_named(score):
-    train, dev = TRAIN_AND_DEV["sst"]
-    with pytest.raises(ValueError, match="the row with id 7 has no label"):
-        score(TASKS["sst"], [*train, Example("7", "fine", None, None)], dev)
-    with pytest.raises(ValueError, match="no rows to work on"):
-        score(TASKS["sst"], [], dev)
+def test_dev_rows_that_the_training_files_hold_are_counted():
+    """By their texts: ids and labels differ, and a pair in the other order is another row."""
+    def table(*texts: tuple[str, str | None]) -> Table:
+        return Table("x.csv", tuple(Example(str(number), *each, number % 2) for number, each in enumerate(texts)), ())
+
+    pairs = {"train": table(("a", "b"), ("c", "d")), "dev": table(("d", "c"), ("a", "b"), ("a", "c"))}
+    same = table(*((f"s{number}", None) for number in range(1200)))
+    tables = {"sst": {"train": same, "dev": same}, "para": pairs, "sts": {"train": table(("a", "b")), "dev": table()}}
+    assert repeated_rows(tables) == ("dev rows that the training files hold too: 1,200 of SST, 1 of PARA, 0 of STS")
 
 
 def test_importing_the_room_does_not_import_scikit_learn():

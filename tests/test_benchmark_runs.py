@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks import __main__ as command
-from benchmarks import contrastive, memory_of_batches, profiles, readable
+from benchmarks import contrastive, encoders, memory_of_batches, profiles, readable, scaling
 from benchmarks.material import Settings, write_model
 from benchmarks.series import shown_mean
 from minbert import AdamW
@@ -100,6 +100,16 @@ def test_a_text_goes_to_the_stages_that_read_it(tiny_model, sample_data, tmp_pat
     with pytest.raises(SystemExit):
         contrastive.main()
     assert "pretrain-simcse-nli trains on triplets of sentences; name their file with --nli" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("series", [contrastive, encoders, readable, scaling])
+def test_a_folder_without_the_files_is_refused_at_once(series, tmp_path, monkeypatch, capsys):
+    flags = [] if series is scaling else ["--out", str(tmp_path / "lines.jsonl")]
+    monkeypatch.setattr("sys.argv", ["series", "--data-dir", str(tmp_path), *flags])
+    with pytest.raises(SystemExit):
+        series.main()
+    assert f"error: {tmp_path / 'ids-sst-train.csv'}: there is no such file." in capsys.readouterr().err
+    assert not any(tmp_path.iterdir())
 
 
 def test_memory_of_a_batch_in_pieces_to_its_closing_line(tiny_model, sample_data, tmp_path, monkeypatch, capsys):

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from contrastive import survey
-from minbert.command import exit_code, this_launcher, this_python
+from minbert import pretrain
+from minbert.command import exit_code, resumable, this_launcher, this_python
 from multitask import ensemble
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -80,6 +81,37 @@ def test_several_processes_are_told_to_go_on_as_several(monkeypatch, tmp_path, c
     for rank, said in (("0", "\nStopped. Continue.\n"), ("3", "")):
         monkeypatch.setenv("RANK", rank)
         assert main() == 130 and capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize(("is_begun", "advice"), [(True, "Continue with: {} -m x.y --resume {}"),
+                                                  (False, "Nothing was written yet.")])
+def test_a_stopped_run_says_how_it_goes_on(tmp_path, is_begun, advice):
+    """Whatever stopped it: the loop, a second Ctrl-C while it saves, or one outside of it."""
+    if is_begun:
+        (tmp_path / "options.json").touch()
+    with pytest.raises(KeyboardInterrupt) as caught, resumable("-m x.y", tmp_path):
+        raise KeyboardInterrupt
+    assert caught.value.args == (advice.format(this_python(), tmp_path),)
+
+
+def test_pretraining_that_is_stopped_outside_the_loop_says_how_it_goes_on(tmp_path, monkeypatch, capsys):
+    def run(arguments):
+        arguments.out.mkdir()
+        (arguments.out / "options.json").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("minbert.from_text.run", run)
+    (tmp_path / "text.txt").write_text("A line.\n")
+    assert pretrain.main(["--corpus", str(tmp_path / "text.txt"), "--out", str(tmp_path / "out")]) == 130
+    advice = f"Continue with: {this_python()} -m minbert.pretrain --resume {tmp_path / 'out'}"
+    assert capsys.readouterr().err == f"\nStopped. {advice}\n"
+
+
+def test_standard_input_that_is_closed_is_empty(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    found = []
+    assert exit_code("x")(lambda arguments: found.append(sys.stdin.read() + str(sys.stdin.isatty())))() == 0
+    assert found == ["False"]
 
 
 @pytest.mark.parametrize("own", [None, 0, 7])

@@ -56,6 +56,12 @@ def test_rows_that_cannot_be(two_runs, predict, task, text, words):
     assert (code, printed) == (2, "") and words in said and said.startswith("python -m multitask.predict: ")
 
 
+def test_rows_that_are_cut_are_counted(two_runs, predict):
+    code, printed, said = predict("fine\n" + "very " * 200 + "bad\n", two_runs[0], "--task", "sst")
+    assert code == 0 and len(printed.splitlines()) == 2
+    assert said == "1 of 2 rows are longer than --max_length 128 and were cut to it\n"
+
+
 def test_a_task_that_the_run_does_not_know_and_no_run(two_runs, tmp_path, predict):
     other = altered(two_runs[0], tmp_path / "run", lambda record: record["options"].update(tasks="sst,para"))
     assert "was trained on sst,para; its head for STS never learned. Pass" in predict("a\tb", other, "--task", "sts")[2]

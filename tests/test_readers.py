@@ -1,5 +1,6 @@
 """data/readers.py: the course's format, every bad input with its message, and no row lost silently."""
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,17 @@ def test_folder_instead_of_a_file(tmp_path):
 @pytest.mark.parametrize("content", ["", "\n\n", "\ufeff"])
 def test_empty_file(write, content):
     assert "rows.csv: the file is empty; needed are a header and at least one row" in message_of(write(content), SST)
+
+
+@pytest.mark.parametrize(("content", "words"), [
+    ((SST_HEADER + "0\taa1\tFine\t3\n").encode("utf-16-le"), None),  # no mark at the start: read as it stands
+    ((SST_HEADER + "0\taa1\tFine\t3\n").encode("utf-16"), "the file is UTF-16; needed is tab-separated text in UTF-8"),
+    (b"\xfe\xff" + SST_HEADER.encode("utf-16-be"), "with iconv -f utf-16 -t utf-8."),
+    (gzip.compress(SST_HEADER.encode()), "the file is compressed; needed is tab-separated text in UTF-8. Convert it, "
+                                         "for instance with gunzip."),
+])
+def test_a_file_that_is_no_utf_8_text(write, content, words):
+    assert (words or "the header has no column") in message_of(write(content), SST)
 
 
 def test_header_without_rows(write):
