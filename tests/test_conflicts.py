@@ -34,6 +34,21 @@ def test_report_writes_the_picture_and_says_where(surgery, tmp_path):
     assert text.endswith(f"picture: {tmp_path / 'run' / 'conflicts.png'}\n\n") and "PARA and STS" in text
 
 
+def test_what_is_drawn(surgery, tmp_path, monkeypatch):
+    """A point stands in the middle of its steps, which are counted from 1."""
+    drawn = {}
+    monkeypatch.setattr("multitask.conflicts.find_spec", lambda name: name)
+    monkeypatch.setattr("multitask.conflicts.draw_panels", lambda path, label, panels: drawn.update(panels))
+    assert draw_conflicts(surgery, tmp_path / "conflicts.png")
+    (means, shares), cosines = drawn.values(), surgery.state_dict()["cosines"].numpy()
+    (x, y), (of_shares, percent) = (panel["SST and STS"] for panel in (means, shares))
+    assert len(x) == 60 and x[0] == of_shares[0] == 2.0 and x[-1] == 129.5  # 130 steps: pieces of three, then of two
+    number = [entry["tasks"] for entry in surgery.conflicts()].index(["sst", "sts"])
+    assert y[0] == pytest.approx(cosines[:3, number].mean()) and y[-1] == pytest.approx(cosines[-2:, number].mean())
+    assert percent[0] == pytest.approx(100 * (cosines[:3, number] < 0).mean())
+    assert means["PARA and STS"][0][0] == 3.0  # steps 2 and 4, the first two that hold the pair
+
+
 def test_without_a_surgery_or_matplotlib_there_is_nothing_to_draw(surgery, tmp_path, monkeypatch):
     assert report(None, tmp_path) == ([], "")
     monkeypatch.setitem(sys.modules, "matplotlib", None)

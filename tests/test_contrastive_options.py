@@ -106,7 +106,7 @@ def test_both_kinds_of_supervised_simcse_in_a_chain(make_stages, chain):
 
 
 def test_shuffles_begin_with_the_second_epoch(make_stages):
-    plans = {}
+    plans, cells = {}, {}
     for kind in ("random", "any-length", "knn", "cluster"):
         (stage,) = make_stages("bsc", bsc_shuffle=kind, contrastive_epochs=3)
         job = stage.job
@@ -118,8 +118,10 @@ def test_shuffles_begin_with_the_second_epoch(make_stages):
         assert sum(map(len, plans[kind])) == counted, "as many steps as were counted before"
         rows = [sorted(row for ((_, batch),) in plan for row in batch) for plan in plans[kind]]
         assert rows == [list(range(32))] * 3
+        cells[kind] = sum(job.load(*part[:2]).input_ids.numel() for (part,) in plans[kind][0])
     assert plans["random"][0] == plans["knn"][0] == plans["cluster"][0] != plans["any-length"][0]
     assert all(plans[one][epoch] != plans[other][epoch] for epoch in (1, 2) for one, other in combinations(plans, 2))
+    assert cells["random"] < cells["any-length"]  # batches of similar length have less padding
 
 
 @pytest.mark.parametrize(("method", "values"), {

@@ -76,18 +76,27 @@ OF_THE_RUN = {"recipe", "pretrain", "model", "data_dir", "drop_bad_rows", "train
               *(f"{task}_{file}" for task in COURSE_FILES for file in ("train", "dev", "test", "dev_out", "test_out"))}
 OF_STAGES = {name for own in OWN.values() for name in own}
 
-@pytest.mark.parametrize(("name", "values", "context"), GROUPS)
-def test_every_value_is_another_run(name, values, context, sample_data, tiny_model, tmp_path, no_fsync):
-    found = {}
-    for value in values:
-        changes = {**BASE, **context, name: value}
-        if name == "surgery" and value != "weighted":
-            del changes["loss_weights"]
-        options = Options(data_dir=str(sample_data), model=str(tiny_model), **changes).with_files()
+
+@pytest.fixture
+def make_job(sample_data, tiny_model, tmp_path, no_fsync):
+    """A function: changes to BASE -> the multitask stage."""
+    def make(**changes):
+        options = Options(data_dir=str(sample_data), model=str(tiny_model), **{**BASE, **changes}).with_files()
         encoder = BertModel.from_pretrained(tiny_model, **options.dropout_of_encoder())
         rows = encode_tables(read_tables(options), BertTokenizer.from_pretrained(tiny_model), options.max_length,
                              options.pair_encoding)
-        job = build_job(options, encoder, rows, tmp_path / str(value), CPU)
+        return build_job(options, encoder, rows, tmp_path / "-".join(map(str, changes.values())), CPU)
+    return make
+
+
+@pytest.mark.parametrize(("name", "values", "context"), GROUPS)
+def test_every_value_is_another_run(name, values, context, make_job):
+    found = {}
+    for value in values:
+        changes = {**context, name: value}
+        if name == "surgery" and value != "weighted":
+            del changes["loss_weights"]
+        job = make_job(**changes)
         if name in PLANNED:
             found[value] = list(job.all_steps())
         elif name in JUDGED:
@@ -100,6 +109,11 @@ def test_every_value_is_another_run(name, values, context, sample_data, tiny_mod
     unlike = differ if isinstance(found[values[0]], dict) else (lambda one, other: one != other)
     alike = [pair for pair in combinations(values, 2) if not unlike(*(found[value] for value in pair))]
     assert not alike, f"--{name}: no difference between {alike}"
+
+
+def test_a_common_layer_is_there_where_it_is_asked_for(make_job):
+    """Two values that differ could be each other's."""
+    assert [make_job(common_layer=value).model.shared is None for value in ("tanh", "none")] == [False, True]
 
 
 def test_choices_are_all_tried():

@@ -250,6 +250,7 @@ REFUSED = [
     (["--sets", "STS", "--max-length", "129"], "--max-length is 129; MODEL has 128 positions. Pass at most that"),
     (["--sets", "STS", "--batch-size", "0"], "--batch-size is 0"),
     (["--sets", "STS", "--range", "5", "0"], "--range is 5 0; needed is the lowest label and then the highest"),
+    (["--sets", "STS", "--range", "5", "5"], "--range is 5 5; needed is the lowest label and then the highest"),
     (["--sets", "STS", "--range", "1", "5"], "labels are 0 to 5, and --range is 1 to 5. Give a range that holds them"),
     (["--sets", "STS", "STS"], "is given twice"),
     (["--sets", "gone.tsv"], "gone.tsv: cannot be read (No such file or directory)"),
