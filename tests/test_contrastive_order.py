@@ -50,6 +50,14 @@ def test_fusion_sees_each_batch_again_with_the_contrastive_loss(options, tmp_pat
     assert not any("companion" in name for name in loaded.state_dict()), "it is of no use after training"
 
 
+def test_a_frozen_encoder_leaves_nothing_for_fusion_without_a_projection(options, tmp_path):
+    frozen = replace(options, freeze="2", contrastive_projection="none")
+    with pytest.raises(ValueError, match="--freeze 2 leaves nothing to train for a loss on the vectors"):
+        fusion_job(frozen, tmp_path)
+    for others in ({"freeze": "1"}, {"contrastive_projection": "tanh"}, {"contrastive_order": "first"}):
+        fusion_job(replace(frozen, **others), tmp_path)
+
+
 @pytest.mark.parametrize("step", [2, 7])
 def test_a_killed_fusion_goes_on_to_the_same_bits(options, tmp_path, step):
     """Killed in a step of the tasks or of the contrastive loss between them; the projection goes on too."""

@@ -192,8 +192,8 @@ def test_a_resumed_run_refuses_another_corpus(text, tmp_path, monkeypatch, capsy
     (["--vocabulary", "y/z"], "y/z"),
     (["--size", "huge"], "invalid choice: 'huge'"),
     (["--resume", "x"], "drop the other flags"),
-    (["--block-size", 500], "--block-size is 500; this model has 128 positions"),
-    (["--batch-size", 5000], "needed are 5000 and 1. Give more text"),
+    (["--block-size", 129], "--block-size is 129; this model has 128 positions"),
+    (["--block-size", 128, "--batch-size", 5000], "needed are 5000 and 1. Give more text"),
 ])
 def test_what_cannot_be(text, tmp_path, capsys, flags, message):
     assert call("--corpus", text, "--out", tmp_path / "new", *flags) == 2
