@@ -71,6 +71,24 @@ def test_every_value_is_another_run(make_stages, name, method, tmp_path):
     assert len(fingerprints) == len(values), f"--{name}: an encoder made with one value would be used for another"
 
 
+def test_values_are_not_each_others(make_stages):
+    """What two runs that differ do not tell: which of them has what its option says."""
+    def job(method: str, **values):
+        return make_stages(method, **values)[0].job
+
+    def rows(method: str, **values) -> int:
+        plan = job(method, **values).plan(0, torch.Generator())
+        return len({(part, row) for step in plan for part, rows in step for row in rows})
+
+    assert [job("bsc", bsc_symmetric=value).model.symmetric for value in YES_NO] == [True, False]
+    assert [job("bsc", bsc_align=value).model.align for value in ("none", 0.5)] == [None, 0.5]
+    assert ["scale" in dict(job("bsc", bsc_temperature_lr=value).model.named_parameters())
+            for value in ("none", 1e-3)] == [False, True]
+    for method, name in (("bsc", "bsc_labelled_negatives"), ("simcse-supervised", "labelled_negatives")):
+        labelled, positives = (rows(method, **{name: value}) for value in YES_NO)
+        assert labelled > positives, name
+
+
 def test_all_options_of_methods_are_tried():
     tried = {name for name in GROUPS if not name.startswith("contrastive_")} | ELSEWHERE
     assert {name for own in OWN.values() for name in own} == tried

@@ -186,6 +186,8 @@ def test_all_layers_frozen_leave_nothing(make_job):
     with pytest.raises(ValueError, match="--freeze 2 leaves nothing to train for a loss on the vectors"):
         make_job(freeze="2")
     make_job(freeze="1")
+    make_job(freeze="2", common_layer="tanh")
+    make_job(freeze="2", pooling="pooler")
 
 
 @pytest.mark.parametrize(("flags", "words"), [
