@@ -84,6 +84,8 @@ def test_values_are_not_each_others(make_stages):
     assert [job("bsc", bsc_align=value).model.align for value in ("none", 0.5)] == [None, 0.5]
     assert ["scale" in dict(job("bsc", bsc_temperature_lr=value).model.named_parameters())
             for value in ("none", 1e-3)] == [False, True]
+    assert [all(len(set(rows[start : start + 8])) == 1 for ((_, rows),) in job("ct", ct_negatives=value).plan(
+        0, torch.Generator()) for start in range(0, len(rows) // 2, 8)) for value in ("paper", "code")] == [True, False]
     for method, name in (("bsc", "bsc_labelled_negatives"), ("simcse-supervised", "labelled_negatives")):
         labelled, positives = (rows(method, **{name: value}) for value in YES_NO)
         assert labelled > positives, name
