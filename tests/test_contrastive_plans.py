@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from contrastive.plans import Shuffle, cluster_order, knn_order, tension_plan
+from contrastive.plans import BATCHES_A_CLUSTER, SEED_STRIDE, Shuffle, cluster_order, knn_order, tension_plan
 from contrastive.text import (
     EncodedTriplets,
     labelled_pairs,
@@ -206,6 +206,14 @@ def test_two_seeds_share_no_epochs_order(kind):
     vectors = torch.from_numpy(directions(6, 8, 0.05))
     orders = [tuple(Shuffle(kind, 48, 5, seed).order_of(epoch, vectors)) for seed in range(3) for epoch in range(1, 5)]
     assert len(set(orders)) == len(orders)
+
+
+def test_each_kind_has_its_own_order():
+    vectors, number = torch.from_numpy(directions(6, 8, 0.05)), SEED_STRIDE * 2 + 1
+    neighbours = [index for group in knn_order(vectors.numpy(), generator(number)) for index in group]
+    clusters = cluster_order(vectors.numpy(), 48 // (BATCHES_A_CLUSTER * 2), generator(number))
+    assert [Shuffle(kind, 48, 2, seed=2).order_of(1, vectors) for kind in ("knn", "cluster")] == [neighbours, clusters]
+    assert neighbours != clusters
 
 
 def test_clusters_stay_together():
