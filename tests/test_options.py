@@ -273,3 +273,16 @@ def test_pair_encoding_of_a_frozen_encoder(head, encoding):
     options, reasons = options_of("--option", "pretrain", "--head", head).for_encoder(384)
     assert options.pair_encoding == encoding
     assert ("frozen" in reasons["pair_encoding"]) == (head == "features")
+
+
+@pytest.mark.parametrize(("values", "shares"), [
+    ({}, True),
+    ({"common_layer": "none"}, False),
+    ({"common_layer": "none", "head": "mlp", "sharing": "first", "tasks": "para,sts"}, True),
+    ({"common_layer": "none", "head": "mlp", "sharing": "heads", "tasks": "sts,para"}, True),
+    ({"common_layer": "none", "head": "mlp", "sharing": "first"}, False),  # the heads of pairs share, SST's does not
+    ({"common_layer": "none", "head": "mlp", "tasks": "para,sts"}, False),
+    ({"common_layer": "none", "head": "mlp", "sharing": "first", "tasks": "para"}, False),
+])
+def test_what_tasks_share_after_a_frozen_encoder(values, shares):
+    assert Options(**values).shares_a_layer == shares
