@@ -188,7 +188,7 @@ def test_the_command_writes_what_it_prints(capsys, tiny_model, sample_data, sts_
     out = tmp_path / "deep" / "folder"
     assert main([str(tiny_model), "--sets", str(sts_file), str(sample_data / "sts-dev.csv"), "--transfer",
                  str(sst_file), "--baselines", "--out", str(out), "--report", str(out / "page.html"), "--device", "cpu",
-                 "--folds", "4"]) == 0
+                 "--folds", "2"]) == 0
     printed = capsys.readouterr().out
     record = json.loads((out / "quality.json").read_text(encoding="utf-8"))
     page, text = Page((out / "page.html").read_text(encoding="utf-8")), (out / "quality.md").read_text("utf-8")
