@@ -1,6 +1,6 @@
 """What a score is held against: the majority answer, and TF-IDF with a linear model. For the closing table.
 
-Legend: N rows, V words and word pairs in the vocabulary. Both functions take (task, train, dev) and return the
+Legend: N rows, V words and word pairs in the vocabulary. The two scores take (task, train, dev) and return the
 task's own dev score; a trained encoder that does not beat them has learned nothing that counting words would not.
 """
 
@@ -21,7 +21,10 @@ MAX_TRAINING_ROWS = 50_000
 
 
 def repeated_rows(tables: dict[str, dict[str, Table]]) -> str:
-    """The line for the user: of how many dev rows of each task the texts also stand in its training file, by heart."""
+    """The line for the user: how many dev rows of each task its training file holds too, text for text.
+
+    What a model says of those may be known by heart. A pair in the other order is another row; labels are not compared.
+    """
     counts = []
     for name, task in TASKS.items():
         train = {example.texts for example in tables[name]["train"].examples}
