@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ID_COLUMN = "id"
+UTF_16, COMPRESSED = "UTF-16; convert it with iconv -f utf-16 -t utf-8 first", "compressed; unpack it with gunzip first"
 NUM_DROPPED_SHOWN = 5
 
 COURSE_FILES = {
@@ -165,9 +166,8 @@ def _read_text(path: str | Path) -> tuple[str, bool]:
         raise ValueError(f"{path}: the file cannot be read ({error.strerror}). Needed is a readable file; check the "
                          "path and its permissions.") from None
     content = content.removeprefix(b"\xef\xbb\xbf")
-    if kind := {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x1f\x8b": "compressed"}.get(content[:2]):
-        raise ValueError(f"{path}: the file is {kind}; needed is tab-separated text in UTF-8. Convert it, for instance "
-                         f"with {'gunzip' if kind == 'compressed' else 'iconv -f utf-16 -t utf-8'}.")
+    if problem := {b"\xff\xfe": UTF_16, b"\xfe\xff": UTF_16, b"\x1f\x8b": COMPRESSED}.get(content[:2]):
+        raise ValueError(f"{path}: the file is {problem}. Needed is tab-separated text in UTF-8.")
     try:
         return content.decode("utf-8"), False
     except UnicodeDecodeError:

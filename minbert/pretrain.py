@@ -105,9 +105,9 @@ def main(argv: list[str] | None = None) -> None:
         return
     check_files(arguments.corpus)
     check_writable(arguments.out)
-    from minbert.from_text import run
-
     with resumable("-m minbert.pretrain", arguments.out):
+        from minbert.from_text import run
+
         run(arguments)
 
 

@@ -21,7 +21,7 @@ MAX_TRAINING_ROWS = 50_000
 
 
 def repeated_rows(tables: dict[str, dict[str, Table]]) -> str:
-    """The line for the user: how many dev rows of each task its training file holds too, text for text.
+    """The line for the user: how many dev rows of each task are training rows too, text for text.
 
     What a model says of those may be known by heart. A pair in the other order is another row; labels are not compared.
     """
@@ -29,7 +29,7 @@ def repeated_rows(tables: dict[str, dict[str, Table]]) -> str:
     for name, task in TASKS.items():
         train = {example.texts for example in tables[name]["train"].examples}
         counts.append(f"{sum(example.texts in train for example in tables[name]['dev'].examples):,} of {task.title}")
-    return f"dev rows that the training files hold too: {', '.join(counts)}"
+    return f"dev rows that are training rows too: {', '.join(counts)}"
 
 
 def majority_score(task: Task, train: Sequence[Example], dev: Sequence[Example]) -> float:

@@ -116,7 +116,7 @@ def test_a_longer_training_set_is_sampled_at_even_distances():
     assert tfidf_score(TASKS["sst"], train[:80], dev) < 0.6  # its first rows are of two classes only
 
 
-def test_dev_rows_that_the_training_files_hold_are_counted():
+def test_dev_rows_that_are_training_rows_are_counted():
     """By their texts: ids and labels differ, and a pair in the other order is another row."""
     def table(*texts: tuple[str, str | None]) -> Table:
         return Table("x.csv", tuple(Example(str(number), *each, number % 2) for number, each in enumerate(texts)), ())
@@ -124,7 +124,7 @@ def test_dev_rows_that_the_training_files_hold_are_counted():
     pairs = {"train": table(("a", "b"), ("c", "d")), "dev": table(("d", "c"), ("a", "b"), ("a", "c"))}
     same = table(*((f"s{number}", None) for number in range(1200)))
     tables = {"sst": {"train": same, "dev": same}, "para": pairs, "sts": {"train": table(("a", "b")), "dev": table()}}
-    assert repeated_rows(tables) == ("dev rows that the training files hold too: 1,200 of SST, 1 of PARA, 0 of STS")
+    assert repeated_rows(tables) == ("dev rows that are training rows too: 1,200 of SST, 1 of PARA, 0 of STS")
 
 
 def test_importing_the_room_does_not_import_scikit_learn():
