@@ -122,20 +122,23 @@ def test_one_process_prints_and_writes(whole_run):
     assert written <= set(renamed) and all(renamed.count(path) == 1 for path in written)
 
 
-@pytest.mark.parametrize("stage", ["mlm", "simcse", "multitask"])
-def test_a_run_that_was_stopped_ends_in_the_same_bits(command, whole_run, stage):
-    folder = command[-1] / f"stopped-in-{stage}" / "run"  # a folder of its own, or its stages would be taken from there
-    with open(command[-1] / "stderr.txt", "w+") as said:
-        process = subprocess.Popen(list(map(str, [*command[:-1], folder.parent, "--name", "run"])), cwd=ROOT,
-                                   stdout=subprocess.DEVNULL, stderr=said, start_new_session=True)
-    deadline = time.monotonic() + 300
-    while not (folder / "checkpoint" / stage / "state.json").is_file():
-        assert process.poll() is None and time.monotonic() < deadline, (command[-1] / "stderr.txt").read_text()[-3000:]
-        time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGINT)  # Ctrl-C, which a terminal sends to torchrun and to the processes at once
-    process.wait(timeout=100)
-    assert process.returncode != 0 and not (folder / "run.json").exists()
-    result = run(*TORCHRUN, "run_multitask.py", "--resume", folder)
+def test_a_run_that_was_stopped_in_each_stage_ends_in_the_same_bits(command, whole_run):
+    folder = command[-1] / "stopped" / "run"  # a folder of its own, or its stages would be taken from there
+    going = [*command[:-1], folder.parent, "--name", "run"]
+    for stage in ("mlm", "simcse", "multitask"):
+        with open(command[-1] / "stderr.txt", "w+") as said:
+            process = subprocess.Popen(list(map(str, going)), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=said,
+                                       start_new_session=True)
+        deadline = time.monotonic() + 300
+        while not (folder / "checkpoint" / stage / "state.json").is_file():
+            said = (command[-1] / "stderr.txt").read_text()[-3000:]
+            assert process.poll() is None and time.monotonic() < deadline, said
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGINT)  # Ctrl-C, which a terminal sends to torchrun and to the processes at once
+        process.wait(timeout=100)
+        assert process.returncode != 0 and not (folder / "run.json").exists()
+        going = [*TORCHRUN, "run_multitask.py", "--resume", folder]
+    result = run(*going)
     assert result.returncode == 0, result.stderr[-3000:]
     for name in ("model.safetensors", "heads.safetensors"):
         assert (folder / "model" / name).read_bytes() == (whole_run[1] / "model" / name).read_bytes()
