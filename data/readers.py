@@ -156,7 +156,7 @@ def sha256_of(path: str | Path) -> str:
 
 
 def _read_text(path: str | Path) -> tuple[str, bool]:
-    """The file's text, and whether it holds bytes that are not UTF-8 (then kept as lone surrogates)."""
+    """The file's text, and whether it holds bytes that are not UTF-8 text (kept as lone surrogates)."""
     try:
         content = Path(path).read_bytes()
     except FileNotFoundError:
@@ -165,7 +165,7 @@ def _read_text(path: str | Path) -> tuple[str, bool]:
     except OSError as error:
         raise ValueError(f"{path}: the file cannot be read ({error.strerror}). Needed is a readable file; check the "
                          "path and its permissions.") from None
-    content = content.removeprefix(b"\xef\xbb\xbf")
+    content = content.removeprefix(b"\xef\xbb\xbf").replace(b"\0", b"\xff")  # csv refuses NUL before 3.11
     if problem := {b"\xff\xfe": UTF_16, b"\xfe\xff": UTF_16, b"\x1f\x8b": COMPRESSED}.get(content[:2]):
         raise ValueError(f"{path}: the file is {problem}. Needed is tab-separated text in UTF-8.")
     try:

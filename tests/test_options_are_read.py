@@ -13,8 +13,8 @@ from options import Options
 ROOT = Path(__file__).resolve().parent.parent
 FIELDS = {item.name: item for item in fields(Options)}
 
-WORDS = {"{task}": "(sst|para|sts)", "{task.name}": "(sst|para|sts)", "{split}": "(train|dev|test)",
-         "{item.name}": f"({'|'.join(item.name for item in fields(Settings))})"}
+WORDS = {"task": "(sst|para|sts)", "task.name": "(sst|para|sts)", "split": "(train|dev|test)",
+         "item.name": f"({'|'.join(item.name for item in fields(Settings))})"}
 
 
 def reads_in(source: str) -> set[str]:
@@ -34,8 +34,8 @@ def reads_in(source: str) -> set[str]:
             patterns.add(node.attr)
         is_getattr = isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr"
         if is_getattr and isinstance(node.args[1], ast.JoinedStr):
-            patterns.add("".join(part.value if isinstance(part, ast.Constant) else WORDS.get(ast.unparse(part), "none")
-                                 for part in node.args[1].values))
+            patterns.add("".join(part.value if isinstance(part, ast.Constant)
+                                 else WORDS.get(ast.unparse(part.value), "none") for part in node.args[1].values))
     return patterns
 
 

@@ -111,6 +111,7 @@ BAD_ROWS = {
     "id empty": (SST, SST_HEADER, "0\t\tFine\t3\n", "the id is empty"),
     "id doubled": (SST, SST_HEADER, "0\tgood\tFine\t3\n", "the id good stands on line 2 already"),
     "not UTF-8": (SST, SST_HEADER, b"0\taa1\tcaf\xe9\t3\n", "the row holds bytes that are not UTF-8"),
+    "a zero byte": (SST, SST_HEADER, b"0\taa1\tca\0\t3\n", "the row holds bytes that are not UTF-8; the files are"),
 }
 
 
