@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from minbert import from_text, pretrain
 from minbert.blocks import HELD_OUT, pack, pair_up, plan_blocks, split_and_pack, train_tokenizer
 from minbert.corpus import MAX_CHARACTERS, check_files, read_lines
 from minbert.tokenizer import SPECIAL_TOKENS, BertTokenizer
@@ -138,6 +139,20 @@ def test_short_or_few_held_out_paragraphs_leave_blocks_at_the_end(tmp_path, toke
     whole = pack(read_lines([tmp_path / "a.txt"]), tokenizer, 16)
     assert len(held_out) == max(1, -(-len(whole) // HELD_OUT)) and len(train) + len(held_out) == len(whole)
     assert (np.concatenate([train, held_out]) == whole).all()
+
+
+def test_a_corpus_of_exactly_one_batch_is_enough(tmp_path):
+    (tmp_path / "text.txt").write_text("\n".join(LINES), encoding="utf-8")
+
+    def blocks_of(batch_size: int) -> int:
+        flags = ["--corpus", tmp_path / "text.txt", "--out", tmp_path / "out", "--size", "tiny", "--vocabulary",
+                 "minbert-mini", "--block-size", 64, "--batch-size", batch_size]
+        return len(from_text.read_corpus(pretrain.parse(list(map(str, flags))))[1])
+
+    num_blocks = blocks_of(1)
+    assert blocks_of(num_blocks) == num_blocks
+    with pytest.raises(ValueError, match=f"makes {num_blocks} training .* needed are {num_blocks + 1} and 1"):
+        blocks_of(num_blocks + 1)
 
 
 def rows_of(steps):
