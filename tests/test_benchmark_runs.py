@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import pickle
+from multiprocessing.reduction import ForkingPickler
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def test_a_mean_is_shown_with_its_deviation():
 
 def in_this_process(num_threads: int, make, *arguments):
     """Instead of benchmarks.sides.Process, which `memory` and `surgery` use here."""
-    pickle.dumps((make, arguments))  # as it does: a local function, say, cannot be sent
+    ForkingPickler.dumps((make, arguments))  # as it does: a local function, say, cannot be sent
     return contextlib.nullcontext(make(*arguments))
 
 
