@@ -131,8 +131,8 @@ def test_a_run_that_was_stopped_in_each_stage_ends_in_the_same_bits(command, who
                                        start_new_session=True)
         deadline = time.monotonic() + 300
         while not (folder / "checkpoint" / stage / "state.json").is_file():
-            said = (command[-1] / "stderr.txt").read_text()[-3000:]
-            assert process.poll() is None and time.monotonic() < deadline, said
+            complaint = (command[-1] / "stderr.txt").read_text()[-3000:]
+            assert process.poll() is None and time.monotonic() < deadline, complaint
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGINT)  # Ctrl-C, which a terminal sends to torchrun and to the processes at once
         process.wait(timeout=100)

@@ -150,7 +150,7 @@ def test_empty_file(write, content):
     (b"\xff\xfe" + SST_HEADER.encode("utf-16-le"), "the file is UTF-16; convert it with iconv -f utf-16 -t utf-8"),
     (b"\xfe\xff" + SST_HEADER.encode("utf-16-be"), "the file is UTF-16; convert it with iconv -f utf-16 -t utf-8"),
     (gzip.compress(SST_HEADER.encode()), "the file is compressed; unpack it with gunzip first. Needed is tab-"),
-])
+], ids=["UTF-16 without a mark", "UTF-16 LE", "UTF-16 BE", "gzip"])  # gzip writes the time, which would name the test
 def test_a_file_that_is_no_utf_8_text(write, content, words):
     assert words in message_of(write(content), SST)
 
