@@ -22,6 +22,11 @@ def test_share_scale_and_mean(probability):
     assert abs(rounded - probability) <= 0.5 / LEVELS
 
 
+def test_a_probability_that_rounds_to_one_keeps_a_unit_in_so_many():
+    torch.manual_seed(0)
+    assert set(dropout(torch.ones(N), 1 - 1e-9, training=True).unique().tolist()) == {0.0, LEVELS}  # about six stay
+
+
 def test_neighbours_fall_independently():
     """Four decisions come from one draw; all 16 outcomes of four neighbours are equally likely at a half."""
     torch.manual_seed(1)
