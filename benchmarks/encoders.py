@@ -3,8 +3,8 @@
 `python -m benchmarks.encoders --data-dir DIR --out FILE`: for each encoder, task and seed one fine-tune through the
 project's own multitask stage with that task alone. Its dev score after the last epoch goes into FILE as a line of JSON;
 what is in FILE already is not run again, so a stopped series goes on. "random" is minbert-mini's shape and vocabulary
-with fresh weights, as its pretraining began. --dropout replaces what an encoder's config.json says, --para-prior is
-that of run_multitask.py.
+with fresh weights, as its pretraining began. --dropout replaces what an encoder's config.json says, --epochs the
+recipe's, --para-prior is that of run_multitask.py.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def make_encoder(name: str, options: Options) -> BertModel:
 
 
 def options_for(
-    name: str, task: str, seed: int, data_dir: str, dropout: float | str, para_prior: float | str
+    name: str, task: str, seed: int, data_dir: str, epochs: int, dropout: float | str, para_prior: float | str
 ) -> Options:
     """The recipe: cross-encoded pairs, everything else the defaults for the encoder's width."""
     folder = weights.resolve("minbert-mini" if name == RANDOM else name)
-    options = Options(data_dir=data_dir, seed=seed, tasks=task, epochs=EPOCHS[task], pair_encoding="cross",
+    options = Options(data_dir=data_dir, seed=seed, tasks=task, epochs=epochs, pair_encoding="cross",
                       max_length=MAX_LENGTH, encoder_dropout=dropout, attention_dropout=dropout,
                       para_prior=para_prior,
                       precision=runtime.choose_precision("auto", runtime.choose_device()[0])[0])
@@ -48,10 +48,10 @@ def options_for(
 
 
 def fine_tune(
-    encoder: str, task: str, seed: int, data_dir: str, dropout: float | str, para_prior: float | str
+    encoder: str, task: str, seed: int, data_dir: str, epochs: int, dropout: float | str, para_prior: float | str
 ) -> dict:
     """One fine-tune; returns the line for the file."""
-    options = options_for(encoder, task, seed, data_dir, dropout, para_prior)
+    options = options_for(encoder, task, seed, data_dir, epochs, dropout, para_prior)
     tokenizer = BertTokenizer.from_pretrained("minbert-mini" if encoder == RANDOM else encoder)
     tables = {task: read_tables(options)[task]}
     rows = encode_tables(tables, tokenizer, options.max_length, options.pair_encoding)
@@ -59,9 +59,9 @@ def fine_tune(
     with tempfile.TemporaryDirectory() as folder:
         job = build_job(options, make_encoder(encoder, options).to(device), rows, Path(folder), device)
         progress = fit(job)
-    return {"encoder": encoder, "task": task, "seed": seed, "data_dir": data_dir, "dropout": dropout,
+    return {"encoder": encoder, "task": task, "seed": seed, "data_dir": data_dir, "epochs": epochs, "dropout": dropout,
             "para_prior": para_prior, "score": progress.history[-1][task], "lr": options.lr,
-            "epochs": options.epochs, "seconds": round(progress.seconds, 1)}
+            "seconds": round(progress.seconds, 1)}
 
 
 def table(lines: list[dict]) -> str:
@@ -83,6 +83,8 @@ def main() -> None:
     parser.add_argument("--encoders", nargs="+", default=[RANDOM, "minbert-mini", "minilm"])
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--epochs", type=int, help="of every task; default: " +
+                        ", ".join(f"{epochs} of {task}" for task, epochs in EPOCHS.items()))
     parser.add_argument("--dropout", type=float, help="in the encoder; default: a run's own")
     parser.add_argument("--para-prior", type=float, help="share of paraphrases to train PARA for; default: none")
     given = parser.parse_args()
@@ -90,7 +92,8 @@ def main() -> None:
     runtime.settle_memory()
     same = {"data_dir": str(Path(given.data_dir).resolve()),
             "dropout": AUTO if given.dropout is None else given.dropout}
-    todo = [{"encoder": name, "task": task, "seed": seed, **same,
+    todo = [{"encoder": name, "task": task, "seed": seed, "epochs": EPOCHS[task] if given.epochs is None else given.epochs,
+             **same,
              "para_prior": given.para_prior if task == "para" and given.para_prior is not None else "none"}
             for seed in given.seeds for name in given.encoders for task in given.tasks]
     lines = go_on(given.out, todo, fine_tune)
