@@ -14,7 +14,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from contrastive.presets import OWN, PRESETS
-from minbert.command import is_free
+from minbert.command import in_shell, is_free
 from multitask.recipes import recipe_list, values_of
 from options import AUTO, Options
 
@@ -100,8 +100,8 @@ def choose_folder(options: Options) -> Path:
         if options.name in ("", ".", "..") or Path(options.name).name != options.name:
             raise ValueError(f"--name is '{options.name}'; it must be the name of one folder. --output_dir says where.")
         if not is_free(parent / options.name):
-            raise ValueError(f"{parent / options.name} exists. Pass --resume {parent / options.name} to continue it, "
-                             "or another --name.")
+            raise ValueError(f"{parent / options.name} exists. Pass --resume {in_shell(parent / options.name)} to "
+                             "continue it, or another --name.")
         return parent / options.name
     model, data = (Path(text).name for text in (options.model, options.data_dir))
     what = f"{options.option}-{'-'.join(options.stages) or 'none'}" if options.recipe == "none" else options.recipe

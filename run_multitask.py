@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from command_line import choose_folder, parse
-from minbert.command import check_writable, exit_code, resumable
+from minbert.command import check_writable, exit_code, in_shell, resumable
 from options import AUTO, Options
 
 
@@ -19,7 +19,7 @@ from options import AUTO, Options
 def main(argv: list[str] | None = None) -> None:
     options, resumed = parse(argv)
     folder = resumed or choose_folder(options)
-    with resumable("run_multitask.py", folder):
+    with resumable(in_shell(Path(__file__)), folder):
         run(options, folder, is_resumed=resumed is not None)
 
 
@@ -32,10 +32,10 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     from minbert.stage import encoder_fingerprint, plan_chain, run_chain
     from multitask import baselines, conflicts, results, tasks, train
 
+    processes.join(options.device)
     if (folder / "run.json").is_file():
         print(f"{folder} is finished, there is nothing to resume; its scores are in {folder / 'run.json'}.")
         return
-    processes.join(options.device)
     folder = processes.from_first(lambda: record.hold(folder))  # the others may have found another name free
     options, model_folder, device = resolve(options)
     paths = results.output_paths(options, folder)

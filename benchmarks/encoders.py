@@ -92,8 +92,8 @@ def main() -> None:
     runtime.settle_memory()
     same = {"data_dir": str(Path(given.data_dir).resolve()),
             "dropout": AUTO if given.dropout is None else given.dropout}
-    todo = [{"encoder": name, "task": task, "seed": seed, "epochs": EPOCHS[task] if given.epochs is None else given.epochs,
-             **same,
+    todo = [{"encoder": name, "task": task, "seed": seed, **same,
+             "epochs": EPOCHS[task] if given.epochs is None else given.epochs,
              "para_prior": given.para_prior if task == "para" and given.para_prior is not None else "none"}
             for seed in given.seeds for name in given.encoders for task in given.tasks]
     lines = go_on(given.out, todo, fine_tune)

@@ -140,9 +140,9 @@ def read_examples(path: str | Path, format: Format, labelled: bool = True, drop_
         raise ValueError(f"{path}, line {reader.line_num}: not readable as tab-separated text ({error}); a quote that "
                          "is never closed, or stands where none belongs, does this. Fix it.") from error
     if not examples:
-        found = "is empty" if header is None else f"has a header and no usable rows ({len(dropped)} dropped)"
-        raise ValueError(f"{path}: the file {found}; needed are a header and at least one row. Restore the file, "
-                         "or fetch the course's with `python -m data.download --out DIR`.")
+        found = f"has a header and no usable rows ({', the first: '.join([f'{len(dropped)} dropped', *dropped[:1]])})"
+        raise ValueError(f"{path}: the file {found if header else 'is empty'}; needed are a header and at least one "
+                         "row. Restore the file, or fetch the course's with `python -m data.download --out DIR`.")
     return Table(str(path), tuple(examples), tuple(dropped))
 
 

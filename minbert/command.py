@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
@@ -29,22 +30,26 @@ def check_writable(run: Path, files: Sequence[Path] = ()) -> None:
 def check_at_least(given: Namespace, least: dict[str, int]) -> None:
     """ValueError for a number among the given ones that is below the least with a meaning; None was not given."""
     for name, limit in least.items():
-        value = getattr(given, name)
-        if value is not None and value < limit:
+        if (value := getattr(given, name)) is not None and value < limit:
             raise ValueError(f"--{name.replace('_', '-')} is {value}; pass a whole number of {limit} or more.")
+
+
+def in_shell(path: Path) -> str:
+    """A path to paste into a shell: quoted where it has to be, and relative where it lies in the working folder."""
+    return shlex.quote(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))
 
 
 def this_python() -> str:
     """The command that runs this Python, to print in advice: `.venv/bin/python` in the root of the clone."""
-    path = Path(sys.executable)
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+    return in_shell(Path(sys.executable))
 
 
 def this_launcher() -> str:
     """What starts a program as this one was started: `this_python`, or torchrun with as many processes a machine."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return this_python()
-    return f"{Path(this_python()).with_name('torchrun')} --nproc_per_node {os.environ.get('LOCAL_WORLD_SIZE', '?')}"
+    torchrun = in_shell(Path(sys.executable).with_name("torchrun"))
+    return f"{torchrun} --nproc_per_node {os.environ.get('LOCAL_WORLD_SIZE', '?')}"
 
 
 def is_free(folder: Path) -> bool:
@@ -62,7 +67,7 @@ def resumable(program: str, folder: Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt as error:
         is_begun = (folder / "options.json").is_file()
-        raise KeyboardInterrupt(f"Continue with: {this_launcher()} {program} --resume {folder}" if is_begun
+        raise KeyboardInterrupt(f"Continue with: {this_launcher()} {program} --resume {in_shell(folder)}" if is_begun
                                 else "Nothing was written yet.") from error
 
 

@@ -157,9 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     records = check_request(given)
     runs = {}
     for record, tasks in zip(records, voted_tasks(records), strict=True):
-        others = [task.title for name, task in TASKS.items() if name not in tasks]
-        no_vote = f" (not trained on {' and '.join(others)}, no vote there)" if others else ""
-        print(f"{record.folder}: predicting dev and test{no_vote}")
+        print(f"{record.folder}: predicting dev and test; trained on {record.options.tasks}, votes on", *tasks)
         runs[str(record.folder)], tables = outputs_of(record.folder, tasks)
     labels = {name: labels_of(tables[name]["dev"]) for name in TASKS}
     outcomes = join(list(runs.values()), labels, given.folds, given.seed)

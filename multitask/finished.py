@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from data.batching import EncodedExamples
 from data.readers import Table, numbers_by_task, sha256_of
 from minbert import BertTokenizer, runtime
-from minbert.command import this_python
+from minbert.command import in_shell, this_python
 from multitask.evaluate import predict
 from multitask.model import MultitaskBert
 from multitask.tasks import TASKS, learned
@@ -63,8 +63,8 @@ def read_record(folder: str | Path) -> Record:
     """
     folder = Path(folder)
     if (folder / "options.json").is_file() and not (folder / "run.json").is_file():
-        raise ValueError(f"{folder}: the run there has not come to its end (there is no run.json). Finish it with: "
-                         f"{this_python()} run_multitask.py --resume {folder}")
+        how = f"{this_python()} {in_shell(Path(__file__).parents[1] / 'run_multitask.py')} --resume {in_shell(folder)}"
+        raise ValueError(f"{folder}: the run there has not come to its end (there is no run.json). Finish it: {how}")
     try:
         record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         options, files = dict(record["options"]), dict(record["files"])

@@ -69,7 +69,7 @@ def verify_predictions(path: str | Path, task: Task, expected_ids: Iterable[str]
               for what, ids in (("missing", missing), ("unknown", unknown)) if ids]
     if faults:
         raise ValueError(f"{path}: of {len(expected)} expected {task.title} ids, {' and '.join(faults)}. Needed is one "
-                         "row for each id of the input and no other; predict again from the same input file.")
+                         "row for each id of the input, no other; predict from the same file, without --dev-rows.")
     return predictions
 
 

@@ -97,7 +97,7 @@ def main(arguments: list[str] | None = None) -> None:
     for exercise in given.exercises:
         name, bodies, test = EXERCISES[exercise]
         own = ", ".join(function for function, body in bodies.items() if body == YOURS)
-        print(f"{exercise}: {own} in {name}; python -m pytest -x {test}")
+        print(f"{exercise}: {own} in {name}; .venv/bin/python -m pytest -x {test}")
 
 
 if __name__ == "__main__":

@@ -101,6 +101,7 @@ def test_mask_to_bias():
     bias = mask_to_bias(torch.tensor([[1, 1, 0], [1, 0, 0]]), torch.float32)
     assert isinstance(bias, Tensor), f"mask_to_bias returns {bias}, expected a tensor: not written yet?"
     assert bias.shape == (2, 1, 1, 3), "one row of biases for all heads and all queries: (B, 1, 1, T)"
+    assert not bias.isnan().any(), "0 x -inf is nan: use masked_fill, or a finite number"
     assert (bias == 0).squeeze().tolist() == [[True, True, False], [True, False, False]], "1 means real, 0 padding"
     assert torch.isfinite(bias).all(), "-inf turns a row that is masked altogether into nan; use a finite number"
     assert bias.min() <= -1e4, "the bias of padding must be very negative, as torch.finfo(dtype).min is (not .tiny)"
@@ -116,6 +117,10 @@ def test_by_hand(attend):
 @BOTH
 def test_mask_by_hand(attend):
     check_mask_by_hand(attend)
+
+
+def test_dropout_drops_whole_links_in_training_only():
+    check_dropout(attention)
 
 
 # --- a slow loop -----------------------------------------------------------------------------------------------------
@@ -177,8 +182,11 @@ def test_heads_are_cut_from_neighbouring_units():
 def test_a_layer_in_evaluation_drops_nothing():
     layer = MultiHeadAttention(BertConfig(hidden_size=12, num_attention_heads=3)).eval()
     hidden_states = torch.randn(2, 5, 12)
-    assert torch.equal(layer(hidden_states), layer(hidden_states)), "two calls in eval() differ: pass self.training on"
-    assert not torch.equal(layer.train()(hidden_states), layer(hidden_states)), "two calls in train() are equal"
+    found = layer(hidden_states)
+    assert isinstance(found, Tensor), f"MultiHeadAttention returns {found}, expected a tensor: not written yet?"
+    assert torch.equal(found, layer(hidden_states)), "two calls in eval() differ: pass self.training on"
+    assert not torch.equal(layer.train()(hidden_states), layer(hidden_states)), (
+        "two calls in train() are equal: are self.dropout_probability and self.training passed on?")
 
 
 @pytest.mark.parametrize("implementation", ["eager", "fused"])
@@ -237,10 +245,6 @@ def test_extreme_scores_and_rows_of_padding_stay_finite(attend):
     assert torch.isfinite(attend(query * 1e4, key * 1e4, value, None, 0.0, False)).all(), "softmax without its maximum?"
     found = attend(query, key, value, everything_masked, 0.0, False)
     assert torch.isfinite(found).all(), "-inf in the mask bias, or in your scores?"
-
-
-def test_dropout_drops_whole_links_in_training_only():
-    check_dropout(attention)
 
 
 @BOTH

@@ -82,7 +82,7 @@ def check_feed_forward(feed_forward_class) -> None:
         for factor, linear in ((1.0, layer.up), (2.0, layer.down)):
             linear.weight.fill_(factor)
             linear.bias.zero_()
-    assert_close(layer(torch.ones(1, 1, 1)).flatten(), torch.tensor([1.6826895]), 1e-6,
+    assert_close(layer(torch.ones(1, 1, 1)), torch.tensor([[[1.6826895]]]), 1e-6,
                  "down(gelu(up(x))), and BERT's GELU is the erf form, x Phi(x), not ReLU or the tanh approximation")
 
 
@@ -92,16 +92,6 @@ def test_embeddings_by_hand():
 
 def test_feed_forward_by_hand():
     check_feed_forward(FeedForward)
-
-
-def test_pooler_by_hand():
-    model = make_model()
-    with torch.no_grad():
-        model.pooler.weight.copy_(2 * torch.eye(24))
-        model.pooler.bias.fill_(0.5)
-    output = model(**make_batch())
-    assert_close(output.pooler_output, torch.tanh(2 * output.last_hidden_state[:, 0] + 0.5), 1e-6,
-                 "the pooler is tanh(linear([CLS])), and [CLS] is token 0")
 
 
 # --- a layer in plain Python -----------------------------------------------------------------------------------------
@@ -148,8 +138,10 @@ def check_layer(layer_class) -> None:
     activated = [[x * 0.5 * (1 + math.erf(x / math.sqrt(2))) for x in row]
                  for row in linear(layer.feed_forward.up, attended)]
     expected = add_and_norm(layer.feed_forward_norm, attended, linear(layer.feed_forward.down, activated))
-    found, expected = layer(tokens, None), torch.tensor(expected, dtype=torch.float64)[None]
+    given = tokens.clone()
+    found, expected = layer(given, None), torch.tensor(expected, dtype=torch.float64)[None]
     assert isinstance(found, Tensor), f"found {found}, expected a tensor: not written yet?"
+    assert torch.equal(given, tokens), "the layer changed its argument in place: write x = x + ..., not x += ..."
     assert torch.equal(found, layer(tokens, None)), "two calls in eval() differ: is dropout drawn in evaluation?"
     hint = ("a layer is norm(x + attention(x)), then norm(y + feed_forward(y)): is each input added back, and does "
             "each LayerNorm stand after its sum?")
@@ -159,6 +151,16 @@ def check_layer(layer_class) -> None:
 
 def test_layer_against_plain_python():
     check_layer(BertLayer)
+
+
+def test_pooler_by_hand():
+    model = make_model()
+    with torch.no_grad():
+        model.pooler.weight.copy_(2 * torch.eye(24))
+        model.pooler.bias.fill_(0.5)
+    output = model(**make_batch())
+    assert_close(output.pooler_output, torch.tanh(2 * output.last_hidden_state[:, 0] + 0.5), 1e-6,
+                 "the pooler is tanh(linear([CLS])), and [CLS] is token 0")
 
 
 # --- properties ------------------------------------------------------------------------------------------------------

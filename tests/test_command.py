@@ -1,6 +1,7 @@
 """minbert/command.py: what a command says and returns where it is stopped or its input is bad."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 from contrastive import survey
 from minbert import pretrain
-from minbert.command import exit_code, resumable, this_launcher, this_python
+from minbert.command import exit_code, in_shell, resumable, this_launcher, this_python
 from multitask import ensemble
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,6 +64,14 @@ def test_the_command_of_this_python(monkeypatch, tmp_path):
     for path, said in ((tmp_path / ".venv" / "bin" / "python", ".venv/bin/python"), (Path("/usr/bin/python3"),) * 2):
         monkeypatch.setattr(sys, "executable", str(path))
         assert this_python() == str(said)
+
+
+@pytest.mark.parametrize("name", ["run", "mit Leer", "o'brien naïve", "$HOME; ls"])
+def test_a_path_survives_the_shell(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for path in (tmp_path / name, Path(name), tmp_path.parent / name):
+        (word,) = shlex.split(in_shell(path))
+        assert Path(word) == (path if path.parent == tmp_path.parent else Path(name))
 
 
 def test_several_processes_are_told_to_go_on_as_several(monkeypatch, tmp_path, capsys):

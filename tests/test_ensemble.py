@@ -253,7 +253,7 @@ def test_a_run_has_no_vote_in_a_task_that_it_was_not_trained_on(two_runs, tmp_pa
         tasks="sst,para", **heads[name])) for name in heads)  # noqa: B023 - called at once
     assert run(two_runs[0], other, "--out", tmp_path / "out", "--method", method) == 0
     printed = capsys.readouterr().out
-    assert f"{other}: predicting dev and test (not trained on STS, no vote there)" in printed
+    assert f"{other}: predicting dev and test; trained on sst,para, votes on sst para\n" in printed
     assert next(line for line in printed.splitlines() if line.startswith(f"{other} ")).split()[-3:] == ["–"] * 3
     record = record_of(tmp_path / "out")
     assert record["weights"][method]["sts"] == [1, 0] and record["weights"]["average"]["sst"] == [0.5, 0.5]

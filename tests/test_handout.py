@@ -54,7 +54,8 @@ def test_a_student_s_first_run(tmp_path, capsys):
     folder = tmp_path / "course"
     assert main([str(folder)]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[1] == "optimizer: AdamW.update in minbert/optimizer.py; python -m pytest -x tests/test_optimizer.py"
+    command = ".venv/bin/python -m pytest -x tests/test_optimizer.py"
+    assert said[1] == f"optimizer: AdamW.update in minbert/optimizer.py; {command}"
     assert not (folder / ".git").exists() and not any((folder / name).exists() for name in LEFT_OUT)
     assert (folder / "README.md").read_bytes() == (ROOT / "README.md").read_bytes()
     for exercise in ("attention", "optimizer", "layers"):

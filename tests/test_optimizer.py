@@ -37,6 +37,9 @@ def assert_found(found: float, expected: float, hint: str, mistakes: dict[float,
     assert found == pytest.approx(expected, abs=1e-9), f"found {found:.7g}, expected {expected:.7g}: {hint}"
 
 
+SWAPPED = "beta_1 and beta_2 are swapped."
+
+
 # --- by hand ---------------------------------------------------------------------------------------------------------
 
 
@@ -51,7 +54,8 @@ def check_first_step(optimizer_class) -> None:
         0.75: "the step is multiplied by lr twice.",
         0.0: "the step is not multiplied by lr.",
         -4.27046: "the second moment needs its square root.",
-        -4.0: "the first moment is (1 - beta_1) g here, 0.3; is that g itself?",
+        -4.0: "the first moment is (1 - beta_1) g here, 0.3; is that g itself? Or is the correction upside down? It is "
+              "sqrt(1 - beta_2^t) / (1 - beta_1^t).",
     })
 
 
@@ -61,14 +65,14 @@ def check_second_step(optimizer_class) -> None:
     found = step_once(optimizer_class, gradients=(3.0, -1.0), lr=0.5, eps=0.0)
     assert_found(found, 0.5 - 0.5 * correction * 0.17 / math.sqrt(0.009991),
                  "right at step 1, wrong at step 2: are both moments and t kept in self.state, v without its root, and "
-                 "does the group's lr stay as it is?", {})
+                 "does the group's lr stay as it is?", {0.27176: SWAPPED})
 
 
 def check_without_correction(optimizer_class) -> None:
     """Without correction the step is lr x 0.1 / sqrt(0.001) = 3.1623 lr."""
     found = step_once(optimizer_class, start=0.0, lr=1.0, eps=0.0, correct_bias=False)
     assert_found(found, -0.1 / math.sqrt(0.001), "is that the step of the uncorrected moments?", {
-        -1.0: "correct_bias=False is not heeded.", -0.0031623: "beta_1 and beta_2 are swapped."})
+        -1.0: "correct_bias=False is not heeded.", -0.0031623: SWAPPED})
 
 
 def check_eps(optimizer_class) -> None:

@@ -160,7 +160,8 @@ def test_header_without_rows(write):
 
 
 def test_header_and_only_dropped_rows(write):
-    assert "a header and no usable rows (1 dropped)" in message_of(write(SST_HEADER + "0\taa1\tFine\t\n"), SST)
+    message = message_of(write(SST_HEADER + "0\taa1\tFine\t\n"), SST)
+    assert "a header and no usable rows (1 dropped, the first: line 2, id aa1: " in message
 
 
 def test_header_without_a_needed_column_names_those_found(write):

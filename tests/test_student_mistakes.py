@@ -137,6 +137,8 @@ def written_adamw(mistake: str) -> type[Optimizer]:
             correction = math.sqrt(1 - beta_2**t) / (1 - beta_1**t)
             if mistake == "correction without root":
                 correction = (1 - beta_2**t) / (1 - beta_1**t)
+            if mistake == "correction upside down":
+                correction = 1 / correction
             if mistake == "always corrected" or (group["correct_bias"] and mistake != "no correction"):
                 size = lr * correction
             else:
@@ -166,6 +168,7 @@ def test_the_right_optimizer_passes(check):
     ("sign", check_first_step, "goes up the gradient"),
     ("no correction", check_first_step, "is missing"),
     ("correction without root", check_first_step, "not 1 - beta_2"),
+    ("correction upside down", check_first_step, "upside down"),
     ("t from 2", check_first_step, "t is 1 at the first step"),
     ("lr twice", check_first_step, "by lr twice"),
     ("no lr", check_first_step, "not multiplied by lr"),
@@ -176,6 +179,7 @@ def test_the_right_optimizer_passes(check):
     ("nothing stored", check_second_step, "right at step 1, wrong at step 2"),
     ("root stored", check_second_step, "v without its root"),
     ("group's lr changed", check_second_step, "lr stay as it is"),
+    ("swapped betas", check_second_step, "swapped"),
     ("always corrected", check_without_correction, "not heeded"),
     ("swapped betas", check_without_correction, "swapped"),
     ("no decay", check_decay, "left out"),
@@ -253,6 +257,22 @@ class AlwaysDrops(BertLayer):
         return self.feed_forward_norm(hidden_states + self.feed_forward(hidden_states))
 
 
+class InPlace(BertLayer):
+    """The residual added into the argument."""
+
+    def forward(self, hidden_states, mask_bias):
+        hidden_states += self.attention(hidden_states, mask_bias)
+        hidden_states = self.attention_norm(hidden_states)
+        return self.feed_forward_norm(hidden_states + self.feed_forward(hidden_states))
+
+
+class Nothing(FeedForward):
+    """Not written yet."""
+
+    def forward(self, hidden_states):
+        return None
+
+
 @pytest.mark.parametrize(("wrong", "check", "hint"), [
     (NoSegments, check_embeddings, "token_type_ids"),
     (NoPositions, check_embeddings, "position embedding is missing"),
@@ -262,6 +282,8 @@ class AlwaysDrops(BertLayer):
     (GeluLast, check_feed_forward, r"down\(gelu\(up"),
     (PreNorm, check_layer, "LayerNorm stand after its sum"),
     (AlwaysDrops, check_layer, "drawn in evaluation"),
+    (InPlace, check_layer, "changed its argument in place"),
+    (Nothing, check_feed_forward, "not written yet"),
 ])
 def test_encoder(wrong, check, hint):
     expect_hint(check, wrong, hint)
