@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from data.readers import COURSE_FILES, read_examples
+from minbert.provenance import ROOT
 from multitask.evaluate import evaluate, predict
 from multitask.finished import open_run, read_record, same_data
 from multitask.predictions import read_predictions
@@ -98,10 +99,12 @@ def test_no_run_at_all(tmp_path):
             read_record(folder)
 
 
-def test_an_unfinished_run(copied):
+def test_an_unfinished_run(copied, tmp_path, monkeypatch):
     (copied / "run.json").unlink()
-    with pytest.raises(ValueError, match="has not come to its end .* run_multitask.py --resume"):
-        read_record(copied)
+    for folder, program in ((ROOT, "run_multitask.py"), (tmp_path, str(ROOT / "run_multitask.py"))):
+        monkeypatch.chdir(folder)
+        with pytest.raises(ValueError, match=f"has not come to its end .* {program} --resume"):
+            read_record(copied)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"options": {}, "files": {}}', "not JSON",

@@ -7,8 +7,11 @@ import signal
 
 import pytest
 
+import run_multitask
 from benchmarks.kill_resume import differences, finish, saved_step, settings, start, stop_when
+from minbert import processes
 from minbert.command import this_python
+from options import Options
 
 
 @pytest.fixture(scope="module")
@@ -45,3 +48,11 @@ def test_killed_in_each_stage_and_interrupted(tmp_path, flags):
     assert differences(tmp_path / "undisturbed" / "run", run) == []
     assert not (run / "checkpoint").exists()
     assert "is finished, there is nothing to resume" in finish(start("--resume", run))
+
+
+def test_that_a_run_is_finished_is_said_by_the_first_process_alone(tmp_path, monkeypatch, capsys):
+    (tmp_path / "run.json").touch()
+    said_before_they_met = []
+    monkeypatch.setattr(processes, "join", lambda device: said_before_they_met.append(capsys.readouterr().out))
+    run_multitask.run(Options(), tmp_path, is_resumed=True)
+    assert said_before_they_met == [""] and "is finished" in capsys.readouterr().out
