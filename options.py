@@ -24,7 +24,7 @@ def choice(default, help: str, choices: tuple = (), low: float | None = None, hi
 
 @dataclass(frozen=True)
 class Options:
-    """Every choice of a run. "auto" is decided before the work starts (run_multitask.resolve), or has one meaning."""
+    """Every choice of a run. run_multitask.resolve replaces each "auto" whose meaning depends on machine or encoder."""
 
     option: str = choice("finetune", "the course's word for which weights learn: 'pretrain' freezes the encoder and "
                          "trains the shared layer and heads only; 'finetune', everything", ("finetune", "pretrain"))
@@ -63,8 +63,8 @@ class Options:
     lr: float | str = choice(AUTO, "peak learning rate; auto: 1e-3 for 'pretrain', else 5e-5 x 384 / hidden size, or "
                              "5e-4 for encoders under 256 units", low=1e-9)
     vector_dropout_prob: float = choice(0.0, "dropout of sentence vectors, before the common layer", low=0, high=0.9)
-    hidden_dropout_prob: float = choice(0.1, "dropout before each head; with mlp before each of its layers, where the "
-                                        "GEN report has 0.3", low=0, high=0.9)
+    hidden_dropout_prob: float = choice(0.1, "dropout before each head (the course's name; config.json's own is "
+                                        "--encoder-dropout); mlp: before each layer, in GEN 0.3", low=0, high=0.9)
     pair_encoding: str = choice(AUTO, "pairs as one row '[CLS] a [SEP] b [SEP]' (cross), each sentence alone (bi), or "
                                 "a row in each order (dual); auto: what --head needs; else cross, but "
                                 "bi with features and a frozen encoder",
@@ -118,7 +118,7 @@ class Options:
                          "many of the lowest layers")
     heads_first: int = choice(0, "epochs after --pretrain, before the others, in which the encoder is frozen", low=0)
     encoder_dropout: float | str = choice(AUTO, "dropout inside the encoder; auto, here and below: as its config.json "
-                                          "says, but 0 in the tasks for encoders under 256 units", low=0, high=0.9)
+                                          "says, but if both are auto 0 in the tasks under 256 units", low=0, high=0.9)
     attention_dropout: float | str = choice(AUTO, "dropout of attention links", low=0, high=0.9)
     score: str = choice(AUTO, "the dev score by which the best epoch is chosen; auto: overall_2023, or with fewer "
                         "--tasks the mean of theirs", (AUTO, "overall_2023", "overall_2024", "sst", "para", "sts"))

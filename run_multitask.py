@@ -67,10 +67,10 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     if is_late:
         qualities, seconds = run_chain(chain, is_resumed)
     processes.leave()  # the first process goes on alone
-    seconds, closing = seconds + sum(each.seconds for each in before), time.perf_counter()
+    closing = time.perf_counter()
     conflict_record, conflict_report = conflicts.report(job.surgery, folder)
     scores = results.write_results(job.model, rows, tables, paths, options.precision)
-    seconds += progress.seconds + time.perf_counter() - closing
+    seconds += sum(each.seconds for each in (*before, progress)) + time.perf_counter() - closing
     job.model.save_pretrained(folder / "model", tokenizer)
     to_beat = results.baseline_scores(tables)
     actual = {"seconds": seconds, "peak_memory": price.peak_memory(device)}
@@ -93,13 +93,14 @@ def build_stages(
     from minbert.stage import stage_fingerprint
     from multitask import further
 
+    train = {task: splits["train"].examples for task, splits in tables.items()}
+
     def build(stage: str, folder: str, start: str):
         if stage == "mlm":
             return further.build_stage(options, encoder, tokenizer, rows, model_folder, run, folder, start, device)
         return pretrain.build_stage(options, stage, encoder, tokenizer, train, tables["sts"]["dev"].examples, run,
                                     folder, start, device)
 
-    train = {task: splits["train"].examples for task, splits in tables.items()}
     stages = []
     if options.contrastive_order == "last":  # then they start from what the tasks make of it
         start = stage_fingerprint(start, asdict(options), ())

@@ -18,7 +18,7 @@ from torch import Tensor
 Similarity = Literal["cos", "dot"]
 
 
-def scores(anchors: Tensor, others: Tensor, similarity: Similarity = "cos") -> Tensor:
+def similarities(anchors: Tensor, others: Tensor, similarity: Similarity = "cos") -> Tensor:
     """(B, H), (C, H) -> (B, C): cosines, or dot products, of every anchor with every other vector."""
     if similarity not in ("cos", "dot"):
         raise ValueError(f"similarity is '{similarity}'; it is cos or dot.")
@@ -60,13 +60,13 @@ def info_nce(
     give. Compare with bsc, which adds columns, and sentence-transformers' MultipleNegativesRankingLoss.
     """
     check(anchors, positives, temperature=temperature)
-    logits = scores(anchors, positives, similarity) / temperature  # (B, B)
+    logits = similarities(anchors, positives, similarity) / temperature  # (B, B)
     targets = torch.arange(len(anchors), device=logits.device)  # (B,): the positive of row i stands in column i
     if same is not None:
         logits = logits.masked_fill(same & (targets != targets.unsqueeze(1)), -torch.inf)
     if hard_negatives is not None:
         check(anchors, hard_negatives)
-        hard = scores(anchors, hard_negatives, similarity) / temperature  # (B, B)
+        hard = similarities(anchors, hard_negatives, similarity) / temperature  # (B, B)
         hard = hard + hard_negative_weight * torch.eye(len(anchors), dtype=hard.dtype, device=hard.device)
         if same_hard is not None:
             hard = hard.masked_fill(same_hard, -torch.inf)
@@ -112,7 +112,7 @@ def bsc(
     if labels is not None and labels.shape != first.shape[:1]:
         raise ValueError(f"labels have the shape {tuple(labels.shape)}; needed is one for each pair, ({len(first)},).")
     compared = (by_range(first), by_range(second)) if normalise == "batch" else (first, second)
-    logits = scores(*compared, "cos" if normalise == "l2" else "dot") / temperature  # (B, B)
+    logits = similarities(*compared, "cos" if normalise == "l2" else "dot") / temperature  # (B, B)
     if same is not None:
         logits = logits.masked_fill(same & ~torch.eye(len(first), dtype=torch.bool, device=same.device), -torch.inf)
     terms = -logits.log_softmax(dim=1).diagonal()  # (B,)
@@ -172,7 +172,7 @@ def nt_xent(first: Tensor, second: Tensor, temperature: float = 0.01) -> Tensor:
     """
     check(first, second, temperature=temperature)
     vectors = torch.cat([first, second])  # (2B, H)
-    logits = scores(vectors, vectors) / temperature  # (2B, 2B)
+    logits = similarities(vectors, vectors) / temperature  # (2B, 2B)
     logits = logits.masked_fill(torch.eye(len(vectors), dtype=torch.bool, device=logits.device), -torch.inf)
     return F.cross_entropy(logits, torch.arange(len(vectors), device=logits.device).roll(len(first)))
 
@@ -185,9 +185,9 @@ def self_guided_opt1(cls: Tensor, hidden: Tensor, temperature: float = 0.01) -> 
     temperature > 0. At least 0; log(2B - 1) for unrelated vectors.
     """
     check(cls, hidden, temperature=temperature)
-    among = scores(cls, cls) / temperature  # (B, B)
+    among = similarities(cls, cls) / temperature  # (B, B)
     among = among.masked_fill(torch.eye(len(cls), dtype=torch.bool, device=among.device), -torch.inf)
-    logits = torch.cat([scores(cls, hidden) / temperature, among], dim=1)  # (B, 2B)
+    logits = torch.cat([similarities(cls, hidden) / temperature, among], dim=1)  # (B, 2B)
     return F.cross_entropy(logits, torch.arange(len(cls), device=logits.device))
 
 
@@ -209,7 +209,7 @@ def self_guided_opt3(cls: Tensor, hidden: Tensor, temperature: float = 0.01) -> 
     """
     check(cls, hidden[:, 0], temperature=temperature)
     batch_size, num_states, _ = hidden.shape
-    logits = (scores(cls, hidden.flatten(0, 1)) / temperature).unflatten(1, (batch_size, num_states))  # (B, B, K)
+    logits = (similarities(cls, hidden.flatten(0, 1)) / temperature).unflatten(1, (batch_size, num_states))  # (B, B, K)
     own = logits.diagonal(dim1=0, dim2=1).T  # (B, K)
     is_own = torch.eye(batch_size, dtype=torch.bool, device=logits.device).unsqueeze(-1)  # (B, B, 1)
     others = logits.masked_fill(is_own, -torch.inf).flatten(1).logsumexp(dim=1, keepdim=True)  # (B, 1)

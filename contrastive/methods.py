@@ -85,9 +85,9 @@ class Method(nn.Module):
 
 
 class SimCSE(Method):
-    """Unsupervised SimCSE (Gao et al. 2021, section 3): a sentence seen twice under two dropout masks is its own
-    positive. Rows of the same text are no negatives of each other. In fusion training they may come, a row may be a
-    pair as its task has it, and an example may have two rows, which are no negatives of each other either.
+    """Unsupervised SimCSE (Gao et al. 2021, section 3): a sentence encoded twice, under two dropout masks, is its own
+    positive. Rows of equal text are not negatives of each other. Fusion training brings such rows; there a row may
+    also be a pair, and the two rows of one example are not negatives of each other either.
     """
 
     def forward(self, batch: Batch, task: str = "simcse") -> Tensor:
@@ -127,7 +127,7 @@ class TripletSimCSE(Method):
     def forward(self, batch: Batch, task: str = "simcse-nli") -> Tensor:
         """The loss of B triplets (3B rows)."""
         first, second, third = batch.input_ids.chunk(3)  # (B, T) each
-        same, same_hard = no_negatives(first, second, torch.ones(len(first)) > 0, third).chunk(2, dim=1)  # (B, B) each
+        same, same_hard = no_negatives(first, second, torch.ones(len(first)).bool(), third).chunk(2, dim=1)  # (B, B)
         anchors, positives, hard = self.projected(batch).chunk(3)  # (B, H) each
         return losses.info_nce(anchors, positives, self.temperature, hard, self.hard_negative_weight, same,
                                same_hard=same_hard)

@@ -29,8 +29,8 @@ SCALE_LR = 1e-3  # of the scale that ct-in-batch learns, as [BSC] section 3 has 
 
 @dataclass(frozen=True)
 class Material:
-    """What a stage reads: rows by the task that a step names, an epoch's steps, and the order that BSC renews from
-    `shuffled`, the first sentences of its pairs.
+    """What a stage reads: rows by the task that a step names, and an epoch's steps. For BSC's knn and cluster also the
+    `shuffle` that reorders its pairs, and `shuffled`, their first sentences, by which it does so.
     """
 
     rows: dict[str, EncodedExamples | text.EncodedTriplets]
@@ -100,8 +100,8 @@ def collect(
 
 
 def in_turn(rows: dict, settings: Settings, shuffle: Shuffle | None = None, window: int = WINDOW) -> Material:
-    """An epoch passes once over each task's rows, in turn, in batches of similar length within windows of so many
-    batches (1: of any length) or in the shuffle's order."""
+    """An epoch passes once over each task's rows, task after task: in batches of similar length within windows of
+    `window` batches (1: of any length), or in the shuffle's order."""
     def plan(epoch: int, generator: torch.Generator) -> list[Step]:
         ordered = shuffle.batches(epoch) if shuffle else []
         return [[(task, batch)] for task, each in rows.items() for batch in
@@ -155,11 +155,11 @@ def build_stage(
                                   options.bsc_temperature_lr if method == "bsc" else SCALE_LR), plan=material.plan,
         load=lambda task, indices: material.rows[task].batch(indices).to(device),
         loss=lambda task, batch: model(batch, task) / processes.count(),  # each process computes the whole loss
-        evaluate=lambda: better(model, quality), score="spearman", epochs=settings.epochs, device=device,
+        evaluate=lambda: scores_of_better(model, quality), score="spearman", epochs=settings.epochs, device=device,
         precision=options.precision, seed=options.seed, schedule=settings.schedule, warmup=settings.warmup,
         max_grad_norm=options.max_grad_norm, patience=settings.patience, save_every=options.save_every,
         evaluations_per_epoch=evaluations, closing_tokens=num_encoded, frozen=model.frozen(), before_epoch=before_epoch,
-        evaluation_tokens=2 * int(dev_pairs.lengths.sum()) * len(model.copies()),
+        evaluation_tokens=int(dev_pairs.sizes.sum()) * len(model.copies()),
     )
     notes = tuple(f"{method}: {len(each.examples):,} {'pairs' if each.examples[0].sentence_2 else 'sentences'}"
                   f"{'' if name == method else f' of {name}'}, "
@@ -175,7 +175,7 @@ def build_stage(
                  code=code_of(Path(__file__).parent, Path(__file__).parent.parent / "data"))
 
 
-def better(model: Method, quality: Callable[[BertModel], dict[str, float]]) -> dict[str, float]:
+def scores_of_better(model: Method, quality: Callable[[BertModel], dict[str, float]]) -> dict[str, float]:
     """The scores of the encoder, or of the better one of two copies and beside them the Spearman of each."""
     scores = {name: quality(each) for name, each in model.copies().items()}
     if len(scores) == 1:

@@ -91,6 +91,7 @@ def encode(
         with runtime.autocast(device, precision):
             output = encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids, with_states)
         for name, tensor in read(output, batch.attention_mask).items():
+            # B rows are one side; the 2B rows of pairs read apart are two, first sentences and second ones
             for side, part in zip(parts.setdefault(name, [[], []]), tensor.cpu().split(len(indices)), strict=False):
                 side.append(part)
         order += indices

@@ -47,7 +47,7 @@ def fused_attention(
 class MultiHeadAttention(nn.Module):
     """Self-attention with N heads and its output projection; hidden states (B, T, H) -> (B, T, H).
 
-    `forward` reads the weights of query, key and value and calls none of the three: hooks on them are never called.
+    `forward` uses the weights of query, key and value without calling these modules, so hooks on them never run.
     """
 
     def __init__(self, config: BertConfig) -> None:

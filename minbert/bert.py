@@ -96,7 +96,7 @@ class BertModel(nn.Module):
         self.apply(self.initialise)
 
     def initialise(self, module: nn.Module) -> None:
-        """Normal(0, initializer_range) for matrices and embeddings, 0 for biases and the padding row (BERT's own)."""
+        """Normal(0, initializer_range) for matrices and embeddings, 0 for biases and padding (as Hugging Face does)."""
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=self.config.initializer_range)
         if isinstance(module, nn.Linear) and module.bias is not None:

@@ -38,8 +38,8 @@ class BertConfig:
             value, kind = getattr(self, field.name), type(field.default)
             if type(value) is not kind and not (kind is float and type(value) is int):
                 raise ValueError(f"{field.name} is {value!r}; it must be of type {kind.__name__}.")
-            if kind is int and value < (0 if field.name == "pad_token_id" else 1):
-                raise ValueError(f"{field.name} is {value}; it counts something, so it must be at least 1.")
+            if kind is int and value < (least := 0 if field.name == "pad_token_id" else 1):
+                raise ValueError(f"{field.name} is {value}; it must be at least {least}.")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(f"hidden_size {self.hidden_size} is not divisible by num_attention_heads "
                              f"{self.num_attention_heads}; every head needs the same whole number of units.")

@@ -41,8 +41,8 @@ def backward(job: Job, step: list[Part]) -> tuple[float, Part]:
     Without job.surgery it is the gradient of the weighted sum of the losses. With it the weights are not used: the
     losses of one task are averaged, and the tasks' gradients combined.
 
-    Returns the step's loss, a float, and its last batch; where a loss is not finite, that loss and that batch at once,
-    before its backward pass.
+    Returns (loss, part): the step's loss and its last batch; or, where a loss is not finite, that loss and the batch
+    that gave it, before its backward pass, for the error message.
     """
     groups = [step] if job.surgery is None else group_by_task(step)
     parameters = [parameter for group in job.optimizer.param_groups for parameter in group["params"]]
@@ -85,7 +85,7 @@ def accumulate(job: Job, task: str, rows: list[int], weight: float) -> float:
         batch = job.load(task, rows)
         with runtime.autocast(job.device, job.precision):
             loss = job.loss(task, batch)
-        value = float(processes.add(loss.detach().clone()))
+        value = float(processes.add(loss.detach().clone()))  # a clone, for `add` sums in place
         if math.isfinite(value):
             (loss * weight).backward()
     except torch.OutOfMemoryError as error:

@@ -78,14 +78,14 @@ class Job:
 
     def epoch_steps(self, epoch: int, generator: torch.Generator) -> list[list[Part]]:
         """The epoch's steps with each batch's weight; `accumulation` steps of the plan make one optimizer step."""
-        weighed = [[(*part, weight) for part, weight in zip(step, self.weigh([task for task, _ in step]), strict=True)]
-                   for step in self.plan(epoch, generator)]
-        groups = [weighed[start : start + self.accumulation] for start in range(0, len(weighed), self.accumulation)]
-        return [[(task, rows, weight / len(group)) for step in group for task, rows, weight in step]
+        steps, size = self.plan(epoch, generator), self.accumulation
+        groups = [steps[start : start + size] for start in range(0, len(steps), size)]
+        return [[(task, rows, weight / len(group)) for step in group
+                 for (task, rows), weight in zip(step, self.weigh([task for task, _ in step]), strict=True)]
                 for group in groups]
 
     def all_steps(self) -> Iterator[list[Part]]:
-        """The steps of all epochs, as many as there will be and like them, one epoch's plan in memory at a time."""
+        """As many steps as all epochs will have, of the same kind, with one epoch's plan in memory at a time."""
         generator = torch.Generator().manual_seed(self.seed)
         for epoch in range(self.epochs):
             yield from self.epoch_steps(epoch, generator)
@@ -141,13 +141,13 @@ class Loop:
     def run(self) -> Progress:
         job, progress = self.job, self.progress
         progress.num_steps = sum(1 for _ in job.all_steps())
-        self.bar = tqdm(desc=job.name, unit="step", disable=True if processes.number() else None,
+        self.bar = tqdm(desc=job.name, unit="step", disable=True if processes.number() else None,  # None: no terminal
                         initial=progress.step, total=progress.num_steps, dynamic_ncols=True)
         with self.stop.listening(), self.bar, job.freezing():
             while progress.epoch < job.epochs and not progress.is_finished and not self.is_out_of_patience:
                 if progress.step_in_epoch == 0:
                     job.before_epoch(progress.epoch)
-                self.epoch_state = self.generator.get_state()
+                self.epoch_state = self.generator.get_state()  # from which a resumed run makes the same plan again
                 self.run_epoch(job.epoch_steps(progress.epoch, self.generator))
                 progress.epoch, progress.step_in_epoch = progress.epoch + 1, 0
             if not progress.is_finished:
@@ -186,9 +186,9 @@ class Loop:
         for group in job.optimizer.param_groups:
             group["lr"] = group["initial_lr"] * factor
         job.optimizer.zero_grad(set_to_none=True)  # None, not 0: a head that this step does not touch keeps its weights
-        loss, (task, rows, weight) = backward(job, step)
+        loss, last = backward(job, step)
         if not math.isfinite(loss):
-            self.refuse("the loss", loss, [(task, rows, weight)])
+            self.refuse("the loss", loss, [last])
         progress.losses.append(loss)
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, job.max_grad_norm or math.inf)
         if not torch.isfinite(norm):

@@ -138,6 +138,7 @@ class BertForMaskedLM(nn.Module):
         inputs = (input_ids, labels, token_type_ids, attention_mask)
         with processes.own_randomness():
             logits, targets = self.predict(*(each if each is None else each[rows] for each in inputs))
+        # A sum over a process's own rows is its share; a process without rows has encoded one only to keep step.
         return CrossEntropy.apply(logits, targets) * bool(share) / max(1, int((labels != IGNORED).sum()))
 
     @torch.no_grad()

@@ -117,8 +117,8 @@ def parameter_groups(
 ) -> list[dict]:
     """Groups for AdamW: matrices and embeddings with `weight_decay`, biases and LayerNorm (one dimension) without.
 
-    Only parameters that require a gradient are listed (Devlin et al. 2019, released code). With lr_of, name of a
-    parameter -> its learning rate, there are two groups for every rate.
+    So does the released code of Devlin et al. 2019. Only parameters that require a gradient are listed. With lr_of,
+    name of a parameter -> its learning rate, there are two groups for every rate.
     """
     by_rate: dict[float | None, list] = {}
     for name, parameter in model.named_parameters():

@@ -22,7 +22,7 @@ from minbert.loop import Job
 
 FILE_NAME = "price.json"
 NUM_SIZED = 2000  # steps whose tokens are counted: below a millisecond each, and memory goes with the largest
-PRODUCTS = {"cpu": (2048, 1), "cuda": (8192, 20), "mps": (4096, 5)}  # size, number: to launch one of 2048 costs as much
+PRODUCTS = {"cpu": (2048, 1), "cuda": (8192, 20), "mps": (4096, 5)}  # size, number: a GPU must outlast the launch
 INFERENCE_SHARE = 1 / 3  # a forward pass is 2 of the 6 FLOPs that training spends on a weight and a token
 
 
@@ -63,7 +63,7 @@ def probe(job: Job, num_timed: int = 4) -> Price:
     sizes = sorted((sum(job.load(task, rows).input_ids.numel() for task, rows, _ in step), number)
                    for number, step in enumerate(steps))
     mean_tokens = sum(size for size, _ in sizes) / len(sizes)
-    middle = len(sizes) // 2
+    middle = len(sizes) // 2  # timed are the step of median size and those just below it
     chosen = 2 * [sizes[-1]] + [sizes[middle - min(middle, offset)] for offset in range(num_timed)]
     rates = [group["lr"] for group in job.optimizer.param_groups]
     timings = []

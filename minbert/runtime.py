@@ -45,9 +45,9 @@ def settle_memory() -> None:
 def compile_layers(encoder: nn.Module, is_wanted: bool, backend: str = "inductor") -> None:
     """Let torch.compile make kernels of the layers of a BertModel, in place: the same function, names and files.
 
-    backend: as of torch.compile. Raises ValueError where it would need a C++ compiler, on CPU, and there is none. All
-    layers share one limit of kernels, 8 by default, beyond which torch goes on without compiling what is new; training,
-    evaluation, frozen parts and batches of one row need one each.
+    backend: torch.compile's. ValueError where it would need a C++ compiler, on CPU, and there is none. torch compiles a
+    layer anew for training, evaluation, frozen parts and batches of one row, up to a limit that all layers share (8 by
+    default, 64 here); beyond it, what is new runs uncompiled.
     """
     if not is_wanted:
         return
@@ -100,7 +100,7 @@ def choose_device(name: str = "auto") -> tuple[torch.device, str]:
 def choose_precision(name: str, device: torch.device) -> tuple[str, str]:
     """"auto", "fp32" or "bf16" -> the precision of matrix products and the reason.
 
-    Weights, optimizer state, norms and losses stay in float32 either way; attention's softmax sums in float32.
+    Weights, optimizer state, the encoder's norms and losses stay in float32; attention's softmax sums in float32.
     """
     if name != "auto":
         return name, "as given"

@@ -31,9 +31,9 @@ STAGE_FILE = "stage.json"
 class Stage:
     """A job that trains `encoder` in place, what judges it, and the folder that keeps the outcome.
 
-    `quality()` gives named scores of the encoder as it is now, `heading` says on what; `fingerprint` is equal where the
-    start, the options and the text are, so that a finished encoder can be reused; by another run only where `code`, of
-    the sources that trained it (code_of), is equal too.
+    `quality()` gives named scores of the encoder as it is now, `heading` names their data. A finished encoder with the
+    same `fingerprint` (of start, options and text) is reused; one of another run only if `code` (code_of: the sources
+    that trained it) is equal too.
 
     All stages of a chain are built before the first one trains the encoder in place. What copies the encoder does so in
     `begin()`, called when the stage starts; where copies were trained beside it, `close()`, called after the job, puts
@@ -77,7 +77,7 @@ class Stage:
         after = self.quality()
         is_kept = not self.keeps_better or self.job.judge(after) >= self.job.judge(before)
         quality = {"before": before, "after": after, "is_kept": is_kept, "found": found, "settings": self.settings}
-        if not quality["is_kept"]:
+        if not is_kept:
             self.encoder.load_state_dict(start)
         processes.from_first(lambda: self.write({"seconds": progress.seconds, "history": progress.history, **quality}))
         return quality, progress.seconds
@@ -137,8 +137,8 @@ def plan_chain(stages: list[Stage], candidates: list[Path]) -> list[tuple[Stage,
 
     What comes before the last reusable stage need not be trained, so it is left out where it is not reusable itself.
     """
-    chain = processes.from_first(lambda: [stage.reusable([stage.folder, *candidates]) for stage in stages])
-    chain = list(zip(stages, chain, strict=True))
+    reusable = processes.from_first(lambda: [stage.reusable([stage.folder, *candidates]) for stage in stages])
+    chain = list(zip(stages, reusable, strict=True))
     last = max((number for number, (_, found) in enumerate(chain) if found), default=-1)
     return [(stage, found) for number, (stage, found) in enumerate(chain) if found or number > last]
 
@@ -149,7 +149,7 @@ def run_chain(chain: list[tuple[Stage, Path | None]], is_resumed: bool) -> tuple
     for stage, found in chain:
         quality, spent = stage.reuse(found) if found else stage.train(is_resumed)
         if found:
-            print(f"{stage.job.name}: encoder reused from {found} (same options, data and code)")
+            print(f"{stage.job.name}: encoder reused from {found} (same options and data)")
         print(stage.table(quality))
         qualities[stage.job.name], seconds = quality, seconds + spent
     return qualities, seconds

@@ -25,8 +25,8 @@ SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 class BertTokenizer:
     """Token ids as transformers.BertTokenizerFast gives them, from a vocab.txt with one token a line.
 
-    cache: a folder in which who tokenizes many rows may keep their ids from run to run, or None (data/token_cache.py).
-    strip_accents: None does so where the text is lower-cased. tokenize_chinese_chars: each is a word of its own.
+    cache: folder in which data/token_cache.py keeps the token ids of whole files from run to run, or None.
+    strip_accents: None strips them if text is lower-cased. tokenize_chinese_chars: each becomes a word of its own.
     """
 
     def __init__(

@@ -199,4 +199,4 @@ def copy_tensors(parameters: dict[str, Tensor], stored: dict[str, Tensor], folde
 def save(model: BertModel, folder: str | Path, left_out: Sequence[str] = ()) -> None:
     """Write `folder`/model.safetensors in float32 under Hugging Face's names, without those of `left_out`."""
     tensors = {to_hugging_face(name): parameter.detach().float() for name, parameter in model.named_parameters()}
-    write_tensors(Path(folder) / "model.safetensors", {name: tensors[name] for name in tensors.keys() - {*left_out}})
+    write_tensors(Path(folder) / "model.safetensors", {name: t for name, t in tensors.items() if name not in left_out})

@@ -44,7 +44,7 @@ def labels_of(rows: EncodedExamples | Table) -> np.ndarray:
 def evaluate(model: MultitaskBert, rows: dict[str, EncodedExamples], precision: str) -> dict[str, float]:
     """The score of each task in `rows`, which are labelled: accuracy, accuracy, Pearson correlation.
 
-    With all three tasks both overall scores too, with two their mean.
+    With just the course's three tasks both overall scores too; with any other two or more, their mean.
     """
     scores = {name: TASKS[name].score(TASKS[name].decode(predict(model, name, task_rows, precision)),
                                       labels_of(task_rows)) for name, task_rows in rows.items()}

@@ -49,8 +49,8 @@ class TwoOrdersHead(nn.Module):
 
     Each order's vector goes through a linear layer of its own to one logit; a last linear layer joins the logits: PH.
     With `has_difference` the difference of the encoder's two vectors is a third, which goes through the common layer as
-    they do: DPH. With `has_activation` tanh stands between the logits and the last layer: DPHA. Without either layer
-    DPH is a linear function of the two vectors, as PH is.
+    they do: DPH. With `has_activation` tanh stands between the logits and the last layer: DPHA. With neither tanh nor
+    the common layer DPH is a linear function of the two vectors, as PH is.
 
     The last layer starts as the mean of the logits; under an activation, whose results are 1 at most, as `REACH` times
     the mean. At fine-tuning's rates it hardly moves: a mean of the three could say 1.5 to 3.5 and no other similarity.
@@ -85,9 +85,9 @@ class TwoOrdersHead(nn.Module):
 class CosineHead(nn.Module):
     """The cosine of two vectors in points of similarity, 5 (cos - M) / (1 - M), and no parameters.
 
-    M = 0 is what an encoder says of a pair untrained ([GEN], table 1); as a logit of PARA it is above 0, "the same",
-    wherever the cosine is. With `has_range` M is what losses.fitted_range found ([CT] section 5.2; 0 until then), a
-    buffer, which checkpoints and saved models hold.
+    M = 0 is the untrained encoder's own reading of a cosine ([GEN], table 1). Used as PARA's logit, every pair with a
+    positive cosine counts as a paraphrase. With `has_range` M is what losses.fitted_range found ([CT] section 5.2; 0
+    until then), a buffer, which checkpoints and saved models hold.
     """
 
     def __init__(self, has_range: bool = False) -> None:

@@ -43,7 +43,7 @@ class MultitaskBert(nn.Module):
         sts_range: str = "zero", vector_dropout: float = 0.0, drops_out: bool = True,
     ) -> None:
         super().__init__()
-        self.dropout = Dropout(vector_dropout)  # of the sentence vectors; each head has its own behind the common layer
+        self.dropout = Dropout(vector_dropout)  # of the sentence vectors; dropout_probability is that inside each head
         self.encoder, self.pooling, self.pair_encoding, self.drops_out = encoder, pooling, pair_encoding, drops_out
         self.settings = {"pair_encoding": pair_encoding, "head": head, "para_head": para_head or head,
                          "sharing": sharing, "has_common_layer": has_common_layer, "sts_range": sts_range}

@@ -1,5 +1,6 @@
 """The three tasks, and everything that differs between them. Next: losses.py, sampling.py; then predictions.py.
 
+[ROB], [GEN]: two reports of the course (multitask/recipes.py); [CT]: contrastive tension, Carlsson et al. 2021.
 Legend: N rows. docs/tour.md says what a fourth task needs beside an entry of TASKS.
 """
 
@@ -50,7 +51,7 @@ def most_likely_class(logits: np.ndarray) -> np.ndarray:
 def is_paraphrase(logits: np.ndarray) -> np.ndarray:
     """logits (N,) -> float32 (N,) of 0.0 and 1.0: sigmoid(logit) rounded. ValueError if a logit is not finite.
 
-    Rounding the sigmoid asks for the logit's sign: sigmoid(0) = 0.5, which rounds to even, that is to 0.
+    Rounding asks for the logit's sign; 0 gives 0.5, which rounds to even, 0. (In float32 so would a logit of 1e-9.)
     """
     return (_finite(logits) > 0).astype(np.float32)
 
@@ -101,7 +102,7 @@ def with_overall(scores: dict[str, float]) -> dict[str, float]:
 
 
 def learned(tasks: Sequence[str], head: str) -> list[str]:
-    """Of a run with these --tasks and this --head, the tasks that it can answer; other heads are as they were drawn.
+    """The tasks that a run with these --tasks and this --head can answer; all other heads keep their random weights.
 
     Cosine heads of PARA and STS have no weights to learn.
     """

@@ -52,7 +52,7 @@ def encode_tables(
                        for split, table in splits.items()} for task, splits in tables.items()}
 
     if processes.count() > 1:
-        processes.from_first(lambda: encode() and None)
+        processes.from_first(lambda: encode() and None)  # None: the others read the cache, no ids are sent to them
     return encode()
 
 
@@ -138,7 +138,7 @@ def build_job(
         schedule=options.schedule, warmup=options.warmup, max_grad_norm=options.max_grad_norm,
         accumulation=options.accumulation, save_every=options.save_every, evaluation_tokens=num_tokens(trained, "dev"),
         closing_tokens=num_tokens(rows, "dev") + num_tokens(rows, "test")
-        + (num_tokens({"sts": rows["sts"]}, "train") if model.has_range else 0),
+        + (num_tokens({"sts": rows["sts"]}, "train") if model.has_range else 0),  # which fit_range predicts
         frozen=frozen_parameters(options, encoder),
     )
 
@@ -162,8 +162,8 @@ def task_loss(model: MultitaskBert, task: str, batch: Batch, para_shift: float) 
 def fit_range(model: MultitaskBert, rows: dict[str, dict[str, EncodedExamples]], precision: str) -> None:
     """With --sts_range fitted: set where the cosines of STS begin, from its training rows under the model as it is.
 
-    Called when training begins, for the stages of --pretrain come between that and the building of the job. It is done
-    once: later epochs, the job after --heads_first and a resumed run, whose checkpoint holds it, find it set.
+    Done when training begins, not in build_job: the stages of --pretrain run in between and change the cosines. Done
+    once: later epochs, the job after --heads_first and a resumed run (its checkpoint holds the value) find it set.
     """
     if model.has_range and not model.lowest:
         pairs = rows["sts"]["train"]
