@@ -84,7 +84,7 @@ is_usable() { "$venv/bin/python" -c 'import pip, sys; sys.exit(sys.version_info 
 is_complete() { [[ -f "$stamp" && -z "$(grep -vxFf "$stamp" <<<"$wanted")" ]]; }
 
 finish() {
-    echo "Ready. Next:"
+    echo "Ready. Next, in $root:"
     echo "  .venv/bin/python run_multitask.py --option finetune --pretrain simcse"
     [[ " ${extras[*]-} " != *" dev "* ]] || echo "  .venv/bin/python -m pytest -n 2"
     exit 0

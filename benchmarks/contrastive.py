@@ -56,7 +56,7 @@ def method_of(stage: str) -> str | None:
 
 
 def texts_of(stage: str, given: argparse.Namespace) -> dict[str, str]:
-    """The options of TEXTS that the stage's method reads, "none" among their values; of a stage of old, nothing."""
+    """The options of TEXTS that the stage's method reads, "none" too; {} for a stage that no longer exists."""
     return {name: getattr(given, name) for name in TEXTS if name in OWN.get(method_of(stage), ())}
 
 

@@ -138,7 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=5, help="runs that are killed (default %(default)s)")
     parser.add_argument("--pretrain", default="simcse", help="stages before the tasks (default %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments at which they are (default %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments of the kills (default %(default)s)")
     arguments = parser.parse_args()
     chance = random.Random(arguments.seed)
     with tempfile.TemporaryDirectory() as name:

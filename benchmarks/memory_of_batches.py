@@ -68,7 +68,7 @@ def measure(given: argparse.Namespace, batch_size: int, chunk: int, folder: Path
 
 def measure_apart(given: argparse.Namespace, batch_size: int, chunk: int) -> dict:
     command = [sys.executable, "-m", "benchmarks.memory_of_batches", *sys.argv[1:], "--side", f"{batch_size},{chunk}"]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1])
 
 
 def main() -> None:

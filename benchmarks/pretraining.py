@@ -111,9 +111,9 @@ def layer_flops(size: str) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--size", choices=pretrain.SIZES, default="mini")
-    parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--block-size", type=int, default=64)
+    parser.add_argument("--size", choices=pretrain.SIZES, default="mini", help="named shape (%(default)s)")
+    parser.add_argument("--batch-size", type=int, default=32, help="blocks a batch (%(default)s)")
+    parser.add_argument("--block-size", type=int, default=64, help="tokens a block (%(default)s)")
     parser.add_argument("--n", type=int, default=20, help="timed updates of each side")
     given = parser.parse_args()
     require("transformers")

@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="file of the results, a line of JSON each; is added to")
     parser.add_argument("--model", default="minbert-mini", help="as of run_multitask.py (%(default)s)")
     parser.add_argument("--train-rows", default="none", help="as of run_multitask.py: fewer rows of some tasks")
-    parser.add_argument("--epochs", type=int, default=2, help="%(default)s")
+    parser.add_argument("--epochs", type=int, default=2, help="of each run (%(default)s)")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     given = parser.parse_args()
     course_tables(parser, given.data_dir, given.train_rows)

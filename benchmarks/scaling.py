@@ -43,7 +43,7 @@ def run_once(times: int, data_dir: str, folder: Path) -> dict[str, float]:
     command = [sys.executable, "run_multitask.py", "--data-dir", data_dir, "--train-rows", rows, "--dev-rows",
                "para=500", "--epochs", "1", "--pair-encoding", "cross", "--device", DEVICE.type, "--output-dir", folder,
                "--name", times]
-    subprocess.run(list(map(str, command)), cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(list(map(str, command)), cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     record = json.loads((folder / str(times) / "run.json").read_text())
     return {"rows": times * sum(BASE_ROWS.values()), **record["actual"]}
 

@@ -32,7 +32,7 @@ def columns(examples: Sequence[Example]) -> tuple[list[str], list[str] | None]:
 
 
 def num_differences(files: Files, ours: BertTokenizer, peer) -> int:
-    """Rows whose token ids or segment ids the two do not give alike."""
+    """Rows to which the two give different token or segment ids."""
     count = 0
     for examples in files:
         ids, types = ours.encode(*columns(examples), max_length=MAX_LENGTH)

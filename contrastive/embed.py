@@ -40,8 +40,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("model", metavar="MODEL", help="minbert-mini, minilm, a folder such as runs/NAME/encoder or "
                         "runs/NAME/model, or a hub name")
     parser.add_argument("--input", type=Path, metavar="FILE", help="one sentence a line, UTF-8 (standard input)")
-    parser.add_argument("--out", type=Path, metavar="FILE.npy", help="store the vectors: float32 (N, H), row n of line "
-                        "n + 1; - is standard output, and the default if no other flag asks for anything")
+    parser.add_argument("--out", type=Path, metavar="FILE.npy", help="store the vectors: float32 (N, H), one row "
+                        "for each line; - is standard output, and the default if no other flag asks for anything")
     parser.add_argument("--nearest", type=int, metavar="K", help="print the K nearest other sentences to each one")
     parser.add_argument("--query", metavar="TEXT", help="print the sentences of the input nearest to this text")
     parser.add_argument("--top", type=int, default=ONLY_WITH["top"][0], metavar="N", help="how many --query prints at "
@@ -149,7 +149,7 @@ def read_sentences(path: Path | None, num_nearest: int | None) -> list[str]:
     if num_nearest is not None and num_nearest >= len(sentences):
         count = f"{len(sentences):,} sentence{'s' * (len(sentences) > 1)}"
         raise ValueError(f"--nearest is {num_nearest}; {name} holds {count}, so that each has {len(sentences) - 1:,} "
-                         "others. Pass at most that, or more sentences.")
+                         "others. Pass a smaller K, or more sentences.")
     return sentences
 
 

@@ -92,10 +92,9 @@ def overview_section(record: dict) -> Section:
     header = ("sentence vector", *sets, *(["average"] if len(sets) > 1 else []))
     missing = [f"{name}: no {kind} ({reason})." for name, found in sets.items()
                for kind, reason in found["left_out"].items()]
-    whitened = [WHITENING] if len(kinds) > 1 else []
     prose = (f"Spearman's correlation over all rows (\"all\"). The first row is the encoder's own vector, pooling "
              f"{record['pooling']}; precision {record['precision']}, sentences cut at {record['max_length']} tokens.")
-    return Section("Sets", " ".join([prose, *whitened, *missing]),
+    return Section("Sets", " ".join([prose, *([WHITENING] if len(kinds) > 1 else []), *missing]),
                    Grid(header, tuple(rows), "h" + "n" * (len(header) - 1)), level=2)
 
 
@@ -151,7 +150,7 @@ def bucket_section(name: str, found: dict) -> Section:
                      f"{rows[-1][7]}" if bucket["rows"] else "")
     header = ("label", "rows", "mean", "deviation", "5 %", "25 %", "median", "75 %", "95 %")
     quantiles = [bucket["quantiles"] for bucket in buckets]
-    # A fifth below the lowest whisker, at least from 0: pictures of different sets can be compared by eye.
+    # From the multiple of 0.2 below the lowest whisker, or from 0: sets can be compared by eye.
     lowest = min(0.0, *(math.floor(each[0] * 5) / 5 for each in quantiles if each))
     ticks = [round(lowest + 0.2 * step, 1) for step in range(round((1 - lowest) * 5) + 1)]
     edges = [*(bucket["low"] for bucket in buckets), high]
@@ -169,8 +168,8 @@ def histogram(found: dict[str, list], labels: list[float]) -> Ridges:
     notes = []
     for low, high, num_rows, shares in zip(bands[:-1], bands[1:], found["rows"], found["shares"], strict=True):
         highest = shares.index(max(shares))
-        notes.append(f"label {low:g} to {high:g}: {num_rows:,} pairs, most of them from cosine {edges[highest]:.2f} to "
-                     f"{edges[highest + 1]:.2f}")
+        notes.append(f"label {low:g} to {high:g}: {num_rows:,} pairs, most often a cosine of {edges[highest]:.2f} to "
+                     f"{edges[highest + 1]:.2f}" if num_rows else "")
     ticks = [tick / 5 for tick in range(math.floor(edges[0] * 5), 6)]
     return Ridges(edges, bands, found["shares"], ticks, labels, "cosine", "label", tuple(notes))
 

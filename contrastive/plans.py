@@ -74,8 +74,8 @@ def knn_order(directions: np.ndarray, generator: torch.Generator) -> list[list[i
     """Greedy groups of neighbours, each index once ([BSC] section 3): (N, H) of length 1 -> lists of numbers.
 
     In random order every example that is still unused takes the unused ones among its LARGEST nearest, itself among
-    them, where they are at least SMALLEST. What forms no group comes first, as one list, then the groups, the tightest,
-    which are the hardest to tell apart, last.
+    them, where they are at least SMALLEST. What forms no group comes first, as one list, then the groups, the loosest
+    first: the tightest are the hardest to tell apart.
     """
     from sklearn.neighbors import NearestNeighbors  # late: it takes a second to import
 
@@ -89,7 +89,7 @@ def knn_order(directions: np.ndarray, generator: torch.Generator) -> list[list[i
         if is_used[visited]:
             continue
         is_free = ~is_used[neighbours[visited]] & (neighbours[visited] != visited)
-        is_free &= np.cumsum(is_free) < LARGEST  # beside equal ones it need not be among its own nearest
+        is_free &= np.cumsum(is_free) < LARGEST  # of many equal examples, one may not be among its own nearest
         if is_free.sum() + 1 >= SMALLEST:
             group = [visited, *neighbours[visited][is_free].tolist()]
             is_used[group] = True

@@ -16,7 +16,7 @@ class Settings:
 
     source: str
     epochs: int
-    batch_size: int  # sentences; of pairs and triplets, so many of them; of contrastive tension, pairs
+    batch_size: int  # sentences, pairs or triplets, whichever the method reads; of ct pairs
     lr: float  # the peak for an encoder of 768 units; narrower ones take 768 / H times it
     temperature: float
     max_length: int = 32
@@ -89,7 +89,7 @@ def preset_of(method: str, options) -> Settings:
     preset = PRESETS[method]
     if method == "mnr" and options.mnr_similarity == "dot":
         preset = replace(preset, source="Henderson et al. 2017", temperature=1.0)
-    return replace(preset, chunk=0) if options.device == "mps" else preset  # its generator: caching.py
+    return replace(preset, chunk=0) if options.device == "mps" else preset  # which cannot repeat dropout: caching.py
 
 
 def given(method: str, options) -> dict:
@@ -106,7 +106,7 @@ def described(method: str, settings: Settings, options) -> str:
     read |= {"weight_decay": options.weight_decay} if is_adamw else RMSPROP
     read |= {name: getattr(options, name) for name in (*OWN[method], "max_grad_norm", "pooling")}
     values = (f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in read.items())
-    preset = preset_of(method, options)  # of an encoder of 768 units, so that a rate that was given always is another
+    preset = preset_of(method, options)  # its lr is that of 768 units, so a given lr is always listed
     instead = [name for name, value in given(method, options).items() if name == "lr" or value != getattr(preset, name)]
     replaced = f"; given: {', '.join(instead)}" if instead else ""
     return f"{method}: {', '.join(values)} ({settings.source}{replaced})"

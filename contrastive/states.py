@@ -40,7 +40,7 @@ def first_last_mean(hidden_states: Sequence[Tensor], attention_mask: Tensor) -> 
     """L + 1 tensors (R, T, H) -> (R, H): mean over tokens, halfway between the first layer's output and the last's.
 
     Su et al. 2021 call it first-last-avg, Huang et al. 2021 L1 + L12. State 0, the embeddings, is not the first layer;
-    SimCSE's code once took it for that, and its numbers of then are those of another vector.
+    SimCSE's code once mistook it for that, so its numbers of that time are of another vector.
     """
     return (mean(hidden_states[1], attention_mask) + mean(hidden_states[-1], attention_mask)) / 2
 
@@ -139,13 +139,11 @@ WHITENED = ("mean", "first-last mean")
 
 def kinds_of(pooling: str, with_baselines: bool) -> dict[str, VectorOf]:
     """The functions (output, mask (R, T)) -> (R, H) by name: the encoder's own vector first, then the baselines."""
-    def of_states(make: Callable[[Sequence[Tensor], Tensor], Tensor]) -> VectorOf:
-        return lambda output, attention_mask: make(output.hidden_states, attention_mask)
-
     kinds = {NAMES[pooling]: partial(pool, pooling=pooling)}
     if with_baselines:
         kinds |= {NAMES[name]: partial(pool, pooling=name) for name in ("cls", "mean") if name != pooling}
-        kinds |= {name: of_states(make) for name, make in FROM_STATES.items()}
+        kinds |= {name: lambda output, mask, make=make: make(output.hidden_states, mask)
+                  for name, make in FROM_STATES.items()}
     return kinds
 
 

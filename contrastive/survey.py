@@ -27,8 +27,7 @@ FOLDS, SEED = 10, 11711
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line; exits with code 2 and a message for a wrong flag."""
     parser = argparse.ArgumentParser(prog="python -m contrastive.quality", allow_abbrev=False,
-                                     description="What an encoder's sentence vectors are worth, without training it.",
-                                     formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+                                     description="What an encoder's sentence vectors are worth, without training it.")
     add = parser.add_argument
     add("model", metavar="MODEL", help="minbert-mini, minilm, a folder such as runs/NAME/encoder, or a hub name")
     add("--sets", nargs="+", type=Path, default=[], metavar="FILE",
@@ -43,18 +42,18 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--layers", action="store_true", help="every hidden state under cls, mean and max, on the first of the sets")
     add("--baselines", action="store_true", help="also [CLS], mean, first-last mean, WK pooling and whitening")
     add("--pooling", choices=("auto", "mean", "cls", "pooler"), default="auto",
-        help="the encoder's own sentence vector; auto: what it was trained for, or else mean")
+        help="the encoder's own sentence vector; auto: what it was trained for, or else mean (%(default)s)")
     add("--range", nargs=2, type=float, default=None, metavar=("LOW", "HIGH"),
         help="scale of the labels; without it the whole numbers around those of each file")
     add("--out", type=Path, default=None, metavar="DIR",
         help="folder for quality.json, the numbers, and quality.md, the tables")
-    add("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto", help="where the encoder runs")
+    add("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto", help="where the encoder runs (%(default)s)")
     add("--precision", choices=("fp32", "bf16", "auto"), default="fp32",
-        help="of the encoder; auto is faster on some machines, and cosines then agree to two digits")
-    add("--max-length", type=int, default=128, metavar="N", help="tokens of a sentence, the rest is cut off")
-    add("--batch-size", type=int, default=32, metavar="N", help="pairs or sentences encoded at once")
-    add("--folds", type=int, default=FOLDS, metavar="N", help="parts of a --transfer file; each is classified in turn")
-    add("--seed", type=int, default=SEED, metavar="N", help="of the folds of --transfer")
+        help="of the encoder; auto is faster on some machines, and cosines then agree to two digits (%(default)s)")
+    add("--max-length", type=int, default=128, metavar="N", help="tokens of a sentence at most (%(default)s)")
+    add("--batch-size", type=int, default=32, metavar="N", help="pairs or sentences encoded at once (%(default)s)")
+    add("--folds", type=int, default=FOLDS, metavar="N", help="parts of a --transfer file (%(default)s)")
+    add("--seed", type=int, default=SEED, metavar="N", help="of the folds of --transfer (%(default)s)")
     return parser.parse_args(arguments)
 
 

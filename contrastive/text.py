@@ -60,7 +60,7 @@ def read_triplets(path: str | Path) -> list[tuple[str, str, str]]:
             has_tabs = "\t" in file.readline()
             file.seek(0)
             lines = csv.reader(file, **{"delimiter": "\t", "quoting": csv.QUOTE_NONE} if has_tabs else {"strict": True})
-            (_, header), *rows = [(lines.line_num, row) for row in lines] or [(1, [])]
+            (_, header), *rows = [(lines.line_num, row) for row in lines if row] or [(1, [])]
     except OSError as error:
         raise ValueError(f"--nli {path}: {error.strerror}. Give a file of triplets, tab-separated with the columns "
                          f"{', '.join(TRIPLET)}.") from error

@@ -23,7 +23,7 @@ from minbert import BertConfig, BertModel, BertTokenizer, runtime, weights
 from minbert.checkpoint import write_atomically
 from minbert.pooling import check_pooling, stored_pooling
 
-GRID = 2.0**30  # steps of a cosine of 1: coarser than float64's rounding, so that equal vectors tie exactly
+GRID = 2.0**30  # cosines are rounded to 1 / GRID, more coarsely than by float64, so that equal vectors tie
 MAX_CELLS = 2**22  # cosines at once: 32 MiB in float64
 
 

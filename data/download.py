@@ -27,8 +27,8 @@ CHECKSUMS = {
     "sts-dev.csv": "ce3cad6f16062586ac7ba462c28b010a9be10c530fd5074165860d7b7ab4e93d",
     "sts-test-student.csv": "dee455745b72e9ca3ff74e7c056bd73e34bad5b8d5641045a2c1e7e131866f47",
 }
-# No checksum of these two is published: their first download is trusted if it has the rows that the course's reports
-# count, about: in other files the reports count one too many (the header).
+# No checksum of these two is published: their first download is trusted if it has about as many rows as the course's
+# reports say, which for other files count the header too.
 NUM_ROWS, ROW_TOLERANCE = {"quora-train.csv": 141_506, "quora-test-student.csv": 40_431}, 10
 
 
@@ -36,7 +36,7 @@ def download_course(folder: Path, base_url: str = BASE_URL, wait: float = 1.0) -
     """Bring what is not in `folder` yet, `wait` seconds (doubling) between attempts; ValueError says what to do."""
     folder.mkdir(parents=True, exist_ok=True)
     sums = folder / "SHA256SUMS"
-    recorded = dict(line.split()[::-1] for line in sums.read_text().splitlines()) if sums.exists() else {}
+    recorded = dict(line.split()[::-1] for line in sums.read_text().splitlines() if line) if sums.exists() else {}
     for name in (name for files in COURSE_FILES.values() for name in files.values()):
         path, part, url = folder / name, folder / f"{name}.part", f"{base_url.rstrip('/')}/{name}"
         expected = CHECKSUMS.get(name, recorded.get(name))

@@ -110,7 +110,7 @@ def read_examples(path: str | Path, format: Format, labelled: bool = True, drop_
     Raises ValueError with file, line, what was found, what is needed and what to do.
     """
     text, is_damaged = _read_text(path)
-    csv.field_size_limit(2**31 - 1)  # characters; a field of two rows, by a quote that is never closed, is seen below
+    csv.field_size_limit(2**31 - 1)  # no limit; a quote that is never closed, which swallows rows, is caught below
     # Quoted fields may hold line breaks, so the csv module must see them untouched: newline="".
     reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t")
     examples, dropped, line_of_id, header, end = [], [], {}, None, 0
@@ -131,7 +131,7 @@ def read_examples(path: str | Path, format: Format, labelled: bool = True, drop_
                 examples.append(example)
             elif labelled and (is_empty or drop_bad_rows):
                 row_id = row[columns[0]].strip() if columns[0] < len(row) else ""
-                dropped.append(f"line {reader.line_num}, id {row_id if row_id.isalnum() else 'not usable'}: {fault}")
+                dropped.append(f"line {reader.line_num}, id {row_id if row_id.isprintable() else 'unusable'}: {fault}")
             else:
                 advice = ("Fix the row, or pass --drop-bad-rows to skip and count such rows." if labelled else
                           "Fix the row: each row of a file without labels needs a prediction, so none is skipped.")
@@ -165,7 +165,7 @@ def _read_text(path: str | Path) -> tuple[str, bool]:
     except OSError as error:
         raise ValueError(f"{path}: the file cannot be read ({error.strerror}). Needed is a readable file; check the "
                          "path and its permissions.") from None
-    content = content.removeprefix(b"\xef\xbb\xbf").replace(b"\0", b"\xff")  # csv refuses NUL before 3.11
+    content = content.removeprefix(b"\xef\xbb\xbf").replace(b"\0", b"\xff")  # NUL as bad UTF-8: csv may refuse it
     if problem := {b"\xff\xfe": UTF_16, b"\xfe\xff": UTF_16, b"\x1f\x8b": COMPRESSED}.get(content[:2]):
         raise ValueError(f"{path}: the file is {problem}. Needed is tab-separated text in UTF-8.")
     try:

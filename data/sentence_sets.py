@@ -123,7 +123,7 @@ def _plain_rows(
             raise ValueError(f"{path}, line {number}: the row has {len(fields)} fields; the header names "
                              f"{len(header)}. Fix the row.")
         row = dict(zip(header, fields, strict=True))
-        empty = [name for name in (*needed, SUBSET_COLUMN) if not row.get(name, "-")]
+        empty = [name for name in (*needed, SUBSET_COLUMN) if not row.get(name, "-")]  # "-": a file without subsets
         if empty:
             raise ValueError(f"{path}, line {number}: {' and '.join(empty)} is empty; each row needs a value there. "
                              "Fix or remove the row.")

@@ -48,8 +48,8 @@ def tokenize(tokenizer, first: Sequence[str], second: Sequence[str] | None, max_
 def tokenize_once(tokenizer, first: Sequence[str], second: Sequence[str] | None, max_length: int) -> TokenRows:
     """`tokenize`, or what an earlier run left of it in the folder `tokenizer.cache`; None: nothing is read or kept.
 
-    A file belongs to the very texts, max_length and `tokenizer.fingerprint`, a text. One that is damaged is made anew,
-    one that cannot be written is no error.
+    A file is found by its texts, max_length and `tokenizer.fingerprint`. A damaged one is made anew, and one that
+    cannot be written is no error.
     """
     if tokenizer.cache is None:
         return tokenize(tokenizer, first, second, max_length)
@@ -86,5 +86,5 @@ def read(path: Path) -> TokenRows | None:
     try:
         with numpy.load(path, allow_pickle=False) as stored:
             return TokenRows(stored["tokens"], stored["lengths"], int(stored["num_truncated"]))
-    except (OSError, ValueError, EOFError, KeyError, TypeError, BadZipFile):
+    except (OSError, ValueError, EOFError, KeyError, TypeError, RuntimeError, BadZipFile):
         return None

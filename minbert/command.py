@@ -1,4 +1,4 @@
-"""What commands share: may they write there, and how they end where the input is bad or a person stops them.
+"""What commands share: whether a folder can be written, and how they end on bad input or Ctrl-C.
 
 Imports nothing heavy, so that they answer at once.
 """
@@ -81,7 +81,7 @@ def exit_code(name: str, stopped: str = "Stopped.") -> Callable:
         @wraps(main)
         def run(arguments: Sequence[str] | None = None) -> int:
             if isinstance(sys.stdout, io.TextIOWrapper):  # that of a notebook is another
-                sys.stdout.reconfigure(line_buffering=True)  # in a log or a pipe, too, a line stands once it is said
+                sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # whatever pipe and locale
             sys.stdin = sys.stdin or io.TextIOWrapper(io.BytesIO())  # None where it is closed; nothing to read, then
             try:
                 return main(arguments) or 0

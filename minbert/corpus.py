@@ -18,8 +18,8 @@ def check_files(paths: list[Path]) -> None:
             with open(path, "rb") as file:
                 problem = first_bytes.get(file.read(2), "")
         except OSError as error:
-            problem = (f"{error.strerror}. Give a file of plain text in UTF-8, a paragraph a line; to --resume put "
-                       "back those that the run began with")
+            problem = (f"{error.strerror}. Give a file of plain text in UTF-8, a paragraph a line; for --resume put "
+                       "back the one that the run began with")
         if path.exists() and not path.is_file() and not problem:
             problem = "not a file that can be read more than once, and it will be; write the text to one"
         if any(path.samefile(other) for other in paths[:number] if not problem):
@@ -29,7 +29,7 @@ def check_files(paths: list[Path]) -> None:
 
 
 def read_lines(paths: list[Path]) -> Iterator[str]:
-    """Every paragraph of every file, in order: the lines that are not blank, those that have no end cut between words.
+    """Every paragraph of every file, in order: the lines that are not blank; very long ones come in parts.
 
     Raises ValueError with file and line where a byte is not UTF-8.
     """
@@ -43,7 +43,7 @@ def read_lines(paths: list[Path]) -> Iterator[str]:
 
 
 def pieces(file: TextIO) -> Iterator[str]:
-    """The lines of `file`; one of more than MAX_CHARACTERS comes in parts that end between words, if it can be."""
+    """The lines of `file`; one of more than MAX_CHARACTERS comes in parts that end between words where possible."""
     rest = ""
     while part := file.readline(MAX_CHARACTERS):
         text, rest = rest + part, ""

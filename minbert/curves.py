@@ -24,7 +24,7 @@ def missing_libraries() -> str:
 
 
 class Curves:
-    """Writes FOLDER/curves.png and FOLDER/tensorboard/ anew from a history, at each call with one more entry.
+    """Brings FOLDER/curves.png and FOLDER/tensorboard/ up to date with a history that has one more entry at each call.
 
     A history is the loop's: a list of {"step": ..., "loss": ..., score: ...}. `tokens_per_step` turns steps into the
     horizontal axis, tokens seen.

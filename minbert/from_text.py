@@ -135,7 +135,7 @@ def read_corpus(arguments: argparse.Namespace) -> tuple[BertTokenizer, np.ndarra
 
 
 def report(progress: Progress, job: Job, arguments: argparse.Namespace, num_processes: int) -> dict:
-    """Print what the run was worth; returns the numbers for run.json. All processes share one limit, N times one's."""
+    """Print what the run was worth; returns the numbers for run.json. The limit of N processes is N times one's."""
     seen = progress.step * arguments.accumulation * arguments.batch_size * arguments.block_size
     per_second = seen / progress.seconds
     limit = num_processes * price.matrix_product_limit(job.device, job.precision)

@@ -49,7 +49,7 @@ def _is_free(box: Box, taken: Iterable[Box]) -> bool:
 
 
 def _boxes_along(first: tuple[float, float], second: tuple[float, float]) -> list[Box]:
-    """Small boxes at every eighth unit of the line between two points, or somewhat closer."""
+    """Small boxes along the line between two points, at most eight units apart."""
     num_parts = math.ceil(math.dist(first, second) / 8) or 1
     middles = ([a + (b - a) * part / num_parts for a, b in zip(first, second, strict=True)]
                for part in range(num_parts))

@@ -1,7 +1,7 @@
 """The pictures of a report as SVG: points on two scales, boxes, curves, maps of pairs. report.py puts them on its page.
 
 A picture is a frozen dataclass of plain numbers and strings; `draw` makes the SVG, whose colours are those of page.css.
-Each has a name and a description for who does not see it, and the numbers beside it as a table.
+Each has a name and a description for readers who cannot see it, and its numbers as a table.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from minbert.report import Grid
 
 PLOT_SIZE, PLOT_MARGIN = 460, 46  # of a plot's square and of what its axes need around it, in units of the SVG
-TRACE_TOP = 24  # of the margin above a trace, what stays empty
-PANEL_LETTERS = 6  # of numbers beside an axis: pictures side by side are of one size where none has more
+TRACE_TOP = 24  # of the margin above a trace, what is cut off
+PANEL_LETTERS = 6  # room for so many letters beside an axis, so that pictures side by side have one size
 
 
 @dataclass(frozen=True)

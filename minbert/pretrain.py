@@ -36,8 +36,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="new folder for config.json, model.safetensors, vocab.txt")
     parser.add_argument("--resume", type=Path, metavar="DIR", help="continue the run in this folder; no other flag")
     parser.add_argument("--size", choices=SIZES, help="named shape (default: mini)")
-    parser.add_argument("--init", type=absolute, help="go on from this model (minbert-mini, or a folder of this "
-                        "command) instead: weights, shape, vocabulary")
+    parser.add_argument("--init", type=absolute, help="start from this model's weights, shape and vocabulary: "
+                        "minbert-mini, or a folder of this command")
     parser.add_argument("--vocabulary", help="take the vocabulary of this model or folder instead of a new one")
     numbers = {  # flag: type, default, lowest, highest, help
         "--tokens": (int, 22_000_000, 1, None, "tokens to see"),
@@ -45,7 +45,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         "--accumulation": (int, 1, 1, None, "batches that make one update"),
         "--block-size": (int, 64, 8, None, "tokens a block"),
         "--lr": (float, 5e-4, 0, None, "peak learning rate; linear decay"),
-        "--warmup": (float, 0.05, 0, 1, "share of the updates in which it rises"),
+        "--warmup": (float, 0.05, 0, 1, "share of the updates in which the rate rises"),
         "--pairs": (float, 0.0, 0, 1, "share of the blocks that hold two overlapping passages as a pair"),
         "--seed": (int, 0, 0, 2**32 - 1, "seed of everything random"),
     }
@@ -53,8 +53,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         parser.add_argument(flag, type=kind, default=default, help=f"{text} (default: %(default)s)")
     parser.add_argument("--whole-word", action="store_true", help="mask whole words instead of single tokens")
     parser.add_argument("--compile", action="store_true", help="let torch.compile make kernels of the layers")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
-    parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="auto")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto", help="where to compute")
+    parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="auto", help="of matrix products")
     arguments = parser.parse_args(argv)
     if arguments.resume:
         return resumed(parser, arguments.resume, sys.argv[1:] if argv is None else argv)
@@ -78,7 +78,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def absolute(name: str) -> str:
-    """The name of a model, a folder as a run knows it from anywhere; the built-in ones win, as in weights.resolve."""
+    """A folder as an absolute path, so that --resume finds it from anywhere; a built-in or hub name as it is."""
     return str(Path(name).absolute()) if name not in ("", "minbert-mini", "minilm") and Path(name).is_dir() else name
 
 

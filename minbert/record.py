@@ -49,8 +49,8 @@ def claim(
     files: SHA-256 by name. `write` puts into the new folder what else a run cannot go on without: folder and content
     come into being at once. Raises ValueError naming a file that has changed, or where another run took the folder, or
     another process works on this one.
-    Other code, or another number of processes or threads, than the run began with is said: it goes on, but not to the
-    same bits.
+    Where code or the number of processes or threads differ from those at the start, it says so and goes on, but not
+    to the same bits.
     """
     now = {"code": code_version(), "processes": processes.count(), "threads": torch.get_num_threads()}
 
@@ -78,7 +78,7 @@ def claim(
         told += [f"another number of {what} ({before[what]}, now {now[what]})" for what in ("processes", "threads")
                  if before[what] != now[what]]
         if told:
-            print(f"{folder}: begun with {' and '.join(told)}; it goes on, to other bits than without the stop")
+            print(f"{folder}: begun with {' and '.join(told)}; it goes on, but not to the same bits")
     else:
         processes.from_first(make)
     processes.from_first(lambda: hold(folder))

@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m multitask.check", allow_abbrev=False,
                                      description="Score (dev) or verify (test) prediction files.")
     parser.add_argument("files", nargs="+", metavar="FILE", help="prediction file of any task, told by its header")
-    parser.add_argument("--gold", help="labelled file to score against; default: the dev or test file of the ids")
+    parser.add_argument("--gold", help="labelled file to score against; default: the one of --data-dir with these ids")
     parser.add_argument("--data-dir", type=Path, default=SAMPLE_DIR, help="folder of the course's files (%(default)s)")
     parser.add_argument("--drop-bad-rows", action="store_true", help="skip and count malformed rows of labelled files")
     options = parser.parse_args(arguments)

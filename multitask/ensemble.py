@@ -33,20 +33,19 @@ CAUTION = ("Each run kept the epoch that scored best on these same dev rows, so 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line; exits with code 2 and a message for a wrong flag."""
     parser = argparse.ArgumentParser(prog="python -m multitask.ensemble", allow_abbrev=False,
-                                     description="Join the predictions of several finished runs on the same data.",
-                                     formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+                                     description="Join the predictions of several finished runs on the same data.")
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="folder of a finished run; two at least")
     parser.add_argument("--out", type=Path, default=Path("runs/ensemble"), metavar="DIR",
-                        help="new folder for files and ensemble.json")
-    parser.add_argument("--method", choices=tuple(METHODS), default="average", help="whose predictions are written")
+                        help="new folder for files and ensemble.json (%(default)s)")
+    parser.add_argument("--method", choices=tuple(METHODS), default="average", help="what the files hold (%(default)s)")
     parser.add_argument("--folds", type=int, default=5, help="parts of dev; what is fitted is scored on the part left "
-                        "out")
-    parser.add_argument("--seed", type=int, default=11711, help="seed of the folds")
+                        "out (%(default)s)")
+    parser.add_argument("--seed", type=int, default=11711, help="seed of the folds (%(default)s)")
     return parser.parse_args(arguments)
 
 
 def check_request(given: argparse.Namespace) -> list[Record]:
-    """The records of the runs; ValueError for whatever would stop the command later, before any model is opened."""
+    """The records of the runs; ValueError for what can be refused before a model is opened."""
     if given.out.exists():
         raise ValueError(f"{given.out} exists; --out is made anew, so that no file of another ensemble stays in it. "
                          "Choose another folder, or remove that one.")
@@ -68,7 +67,7 @@ def voted_tasks(records: Sequence[Record]) -> list[list[str]]:
     """For each run the names of the tasks in which it has a vote: those that it was trained on.
 
     The vote of a head that never learned would be noise, and a cosine that never saw a label of the task has no scale
-    for it. What no run was trained on, all of them vote in.
+    for it. A task that no run was trained on gets the votes of all.
     """
     known = [[name for name in TASKS if name in run.options.tasks.split(",")] for run in records]
     nobodys = set(TASKS).difference(*known)

@@ -158,7 +158,7 @@ def run_sections(run: FinishedRun, num_worst: int) -> list[Section]:
     for name, task in TASKS.items():
         answers = Answers(task, run.rows[name]["dev"].examples, run.outputs(name, "dev"))
         chapters += task_sections(answers, num_worst)
-        untrained = "no, a cosine has no weights" if knows(run, name) else "no, its head is as it was drawn"
+        untrained = "no, a cosine has no weights" if knows(run, name) else "no, its head is still random"
         rows.append((task.title, f"{len(answers.examples):,}", task.metric,
                      f"{task.score(answers.predictions, answers.labels):.4f}", f"{run.scores[name]:.4f}",
                      "yes" if name in options.tasks.split(",") else untrained))
@@ -180,7 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                                      description="Where a finished run is wrong.")
     parser.add_argument("run", type=Path, metavar="RUN", help="folder that run_multitask.py wrote, such as runs/NAME")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for errors.md and errors.html; default: RUN")
-    parser.add_argument("--worst", type=int, default=10, metavar="N", help="mistakes shown of a task (%(default)s)")
+    parser.add_argument("--worst", type=int, default=10, metavar="N", help="mistakes shown per task (%(default)s)")
     options = parser.parse_args(arguments)
     folder = options.run if options.out is None else options.out
     check_at_least(options, {"worst": 1})

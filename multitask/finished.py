@@ -44,7 +44,7 @@ class Record:
 class FinishedRun(Record):
     """A record with its model in evaluation mode, and the data it was trained on.
 
-    tables[task][split] and rows[task][split] are as in train.py.
+    tables[task][split] and rows[task][split] are as in train.py, rows of dev and test only.
     """
 
     model: MultitaskBert
@@ -75,8 +75,8 @@ def read_record(folder: str | Path) -> Record:
     missing = [name for name in NEEDED if name not in options]
     missing += [name for name in FILE_OPTIONS if options.get(name) not in files]
     if missing:
-        raise ValueError(f"{folder}: its run.json tells nothing of {missing[0]}, so another version wrote it. Start "
-                         "the run anew with this one.")
+        raise ValueError(f"{folder}: its run.json lacks {missing[0]}, so another version wrote it. Start the run "
+                         "anew with this one.")
     return Record(folder, SimpleNamespace(**options), scores, files)
 
 
@@ -122,7 +122,8 @@ def open_run(folder: str | Path) -> FinishedRun:
                              "Restore it, or start the run anew.")
     model, tokenizer = open_model(record)
     tables = read_tables(record.options)
-    rows = encode_tables(tables, tokenizer, record.options.max_length, model.pair_encoding)
+    predicted = {name: {split: of_task[split] for split in ("dev", "test")} for name, of_task in tables.items()}
+    rows = encode_tables(predicted, tokenizer, record.options.max_length, model.pair_encoding)
     return FinishedRun(**vars(record), model=model, tables=tables, rows=rows)
 
 

@@ -18,7 +18,7 @@ from minbert.command import exit_code
 
 
 def read_rows(lines: Iterable[str], is_pair: bool) -> list[Example]:
-    """An example for each line; ValueError names a line that is not one sentence, or one pair, and says so of none."""
+    """An example for each line; ValueError for a line that is not one sentence or one pair, or no line at all."""
     needed = "two texts in UTF-8 with a tab between" if is_pair else "one sentence in UTF-8, without a tab"
     examples = []
     for number, line in enumerate(lines, start=1):
@@ -39,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--task", choices=tuple(FORMATS), required=True, help="sst: a sentence a line; para, sts: "
                         "two texts a line, with a tab between")
     given = parser.parse_args(arguments)
+    if sys.stdin.isatty():
+        print("Type one row a line and end with Ctrl-D.", file=sys.stderr)
     rows = read_rows(io.TextIOWrapper(sys.stdin.buffer, "utf-8-sig", "surrogateescape"), FORMATS[given.task].is_pair)
 
     from data.batching import EncodedExamples

@@ -82,5 +82,5 @@ def closing_table(
     rows = {title: {name: column[key] for name, column in columns.items() if key in column}
             for key, title in SCORE_TITLES.items()}
     untrained = [task.title for name, task in TASKS.items() if name not in known]
-    note = f"\n–: not trained; what is in the files of {', '.join(untrained)} comes from a head as it was drawn"
+    note = f"\n–: not trained; the files of {', '.join(untrained)} hold what an untrained head says"
     return score_table("dev", dict(zip(columns, columns, strict=True)), rows) + note * bool(untrained)

@@ -1,5 +1,6 @@
 """minbert/command.py: what a command says and returns where it is stopped or its input is bad."""
 
+import io
 import os
 import shlex
 import subprocess
@@ -43,6 +44,13 @@ def test_what_is_said_stands_in_a_log_at_once():
     result = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True,
                             timeout=60)
     assert (result.returncode, result.stdout) == (9, "price\n")
+
+
+def test_a_pipe_that_knows_no_dash_gets_an_escape(monkeypatch):
+    pipe = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(pipe, encoding="ascii"))
+    assert exit_code("x")(lambda arguments: print("–: not trained"))() == 0
+    assert pipe.getvalue() == b"\\u2013: not trained\n"
 
 
 def test_what_took_long_is_written_before_it_is_said(two_runs, tiny_model, sample_data, tmp_path, monkeypatch):

@@ -114,7 +114,7 @@ def test_the_same_border_in_a_tensor():
 def test_triplets(tokenizer, tmp_path):
     path = tmp_path / "nli.tsv"
     path.write_text("source\tpremise\tentailment\tcontradiction\nx\tA man \"sits\"\ta man\tthe girl\n"
-                    "y\tthe hotel is good\ta\tb\n", encoding="utf-8")
+                    "\ny\tthe hotel is good\ta\tb\n\n", encoding="utf-8")  # blank lines are no rows
     triplets = read_triplets(path)
     assert triplets == [("A man \"sits\"", "a man", "the girl"), ("the hotel is good", "a", "b")]
     rows = EncodedTriplets(triplets, tokenizer, 32)

@@ -97,6 +97,13 @@ def test_checksum_file_is_what_sha256sum_writes(server, tmp_path):
         assert digest == hashlib.sha256(CONTENTS[name]).hexdigest()
 
 
+def test_a_blank_line_in_the_checksum_file_is_none(server, tmp_path):
+    fetch_all(tmp_path, server)
+    sums = tmp_path / "SHA256SUMS"
+    sums.write_text(f"{sums.read_text()}\n")
+    fetch_all(tmp_path, server)
+
+
 def test_part_of_an_earlier_run_is_continued(server, tmp_path):
     (tmp_path / "sts-dev.csv.part").write_bytes(CONTENTS["sts-dev.csv"][:1000])
     fetch_all(tmp_path, server)

@@ -38,6 +38,7 @@ def test_a_run_opened_again_predicts_what_it_wrote(two_runs):
     assert not run.model.training
     assert (run.folder, run.options.seed) == (two_runs[0], 1)
     for name, task in TASKS.items():
+        assert run.rows[name].keys() == {"dev", "test"}  # no time for training rows, which nobody asks for
         for split in ("dev", "test"):
             outputs = run.outputs(name, split)
             assert outputs.dtype == np.float32 and outputs.shape == ((24, 5) if name == "sst" else (24,))
@@ -119,10 +120,10 @@ def test_a_record_that_is_none(copied, content):
 def test_a_record_of_another_version(copied):
     options = options_of(copied)
     change(copied, options={name: value for name, value in options.items() if name != "max_length"})
-    with pytest.raises(ValueError, match="tells nothing of max_length, so another version wrote it"):
+    with pytest.raises(ValueError, match="lacks max_length, so another version wrote it"):
         open_run(copied)
     change(copied, options=options, files={})
-    with pytest.raises(ValueError, match="tells nothing of sst_train"):
+    with pytest.raises(ValueError, match="lacks sst_train"):
         open_run(copied)
 
 

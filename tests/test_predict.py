@@ -56,6 +56,17 @@ def test_rows_that_cannot_be(two_runs, predict, task, text, words):
     assert (code, printed) == (2, "") and words in said and said.startswith("python -m multitask.predict: ")
 
 
+def test_a_person_at_a_terminal_is_asked(two_runs, capsys, monkeypatch):
+    class Terminal(io.BytesIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(Terminal(b"fine\n")))
+    code = main([str(two_runs[0]), "--task", "sst"])
+    printed, said = capsys.readouterr()
+    assert (code, said) == (0, "Type one row a line and end with Ctrl-D.\n") and printed.endswith("\tfine\n")
+
+
 def test_rows_that_are_cut_are_counted(two_runs, predict):
     code, printed, said = predict("fine\n" + "very " * 200 + "bad\n", two_runs[0], "--task", "sst")
     assert code == 0 and len(printed.splitlines()) == 2

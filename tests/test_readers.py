@@ -77,6 +77,11 @@ def test_labelled_rows_without_label_or_sentence_are_dropped_and_named(write):
                              "sentence2 and label; line 5, id dd4: empty sentence1)")
 
 
+def test_a_dropped_row_is_found_by_any_id_that_can_be_printed(write):
+    table = read_examples(write(SST_HEADER + "0\tq-17\t \t3\n1\ta\x07\t \t3\n2\tbb2\tFine\t3\n"), SST)
+    assert "(line 2, id q-17: empty sentence; line 3, id unusable: empty sentence)" in table.summary
+
+
 def test_unlabelled_rows_are_never_dropped(write):
     path = write("\tid\tsentence1\tsentence2\n0\taa1\tWhy?\t\n1\tbb2\t\tHow?\n")
     table = read_examples(path, PARA, labelled=False, drop_bad_rows=True)

@@ -48,7 +48,7 @@ def test_other_code_and_another_number_of_processes_or_threads_are_said(tmp_path
     began = provenance.name_of(provenance.code_version())
     assert capsys.readouterr().out == (
         f"{tmp_path / 'a'}: begun with other code ({began}, now 000000000000) and another number of processes (1, now "
-        f"2) and another number of threads ({num_threads}, now 1000); it goes on, to other bits than without the stop"
+        f"2) and another number of threads ({num_threads}, now 1000); it goes on, but not to the same bits"
         "\n")
 
 

@@ -112,4 +112,4 @@ def test_what_was_not_trained_has_no_score():
     lines = results.closing_table(scores, {"majority": dict.fromkeys(scores, 0.25)}, known=["sst"]).splitlines()
     assert lines[1:3] == ["SST accuracy    0.5000    0.2500", "PARA accuracy        –    0.2500"]
     assert lines[4:] == ["overall 2023         –    0.2500", "overall 2024         –    0.2500",
-                         "–: not trained; what is in the files of PARA, STS comes from a head as it was drawn"]
+                         "–: not trained; the files of PARA, STS hold what an untrained head says"]

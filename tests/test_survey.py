@@ -172,7 +172,7 @@ def test_buckets_become_boxes():
                                         "histogram": bands}).body
     body, ridges = panels.pictures
     assert ridges.x_ticks == [-0.4, -0.2, 0, 0.2, 0.4, 0.6, 0.8, 1] and ridges.y_ticks == [1, 2, 3, 4, 5]
-    assert ridges.notes[0] == "label 1 to 3: 2 pairs, most of them from cosine 0.50 to 1.00"
+    assert ridges.notes[0] == "label 1 to 3: 2 pairs, most often a cosine of 0.50 to 1.00"
     assert panels.summary == body.summary
     assert body.edges == [1, 3, 5] and body.x_ticks == [1, 2, 3, 4, 5]
     assert body.y_ticks == [-0.4, -0.2, 0, 0.2, 0.4, 0.6, 0.8, 1]

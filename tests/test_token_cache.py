@@ -86,6 +86,17 @@ def test_a_file_of_the_right_size_with_a_wrong_number_is_damaged_too(tokenizer):
     assert equal(tokenize_once(tokenizer, TEXTS, None, 12), expected) and path.read_bytes() == whole
 
 
+@pytest.mark.parametrize("flag", [(4, 0xFF), (6, 0x01)])  # of the entry: the version needed to read it, encryption
+def test_a_file_that_zip_would_not_read_is_damaged_too(tokenizer, flag):
+    expected = tokenize_once(tokenizer, TEXTS, None, 12)
+    (path,) = tokenizer.cache.iterdir()
+    whole = bytearray(path.read_bytes())
+    for signature, offset in ((b"PK\x03\x04", flag[0]), (b"PK\x01\x02", flag[0] + 2)):
+        whole[whole.index(signature) + offset] |= flag[1]
+    path.write_bytes(whole)
+    assert equal(tokenize_once(tokenizer, TEXTS, None, 12), expected) and path.read_bytes() != whole
+
+
 def test_a_folder_that_cannot_be_written_is_no_error(tokenizer):
     tokenizer.cache.write_text("a file where the folder should be")
     assert equal(tokenize_once(tokenizer, TEXTS, None, 12), tokenize(tokenizer, TEXTS, None, 12))
