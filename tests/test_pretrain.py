@@ -286,7 +286,7 @@ def test_the_document_s_table_of_flags(tmp_path):
     shown = {"None": "", "False": "off"}
     assert rows == {flag: shown.get(text := f"{value:,}" if type(value) is int else str(value), text)
                     for flag, value in found.items()}
-    hidden = {"corpus", "out", "resume", "seed", "device", "precision"}
+    hidden = {"corpus", "out", "resume"}
     assert {flag[2:].replace("-", "_") for flag in rows} == arguments.keys() - hidden
 
 
