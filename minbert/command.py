@@ -81,7 +81,8 @@ def exit_code(name: str, stopped: str = "Stopped.") -> Callable:
         @wraps(main)
         def run(arguments: Sequence[str] | None = None) -> int:
             if isinstance(sys.stdout, io.TextIOWrapper):  # that of a notebook is another
-                sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # whatever pipe and locale
+                # In a log, too, a line stands once it is said; what the encoding of a pipe or locale lacks is escaped.
+                sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
             sys.stdin = sys.stdin or io.TextIOWrapper(io.BytesIO())  # None where it is closed; nothing to read, then
             try:
                 return main(arguments) or 0

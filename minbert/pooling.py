@@ -24,7 +24,7 @@ def mean(hidden_states: Tensor, attention_mask: Tensor) -> Tensor:
 
 
 def pool(output: BertOutput, attention_mask: Tensor, pooling: str) -> Tensor:
-    """The sentence vector (B, H), float32: "mean", "cls" (the last layer's first token) "pooler" (linear, tanh of it).
+    """The sentence vector (B, H), float32: "mean", "cls" (the last layer's first token), "pooler" (linear, tanh of it).
 
     output: of B rows, hidden states (B, T, H); attention_mask (B, T), 1 for tokens and 0 for padding, is read by "mean"
     alone and holds a 1 in each row. ValueError for another name. Reimers and Gurevych 2019 compare mean and [CLS].

@@ -20,6 +20,7 @@ from minbert import BertTokenizer, runtime
 from minbert.command import in_shell, this_python
 from multitask.evaluate import predict
 from multitask.model import MultitaskBert
+from multitask.results import PREDICTED
 from multitask.tasks import TASKS, learned
 from multitask.train import SPLITS, encode_tables, read_tables
 
@@ -122,7 +123,7 @@ def open_run(folder: str | Path) -> FinishedRun:
                              "Restore it, or start the run anew.")
     model, tokenizer = open_model(record)
     tables = read_tables(record.options)
-    predicted = {name: {split: of_task[split] for split in ("dev", "test")} for name, of_task in tables.items()}
+    predicted = {name: {split: of_task[split] for split in PREDICTED} for name, of_task in tables.items()}
     rows = encode_tables(predicted, tokenizer, record.options.max_length, model.pair_encoding)
     return FinishedRun(**vars(record), model=model, tables=tables, rows=rows)
 

@@ -101,7 +101,9 @@ def test_a_blank_line_in_the_checksum_file_is_none(server, tmp_path):
     fetch_all(tmp_path, server)
     sums = tmp_path / "SHA256SUMS"
     sums.write_text(f"{sums.read_text()}\n")
+    server.requests.clear()
     fetch_all(tmp_path, server)
+    assert server.requests == []
 
 
 def test_part_of_an_earlier_run_is_continued(server, tmp_path):
