@@ -155,12 +155,12 @@ def encodings_of(options) -> list[str]:
 
 
 def check_heads(options) -> None:
-    """Options of PARA alone without PARA, and heads that cannot read what the pair encoding gives."""
+    """Options of one task without that task, and heads that cannot read what the pair encoding gives."""
     heads = {options.head, options.head_of_para}
-    for name in ("para_head", "para_prior"):
-        if name in options.changed() and "para" not in options.order:
+    for name, task in {"para_head": "para", "para_prior": "para", "sts_range": "sts"}.items():
+        if name in options.changed() and task not in options.order:
             raise ValueError(f"--{name} {getattr(options, name)} has no effect with --tasks {options.tasks}. Drop it, "
-                             "or add para.")
+                             f"or add {task}.")
     if not encodings_of(options):
         raise ValueError(f"--head {options.head} and --para_head {options.head_of_para} read pairs in different "
                          f"encodings ({' or '.join(ENCODINGS_OF[options.head])}; "
@@ -197,9 +197,6 @@ def check_training(options) -> None:
     if is_fixed and (options.option == "pretrain" or options.heads_first):
         raise ValueError("--head cosine with --common_layer none has nothing to train for STS where the encoder is "
                          "frozen; drop --option pretrain and --heads_first, or add --tasks sst.")
-    if options.sts_range == "fitted" and "sts" not in options.order:
-        raise ValueError(f"--sts_range fitted has no effect with --tasks {options.tasks}, which does not train STS; "
-                         "add sts, or drop it.")
 
 
 def check_order(options) -> None:

@@ -82,13 +82,6 @@ def outputs_of(
     return {name: {split: run.outputs(name, split) for split in PREDICTED} for name in tasks}, run.tables
 
 
-def among_all(weights: np.ndarray, voters: Sequence[int], num_runs: int) -> np.ndarray:
-    """Weights (..., V) of the runs that vote -> (..., R), 0 for the others."""
-    spread = np.zeros((*weights.shape[:-1], num_runs))
-    spread[..., voters] = weights
-    return spread
-
-
 def join(
     outputs: Sequence[dict[str, dict[str, np.ndarray]]], labels: dict[str, np.ndarray], num_folds: int, seed: int
 ) -> dict[str, dict[str, Outcome]]:
@@ -101,10 +94,11 @@ def join(
         voters = [number for number, of_run in enumerate(outputs) if name in of_run]
         votes = gather_votes(task, *([outputs[number][name][split] for number in voters] for split in PREDICTED))
         folds = make_folds(len(labels[name]), num_folds, seed)
+        among_all = np.eye(len(outputs))[voters]  # (V, R): weights of those that vote -> of all runs, 0 for the others
         for method, of_method in METHODS.items():
             found = apply_method(of_method.weigh, task, votes, labels[name], folds)
-            outcomes[method][name] = replace(found, **{field: among_all(getattr(found, field), voters, len(outputs))
-                                                       for field in ("weights", "fold_weights")})
+            outcomes[method][name] = replace(found, weights=found.weights @ among_all,
+                                             fold_weights=found.fold_weights @ among_all)
     return outcomes
 
 

@@ -1,8 +1,9 @@
-"""What a finished run says of rows of your own: `python -m multitask.predict RUN --task sst < sentences.txt`.
+"""What finished runs say of rows of your own: `python -m multitask.predict RUN --task sst < sentences.txt`.
 
 Reads a row a line from standard input, of PARA and STS two texts with a tab between, and prints each behind its
-prediction: a class 0 to 4, 1 or 0, or a similarity. Before: finished.py. torch is imported late, so that `--help` and
-bad input answer at once.
+prediction: a class 0 to 4, 1 or 0, or a similarity. Several runs give one prediction together, that of the mean of
+their probabilities or similarities. Before: finished.py, voting.py. torch is imported late, so that `--help` and bad
+input answer at once.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ def read_rows(lines: Iterable[str], is_pair: bool) -> list[Example]:
 @exit_code("python -m multitask.predict")
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m multitask.predict", allow_abbrev=False,
-                                     description="Predict rows of standard input with a finished run.")
-    parser.add_argument("run", type=Path, metavar="RUN", help="folder that run_multitask.py wrote, such as runs/NAME")
+                                     description="Predict rows of standard input with finished runs.")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder that run_multitask.py wrote, such as "
+                        "runs/NAME; of several the mean of what they say")
     parser.add_argument("--task", choices=tuple(FORMATS), required=True, help="sst: a sentence a line; para, sts: "
                         "two texts a line, with a tab between")
     given = parser.parse_args(arguments)
@@ -48,16 +50,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from multitask.finished import knows, open_model, read_record
     from multitask.tasks import TASKS
     from multitask.train import cuts
+    from multitask.voting import decode, probabilities
 
-    run, task = read_record(given.run), TASKS[given.task]
-    if not knows(run, task.name):
-        raise ValueError(f"{given.run} was trained on {run.options.tasks}; its head for {task.title} never learned. "
-                         "Pass another --task, or another run.")
-    model, tokenizer = open_model(run)
-    encoded = EncodedExamples(rows, tokenizer, run.options.max_length, model.pair_encoding)
-    if encoded.num_truncated:
-        print(cuts({task.name: {"input": encoded}}, run.options.max_length), file=sys.stderr)
-    for row, value in zip(rows, task.decode(predict(model, task.name, encoded, run.options.precision)), strict=True):
+    runs, task, total = [read_record(folder) for folder in given.runs], TASKS[given.task], 0
+    for run in runs:
+        if not knows(run, task.name):
+            raise ValueError(f"{run.folder} was trained on {run.options.tasks}; its head for {task.title} never "
+                             "learned. Pass another --task, or another run.")
+    for run in runs:
+        model, tokenizer = open_model(run)
+        encoded = EncodedExamples(rows, tokenizer, run.options.max_length, model.pair_encoding)
+        if encoded.num_truncated:
+            print(cuts({task.name: {"input": encoded}}, run.options.max_length), file=sys.stderr)
+        outputs = predict(model, task.name, encoded, run.options.precision)
+        total += outputs if task.is_regression else probabilities(outputs)
+    for row, value in zip(rows, decode(task, total / len(runs)), strict=True):
         print(f"{value:.4g}", *row.texts, sep="\t")
 
 

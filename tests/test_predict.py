@@ -1,16 +1,18 @@
-"""multitask/predict.py: rows of standard input get what the run gives the same rows of its files."""
+"""multitask/predict.py: rows of standard input get what the runs give the same rows of their files."""
 
 from __future__ import annotations
 
 import io
 import shutil
 
+import numpy as np
 import pytest
 
 from multitask.finished import open_run
 from multitask.predict import main
 from multitask.predictions import read_predictions
 from multitask.tasks import TASKS
+from multitask.voting import probabilities
 from tests.toy_votes import altered
 
 
@@ -40,6 +42,21 @@ def test_rows_get_what_the_run_wrote_of_them(two_runs, tmp_path, predict, name):
     written = read_predictions(two_runs[0] / "predictions" / f"{name}-dev-output.csv", TASKS[name])
     assert list(map(float, values)) == pytest.approx(list(written.values()), rel=1e-3, abs=1e-3)
     assert len(set(values)) > 1
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_several_runs_are_averaged(two_runs, predict, name):
+    """Against the mean of the runs' outputs on the same rows, taken here; neither run alone says the same."""
+    runs = [open_run(folder) for folder in two_runs]
+    lines = ["\t".join(filter(None, example.texts)) for example in runs[0].tables[name]["dev"].examples]
+    outputs = [run.outputs(name, "dev").astype(np.float64) for run in runs]
+    votes = outputs if name == "sts" else list(map(probabilities, outputs))
+    decoded = {"sst": lambda votes: votes.argmax(axis=1), "para": lambda votes: votes > 0.5, "sts": lambda votes: votes}
+    expected, *alone = [decoded[name](of_runs).astype(float).tolist() for of_runs in (np.mean(votes, axis=0), *votes)]
+    code, printed, said = predict("\n".join(lines), *two_runs, "--task", name)
+    assert (code, said) == (0, "")
+    assert [float(line.split("\t")[0]) for line in printed.splitlines()] == pytest.approx(expected, rel=1e-3, abs=1e-3)
+    assert expected not in alone
 
 
 @pytest.mark.parametrize(("task", "text", "words"), [
@@ -76,6 +93,8 @@ def test_rows_that_are_cut_are_counted(two_runs, predict):
 def test_a_task_that_the_run_does_not_know_and_no_run(two_runs, tmp_path, predict):
     other = altered(two_runs[0], tmp_path / "run", lambda record: record["options"].update(tasks="sst,para"))
     assert "was trained on sst,para; its head for STS never learned. Pass" in predict("a\tb", other, "--task", "sts")[2]
+    beside = predict("a\tb", two_runs[0], other, "--task", "sts")
+    assert beside[:2] == (2, "") and f"{other} was trained on sst,para" in beside[2]
     assert predict("a", other, "--task", "sst")[0] == 0
     shutil.rmtree(other / "model")
     assert predict("a", other, "--task", "sst")[0] == 2

@@ -194,7 +194,7 @@ def test_all_layers_frozen_leave_nothing(make_job):
     ("--head cosine --tasks sts --common_layer none --option pretrain", "nothing to train for STS where the encoder"),
     ("--head cosine --tasks sts --common_layer none --heads_first 1", "nothing to train for STS where the encoder is"),
     ("--sts_range fitted", "effect with --head features; add --head mlp or cosine, or pass --sts_range zero."),
-    ("--sts_range fitted --head cosine --tasks sst", "--sts_range fitted has no effect with --tasks sst, which does"),
+    ("--sts_range fitted --head cosine --tasks sst", "has no effect with --tasks sst. Drop it, or add sts."),
 ])
 def test_what_nothing_would_read_or_train_is_refused(capsys, flags, words):
     assert words in refusal(capsys, *flags.split())
