@@ -48,7 +48,7 @@ def test_rows_get_what_the_run_wrote_of_them(two_runs, tmp_path, predict, name):
 def test_several_runs_are_averaged(two_runs, predict, name):
     """Against the mean of the runs' outputs on the same rows, taken here; neither run alone says the same."""
     runs = [open_run(folder) for folder in two_runs]
-    lines = ["\t".join(filter(None, example.texts)) for example in runs[0].tables[name]["dev"].examples]
+    lines = ["\t".join(example.texts) for example in runs[0].tables[name]["dev"].examples]
     outputs = [run.outputs(name, "dev").astype(np.float64) for run in runs]
     votes = outputs if name == "sts" else list(map(probabilities, outputs))
     decoded = {"sst": lambda votes: votes.argmax(axis=1), "para": lambda votes: votes > 0.5, "sts": lambda votes: votes}
