@@ -41,10 +41,10 @@ def check(options) -> None:
 def check_ranges(options) -> None:
     """Values of their own kind, words among the choices, numbers within their limits; the first two for a file edited
     by hand, since a command line gives no others."""
-    kinds = {"bool": bool, "int": int, "float": (int, float), "str": str}
+    kinds = {"bool": (bool,), "int": (int,), "float": (int, float), "str": (str,)}
     for item in fields(options):
         found, choices = getattr(options, item.name), item.metadata["choices"]
-        if not any(isinstance(found, kinds[kind]) for kind in item.type.split(" | ")):
+        if not any(type(found) in kinds[kind] for kind in item.type.split(" | ")):  # to isinstance True is an int
             raise ValueError(f"--{item.name} is {found!r}; it must be {item.type.replace('|', 'or')}.")
         if choices and found not in choices:
             raise ValueError(f"--{item.name} is '{found}'; it is one of {', '.join(choices)}.")

@@ -146,12 +146,10 @@ class Options:
     contrastive_projection: str = choice(AUTO, "between pooling and loss, in training only: nothing, a linear layer "
                                          "and tanh (Gao et al. 2021), or two layers (the GEN report)",
                                          (AUTO, "none", "tanh", "mlp"))
-    contrastive_optimizer: str = choice(AUTO, "AdamW, or RMSprop (alpha 0.9, epsilon 1e-7)",
-                                        (AUTO, "adamw", "rmsprop"))
+    contrastive_optimizer: str = choice(AUTO, "AdamW, or RMSprop (alpha 0.9, epsilon 1e-7)", (AUTO, "adamw", "rmsprop"))
     contrastive_schedule: str = choice(AUTO, "learning rate after warm-up; tension: the steps of Carlsson et al. 2021",
                                        (AUTO, "linear", "cosine", "constant", "tension"))
-    contrastive_warmup: float | str = choice(AUTO, "share of the steps in which the learning rate rises", low=0,
-                                             high=1)
+    contrastive_warmup: float | str = choice(AUTO, "share of the steps in which the learning rate rises", low=0, high=1)
     contrastive_evaluate_every: int | str = choice(AUTO, "at most so many steps between evaluations, which are spread "
                                                    "evenly over an epoch; 0: four of them", low=0)
     contrastive_patience: int | str = choice(AUTO, "end a contrastive stage after so many evaluations in a row "

@@ -53,9 +53,7 @@ def project(vectors: np.ndarray) -> np.ndarray:
     return model.fit_transform(units.astype(np.float64)).astype(np.float64)
 
 
-def measure_map(
-    encoders: dict[str, tuple[BertModel, BertTokenizer]], name: str, pairs: SentenceSet, options
-) -> dict:
+def measure_map(encoders: dict[str, tuple[BertModel, BertTokenizer]], name: str, pairs: SentenceSet, options) -> dict:
     """Where each encoder puts K positive and K negative pairs of a set, as a record.
 
     encoders: by when, such as "before" and "after". name: the set's. options: pooling, precision, max_length,

@@ -47,9 +47,7 @@ def score_vectors(
         "uniformity": uniformity(vectors)}
 
 
-def measure_set(
-    encoder: BertModel, tokenizer: BertTokenizer, pairs: SentenceSet, options, with_layers: bool
-) -> dict:
+def measure_set(encoder: BertModel, tokenizer: BertTokenizer, pairs: SentenceSet, options, with_layers: bool) -> dict:
     """Everything about one STS set. options: pooling, baselines, range, precision, max_length, batch_size, as given.
 
     "vectors": for each kind of sentence vector the record of `score_vectors`; the encoder's own kind stands first, and

@@ -15,6 +15,7 @@ from contrastive.quality import correlations
 NUM_BUCKETS = 20  # of 0.25 on a scale of 0 to 5 (Carlsson et al. 2021, section 5.2)
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 MIN_ROWS = 3  # of a correlation: two points always lie on a line
+SubsetScores = dict[str, dict[str, float] | None]  # by subset; None: too few rows, or one label throughout
 
 
 def label_range(labels: np.ndarray) -> tuple[float, float]:
@@ -27,9 +28,7 @@ def positive_above(low: float, high: float) -> float:
     return low + 0.8 * (high - low)
 
 
-def subset_correlations(
-    cosines: np.ndarray, labels: np.ndarray, subsets: Sequence[str]
-) -> dict[str, dict[str, float] | None]:
+def subset_correlations(cosines: np.ndarray, labels: np.ndarray, subsets: Sequence[str]) -> SubsetScores:
     """rows, spearman and pearson of each subset, in order of appearance. cosines, labels and subsets: (N,).
 
     None in place of numbers for a subset that has none: fewer than 3 rows, or one label throughout.
@@ -43,9 +42,7 @@ def subset_correlations(
     return found
 
 
-def aggregations(
-    cosines: np.ndarray, labels: np.ndarray, of_subsets: dict[str, dict[str, float] | None]
-) -> dict[str, dict[str, float]]:
+def aggregations(cosines: np.ndarray, labels: np.ndarray, of_subsets: SubsetScores) -> dict[str, dict[str, float]]:
     """Correlations of a set under the three conventions of the literature, by name; papers mix them.
 
     "all": one correlation over all rows, whatever subset they are from (SimCSE and most papers since). "mean of

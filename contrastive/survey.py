@@ -69,6 +69,8 @@ def check_request(given: argparse.Namespace) -> None:
     if not given.transfer and (given.folds, given.seed) != (FOLDS, SEED):
         raise ValueError("--folds and --seed have no effect without --transfer; add that or drop them.")
     check_at_least(given, {"max_length": MIN_LENGTH, "batch_size": 1, "folds": 2, "seed": 0})
+    if given.seed >= 2**32:
+        raise ValueError(f"--seed is {given.seed}; pass a whole number below {2**32}.")
     if given.range and not given.range[0] < given.range[1]:
         raise ValueError(f"--range is {given.range[0]:g} {given.range[1]:g}; needed is the lowest label and then the "
                          "highest, such as --range 0 5.")

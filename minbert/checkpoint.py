@@ -34,7 +34,9 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write(beside)
         with suppress(PermissionError):  # a file system may know no modes
-            beside.chmod(0o666 & ~current_umask())  # safetensors writes files that only their owner can read
+            mask = os.umask(0)  # the system call can only read it by setting it
+            os.umask(mask)
+            beside.chmod(0o666 & ~mask)  # safetensors writes files that only their owner can read
         with open(beside, "rb") as written:
             os.fsync(written.fileno())
         os.replace(beside, path)
@@ -44,13 +46,6 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
         is_full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
         problem = "the disk is full. Free some space" if is_full else f"cannot be written ({error}). Check the folder"
         raise ValueError(f"{path}: {problem}, then run again or resume; what stood there before is intact.") from error
-
-
-def current_umask() -> int:
-    """The process's file-mode mask; the system call can only read it by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:

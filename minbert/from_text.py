@@ -69,9 +69,7 @@ def build_model(arguments: argparse.Namespace, vocab_size: int, device: torch.de
     return model
 
 
-def build_job(
-    arguments: argparse.Namespace, tokenizer: BertTokenizer, train: np.ndarray, held_out: np.ndarray
-) -> Job:
+def build_job(arguments: argparse.Namespace, tokenizer: BertTokenizer, train: np.ndarray, held_out: np.ndarray) -> Job:
     """The masked-language-model stage as a Job; train and held_out are blocks, (N, T)."""
     device, _ = runtime.choose_device(arguments.device)
     precision, _ = runtime.choose_precision(arguments.precision, device)

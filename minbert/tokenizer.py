@@ -66,9 +66,10 @@ class BertTokenizer:
             raise ValueError(f"{folder}: vocab.txt is not UTF-8, or tokenizer_config.json not JSON ({error}). Fetch "
                              "the model again.") from error
         switches = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
-        if not isinstance(settings, dict) or any(settings.get(name) not in (True, False, None) for name in switches):
-            raise ValueError(f"{path_of_settings}: not a table in which {', '.join(switches)} are true, false or null. "
-                             "Fetch the model again.")
+        if not isinstance(settings, dict) or any(type(value) is not bool and (name, value) != ("strip_accents", None)
+                                                 for name, value in settings.items() if name in switches):
+            raise ValueError(f"{path_of_settings}: not a table in which {', '.join(switches)} are true or false (or "
+                             "strip_accents null). Fetch the model again.")
         vocabulary = {token.rstrip("\r"): number for number, token in enumerate(tokens) if token.rstrip("\r")}
         num_ids = max(vocabulary.values(), default=-1) + 1
         if (folder / "config.json").is_file() and num_ids > (limit := BertConfig.from_pretrained(folder).vocab_size):

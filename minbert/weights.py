@@ -109,9 +109,6 @@ def download(name: str) -> Path:
     from huggingface_hub import hf_hub_download  # late: the import takes half a second and most runs need no hub
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
 
-    def has_weights(folder: Path) -> bool:
-        return any((folder / name).is_file() for name in WEIGHT_FILES)
-
     def fetch(is_local: bool) -> Path:
         get = partial(hf_hub_download, name, local_files_only=is_local)
         folder = Path(get("config.json")).parent
@@ -120,7 +117,8 @@ def download(name: str) -> Path:
             get("tokenizer_config.json")  # without it a cased model would be lower-cased
         except EntryNotFoundError as error:
             # a hub that did not answer is no answer; where weights lie, fetched after this file, it has answered before
-            if isinstance(error, LocalEntryNotFoundError) and (is_local or not has_weights(folder)):
+            has_weights = any((folder / each).is_file() for each in WEIGHT_FILES)
+            if isinstance(error, LocalEntryNotFoundError) and (is_local or not has_weights):
                 raise
         try:
             get("model.safetensors")

@@ -25,6 +25,7 @@ from minbert.provenance import code_version, name_of
 from multitask.recipes import RECIPES, values_of
 
 COMMAND = Path(__file__).resolve().parent.parent / "run_multitask.py"
+SECTIONS = ("options", "scores", "stages")  # of run.json
 COLUMNS = {"sst": "SST", "para": "PARA", "sts": "STS", "overall_2023": "overall 2023"}
 
 
@@ -55,36 +56,47 @@ def asked(flags: Sequence[str]) -> dict[str, str]:
     return {name.removeprefix("--").replace("-", "_"): value for name, value in pairs}
 
 
+def meaning(value: object) -> float | str | list[str]:
+    """An option's value such that two that mean the same are equal: 1e-4 and 0.0001, a/ and a, x=1,y=2 and y=2,x=1."""
+    try:
+        return float(str(value))
+    except ValueError:
+        return sorted(str(value).split(",")) if "=" in str(value) else os.path.normpath(str(value))
+
+
 def is_other(stored: object, text: str) -> bool:
     """Whether a run's option is another than the flag's text; "auto" is resolved in the run's record."""
+    return text != "auto" and meaning(stored) != meaning(text)
+
+
+def content_of(path: Path, *sections: str) -> dict:
+    """What options.json or run.json holds; ValueError where it is damaged or lacks a section."""
     try:
-        return float(stored) != float(text)
-    except (TypeError, ValueError):
-        return text != "auto" and os.path.normpath(text) != os.path.normpath(str(stored))  # a/ is the folder a
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return {**content, **{name: dict(content[name]) for name in sections}}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: not what a run writes ({type(error).__name__}: {error}). Move the run.") from error
 
 
 def check_same(recipe: str, folders: Sequence[Path], flags: Sequence[str]) -> None:
     """ValueError where runs, finished or begun, are not of this recipe, differ in more than seed and name, or have
     other options than the flags of --with ask for."""
     found = []
-    for path in (folder / "options.json" for folder in folders if (folder / "options.json").is_file()):
-        try:
-            found.append((path.parent, dict(json.loads(path.read_text(encoding="utf-8"))["options"])))
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path}: not the options of a run ({error}). Move its folder.") from error
-        if (other := found[-1][1].get("recipe")) != recipe:
-            raise ValueError(f"{path.parent} holds a run of recipe {other}, not of {recipe}. Move it.")
+    for folder in (folder for folder in folders if (folder / "options.json").is_file()):
+        options = content_of(folder / "options.json", "options")["options"]
+        if (other := options.get("recipe")) != recipe:
+            raise ValueError(f"{folder} holds a run of recipe {other}, not of {recipe}. Move it.")
         for name, text in asked(flags).items():
-            if name not in found[-1][1]:
-                raise ValueError(f"--with has --{name}, which the run in {path.parent} does not know; drop it.")
-            if is_other(found[-1][1][name], text):
-                raise ValueError(f"{path.parent} has --{name} {found[-1][1][name]}, and --with asks for {text}. It is "
-                                 "not run again: move it, give another --out, or no --with, for a table of what is "
-                                 "finished.")
+            if name not in options:
+                raise ValueError(f"--with has --{name}, which the run in {folder} does not know; drop it.")
+            if is_other(options[name], text):
+                raise ValueError(f"{folder} has --{name} {options[name]}, and --with asks for {text}. It is not run "
+                                 "again: move it, give another --out, or no --with, for a table of what is finished.")
+        found.append((folder, options))
     for folder, options in found[1:]:
         before, first = found[0]
         for key in sorted((first.keys() & options.keys()) - {"seed", "name", "output_dir"}):  # one may be newer
-            if options[key] != first[key]:
+            if meaning(options[key]) != meaning(first[key]):
                 raise ValueError(f"{before} has --{key} {first[key]} and {folder} {options[key]}: one mean "
                                  "would mix two experiments. Give the series one --with, or another --out.")
 
@@ -209,6 +221,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     wanted = {name: {**values_of(name), **asked(flags)} for name in given.names}  # flags win, as in the run
     for name, of_recipe in folders.items():
         check_same(name, of_recipe, flags)
+        for folder in (folder for folder in of_recipe if (folder / "run.json").is_file()):
+            content_of(folder / "run.json", *SECTIONS)
         starts_anew = not all((folder / "options.json").is_file() for folder in of_recipe)
         nli = wanted[name].get("nli", "none")
         if "simcse-nli" in wanted[name].get("pretrain", "").split(",") and not Path(nli).is_file() and starts_anew:
@@ -226,7 +240,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print(f"{folder}: ended with code {code}; its message is above. {advice}.", file=sys.stderr)
                 return code
             check_same(name, folders[name], flags)
-        record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        record = content_of(folder / "run.json", *SECTIONS)
         found[name].append(scores_of(record))
         for stage, content in stages_of(folder, record).items():
             stages.setdefault(f"{name}: {stage}", []).append(content)

@@ -28,6 +28,9 @@ from multitask.voting import METHODS, Outcome, apply_method, gather_votes, make_
 
 CAUTION = ("Each run kept the epoch that scored best on these same dev rows, so all of these numbers are a little "
            "high, those of the single runs too.")
+Outputs = dict[str, dict[str, np.ndarray]]  # outputs[task][split]: raw outputs of a run
+Tables = dict[str, dict[str, Table]]  # tables[task][split]
+Outcomes = dict[str, dict[str, Outcome]]  # outcomes[method][task]
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -74,20 +77,16 @@ def voted_tasks(records: Sequence[Record]) -> list[list[str]]:
     return [[name for name in TASKS if name in of_run or name in nobodys] for of_run in known]
 
 
-def outputs_of(
-    folder: Path, tasks: Sequence[str] = tuple(TASKS)
-) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, dict[str, Table]]]:
-    """Raw outputs as outputs[task][split] and the tables of one run, whose model is dropped when this returns."""
+def outputs_of(folder: Path, tasks: Sequence[str] = tuple(TASKS)) -> tuple[Outputs, Tables]:
+    """Raw outputs and the tables of one run, whose model is dropped when this returns."""
     run = open_run(folder)
     return {name: {split: run.outputs(name, split) for split in PREDICTED} for name in tasks}, run.tables
 
 
-def join(
-    outputs: Sequence[dict[str, dict[str, np.ndarray]]], labels: dict[str, np.ndarray], num_folds: int, seed: int
-) -> dict[str, dict[str, Outcome]]:
-    """Every method on every task, as outcomes[method][task].
+def join(outputs: Sequence[Outputs], labels: dict[str, np.ndarray], num_folds: int, seed: int) -> Outcomes:
+    """Every method on every task.
 
-    outputs: for each run, outputs[task][split] of the tasks in which it votes. labels: of dev, (N,) by task name.
+    outputs: for each run, of the tasks in which it votes. labels: of dev, (N,) by task name.
     """
     outcomes = {name: {} for name in METHODS}
     for name, task in TASKS.items():
@@ -103,12 +102,11 @@ def join(
 
 
 def dev_scores(
-    runs: dict[str, dict[str, dict[str, np.ndarray]]], labels: dict[str, np.ndarray],
-    outcomes: dict[str, dict[str, Outcome]],
+    runs: dict[str, Outputs], labels: dict[str, np.ndarray], outcomes: Outcomes
 ) -> dict[str, dict[str, float]]:
     """Scores by row of the table: each run, of what it votes in, then each method, out of fold where it is fitted.
 
-    runs: outputs[task][split] by the run's name. labels: of dev, (N,) by task name.
+    runs: outputs by the run's name. labels: of dev, (N,) by task name.
     """
     rows = {run: {name: TASKS[name].score(TASKS[name].decode(splits["dev"]), labels[name])
                   for name, splits in outputs.items()} for run, outputs in runs.items()}
@@ -129,8 +127,7 @@ def what_files_hold(method: str, num_folds: int) -> dict[str, str]:
 
 
 def write_ensemble(
-    given: argparse.Namespace, outcomes: dict[str, dict[str, Outcome]], tables: dict[str, dict[str, Table]],
-    rows: dict[str, dict[str, float]],
+    given: argparse.Namespace, outcomes: Outcomes, tables: Tables, rows: dict[str, dict[str, float]]
 ) -> None:
     """Write the six files of the chosen method, verified, then ensemble.json: it is there where all else is."""
     chosen = outcomes[given.method]

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -142,7 +143,7 @@ class MultitaskBert(nn.Module):
         """Load what `save_pretrained` wrote, such as runs/NAME/model, in evaluation mode, as BertModel's does.
 
         config_overrides: as of BertModel.from_pretrained. Raises ValueError where there are no heads, or those of
-        another version.
+        another version or of other shapes.
         """
         path, pooling = Path(folder) / "heads.json", stored_pooling(folder)
         try:
@@ -154,9 +155,12 @@ class MultitaskBert(nn.Module):
         encoder = BertModel.from_pretrained(folder, **config_overrides)
         try:
             model = cls(encoder, pooling, pair_encoding, dropout_probability=0.0, seed=0, **stored)
+            report = model.load_state_dict(load_file(path.with_suffix(".safetensors")), strict=False)
         except (TypeError, AssertionError) as error:
             raise ValueError(f"{path}: of another version ({error}). Start the run anew with this one.") from error
-        report = model.load_state_dict(load_file(Path(folder) / "heads.safetensors"), strict=False)
+        except (OSError, SafetensorError, RuntimeError) as error:  # absent, cut short, of other shapes
+            raise ValueError(f"{path.with_suffix('.safetensors')}: these heads cannot be read ({error}). Bring the "
+                             "folder back as the run wrote it, or start the run anew.") from error
         wrong = [*report.unexpected_keys, *(name for name in report.missing_keys if not name.startswith("encoder."))]
         wrong += [] if pooling else ["a record of their pooling"]
         if wrong:

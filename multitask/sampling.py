@@ -14,15 +14,12 @@ from data.readers import numbers_by_task
 from minbert.loop import Step
 
 Rows = list[int]  # the numbers of a batch's rows
-# Forms a task's batches for one pass over its rows: every row in exactly one batch, drawn anew at each call.
-MakeBatches = Callable[[torch.Generator], list[Rows]]
+# For each task: forms its batches for one pass over its rows, every row in exactly one, drawn anew at each call.
+MakeBatches = dict[str, Callable[[torch.Generator], list[Rows]]]
+Limit = Literal["largest", "smallest"]
 
 
-def joint(
-    make_batches: dict[str, MakeBatches],
-    generator: torch.Generator,
-    limit: Literal["largest", "smallest"] = "largest",
-) -> list[Step]:
+def joint(make_batches: MakeBatches, generator: torch.Generator, limit: Limit = "largest") -> list[Step]:
     """One batch of every task in the same update ("average loss" in [GEN]).
 
     The epoch is one pass over the task with the most batches, and the smaller tasks cycle, their batches formed
@@ -48,11 +45,7 @@ def joint(
     return [[(name, batches[step]) for name, batches in passes.items()] for step in range(num_steps)]
 
 
-def batch_round_robin(
-    make_batches: dict[str, MakeBatches],
-    generator: torch.Generator,
-    limit: Literal["largest", "smallest"] = "largest",
-) -> list[Step]:
+def batch_round_robin(make_batches: MakeBatches, generator: torch.Generator, limit: Limit = "largest") -> list[Step]:
     """One batch of each task in turn, an update after each ([GEN] "batch round robin").
 
     The batches of joint, which takes them together. Arguments, errors and the meaning of `limit` as there. Returns the
@@ -61,9 +54,7 @@ def batch_round_robin(
     return [[batch] for step in joint(make_batches, generator, limit) for batch in step]
 
 
-def epoch_round_robin(
-    make_batches: dict[str, MakeBatches], generator: torch.Generator, order: Sequence[str]
-) -> list[Step]:
+def epoch_round_robin(make_batches: MakeBatches, generator: torch.Generator, order: Sequence[str]) -> list[Step]:
     """All batches of a task, then all of the next, within every epoch ([ROB] "round-robin", [GEN] "epoch round robin").
 
     order: task names, any of them several times (sts, sst, para, sst, sts); each time its batches are formed anew.
@@ -74,7 +65,7 @@ def epoch_round_robin(
 
 
 def sequential(
-    make_batches: dict[str, MakeBatches], generator: torch.Generator, order: Sequence[str], epoch: int, epochs: int
+    make_batches: MakeBatches, generator: torch.Generator, order: Sequence[str], epoch: int, epochs: int
 ) -> list[Step]:
     """One task until its epochs end, then the next, never to return ([ROB] "sequential training").
 
@@ -86,7 +77,7 @@ def sequential(
 
 
 def mt_dnn(
-    make_batches: dict[str, MakeBatches], generator: torch.Generator, weights: Mapping[str, float] | None = None
+    make_batches: MakeBatches, generator: torch.Generator, weights: Mapping[str, float] | None = None
 ) -> list[Step]:
     """All mini-batches of all tasks pooled and shuffled, one per update (Liu et al. 2019, MT-DNN, algorithm 1).
 
@@ -109,7 +100,7 @@ def mt_dnn(
     return [[pool[index]] for index in torch.randperm(len(pool), generator=generator).tolist()]
 
 
-def power(make_batches: dict[str, MakeBatches], generator: torch.Generator, exponent: float) -> list[Step]:
+def power(make_batches: MakeBatches, generator: torch.Generator, exponent: float) -> list[Step]:
     """One batch a step, its task drawn with p_k ~ N_k ^ exponent (Stickland and Murray 2019, who anneal the exponent).
 
     N_k is the task's number of batches, in the paper of training examples: under a ceiling of tokens (--max_tokens) a
@@ -141,9 +132,7 @@ def annealed_exponent(epoch: int, epochs: int) -> float:
     return 1 - 0.8 * (epoch / (epochs - 1) if epochs > 1 else 1)
 
 
-def steps_of_epoch(
-    options, make_batches: dict[str, MakeBatches], generator: torch.Generator, epoch: int
-) -> list[Step]:
+def steps_of_epoch(options, make_batches: MakeBatches, generator: torch.Generator, epoch: int) -> list[Step]:
     """What --sampling names, for one epoch (counted from 0) of a run with these Options."""
     match options.sampling:
         case "mt-dnn":
@@ -168,7 +157,7 @@ def num_epochs(options) -> int:
     return options.epochs * (len(options.order) if options.sampling == "sequential" else 1)
 
 
-def _first_pass(make_batches: dict[str, MakeBatches], generator: torch.Generator) -> dict[str, list[Rows]]:
+def _first_pass(make_batches: MakeBatches, generator: torch.Generator) -> dict[str, list[Rows]]:
     if not make_batches:
         raise ValueError("no task to sample from; name at least one")
     passes = {name: list(make(generator)) for name, make in make_batches.items()}

@@ -63,9 +63,7 @@ def cuts(rows: dict[str, dict[str, EncodedExamples]], max_length: int) -> str:
             f"--max_length {max_length} and were cut to it")
 
 
-def batches_of(
-    rows: dict[str, dict[str, EncodedExamples]], batch_size: int, max_tokens: int = 0
-) -> dict[str, MakeBatches]:
+def batches_of(rows: dict[str, dict[str, EncodedExamples]], batch_size: int, max_tokens: int = 0) -> MakeBatches:
     """For each task the function that forms its training batches, as the samplers take it."""
     return {task: partial(length_grouped_batches, splits["train"].sizes, batch_size, max_tokens=max_tokens)
             for task, splits in rows.items()}
@@ -76,9 +74,7 @@ def how_to_combine(options) -> dict:
     match options.surgery:
         case "mean":
             return {"weigh": surgery.mean}
-        case "sum":
-            return {"weigh": partial(surgery.weighted, weights={})}
-        case "weighted":
+        case "sum" | "weighted":  # "sum" takes no --loss_weights: each is 1
             return {"weigh": partial(surgery.weighted, weights=numbers_by_task(options.loss_weights))}
     return {"surgery": surgery.GradientSurgery(options.surgery, options.surgery_reduction, options.gradvac_beta,
                                                options.order, options.seed)}

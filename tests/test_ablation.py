@@ -189,7 +189,25 @@ def test_a_run_of_another_recipe_and_no_run_are_not_counted(tmp_path, monkeypatc
     for content in ("", "[]", "{}"):
         (folder / "options.json").write_text(content)
         assert main(["head-vm", "--seeds", "0", "--out", str(tmp_path)]) == 2
-        assert f"{folder / 'options.json'}: not the options of a run (" in capsys.readouterr().err
+        assert f"{folder / 'options.json'}: not what a run writes (" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["", '{"options"', "[]", "{}", '{"options": {}, "scores": {}}'])
+def test_a_damaged_record_is_named_before_anything_runs(tmp_path, monkeypatch, capsys, content):
+    monkeypatch.setattr(ablation, "run", lambda command, log: pytest.fail("it was run"))
+    finish(tmp_path / "head-vm-seed1", "head-vm", seed=1)
+    (tmp_path / "head-vm-seed1" / "run.json").write_text(content)
+    assert main(["head-vm", "--seeds", "0,1", "--out", str(tmp_path)]) == 2
+    assert f"{tmp_path / 'head-vm-seed1' / 'run.json'}: not what a run writes (" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("one", "other", "is_same"), [
+    ("sst=4000,para=6000", "para=6000,sst=4000", True), ("sst=4000,para=6000", "para=6000,sst=400", False),
+    ("mlm,simcse", "simcse,mlm", False), (1e-4, "0.0001", True), ("a/", "a", True), (True, "True", True),
+    ("none", "sst=1", False),
+])
+def test_values_that_mean_the_same(one, other, is_same):
+    assert ablation.is_other(one, other) != is_same
 
 
 def test_sigterm_reaches_the_run(tmp_path):

@@ -96,6 +96,7 @@ def test_a_folder_without_permission(tmp_path):
     ({"pretrain": 5}, "--pretrain is 5; it must be str."),
     ({"train_rows": 5}, "--train_rows is 5; it must be str."),
     ({"epochs": "4"}, "--epochs is '4'; it must be int."),
+    ({"epochs": True}, "--epochs is True; it must be int."),
     (None, "not the options of this version ('files')"),
 ])
 def test_options_edited_by_hand_are_read_as_strictly(tmp_path, capsys, change, words):

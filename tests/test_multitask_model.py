@@ -211,6 +211,14 @@ def test_saved_and_loaded(tiny_model, tokenizer, tmp_path, pair_encoding):
     for task in TASKS:
         batch = batch_of(task, again, pair_encoding)
         assert torch.equal(model(task, batch), loaded(task, batch))
+    heads = load_file(tmp_path / "heads.safetensors")
+    for wrong in ({name: tensor[..., :1].contiguous() for name, tensor in heads.items()}, None):
+        (tmp_path / "heads.safetensors").unlink()
+        if wrong:
+            save_file(wrong, tmp_path / "heads.safetensors")
+        with pytest.raises(ValueError, match=r"(?s)heads.safetensors: these heads cannot be read .*Bring the folder"):
+            MultitaskBert.from_pretrained(tmp_path)
+    save_file(heads, tmp_path / "heads.safetensors")
     (tmp_path / "sentence.json").unlink()
     with pytest.raises(ValueError, match="have, or lack, a record of their pooling, so another version"):
         MultitaskBert.from_pretrained(tmp_path)

@@ -254,6 +254,7 @@ REFUSED = [
     (["--sets", "STS", "--range", "1", "5"], "labels are 0 to 5, and --range is 1 to 5. Give a range that holds them"),
     (["--sets", "STS", "STS"], "is given twice"),
     (["--sets", "gone.tsv"], "gone.tsv: cannot be read (No such file or directory)"),
+    (["--transfer", "SST", "--seed", "4294967296"], "--seed is 4294967296; pass a whole number below 4294967296."),
     (["--transfer", "SST", "--folds", "30"], "sentences of class 'bad'; needed are two classes at least"),
     (["--sets", "SST"], "the header has no column score, sentence1, sentence2"),
     (["--sets", "STS", "--out", "STS"], "is a file. Choose another folder"),

@@ -222,7 +222,8 @@ def test_negative_control_case_and_truncation_are_not_free(small_folder, tokeniz
     assert swapped != tokenizer.encode([""] * len(SENTENCES), SENTENCES, 10)[1]
 
 
-@pytest.mark.parametrize("content", ["[1]", '{"strip_accents": 3}', '{"do_lower_case": "yes"}'])
+@pytest.mark.parametrize("content", ["[1]", '{"strip_accents": 3}', '{"do_lower_case": "yes"}',
+                                     '{"do_lower_case": null}', '{"tokenize_chinese_chars": 1}'])
 def test_settings_that_are_none_are_refused(tmp_path, content):
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
     (tmp_path / "tokenizer_config.json").write_text(content)
