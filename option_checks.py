@@ -18,6 +18,7 @@ ONLY_WITH = {  # an option that only some values of another one read
     "sampling_weights": ("sampling", "mt-dnn"),
     "sampling_power": ("sampling", "power"),
     "sharing": ("head", "mlp"),
+    "para_head": ("head", "features", "vm", "ph", "dph", "dpha", "cosine"),  # mlp has one module for PARA and STS
     "sts_range": ("head", "mlp", "cosine"),
     "surgery_reduction": ("surgery", "pcgrad", "gradvac"),
     "gradvac_beta": ("surgery", "gradvac"),
@@ -169,10 +170,9 @@ def check_heads(options) -> None:
         if options.pair_encoding not in (AUTO, *ENCODINGS_OF[head]):
             raise ValueError(f"--head {head} cannot read --pair_encoding {options.pair_encoding}; it needs "
                              f"{' or '.join(ENCODINGS_OF[head])}.")
-    has_one_vector = options.pair_encoding == "cross" and options.pooling != "mean"
-    if heads & {"mlp", "cosine"} and (len(heads) > 1 or has_one_vector):
-        raise ValueError(f"--head {options.head} needs a vector for each sentence and the same head for PARA: drop "
-                         "--para_head, and use --pair_encoding bi, or cross with --pooling mean.")
+    if heads & {"mlp", "cosine"} and options.pair_encoding == "cross" and options.pooling != "mean":
+        raise ValueError(f"--head {options.head} needs a vector for each sentence: use --pair_encoding bi, or cross "
+                         "with --pooling mean.")
 
 
 def check_training(options) -> None:
@@ -191,8 +191,8 @@ def check_training(options) -> None:
     if options.patience and options.sampling == "sequential" and len(options.order) > 1:
         raise ValueError("--patience and --sampling sequential: a task that brings nothing new would end the run, and "
                          "the later ones would not begin. Drop --patience, or use another sampling.")
-    if options.head == "cosine" and "para" in options.order:
-        raise ValueError("--head cosine has nothing to train for PARA; add --tasks sst,sts, or choose another head.")
+    if options.head_of_para == "cosine" and "para" in options.order:
+        raise ValueError("--head cosine has nothing to train for PARA; add --para_head features, or --tasks sst,sts.")
     is_fixed = options.head == "cosine" and options.common_layer == "none" and "sts" in options.order
     if is_fixed and (options.option == "pretrain" or options.heads_first):
         raise ValueError("--head cosine with --common_layer none has nothing to train for STS where the encoder is "

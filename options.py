@@ -73,7 +73,7 @@ class Options:
                        "u * v); vm (on u, v); ph, dph, dpha (both orders; the ROB report); mlp (two layers, cosine for "
                        "STS, bilinear for PARA; the GEN report); cosine (no weights)",
                        ("features", "vm", "ph", "dph", "dpha", "mlp", "cosine"))
-    para_head: str = choice(AUTO, "PARA's head where it is another; auto: --head", (AUTO, "vm", "ph", "dph", "dpha"))
+    para_head: str = choice(AUTO, "PARA's own head; auto: --head", (AUTO, "features", "vm", "ph", "dph", "dpha"))
     sharing: str = choice("none", "with --head mlp: PARA and STS share nothing, their heads, or the first layer",
                           ("none", "heads", "first"))
     sts_range: str = choice("zero", "with --head mlp or cosine: labels 0 to 5 of STS stand for cosines from 0 to 1 "

@@ -40,6 +40,7 @@ GROUPS = [  # option, the values to tell apart, and what goes with all of them
     ("head", ["features", "vm", "mlp", "cosine"], {"pair_encoding": "bi", "tasks": "sst,sts"}),
     ("head", ["features", "vm", "mlp", "cosine"], {"tasks": "sst,sts"}),
     ("para_head", ["ph", "dph", "dpha", "vm"], {**DUAL, "head": "ph"}),
+    ("para_head", ["features", "vm"], {"pair_encoding": "bi", "head": "cosine"}),
     ("sharing", ["none", "heads", "first"], BI_MLP),
     ("para_prior", ["none", 0.2, 0.6], {}),
     ("sts_range", ["zero", "fitted"], BI_MLP),

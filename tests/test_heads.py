@@ -26,7 +26,7 @@ COMBINATIONS = [  # head, PARA's head, pair encoding, pooling, sharing, common l
     ("ph", "", "dual", "pooler", "none", True), ("ph", "dph", "dual", "pooler", "none", True),
     ("dph", "", "dual", "cls", "none", False), ("dpha", "", "dual", "pooler", "none", True),
     ("mlp", "", "bi", "cls", "none", False), ("mlp", "", "bi", "cls", "heads", False),
-    ("mlp", "", "cross", "mean", "first", True),
+    ("mlp", "", "cross", "mean", "first", True), ("cosine", "features", "bi", "mean", "none", False),
 ]
 
 

@@ -257,6 +257,7 @@ def test_pair_encoding_follows_the_head():
         assert options_of("--head", head).for_encoder(384)[0].pair_encoding == encoding
     for head in ("ph", "vm"):
         assert options_of("--para_head", "dph", "--head", head).for_encoder(192)[0].pair_encoding == "dual"
+    assert options_of("--head", "cosine", "--para_head", "features").for_encoder(384)[0].pair_encoding == "bi"
 
 
 def test_pair_encoding_is_cross_whatever_the_encoder():
