@@ -179,6 +179,7 @@ COMPARISONS: dict[str, dict] = {  # one choice at a time, all else the defaults;
     "head-mlp-no-common": {"head": "mlp", "pair_encoding": "bi", "sharing": "first", "common_layer": "none"},
     "head-dpha": {"head": "dpha"},
     "head-dpha-no-common": {"head": "dpha", "common_layer": "none"},
+    "head-cosine": {"head": "cosine", "para_head": "features", "common_layer": "none"},
     "range-zero": {"head": "cosine", "tasks": "sst,sts", "common_layer": "none"},
     "range-fitted": {"head": "cosine", "tasks": "sst,sts", "common_layer": "none", "sts_range": "fitted"},
     **{f"sampling-{name}": {"sampling": name} for name in
