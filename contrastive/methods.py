@@ -19,7 +19,7 @@ from contrastive.states import maximum
 from contrastive.text import POSITIVE_ABOVE
 from data.batching import Batch
 from minbert import BertModel, processes
-from minbert.pooling import mean, pool
+from minbert.pooling import mean, pool, positions_read
 
 GUIDED_WIDTH = 4096  # of the self-guided projection
 
@@ -56,7 +56,9 @@ class Method(nn.Module):
     def vectors(self, encoder: BertModel, *inputs: Tensor) -> Tensor:
         """Sentence vectors (R, H) float32 of token ids, attention mask and, of pairs, segments, each (R, T)."""
         def encode(input_ids: Tensor, attention_mask: Tensor, *segments: Tensor) -> Tensor:
-            return pool(encoder(input_ids, attention_mask, *segments), attention_mask, self.pooling)
+            positions = positions_read(attention_mask, self.pooling)
+            output = encoder(input_ids, attention_mask, *segments, positions=positions)
+            return pool(output, attention_mask, self.pooling)
 
         rows, _ = processes.own_rows(len(inputs[0]))
         with processes.own_randomness():

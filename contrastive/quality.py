@@ -28,7 +28,7 @@ from torch import Tensor
 from data.batching import EncodedExamples, sorted_batches
 from minbert import BertModel, runtime
 from minbert.bert import BertOutput
-from minbert.pooling import pool
+from minbert.pooling import pool, positions_read
 
 ALIGNED_ABOVE = 4.0  # an STS label above which a pair counts as positive for the alignment
 
@@ -72,14 +72,14 @@ def correlations(cosines: np.ndarray, labels: np.ndarray) -> dict[str, float]:
 @torch.no_grad()
 def encode(
     encoder: BertModel, rows: EncodedExamples, read: Callable[[BertOutput, Tensor], dict[str, Tensor]], precision: str,
-    batch_size: int = 64, with_states: bool = False, progress: Callable = iter,
+    batch_size: int = 64, with_states: bool = False, progress: Callable = iter, pooling: str = "mean",
 ) -> dict[str, Tensor]:
     """What `read` makes of each batch, joined on the CPU in row order; the encoder is left in the mode it came in.
 
     read: from a batch's output and attention mask (R, T) to named tensors of R rows, or of one for each of B pairs.
     with_states: whether the output holds all hidden states. Of pairs encoded apart ("bi"), a tensor of R rows becomes
     one of 2N: all first sentences, then all second ones. progress: is given the list of batches and yields them, as
-    tqdm does.
+    tqdm does. pooling: what `read` pools by where it reads nothing else; with "mean" it may read every token.
     """
     device = next(encoder.parameters()).device
     was_training = encoder.training
@@ -89,7 +89,8 @@ def encode(
     for indices in progress(sorted_batches(rows.lengths, batch_size)):
         batch = rows.batch(indices).to(device)
         with runtime.autocast(device, precision):
-            output = encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids, with_states)
+            output = encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids, with_states,
+                             positions_read(batch.attention_mask, pooling))
         for name, tensor in read(output, batch.attention_mask).items():
             # B rows are one side; the 2B rows of pairs read apart are two, first sentences and second ones
             for side, part in zip(parts.setdefault(name, [[], []]), tensor.cpu().split(len(indices)), strict=False):
@@ -110,7 +111,7 @@ def embed(
     list of batches and yields them, as tqdm does.
     """
     return encode(encoder, rows, lambda output, mask: {"vectors": pool(output, mask, pooling)}, precision, batch_size,
-                  progress=progress)["vectors"]
+                  progress=progress, pooling=pooling)["vectors"]
 
 
 def dev_labels(pairs: EncodedExamples) -> np.ndarray:

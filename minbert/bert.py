@@ -1,7 +1,7 @@
 """The BERT encoder (Devlin et al. 2019): embeddings, layers, pooler.
 
-B batch, T tokens, H hidden, I intermediate, L layers. Parameters correspond one to one to Hugging Face's BertModel; the
-name table is in weights.py, which is the next file to read.
+B batch, T tokens, H hidden, I intermediate, L layers, P positions. Parameters correspond one to one to Hugging Face's
+BertModel; the name table is in weights.py, which is the next file to read.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from minbert.dropout import Dropout
 class BertOutput:
     """What the encoder returns; by attribute or by key, as in Hugging Face's and the course's code."""
 
-    last_hidden_state: Tensor  # (B, T, H)
-    pooler_output: Tensor  # (B, H), in (-1, 1)
+    last_hidden_state: Tensor  # (B, T, H), or at `positions` (P, 1, H)
+    pooler_output: Tensor  # (B, H) or (P, H), in (-1, 1)
     hidden_states: tuple[Tensor, ...] | None = None  # L + 1 tensors (B, T, H): the embeddings, then each layer
 
     def __getitem__(self, key: str) -> Tensor | tuple[Tensor, ...] | None:
@@ -73,9 +73,13 @@ class BertLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.hidden_dropout_prob)
 
-    def forward(self, hidden_states: Tensor, mask_bias: Tensor | None) -> Tensor:
-        attended = self.dropout(self.attention(hidden_states, mask_bias))  # (B, T, H)
-        hidden_states = self.attention_norm(hidden_states + attended)  # (B, T, H)
+    def forward(self, hidden_states: Tensor, mask_bias: Tensor | None, positions: Tensor | None = None) -> Tensor:
+        """Hidden states (B, T, H) -> (B, T, H), or (P, 1, H) at `positions` (P,) alone; see BertModel's forward."""
+        attended = self.attention(hidden_states, mask_bias)  # (B, T, H)
+        if positions is not None:  # all that follows is done to each token by itself: (P, 1, H) instead of (B, T, H)
+            hidden_states, attended = (each.flatten(0, 1).index_select(0, positions).unsqueeze(1)
+                                       for each in (hidden_states, attended))
+        hidden_states = self.attention_norm(hidden_states + self.dropout(attended))  # (B, T, H)
         transformed = self.dropout(self.feed_forward(hidden_states))  # (B, T, H)
         return self.feed_forward_norm(hidden_states + transformed)  # (B, T, H)
 
@@ -105,11 +109,8 @@ class BertModel(nn.Module):
             nn.init.zeros_(module.weight[module.padding_idx])
 
     def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        output_hidden_states: bool = False,
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None,
+        output_hidden_states: bool = False, positions: Tensor | None = None,
     ) -> BertOutput:
         """Encode token ids (Devlin et al. 2019, section 3).
 
@@ -119,6 +120,10 @@ class BertModel(nn.Module):
 
         Returns last_hidden_state (B, T, H), without a meaning at padding, pooler_output (B, H) in (-1, 1), and with
         `output_hidden_states` all L + 1 states (B, T, H), the embeddings first. Compare with transformers.BertModel.
+
+        positions (P,) int64 in [0, B T), b T + t for token t of row b: where these are all that is read of the last
+        layer (each row's [CLS], or masked tokens), its feed-forward network, two thirds of its weights, leaves out the
+        rest. Each then counts as a row of one token: the last state is (P, 1, H) and pooler_output (P, H).
         """
         if input_ids.size(1) > self.config.max_position_embeddings:
             raise ValueError(f"input_ids has {input_ids.size(1)} tokens a row; this model has "
@@ -129,7 +134,7 @@ class BertModel(nn.Module):
         mask_bias = None if attention_mask is None else mask_to_bias(attention_mask, hidden.dtype)  # (B, 1, 1, T)
         hidden_states = [hidden]
         for layer in self.layers:
-            hidden = layer(hidden, mask_bias)
+            hidden = layer(hidden, mask_bias, positions if layer is self.layers[-1] else None)
             if output_hidden_states:
                 hidden_states.append(hidden)
         pooled = torch.tanh(self.pooler(hidden[:, 0]))  # (B, H): [CLS] is token 0

@@ -118,13 +118,13 @@ class BertForMaskedLM(nn.Module):
         self, input_ids: Tensor, labels: Tensor, token_type_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Logits (M, V) and true token ids (M,) at the chosen tokens only: the head's work is M rows, not B x T.
+        """Logits (M, V) and true token ids (M,) at the chosen tokens only, which is all that the head works on.
 
         input_ids, labels (B, T) int64 as `mask_tokens` makes them; the others as in BertModel. M may be 0.
         """
-        hidden_states = self.bert(input_ids, attention_mask, token_type_ids).last_hidden_state  # (B, T, H)
-        chosen = labels != IGNORED  # (B, T)
-        return self(hidden_states[chosen]), labels[chosen]  # (M, V), (M,)
+        chosen = (labels != IGNORED).flatten().nonzero().squeeze(1)  # (M,)
+        output = self.bert(input_ids, attention_mask, token_type_ids, positions=chosen)
+        return self(output.last_hidden_state.squeeze(1)), labels.flatten()[chosen]  # (M, V), (M,)
 
     def loss(
         self, input_ids: Tensor, labels: Tensor, token_type_ids: Tensor | None = None,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from minbert.bert import BertOutput
@@ -23,11 +24,19 @@ def mean(hidden_states: Tensor, attention_mask: Tensor) -> Tensor:
     return (hidden_states.float() * weights).sum(dim=1) / weights.sum(dim=1)  # (B, H)
 
 
+def positions_read(attention_mask: Tensor, pooling: str) -> Tensor | None:
+    """BertModel's `positions` (B,), each row's [CLS], where `pool` reads nothing else; None where it reads all."""
+    if pooling == "mean":
+        return None
+    return torch.arange(0, attention_mask.numel(), attention_mask.size(1), device=attention_mask.device)
+
+
 def pool(output: BertOutput, attention_mask: Tensor, pooling: str) -> Tensor:
     """The sentence vector (B, H), float32: "mean", "cls" (the last layer's first token), "pooler" (linear, tanh of it).
 
-    output: of B rows, hidden states (B, T, H); attention_mask (B, T), 1 for tokens and 0 for padding, is read by "mean"
-    alone and holds a 1 in each row. ValueError for another name. Reimers and Gurevych 2019 compare mean and [CLS].
+    output: of B rows, hidden states (B, T, H), for "cls" and "pooler" also (B, 1, H) at `positions_read`;
+    attention_mask (B, T), 1 for tokens and 0 for padding, is read by "mean" alone and holds a 1 in each row. ValueError
+    for another name. Reimers and Gurevych 2019 compare mean and [CLS].
     """
     if pooling == "mean":
         return mean(output.last_hidden_state, attention_mask)

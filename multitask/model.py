@@ -18,7 +18,7 @@ from data.batching import Batch
 from minbert import BertModel, BertTokenizer
 from minbert.checkpoint import write_json, write_tensors
 from minbert.dropout import Dropout
-from minbert.pooling import mean, pool, save_pooling, stored_pooling
+from minbert.pooling import mean, pool, positions_read, save_pooling, stored_pooling
 from multitask.heads import CosineHead, DenseHead, FeaturesHead, MlpHead, PairMlpHeads, TwoOrdersHead
 from multitask.tasks import TASKS, Task
 
@@ -112,7 +112,8 @@ class MultitaskBert(nn.Module):
 
     def forward(self, task: str, batch: Batch) -> Tensor:
         """Raw outputs: "sst" logits (B, 5), "para" a logit (B,), "sts" a number on the 0..5 scale (B,)."""
-        output = self.encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids)
+        output = self.encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids,
+                              positions=positions_read(batch.attention_mask, self.pooling))
         vectors = (pool(output, batch.attention_mask, self.pooling),)  # (R, H)
         if TASKS[task].is_pair and self.pair_encoding in ("bi", "dual"):
             vectors = vectors[0].chunk(2)  # (B, H) each
