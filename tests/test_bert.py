@@ -147,6 +147,8 @@ def check_layer(layer_class) -> None:
             "each LayerNorm stand after its sum?")
     assert_close(found, expected, 1e-8,  # float64: measured 1e-14
                  EPS if torch.allclose(found, expected, atol=1e-4) else hint)
+    assert_close(layer(tokens, None, torch.tensor([2])), expected[:, 2:], 1e-8,
+                 "with `positions` only these tokens, of all rows in one sequence, go on after attention: (P, 1, H).")
 
 
 def test_layer_against_plain_python():
