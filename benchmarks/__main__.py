@@ -35,6 +35,7 @@ READS = {  # flags that not every benchmark reads, with what stands for "not giv
     "batch_size": (BATCH_SIZE, ("train_step", "inference", "surgery", "memory")),  # SimCSE has its preset's
     "device": ("cpu", ("train_step", "inference")),
     "compile": (False, ("train_step", "inference")),
+    "pooling": ("mean", ("train_step", "inference")),
 }
 
 
@@ -64,6 +65,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", choices=("cpu", "cuda", "mps"), default="cpu", help="of both sides; the goals are "
                         "for a processor (%(default)s)")
     parser.add_argument("--compile", action="store_true", help="torch.compile ours, and the peer that has every trick")
+    parser.add_argument("--pooling", choices=("mean", "cls"), default="mean", help="the sentence vector of both sides "
+                        "(%(default)s)")
     parser.add_argument("--n", type=int, help="rounds, instead of each benchmark's own number")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where `all` writes its report (benchmarks/reports; "
                         "with --quick it writes one only if this is given)")
@@ -99,7 +102,7 @@ def run_one(given: argparse.Namespace) -> dict:
     torch.set_num_threads(given.threads)
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(given.data_dir, given.threads, given.batch_size, given.quick, given.n, Path(folder),
-                            device, given.compile)
+                            device, given.compile, given.pooling)
         model = write_model(given.model, settings.model)
         load = busy_cores()
         line = functions()[given.name](settings)
@@ -139,7 +142,7 @@ def write_report(given: argparse.Namespace, lines: dict[str, dict | None], load:
     model = next((line["model"] for line in lines.values() if line), given.model)
     settings = (f"{'A quick look' if given.quick else 'A full run'} with {model}, batches of {given.batch_size}, "
                 f"{given.threads} thread{'s' * (given.threads > 1)}, train_step and inference on {given.device}"
-                f"{' and compiled' * given.compile}, data of the folder "
+                f"{' and compiled' * given.compile} with the vector {given.pooling}, data of the folder "
                 f"{Path(given.data_dir).resolve().name}")
     path = folder / f"{when:%Y-%m-%d-%H%M}.md"
     path.write_text(report(lines, QUESTIONS, settings, load, when), encoding="utf-8")

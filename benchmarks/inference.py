@@ -26,7 +26,7 @@ VECTORS = "vectors"  # a request; a part gives nothing back, so that no time goe
 def our_side(folder: Path, sentences: Sequence[str], batch_size: int, place: Place):
     """A function that encodes all sentences, as `python -m contrastive.embed` does."""
     runtime.settle_memory()
-    embedder, _ = open_embedder(folder, "mean", MAX_LENGTH, batch_size, place.device.type, place.precision)
+    embedder, _ = open_embedder(folder, "auto", MAX_LENGTH, batch_size, place.device.type, place.precision)
     runtime.compile_layers(embedder.encoder, place.is_compiled)
 
     def take(request: int | str) -> np.ndarray | None:
@@ -54,9 +54,9 @@ def peer_side(folder: Path, sentences: Sequence[str], batch_size: int, place: Pl
     return take
 
 
-def write_export(model: Path, folder: Path) -> Path:
-    """The model as a folder that both sides open; returns it."""
-    export(BertModel.from_pretrained(model), BertTokenizer.from_pretrained(model), folder, "mean", MAX_LENGTH, False)
+def write_export(model: Path, folder: Path, pooling: str = "mean") -> Path:
+    """The model as a folder that both sides open, which notes the sentence vector; returns it."""
+    export(BertModel.from_pretrained(model), BertTokenizer.from_pretrained(model), folder, pooling, MAX_LENGTH, False)
     return folder
 
 
@@ -71,7 +71,7 @@ def run(settings: Settings) -> dict:
     require("sentence-transformers")
     examples = sst_examples(settings.data_dir, settings.size(2048, 256))
     sentences = [example.sentence_1 for example in examples]
-    folder = write_export(settings.model, settings.folder / "export")
+    folder = write_export(settings.model, settings.folder / "export", settings.pooling)
     shared, limit = (folder, sentences, settings.batch_size), Limit("bf16", settings.device)
     with ExitStack() as stack:
         sides = {name: stack.enter_context(Process(settings.threads, make, *shared, place)) for name, (make, place) in {
@@ -93,7 +93,7 @@ def run(settings: Settings) -> dict:
               float(np.abs(vectors["fp32"] - vectors["peer"]).max()), "<=", 1e-5),
     ]
     tokens = real_tokens(examples, folder) / len(examples)  # of a sentence
-    notes = [f"{len(sentences):,} SST sentences a round, tokenization included; ours in bf16 on "
+    notes = [f"{len(sentences):,} SST sentences ({settings.pooling}) a round, tokenization included; ours in bf16 on "
              f"{settings.device_name}: "
              f"{comparisons[0].ours * tokens:,.0f} real tokens/s"]
     return json_line("inference", comparisons, versions("sentence-transformers", "transformers"), checks, notes,

@@ -44,6 +44,7 @@ class Settings:
     folder: Path
     device: torch.device = DEVICE
     is_compiled: bool = False
+    pooling: str = "mean"  # the sentence vector of both sides, or "cls"
 
     @property
     def model(self) -> Path:

@@ -23,7 +23,7 @@ def run(settings: Settings) -> dict:
     examples = sst_examples(settings.data_dir, num_parts * settings.batch_size)
     num_parts = len(examples) // settings.batch_size  # whole batches
     examples = examples[: num_parts * settings.batch_size]
-    write_heads(settings.model, settings.folder / "heads", examples)
+    write_heads(settings.model, settings.folder / "heads", examples, settings.pooling)
     precision, limit = settings.precision, Limit(settings.precision, settings.device)
     place, shared = settings.place(precision), (settings.model, examples, settings.batch_size)
     sides = {
@@ -48,7 +48,8 @@ def run(settings: Settings) -> dict:
     share = flops * comparisons[0].ours / limit.median
     checks = [Check(f"share of the {precision} matrix-product limit, 6 FLOPs a layer's weight and real token", share,
                     ">=", 0.45)]
-    notes = [f"{len(examples):,} sentences of {tokens / len(examples):.1f} tokens, {num_parts} steps a round; ours on "
-             f"{settings.device_name}: {comparisons[0].ours * tokens / len(examples):,.0f} real tokens/s"]
+    notes = [f"{len(examples):,} sentences of {tokens / len(examples):.1f} tokens, their vector {settings.pooling}, "
+             f"{num_parts} steps a round; ours on {settings.device_name}: "
+             f"{comparisons[0].ours * tokens / len(examples):,.0f} real tokens/s"]
     return json_line("train_step", comparisons, versions("transformers"), checks if settings.has_goals else [], notes,
                      share, limit.median)

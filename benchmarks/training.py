@@ -19,6 +19,7 @@ from data.batching import EncodedExamples, length_grouped_batches
 from data.readers import Example
 from minbert import BertModel, BertTokenizer, price, runtime
 from minbert.loop import Job, Loop
+from minbert.pooling import save_pooling, stored_pooling
 from multitask.train import build_job
 from options import Options
 
@@ -43,9 +44,13 @@ def grouped(examples: Sequence[Example], tokenizer: BertTokenizer, batch_size: i
 
 
 def our_job(model: Path, folder: Path, examples: Sequence[Example], batch_size: int, place: Place) -> Job:
-    """The multitask stage with SST alone, its options the defaults, but dropout that of config.json, as the peer's."""
+    """The multitask stage with SST alone, its options the defaults, but dropout that of config.json, as the peer's.
+
+    The sentence vector is what the model's folder notes, else the mean.
+    """
     encoder = BertModel.from_pretrained(model).to(place.device)
     options = Options(tasks="sst", batch_size=batch_size, precision=place.precision, max_length=MAX_LENGTH,
+                      pooling=stored_pooling(model) or "mean",
                       encoder_dropout=encoder.config.hidden_dropout_prob,
                       attention_dropout=encoder.config.attention_probs_dropout_prob)
     runtime.compile_layers(encoder, place.is_compiled)
@@ -54,8 +59,12 @@ def our_job(model: Path, folder: Path, examples: Sequence[Example], batch_size: 
     return build_job(options, encoder, {"sst": dict.fromkeys(("train", "dev", "test"), rows)}, folder, place.device)
 
 
-def write_heads(model: Path, folder: Path, examples: Sequence[Example]) -> None:
-    """Put the model with the heads that `our_job` gives it into model/, so that the peer can have the same ones."""
+def write_heads(model: Path, folder: Path, examples: Sequence[Example], pooling: str = "mean") -> None:
+    """Put the model with the heads that `our_job` gives it into model/, so that the peer can have the same ones.
+
+    pooling: the sentence vector of both, "mean" or "cls", which is noted there.
+    """
+    save_pooling(model, pooling)
     job = our_job(model, folder, examples, 1, Place())
     job.model.save_pretrained(model, BertTokenizer.from_pretrained(model))
 
@@ -79,7 +88,7 @@ def our_side(model: Path, folder: Path, examples: Sequence[Example], batch_size:
 
 
 class Classifier(nn.Module):
-    """transformers' BertModel with our heads' weights: mean of the tokens, linear and tanh, dropout, linear."""
+    """transformers' BertModel with our heads' weights: mean or [CLS], linear and tanh, dropout, linear."""
 
     def __init__(self, folder: Path) -> None:
         from transformers import BertModel as HuggingFaceBert
@@ -90,7 +99,7 @@ class Classifier(nn.Module):
         self.bert = HuggingFaceBert.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
         tensors = load_file(folder / "heads.safetensors")
         self.shared, self.dense = (self.linear(tensors, name) for name in ("shared", "heads.sst.dense"))
-        self.dropout = nn.Dropout(HEADS_DROPOUT)
+        self.dropout, self.pooling = nn.Dropout(HEADS_DROPOUT), stored_pooling(folder)
 
     @staticmethod
     def linear(tensors: dict[str, Tensor], name: str) -> nn.Linear:
@@ -103,7 +112,7 @@ class Classifier(nn.Module):
         """Token ids and mask (B, T), labels (B,) int64 -> the mean cross-entropy, a scalar."""
         hidden_states = self.bert(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state  # (B, T, H)
         mask = attention_mask.unsqueeze(-1)  # (B, T, 1)
-        vectors = (hidden_states * mask).sum(dim=1) / mask.sum(dim=1)  # (B, H)
+        vectors = (hidden_states * mask).sum(dim=1) / mask.sum(dim=1) if self.pooling == "mean" else hidden_states[:, 0]
         return F.cross_entropy(self.dense(self.dropout(torch.tanh(self.shared(vectors)))).float(), labels)
 
 

@@ -24,11 +24,13 @@ def examples(settings):
     return sst_examples(settings.data_dir, 24)
 
 
-def test_the_sides_of_train_step_have_the_same_loss_and_batches(settings, examples, tmp_path):
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_the_sides_of_train_step_have_the_same_loss_and_batches(settings, examples, tmp_path, pooling):
     pytest.importorskip("transformers", reason="transformers is the peer; run setup.sh --dev")
-    training.write_heads(settings.model, tmp_path / "heads", examples)
+    training.write_heads(settings.model, tmp_path / "heads", examples, pooling)
     job = training.our_job(settings.model, tmp_path / "ours", examples, 8, Place())
     classifier, rows = training.Classifier(settings.model).eval(), training.HuggingFaceBatches(settings.model, examples)
+    assert job.model.pooling == pooling
     assert job.model.drops_out, "as the peer, though the encoder is small"
     job.model.eval()  # no dropout on either side
     batches = training.grouped(examples, BertTokenizer.from_pretrained(settings.model), 8)
@@ -53,10 +55,11 @@ def test_the_sides_of_train_step_take_steps(settings, examples, tmp_path):
         assert take("peak") > 0
 
 
-def test_vectors_of_inference_agree(settings, examples, tmp_path):
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_vectors_of_inference_agree(settings, examples, tmp_path, pooling):
     pytest.importorskip("sentence_transformers", reason="sentence-transformers is the peer; run setup.sh --dev")
     from benchmarks import inference
-    folder = inference.write_export(settings.model, tmp_path / "export")
+    folder = inference.write_export(settings.model, tmp_path / "export", pooling)
     sentences = [example.sentence_1 for example in examples]
     peer = inference.peer_side(folder, sentences, 8, Place())("vectors")
     assert inference.least_cosine(inference.peer_side(folder, sentences, 8, Place(precision="bf16"))(
@@ -65,7 +68,11 @@ def test_vectors_of_inference_agree(settings, examples, tmp_path):
         ours = inference.our_side(folder, sentences, 8, Place(precision=precision))
         assert ours(0) is None
         assert inference.least_cosine(ours("vectors"), peer) >= least
-    assert inference.least_cosine(ours("vectors"), peer[::-1]) < 0.999  # the negative control: rows in another order
+    others = peer[::-1]  # the negative control: rows in another order; all [CLS] are alike here, but unlike the means
+    if pooling == "cls":
+        mean = inference.write_export(settings.model, tmp_path / "mean")
+        others = inference.peer_side(mean, sentences, 8, Place())("vectors")
+    assert inference.least_cosine(ours("vectors"), others) < 0.999
 
 
 def test_the_optimizers_take_the_same_step(settings):

@@ -124,6 +124,7 @@ def test_every_name_has_a_question_and_a_function(capsys):
     (["memory", "--n", "0"], "--n is 0; pass 1 or more"),
     (["simcse", "--batch-size", "4"], "--batch-size has no effect on simcse; drop it"),
     (["memory", "--device", "cuda"], "--device has no effect on memory; drop it"),
+    (["memory", "--pooling", "cls"], "--pooling has no effect on memory; drop it"),
     (["surgery", "--compile"], "--compile has no effect on surgery; drop it"),
 ])
 def test_what_is_refused(capsys, flags, message):
@@ -136,11 +137,11 @@ def test_all_asks_of_each_only_what_it_reads(monkeypatch):
     asked = []
     failed = contextlib.nullcontext(SimpleNamespace(stdout=[], returncode=1))
     monkeypatch.setattr(command.subprocess, "Popen", lambda words, **_: (asked.append(words), failed)[1])
-    flags = ["all", "--batch-size", "64", "--device", "mps", "--compile", "--quick"]
+    flags = ["all", "--batch-size", "64", "--device", "mps", "--compile", "--pooling", "cls", "--quick"]
     lines = command.run_all(command.parse(flags), log=lambda text: None)
     assert lines == dict.fromkeys(command.QUESTIONS)
     given = [command.parse(words[3:]) for words in asked]  # which exits where a flag would have no effect
-    for flag, value in {"batch_size": 64, "device": "mps", "compile": True}.items():
+    for flag, value in {"batch_size": 64, "device": "mps", "compile": True, "pooling": "cls"}.items():
         assert {each.name for each in given if getattr(each, flag) == value} == {*command.READS[flag][1]}, flag
 
 
