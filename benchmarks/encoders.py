@@ -4,7 +4,7 @@
 project's own multitask stage with that task alone. Its dev score after the last epoch goes into FILE as a line of JSON;
 what is in FILE already is not run again, so a stopped series goes on. "random" is minbert-mini's shape and vocabulary
 with fresh weights, as its pretraining began. --dropout replaces what an encoder's config.json says, --epochs the
-recipe's, --para-prior is that of run_multitask.py.
+recipe's; --lr, --hidden-dropout-prob and --para-prior are those of run_multitask.py.
 """
 
 from __future__ import annotations
@@ -34,24 +34,19 @@ def make_encoder(name: str, options: Options) -> BertModel:
     return fresh_encoder(BertConfig.from_pretrained(weights.resolve("minbert-mini"), **options.dropout_of_encoder()))
 
 
-def options_for(
-    name: str, task: str, seed: int, data_dir: str, epochs: int, dropout: float | str, para_prior: float | str
-) -> Options:
-    """The recipe: cross-encoded pairs, everything else the defaults for the encoder's width."""
+def options_for(name: str, task: str, seed: int, data_dir: str, dropout: float | str, **given) -> Options:
+    """The recipe: cross-encoded pairs; what is not given, by its name in Options, is the default for this encoder."""
     folder = weights.resolve("minbert-mini" if name == RANDOM else name)
-    options = Options(data_dir=data_dir, seed=seed, tasks=task, epochs=epochs, pair_encoding="cross",
-                      max_length=MAX_LENGTH, encoder_dropout=dropout, attention_dropout=dropout,
-                      para_prior=para_prior,
+    options = Options(data_dir=data_dir, seed=seed, tasks=task, pair_encoding="cross", max_length=MAX_LENGTH,
+                      encoder_dropout=dropout, attention_dropout=dropout, **given,
                       precision=runtime.choose_precision("auto", runtime.choose_device()[0])[0])
     options = options.with_files()
     return options.for_encoder(BertConfig.from_pretrained(folder).hidden_size)[0]
 
 
-def fine_tune(
-    encoder: str, task: str, seed: int, data_dir: str, epochs: int, dropout: float | str, para_prior: float | str
-) -> dict:
-    """One fine-tune; returns the line for the file."""
-    options = options_for(encoder, task, seed, data_dir, epochs, dropout, para_prior)
+def fine_tune(encoder: str, task: str, **given) -> dict:
+    """One fine-tune; returns the line for the file. given: the rest of what `options_for` takes."""
+    options = options_for(encoder, task, **given)
     tokenizer = BertTokenizer.from_pretrained("minbert-mini" if encoder == RANDOM else encoder)
     tables = {task: read_tables(options)[task]}
     rows = encode_tables(tables, tokenizer, options.max_length, options.pair_encoding)
@@ -59,9 +54,9 @@ def fine_tune(
     with tempfile.TemporaryDirectory() as folder:
         job = build_job(options, make_encoder(encoder, options).to(device), rows, Path(folder), device)
         progress = fit(job)
-    return {"encoder": encoder, "task": task, "seed": seed, "data_dir": data_dir, "epochs": epochs, "dropout": dropout,
-            "para_prior": para_prior, "score": progress.history[-1][task], "lr": options.lr,
-            "seconds": round(progress.seconds, 1)}
+    by_epoch = [scores[task] for scores in progress.history]
+    return {"encoder": encoder, "task": task, **given, "score": by_epoch[-1], "by_epoch": by_epoch,
+            "peak_rate": options.lr, "seconds": round(progress.seconds, 1)}
 
 
 def table(lines: list[dict]) -> str:
@@ -87,11 +82,15 @@ def main() -> None:
                         ", ".join(f"{epochs} of {task}" for task, epochs in EPOCHS.items()))
     parser.add_argument("--dropout", type=float, help="in the encoder; default: a run's own")
     parser.add_argument("--para-prior", type=float, help="share of paraphrases to train PARA for; default: none")
+    parser.add_argument("--lr", type=float, help="peak learning rate; default: a run's own")
+    parser.add_argument("--hidden-dropout-prob", type=float, default=Options().hidden_dropout_prob,
+                        help="before each head (%(default)s)")
     given = parser.parse_args()
     course_tables(parser, given.data_dir)
     runtime.settle_memory()
     same = {"data_dir": str(Path(given.data_dir).resolve()),
-            "dropout": AUTO if given.dropout is None else given.dropout}
+            "dropout": AUTO if given.dropout is None else given.dropout, "lr": AUTO if given.lr is None else given.lr,
+            "hidden_dropout_prob": given.hidden_dropout_prob}
     todo = [{"encoder": name, "task": task, "seed": seed, **same,
              "epochs": EPOCHS[task] if given.epochs is None else given.epochs,
              "para_prior": given.para_prior if task == "para" and given.para_prior is not None else "none"}
