@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.skipif(not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
                                 reason="this torch cannot simulate a device")
 STAGES = ["mlm,simcse,simcse-supervised,mnr,sg,sg-opt,ct,ct-in-batch --contrastive-batch-size 8",
-          "simcse-nli,bsc --contrastive-batch-size 8 --contrastive-projection mlp --contrastive-chunk 3 "
+          "simcse-nli,bsc --contrastive-batch-size 8 --contrastive-projection mlp --contrastive-chunk 10 "
           "--bsc-align 0.5 --bsc-temperature-lr 1e-3 --bsc-shuffle knn --contrastive-epochs 2 "
           "--hard-negative-weight 0.5",
           "bsc --contrastive-batch-size 8 --bsc-normalise batch --bsc-shuffle cluster --contrastive-epochs 2 "
