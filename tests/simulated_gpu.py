@@ -26,6 +26,8 @@ INDEXED = {aten.index.Tensor, aten.index_put.default, aten.index_put_.default}  
 class GpuTensor(torch.Tensor):
     """A tensor on the simulated device; `held` has its numbers, on the CPU."""
 
+    num_made = 0
+
     @staticmethod
     def __new__(cls, held: torch.Tensor) -> GpuTensor:
         return torch.Tensor._make_wrapper_subclass(cls, held.size(), strides=held.stride(), dtype=held.dtype,
@@ -33,6 +35,7 @@ class GpuTensor(torch.Tensor):
 
     def __init__(self, held: torch.Tensor) -> None:
         self.held = held
+        GpuTensor.num_made += 1
 
     def __repr__(self) -> str:
         return f"GpuTensor({self.held})"
@@ -82,7 +85,7 @@ def tensors_of(*trees) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(trees) if isinstance(leaf, torch.Tensor)]
 
 
-def install() -> torch.device:
+def install() -> None:
     """Make the device known to torch and the only one that our code finds."""
     from contrastive import methods
     from minbert import mlm, price, runtime
@@ -99,7 +102,6 @@ def install() -> torch.device:
     methods.GUIDED_WIDTH = 24
     field = Options.__dataclass_fields__["device"]
     field.metadata = MappingProxyType({**field.metadata, "choices": (*field.metadata["choices"], "gpu")})
-    return device
 
 
 if __name__ == "__main__":
@@ -107,4 +109,6 @@ if __name__ == "__main__":
     with Simulation():
         code = importlib.import_module(sys.argv[1]).main(sys.argv[2:])
     sys.stdout.flush()
+    if not code and not GpuTensor.num_made:
+        sys.exit("nothing was computed on the device")
     os._exit(code)  # torch's thread for the device does not end with the interpreter
