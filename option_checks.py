@@ -116,8 +116,7 @@ def check_tasks(options) -> None:
                                                  (is_whole and number % 1) for task, number in numbers.items()):
             raise ValueError(f"--{name} is '{text}'; it is none, or tasks, each once, with a {'whole ' * is_whole}"
                              f"number above 0, such as para={6000 if is_whole else '2,sts=0.5'}.")
-    is_complete = set(options.order) == {"sst", "para", "sts"}
-    scores = {*options.order, *(("overall_2023", "overall_2024") if is_complete else ())}
+    scores = {*options.order, *(("overall_2023", "overall_2024") if set(options.order) == set(COURSE_FILES) else ())}
     if options.score not in (AUTO, *scores):
         raise ValueError(f"--score {options.score} cannot judge --tasks {options.tasks}; it can be "
                          f"{', '.join(sorted(scores))}.")

@@ -111,14 +111,11 @@ def transfer_accuracies(
     part, or else the answer to one would have been seen; classes are spread evenly. `seed` draws the parts.
     """
     from sklearn.linear_model import LogisticRegression  # late: scikit-learn takes a second to import
-    from sklearn.model_selection import StratifiedGroupKFold
+    from sklearn.model_selection import StratifiedGroupKFold, cross_val_score
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     parts = StratifiedGroupKFold(num_folds, shuffle=True, random_state=seed)
-    accuracies = []
-    for training, held_out in parts.split(vectors, labels, np.unique(sentences, return_inverse=True)[1]):
-        classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-        classifier.fit(vectors[training], labels[training])
-        accuracies.append(classifier.score(vectors[held_out], labels[held_out]))
-    return np.array(accuracies)
+    groups = np.unique(sentences, return_inverse=True)[1]
+    classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    return cross_val_score(classifier, vectors, labels, groups=groups, cv=parts, error_score="raise")

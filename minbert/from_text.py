@@ -104,8 +104,7 @@ def build_job(arguments: argparse.Namespace, tokenizer: BertTokenizer, train: np
 
 def plan_rounds(arguments: argparse.Namespace) -> tuple[int, int]:
     """(evaluations, batches before each) that see at least --tokens; a multiple of --accumulation batches."""
-    tokens_per_update = arguments.batch_size * arguments.block_size * arguments.accumulation
-    num_updates = -(-arguments.tokens // tokens_per_update)
+    num_updates = -(-arguments.tokens // (arguments.batch_size * arguments.block_size * arguments.accumulation))
     num_in_round = -(-num_updates // MAX_EVALUATIONS)
     return -(-num_updates // num_in_round), num_in_round * arguments.accumulation
 
