@@ -10,7 +10,7 @@ import hashlib
 import io
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ID_COLUMN = "id"
@@ -64,6 +64,8 @@ SST = Format("sst", ("sentence",), "sentiment", 0, 4, is_integer=True)
 PARA = Format("para", ("sentence1", "sentence2"), "is_duplicate", 0, 1, is_integer=True)
 STS = Format("sts", ("sentence1", "sentence2"), "similarity", 0, 5, is_integer=False)
 FORMATS = {format.name: format for format in (SST, PARA, STS)}
+# Of training pairs a label may be the probability that they are paraphrases, as an ensemble says it of unlabelled text.
+TRAINING_FORMATS = FORMATS | {"para": replace(PARA, is_integer=False)}
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def majority_score(task: Task, train: Sequence[Example], dev: Sequence[Example])
     train, dev: labelled examples. A tie goes to the lower label. For STS the score is 0.0 by definition (see
     tasks.pearson).
     """
-    labels, dev_labels = _labels(train), _labels(dev)
+    labels, dev_labels = _labels(task, train), _labels(task, dev)
     values, counts = np.unique(labels, return_counts=True)  # ascending
     answer = labels.mean() if task.is_regression else values[counts.argmax()]
     return task.score(np.full(len(dev_labels), answer, dtype=np.float32), dev_labels)
@@ -60,7 +60,7 @@ def tfidf_score(
 
     if len(train) > max_training_rows:
         train = [train[index * len(train) // max_training_rows] for index in range(max_training_rows)]
-    labels, dev_labels = _labels(train), _labels(dev)
+    labels, dev_labels = _labels(task, train), _labels(task, dev)
     texts = [text for example in train for text in example.texts]
     if len(set(labels.tolist())) == 1 or not re.search(r"\w", " ".join(texts)):
         return majority_score(task, train, dev)  # no second label, or no word: nothing that a model could learn from
@@ -84,5 +84,6 @@ def _features(vectorizer, examples: Sequence[Example]) -> "csr_matrix":
     return hstack([abs(u - v), product, product.sum(axis=1)], format="csr")  # (N, 2V + 1)
 
 
-def _labels(examples: Sequence[Example]) -> np.ndarray:
-    return np.array([example.label for example in examples], dtype=np.float32)
+def _labels(task: Task, examples: Sequence[Example]) -> np.ndarray:
+    labels = np.array([example.label for example in examples], dtype=np.float32)
+    return labels if task.is_regression else labels.round()  # a probability's class

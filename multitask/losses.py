@@ -25,12 +25,14 @@ def sentiment_loss(logits: Tensor, labels: Tensor) -> Tensor:
 def paraphrase_loss(logit: Tensor, labels: Tensor, shift: float = 0.0) -> Tensor:
     """Binary cross-entropy with logits, averaged over the batch (PARA).
 
-    logit: (B,), any float dtype, before the sigmoid. labels: (B,), 0 or 1 in any dtype. shift: what is added to each
-    logit here and nowhere else, as `prior_shift` gives it.
+    logit: (B,), any float dtype, before the sigmoid. labels: (B,), 0 or 1 in any dtype, or between them the probability
+    that a teacher gives a paraphrase (knowledge distillation, Hinton et al. 2015, at temperature 1). shift: what is
+    added to the logit of a pair labelled 0 or 1, here and nowhere else, as `prior_shift` gives it.
     Returns a float32 scalar >= 0; log 2 = 0.693 for logit 0. Raises ValueError (from PyTorch) where the shapes differ.
     Compare with torch.nn.BCEWithLogitsLoss.
     """
-    return F.binary_cross_entropy_with_logits(logit.float() + shift, labels.float())
+    labels = labels.float()
+    return F.binary_cross_entropy_with_logits(logit.float() + shift * (labels == labels.round()), labels)
 
 
 def prior_shift(share: float, prior: float) -> float:
@@ -42,7 +44,7 @@ def prior_shift(share: float, prior: float) -> float:
     share of 0 or 1, whose log-odds are infinite.
     """
     if share in (0, 1):
-        raise ValueError(f"--para_prior {prior:g} needs training pairs of both labels; PARA's have one only. Drop it.")
+        raise ValueError(f"--para_prior {prior:g} needs training pairs labelled 0 and 1; PARA's are not both. Drop it.")
     return math.log(share / (1 - share)) - math.log(prior / (1 - prior))
 
 

@@ -1,9 +1,9 @@
 """What finished runs say of rows of your own: `python -m multitask.predict RUN --task sst < sentences.txt`.
 
 Reads a row a line from standard input, of PARA and STS two texts with a tab between, and prints each behind its
-prediction: a class 0 to 4, 1 or 0, or a similarity. Several runs give one prediction together, that of the mean of
-their probabilities or similarities. Before: finished.py, voting.py. torch is imported late, so that `--help` and bad
-input answer at once.
+prediction: a class 0 to 4, 1 or 0, or a similarity; with `--probabilities` in place of a class how sure it is. Several
+runs give one prediction together, that of the mean of their probabilities or similarities. Before: finished.py,
+voting.py. torch is imported late, so that `--help` and bad input answer at once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
                         "runs/NAME; of several the mean of what they say")
     parser.add_argument("--task", choices=tuple(FORMATS), required=True, help="sst: a sentence a line; para, sts: "
                         "two texts a line, with a tab between")
+    parser.add_argument("--probabilities", action="store_true", help="print probabilities instead of classes: sst, the "
+                        "five classes' with blanks between; para, that of a paraphrase, which can be a training label")
     given = parser.parse_args(arguments)
+    if given.probabilities and given.task == "sts":
+        parser.error("--probabilities: sts has no classes; pass --task sst or para, or drop it.")
     if sys.stdin.isatty():
         print("Type one row a line and end with Ctrl-D.", file=sys.stderr)
     rows = read_rows(io.TextIOWrapper(sys.stdin.buffer, "utf-8-sig", "surrogateescape"), FORMATS[given.task].is_pair)
@@ -64,8 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(cuts({task.name: {"input": encoded}}, run.options.max_length), file=sys.stderr)
         outputs = predict(model, task.name, encoded, run.options.precision)
         total += outputs if task.is_regression else probabilities(outputs)
-    for row, value in zip(rows, decode(task, total / len(runs)), strict=True):
-        print(f"{value:.4g}", *row.texts, sep="\t")
+    values = total / len(runs) if given.probabilities else decode(task, total / len(runs))
+    for row, value in zip(rows, values, strict=True):
+        print(" ".join(f"{number:.4g}" for number in value.ravel()), *row.texts, sep="\t")
 
 
 if __name__ == "__main__":

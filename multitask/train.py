@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from data.batching import Batch, EncodedExamples, length_grouped_batches
-from data.readers import Table, numbers_by_task, read_examples
+from data.readers import FORMATS, TRAINING_FORMATS, Table, numbers_by_task, read_examples
 from minbert import AdamW, BertModel, BertTokenizer, processes
 from minbert.loop import Job, Step
 from minbert.optimizer import layer_decayed, parameter_groups
@@ -34,9 +34,10 @@ def read_tables(options) -> dict[str, dict[str, Table]]:
 
     Of training and dev files at most --train_rows and --dev_rows are taken; test files stay whole, for the leaderboard.
     """
-    tables = {task.name: {split: read_examples(getattr(options, f"{task.name}_{split}"), task.format,
-                                               labelled=split != "test", drop_bad_rows=options.drop_bad_rows)
-                          for split in SPLITS} for task in TASKS.values()}
+    tables = {task: {split: read_examples(getattr(options, f"{task}_{split}"),
+                                          (TRAINING_FORMATS if split == "train" else FORMATS)[task],
+                                          labelled=split != "test", drop_bad_rows=options.drop_bad_rows)
+                     for split in SPLITS} for task in TASKS}
     for split, limits in {"train": options.train_rows, "dev": options.dev_rows}.items():
         for task, limit in numbers_by_task(limits).items():
             tables[task][split] = tables[task][split].cut(int(limit))
@@ -102,7 +103,9 @@ def build_job(
     dev = {task: splits["dev"] for task, splits in trained.items()}
     shift = 0.0
     if options.para_prior != "none":
-        shift = prior_shift(float(labels_of(rows["para"]["train"]).mean()), options.para_prior)
+        labels = labels_of(rows["para"]["train"])
+        classes = labels[labels % 1 == 0]  # a probability is right for other pairs as it is
+        shift = prior_shift(float(classes.mean()) if len(classes) else 0.0, options.para_prior)
 
     def plan(epoch: int, generator: torch.Generator) -> list[Step]:
         steps = steps_of_epoch(options, batches_of(trained, options.batch_size, options.max_tokens), generator, epoch)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,13 @@ def test_majority_by_hand():
 def test_majority_comes_from_the_training_rows():
     train, dev = examples_of("sst", [3, 3, 1]), examples_of("sst", [1, 1, 1, 3])
     assert majority_score(TASKS["sst"], train, dev) == 0.25  # and not .75, dev's own majority
+
+
+@pytest.mark.parametrize("score", [majority_score, tfidf_score])
+def test_of_a_probability_the_likelier_class_counts(score):
+    train, dev = pairs(60, seed=0, is_graded=False), pairs(30, seed=1, is_graded=False)
+    unsure = [replace(example, label=0.7 * example.label + 0.1) for example in train]  # .1 and .8
+    assert score(TASKS["para"], unsure, dev) == score(TASKS["para"], train, dev)
 
 
 def test_majority_tie_goes_to_the_lower_label():

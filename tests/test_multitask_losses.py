@@ -46,9 +46,16 @@ def test_prior_shift_by_hand():
     torch.testing.assert_close(paraphrase_loss(logit, labels, shift=0.001), shifted, rtol=0, atol=0)
 
 
+def test_a_probability_as_label_of_paraphrases_by_hand():
+    # logit log 3 says 3/4; of a label of 1/4 a quarter pays -log 3/4, the rest -log 1/4; no shift, which is for classes
+    logit, labels = torch.tensor([math.log(3), 0.0]), torch.tensor([0.25, 1.0])
+    unsure, sure = -0.25 * math.log(0.75) - 0.75 * math.log(0.25), -math.log(0.9)
+    assert paraphrase_loss(logit, labels, shift=math.log(9)).item() == pytest.approx((unsure + sure) / 2, rel=1e-6)
+
+
 @pytest.mark.parametrize("share", [0, 1])
 def test_prior_shift_needs_both_labels(share):
-    with pytest.raises(ValueError, match="--para_prior 0.37 needs training pairs of both labels"):
+    with pytest.raises(ValueError, match="--para_prior 0.37 needs training pairs labelled 0 and 1"):
         prior_shift(float(share), 0.37)
 
 

@@ -59,6 +59,24 @@ def test_several_runs_are_averaged(two_runs, predict, name):
     assert expected not in alone
 
 
+@pytest.mark.parametrize("name", ["sst", "para"])
+def test_probabilities_are_the_mean_of_the_runs(two_runs, predict, name):
+    runs = [open_run(folder) for folder in two_runs]
+    lines = ["\t".join(example.texts) for example in runs[0].tables[name]["dev"].examples]
+    expected = np.mean([probabilities(run.outputs(name, "dev")) for run in runs], axis=0)
+    code, printed, said = predict("\n".join(lines), *two_runs, "--task", name, "--probabilities")
+    assert (code, said) == (0, "")
+    values, texts = zip(*(line.split("\t", 1) for line in printed.splitlines()), strict=True)
+    assert list(texts) == lines
+    found = np.array([list(map(float, value.split(" "))) for value in values])
+    np.testing.assert_allclose(found, expected.reshape(len(lines), -1), rtol=1e-3)
+
+
+def test_sts_has_no_probabilities(two_runs, predict):
+    with pytest.raises(SystemExit, match="2"):
+        predict("a\tb", two_runs[0], "--task", "sts", "--probabilities")
+
+
 @pytest.mark.parametrize(("task", "text", "words"), [
     ("sst", "fine\n\nbad\n", "line 2 is ''; needed is one sentence in UTF-8, without a tab. Fix or remove"),
     ("sst", "a\tb", "line 1 is 'a\\tb'; needed is one sentence"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from data.readers import COURSE_FILES, PARA, SST, STS, Example, read_examples, sha256_of
+from data.readers import COURSE_FILES, FORMATS, PARA, SST, STS, TRAINING_FORMATS, Example, read_examples, sha256_of
 
 COURSE = Path(__file__).parents[2] / "shared" / "data" / "course"
 SST_HEADER = "\tid\tsentence\tsentiment\n"
@@ -38,6 +38,15 @@ def test_single_sentence_by_hand(write):
 def test_pair_with_decimals_and_doubled_quotes(write):
     path = write(STS_HEADER + '7\taa1\tA man sings.\t"""Who sings?"" he asked."\t2.75\n')
     assert read_examples(path, STS).examples == (Example("aa1", "A man sings.", '"Who sings?" he asked.', 2.75),)
+
+
+def test_a_probability_is_a_label_of_training_pairs_alone(write):
+    path = write(PARA_HEADER + "0\tq1\tA ?\tB ?\t0.25\n")
+    assert read_examples(path, TRAINING_FORMATS["para"]).examples[0].label == 0.25
+    assert "label '0.25' is not allowed; PARA labels are whole numbers 0 to 1" in message_of(path, PARA)
+    path = write(PARA_HEADER + "0\tq1\tA ?\tB ?\t1.5\n")
+    assert "label '1.5' is not allowed; PARA labels are 0 to 1" in message_of(path, TRAINING_FORMATS["para"])
+    assert TRAINING_FORMATS | {"para": PARA} == FORMATS
 
 
 def test_columns_are_found_by_name_as_in_the_sst_test_file(write):
