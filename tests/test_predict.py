@@ -72,9 +72,10 @@ def test_probabilities_are_the_mean_of_the_runs(two_runs, predict, name):
     np.testing.assert_allclose(found, expected.reshape(len(lines), -1), rtol=1e-3)
 
 
-def test_sts_has_no_probabilities(two_runs, predict):
+def test_sts_has_no_probabilities(two_runs, predict, capsys):
     with pytest.raises(SystemExit, match="2"):
         predict("a\tb", two_runs[0], "--task", "sts", "--probabilities")
+    assert "--probabilities: sts has no classes; pass --task sst or para, or drop it." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("task", "text", "words"), [
