@@ -20,6 +20,7 @@ import numpy as np
 from multitask.tasks import Task
 
 SMALLEST = 1e-12  # in place of a probability of 0, whose logarithm would forbid every weight but one
+PRIOR_ROWS = 10  # for each run so many rows more on which it alone is right: the less of dev, the more even weights
 Weigh = Callable[[Task, np.ndarray, np.ndarray], np.ndarray]  # (task, votes, labels) -> weights
 
 # --- what the runs say, on one scale ----------------------------------------------------------------------------------
@@ -69,8 +70,7 @@ def decode(task: Task, mixed: np.ndarray, centre: float = 0.0, spread: float = 1
 
 def choose_best(task: Task, votes: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """1 for the run with the best score on these rows (the first of tied ones), 0 for the others. [GEN]'s ensemble."""
-    scores = [task.score(decode(task, of_run), labels) for of_run in votes]
-    return np.eye(len(votes))[int(np.argmax(scores))]
+    return np.eye(len(votes))[np.argmax([task.score(decode(task, of_run), labels) for of_run in votes])]
 
 
 def share_evenly(task: Task, votes: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -83,25 +83,27 @@ def fit_weights(task: Task, votes: np.ndarray, labels: np.ndarray) -> np.ndarray
 
     votes: (R, N, 5) or (R, N). labels: (N,), the task's own. Known as stacking with convex weights (Breiman 1996,
     stacked regressions; van der Laan et al. 2007, super learner). Accuracy itself is a staircase that nothing can
-    climb, so the two classifications take the likelihood, which is concave in the weights: one hill.
+    climb, so the two classifications take the likelihood, which is concave in the weights: one hill. The likelihood
+    trusts runs that are seldom sure of a wrong label, and of many runs it keeps few; `PRIOR_ROWS` hold against it.
     """
     if task.is_regression:
         return most_correlated(votes, labels)
     if votes.ndim == 3:
-        return most_likely(votes[:, np.arange(len(labels)), labels.astype(int)])
-    return most_likely(np.where(labels == 1, votes, 1 - votes))
+        return most_likely(votes[:, np.arange(len(labels)), labels.astype(int)], PRIOR_ROWS)
+    return most_likely(np.where(labels == 1, votes, 1 - votes), PRIOR_ROWS)
 
 
-def most_likely(of_label: np.ndarray) -> np.ndarray:
-    """The weights (R,) that maximise the mean over rows of log(weights @ of_label).
+def most_likely(of_label: np.ndarray, prior_rows: int = 0) -> np.ndarray:
+    """The weights (R,) that maximise the sum over rows of log(weights @ of_label), plus prior_rows x sum log(weights).
 
-    of_label: (R, N), the probability that each run gives to each row's label. Compare with expectation-maximisation
-    for the shares of a mixture, which climbs the same hill in small steps.
+    of_label: (R, N), the probability that each run gives to each row's label. The prior is Dirichlet's, with 1 +
+    prior_rows for each run. Compare with expectation-maximisation for the shares of a mixture, which climbs the same
+    hill in small steps.
     """
     from scipy.optimize import minimize
 
-    of_label = np.maximum(of_label, SMALLEST)
     num_runs = len(of_label)
+    of_label = np.maximum(np.hstack([of_label, *[np.eye(num_runs)] * prior_rows]), SMALLEST)
 
     def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
         mixed = weights @ of_label  # (N,)
@@ -139,7 +141,7 @@ METHODS = {
     "best": Method(choose_best, "for each task the one run with the best dev score is chosen.", True),
     "average": Method(share_evenly, "every run that votes counts the same, nothing is fitted.", False),
     "weighted": Method(fit_weights, "for each task a weight for every run is fitted to dev labels (SST, PARA: largest "
-                       "likelihood; STS: largest correlation).", True),
+                       "likelihood, with a prior towards equal ones; STS: largest correlation).", True),
 }
 
 # --- an honest score --------------------------------------------------------------------------------------------------

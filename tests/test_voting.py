@@ -13,6 +13,7 @@ import torch
 from multitask.tasks import TASKS, pearson
 from multitask.voting import (
     METHODS,
+    PRIOR_ROWS,
     choose_best,
     decode,
     fit_weights,
@@ -110,12 +111,16 @@ def test_averaged_probabilities_are_not_averaged_logits():
 # --- weights ----------------------------------------------------------------------------------------------------------
 
 
-def expectation_maximisation(of_label: np.ndarray, num_steps: int = 5000) -> np.ndarray:
-    """The textbook's way to the shares of a mixture: each row is shared out by who explains it, again and again."""
+def expectation_maximisation(of_label: np.ndarray, prior_rows: int, num_steps: int = 5000) -> np.ndarray:
+    """The textbook's way to the shares of a mixture: each row is shared out by who explains it, again and again.
+
+    A Dirichlet prior adds to each run's sum of shares the rows that it stands for.
+    """
     weights = np.full(len(of_label), 1 / len(of_label))
     for _ in range(num_steps):
         explained = weights[:, None] * of_label
-        weights = (explained / explained.sum(axis=0)).mean(axis=1)
+        shares = (explained / explained.sum(axis=0)).sum(axis=1) + prior_rows
+        weights = shares / shares.sum()
     return weights
 
 
@@ -134,6 +139,15 @@ def test_likeliest_weights_by_hand():
     np.testing.assert_allclose(most_likely(np.array([[0.9, 0.8], [0.5, 0.5]])), [1, 0], atol=1e-5)
 
 
+def test_a_prior_by_hand_and_that_rows_outweigh_it():
+    """With a row that excludes the second run: log(w) + k log(w) + k log(1 - w) has its top at (1 + k) / (1 + 2k)."""
+    sure = np.array([[1.0], [0.0]])
+    for prior_rows in (0, 1, 3):
+        expected = [(1 + prior_rows) / (1 + 2 * prior_rows), prior_rows / (1 + 2 * prior_rows)]
+        np.testing.assert_allclose(most_likely(sure, prior_rows), expected, atol=1e-5)
+    assert most_likely(np.repeat(sure, 1000, axis=1), 3)[0] > 0.99
+
+
 @pytest.mark.parametrize("task", ["sst", "para"])
 def test_likeliest_weights_are_those_of_expectation_maximisation_and_beat_a_grid(task):
     votes, labels = make_votes(task)
@@ -141,9 +155,14 @@ def test_likeliest_weights_are_those_of_expectation_maximisation_and_beat_a_grid
                           votes[run, row] if label == 1 else 1 - votes[run, row]
                           for row, label in enumerate(labels)] for run in range(NUM_RUNS)])
     weights = fit_weights(TASKS[task], votes, labels)
-    np.testing.assert_allclose(weights, expectation_maximisation(of_label), atol=1e-3)
-    best = max(np.log(other @ of_label).mean() for other in grid(NUM_RUNS))
-    assert best - 1e-9 <= np.log(weights @ of_label).mean() <= best + 1e-3  # 1e-3: between two points of the grid
+    np.testing.assert_allclose(weights, expectation_maximisation(of_label, PRIOR_ROWS), atol=1e-3)
+
+    def gain(other: np.ndarray) -> float:
+        """What is climbed, a row."""
+        return np.log(other @ of_label).mean() + PRIOR_ROWS * np.log(np.maximum(other, 1e-12)).sum() / len(labels)
+
+    best = max(map(gain, grid(NUM_RUNS)))
+    assert best - 1e-9 <= gain(weights) <= best + 1e-3  # 1e-3: between two points of the grid
 
 
 def test_a_label_that_a_run_excludes_does_not_stop_the_fit():
