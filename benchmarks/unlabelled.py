@@ -198,14 +198,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--similar", nargs="*", default=[], help="tab-separated files with sentence1, sentence2, whose "
                         "sentences can be neighbours of STS's too")
     parser.add_argument("--sentences", type=int, default=50000, help="of reviews, at most (%(default)s)")
-    for flag, numbers in (("--question-pairs", [15000, 25000]), ("--sentence-pairs", [0, 25000])):
-        parser.add_argument(flag, nargs=2, type=int, metavar=("LISTED", "NEAR"), default=numbers,
-                            help="so many of the list and so many near ones, at most (%(default)s)")
+    for flag, listed, near in (("--question-pairs", 15000, 25000), ("--sentence-pairs", 0, 25000)):
+        parser.add_argument(flag, nargs=2, type=int, metavar=("LISTED", "NEAR"), default=[listed, near],
+                            help=f"so many of the list and so many near ones, at most ({listed} {near})")
     parser.add_argument("--ranks", nargs="+", type=bounds_of, default=[(0, 3), (3, 20)], metavar="FIRST-END",
                         help=f"each of STS's sentences gets a neighbour of each; END below {NUM_NEAREST} (0-3 3-20)")
     parser.add_argument("--beside", type=Path, metavar="TEXT", help="folder of an earlier call, whose text is left "
                         "out")
-    parser.add_argument("--seed", type=int, default=11, help="(%(default)s)")
+    parser.add_argument("--seed", type=int, default=11, help="of all that is drawn (%(default)s)")
     return parser.parse_args(arguments)
 
 
