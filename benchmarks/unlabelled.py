@@ -77,18 +77,19 @@ class Filter:
     def leave_out(self, folder: Path) -> None:
         """What an earlier call wrote there is seen already."""
         for task in FORMATS:
-            rows = [line.split("\t") for line in (folder / f"{task}.txt").read_text("utf-8").split("\n") if line]
+            lines = (folder / f"{task}.txt").read_text("utf-8").split("\n")
             if task == "sst":
-                self.sentences.update(key_of(text) for text, in rows)
+                self.sentences.update(map(key_of, lines))
             else:
-                self.used.update(map(pair_key, rows))
+                self.used.update(pair_key(line.split("\t")) for line in lines)
 
 
 def check_sources(given: argparse.Namespace) -> None:
     """ValueError, before anything is chosen, for a file that is not there, not UTF-8, or without the columns needed."""
-    columns = dict.fromkeys(given.reviews, ()) | dict.fromkeys((given.questions, *given.similar), SENTENCES)
-    columns |= {given.premises: PREMISES} | {given.beside / f"{task}.txt": () for task in FORMATS if given.beside}
-    for path, names in columns.items():
+    sources = [(given.premises, PREMISES), *((path, SENTENCES) for path in (given.questions, *given.similar))]
+    sources += [(path, ()) for path in given.reviews]
+    sources += [(given.beside / f"{task}.txt", ()) for task in FORMATS if given.beside]
+    for path, names in sources:
         try:
             header = Path(path).read_text("utf-8").partition("\n")[0].strip().split("\t")
         except (OSError, UnicodeDecodeError) as error:
@@ -145,7 +146,9 @@ def texts_by_key(texts: Iterable[str], allows: Callable[[str], bool]) -> list[st
     return list({key_of(text): text for text in texts if allows(text)}.values())
 
 
-def choose_questions(given, train: Sequence[Example], seen: Filter, rng: random.Random) -> list[Pair]:
+def choose_questions(
+    given: argparse.Namespace, train: Sequence[Example], seen: Filter, rng: random.Random
+) -> list[Pair]:
     """Pairs of a list of questions, and questions of it or of PARA's training rows beside a near one."""
     num_listed, num_near = given.question_pairs
     listed = list(read_columns(given.questions, SENTENCES))
@@ -154,14 +157,16 @@ def choose_questions(given, train: Sequence[Example], seen: Filter, rng: random.
     rng.shuffle(questions)
     rng.shuffle(listed)
     pairs = list(islice(seen.new_pairs(listed), num_listed))
-    if num_near:  # a sixth more than are asked for, since some will be there already
+    if num_near:  # a fifth more than are asked for, since some will be there already
         queries = rng.sample(questions, min(num_near * 6 // 5, len(questions)))
         pairs += islice(seen.new_pairs(near_pairs(queries, questions, QUESTION_RANKS, rng)), num_near)
     rng.shuffle(pairs)
     return pairs
 
 
-def choose_sentence_pairs(given, train: Sequence[Example], seen: Filter, rng: random.Random) -> list[Pair]:
+def choose_sentence_pairs(
+    given: argparse.Namespace, train: Sequence[Example], seen: Filter, rng: random.Random
+) -> list[Pair]:
     """Premises with their hypotheses, and STS's training sentences beside near ones of their own or of other files."""
     num_listed, num_near = given.sentence_pairs
     own = texts_by_key((text for example in train for text in example.texts), seen.allows)

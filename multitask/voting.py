@@ -20,7 +20,7 @@ import numpy as np
 from multitask.tasks import Task
 
 SMALLEST = 1e-12  # in place of a probability of 0, whose logarithm would forbid every weight but one
-PRIOR_ROWS = 10  # for each run so many rows more on which it alone is right: the less of dev, the more even weights
+PRIOR_ROWS = 10  # for each run so many rows more on which it alone is right; a small dev keeps weights even
 Weigh = Callable[[Task, np.ndarray, np.ndarray], np.ndarray]  # (task, votes, labels) -> weights
 
 # --- what the runs say, on one scale ----------------------------------------------------------------------------------

@@ -89,6 +89,7 @@ def test_a_call_writes_what_predict_reads_and_the_next_nothing_of_it(flags, tmp_
 @pytest.mark.parametrize(("change", "message"), [
     ({"--questions": ["none.tsv"]}, "none.tsv: cannot be read (No such file or directory)"),
     ({"--premises": ["QUESTIONS"]}, "the header has no column premise, hypothesis; needed are premise, hypothesis"),
+    ({"--questions": ["PREMISES"]}, "the header has no column sentence1, sentence2; needed are sentence1, sentence2"),
     ({"--reviews": ["BINARY"]}, "cannot be read (not UTF-8); needed is text in UTF-8"),
     ({"--question-pairs": [0, -1]}, "are numbers of pairs; pass 0 or more"),
     ({"--sentences": [-1]}, "--sentences is -1; pass a whole number of 0 or more"),
@@ -98,7 +99,8 @@ def test_a_call_writes_what_predict_reads_and_the_next_nothing_of_it(flags, tmp_
 def test_what_cannot_be_used_is_refused_at_once(flags, change, message, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(unlabelled, "near_pairs", lambda *_: pytest.fail("began to choose"))
     (tmp_path / "binary").write_bytes(b"\xff\xfe\xfd")
-    places = {"QUESTIONS": flags["--questions"][0], "BINARY": tmp_path / "binary", "OUT": tmp_path}
+    places = {"QUESTIONS": flags["--questions"][0], "PREMISES": flags["--premises"][0],
+              "BINARY": tmp_path / "binary", "OUT": tmp_path}
     change = {flag: [places.get(value, value) for value in values] for flag, values in change.items()}
     try:
         code = main(words(flags | change))
