@@ -28,7 +28,7 @@ from minbert import BertModel, BertTokenizer, checkpoint, from_text, pretrain, p
 from minbert.loop import Job, fit
 from multitask import further, train
 from options import Options
-from tests.toy_stages import make_chain
+from tests.toy_stages import make_chain, write_triplets
 
 CPU = torch.device("cpu")
 NUM_STEPS = 50
@@ -67,8 +67,10 @@ def make_job(name: str, model: Path, data: Path, out: Path) -> Job:
         shuffle = {"bsc_shuffle": "knn"} if name == "bsc" else {}
         size = {} if name == "ct" else {"contrastive_batch_size": 5}
         size |= {"contrastive_chunk": 2} if name in ("simcse", "simcse-nli") else {}
+        # A file of each process's own: one that both write is empty at the moment in which the other one reads it.
+        nli = {"nli": write_triplets(out.parent / f"nli-{processes.number()}.tsv", tables)} if "nli" in name else {}
         (stage,) = make_chain(name, model, tables, tokenizer, out, contrastive_epochs=NUM_STEPS, contrastive_lr=5e-5,
-                              **size, **shuffle)
+                              **size, **shuffle, **nli)
         return stage.job
     options = replace(options, **CHANGES[name])
     rows = train.encode_tables(tables, tokenizer, options.max_length, options.pair_encoding)

@@ -23,8 +23,8 @@ def write_triplets(path: Path, tables: dict, task: str = "sts") -> str:
 def make_chain(chain: str, model: Path, tables: dict, tokenizer, run: Path, **changes) -> list[Stage]:
     """The stages that `chain` names, on one encoder of the folder `model`; changes replace options."""
     changes = {**FAST, **changes}
-    if "simcse-nli" in chain:
-        changes.setdefault("nli", write_triplets(run.parent / "nli.tsv", tables))
+    if "simcse-nli" in chain and "nli" not in changes:
+        changes["nli"] = write_triplets(run.parent / "nli.tsv", tables)
     options = Options(pretrain=chain, model=str(model), precision="fp32", max_length=48, **changes)
     encoder = BertModel.from_pretrained(model)
     train = {task: splits["train"].examples[:16] for task, splits in tables.items()}
