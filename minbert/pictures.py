@@ -159,11 +159,12 @@ def round_ticks(values: Sequence[float], most: int = 6) -> list[float]:
 
 
 def _axes(
-    name: str, x_ticks: Sequence[float], y_ticks: Sequence[float], x_label: str, y_label: str, height: int = PLOT_SIZE,
+    what: str, x_ticks: Sequence[float], y_ticks: Sequence[float], x_label: str, y_label: str, height: int = PLOT_SIZE,
     top: int = 0, letters: int = 0,
 ) -> tuple[list[str], Callable, Callable]:
     """The beginning of an SVG with grid, ticks and labels, and where a number stands on each axis; y points down.
 
+    what: the picture's name for who cannot see it, to which those of the axes are added.
     top: of the margin above the plot, what is cut off. letters: so many have room to the left of it, or more if needed.
     """
     end, bottom = PLOT_MARGIN + PLOT_SIZE, PLOT_MARGIN + height
@@ -178,6 +179,7 @@ def _axes(
     left = min(0, PLOT_MARGIN - 28 - LETTER * max(letters, *(len(f"{tick:g}") for tick in y_ticks)))
     right = end + max(10, LETTER * len(f"{x_ticks[-1]:g}") // 2 + 2)
     box = f"{left} {top} {right - left} {bottom + PLOT_MARGIN - top}"
+    name = f"{what}: {x_label} to the right, {y_label} upwards"
     parts = [f'<svg viewBox="{box}" role="img" aria-label="{escape(name)}">']
     for tick in x_ticks:
         parts += [f'<path class="grid" d="M{across(tick):g} {PLOT_MARGIN}V{bottom}"/>',
@@ -193,9 +195,8 @@ def _axes(
 
 def _scatter(plot: Scatter) -> str:
     x, y = (np.asarray(values, dtype=np.float64) for values in (plot.x, plot.y))
-    name = f"Scatter plot of {len(x)} points: {plot.x_label} to the right, {plot.y_label} upwards"
     ticks, end = range(plot.low, plot.high + 1), PLOT_MARGIN + PLOT_SIZE
-    parts, across, down = _axes(name, ticks, ticks, plot.x_label, plot.y_label)
+    parts, across, down = _axes(f"Scatter plot of {len(x)} points", ticks, ticks, plot.x_label, plot.y_label)
     parts.append(f'<path class="diagonal" d="M{PLOT_MARGIN} {end}L{end} {PLOT_MARGIN}"/>')
     parts += [f'<circle cx="{column:.1f}" cy="{row:.1f}" r="3"><title>{escape(note)}</title></circle>'
               for column, row, note in zip(across(x), down(y), plot.notes, strict=True)]
@@ -203,8 +204,8 @@ def _scatter(plot: Scatter) -> str:
 
 
 def _boxes(plot: Boxes) -> str:
-    name = f"Box plot of {len(plot.quantiles)} intervals: {plot.x_label} to the right, {plot.y_label} upwards"
-    parts, across, down = _axes(name, plot.x_ticks, plot.y_ticks, plot.x_label, plot.y_label)
+    parts, across, down = _axes(f"Box plot of {len(plot.quantiles)} intervals", plot.x_ticks, plot.y_ticks,
+                                plot.x_label, plot.y_label)
     for number, (quantiles, note) in enumerate(zip(plot.quantiles, plot.notes, strict=True)):
         if quantiles is None:
             continue
@@ -220,8 +221,8 @@ def _boxes(plot: Boxes) -> str:
 
 
 def _ridges(plot: Ridges) -> str:
-    name = f"Histograms of {len(plot.shares)} bands: {plot.x_label} to the right, {plot.y_label} upwards"
-    parts, across, down = _axes(name, plot.x_ticks, plot.y_ticks, plot.x_label, plot.y_label)
+    parts, across, down = _axes(f"Histograms of {len(plot.shares)} bands", plot.x_ticks, plot.y_ticks, plot.x_label,
+                                plot.y_label)
     most = max(map(max, plot.shares)) or 1.0
     for number, (shares, note) in enumerate(zip(plot.shares, plot.notes, strict=True)):
         foot, roof = down(plot.bands[number]), down(plot.bands[number + 1])
@@ -233,9 +234,8 @@ def _ridges(plot: Ridges) -> str:
 
 
 def _trace(plot: Trace) -> str:
-    name = f"Line through {len(plot.x)} points: {plot.x_label} to the right, {plot.y_label} upwards"
-    parts, across, down = _axes(name, plot.x_ticks, plot.y_ticks, plot.x_label, plot.y_label, plot.height, TRACE_TOP,
-                                PANEL_LETTERS)
+    parts, across, down = _axes(f"Line through {len(plot.x)} points", plot.x_ticks, plot.y_ticks, plot.x_label,
+                                plot.y_label, plot.height, TRACE_TOP, PANEL_LETTERS)
     points = [(across(x), down(y)) for x, y in zip(plot.x, plot.y, strict=True)]
     told = f"First: {plot.notes[0]}. Marked: {plot.notes[plot.marked]}. Last: {plot.notes[-1]}."
     parts.insert(1, f"<desc>{escape(told)}</desc>")
@@ -254,8 +254,8 @@ def _trace(plot: Trace) -> str:
 def _pair_map(plot: PairMap) -> str:
     counts = sum(plot.is_positive), len(plot.is_positive) - sum(plot.is_positive)
     ticks = round_ticks(np.ravel(plot.points).tolist(), most=10)
-    name = f"Map of {len(plot.points)} pairs{f', {plot.title}' if plot.title else ''}"
-    parts, across, down = _axes(name, ticks, ticks, f"{plot.label} 1", f"{plot.label} 2", letters=PANEL_LETTERS)
+    what = f"Map of {len(plot.points)} pairs{f', {plot.title}' if plot.title else ''}"
+    parts, across, down = _axes(what, ticks, ticks, f"{plot.label} 1", f"{plot.label} 2", letters=PANEL_LETTERS)
     legend = ((True, f"{counts[0]} positive pairs", 126), (False, f"{counts[1]} negative pairs", 306))
     told = f"{legend[0][1]} as circles with a line, {legend[1][1]} as squares with a dashed line."
     parts.insert(1, f"<desc>{escape(told)}</desc>")

@@ -24,6 +24,7 @@ from multitask.evaluate import labels_of
 from multitask.finished import Record, open_run, read_record, same_data
 from multitask.results import PREDICTED, SCORE_TITLES, default_paths, write_files
 from multitask.tasks import TASKS, with_overall
+from multitask.train import read_tables
 from multitask.voting import METHODS, Outcome, apply_method, gather_votes, make_folds
 
 CAUTION = ("Each run kept the epoch that scored best on these same dev rows, so all of these numbers are a little "
@@ -77,25 +78,24 @@ def voted_tasks(records: Sequence[Record]) -> list[list[str]]:
     return [[name for name in TASKS if name in of_run or name in nobodys] for of_run in known]
 
 
-def outputs_of(folder: Path, tasks: Sequence[str] = tuple(TASKS)) -> tuple[Outputs, Tables]:
-    """Raw outputs and the tables of one run, whose model is dropped when this returns."""
+def outputs_of(folder: Path, tasks: Sequence[str] = tuple(TASKS)) -> Outputs:
+    """Raw outputs of one run, whose model is dropped when this returns."""
     run = open_run(folder)
-    return {name: {split: run.outputs(name, split) for split in PREDICTED} for name in tasks}, run.tables
+    return {name: {split: run.outputs(name, split) for split in PREDICTED} for name in tasks}
 
 
-def join(outputs: Sequence[Outputs], labels: dict[str, np.ndarray], num_folds: int, seed: int) -> Outcomes:
+def join(outputs: Sequence[Outputs], labels: dict[str, np.ndarray], folds: dict[str, np.ndarray]) -> Outcomes:
     """Every method on every task.
 
-    outputs: for each run, of the tasks in which it votes. labels: of dev, (N,) by task name.
+    outputs: for each run, of the tasks in which it votes. labels, folds: of dev, (N,) by task name.
     """
     outcomes = {name: {} for name in METHODS}
     for name, task in TASKS.items():
         voters = [number for number, of_run in enumerate(outputs) if name in of_run]
         votes = gather_votes(task, *([outputs[number][name][split] for number in voters] for split in PREDICTED))
-        folds = make_folds(len(labels[name]), num_folds, seed)
         among_all = np.eye(len(outputs))[voters]  # (V, R): weights of those that vote -> of all runs, 0 for the others
         for method, of_method in METHODS.items():
-            found = apply_method(of_method.weigh, task, votes, labels[name], folds)
+            found = apply_method(of_method.weigh, task, votes, labels[name], folds[name])
             outcomes[method][name] = replace(found, weights=found.weights @ among_all,
                                              fold_weights=found.fold_weights @ among_all)
     return outcomes
@@ -108,9 +108,8 @@ def dev_scores(
 
     runs: outputs by the run's name. labels: of dev, (N,) by task name.
     """
-    rows = {run: {name: TASKS[name].score(TASKS[name].decode(splits["dev"]), labels[name])
-                  for name, splits in outputs.items()} for run, outputs in runs.items()}
-    rows = {run: with_overall(scores) for run, scores in rows.items()}
+    rows = {run: with_overall({name: TASKS[name].score(TASKS[name].decode(splits["dev"]), labels[name])
+                               for name, splits in outputs.items()}) for run, outputs in runs.items()}
     for method, of_task in outcomes.items():
         title = f"{method}, out of fold" if METHODS[method].is_fitted else method
         rows[title] = with_overall({name: of_task[name].out_of_fold for name in TASKS})
@@ -130,8 +129,7 @@ def write_ensemble(
     given: argparse.Namespace, outcomes: Outcomes, tables: Tables, rows: dict[str, dict[str, float]]
 ) -> None:
     """Write the six files of the chosen method, verified, then ensemble.json: it is there where all else is."""
-    chosen = outcomes[given.method]
-    values = {name: {"dev": chosen[name].dev, "test": chosen[name].test} for name in TASKS}
+    values = {name: {"dev": chosen.dev, "test": chosen.test} for name, chosen in outcomes[given.method].items()}
     scores = write_files(values, tables, default_paths(given.out))
     write_json(given.out / "ensemble.json", {
         "runs": list(map(str, given.runs)), "method": given.method, "num_folds": given.folds, "seed": given.seed,
@@ -145,12 +143,14 @@ def write_ensemble(
 def main(arguments: Sequence[str] | None = None) -> None:
     given = parse(arguments)
     records = check_request(given)
+    tables = read_tables(records[0].options)
+    labels = {name: labels_of(tables[name]["dev"]) for name in TASKS}
+    folds = {name: make_folds(len(of_task), given.folds, given.seed) for name, of_task in labels.items()}
     runs = {}
     for record, tasks in zip(records, voted_tasks(records), strict=True):
         print(f"{record.folder}: predicting dev and test; trained on {record.options.tasks}, votes on", *tasks)
-        runs[str(record.folder)], tables = outputs_of(record.folder, tasks)
-    labels = {name: labels_of(tables[name]["dev"]) for name in TASKS}
-    outcomes = join(list(runs.values()), labels, given.folds, given.seed)
+        runs[str(record.folder)] = outputs_of(record.folder, tasks)
+    outcomes = join(list(runs.values()), labels, folds)
     rows = dev_scores(runs, labels, outcomes)
     write_ensemble(given, outcomes, tables, rows)  # before it is said: a pipe may break
     print(f"\n{score_table('dev', SCORE_TITLES, rows)}\n")

@@ -107,20 +107,25 @@ def open_model(run: Record) -> tuple[MultitaskBert, BertTokenizer]:
     return model.to(device), tokenizer
 
 
+def check_files(run: Record) -> None:
+    """ValueError where a data file of the run is absent or has changed since."""
+    for path, digest in run.files.items():
+        if not Path(path).is_file():
+            raise ValueError(f"{run.folder}: {Path(path).absolute()}, which the run was trained on, is not there. "
+                             "Restore it, or start this command in the folder where the run was started.")
+        if sha256_of(path) != digest:
+            raise ValueError(f"{run.folder}: {path} is not the file that the run was trained on, it has changed since. "
+                             "Restore it, or start the run anew.")
+
+
 def open_run(folder: str | Path) -> FinishedRun:
-    """Read run.json, the model (`open_model`) and the data files of a run of run_multitask.py.
+    """Read run.json, the model (`open_model`) and the data files (`check_files`) of a run of run_multitask.py.
 
     Raises ValueError where the folder holds no finished run, where its model cannot be read, or where a data file is
     absent or has changed since.
     """
     record = read_record(folder)
-    for path, digest in record.files.items():
-        if not Path(path).is_file():
-            raise ValueError(f"{folder}: {Path(path).absolute()}, which the run was trained on, is not there. Restore "
-                             "it, or start this command in the folder where the run was started.")
-        if sha256_of(path) != digest:
-            raise ValueError(f"{folder}: {path} is not the file that the run was trained on, it has changed since. "
-                             "Restore it, or start the run anew.")
+    check_files(record)
     model, tokenizer = open_model(record)
     tables = read_tables(record.options)
     predicted = {name: {split: of_task[split] for split in PREDICTED} for name, of_task in tables.items()}
@@ -131,16 +136,16 @@ def open_run(folder: str | Path) -> FinishedRun:
 def same_data(runs: Sequence[Record]) -> None:
     """ValueError where the runs were not scored on the same dev and test files, so that they cannot be compared.
 
-    Asks the digests in run.json and opens no file. What the runs were trained on may differ.
+    What the runs were trained on may differ, but has to be there as it was (`check_files`), so that this is not found
+    when the last run is opened.
     """
     for run in runs:
-        for task in TASKS.values():
-            for split in ("dev", "test"):
-                paths = [getattr(other.options, f"{task.name}_{split}") for other in (runs[0], run)]
-                if runs[0].files[paths[0]] != run.files[paths[1]]:
-                    raise ValueError(f"{runs[0].folder} and {run.folder} have different {task.title} {split} files "
-                                     f"({paths[0]}, {paths[1]}). Give runs on one data folder.")
-        cuts = [other.options.dev_rows for other in (runs[0], run)]
-        if numbers_by_task(cuts[0]) != numbers_by_task(cuts[1]):
+        for name in (name for name in FILE_OPTIONS if not name.endswith("_train")):
+            paths = [getattr(other.options, name) for other in (runs[0], run)]
+            if runs[0].files[paths[0]] != run.files[paths[1]]:
+                raise ValueError(f"{runs[0].folder} and {run.folder} have different files for --{name} ({paths[0]}, "
+                                 f"{paths[1]}). Give runs on one data folder.")
+        if numbers_by_task(runs[0].options.dev_rows) != numbers_by_task(run.options.dev_rows):
             raise ValueError(f"{runs[0].folder} and {run.folder} were scored on different dev rows (--dev_rows "
-                             f"{cuts[0]}, {cuts[1]}). Give runs with the same.")
+                             f"{runs[0].options.dev_rows}, {run.options.dev_rows}). Give runs with the same.")
+        check_files(run)

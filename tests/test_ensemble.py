@@ -33,16 +33,15 @@ def _fast(no_fsync):
 @pytest.fixture(scope="module")
 def raw_outputs(two_runs):
     """Raw outputs of the two runs, outputs[run][task][split], and the tables."""
-    found = [ensemble.outputs_of(folder) for folder in two_runs]
-    return [outputs for outputs, _ in found], found[0][1]
+    return [ensemble.outputs_of(folder) for folder in two_runs], finished.open_run(two_runs[0]).tables
 
 
 @pytest.fixture
 def quick(raw_outputs, two_runs, monkeypatch):
     """The models have spoken once; that they are asked is seen where this is not used."""
     by_folder = {folder.resolve(): outputs for folder, outputs in zip(two_runs, raw_outputs[0], strict=True)}
-    monkeypatch.setattr(ensemble, "outputs_of", lambda folder, tasks: (
-        {name: by_folder[folder.resolve()][name] for name in tasks}, raw_outputs[1]))
+    monkeypatch.setattr(ensemble, "outputs_of", lambda folder, tasks: {
+        name: by_folder[folder.resolve()][name] for name in tasks})
 
 
 def run(*arguments) -> int:
@@ -266,7 +265,7 @@ def test_runs_on_other_data(two_runs, tmp_path, capsys):
     other = altered(two_runs[1], tmp_path / "run",
                     lambda record: record["files"].update({record["options"]["sts_dev"]: "0" * 64}))
     message = refused(capsys, *two_runs, other, "--out", tmp_path / "out")
-    assert f"{two_runs[0]} and {other} have different STS dev files" in message and "Give runs on one data" in message
+    assert f"{two_runs[0]} and {other} have different files for --sts_dev" in message and "on one data" in message
 
 
 @pytest.mark.parametrize("flags", [("--folds", 1), ("--folds", -3), ("--seed", -1)])
@@ -275,10 +274,8 @@ def test_numbers_that_cannot_be(two_runs, tmp_path, capsys, flags):
     assert f"{flags[0]} is {flags[1]}; pass a whole number of" in message
 
 
-def test_more_folds_than_rows(two_runs, tmp_path, quick, capsys):
-    assert run(*two_runs, "--out", tmp_path / "out", "--folds", 25) == 2
-    assert "25 folds of 24 dev rows" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
+def test_more_folds_than_rows(two_runs, tmp_path, capsys):
+    assert "25 folds of 24 dev rows" in refused(capsys, *two_runs, "--out", tmp_path / "out", "--folds", 25)
 
 
 @pytest.mark.parametrize("flags", [["--method", "vote"], ["--fold", "3"]])

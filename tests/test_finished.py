@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.readers import COURSE_FILES, read_examples
+from data.readers import COURSE_FILES, read_examples, sha256_of
 from minbert.provenance import ROOT
 from multitask.evaluate import evaluate, predict
 from multitask.finished import open_run, read_record, same_data
@@ -157,15 +157,19 @@ def test_data_that_is_gone_or_has_changed(with_own_data):
 def test_the_same_data_by_another_name_and_training_rows_of_ones_own(with_own_data, two_runs):
     run, data = with_own_data
     same_data([read_record(two_runs[0]), read_record(two_runs[1]), read_record(run)])
-    files = read_record(run).files
-    change(run, files={**files, str(data / "sts-train.csv"): "0" * 64})
-    same_data([read_record(two_runs[0]), read_record(run)])
+    text = (data / "sts-train.csv").read_text(encoding="utf-8")
+    (data / "sts-train.csv").write_text("".join(text.splitlines(keepends=True)[:-1]), encoding="utf-8")
+    records = [read_record(two_runs[0]), read_record(run)]
+    with pytest.raises(ValueError, match=f"{run}: .*sts-train.csv is not the file that the run was trained on"):
+        same_data(records)
+    change(run, files={**records[1].files, str(data / "sts-train.csv"): sha256_of(data / "sts-train.csv")})
+    same_data([records[0], read_record(run)])
 
 
 @pytest.mark.parametrize("name", ["ids-sst-dev.csv", "quora-test-student.csv"])
 def test_other_dev_or_test_rows(with_own_data, two_runs, name):
     run, data = with_own_data
     change(run, files={**read_record(run).files, str(data / name): "0" * 64})
-    message = rf"{two_runs[0]} and {run} have different \w+ (dev|test) files .*{name}.*Give runs on one data folder"
+    message = rf"{two_runs[0]} and {run} have different files for --\w+_(dev|test) .*{name}.*Give runs on one data"
     with pytest.raises(ValueError, match=message):
         same_data([read_record(two_runs[0]), read_record(two_runs[1]), read_record(run)])
