@@ -84,6 +84,7 @@ def test_the_worst_come_first_with_all_that_is_known_of_them():
     assert section.body.header == ("sentence", "gold", "prediction", "confidence", "id")
     assert section.body.rows == (("one two", "negative", "positive", "0.9995", "id0"),
                                  ("one two", "positive", "negative", "0.9738", "id1"))
+    assert section.prose.startswith("2 of 2 mistakes"), "the third row is right"
     section = errors.worst_section(answers("sts", [0, 5, 2], [2, 1, 2.5]), 2)
     assert section.body.rows == (("one two", "two three", "5.00", "1.00", "-4.00", "id1"),
                                  ("one two", "two three", "0.00", "2.00", "+2.00", "id0"))

@@ -199,6 +199,16 @@ def test_dropout_is_before_the_head_and_off_when_predicting(tiny_model, tokenize
     assert torch.equal(model.eval()("sst", batch), model("sst", batch))
 
 
+def test_dropout_is_before_the_common_layer(tiny_model, tokenizer):
+    """Of vectors that are dropped whole that layer leaves tanh of its bias, and not 0."""
+    model = make_model(tiny_model, dropout=1.0).train()
+    with torch.no_grad():
+        model.shared.bias.fill_(0.5)
+        found = model("sst", batch_of("sst", tokenizer, "cross"))
+        expected = model.heads["sst"](torch.tanh(model.shared.bias).expand(len(found), -1))
+    torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize("pair_encoding", ["cross", "bi"])
 def test_saved_and_loaded(tiny_model, tokenizer, tmp_path, pair_encoding):
     model = make_model(tiny_model, pair_encoding, "cls", seed=9).eval()

@@ -123,6 +123,7 @@ def test_negative_control_a_pool_that_is_not_shuffled_breaks_the_law():
 def test_batch_round_robin_takes_the_batches_of_joint_one_after_the_other():
     for limit in ("largest", "smallest"):
         steps = batch_round_robin(MAKE_BATCHES, seeded(), limit)
+        assert steps == sampler("batch-round-robin", joint_limit=limit)(MAKE_BATCHES, seeded()), "of the options"
         assert steps == [[batch] for step in joint(MAKE_BATCHES, seeded(), limit) for batch in step]
         assert [name for step in steps for name, _ in step] == ["sst", "para", "sts"] * (len(steps) // 3)
 
@@ -144,7 +145,7 @@ def test_sequential_ends_a_task_before_the_next():
 
 
 def test_only_sequential_has_an_epoch_for_each_task():
-    assert num_epochs(Options(sampling="sequential", tasks="sts,sst", epochs=3)) == 6
+    assert num_epochs(Options(sampling="sequential", tasks="sts,sst,sts", epochs=3)) == 9, "as often as it is named"
     assert num_epochs(Options(sampling="epoch-round-robin", tasks="sts,sst,sts", epochs=3)) == 3
 
 

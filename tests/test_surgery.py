@@ -256,3 +256,13 @@ def test_gradvac_agrees_with_torchjd_over_many_steps():
         found = surgery(gradients @ gradients.T, ["sst", "sts"]) @ gradients
         torch.testing.assert_close(found, reference(gradients), rtol=1e-6, atol=1e-7)  # torchjd adds 1e-8 to norms
     assert surgery.targets[0, 1] != 0
+
+
+def test_gradvac_of_opposite_gradients_is_finite():
+    """Of g and -3g the cosine is -1 but for rounding, which takes it below in a quarter of these draws."""
+    for seed in range(50):
+        gradient = torch.randn(5, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+        gradients = torch.stack([gradient, -3 * gradient])
+        weights, targets = gradvac_weights(gradients @ gradients.T, torch.zeros(2, 2, dtype=torch.float64), beta=0.1)
+        torch.testing.assert_close(weights @ gradients, torch.zeros_like(gradient), rtol=0, atol=1e-6)
+        torch.testing.assert_close(targets, rows([0, -0.1], [-0.1, 0]))
