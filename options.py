@@ -13,7 +13,7 @@ from contrastive.presets import PRESETS
 from data.readers import COURSE_FILES
 from option_checks import AUTO, ENCODINGS_OF, check, encodings_of
 
-SMALL = 256  # hidden size under which the defaults are others; measured with 192 units (docs/results.md)
+SMALL = 256  # hidden size under which the defaults are others; measured with 192 units (docs/archive/results.md)
 
 
 def choice(default, help: str, choices: tuple = (), low: float | None = None, high: float | None = None,

@@ -5,7 +5,7 @@
 as `multitask.predict` reads them. Sentences of reviews are drawn at random. Pairs drawn at random are hardly ever
 alike; so a pair is one that a file lists, or a text and one of its nearest by TF-IDF (as in augmented SBERT, Thakur et
 al. 2021, by BM25). A text is known by its letters a to z and digits: no text of dev or test is chosen, no sentence of
-SST's training rows, no pair twice. So the text of the best single run in docs/results.md was chosen.
+SST's training rows, no pair twice. So the text of the best single run in docs/archive/results.md was chosen.
 """
 
 from __future__ import annotations
