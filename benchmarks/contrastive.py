@@ -26,28 +26,63 @@ from multitask.recipes import COMPARISONS
 from multitask.train import read_tables
 from options import Options
 
-TEXTS = ("nli", "ct_corpus")  # options that name what some stages read instead of the course's sentences
+TEXTS = (
+    "nli",
+    "ct_corpus",
+)  # options that name what some stages read instead of the course's sentences
 SHOWN = ("spearman", "pearson", "alignment", "uniformity")
 
 
-def run_stage(stage: str, model: str, seed: int, data_dir: str, train_rows: str, **texts: str) -> dict:
+def run_stage(
+    stage: str, model: str, seed: int, data_dir: str, train_rows: str, **texts: str
+) -> dict:
     """One stage; returns the line for the file. texts: the options of TEXTS that it reads."""
     runtime.settle_memory()
     device = runtime.choose_device()[0]
     folder = weights.resolve(model)
     values = COMPARISONS.get(stage, {"pretrain": stage})
-    options = Options(data_dir=data_dir, model=model, seed=seed, train_rows=train_rows, device=device.type,
-                      precision=runtime.choose_precision("auto", device)[0], **values, **texts).with_files()
+    options = Options(
+        data_dir=data_dir,
+        model=model,
+        seed=seed,
+        train_rows=train_rows,
+        device=device.type,
+        precision=runtime.choose_precision("auto", device)[0],
+        **values,
+        **texts,
+    ).with_files()
     options, _ = options.for_encoder(BertConfig.from_pretrained(folder).hidden_size)
     tables = read_tables(options)
-    encoder, tokenizer = BertModel.from_pretrained(folder).to(device), BertTokenizer.from_pretrained(folder)
+    encoder, tokenizer = (
+        BertModel.from_pretrained(folder).to(device),
+        BertTokenizer.from_pretrained(folder),
+    )
     train = {task: splits["train"].examples for task, splits in tables.items()}
     with tempfile.TemporaryDirectory() as run:
-        built = build_stage(options, values["pretrain"], encoder, tokenizer, train, tables["sts"]["dev"].examples,
-                            Path(run), "encoder", encoder_fingerprint(encoder, tokenizer), device)
+        built = build_stage(
+            options,
+            values["pretrain"],
+            encoder,
+            tokenizer,
+            train,
+            tables["sts"]["dev"].examples,
+            Path(run),
+            "encoder",
+            encoder_fingerprint(encoder, tokenizer),
+            device,
+        )
         quality, seconds = built.train(is_resumed=False)
-    return {"stage": stage, "model": model, "seed": seed, "train_rows": train_rows, "data_dir": data_dir, **texts,
-            **quality, "seconds": round(seconds, 1), "peak_memory": price.peak_memory(device)}
+    return {
+        "stage": stage,
+        "model": model,
+        "seed": seed,
+        "train_rows": train_rows,
+        "data_dir": data_dir,
+        **texts,
+        **quality,
+        "seconds": round(seconds, 1),
+        "peak_memory": price.peak_memory(device),
+    }
 
 
 def method_of(stage: str) -> str | None:
@@ -80,8 +115,11 @@ def table(lines: list[dict]) -> str:
             cells = [shown_mean([line[when][name] for line in chosen]) for name in SHOWN]
             label = f"{model}, {stage}, {when}"
             if when == "after":
-                cells += [f"{statistics.median(line['seconds'] for line in chosen):,.0f} s",
-                          f"{max(line['peak_memory'] for line in chosen) / 1e9:.2f} GB", f"n={len(chosen)}"]
+                cells += [
+                    f"{statistics.median(line['seconds'] for line in chosen):,.0f} s",
+                    f"{max(line['peak_memory'] for line in chosen) / 1e9:.2f} GB",
+                    f"n={len(chosen)}",
+                ]
             shown.append(f"{label:<40}" + "".join(f"{cell:>18}" for cell in cells))
     return "\n".join(shown)
 
@@ -89,29 +127,56 @@ def table(lines: list[dict]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data-dir", required=True, help="folder with the nine course files")
-    parser.add_argument("--out", type=Path, required=True, help="file of the results, a line of JSON each; is added to")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        help="file of the results, a line of JSON each; is added to",
+    )
     parser.add_argument("--stages", nargs="+", default=["simcse"])
-    parser.add_argument("--train-rows", default="none", help="as of run_multitask.py: fewer rows of some tasks")
+    parser.add_argument(
+        "--train-rows", default="none", help="as of run_multitask.py: fewer rows of some tasks"
+    )
     parser.add_argument("--models", nargs="+", default=["minbert-mini"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--nli", default="none", help="as of run_multitask.py: the triplets of simcse-nli")
-    parser.add_argument("--ct-corpus", default="none", help="as of run_multitask.py: what ct and ct-in-batch read")
+    parser.add_argument(
+        "--nli", default="none", help="as of run_multitask.py: the triplets of simcse-nli"
+    )
+    parser.add_argument(
+        "--ct-corpus", default="none", help="as of run_multitask.py: what ct and ct-in-batch read"
+    )
     given = parser.parse_args()
     for stage in given.stages:
         if method_of(stage) not in PRESETS:
-            parser.error(f"--stages {stage}: it is one of {', '.join(PRESETS)}, or a comparison with a stage of those.")
+            parser.error(
+                f"--stages {stage}: it is one of {', '.join(PRESETS)}, or a comparison with a stage of those."
+            )
         if method_of(stage) == "simcse-nli" and given.nli == "none":
-            parser.error(f"--stages {stage} trains on triplets of sentences; name their file with --nli.")
+            parser.error(
+                f"--stages {stage} trains on triplets of sentences; name their file with --nli."
+            )
     for path in {given.nli, given.ct_corpus} - {"none", "random-words"}:
         if not Path(path).is_file():
             parser.error(f"{path} is no file. Name one with --nli or --ct-corpus.")
     data = {"train_rows": given.train_rows, "data_dir": str(Path(given.data_dir).resolve())}
     course_tables(parser, given.data_dir, given.train_rows)
-    todo = [{"stage": stage, "model": model, "seed": seed, **data, **texts_of(stage, given)} for seed in given.seeds
-            for model in given.models for stage in given.stages]
+    todo = [
+        {"stage": stage, "model": model, "seed": seed, **data, **texts_of(stage, given)}
+        for seed in given.seeds
+        for model in given.models
+        for stage in given.stages
+    ]
     lines = go_on(given.out, todo, run_apart)
     asked = [(line, {**data, **texts_of(line["stage"], given)}) for line in lines]
-    print(table([line for line, of in asked if all(line.get(name) == of.get(name) for name in (*data, *TEXTS))]))
+    print(
+        table(
+            [
+                line
+                for line, of in asked
+                if all(line.get(name) == of.get(name) for name in (*data, *TEXTS))
+            ]
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -13,7 +13,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.material import MAX_LENGTH, Limit, Place, Settings, layer_flops, real_tokens, require, sst_examples
+from benchmarks.material import (
+    MAX_LENGTH,
+    Limit,
+    Place,
+    Settings,
+    layer_flops,
+    real_tokens,
+    require,
+    sst_examples,
+)
 from benchmarks.result import Check, Comparison, json_line, versions
 from benchmarks.sides import Process, alternate
 from contrastive.export import export
@@ -26,7 +35,9 @@ VECTORS = "vectors"  # a request; a part gives nothing back, so that no time goe
 def our_side(folder: Path, sentences: Sequence[str], batch_size: int, place: Place):
     """A function that encodes all sentences, as `python -m contrastive.embed` does."""
     runtime.settle_memory()
-    embedder, _ = open_embedder(folder, "auto", MAX_LENGTH, batch_size, place.device.type, place.precision)
+    embedder, _ = open_embedder(
+        folder, "auto", MAX_LENGTH, batch_size, place.device.type, place.precision
+    )
     runtime.compile_layers(embedder.encoder, place.is_compiled)
 
     def take(request: int | str) -> np.ndarray | None:
@@ -56,14 +67,23 @@ def peer_side(folder: Path, sentences: Sequence[str], batch_size: int, place: Pl
 
 def write_export(model: Path, folder: Path, pooling: str = "mean") -> Path:
     """The model as a folder that both sides open, which notes the sentence vector; returns it."""
-    export(BertModel.from_pretrained(model), BertTokenizer.from_pretrained(model), folder, pooling, MAX_LENGTH, False)
+    export(
+        BertModel.from_pretrained(model),
+        BertTokenizer.from_pretrained(model),
+        folder,
+        pooling,
+        MAX_LENGTH,
+        False,
+    )
     return folder
 
 
 def least_cosine(vectors: np.ndarray, others: np.ndarray) -> float:
     """The smallest cosine of two rows with the same number; both (N, H)."""
     products = (vectors.astype(np.float64) * others).sum(axis=1)
-    return float((products / np.linalg.norm(vectors, axis=1) / np.linalg.norm(others, axis=1)).min())
+    return float(
+        (products / np.linalg.norm(vectors, axis=1) / np.linalg.norm(others, axis=1)).min()
+    )
 
 
 def run(settings: Settings) -> dict:
@@ -74,27 +94,59 @@ def run(settings: Settings) -> dict:
     folder = write_export(settings.model, settings.folder / "export", settings.pooling)
     shared, limit = (folder, sentences, settings.batch_size), Limit("bf16", settings.device)
     with ExitStack() as stack:
-        sides = {name: stack.enter_context(Process(settings.threads, make, *shared, place)) for name, (make, place) in {
-            "bf16": (our_side, settings.place("bf16")), "fp32": (our_side, settings.place("fp32")),
-            "peer": (peer_side, Place(settings.device)), "peer in bf16": (peer_side, settings.place("bf16")),
-        }.items()}
+        sides = {
+            name: stack.enter_context(Process(settings.threads, make, *shared, place))
+            for name, (make, place) in {
+                "bf16": (our_side, settings.place("bf16")),
+                "fp32": (our_side, settings.place("fp32")),
+                "peer": (peer_side, Place(settings.device)),
+                "peer in bf16": (peer_side, settings.place("bf16")),
+            }.items()
+        }
         vectors = {name: side(VECTORS) for name, side in sides.items()}
         seconds = alternate(sides, settings.rounds(5, 3), num_warm=1, between=limit.measure)
     in_bf16 = f"everything in bf16{', compiled' * settings.is_compiled}"
     comparisons = [
-        Comparison.of(f"ours ({ours}) : sentence_transformers.encode ({how})", "sentences/s", seconds[ours],
-                      seconds[peer], goal if settings.has_goals else None, per=len(sentences))
-        for ours, peer, how, goal in (("bf16", "peer", "fp32", (">=", 3.0)), ("fp32", "peer", "fp32", (">=", 1.1)),
-                                      ("bf16", "peer in bf16", in_bf16, None))]
+        Comparison.of(
+            f"ours ({ours}) : sentence_transformers.encode ({how})",
+            "sentences/s",
+            seconds[ours],
+            seconds[peer],
+            goal if settings.has_goals else None,
+            per=len(sentences),
+        )
+        for ours, peer, how, goal in (
+            ("bf16", "peer", "fp32", (">=", 3.0)),
+            ("fp32", "peer", "fp32", (">=", 1.1)),
+            ("bf16", "peer in bf16", in_bf16, None),
+        )
+    ]
     checks = [
-        Check("least cosine of a bf16 vector with the peer's", least_cosine(vectors["bf16"], vectors["peer"]), ">=",
-              0.999),
-        Check("largest difference of an fp32 vector's number from the peer's",
-              float(np.abs(vectors["fp32"] - vectors["peer"]).max()), "<=", 1e-5),
+        Check(
+            "least cosine of a bf16 vector with the peer's",
+            least_cosine(vectors["bf16"], vectors["peer"]),
+            ">=",
+            0.999,
+        ),
+        Check(
+            "largest difference of an fp32 vector's number from the peer's",
+            float(np.abs(vectors["fp32"] - vectors["peer"]).max()),
+            "<=",
+            1e-5,
+        ),
     ]
     tokens = real_tokens(examples, folder) / len(examples)  # of a sentence
-    notes = [f"{len(sentences):,} SST sentences ({settings.pooling}) a round, tokenization included; ours in bf16 on "
-             f"{settings.device_name}: "
-             f"{comparisons[0].ours * tokens:,.0f} real tokens/s"]
-    return json_line("inference", comparisons, versions("sentence-transformers", "transformers"), checks, notes,
-                     layer_flops(folder, 2) * tokens * comparisons[0].ours / limit.median, limit.median)
+    notes = [
+        f"{len(sentences):,} SST sentences ({settings.pooling}) a round, tokenization included; ours in bf16 on "
+        f"{settings.device_name}: "
+        f"{comparisons[0].ours * tokens:,.0f} real tokens/s"
+    ]
+    return json_line(
+        "inference",
+        comparisons,
+        versions("sentence-transformers", "transformers"),
+        checks,
+        notes,
+        layer_flops(folder, 2) * tokens * comparisons[0].ours / limit.median,
+        limit.median,
+    )

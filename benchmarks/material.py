@@ -15,7 +15,9 @@ from minbert import BertConfig, BertModel, BertTokenizer, price, runtime, weight
 from minbert.pretrain import SIZES
 
 DEVICE = torch.device("cpu")  # every goal is one of a processor with two threads
-MINILM_SHAPE = BertConfig(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536)
+MINILM_SHAPE = BertConfig(
+    hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536
+)
 MAX_LENGTH = 128
 
 
@@ -69,7 +71,11 @@ class Settings:
 
     @property
     def device_name(self) -> str:
-        return torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
+        return (
+            torch.cuda.get_device_name(self.device)
+            if self.device.type == "cuda"
+            else self.device.type
+        )
 
 
 @dataclass
@@ -93,8 +99,10 @@ def require(*packages: str) -> None:
     """ValueError where a peer is not installed; nothing is imported."""
     absent = [name for name in packages if importlib.util.find_spec(name.replace("-", "_")) is None]
     if absent:
-        raise ValueError(f"the peer {', '.join(absent)} is not installed; there is nothing to compare with. Run "
-                         "`bash setup.sh --dev`.")
+        raise ValueError(
+            f"the peer {', '.join(absent)} is not installed; there is nothing to compare with. Run "
+            "`bash setup.sh --dev`."
+        )
 
 
 def write_model(name: str, folder: Path) -> str:
@@ -117,7 +125,9 @@ def write_model(name: str, folder: Path) -> str:
 def write_random(config: BertConfig, shape: str, folder: Path) -> str:
     torch.manual_seed(0)
     tokenizer = BertTokenizer.from_pretrained("minbert-mini")
-    BertModel(replace(config, vocab_size=max(config.vocab_size, len(tokenizer.vocabulary)))).save_pretrained(folder)
+    BertModel(
+        replace(config, vocab_size=max(config.vocab_size, len(tokenizer.vocabulary)))
+    ).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return f"random weights of {shape}"
 
@@ -136,4 +146,11 @@ def layer_flops(folder: Path, per_weight: int) -> int:
 def real_tokens(examples: Sequence[Example], folder: Path) -> int:
     """Tokens of the sentences without padding, special tokens counted."""
     tokenizer = BertTokenizer.from_pretrained(folder)
-    return sum(map(len, tokenizer.encode([example.sentence_1 for example in examples], max_length=MAX_LENGTH)[0]))
+    return sum(
+        map(
+            len,
+            tokenizer.encode([example.sentence_1 for example in examples], max_length=MAX_LENGTH)[
+                0
+            ],
+        )
+    )

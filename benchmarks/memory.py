@@ -17,22 +17,41 @@ NUM_STEPS = 3  # the first makes the optimizer's state
 def run(settings: Settings) -> dict:
     """Returns the line of JSON. Full: 3 processes of each side; quick: 1."""
     require("transformers")
-    examples = sorted(sst_examples(settings.data_dir, 10**9), key=lambda example: len(example.sentence_1))
-    examples = examples[-settings.batch_size:]
+    examples = sorted(
+        sst_examples(settings.data_dir, 10**9), key=lambda example: len(example.sentence_1)
+    )
+    examples = examples[-settings.batch_size :]
     write_heads(settings.model, settings.folder / "heads", examples)
     sides = {
-        "ours": (our_side, settings.model, settings.folder / "ours", examples, settings.batch_size,
-                 Place(precision=settings.precision)),
+        "ours": (
+            our_side,
+            settings.model,
+            settings.folder / "ours",
+            examples,
+            settings.batch_size,
+            Place(precision=settings.precision),
+        ),
         "peer": (peer_side, settings.model, examples, settings.batch_size, Place()),
     }
     peaks: dict[str, list[int]] = {name: [] for name in sides}
     for _ in range(settings.rounds(3, 1)):
         for name, side in sides.items():
-            with Process(settings.threads, *side) as process:  # it starts at this one's peak, which is below its own
+            with Process(
+                settings.threads, *side
+            ) as process:  # it starts at this one's peak, which is below its own
                 for _ in range(NUM_STEPS):
                     process(0)
                 peaks[name].append(process("peak"))
-    comparison = Comparison.of(f"peak, ours ({settings.precision}) : plain Hugging Face loop (fp32)", "MB",
-                               peaks["ours"], peaks["peer"], scale=1e-6)
-    return json_line("memory", [comparison], versions("transformers"),
-                     notes=[f"{NUM_STEPS} steps on the {len(examples)} longest sentences"])
+    comparison = Comparison.of(
+        f"peak, ours ({settings.precision}) : plain Hugging Face loop (fp32)",
+        "MB",
+        peaks["ours"],
+        peaks["peer"],
+        scale=1e-6,
+    )
+    return json_line(
+        "memory",
+        [comparison],
+        versions("transformers"),
+        notes=[f"{NUM_STEPS} steps on the {len(examples)} longest sentences"],
+    )

@@ -36,8 +36,13 @@ NUM_STEPS = 3  # the second and third have the optimizer's moments beside them
 def make_encoder(name: str) -> BertModel:
     if name != "random":
         return BertModel.from_pretrained(name)
-    config = BertConfig.from_pretrained(weights.resolve("minbert-mini"), hidden_size=384, num_hidden_layers=6,
-                                        num_attention_heads=12, intermediate_size=1536)
+    config = BertConfig.from_pretrained(
+        weights.resolve("minbert-mini"),
+        hidden_size=384,
+        num_hidden_layers=6,
+        num_attention_heads=12,
+        intermediate_size=1536,
+    )
     return BertModel(config)
 
 
@@ -46,40 +51,80 @@ def measure(given: argparse.Namespace, batch_size: int, chunk: int, folder: Path
     if given.keep_freed_memory:
         runtime.settle_memory()
     device = torch.device("cpu")
-    options = Options(data_dir=given.data_dir, pretrain="simcse", precision=given.precision, seed=0,
-                      contrastive_batch_size=batch_size or "auto", contrastive_chunk=chunk).with_files()
+    options = Options(
+        data_dir=given.data_dir,
+        pretrain="simcse",
+        precision=given.precision,
+        seed=0,
+        contrastive_batch_size=batch_size or "auto",
+        contrastive_chunk=chunk,
+    ).with_files()
     tables, encoder = read_tables(options), make_encoder(given.model)
-    tokenizer = BertTokenizer.from_pretrained("minbert-mini" if given.model == "random" else given.model)
+    tokenizer = BertTokenizer.from_pretrained(
+        "minbert-mini" if given.model == "random" else given.model
+    )
     train = {task: splits["train"].examples for task, splits in tables.items()}
-    stage = build_stage(options, "simcse", encoder, tokenizer, train, tables["sts"]["dev"].examples, folder, "encoder",
-                        encoder_fingerprint(encoder, tokenizer), device)
+    stage = build_stage(
+        options,
+        "simcse",
+        encoder,
+        tokenizer,
+        train,
+        tables["sts"]["dev"].examples,
+        folder,
+        "encoder",
+        encoder_fingerprint(encoder, tokenizer),
+        device,
+    )
     task, steps = "simcse", stage.job.plan(0, torch.Generator().manual_seed(0))
     rows = [row for ((_, batch),) in steps for row in batch]
-    longest = sorted(rows, key=lambda row: len(stage.job.load(task, [row]).input_ids[0]), reverse=True)
+    longest = sorted(
+        rows, key=lambda row: len(stage.job.load(task, [row]).input_ids[0]), reverse=True
+    )
     step = [(task, longest[:batch_size])]
     loop = Loop(replace(stage.job, plan=lambda epoch, generator: [step]), resume=False)
     loop.bar, loop.progress.num_steps = tqdm(disable=True), 10**6
     started = time.perf_counter()
     for _ in range(NUM_STEPS if batch_size else 0):
         loop.train_step(loop.job.epoch_steps(0, torch.Generator())[0])
-    return {"peak": price.peak_memory(device), "seconds": (time.perf_counter() - started) / NUM_STEPS,
-            "tokens": stage.job.load(task, longest[:1]).input_ids.size(1)}
+    return {
+        "peak": price.peak_memory(device),
+        "seconds": (time.perf_counter() - started) / NUM_STEPS,
+        "tokens": stage.job.load(task, longest[:1]).input_ids.size(1),
+    }
 
 
 def measure_apart(given: argparse.Namespace, batch_size: int, chunk: int) -> dict:
-    command = [sys.executable, "-m", "benchmarks.memory_of_batches", *sys.argv[1:], "--side", f"{batch_size},{chunk}"]
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1])
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.memory_of_batches",
+        *sys.argv[1:],
+        "--side",
+        f"{batch_size},{chunk}",
+    ]
+    return json.loads(
+        subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[
+            -1
+        ]
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", default="data/sample", help="folder with the nine course files")
+    parser.add_argument(
+        "--data-dir", default="data/sample", help="folder with the nine course files"
+    )
     parser.add_argument("--model", default="random", help="random, or as in a run")
-    parser.add_argument("--small", type=int, default=32, help="sentences of the plain batch; each is two rows")
+    parser.add_argument(
+        "--small", type=int, default=32, help="sentences of the plain batch; each is two rows"
+    )
     parser.add_argument("--large", type=int, default=512, help="sentences of the batch in pieces")
     parser.add_argument("--chunk", type=int, default=32, help="rows of a piece")
     parser.add_argument("--precision", default="fp32", choices=("fp32", "bf16"))
-    parser.add_argument("--keep-freed-memory", action="store_true", help="the allocator as in a run; faster, larger")
+    parser.add_argument(
+        "--keep-freed-memory", action="store_true", help="the allocator as in a run; faster, larger"
+    )
     parser.add_argument("--side", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.side:
@@ -88,23 +133,43 @@ def main() -> None:
             print(json.dumps(measure(given, batch_size, chunk, Path(folder))))
         return
     loaded = measure_apart(given, 0, 0)
-    print(f"{given.model}, {given.precision}, {loaded['tokens']} tokens a sentence, {torch.get_num_threads()} threads, "
-          f"{NUM_STEPS} steps; model and data loaded: {loaded['peak'] / 1e6:,.0f} MB")
-    sides = {f"plain batch of {given.small}": (given.small, 0),
-             f"batch of {given.large}, {given.chunk} rows at a time": (given.large, given.chunk)}
+    print(
+        f"{given.model}, {given.precision}, {loaded['tokens']} tokens a sentence, {torch.get_num_threads()} threads, "
+        f"{NUM_STEPS} steps; model and data loaded: {loaded['peak'] / 1e6:,.0f} MB"
+    )
+    sides = {
+        f"plain batch of {given.small}": (given.small, 0),
+        f"batch of {given.large}, {given.chunk} rows at a time": (given.large, given.chunk),
+    }
     above = {}
     for name, side in sides.items():
         found = measure_apart(given, *side)
         above[name] = found["peak"] - loaded["peak"]
-        print(f"{name}: {above[name] / 1e6:,.0f} MB above that, {found['seconds']:.2f} s a step", flush=True)
+        print(
+            f"{name}: {above[name] / 1e6:,.0f} MB above that, {found['seconds']:.2f} s a step",
+            flush=True,
+        )
     plain, pieces = above.values()
     is_met = pieces / plain <= GOAL
-    print(f"in pieces: {pieces / plain:.3f} times the memory of the plain batch of {given.small} "
-          f"(goal {verdict('<=', GOAL, is_met)})")
-    print(json.dumps({"name": "memory_of_batches", "ours": pieces, "peer": plain, "ratio": pieces / plain,
-                      "is_met": is_met, "chunk": given.chunk, "n": NUM_STEPS,
-                      "keep_freed_memory": given.keep_freed_memory,
-                      "versions": versions()}))
+    print(
+        f"in pieces: {pieces / plain:.3f} times the memory of the plain batch of {given.small} "
+        f"(goal {verdict('<=', GOAL, is_met)})"
+    )
+    print(
+        json.dumps(
+            {
+                "name": "memory_of_batches",
+                "ours": pieces,
+                "peer": plain,
+                "ratio": pieces / plain,
+                "is_met": is_met,
+                "chunk": given.chunk,
+                "n": NUM_STEPS,
+                "keep_freed_memory": given.keep_freed_memory,
+                "versions": versions(),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -39,7 +39,9 @@ def make_blocks(tokenizer: BertTokenizer, block_size: int) -> np.ndarray:
     """(NUM_BLOCKS, T) uint16 of random tokens between [CLS] and [SEP]."""
     generator = np.random.default_rng(0)
     shape = (NUM_BLOCKS, block_size)
-    blocks = generator.integers(len(SPECIAL_TOKENS), len(tokenizer.vocabulary), shape, dtype=np.uint16)
+    blocks = generator.integers(
+        len(SPECIAL_TOKENS), len(tokenizer.vocabulary), shape, dtype=np.uint16
+    )
     blocks[:, 0], blocks[:, -1] = tokenizer.cls_token_id, tokenizer.sep_token_id
     return blocks
 
@@ -66,8 +68,13 @@ def make_peer(flags: list[str], folder: Path) -> HuggingFace:
     """The plain loop in the same configuration."""
     arguments = pretrain.parse(flags)
     tokenizer = make_tokenizer(arguments.size)
-    return HuggingFace(tokenizer, make_blocks(tokenizer, arguments.block_size), folder, pretrain.SIZES[arguments.size],
-                       arguments.batch_size)
+    return HuggingFace(
+        tokenizer,
+        make_blocks(tokenizer, arguments.block_size),
+        folder,
+        pretrain.SIZES[arguments.size],
+        arguments.batch_size,
+    )
 
 
 def peer_side(flags: list[str], folder: Path) -> Take:
@@ -79,22 +86,35 @@ def peer_side(flags: list[str], folder: Path) -> Take:
 class HuggingFace:
     """The plain loop: collate, forward, backward, step, all in fp32."""
 
-    def __init__(self, tokenizer: BertTokenizer, blocks: np.ndarray, folder: Path, config, batch_size: int) -> None:
+    def __init__(
+        self, tokenizer: BertTokenizer, blocks: np.ndarray, folder: Path, config, batch_size: int
+    ) -> None:
         import transformers
 
         tokenizer.save_pretrained(folder)
-        same = asdict(config) | {"vocab_size": len(tokenizer.vocabulary), "hidden_dropout_prob": 0.0,
-                                 "attention_probs_dropout_prob": 0.0}  # ours pretrains without dropout
+        same = asdict(config) | {
+            "vocab_size": len(tokenizer.vocabulary),
+            "hidden_dropout_prob": 0.0,
+            "attention_probs_dropout_prob": 0.0,
+        }  # ours pretrains without dropout
         del same["attention_implementation"]
         torch.manual_seed(0)
         self.model = transformers.BertForMaskedLM(transformers.BertConfig(**same)).train()
         self.collate = transformers.DataCollatorForLanguageModeling(
-            transformers.BertTokenizerFast(vocab_file=str(folder / "vocab.txt")), mlm_probability=0.15)
+            transformers.BertTokenizerFast(vocab_file=str(folder / "vocab.txt")),
+            mlm_probability=0.15,
+        )
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, weight_decay=0.01)
-        self.blocks, self.batch_size, self.generator = blocks, batch_size, torch.Generator().manual_seed(0)
+        self.blocks, self.batch_size, self.generator = (
+            blocks,
+            batch_size,
+            torch.Generator().manual_seed(0),
+        )
 
     def step(self) -> None:
-        rows = torch.randperm(len(self.blocks), generator=self.generator)[: self.batch_size].tolist()
+        rows = torch.randperm(len(self.blocks), generator=self.generator)[
+            : self.batch_size
+        ].tolist()
         batch = self.collate([{"input_ids": self.blocks[row].astype(np.int64)} for row in rows])
         self.model(input_ids=batch["input_ids"], labels=batch["labels"]).loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -111,7 +131,9 @@ def layer_flops(size: str) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--size", choices=pretrain.SIZES, default="mini", help="named shape (%(default)s)")
+    parser.add_argument(
+        "--size", choices=pretrain.SIZES, default="mini", help="named shape (%(default)s)"
+    )
     parser.add_argument("--batch-size", type=int, default=32, help="blocks a batch (%(default)s)")
     parser.add_argument("--block-size", type=int, default=64, help="tokens a block (%(default)s)")
     parser.add_argument("--n", type=int, default=20, help="timed updates of each side")
@@ -120,21 +142,58 @@ def main() -> None:
     precision, threads = runtime.choose_precision("auto", DEVICE)[0], torch.get_num_threads()
     limit = Limit(precision)
     with tempfile.TemporaryDirectory() as folder:
-        flags = ["--size", given.size, "--batch-size", given.batch_size, "--block-size", given.block_size,
-                 "--tokens", given.batch_size * given.block_size * 50 * (given.n + 3), "--corpus", "x", "--out",
-                 Path(folder) / "out", "--device", DEVICE.type, "--precision", precision]
+        flags = [
+            "--size",
+            given.size,
+            "--batch-size",
+            given.batch_size,
+            "--block-size",
+            given.block_size,
+            "--tokens",
+            given.batch_size * given.block_size * 50 * (given.n + 3),
+            "--corpus",
+            "x",
+            "--out",
+            Path(folder) / "out",
+            "--device",
+            DEVICE.type,
+            "--precision",
+            precision,
+        ]
         flags = list(map(str, flags))
-        with Process(threads, our_side, flags) as ours, Process(threads, peer_side, flags, Path(folder)) as peer:
-            seconds = alternate({"ours": ours, "peer": peer}, given.n, num_warm=3, between=limit.measure)
-    found = Comparison.of(f"ours ({precision}) : Hugging Face (fp32)", "tokens/s", seconds["ours"], seconds["peer"],
-                          (">=", 2.5), per=given.batch_size * given.block_size)
+        with (
+            Process(threads, our_side, flags) as ours,
+            Process(threads, peer_side, flags, Path(folder)) as peer,
+        ):
+            seconds = alternate(
+                {"ours": ours, "peer": peer}, given.n, num_warm=3, between=limit.measure
+            )
+    found = Comparison.of(
+        f"ours ({precision}) : Hugging Face (fp32)",
+        "tokens/s",
+        seconds["ours"],
+        seconds["peer"],
+        (">=", 2.5),
+        per=given.batch_size * given.block_size,
+    )
     share = layer_flops(given.size) * found.ours / limit.median
-    print(f"{given.size}, {given.batch_size} blocks of {given.block_size}, {threads} threads, n = {given.n}\n"
-          f"ours ({precision})  {found.ours:>10,.0f} tokens/s\n"
-          f"Hugging Face (fp32)  {found.peer:>10,.0f} tokens/s; ratio {found.ours / found.peer:.3f} (goal: 2.5)\n"
-          f"ours reaches {share:.1%} of {limit.median / 1e9:,.0f} GFLOP/s (median of {given.n})")
-    print(json.dumps(json_line(f"pretraining-{given.size}", [found], versions("transformers"), share_of_limit=share,
-                               limit=limit.median)))
+    print(
+        f"{given.size}, {given.batch_size} blocks of {given.block_size}, {threads} threads, n = {given.n}\n"
+        f"ours ({precision})  {found.ours:>10,.0f} tokens/s\n"
+        f"Hugging Face (fp32)  {found.peer:>10,.0f} tokens/s; ratio {found.ours / found.peer:.3f} (goal: 2.5)\n"
+        f"ours reaches {share:.1%} of {limit.median / 1e9:,.0f} GFLOP/s (median of {given.n})"
+    )
+    print(
+        json.dumps(
+            json_line(
+                f"pretraining-{given.size}",
+                [found],
+                versions("transformers"),
+                share_of_limit=share,
+                limit=limit.median,
+            )
+        )
+    )
 
 
 if __name__ == "__main__":

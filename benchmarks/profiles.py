@@ -31,8 +31,13 @@ PRODUCTS = ("mm", "addmm", "bmm")
 
 def train_step(settings: Settings, num_parts: int) -> dict[str, tuple[Take, int]]:
     examples = sst_examples(settings.data_dir, num_parts * settings.batch_size)
-    take = our_side(settings.model, settings.folder / "ours", examples, settings.batch_size,
-                    settings.place(settings.precision))
+    take = our_side(
+        settings.model,
+        settings.folder / "ours",
+        examples,
+        settings.batch_size,
+        settings.place(settings.precision),
+    )
     return {"a training step": (take, len(examples) // settings.batch_size)}
 
 
@@ -40,20 +45,29 @@ def sentences_to_vectors(settings: Settings, num_parts: int) -> dict[str, tuple[
     examples = sst_examples(settings.data_dir, num_parts * settings.batch_size)
     folder = inference.write_export(settings.model, settings.folder / "export")
     sentences = [example.sentence_1 for example in examples]
-    take = inference.our_side(folder, sentences, settings.batch_size,
-                              settings.place(settings.precision))
+    take = inference.our_side(
+        folder, sentences, settings.batch_size, settings.place(settings.precision)
+    )
     return {"all sentences": (take, 1)}
 
 
 def simcse_step(settings: Settings, num_parts: int) -> dict[str, tuple[Take, int]]:
     rows, batches = simcse.rows_and_batches(settings, num_parts)
     methods = {"one pass of 2B rows": simcse.SimCSE, "two passes of B": simcse.TwoPasses}
-    return {name: (simcse.make_side(method, settings.model, rows, batches, settings.precision), len(batches))
-            for name, method in methods.items()}
+    return {
+        name: (
+            simcse.make_side(method, settings.model, rows, batches, settings.precision),
+            len(batches),
+        )
+        for name, method in methods.items()
+    }
 
 
 SIDES: dict[str, Callable[[Settings, int], dict[str, tuple[Take, int]]]] = {
-    "train_step": train_step, "inference": sentences_to_vectors, "simcse": simcse_step}
+    "train_step": train_step,
+    "inference": sentences_to_vectors,
+    "simcse": simcse_step,
+}
 
 
 class Clock(TorchDispatchMode):
@@ -74,21 +88,29 @@ class Clock(TorchDispatchMode):
         name = operation.overloadpacket.__name__
         self.seconds[name] += time.perf_counter() - started
         if name in PRODUCTS:
-            self.flops += flop_registry[operation.overloadpacket](*args, **(kwargs or {}), out_val=result)
+            self.flops += flop_registry[operation.overloadpacket](
+                *args, **(kwargs or {}), out_val=result
+            )
         return result
 
 
 def profiled(take: Take, num_parts: int) -> dict:
     """Seconds by operation of the parts 0 to `num_parts` - 1, and FLOPs and seconds of the matrix products."""
-    for _ in range(2):  # the first warms up: batches of all shapes, and what torch imports for a dispatch mode
+    for _ in range(
+        2
+    ):  # the first warms up: batches of all shapes, and what torch imports for a dispatch mode
         clock, started = Clock(), time.perf_counter()
         with clock:
             for part in range(num_parts):
                 take(part)
     total = time.perf_counter() - started
-    return {"seconds": dict(clock.seconds.most_common()), "total": total, "flops": clock.flops,
-            "products": sum(clock.seconds[name] for name in PRODUCTS),
-            "between": total - clock.seconds.total()}
+    return {
+        "seconds": dict(clock.seconds.most_common()),
+        "total": total,
+        "flops": clock.flops,
+        "products": sum(clock.seconds[name] for name in PRODUCTS),
+        "between": total - clock.seconds.total(),
+    }
 
 
 def table(sides: dict[str, dict], num_rows: int) -> str:
@@ -96,11 +118,19 @@ def table(sides: dict[str, dict], num_rows: int) -> str:
     first = next(iter(sides.values()))
     lines = ["| ms, share of the time | " + " | ".join(sides) + " |", "|---|" + "---|" * len(sides)]
     rows: Sequence[tuple[str, Callable[[dict], float]]] = [
-        ("everything", lambda side: side["total"]), ("matrix products", lambda side: side["products"]),
+        ("everything", lambda side: side["total"]),
+        ("matrix products", lambda side: side["products"]),
         ("between the operations", lambda side: side["between"]),
-        *((name, lambda side, name=name: side["seconds"].get(name, 0.0)) for name in [*first["seconds"]][:num_rows])]
+        *(
+            (name, lambda side, name=name: side["seconds"].get(name, 0.0))
+            for name in [*first["seconds"]][:num_rows]
+        ),
+    ]
     for name, seconds in rows:
-        cells = [f"{1e3 * seconds(side):,.0f}, {seconds(side) / side['total']:.1%}" for side in sides.values()]
+        cells = [
+            f"{1e3 * seconds(side):,.0f}, {seconds(side) / side['total']:.1%}"
+            for side in sides.values()
+        ]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -108,10 +138,18 @@ def table(sides: dict[str, dict], num_rows: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("name", choices=list(SIDES), help="as of python -m benchmarks")
-    parser.add_argument("--data-dir", default=str(ROOT / "data" / "sample"), help="folder with the nine "
-                        "course files (the sample)")
+    parser.add_argument(
+        "--data-dir",
+        default=str(ROOT / "data" / "sample"),
+        help="folder with the nine course files (the sample)",
+    )
     parser.add_argument("--model", default="auto", help="as of python -m benchmarks (%(default)s)")
-    parser.add_argument("--batch-size", type=int, default=32, help="sentences; simcse has its preset's (%(default)s)")
+    parser.add_argument(
+        "--batch-size",
+        type=int,
+        default=32,
+        help="sentences; simcse has its preset's (%(default)s)",
+    )
     parser.add_argument("--parts", type=int, default=20, help="batches (%(default)s)")
     parser.add_argument("--rows", type=int, default=12, help="operations to show (%(default)s)")
     parser.add_argument("--threads", type=int, default=2, help="of torch (%(default)s)")
@@ -119,18 +157,35 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     runtime.settle_memory()
     with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(given.data_dir, given.threads, given.batch_size, False, None, Path(folder))
+        settings = Settings(
+            given.data_dir, given.threads, given.batch_size, False, None, Path(folder)
+        )
         model = write_model(given.model, settings.model)
-        sides = {name: profiled(*side) for name, side in SIDES[given.name](settings, given.parts).items()}
+        sides = {
+            name: profiled(*side) for name, side in SIDES[given.name](settings, given.parts).items()
+        }
     limit = price.matrix_product_limit(DEVICE, settings.precision)
-    print(f"{given.name}, {model}, {settings.precision}, {given.threads} threads, {given.parts} batches\n\n"
-          f"{table(sides, given.rows)}\n")
+    print(
+        f"{given.name}, {model}, {settings.precision}, {given.threads} threads, {given.parts} batches\n\n"
+        f"{table(sides, given.rows)}\n"
+    )
     for name, side in sides.items():
         rate = side["flops"] / side["products"]
         side["share_of_limit"] = rate / limit
-        print(f"{name}: the matrix products run at {rate / 1e9:,.0f} GFLOP/s, {rate / limit:.0%} of the limit of "
-              f"{limit / 1e9:,.0f}, measured in the same run")
-    print(json.dumps({"name": f"profiles {given.name}", "sides": sides, "limit": limit, "versions": versions()}))
+        print(
+            f"{name}: the matrix products run at {rate / 1e9:,.0f} GFLOP/s, {rate / limit:.0%} of the limit of "
+            f"{limit / 1e9:,.0f}, measured in the same run"
+        )
+    print(
+        json.dumps(
+            {
+                "name": f"profiles {given.name}",
+                "sides": sides,
+                "limit": limit,
+                "versions": versions(),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -31,33 +31,60 @@ def update_one_by_one(optimizer: AdamW, parameters: list, group: dict) -> None:
         optimizer.update(parameter, group)
 
 
-def fine_tune(path: str, model: str, seed: int, data_dir: str, train_rows: str, epochs: int) -> dict:
+def fine_tune(
+    path: str, model: str, seed: int, data_dir: str, train_rows: str, epochs: int
+) -> dict:
     """One fine-tune; returns the line for the file."""
     folder = weights.resolve(model)
     device = runtime.choose_device()[0]
     precision = "fp32" if path == "readable" else runtime.choose_precision("auto", device)[0]
     config = BertConfig.from_pretrained(folder)
-    options = Options(data_dir=data_dir, seed=seed, train_rows=train_rows, epochs=epochs, max_length=64,
-                      precision=precision, encoder_dropout=config.hidden_dropout_prob,
-                      attention_dropout=config.attention_probs_dropout_prob).with_files()  # for small encoders too
+    options = Options(
+        data_dir=data_dir,
+        seed=seed,
+        train_rows=train_rows,
+        epochs=epochs,
+        max_length=64,
+        precision=precision,
+        encoder_dropout=config.hidden_dropout_prob,
+        attention_dropout=config.attention_probs_dropout_prob,
+    ).with_files()  # for small encoders too
     options, _ = options.for_encoder(config.hidden_size)
-    rows = encode_tables(read_tables(options), BertTokenizer.from_pretrained(model), options.max_length,
-                         options.pair_encoding)
+    rows = encode_tables(
+        read_tables(options),
+        BertTokenizer.from_pretrained(model),
+        options.max_length,
+        options.pair_encoding,
+    )
     runtime.seed_everything(seed)
     with tempfile.TemporaryDirectory() as place:
-        job = build_job(options, BertModel.from_pretrained(model).to(device), rows, Path(place), device)
+        job = build_job(
+            options, BertModel.from_pretrained(model).to(device), rows, Path(place), device
+        )
         progress = fit(job)
     scores = {name: progress.history[-1][name] for name in SCORES}
-    return {"path": path, "model": model, "seed": seed, "data_dir": data_dir, "train_rows": train_rows,
-            "epochs": epochs, "precision": precision, **scores, "seconds": round(progress.seconds, 1)}
+    return {
+        "path": path,
+        "model": model,
+        "seed": seed,
+        "data_dir": data_dir,
+        "train_rows": train_rows,
+        "epochs": epochs,
+        "precision": precision,
+        **scores,
+        "seconds": round(progress.seconds, 1),
+    }
 
 
 def run(path: str, **settings) -> dict:
     """`fine_tune` with the forms of that path."""
     if path == "fast":
         return fine_tune(path, **settings)
-    with (mock.patch.object(AdamW, "update_fused", update_one_by_one), mock.patch("minbert.dropout.dropout", F.dropout),
-          mock.patch("minbert.attention.dropout", F.dropout)):
+    with (
+        mock.patch.object(AdamW, "update_fused", update_one_by_one),
+        mock.patch("minbert.dropout.dropout", F.dropout),
+        mock.patch("minbert.attention.dropout", F.dropout),
+    ):
         return fine_tune(path, **settings)
 
 
@@ -65,7 +92,9 @@ def table(lines: list[dict]) -> str:
     """Mean and standard deviation over seeds, a row for each path."""
     shown = [f"{'dev, last epoch':<20}" + "".join(f"{name:>20}" for name in SCORES)]
     for path in PATHS:
-        cells = [shown_mean([line[name] for line in lines if line["path"] == path]) for name in SCORES]
+        cells = [
+            shown_mean([line[name] for line in lines if line["path"] == path]) for name in SCORES
+        ]
         shown.append(f"{path:<20}" + "".join(f"{cell:>20}" for cell in cells))
     return "\n".join(shown)
 
@@ -73,16 +102,29 @@ def table(lines: list[dict]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data-dir", required=True, help="folder with the nine course files")
-    parser.add_argument("--out", type=Path, required=True, help="file of the results, a line of JSON each; is added to")
-    parser.add_argument("--model", default="minbert-mini", help="as of run_multitask.py (%(default)s)")
-    parser.add_argument("--train-rows", default="none", help="as of run_multitask.py: fewer rows of some tasks")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        help="file of the results, a line of JSON each; is added to",
+    )
+    parser.add_argument(
+        "--model", default="minbert-mini", help="as of run_multitask.py (%(default)s)"
+    )
+    parser.add_argument(
+        "--train-rows", default="none", help="as of run_multitask.py: fewer rows of some tasks"
+    )
     parser.add_argument("--epochs", type=int, default=2, help="of each run (%(default)s)")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     given = parser.parse_args()
     course_tables(parser, given.data_dir, given.train_rows)
     runtime.settle_memory()
-    same = {"model": given.model, "data_dir": str(Path(given.data_dir).resolve()), "train_rows": given.train_rows,
-            "epochs": given.epochs}
+    same = {
+        "model": given.model,
+        "data_dir": str(Path(given.data_dir).resolve()),
+        "train_rows": given.train_rows,
+        "epochs": given.epochs,
+    }
     todo = [{"path": path, "seed": seed, **same} for seed in given.seeds for path in PATHS]
     print(table([line for line in go_on(given.out, todo, run) if same.items() <= line.items()]))
 

@@ -52,8 +52,14 @@ class Comparison:
 
     @classmethod
     def of(
-        cls, what: str, unit: str, ours: Sequence[float], peer: Sequence[float],
-        goal: tuple[str, float] | None = None, per: float | None = None, scale: float = 1.0,
+        cls,
+        what: str,
+        unit: str,
+        ours: Sequence[float],
+        peer: Sequence[float],
+        goal: tuple[str, float] | None = None,
+        per: float | None = None,
+        scale: float = 1.0,
     ) -> Comparison:
         """From measurements. With `per`, so many things in each measurement in seconds, they become things a second;
         else they are multiplied by `scale`."""
@@ -69,13 +75,21 @@ class Comparison:
 
 def versions(*packages: str) -> dict[str, str]:
     """The versions of our code, Python, torch and `packages`, without importing them."""
-    return {"minBERT": name_of(code_version()), "python": platform.python_version(),
-            **{name: metadata.version(name) for name in ("torch", *packages)}}
+    return {
+        "minBERT": name_of(code_version()),
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in ("torch", *packages)},
+    }
 
 
 def json_line(
-    name: str, comparisons: Sequence[Comparison], found_versions: dict[str, str], checks: Sequence[Check] = (),
-    notes: Sequence[str] = (), share_of_limit: float | None = None, limit: float | None = None,
+    name: str,
+    comparisons: Sequence[Comparison],
+    found_versions: dict[str, str],
+    checks: Sequence[Check] = (),
+    notes: Sequence[str] = (),
+    share_of_limit: float | None = None,
+    limit: float | None = None,
 ) -> dict:
     """The closing line. ours, peer, ratio and n are those of the first comparison; all stand in "comparisons".
 
@@ -83,8 +97,16 @@ def json_line(
     """
     found = [comparison.as_json() for comparison in comparisons]
     first = {key: found[0][key] for key in ("ours", "peer", "ratio", "n", "unit")}
-    return {"name": name, **first, "share_of_limit": share_of_limit, "limit": limit, "versions": found_versions,
-            "comparisons": found, "checks": [check.as_json() for check in checks], "notes": list(notes)}
+    return {
+        "name": name,
+        **first,
+        "share_of_limit": share_of_limit,
+        "limit": limit,
+        "versions": found_versions,
+        "comparisons": found,
+        "checks": [check.as_json() for check in checks],
+        "notes": list(notes),
+    }
 
 
 def shown(value: float) -> str:
@@ -98,29 +120,45 @@ def verdict(relation: str, goal: float, is_met: bool) -> str:
 
 def markdown(line: dict) -> list[str]:
     """A benchmark's part of the report, from its line of JSON."""
-    lines = ["| ours : peer | ours | peer | unit | ratio | goal | n | spread |", "|---|---|---|---|---|---|---|---|"]
+    lines = [
+        "| ours : peer | ours | peer | unit | ratio | goal | n | spread |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for each in line["comparisons"]:
         goal = verdict(*each["goal"], each["is_met"]) if each["goal"] else ""
         spreads = ", ".join(f"{value:.1%}" for value in each["spread"]) if each["n"] > 1 else "-"
-        lines.append(f"| {each['what']} | {shown(each['ours'])} | {shown(each['peer'])} | {each['unit']} | "
-                     f"{each['ratio']:.3f} | {goal} | {each['n']} | {spreads} |")
+        lines.append(
+            f"| {each['what']} | {shown(each['ours'])} | {shown(each['peer'])} | {each['unit']} | "
+            f"{each['ratio']:.3f} | {goal} | {each['n']} | {spreads} |"
+        )
     details = []
     for each in line["checks"]:
         goal = verdict(each["relation"], each["goal"], each["is_met"])
         details.append(f"{each['what']}: {shown(each['value'])} (goal {goal})")
     if line["share_of_limit"] is not None:
-        details.append(f"ours reaches {line['share_of_limit']:.1%} of the {line['limit'] / 1e9:,.0f} GFLOP/s of matrix "
-                       "products, measured in the same run")
-    details += [*line["notes"], "versions: " + ", ".join(f"{name} {number}" for name, number in
-                                                         line["versions"].items())]
+        details.append(
+            f"ours reaches {line['share_of_limit']:.1%} of the {line['limit'] / 1e9:,.0f} GFLOP/s of matrix "
+            "products, measured in the same run"
+        )
+    details += [
+        *line["notes"],
+        "versions: " + ", ".join(f"{name} {number}" for name, number in line["versions"].items()),
+    ]
     return [*lines, "", *(f"- {detail}" for detail in details)]
 
 
 def processor() -> str:
     """The processor's name, as far as the system tells."""
     path = Path("/proc/cpuinfo")
-    names = [text.partition(":")[2].strip() for text in path.read_text().splitlines() if text.startswith("model name")
-             ] if path.is_file() else []
+    names = (
+        [
+            text.partition(":")[2].strip()
+            for text in path.read_text().splitlines()
+            if text.startswith("model name")
+        ]
+        if path.is_file()
+        else []
+    )
     return names[0] if names else platform.processor() or platform.machine()
 
 
@@ -129,13 +167,23 @@ def busy_cores() -> float:
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
 
 
-def report(lines: dict[str, dict | None], questions: dict[str, str], settings: str, load: float, when: datetime) -> str:
+def report(
+    lines: dict[str, dict | None],
+    questions: dict[str, str],
+    settings: str,
+    load: float,
+    when: datetime,
+) -> str:
     """The dated document of a run of all benchmarks; None stands for one that failed."""
-    parts = [f"# Benchmarks · {when:%Y-%m-%d %H:%M}", "",
-             f"{settings}. {processor()}, {os.cpu_count()} cores, {platform.system()}; before the start "
-             f"{load:.1f} processes wanted to run. The sides take turns; ours and peer are medians of n, spread is the "
-             "distance of the outer quartiles over the median, of ours and of the peer. How to read it: "
-             "`benchmarks/README.md`.", ""]
+    parts = [
+        f"# Benchmarks · {when:%Y-%m-%d %H:%M}",
+        "",
+        f"{settings}. {processor()}, {os.cpu_count()} cores, {platform.system()}; before the start "
+        f"{load:.1f} processes wanted to run. The sides take turns; ours and peer are medians of n, spread is the "
+        "distance of the outer quartiles over the median, of ours and of the peer. How to read it: "
+        "`benchmarks/README.md`.",
+        "",
+    ]
     for name, line in lines.items():
         body = markdown(line) if line else ["It failed; its message stood in the terminal."]
         parts += [f"## {name}", "", questions[name], "", *body, ""]

@@ -40,9 +40,26 @@ TASKS = ("sts", "sts,sst", "sts,sst,para")
 def run_once(times: int, data_dir: str, folder: Path) -> dict[str, float]:
     """One epoch of minbert-mini on so many times BASE_ROWS: what run.json says it took."""
     rows = ",".join(f"{task}={times * number}" for task, number in BASE_ROWS.items())
-    command = [sys.executable, "run_multitask.py", "--data-dir", data_dir, "--train-rows", rows, "--dev-rows",
-               "para=500", "--epochs", "1", "--pair-encoding", "cross", "--device", DEVICE.type, "--output-dir", folder,
-               "--name", times]
+    command = [
+        sys.executable,
+        "run_multitask.py",
+        "--data-dir",
+        data_dir,
+        "--train-rows",
+        rows,
+        "--dev-rows",
+        "para=500",
+        "--epochs",
+        "1",
+        "--pair-encoding",
+        "cross",
+        "--device",
+        DEVICE.type,
+        "--output-dir",
+        folder,
+        "--name",
+        times,
+    ]
     subprocess.run(list(map(str, command)), cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     record = json.loads((folder / str(times) / "run.json").read_text())
     return {"rows": times * sum(BASE_ROWS.values()), **record["actual"]}
@@ -55,11 +72,18 @@ def whole_runs(data_dir: str, num_rounds: int) -> list[dict[str, float]]:
         for times in TIMES:
             with tempfile.TemporaryDirectory() as folder:
                 found[times].append(run_once(times, data_dir, Path(folder)))
-    return [{key: statistics.median(run[key] for run in runs) for key in ("rows", "seconds", "peak_memory")}
-            for runs in found.values()]
+    return [
+        {
+            key: statistics.median(run[key] for run in runs)
+            for key in ("rows", "seconds", "peak_memory")
+        }
+        for runs in found.values()
+    ]
 
 
-def encoder_step(config: BertConfig, rows: int, tokens: int, precision: str) -> Callable[[int], None]:
+def encoder_step(
+    config: BertConfig, rows: int, tokens: int, precision: str
+) -> Callable[[int], None]:
     """A training step of a bare encoder on random token ids (rows, tokens), no padding."""
     model = BertModel(config).train()
     optimizer = AdamW(model.parameters(), lr=0.0, fused=True)
@@ -87,11 +111,19 @@ def task_steps(data_dir: str, precision: str, folder: Path) -> dict[int, Callabl
     steps = {}
     tokenizer = BertTokenizer.from_pretrained("minbert-mini")
     for names in TASKS:
-        options = Options(data_dir=data_dir, tasks=names, sampling="joint", pair_encoding="cross", precision=precision,
-                          max_length=64).with_files()
+        options = Options(
+            data_dir=data_dir,
+            tasks=names,
+            sampling="joint",
+            pair_encoding="cross",
+            precision=precision,
+            max_length=64,
+        ).with_files()
         encoder = BertModel.from_pretrained("minbert-mini")
         options, _ = options.for_encoder(encoder.config.hidden_size)
-        tables = {task: table for task, table in read_tables(options).items() if task in names.split(",")}
+        tables = {
+            task: table for task, table in read_tables(options).items() if task in names.split(",")
+        }
         rows = encode_tables(tables, tokenizer, options.max_length, options.pair_encoding)
         steps[len(names.split(","))] = task_step(options, rows, encoder, folder / names)
     return steps
@@ -119,16 +151,27 @@ def table(title: str, steps: dict[int, Callable[[int], None]], num_rounds: int) 
     taken = alternate({str(size): step for size, step in steps.items()}, num_rounds)
     medians = [statistics.median(taken[str(size)]) for size in steps]
     found = {"sizes": list(steps), "seconds": medians, "exponent": exponent(list(steps), medians)}
-    print(f"\n{title}; n = {num_rounds}, exponent {found['exponent']:.2f}\n\n| | " + " | ".join(f"{s:,}" for s in steps)
-          + " |\n|---|" + "---|" * len(steps) + "\n| ms | " + " | ".join(f"{1e3 * s:,.0f}" for s in medians) + " |",
-          flush=True)
+    print(
+        f"\n{title}; n = {num_rounds}, exponent {found['exponent']:.2f}\n\n| | "
+        + " | ".join(f"{s:,}" for s in steps)
+        + " |\n|---|"
+        + "---|" * len(steps)
+        + "\n| ms | "
+        + " | ".join(f"{1e3 * s:,.0f}" for s in medians)
+        + " |",
+        flush=True,
+    )
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", required=True, help="folder with nine files of the course's form; training rows: "
-                        "8,000 of SST, 12,000 of PARA, 6,000 of STS at least")
+    parser.add_argument(
+        "--data-dir",
+        required=True,
+        help="folder with nine files of the course's form; training rows: "
+        "8,000 of SST, 12,000 of PARA, 6,000 of STS at least",
+    )
     parser.add_argument("--n", type=int, default=7, help="rounds of single steps (%(default)s)")
     parser.add_argument("--runs", type=int, default=3, help="whole runs of each size (%(default)s)")
     given = parser.parse_args()
@@ -136,12 +179,16 @@ def main() -> None:
     for task, rows in BASE_ROWS.items():
         num_rows = len(tables[task]["train"].examples)
         if num_rows < max(TIMES) * rows:
-            parser.error(f"--data-dir {given.data_dir}: {num_rows:,} training rows of {task}; needed are "
-                         f"{max(TIMES) * rows:,}. Give a folder with more.")
+            parser.error(
+                f"--data-dir {given.data_dir}: {num_rows:,} training rows of {task}; needed are "
+                f"{max(TIMES) * rows:,}. Give a folder with more."
+            )
     runtime.settle_memory()
     precision = runtime.choose_precision("auto", DEVICE)[0]
     limit = price.matrix_product_limit(DEVICE, precision)
-    print(f"{precision}, {torch.get_num_threads()} threads, {limit / 1e9:,.0f} GFLOP/s of matrix products")
+    print(
+        f"{precision}, {torch.get_num_threads()} threads, {limit / 1e9:,.0f} GFLOP/s of matrix products"
+    )
     runs = whole_runs(str(Path(given.data_dir).resolve()), given.runs)
     rows, seconds = [run["rows"] for run in runs], [run["seconds"] for run in runs]
     start, slope, distance = off_a_line(rows, seconds)
@@ -150,25 +197,55 @@ def main() -> None:
     for run in runs:
         print(f"| {run['rows']:,} | {run['seconds']:.1f} | {run['peak_memory'] / 1e6:,.0f} MB |")
     flatness = off_the_middle([run["peak_memory"] for run in runs])
-    print(f"\n{start:.1f} s + {1e3 * slope:.2f} ms a row, at most {distance:.1%} off; exponent {slopes[0]:.2f}, "
-          f"{slopes[1]:.2f} without the constant; memory at most {flatness:.1%} off its middle; n = {given.runs}")
+    print(
+        f"\n{start:.1f} s + {1e3 * slope:.2f} ms a row, at most {distance:.1%} off; exponent {slopes[0]:.2f}, "
+        f"{slopes[1]:.2f} without the constant; memory at most {flatness:.1%} off its middle; n = {given.runs}"
+    )
     small = replace(SIZES["small"], max_position_embeddings=512)
     series = {
-        "length": ("tokens of a row, 16 rows of `small`", {
-            tokens: encoder_step(small, 16, tokens, precision) for tokens in (16, 32, 64, 128, 256, 512)}),
-        "batch": ("rows of a batch, 32 tokens, `small`", {
-            rows: encoder_step(small, rows, 32, precision) for rows in (4, 8, 16, 32, 64, 128)}),
-        "parameters": ("parameters of the layers, 16 rows of 64 tokens, tiny to base", {
-            sum(p.numel() for p in BertModel(config).layers.parameters()): encoder_step(config, 16, 64, precision)
-            for config in SIZES.values()}),
+        "length": (
+            "tokens of a row, 16 rows of `small`",
+            {
+                tokens: encoder_step(small, 16, tokens, precision)
+                for tokens in (16, 32, 64, 128, 256, 512)
+            },
+        ),
+        "batch": (
+            "rows of a batch, 32 tokens, `small`",
+            {rows: encoder_step(small, rows, 32, precision) for rows in (4, 8, 16, 32, 64, 128)},
+        ),
+        "parameters": (
+            "parameters of the layers, 16 rows of 64 tokens, tiny to base",
+            {
+                sum(p.numel() for p in BertModel(config).layers.parameters()): encoder_step(
+                    config, 16, 64, precision
+                )
+                for config in SIZES.values()
+            },
+        ),
     }
     found = {name: table(title, steps, given.n) for name, (title, steps) in series.items()}
     with tempfile.TemporaryDirectory() as folder:
         steps = task_steps(given.data_dir, precision, Path(folder))
-        found["tasks"] = table("tasks of a joint step, 32 rows of each, minbert-mini", steps, given.n)
-    print(json.dumps({"name": "scaling", "runs": runs, "off_a_line": distance, "off_the_middle": flatness,
-                      "exponents": slopes, "n": given.runs, **found, "limit": limit, "precision": precision,
-                      "versions": versions()}))
+        found["tasks"] = table(
+            "tasks of a joint step, 32 rows of each, minbert-mini", steps, given.n
+        )
+    print(
+        json.dumps(
+            {
+                "name": "scaling",
+                "runs": runs,
+                "off_a_line": distance,
+                "off_the_middle": flatness,
+                "exponents": slopes,
+                "n": given.runs,
+                **found,
+                "limit": limit,
+                "precision": precision,
+                "versions": versions(),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -17,8 +17,12 @@ Take = Callable[[int], Any]  # a side: does the part with this number
 
 
 def alternate(
-    sides: Mapping[str, Take], num_rounds: int, num_parts: int = 1, num_warm: int = 2,
-    between: Callable[[], Any] = lambda: None, clock: Callable[[], float] = time.perf_counter,
+    sides: Mapping[str, Take],
+    num_rounds: int,
+    num_parts: int = 1,
+    num_warm: int = 2,
+    between: Callable[[], Any] = lambda: None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, list[float]]:
     """Seconds of each side's rounds. In a round every side takes the parts 0 to `num_parts` - 1, in turn part by part.
 
@@ -71,7 +75,9 @@ class Process:
     def __init__(self, num_threads: int, make: Callable[..., Take], *arguments) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=serve, args=(theirs, num_threads, make, arguments), daemon=True)
+        self.process = context.Process(
+            target=serve, args=(theirs, num_threads, make, arguments), daemon=True
+        )
         self.process.start()
         theirs.close()  # else this process would hold the other end open, and wait for ever
         self.receive()
@@ -81,7 +87,9 @@ class Process:
             return self.pipe.recv()
         except EOFError:
             self.process.join()
-            raise RuntimeError(f"a side's process ended with code {self.process.exitcode}; why stands above.") from None
+            raise RuntimeError(
+                f"a side's process ended with code {self.process.exitcode}; why stands above."
+            ) from None
 
     def __call__(self, request: Any) -> Any:
         self.pipe.send(request)

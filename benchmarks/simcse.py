@@ -30,16 +30,28 @@ class TwoPasses(SimCSE):
     def forward(self, batch: Batch, task: str = "simcse") -> Tensor:
         """The loss of a batch of B sentences."""
         first_view, second_view = (
-            self.projection(self.vectors(self.encoder, batch.input_ids, batch.attention_mask)) for _ in range(2))
-        return losses.info_nce(first_view, second_view, self.temperature,
-                               same=same_text(batch.input_ids, batch.input_ids))
+            self.projection(self.vectors(self.encoder, batch.input_ids, batch.attention_mask))
+            for _ in range(2)
+        )
+        return losses.info_nce(
+            first_view,
+            second_view,
+            self.temperature,
+            same=same_text(batch.input_ids, batch.input_ids),
+        )
 
 
 def make_side(
-    method: type[SimCSE], model: Path, rows: EncodedExamples, batches: list[list[int]], precision: str
+    method: type[SimCSE],
+    model: Path,
+    rows: EncodedExamples,
+    batches: list[list[int]],
+    precision: str,
 ) -> Callable[[int], None]:
     """A function that takes the training step of batch `part`."""
-    module = method(BertModel.from_pretrained(model), "mean", PRESET.temperature, PRESET.projection).train()
+    module = method(
+        BertModel.from_pretrained(model), "mean", PRESET.temperature, PRESET.projection
+    ).train()
     optimizer = AdamW(parameter_groups(module, 0.01), lr=PRESET.lr, fused=True)
 
     def take(part: int) -> None:
@@ -54,11 +66,17 @@ def make_side(
     return take
 
 
-def rows_and_batches(settings: Settings, num_batches: int) -> tuple[EncodedExamples, list[list[int]]]:
+def rows_and_batches(
+    settings: Settings, num_batches: int
+) -> tuple[EncodedExamples, list[list[int]]]:
     """SST sentences, and their rows in batches of similar length."""
     examples = sst_examples(settings.data_dir, num_batches * PRESET.batch_size)
-    rows = EncodedExamples(examples, BertTokenizer.from_pretrained(settings.model), PRESET.max_length)
-    return rows, length_grouped_batches(rows.lengths, PRESET.batch_size, torch.Generator().manual_seed(0))
+    rows = EncodedExamples(
+        examples, BertTokenizer.from_pretrained(settings.model), PRESET.max_length
+    )
+    return rows, length_grouped_batches(
+        rows.lengths, PRESET.batch_size, torch.Generator().manual_seed(0)
+    )
 
 
 def run(settings: Settings) -> dict:
@@ -66,12 +84,25 @@ def run(settings: Settings) -> dict:
     runtime.settle_memory()
     rows, batches = rows_and_batches(settings, settings.size(10, 3))
     precision, limit = settings.precision, Limit(settings.precision)
-    sides = {name: make_side(method, settings.model, rows, batches, precision)
-             for name, method in {"ours": SimCSE, "peer": TwoPasses}.items()}
+    sides = {
+        name: make_side(method, settings.model, rows, batches, precision)
+        for name, method in {"ours": SimCSE, "peer": TwoPasses}.items()
+    }
     seconds = alternate(sides, settings.rounds(7, 3), len(batches), between=limit.measure)
-    comparison = Comparison.of(f"step ({precision}), one pass of 2B rows : two passes", "ms", seconds["ours"],
-                               seconds["peer"], ("<=", 0.9), scale=1e3 / len(batches))
+    comparison = Comparison.of(
+        f"step ({precision}), one pass of 2B rows : two passes",
+        "ms",
+        seconds["ours"],
+        seconds["peer"],
+        ("<=", 0.9),
+        scale=1e3 / len(batches),
+    )
     flops = layer_flops(settings.model, 6) * 2 * int(rows.lengths.sum()) / len(batches)  # of a step
-    return json_line("simcse", [comparison], versions(),
-                     notes=[f"{len(batches)} batches of {PRESET.batch_size} SST sentences a round"],
-                     share_of_limit=flops / (comparison.ours / 1e3) / limit.median, limit=limit.median)
+    return json_line(
+        "simcse",
+        [comparison],
+        versions(),
+        notes=[f"{len(batches)} batches of {PRESET.batch_size} SST sentences a round"],
+        share_of_limit=flops / (comparison.ours / 1e3) / limit.median,
+        limit=limit.median,
+    )

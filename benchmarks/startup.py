@@ -31,12 +31,23 @@ def run(settings: Settings) -> dict:
     def start(command: list[str]) -> None:
         subprocess.run([sys.executable, *command], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
 
-    sides = {name: lambda part, command=command: start(command) for name, command in COMMANDS.items()}
+    sides = {
+        name: lambda part, command=command: start(command) for name, command in COMMANDS.items()
+    }
     seconds = alternate(sides, settings.rounds(9, 3), num_warm=1)
     comparisons = [
-        Comparison.of("import our BertModel : that of transformers", "s", seconds["model"], seconds["peer"]),
-        Comparison.of("import our BertModel : torch alone", "s", seconds["model"], seconds["torch"]),
-        Comparison.of("run_multitask.py --help : import torch alone", "s", seconds["help"], seconds["torch"])]
-    checks = [Check(f"seconds of `{what}`", statistics.median(seconds[name]), "<=", 1.0)
-              for name, what in {"import": "import minbert", "help": "run_multitask.py --help"}.items()]
+        Comparison.of(
+            "import our BertModel : that of transformers", "s", seconds["model"], seconds["peer"]
+        ),
+        Comparison.of(
+            "import our BertModel : torch alone", "s", seconds["model"], seconds["torch"]
+        ),
+        Comparison.of(
+            "run_multitask.py --help : import torch alone", "s", seconds["help"], seconds["torch"]
+        ),
+    ]
+    checks = [
+        Check(f"seconds of `{what}`", statistics.median(seconds[name]), "<=", 1.0)
+        for name, what in {"import": "import minbert", "help": "run_multitask.py --help"}.items()
+    ]
     return json_line("startup", comparisons, versions("transformers"), checks)

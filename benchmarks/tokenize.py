@@ -27,7 +27,9 @@ Files = Sequence[Sequence[Example]]
 
 def columns(examples: Sequence[Example]) -> tuple[list[str], list[str] | None]:
     """First and second sentences; None where there are no pairs."""
-    first, second = ([getattr(example, name) for example in examples] for name in ("sentence_1", "sentence_2"))
+    first, second = (
+        [getattr(example, name) for example in examples] for name in ("sentence_1", "sentence_2")
+    )
     return first, None if second[0] is None else second
 
 
@@ -37,8 +39,14 @@ def num_differences(files: Files, ours: BertTokenizer, peer) -> int:
     for examples in files:
         ids, types = ours.encode(*columns(examples), max_length=MAX_LENGTH)
         found = peer(*columns(examples), truncation=True, max_length=MAX_LENGTH)
-        count += sum(row != other for row, other in zip(
-            zip(ids, types, strict=True), zip(found["input_ids"], found["token_type_ids"], strict=True), strict=True))
+        count += sum(
+            row != other
+            for row, other in zip(
+                zip(ids, types, strict=True),
+                zip(found["input_ids"], found["token_type_ids"], strict=True),
+                strict=True,
+            )
+        )
     return count
 
 
@@ -61,7 +69,11 @@ def run(settings: Settings) -> dict:
     from transformers import BertTokenizerFast
 
     tables = read_tables(Options(data_dir=settings.data_dir).with_files())
-    files = [table.cut(settings.size(10**9, 1000)).examples for splits in tables.values() for table in splits.values()]
+    files = [
+        table.cut(settings.size(10**9, 1000)).examples
+        for splits in tables.values()
+        for table in splits.values()
+    ]
     ours = BertTokenizer.from_pretrained(settings.model)
     peer = BertTokenizerFast.from_pretrained(settings.model)
     differences = num_differences(files, ours, peer)
@@ -72,9 +84,20 @@ def run(settings: Settings) -> dict:
     seconds = alternate(sides, settings.rounds(5, 3), len(files))
     second = seconds_of_second_reading(files, settings.model, settings.rounds(5, 3))
     num_rows = sum(map(len, files))
-    comparison = Comparison.of("EncodedExamples : BertTokenizerFast", "rows/s", seconds["ours"], seconds["peer"],
-                               per=num_rows)
-    return json_line("tokenize", [comparison], versions("tokenizers", "transformers"),
-                     [Check("rows whose ids differ", differences, "<=", 0),
-                      Check("seconds of the second reading", second, "<=", 1.0)],
-                     [f"{num_rows:,} rows of {len(files)} files"])
+    comparison = Comparison.of(
+        "EncodedExamples : BertTokenizerFast",
+        "rows/s",
+        seconds["ours"],
+        seconds["peer"],
+        per=num_rows,
+    )
+    return json_line(
+        "tokenize",
+        [comparison],
+        versions("tokenizers", "transformers"),
+        [
+            Check("rows whose ids differ", differences, "<=", 0),
+            Check("seconds of the second reading", second, "<=", 1.0),
+        ],
+        [f"{num_rows:,} rows of {len(files)} files"],
+    )

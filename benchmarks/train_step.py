@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from benchmarks.material import Limit, Place, Settings, layer_flops, real_tokens, require, sst_examples
+from benchmarks.material import (
+    Limit,
+    Place,
+    Settings,
+    layer_flops,
+    real_tokens,
+    require,
+    sst_examples,
+)
 from benchmarks.result import Check, Comparison, json_line, versions
 from benchmarks.sides import Process, alternate
 from benchmarks.training import our_side, peer_side, write_heads
@@ -27,29 +35,71 @@ def run(settings: Settings) -> dict:
     precision, limit = settings.precision, Limit(settings.precision, settings.device)
     place, shared = settings.place(precision), (settings.model, examples, settings.batch_size)
     sides = {
-        "ours": (our_side, settings.model, settings.folder / "ours", examples, settings.batch_size, place),
+        "ours": (
+            our_side,
+            settings.model,
+            settings.folder / "ours",
+            examples,
+            settings.batch_size,
+            place,
+        ),
         PLAIN: (peer_side, *shared, Place(settings.device)),
         TRICKS: (peer_side, *shared, Place(settings.device, precision), True),
         FURTHER: (peer_side, *shared, place, True, True, True),
     }
     with ExitStack() as stack:
-        processes = {name: stack.enter_context(Process(settings.threads, *side)) for name, side in sides.items()}
+        processes = {
+            name: stack.enter_context(Process(settings.threads, *side))
+            for name, side in sides.items()
+        }
         seconds = alternate(processes, settings.rounds(5, 3), num_parts, between=limit.measure)
     names = {
-        PLAIN: (f"ours ({precision}) : plain Hugging Face loop (fp32, random batches)", (">=", 5.0)),
-        TRICKS: (f"ours ({precision}) : Hugging Face with sdpa, {precision}, sorted batches", (">=", 1.6)),
-        FURTHER: (f"the same with fused AdamW, and freed memory kept{', compiled' * settings.is_compiled}", None),
+        PLAIN: (
+            f"ours ({precision}) : plain Hugging Face loop (fp32, random batches)",
+            (">=", 5.0),
+        ),
+        TRICKS: (
+            f"ours ({precision}) : Hugging Face with sdpa, {precision}, sorted batches",
+            (">=", 1.6),
+        ),
+        FURTHER: (
+            f"the same with fused AdamW, and freed memory kept{', compiled' * settings.is_compiled}",
+            None,
+        ),
     }
-    comparisons = [Comparison.of(what, "sentences/s", seconds["ours"], seconds[peer],
-                                 goal if settings.has_goals else None, per=len(examples))
-                   for peer, (what, goal) in names.items()]
+    comparisons = [
+        Comparison.of(
+            what,
+            "sentences/s",
+            seconds["ours"],
+            seconds[peer],
+            goal if settings.has_goals else None,
+            per=len(examples),
+        )
+        for peer, (what, goal) in names.items()
+    ]
     tokens = real_tokens(examples, settings.model)
     flops = layer_flops(settings.model, 6) * tokens / len(examples)  # of a sentence
     share = flops * comparisons[0].ours / limit.median
-    checks = [Check(f"share of the {precision} matrix-product limit, 6 FLOPs a layer's weight and real token", share,
-                    ">=", 0.45)]
-    notes = [f"{len(examples):,} sentences of {tokens / len(examples):.1f} tokens, their vector {settings.pooling}, "
-             f"{num_parts} steps a round; ours on {settings.device_name}: "
-             f"{comparisons[0].ours * tokens / len(examples):,.0f} real tokens/s"]
-    return json_line("train_step", comparisons, versions("transformers"), checks if settings.has_goals else [], notes,
-                     share, limit.median)
+    checks = [
+        Check(
+            f"share of the {precision} matrix-product limit, 6 FLOPs a layer's weight and real token",
+            share,
+            ">=",
+            0.45,
+        )
+    ]
+    notes = [
+        f"{len(examples):,} sentences of {tokens / len(examples):.1f} tokens, their vector {settings.pooling}, "
+        f"{num_parts} steps a round; ours on {settings.device_name}: "
+        f"{comparisons[0].ours * tokens / len(examples):,.0f} real tokens/s"
+    ]
+    return json_line(
+        "train_step",
+        comparisons,
+        versions("transformers"),
+        checks if settings.has_goals else [],
+        notes,
+        share,
+        limit.median,
+    )

@@ -34,7 +34,9 @@ def make_loop(job: Job) -> Loop:
     return loop
 
 
-def grouped(examples: Sequence[Example], tokenizer: BertTokenizer, batch_size: int) -> list[list[int]]:
+def grouped(
+    examples: Sequence[Example], tokenizer: BertTokenizer, batch_size: int
+) -> list[list[int]]:
     """The batches of similar length that ours trains on; the peer gets the same where it groups."""
     ids, _ = tokenizer.encode([example.sentence_1 for example in examples], max_length=MAX_LENGTH)
     return length_grouped_batches(list(map(len, ids)), batch_size, torch.Generator().manual_seed(0))
@@ -43,23 +45,38 @@ def grouped(examples: Sequence[Example], tokenizer: BertTokenizer, batch_size: i
 # --- ours -------------------------------------------------------------------------------------------------------------
 
 
-def our_job(model: Path, folder: Path, examples: Sequence[Example], batch_size: int, place: Place) -> Job:
+def our_job(
+    model: Path, folder: Path, examples: Sequence[Example], batch_size: int, place: Place
+) -> Job:
     """The multitask stage with SST alone, its options the defaults, but dropout that of config.json, as the peer's.
 
     The sentence vector is what the model's folder notes, else the mean.
     """
     encoder = BertModel.from_pretrained(model).to(place.device)
-    options = Options(tasks="sst", batch_size=batch_size, precision=place.precision, max_length=MAX_LENGTH,
-                      pooling=stored_pooling(model) or "mean",
-                      encoder_dropout=encoder.config.hidden_dropout_prob,
-                      attention_dropout=encoder.config.attention_probs_dropout_prob)
+    options = Options(
+        tasks="sst",
+        batch_size=batch_size,
+        precision=place.precision,
+        max_length=MAX_LENGTH,
+        pooling=stored_pooling(model) or "mean",
+        encoder_dropout=encoder.config.hidden_dropout_prob,
+        attention_dropout=encoder.config.attention_probs_dropout_prob,
+    )
     runtime.compile_layers(encoder, place.is_compiled)
     options, _ = options.for_encoder(encoder.config.hidden_size)
     rows = EncodedExamples(examples, BertTokenizer.from_pretrained(model), MAX_LENGTH)
-    return build_job(options, encoder, {"sst": dict.fromkeys(("train", "dev", "test"), rows)}, folder, place.device)
+    return build_job(
+        options,
+        encoder,
+        {"sst": dict.fromkeys(("train", "dev", "test"), rows)},
+        folder,
+        place.device,
+    )
 
 
-def write_heads(model: Path, folder: Path, examples: Sequence[Example], pooling: str = "mean") -> None:
+def write_heads(
+    model: Path, folder: Path, examples: Sequence[Example], pooling: str = "mean"
+) -> None:
     """Put the model with the heads that `our_job` gives it into model/, so that the peer can have the same ones.
 
     pooling: the sentence vector of both, "mean" or "cls", which is noted there.
@@ -73,7 +90,10 @@ def our_side(model: Path, folder: Path, examples: Sequence[Example], batch_size:
     """A function that takes the training step of a part: batch `part` of similar length. "peak" gives bytes."""
     runtime.settle_memory()
     job = our_job(model, folder, examples, batch_size, place)
-    loop, batches = make_loop(job), grouped(examples, BertTokenizer.from_pretrained(model), batch_size)
+    loop, batches = (
+        make_loop(job),
+        grouped(examples, BertTokenizer.from_pretrained(model), batch_size),
+    )
 
     def take(part: int | str) -> int | None:
         if part == "peak":
@@ -96,9 +116,13 @@ class Classifier(nn.Module):
 
         super().__init__()
         logging.disable_progress_bar()
-        self.bert = HuggingFaceBert.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
+        self.bert = HuggingFaceBert.from_pretrained(
+            folder, dtype=torch.float32, attn_implementation="sdpa"
+        )
         tensors = load_file(folder / "heads.safetensors")
-        self.shared, self.dense = (self.linear(tensors, name) for name in ("shared", "heads.sst.dense"))
+        self.shared, self.dense = (
+            self.linear(tensors, name) for name in ("shared", "heads.sst.dense")
+        )
         self.dropout, self.pooling = nn.Dropout(HEADS_DROPOUT), stored_pooling(folder)
 
     @staticmethod
@@ -110,10 +134,18 @@ class Classifier(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> Tensor:
         """Token ids and mask (B, T), labels (B,) int64 -> the mean cross-entropy, a scalar."""
-        hidden_states = self.bert(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state  # (B, T, H)
+        hidden_states = self.bert(
+            input_ids=input_ids, attention_mask=attention_mask
+        ).last_hidden_state  # (B, T, H)
         mask = attention_mask.unsqueeze(-1)  # (B, T, 1)
-        vectors = (hidden_states * mask).sum(dim=1) / mask.sum(dim=1) if self.pooling == "mean" else hidden_states[:, 0]
-        return F.cross_entropy(self.dense(self.dropout(torch.tanh(self.shared(vectors)))).float(), labels)
+        vectors = (
+            (hidden_states * mask).sum(dim=1) / mask.sum(dim=1)
+            if self.pooling == "mean"
+            else hidden_states[:, 0]
+        )
+        return F.cross_entropy(
+            self.dense(self.dropout(torch.tanh(self.shared(vectors)))).float(), labels
+        )
 
 
 class HuggingFaceBatches:
@@ -123,10 +155,16 @@ class HuggingFaceBatches:
         from transformers import BertTokenizerFast, DataCollatorWithPadding
 
         tokenizer = BertTokenizerFast.from_pretrained(folder)
-        encoded = tokenizer([example.sentence_1 for example in examples], truncation=True, max_length=MAX_LENGTH,
-                            return_token_type_ids=False)["input_ids"]
-        self.rows = [{"input_ids": ids, "labels": int(example.label)}
-                     for ids, example in zip(encoded, examples, strict=True)]
+        encoded = tokenizer(
+            [example.sentence_1 for example in examples],
+            truncation=True,
+            max_length=MAX_LENGTH,
+            return_token_type_ids=False,
+        )["input_ids"]
+        self.rows = [
+            {"input_ids": ids, "labels": int(example.label)}
+            for ids, example in zip(encoded, examples, strict=True)
+        ]
         self.collate = DataCollatorWithPadding(tokenizer)
 
     def batch(self, indices: Sequence[int]) -> dict[str, Tensor]:
@@ -134,8 +172,13 @@ class HuggingFaceBatches:
 
 
 def peer_side(
-    model: Path, examples: Sequence[Example], batch_size: int, place: Place, is_grouped: bool = False,
-    is_fused: bool = False, keeps_memory: bool = False,
+    model: Path,
+    examples: Sequence[Example],
+    batch_size: int,
+    place: Place,
+    is_grouped: bool = False,
+    is_fused: bool = False,
+    keeps_memory: bool = False,
 ):
     """The loop that everyone writes: collate, forward, backward, clip, torch.optim.AdamW. "peak" gives bytes.
 
@@ -144,14 +187,21 @@ def peer_side(
     """
     if keeps_memory:
         runtime.settle_memory()
-    classifier, rows = Classifier(model).train().to(place.device), HuggingFaceBatches(model, examples)
+    classifier, rows = (
+        Classifier(model).train().to(place.device),
+        HuggingFaceBatches(model, examples),
+    )
     if place.is_compiled:
         classifier.compile(dynamic=True)
-    optimizer = torch.optim.AdamW(classifier.parameters(), lr=5e-5, weight_decay=WEIGHT_DECAY, fused=is_fused or None)
+    optimizer = torch.optim.AdamW(
+        classifier.parameters(), lr=5e-5, weight_decay=WEIGHT_DECAY, fused=is_fused or None
+    )
     if is_grouped:
         batches = grouped(examples, BertTokenizer.from_pretrained(model), batch_size)
     else:
-        batches = torch.randperm(len(examples), generator=torch.Generator().manual_seed(0)).split(batch_size)
+        batches = torch.randperm(len(examples), generator=torch.Generator().manual_seed(0)).split(
+            batch_size
+        )
 
     def take(part: int | str) -> int | None:
         if part == "peak":

@@ -48,9 +48,16 @@ class Filter:
     """
 
     def __init__(self, course: dict[str, dict[str, Sequence[Example]]]) -> None:
-        self.held_out = {key_of(text) for splits in course.values() for split in ("dev", "test")
-                         for example in splits[split] for text in example.texts}
-        self.used = {pair_key(example.texts) for task in ("para", "sts") for example in course[task]["train"]}
+        self.held_out = {
+            key_of(text)
+            for splits in course.values()
+            for split in ("dev", "test")
+            for example in splits[split]
+            for text in example.texts
+        }
+        self.used = {
+            pair_key(example.texts) for task in ("para", "sts") for example in course[task]["train"]
+        }
         self.sentences = {key_of(example.sentence_1) for example in course["sst"]["train"]}
 
     def allows(self, text: str) -> bool:
@@ -60,8 +67,11 @@ class Filter:
     def new_sentences(self, texts: Iterable[str]) -> Iterator[str]:
         """Those that are allowed, have a sentence's length and were not seen yet."""
         for text in texts:
-            if (MIN_WORDS <= len(text.split()) <= MAX_WORDS and self.allows(text)
-                    and (key := key_of(text)) not in self.sentences):
+            if (
+                MIN_WORDS <= len(text.split()) <= MAX_WORDS
+                and self.allows(text)
+                and (key := key_of(text)) not in self.sentences
+            ):
                 self.sentences.add(key)
                 yield text
 
@@ -69,8 +79,11 @@ class Filter:
         """Those of two different texts that are allowed, of some length, and were not seen yet in either order."""
         for pair in pairs:
             key = pair_key(pair)
-            if (all(self.allows(text) and len(text.split()) <= MAX_WORDS for text in pair) and len(key) == 2
-                    and key not in self.used):
+            if (
+                all(self.allows(text) and len(text.split()) <= MAX_WORDS for text in pair)
+                and len(key) == 2
+                and key not in self.used
+            ):
                 self.used.add(key)
                 yield pair
 
@@ -86,18 +99,25 @@ class Filter:
 
 def check_sources(given: argparse.Namespace) -> None:
     """ValueError, before anything is chosen, for a file that is not there, not UTF-8, or without the columns needed."""
-    sources = [(given.premises, PREMISES), *((path, SENTENCES) for path in (given.questions, *given.similar))]
+    sources = [
+        (given.premises, PREMISES),
+        *((path, SENTENCES) for path in (given.questions, *given.similar)),
+    ]
     sources += [(path, ()) for path in given.reviews]
     sources += [(given.beside / f"{task}.txt", ()) for task in FORMATS if given.beside]
     for path, names in sources:
         try:
             header = Path(path).read_text("utf-8").partition("\n")[0].strip().split("\t")
         except (OSError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or 'not UTF-8'}); needed is "
-                             "text in UTF-8. Check the path, or convert the file.") from None
+            raise ValueError(
+                f"{path}: cannot be read ({getattr(error, 'strerror', None) or 'not UTF-8'}); needed is "
+                "text in UTF-8. Check the path, or convert the file."
+            ) from None
         if missing := [name for name in names if name not in header]:
-            raise ValueError(f"{path}: the header has no column {', '.join(missing)}; needed are {', '.join(names)}, "
-                             "separated by tabs. Pass another file, or fix the header.")
+            raise ValueError(
+                f"{path}: the header has no column {', '.join(missing)}; needed are {', '.join(names)}, "
+                "separated by tabs. Pass another file, or fix the header."
+            )
 
 
 def read_columns(path: str, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -117,7 +137,10 @@ def sentences_of(paths: Iterable[str]) -> Iterator[str]:
 
 
 def near_pairs(
-    queries: Sequence[str], pool: Sequence[str], ranks: Sequence[tuple[int, int]], rng: random.Random
+    queries: Sequence[str],
+    pool: Sequence[str],
+    ranks: Sequence[tuple[int, int]],
+    rng: random.Random,
 ) -> list[Pair]:
     """For each query and each (first, end) of ranks the query with the text of the pool at a rank drawn from these.
 
@@ -126,16 +149,20 @@ def near_pairs(
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     if len(pool) <= NUM_NEAREST:
-        raise ValueError(f"{len(pool)} texts to draw neighbours from; needed are {NUM_NEAREST + 1} at least. Pass "
-                         "larger files, or ask for 0 near pairs.")
+        raise ValueError(
+            f"{len(pool)} texts to draw neighbours from; needed are {NUM_NEAREST + 1} at least. Pass "
+            "larger files, or ask for 0 near pairs."
+        )
     vectorizer = TfidfVectorizer(sublinear_tf=True).fit(pool)
     vectors, keys, pairs = vectorizer.transform(pool), list(map(key_of, pool)), []
     for begin in range(0, len(queries), CHUNK):
-        chunk = queries[begin:begin + CHUNK]
+        chunk = queries[begin : begin + CHUNK]
         cosines = (vectorizer.transform(chunk) @ vectors.T).toarray()
         nearest = np.argpartition(-cosines, NUM_NEAREST, axis=1)[:, :NUM_NEAREST]
         for query, row, of_row in zip(chunk, nearest, cosines, strict=True):
-            others = [other for other in row[np.argsort(-of_row[row])] if keys[other] != key_of(query)]
+            others = [
+                other for other in row[np.argsort(-of_row[row])] if keys[other] != key_of(query)
+            ]
             drawn = [rng.randrange(*bounds) for bounds in ranks]
             pairs += [(query, pool[others[rank]]) for rank in drawn if rank < len(others)]
     return pairs
@@ -152,14 +179,18 @@ def choose_questions(
     """Pairs of a list of questions, and questions of it or of PARA's training rows beside a near one."""
     num_listed, num_near = given.question_pairs
     listed = list(read_columns(given.questions, SENTENCES))
-    texts = chain((text for example in train for text in example.texts), chain.from_iterable(listed))
+    texts = chain(
+        (text for example in train for text in example.texts), chain.from_iterable(listed)
+    )
     questions = texts_by_key(texts, seen.allows)
     rng.shuffle(questions)
     rng.shuffle(listed)
     pairs = list(islice(seen.new_pairs(listed), num_listed))
     if num_near:  # a fifth more than are asked for, since some will be there already
         queries = rng.sample(questions, min(num_near * 6 // 5, len(questions)))
-        pairs += islice(seen.new_pairs(near_pairs(queries, questions, QUESTION_RANKS, rng)), num_near)
+        pairs += islice(
+            seen.new_pairs(near_pairs(queries, questions, QUESTION_RANKS, rng)), num_near
+        )
     rng.shuffle(pairs)
     return pairs
 
@@ -185,31 +216,69 @@ def choose_sentence_pairs(
 
 
 def bounds_of(text: str) -> tuple[int, int]:
-    """"3-20" -> (3, 20): ranks 3 to 19."""
-    if not (found := re.fullmatch(r"(\d+)-(\d+)", text)) or not int(found[1]) < int(found[2]) < NUM_NEAREST:
-        raise argparse.ArgumentTypeError(f"'{text}' is not two ranks such as 3-20, the second one larger and below "
-                                         f"{NUM_NEAREST}")
+    """ "3-20" -> (3, 20): ranks 3 to 19."""
+    if (
+        not (found := re.fullmatch(r"(\d+)-(\d+)", text))
+        or not int(found[1]) < int(found[2]) < NUM_NEAREST
+    ):
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not two ranks such as 3-20, the second one larger and below {NUM_NEAREST}"
+        )
     return int(found[1]), int(found[2])
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.unlabelled", allow_abbrev=False,
-                                     description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.unlabelled",
+        allow_abbrev=False,
+        description=__doc__.splitlines()[0],
+    )
     parser.add_argument("--data-dir", required=True, help="folder with the nine course files")
-    parser.add_argument("--out", type=Path, required=True, help="new folder for sst.txt, para.txt and sts.txt")
-    parser.add_argument("--reviews", nargs="+", required=True, help="plain text, a paragraph a line")
-    parser.add_argument("--questions", required=True, help="tab-separated pairs: sentence1, sentence2")
-    parser.add_argument("--premises", required=True, help="tab-separated pairs: premise, hypothesis")
-    parser.add_argument("--similar", nargs="*", default=[], help="tab-separated files with sentence1, sentence2, whose "
-                        "sentences can be neighbours of STS's too")
-    parser.add_argument("--sentences", type=int, default=50000, help="of reviews, at most (%(default)s)")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="new folder for sst.txt, para.txt and sts.txt"
+    )
+    parser.add_argument(
+        "--reviews", nargs="+", required=True, help="plain text, a paragraph a line"
+    )
+    parser.add_argument(
+        "--questions", required=True, help="tab-separated pairs: sentence1, sentence2"
+    )
+    parser.add_argument(
+        "--premises", required=True, help="tab-separated pairs: premise, hypothesis"
+    )
+    parser.add_argument(
+        "--similar",
+        nargs="*",
+        default=[],
+        help="tab-separated files with sentence1, sentence2, whose "
+        "sentences can be neighbours of STS's too",
+    )
+    parser.add_argument(
+        "--sentences", type=int, default=50000, help="of reviews, at most (%(default)s)"
+    )
     for flag, listed, near in (("--question-pairs", 15000, 25000), ("--sentence-pairs", 0, 25000)):
-        parser.add_argument(flag, nargs=2, type=int, metavar=("LISTED", "NEAR"), default=[listed, near],
-                            help=f"so many of the list and so many near ones, at most ({listed} {near})")
-    parser.add_argument("--ranks", nargs="+", type=bounds_of, default=[(0, 3), (3, 20)], metavar="FIRST-END",
-                        help=f"each of STS's sentences gets a neighbour of each; END below {NUM_NEAREST} (0-3 3-20)")
-    parser.add_argument("--beside", type=Path, metavar="TEXT", help="folder of an earlier call, whose text is left "
-                        "out")
+        parser.add_argument(
+            flag,
+            nargs=2,
+            type=int,
+            metavar=("LISTED", "NEAR"),
+            default=[listed, near],
+            help=f"so many of the list and so many near ones, at most ({listed} {near})",
+        )
+    parser.add_argument(
+        "--ranks",
+        nargs="+",
+        type=bounds_of,
+        default=[(0, 3), (3, 20)],
+        metavar="FIRST-END",
+        help=f"each of STS's sentences gets a neighbour of each; END below {NUM_NEAREST} (0-3 3-20)",
+    )
+    parser.add_argument(
+        "--beside",
+        type=Path,
+        metavar="TEXT",
+        help="folder of an earlier call, whose text is left out",
+    )
     parser.add_argument("--seed", type=int, default=11, help="of all that is drawn (%(default)s)")
     return parser.parse_args(arguments)
 
@@ -219,21 +288,36 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parse(arguments)
     check_writable(given.out)
     if not is_free(given.out):
-        raise ValueError(f"{given.out} exists; nothing is overwritten. Choose another folder as --out.")
+        raise ValueError(
+            f"{given.out} exists; nothing is overwritten. Choose another folder as --out."
+        )
     check_at_least(given, {"sentences": 0})
     check_sources(given)
     if min(given.question_pairs + given.sentence_pairs) < 0:
-        raise ValueError("--question-pairs and --sentence-pairs are numbers of pairs; pass 0 or more.")
-    course = {task: {split: read_examples(Path(given.data_dir) / name, FORMATS[task], labelled=False).examples
-                     for split, name in names.items()} for task, names in COURSE_FILES.items()}
+        raise ValueError(
+            "--question-pairs and --sentence-pairs are numbers of pairs; pass 0 or more."
+        )
+    course = {
+        task: {
+            split: read_examples(
+                Path(given.data_dir) / name, FORMATS[task], labelled=False
+            ).examples
+            for split, name in names.items()
+        }
+        for task, names in COURSE_FILES.items()
+    }
     seen, rng = Filter(course), random.Random(given.seed)
     if given.beside:
         seen.leave_out(given.beside)
     sentences = list(seen.new_sentences(sentences_of(given.reviews)))
     rng.shuffle(sentences)
-    chosen = {"sst": sentences[:given.sentences]}
-    chosen["para"] = list(map("\t".join, choose_questions(given, course["para"]["train"], seen, rng)))
-    chosen["sts"] = list(map("\t".join, choose_sentence_pairs(given, course["sts"]["train"], seen, rng)))
+    chosen = {"sst": sentences[: given.sentences]}
+    chosen["para"] = list(
+        map("\t".join, choose_questions(given, course["para"]["train"], seen, rng))
+    )
+    chosen["sts"] = list(
+        map("\t".join, choose_sentence_pairs(given, course["sts"]["train"], seen, rng))
+    )
     given.out.mkdir(parents=True, exist_ok=True)
     for task, lines in chosen.items():
         path = given.out / f"{task}.txt"

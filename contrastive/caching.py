@@ -28,11 +28,19 @@ def in_pieces(encode: Callable[..., Tensor], chunk: int, *rows: Tensor) -> Tenso
     if not chunk or len(rows[0]) <= chunk:
         return encode(*rows)
     pieces = zip(*(tensor.split(chunk) for tensor in rows), strict=True)
-    if rows[0].device.type == "mps":  # where checkpoint keeps no random state (pytorch issue 127676)
-        raise ValueError("--contrastive_chunk: on Apple's GPU the second pass would draw other dropout masks, and the "
-                         "gradient would be wrong. Pass --contrastive_chunk 0 with a smaller batch, or --device cpu.")
+    if (
+        rows[0].device.type == "mps"
+    ):  # where checkpoint keeps no random state (pytorch issue 127676)
+        raise ValueError(
+            "--contrastive_chunk: on Apple's GPU the second pass would draw other dropout masks, and the "
+            "gradient would be wrong. Pass --contrastive_chunk 0 with a smaller batch, or --device cpu."
+        )
     # The reentrant kind keeps no graph of the first pass, whose small nodes would break up the heap between the pieces.
     # It asks for an input and an output with a gradient; token ids have none, nor has what a frozen encoder makes.
     zero = torch.zeros((), requires_grad=True, device=rows[0].device)
-    return torch.cat([checkpoint(lambda zero, *piece: encode(*piece) + zero, zero, *piece, use_reentrant=True)
-                      for piece in pieces])  # (R, ...)
+    return torch.cat(
+        [
+            checkpoint(lambda zero, *piece: encode(*piece) + zero, zero, *piece, use_reentrant=True)
+            for piece in pieces
+        ]
+    )  # (R, ...)

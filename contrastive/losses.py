@@ -33,8 +33,10 @@ def similarities(anchors: Tensor, others: Tensor, similarity: Similarity = "cos"
 def check(first: Tensor, second: Tensor, **positive: float | Tensor) -> None:
     """ValueError where the vectors do not belong together row by row, or a number or scalar tensor is not above 0."""
     if first.shape != second.shape:
-        raise ValueError(f"the vectors have the shapes {tuple(first.shape)} and {tuple(second.shape)}; row i of one "
-                         "belongs to row i of the other. Give equal shapes.")
+        raise ValueError(
+            f"the vectors have the shapes {tuple(first.shape)} and {tuple(second.shape)}; row i of one "
+            "belongs to row i of the other. Give equal shapes."
+        )
     for name, value in positive.items():
         number = value.item() if torch.is_tensor(value) else value
         if not 0 < number < torch.inf:
@@ -42,8 +44,13 @@ def check(first: Tensor, second: Tensor, **positive: float | Tensor) -> None:
 
 
 def info_nce(
-    anchors: Tensor, positives: Tensor, temperature: float | Tensor = 0.05, hard_negatives: Tensor | None = None,
-    hard_negative_weight: float = 0.0, same: Tensor | None = None, similarity: Similarity = "cos",
+    anchors: Tensor,
+    positives: Tensor,
+    temperature: float | Tensor = 0.05,
+    hard_negatives: Tensor | None = None,
+    hard_negative_weight: float = 0.0,
+    same: Tensor | None = None,
+    similarity: Similarity = "cos",
     same_hard: Tensor | None = None,
 ) -> Tensor:
     """Each anchor must find its own positive among all positives of the batch.
@@ -61,13 +68,17 @@ def info_nce(
     """
     check(anchors, positives, temperature=temperature)
     logits = similarities(anchors, positives, similarity) / temperature  # (B, B)
-    targets = torch.arange(len(anchors), device=logits.device)  # (B,): the positive of row i stands in column i
+    targets = torch.arange(
+        len(anchors), device=logits.device
+    )  # (B,): the positive of row i stands in column i
     if same is not None:
         logits = logits.masked_fill(same & (targets != targets.unsqueeze(1)), -torch.inf)
     if hard_negatives is not None:
         check(anchors, hard_negatives)
         hard = similarities(anchors, hard_negatives, similarity) / temperature  # (B, B)
-        hard = hard + hard_negative_weight * torch.eye(len(anchors), dtype=hard.dtype, device=hard.device)
+        hard = hard + hard_negative_weight * torch.eye(
+            len(anchors), dtype=hard.dtype, device=hard.device
+        )
         if same_hard is not None:
             hard = hard.masked_fill(same_hard, -torch.inf)
         logits = torch.cat([logits, hard], dim=1)  # (B, 2B)
@@ -75,7 +86,11 @@ def info_nce(
 
 
 def multiple_negatives_ranking(
-    anchors: Tensor, positives: Tensor, scale: float = 20.0, similarity: Similarity = "cos", same: Tensor | None = None
+    anchors: Tensor,
+    positives: Tensor,
+    scale: float = 20.0,
+    similarity: Similarity = "cos",
+    same: Tensor | None = None,
 ) -> Tensor:
     """info_nce by its other name: S(x, y) = scale x similarity, scale = 1 / temperature (Henderson et al. 2017).
 
@@ -89,9 +104,15 @@ def multiple_negatives_ranking(
 
 
 def bsc(
-    first: Tensor, second: Tensor, temperature: float | Tensor = 0.07, symmetric: bool = True,
-    normalise: Literal["l2", "batch", "none"] = "l2", labels: Tensor | None = None, align: float | None = None,
-    same: Tensor | None = None, positive_above: float = 0.0,
+    first: Tensor,
+    second: Tensor,
+    temperature: float | Tensor = 0.07,
+    symmetric: bool = True,
+    normalise: Literal["l2", "batch", "none"] = "l2",
+    labels: Tensor | None = None,
+    align: float | None = None,
+    same: Tensor | None = None,
+    positive_above: float = 0.0,
 ) -> Tensor:
     """Batch-softmax contrastive loss with its variations (Chernyavskiy et al., [BSC] section 3).
 
@@ -110,11 +131,15 @@ def bsc(
     if normalise not in ("l2", "batch", "none"):
         raise ValueError(f"normalise is '{normalise}'; it is l2, batch or none.")
     if labels is not None and labels.shape != first.shape[:1]:
-        raise ValueError(f"labels have the shape {tuple(labels.shape)}; needed is one for each pair, ({len(first)},).")
+        raise ValueError(
+            f"labels have the shape {tuple(labels.shape)}; needed is one for each pair, ({len(first)},)."
+        )
     compared = (by_range(first), by_range(second)) if normalise == "batch" else (first, second)
     logits = similarities(*compared, "cos" if normalise == "l2" else "dot") / temperature  # (B, B)
     if same is not None:
-        logits = logits.masked_fill(same & ~torch.eye(len(first), dtype=torch.bool, device=same.device), -torch.inf)
+        logits = logits.masked_fill(
+            same & ~torch.eye(len(first), dtype=torch.bool, device=same.device), -torch.inf
+        )
     terms = -logits.log_softmax(dim=1).diagonal()  # (B,)
     if symmetric:
         terms = (terms - logits.log_softmax(dim=0).diagonal()) / 2
@@ -124,8 +149,10 @@ def bsc(
     if align is None:
         return loss
     if labels is None or not 0 <= align <= 1:
-        raise ValueError(f"align is {align}, labels are {'missing' if labels is None else 'given'}; needed are a "
-                         "number from 0 to 1, and labels in [0, 1], to which it pulls the diagonal.")
+        raise ValueError(
+            f"align is {align}, labels are {'missing' if labels is None else 'given'}; needed are a "
+            "number from 0 to 1, and labels in [0, 1], to which it pulls the diagonal."
+        )
     cosines = F.cosine_similarity(first.to(loss.dtype), second.to(loss.dtype), dim=-1)  # (B,)
     return align * loss + (1 - align) * F.mse_loss(cosines, labels.to(loss.dtype))
 
@@ -149,7 +176,9 @@ def contrastive_tension(first: Tensor, second: Tensor, is_identical: Tensor) -> 
     return F.binary_cross_entropy_with_logits(z, is_identical.to(dtype))
 
 
-def contrastive_tension_in_batch(first: Tensor, second: Tensor, scale: float | Tensor = 20.0) -> Tensor:
+def contrastive_tension_in_batch(
+    first: Tensor, second: Tensor, scale: float | Tensor = 20.0
+) -> Tensor:
     """Every sentence of the batch is met with itself and, as negatives, with all others: softmax both ways.
 
     Not in [CT]: a variant of sentence-transformers, ContrastiveTensionLossInBatchNegatives, which learns log(scale)
@@ -173,8 +202,12 @@ def nt_xent(first: Tensor, second: Tensor, temperature: float = 0.01) -> Tensor:
     check(first, second, temperature=temperature)
     vectors = torch.cat([first, second])  # (2B, H)
     logits = similarities(vectors, vectors) / temperature  # (2B, 2B)
-    logits = logits.masked_fill(torch.eye(len(vectors), dtype=torch.bool, device=logits.device), -torch.inf)
-    return F.cross_entropy(logits, torch.arange(len(vectors), device=logits.device).roll(len(first)))
+    logits = logits.masked_fill(
+        torch.eye(len(vectors), dtype=torch.bool, device=logits.device), -torch.inf
+    )
+    return F.cross_entropy(
+        logits, torch.arange(len(vectors), device=logits.device).roll(len(first))
+    )
 
 
 def self_guided_opt1(cls: Tensor, hidden: Tensor, temperature: float = 0.01) -> Tensor:
@@ -186,7 +219,9 @@ def self_guided_opt1(cls: Tensor, hidden: Tensor, temperature: float = 0.01) -> 
     """
     check(cls, hidden, temperature=temperature)
     among = similarities(cls, cls) / temperature  # (B, B)
-    among = among.masked_fill(torch.eye(len(cls), dtype=torch.bool, device=among.device), -torch.inf)
+    among = among.masked_fill(
+        torch.eye(len(cls), dtype=torch.bool, device=among.device), -torch.inf
+    )
     logits = torch.cat([similarities(cls, hidden) / temperature, among], dim=1)  # (B, 2B)
     return F.cross_entropy(logits, torch.arange(len(cls), device=logits.device))
 
@@ -209,8 +244,14 @@ def self_guided_opt3(cls: Tensor, hidden: Tensor, temperature: float = 0.01) -> 
     """
     check(cls, hidden[:, 0], temperature=temperature)
     batch_size, num_states, _ = hidden.shape
-    logits = (similarities(cls, hidden.flatten(0, 1)) / temperature).unflatten(1, (batch_size, num_states))  # (B, B, K)
+    logits = (similarities(cls, hidden.flatten(0, 1)) / temperature).unflatten(
+        1, (batch_size, num_states)
+    )  # (B, B, K)
     own = logits.diagonal(dim1=0, dim2=1).T  # (B, K)
-    is_own = torch.eye(batch_size, dtype=torch.bool, device=logits.device).unsqueeze(-1)  # (B, B, 1)
-    others = logits.masked_fill(is_own, -torch.inf).flatten(1).logsumexp(dim=1, keepdim=True)  # (B, 1)
+    is_own = torch.eye(batch_size, dtype=torch.bool, device=logits.device).unsqueeze(
+        -1
+    )  # (B, B, 1)
+    others = (
+        logits.masked_fill(is_own, -torch.inf).flatten(1).logsumexp(dim=1, keepdim=True)
+    )  # (B, 1)
     return (torch.logaddexp(own, others) - own).mean()

@@ -15,7 +15,9 @@ from data.sentence_sets import SentenceSet
 from minbert import BertModel, BertTokenizer
 
 NUM_PAIRS = 20  # of each kind
-PERPLEXITY = 8.0  # how many neighbours t-SNE looks at; of fewer than 25 points a third of the others
+PERPLEXITY = (
+    8.0  # how many neighbours t-SNE looks at; of fewer than 25 points a third of the others
+)
 
 
 def choose_pairs(labels: np.ndarray, most: int = NUM_PAIRS) -> tuple[np.ndarray, np.ndarray]:
@@ -53,7 +55,9 @@ def project(vectors: np.ndarray) -> np.ndarray:
     return model.fit_transform(units.astype(np.float64)).astype(np.float64)
 
 
-def measure_map(encoders: dict[str, tuple[BertModel, BertTokenizer]], name: str, pairs: SentenceSet, options) -> dict:
+def measure_map(
+    encoders: dict[str, tuple[BertModel, BertTokenizer]], name: str, pairs: SentenceSet, options
+) -> dict:
     """Where each encoder puts K positive and K negative pairs of a set, as a record.
 
     encoders: by when, such as "before" and "after". name: the set's. options: pooling, precision, max_length,
@@ -66,14 +70,33 @@ def measure_map(encoders: dict[str, tuple[BertModel, BertTokenizer]], name: str,
     count, maps = len(positive), {}
     for when, (encoder, tokenizer) in encoders.items():
         rows = EncodedExamples(examples, tokenizer, options.max_length, pair_encoding="bi")
-        vectors = embed(encoder, rows, options.pooling, options.precision, options.batch_size).double()  # (4K, H)
+        vectors = embed(
+            encoder, rows, options.pooling, options.precision, options.batch_size
+        ).double()  # (4K, H)
         units = F.normalize(vectors, dim=-1)
-        cosines = (units @ units.T).fill_diagonal_(-2)  # (4K, 4K), a sentence being no neighbour of its own
+        cosines = (units @ units.T).fill_diagonal_(
+            -2
+        )  # (4K, 4K), a sentence being no neighbour of its own
         partner = cosines.diagonal(2 * count)  # (2K,), of each pair's two sentences
-        beside = (partner >= cosines.amax(dim=1).unflatten(0, (2, -1)) - 1e-12).sum(dim=0)  # (2K,) of 0, 1 and 2
+        beside = (partner >= cosines.amax(dim=1).unflatten(0, (2, -1)) - 1e-12).sum(
+            dim=0
+        )  # (2K,) of 0, 1 and 2
         points = project(vectors.numpy()).reshape(2, -1, 2).swapaxes(0, 1)  # (2K, 2, 2)
-        maps[when] = {"points": points.tolist(), "cosine": [float(half.mean()) for half in partner.chunk(2)],
-                      "beside": [int(half.sum()) for half in beside.chunk(2)]}
-    return {"set": name, "maps": maps,
-            "pairs": [{"label": example.label, "sentence_1": example.sentence_1, "sentence_2": example.sentence_2,
-                       "is_positive": number < count} for number, example in enumerate(examples)]}
+        maps[when] = {
+            "points": points.tolist(),
+            "cosine": [float(half.mean()) for half in partner.chunk(2)],
+            "beside": [int(half.sum()) for half in beside.chunk(2)],
+        }
+    return {
+        "set": name,
+        "maps": maps,
+        "pairs": [
+            {
+                "label": example.label,
+                "sentence_1": example.sentence_1,
+                "sentence_2": example.sentence_2,
+                "is_positive": number < count,
+            }
+            for number, example in enumerate(examples)
+        ],
+    }

@@ -25,7 +25,7 @@ GUIDED_WIDTH = 4096  # of the self-guided projection
 
 
 def make_projection(encoder: BertModel, kind: str) -> nn.Module:
-    """"tanh": linear and tanh ([SimCSE], released code); "mlp": two layers, ReLU between ([GEN]); "none"."""
+    """ "tanh": linear and tanh ([SimCSE], released code); "mlp": two layers, ReLU between ([GEN]); "none"."""
     size = encoder.config.hidden_size
     match kind:
         case "tanh":
@@ -46,15 +46,26 @@ class Method(nn.Module):
     """
 
     def __init__(
-        self, encoder: BertModel, pooling: str, temperature: float, projection: str = "none", chunk: int = 0
+        self,
+        encoder: BertModel,
+        pooling: str,
+        temperature: float,
+        projection: str = "none",
+        chunk: int = 0,
     ) -> None:
         super().__init__()
-        self.encoder, self.pooling, self.temperature, self.chunk = encoder, pooling, temperature, chunk
+        self.encoder, self.pooling, self.temperature, self.chunk = (
+            encoder,
+            pooling,
+            temperature,
+            chunk,
+        )
         self.projection = make_projection(encoder, projection)
         self.scale: nn.Parameter | None = None
 
     def vectors(self, encoder: BertModel, *inputs: Tensor) -> Tensor:
         """Sentence vectors (R, H) float32 of token ids, attention mask and, of pairs, segments, each (R, T)."""
+
         def encode(input_ids: Tensor, attention_mask: Tensor, *segments: Tensor) -> Tensor:
             positions = positions_read(attention_mask, self.pooling)
             output = encoder(input_ids, attention_mask, *segments, positions=positions)
@@ -72,8 +83,10 @@ class Method(nn.Module):
     def learned_scale(self) -> Tensor:
         """The scale that learns; ValueError where that has brought it to 0 or below."""
         if self.scale.item() <= 0:
-            raise ValueError(f"the scale that learns, 1 / temperature, has come to {self.scale.item():g}; it must be "
-                             "above 0. Take a fixed one: bsc without --bsc_temperature_lr, or ct for ct-in-batch.")
+            raise ValueError(
+                f"the scale that learns, 1 / temperature, has come to {self.scale.item():g}; it must be "
+                "above 0. Take a fixed one: bsc without --bsc_temperature_lr, or ct for ct-in-batch."
+            )
         return self.scale
 
     def copies(self) -> dict[str, BertModel]:
@@ -96,7 +109,9 @@ class SimCSE(Method):
         """The loss of a batch of B sentences. Both views go through the encoder in one pass of 2B rows."""
         inputs = (batch.input_ids, batch.attention_mask, batch.token_type_ids)
         twice = (tensor.repeat(2, 1) for tensor in inputs)  # (2B, T) each: dropout differs
-        first_view, second_view = self.projection(self.vectors(self.encoder, *twice)).chunk(2)  # (B, H) each
+        first_view, second_view = self.projection(self.vectors(self.encoder, *twice)).chunk(
+            2
+        )  # (B, H) each
         example_of = torch.arange(len(batch.input_ids), device=first_view.device) % len(batch.ids)
         same = same_text(batch.input_ids, batch.input_ids) | (example_of == example_of.unsqueeze(1))
         return losses.info_nce(first_view, second_view, self.temperature, same=same)
@@ -115,8 +130,13 @@ class SupervisedSimCSE(SimCSE):
         if task != "simcse-supervised":
             return super().forward(batch)
         same = no_negatives(*batch.input_ids.chunk(2), batch.labels > 0)
-        return losses.bsc(*self.projected(batch).chunk(2), self.temperature, symmetric=False, labels=batch.labels,
-                          same=same)  # rows only, cosine: info_nce with labels
+        return losses.bsc(
+            *self.projected(batch).chunk(2),
+            self.temperature,
+            symmetric=False,
+            labels=batch.labels,
+            same=same,
+        )  # rows only, cosine: info_nce with labels
 
 
 class TripletSimCSE(Method):
@@ -129,10 +149,19 @@ class TripletSimCSE(Method):
     def forward(self, batch: Batch, task: str = "simcse-nli") -> Tensor:
         """The loss of B triplets (3B rows)."""
         first, second, third = batch.input_ids.chunk(3)  # (B, T) each
-        same, same_hard = no_negatives(first, second, torch.ones(len(first)).bool(), third).chunk(2, dim=1)  # (B, B)
+        same, same_hard = no_negatives(first, second, torch.ones(len(first)).bool(), third).chunk(
+            2, dim=1
+        )  # (B, B)
         anchors, positives, hard = self.projected(batch).chunk(3)  # (B, H) each
-        return losses.info_nce(anchors, positives, self.temperature, hard, self.hard_negative_weight, same,
-                               same_hard=same_hard)
+        return losses.info_nce(
+            anchors,
+            positives,
+            self.temperature,
+            hard,
+            self.hard_negative_weight,
+            same,
+            same_hard=same_hard,
+        )
 
 
 class Ranking(Method):
@@ -145,16 +174,21 @@ class Ranking(Method):
     def forward(self, batch: Batch, task: str = "mnr") -> Tensor:
         """The loss of B pairs (2B rows)."""
         same = no_negatives(*batch.input_ids.chunk(2), batch.labels > 0)
-        return losses.multiple_negatives_ranking(*self.projected(batch).chunk(2), 1 / self.temperature,
-                                                 self.similarity, same)
+        return losses.multiple_negatives_ranking(
+            *self.projected(batch).chunk(2), 1 / self.temperature, self.similarity, same
+        )
 
 
 class BatchSoftmax(Method):
     """BSC (Chernyavskiy et al.) with its switches, see losses.bsc. With `learns_temperature` 1 / t starts at 1."""
 
     def __init__(
-        self, *shared, symmetric: bool = True, normalise: Literal["l2", "batch", "none"] = "l2",
-        align: float | None = None, learns_temperature: bool = False,
+        self,
+        *shared,
+        symmetric: bool = True,
+        normalise: Literal["l2", "batch", "none"] = "l2",
+        align: float | None = None,
+        learns_temperature: bool = False,
     ) -> None:
         super().__init__(*shared)
         self.symmetric, self.normalise, self.align = symmetric, normalise, align
@@ -165,8 +199,16 @@ class BatchSoftmax(Method):
         """The loss of B pairs (2B rows) labelled 0 to 1."""
         same = no_negatives(*batch.input_ids.chunk(2), batch.labels > POSITIVE_ABOVE)
         temperature = self.temperature if self.scale is None else 1 / self.learned_scale()
-        return losses.bsc(*self.projected(batch).chunk(2), temperature, self.symmetric, self.normalise, batch.labels,
-                          self.align, same, POSITIVE_ABOVE)
+        return losses.bsc(
+            *self.projected(batch).chunk(2),
+            temperature,
+            self.symmetric,
+            self.normalise,
+            batch.labels,
+            self.align,
+            same,
+            POSITIVE_ABOVE,
+        )
 
 
 class ContrastiveTension(Method):
@@ -192,25 +234,40 @@ class ContrastiveTension(Method):
         """Evaluation mode whatever the loop asks for: two dropout masks would make a sentence differ from itself."""
         return super().train(False)
 
-    def distinct(self, encoder: BertModel, ids: tuple[str, ...], input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+    def distinct(
+        self, encoder: BertModel, ids: tuple[str, ...], input_ids: Tensor, attention_mask: Tensor
+    ) -> Tensor:
         """(R, H); rows of one id, such as an anchor and its negatives' anchor, are encoded once."""
         row_of = {name: row for row, name in reversed(list(enumerate(ids)))}
         place_of = {name: place for place, name in enumerate(row_of)}
         rows = list(row_of.values())
-        return self.vectors(encoder, input_ids[rows], attention_mask[rows])[[place_of[name] for name in ids]]
+        return self.vectors(encoder, input_ids[rows], attention_mask[rows])[
+            [place_of[name] for name in ids]
+        ]
 
     def forward(self, batch: Batch, task: str = "ct") -> Tensor:
         """The loss of B pairs (2B rows), or with `in_batch` of B sentences."""
         if self.scale is not None:
-            first, second = (self.vectors(encoder, batch.input_ids, batch.attention_mask)
-                             for encoder in (self.encoder, self.second))
+            first, second = (
+                self.vectors(encoder, batch.input_ids, batch.attention_mask)
+                for encoder in (self.encoder, self.second)
+            )
             return losses.contrastive_tension_in_batch(first, second, self.learned_scale())
         half = len(batch.ids) // 2
-        sides = zip((self.encoder, self.second), (batch.ids[:half], batch.ids[half:]), batch.input_ids.chunk(2),
-                    batch.attention_mask.chunk(2), strict=True)
+        sides = zip(
+            (self.encoder, self.second),
+            (batch.ids[:half], batch.ids[half:]),
+            batch.input_ids.chunk(2),
+            batch.attention_mask.chunk(2),
+            strict=True,
+        )
         first, second = (self.distinct(*side) for side in sides)  # (B, H) each
-        is_identical = [one == other for one, other in zip(batch.ids[:half], batch.ids[half:], strict=True)]
-        return losses.contrastive_tension(first, second, torch.tensor(is_identical, device=first.device))
+        is_identical = [
+            one == other for one, other in zip(batch.ids[:half], batch.ids[half:], strict=True)
+        ]
+        return losses.contrastive_tension(
+            first, second, torch.tensor(is_identical, device=first.device)
+        )
 
 
 class SelfGuided(Method):
@@ -222,25 +279,36 @@ class SelfGuided(Method):
     embeddings do not learn. The projection, H -> 4096 -> GELU -> 4096 -> GELU, stands on both sides.
     """
 
-    def __init__(self, *shared, objective: str, state_pooling: str = "max", regulariser: float = 0.1) -> None:
+    def __init__(
+        self, *shared, objective: str, state_pooling: str = "max", regulariser: float = 0.1
+    ) -> None:
         super().__init__(*shared)
         # In a list, F is no part of the module: neither its training mode nor its checkpoint nor its optimizer.
         self.guides = [copy.deepcopy(self.encoder).requires_grad_(False).eval()]
         self.objective, self.state_pooling, self.regulariser = objective, state_pooling, regulariser
         size = self.encoder.config.hidden_size
-        self.projection = nn.Sequential(nn.Linear(size, GUIDED_WIDTH), nn.GELU(),
-                                        nn.Linear(GUIDED_WIDTH, GUIDED_WIDTH), nn.GELU()).apply(self.encoder.initialise)
+        self.projection = nn.Sequential(
+            nn.Linear(size, GUIDED_WIDTH),
+            nn.GELU(),
+            nn.Linear(GUIDED_WIDTH, GUIDED_WIDTH),
+            nn.GELU(),
+        ).apply(self.encoder.initialise)
 
     def begin(self) -> None:
-        self.guides[0].to(next(self.encoder.parameters()).device).load_state_dict(self.encoder.state_dict())
+        self.guides[0].to(next(self.encoder.parameters()).device).load_state_dict(
+            self.encoder.state_dict()
+        )
 
     def frozen(self) -> tuple[nn.Parameter, ...]:
         return tuple(self.encoder.embeddings.parameters())
 
     def states(self, batch: Batch) -> Tensor:
         """(B, L + 1, H) float32: the pooled hidden states of F."""
+
         def encode(input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-            hidden = self.guides[0](input_ids, attention_mask, output_hidden_states=True).hidden_states
+            hidden = self.guides[0](
+                input_ids, attention_mask, output_hidden_states=True
+            ).hidden_states
             reduce = mean if self.state_pooling == "mean" else maximum
             return torch.stack([reduce(state, attention_mask) for state in hidden], dim=1)
 
@@ -250,8 +318,11 @@ class SelfGuided(Method):
     def distance(self) -> Tensor:
         """The sum of squares of T's weights less F's, a scalar, over what learns: the rest is where it was."""
         theirs = dict(self.guides[0].named_parameters())
-        return sum((ours - theirs[name]).square().sum() for name, ours in self.encoder.named_parameters()
-                   if ours.requires_grad and (self.pooling == "pooler" or not name.startswith("pooler.")))
+        return sum(
+            (ours - theirs[name]).square().sum()
+            for name, ours in self.encoder.named_parameters()
+            if ours.requires_grad and (self.pooling == "pooler" or not name.startswith("pooler."))
+        )
 
     def forward(self, batch: Batch, task: str = "sg") -> Tensor:
         """The loss of B sentences."""
@@ -260,8 +331,14 @@ class SelfGuided(Method):
             loss = losses.self_guided_opt3(anchors, self.projection(states), self.temperature)
         else:
             chosen = torch.randint(states.size(1), (len(states),)).to(states.device)  # (B,)
-            hidden = self.projection(states[torch.arange(len(states), device=states.device), chosen])  # (B, 4096)
-            formula = {"nt-xent": losses.nt_xent, "opt1": losses.self_guided_opt1, "opt2": losses.self_guided_opt2}
+            hidden = self.projection(
+                states[torch.arange(len(states), device=states.device), chosen]
+            )  # (B, 4096)
+            formula = {
+                "nt-xent": losses.nt_xent,
+                "opt1": losses.self_guided_opt1,
+                "opt2": losses.self_guided_opt2,
+            }
             loss = formula[self.objective](anchors, hidden, self.temperature)
         return loss + self.regulariser * self.distance()
 
@@ -277,14 +354,22 @@ def build_method(method: str, options, settings, encoder: BertModel) -> Method:
         case "mnr":
             return Ranking(*shared, similarity=options.mnr_similarity)
         case "bsc":
-            return BatchSoftmax(*shared, symmetric=options.bsc_symmetric == "yes", normalise=options.bsc_normalise,
-                                align=None if options.bsc_align == "none" else options.bsc_align,
-                                learns_temperature=options.bsc_temperature_lr != "none")
+            return BatchSoftmax(
+                *shared,
+                symmetric=options.bsc_symmetric == "yes",
+                normalise=options.bsc_normalise,
+                align=None if options.bsc_align == "none" else options.bsc_align,
+                learns_temperature=options.bsc_temperature_lr != "none",
+            )
         case "ct" | "ct-in-batch":
             return ContrastiveTension(*shared, in_batch=method == "ct-in-batch")
         case "sg" | "sg-opt":
-            return SelfGuided(*shared, objective="opt3" if method == "sg-opt" else options.sg_loss,
-                              state_pooling=options.sg_states, regulariser=options.sg_regulariser)
+            return SelfGuided(
+                *shared,
+                objective="opt3" if method == "sg-opt" else options.sg_loss,
+                state_pooling=options.sg_states,
+                regulariser=options.sg_regulariser,
+            )
         case "simcse":
             return SimCSE(*shared)
     raise AssertionError(f"there is no method {method}")

@@ -19,7 +19,9 @@ SMALLEST, LARGEST = 3, 8  # examples of a group of neighbours ([BSC] section 3)
 BATCHES_A_CLUSTER = 10
 
 
-def tension_plan(num_sentences: int, batch_size: int, is_fresh: bool, generator: torch.Generator) -> list[Step]:
+def tension_plan(
+    num_sentences: int, batch_size: int, is_fresh: bool, generator: torch.Generator
+) -> list[Step]:
     """One epoch of contrastive tension: every sentence once as a positive, each with NUM_NEGATIVES negatives.
 
     A step has batch_size / 8 positives. Its rows are the first sentences of all its pairs, then the second ones; equal
@@ -33,7 +35,9 @@ def tension_plan(num_sentences: int, batch_size: int, is_fresh: bool, generator:
         first[:, 1:] = torch.randint(num_sentences, shape, generator=generator)
     others = torch.randint(num_sentences - 1, shape, generator=generator)
     second = first.clone()  # (N, 8)
-    second[:, 1:] = others + (others >= first[:, 1:])  # a number below N other than that of the first sentence
+    second[:, 1:] = others + (
+        others >= first[:, 1:]
+    )  # a number below N other than that of the first sentence
     num_positives = batch_size // (1 + NUM_NEGATIVES)
     parts = zip(first.split(num_positives), second.split(num_positives), strict=True)
     return [[("ct", torch.cat([one.flatten(), other.flatten()]).tolist())] for one, other in parts]
@@ -58,7 +62,9 @@ class Shuffle(nn.Module):
         directions = F.normalize(vectors, dim=-1).numpy()
         if self.kind == "knn":
             return [index for group in knn_order(directions, generator) for index in group]
-        return cluster_order(directions, len(vectors) // (BATCHES_A_CLUSTER * self.batch_size), generator)
+        return cluster_order(
+            directions, len(vectors) // (BATCHES_A_CLUSTER * self.batch_size), generator
+        )
 
     def renew(self, epoch: int, order: list[int]) -> None:
         """Take the order for `epoch`."""
@@ -67,7 +73,11 @@ class Shuffle(nn.Module):
 
     def batches(self, epoch: int) -> list[list[int]]:
         """The epoch's batches in order; none where its order is not made yet."""
-        return [part.tolist() for part in self.order.split(self.batch_size)] if int(self.of_epoch) == epoch else []
+        return (
+            [part.tolist() for part in self.order.split(self.batch_size)]
+            if int(self.of_epoch) == epoch
+            else []
+        )
 
 
 def knn_order(directions: np.ndarray, generator: torch.Generator) -> list[list[int]]:
@@ -79,8 +89,12 @@ def knn_order(directions: np.ndarray, generator: torch.Generator) -> list[list[i
     """
     from sklearn.neighbors import NearestNeighbors  # late: it takes a second to import
 
-    search = NearestNeighbors(n_neighbors=min(LARGEST, len(directions)), algorithm="brute").fit(directions)
-    with threadpool_limits(limits=1):  # which of equally near ones are taken depends on the number of threads
+    search = NearestNeighbors(n_neighbors=min(LARGEST, len(directions)), algorithm="brute").fit(
+        directions
+    )
+    with threadpool_limits(
+        limits=1
+    ):  # which of equally near ones are taken depends on the number of threads
         distances, neighbours = search.kneighbors(directions)  # (N, 8) each
     is_used = np.zeros(len(directions), dtype=bool)
     groups: list[tuple[float, list[int]]] = []
@@ -89,16 +103,23 @@ def knn_order(directions: np.ndarray, generator: torch.Generator) -> list[list[i
         if is_used[visited]:
             continue
         is_free = ~is_used[neighbours[visited]] & (neighbours[visited] != visited)
-        is_free &= np.cumsum(is_free) < LARGEST  # of many equal examples, one may not be among its own nearest
+        is_free &= (
+            np.cumsum(is_free) < LARGEST
+        )  # of many equal examples, one may not be among its own nearest
         if is_free.sum() + 1 >= SMALLEST:
             group = [visited, *neighbours[visited][is_free].tolist()]
             is_used[group] = True
             groups.append((float(distances[visited][is_free].mean()), group))
     groups.sort(key=lambda item: -item[0])
-    return [[visited for visited in visits if not is_used[visited]], *(group for _, group in groups)]
+    return [
+        [visited for visited in visits if not is_used[visited]],
+        *(group for _, group in groups),
+    ]
 
 
-def cluster_order(directions: np.ndarray, num_clusters: int, generator: torch.Generator) -> list[int]:
+def cluster_order(
+    directions: np.ndarray, num_clusters: int, generator: torch.Generator
+) -> list[int]:
     """Cluster after cluster of k-means, at least two, each index once ([BSC] section 3): (N, H) -> N numbers.
 
     The order of the clusters and that within them are random.
@@ -107,8 +128,12 @@ def cluster_order(directions: np.ndarray, num_clusters: int, generator: torch.Ge
 
     num_clusters = min(max(2, num_clusters), len(directions))
     seed = int(torch.randint(2**31, (), generator=generator))
-    with threadpool_limits(limits=1):  # threads add up in the order in which they end, so bits would vary
-        clusters = KMeans(num_clusters, n_init=1, max_iter=20, random_state=seed).fit_predict(directions)  # (N,)
+    with threadpool_limits(
+        limits=1
+    ):  # threads add up in the order in which they end, so bits would vary
+        clusters = KMeans(num_clusters, n_init=1, max_iter=20, random_state=seed).fit_predict(
+            directions
+        )  # (N,)
     places = torch.randperm(num_clusters, generator=generator).numpy()[clusters]  # (N,)
     order = torch.randperm(len(directions), generator=generator).numpy()
     return order[np.argsort(places[order], kind="stable")].tolist()

@@ -31,21 +31,69 @@ class Settings:
 
 
 PRESETS: dict[str, Settings] = {
-    "simcse": Settings("Gao et al. 2021, for [CLS]", epochs=1, batch_size=64, lr=3e-5, temperature=0.05,
-                       projection="tanh"),
-    "simcse-supervised": Settings("the GEN report, Quora", epochs=5, batch_size=16, lr=2e-5, temperature=0.05,
-                                  projection="mlp"),
-    "simcse-nli": Settings("Gao et al. 2021, for [CLS]", epochs=3, batch_size=512, lr=5e-5, temperature=0.05,
-                           projection="tanh", chunk=128),  # 1,536 rows, more than most machines hold at once
-    "mnr": Settings("Henderson et al. 2017, with cosine", epochs=1, batch_size=64, lr=2e-5, temperature=0.05),
+    "simcse": Settings(
+        "Gao et al. 2021, for [CLS]",
+        epochs=1,
+        batch_size=64,
+        lr=3e-5,
+        temperature=0.05,
+        projection="tanh",
+    ),
+    "simcse-supervised": Settings(
+        "the GEN report, Quora",
+        epochs=5,
+        batch_size=16,
+        lr=2e-5,
+        temperature=0.05,
+        projection="mlp",
+    ),
+    "simcse-nli": Settings(
+        "Gao et al. 2021, for [CLS]",
+        epochs=3,
+        batch_size=512,
+        lr=5e-5,
+        temperature=0.05,
+        projection="tanh",
+        chunk=128,
+    ),  # 1,536 rows, more than most machines hold at once
+    "mnr": Settings(
+        "Henderson et al. 2017, with cosine", epochs=1, batch_size=64, lr=2e-5, temperature=0.05
+    ),
     "bsc": Settings("Chernyavskiy et al. 2022", epochs=5, batch_size=30, lr=2e-5, temperature=0.07),
-    "ct": Settings("Carlsson et al. 2021", epochs=1, batch_size=16, lr=1e-5, temperature=1.0, optimizer="rmsprop",
-                   schedule="tension", warmup=0.0),
-    "ct-in-batch": Settings("sentence-transformers' variant of Carlsson et al. 2021", epochs=1, batch_size=16, lr=1e-5,
-                            temperature=0.05, optimizer="rmsprop", schedule="tension", warmup=0.0),
-    **dict.fromkeys(("sg", "sg-opt"), Settings(
-        "Kim et al. 2021, for [CLS]", epochs=1, batch_size=16, lr=5e-5, temperature=0.01, betas=(0.9, 0.9),
-        projection="guided", evaluate_every=50, patience=10)),
+    "ct": Settings(
+        "Carlsson et al. 2021",
+        epochs=1,
+        batch_size=16,
+        lr=1e-5,
+        temperature=1.0,
+        optimizer="rmsprop",
+        schedule="tension",
+        warmup=0.0,
+    ),
+    "ct-in-batch": Settings(
+        "sentence-transformers' variant of Carlsson et al. 2021",
+        epochs=1,
+        batch_size=16,
+        lr=1e-5,
+        temperature=0.05,
+        optimizer="rmsprop",
+        schedule="tension",
+        warmup=0.0,
+    ),
+    **dict.fromkeys(
+        ("sg", "sg-opt"),
+        Settings(
+            "Kim et al. 2021, for [CLS]",
+            epochs=1,
+            batch_size=16,
+            lr=5e-5,
+            temperature=0.01,
+            betas=(0.9, 0.9),
+            projection="guided",
+            evaluate_every=50,
+            patience=10,
+        ),
+    ),
 }
 RMSPROP = {"alpha": 0.9, "eps": 1e-7}  # [CT]'s
 NUM_NEGATIVES = 7  # of contrastive tension, for each positive: batch 16 is 2 x (1 + 7) pairs
@@ -54,8 +102,14 @@ OWN: dict[str, tuple[str, ...]] = {  # the options that only some methods read
     "simcse-supervised": ("labelled_negatives", "unsupervised_too"),
     "simcse-nli": ("nli", "hard_negative_weight"),
     "mnr": ("mnr_similarity",),
-    "bsc": ("bsc_symmetric", "bsc_labelled_negatives", "bsc_normalise", "bsc_align", "bsc_temperature_lr",
-            "bsc_shuffle"),
+    "bsc": (
+        "bsc_symmetric",
+        "bsc_labelled_negatives",
+        "bsc_normalise",
+        "bsc_align",
+        "bsc_temperature_lr",
+        "bsc_shuffle",
+    ),
     "ct": ("ct_corpus", "ct_negatives"),
     "ct-in-batch": ("ct_corpus",),
     "sg": ("sg_states", "sg_regulariser", "sg_loss"),
@@ -89,13 +143,21 @@ def preset_of(method: str, options) -> Settings:
     preset = PRESETS[method]
     if method == "mnr" and options.mnr_similarity == "dot":
         preset = replace(preset, source="Henderson et al. 2017", temperature=1.0)
-    return replace(preset, chunk=0) if options.device == "mps" else preset  # which cannot repeat dropout: caching.py
+    return (
+        replace(preset, chunk=0) if options.device == "mps" else preset
+    )  # which cannot repeat dropout: caching.py
 
 
 def given(method: str, options) -> dict:
     """The --contrastive_* options that are not "auto" and that `method` reads, by field of Settings."""
-    values = {item.name: getattr(options, f"contrastive_{item.name}", AUTO) for item in fields(Settings)}
-    return {name: value for name, value in values.items() if value != AUTO and name not in unread(method, options)}
+    values = {
+        item.name: getattr(options, f"contrastive_{item.name}", AUTO) for item in fields(Settings)
+    }
+    return {
+        name: value
+        for name, value in values.items()
+        if value != AUTO and name not in unread(method, options)
+    }
 
 
 def described(method: str, settings: Settings, options) -> str:
@@ -105,8 +167,17 @@ def described(method: str, settings: Settings, options) -> str:
     read = {name: value for name, value in asdict(settings).items() if name not in left_out}
     read |= {"weight_decay": options.weight_decay} if is_adamw else RMSPROP
     read |= {name: getattr(options, name) for name in (*OWN[method], "max_grad_norm", "pooling")}
-    values = (f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in read.items())
-    preset = preset_of(method, options)  # its lr is that of 768 units, so a given lr is always listed
-    instead = [name for name, value in given(method, options).items() if name == "lr" or value != getattr(preset, name)]
+    values = (
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in read.items()
+    )
+    preset = preset_of(
+        method, options
+    )  # its lr is that of 768 units, so a given lr is always listed
+    instead = [
+        name
+        for name, value in given(method, options).items()
+        if name == "lr" or value != getattr(preset, name)
+    ]
     replaced = f"; given: {', '.join(instead)}" if instead else ""
     return f"{method}: {', '.join(values)} ({settings.source}{replaced})"

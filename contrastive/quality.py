@@ -38,7 +38,9 @@ def alignment(first: Tensor, second: Tensor) -> float:
 
     first, second (N, H), normalised inside; the result is 0 (equal) to 4 (opposite), lower is better.
     """
-    return float((F.normalize(first, dim=-1) - F.normalize(second, dim=-1)).square().sum(dim=-1).mean())
+    return float(
+        (F.normalize(first, dim=-1) - F.normalize(second, dim=-1)).square().sum(dim=-1).mean()
+    )
 
 
 def uniformity(vectors: Tensor) -> float:
@@ -49,7 +51,9 @@ def uniformity(vectors: Tensor) -> float:
     """
     directions = F.normalize(vectors.double(), dim=-1)
     # exp(-2 |x - y|^2) = exp(4 cos - 4), a few rows at a time; each vector beside itself does not count
-    total = sum(float((4 * (rows @ directions.T) - 4).exp().sum()) for rows in directions.split(1024))
+    total = sum(
+        float((4 * (rows @ directions.T) - 4).exp().sum()) for rows in directions.split(1024)
+    )
     own = float((4 * directions.square().sum(dim=-1) - 4).exp().sum())
     return math.log((total - own) / (len(vectors) * (len(vectors) - 1)))
 
@@ -62,17 +66,27 @@ def correlations(cosines: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     from scipy.stats import pearsonr, spearmanr  # late: scipy.stats takes half a second to import
 
     if np.ptp(labels) == 0:
-        raise ValueError(f"all {len(labels)} labels are {labels[0]:g}; a correlation needs different ones. Add rows.")
+        raise ValueError(
+            f"all {len(labels)} labels are {labels[0]:g}; a correlation needs different ones. Add rows."
+        )
     if np.ptp(cosines) == 0:
         return {"spearman": 0.0, "pearson": 0.0}
-    return {"spearman": float(spearmanr(cosines, labels).statistic),
-            "pearson": float(pearsonr(cosines, labels).statistic)}
+    return {
+        "spearman": float(spearmanr(cosines, labels).statistic),
+        "pearson": float(pearsonr(cosines, labels).statistic),
+    }
 
 
 @torch.no_grad()
 def encode(
-    encoder: BertModel, rows: EncodedExamples, read: Callable[[BertOutput, Tensor], dict[str, Tensor]], precision: str,
-    batch_size: int = 64, with_states: bool = False, progress: Callable = iter, pooling: str = "mean",
+    encoder: BertModel,
+    rows: EncodedExamples,
+    read: Callable[[BertOutput, Tensor], dict[str, Tensor]],
+    precision: str,
+    batch_size: int = 64,
+    with_states: bool = False,
+    progress: Callable = iter,
+    pooling: str = "mean",
 ) -> dict[str, Tensor]:
     """What `read` makes of each batch, joined on the CPU in row order; the encoder is left in the mode it came in.
 
@@ -89,20 +103,34 @@ def encode(
     for indices in progress(sorted_batches(rows.lengths, batch_size)):
         batch = rows.batch(indices).to(device)
         with runtime.autocast(device, precision):
-            output = encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids, with_states,
-                             positions_read(batch.attention_mask, pooling))
+            output = encoder(
+                batch.input_ids,
+                batch.attention_mask,
+                batch.token_type_ids,
+                with_states,
+                positions_read(batch.attention_mask, pooling),
+            )
         for name, tensor in read(output, batch.attention_mask).items():
             # B rows are one side; the 2B rows of pairs read apart are two, first sentences and second ones
-            for side, part in zip(parts.setdefault(name, [[], []]), tensor.cpu().split(len(indices)), strict=False):
+            for side, part in zip(
+                parts.setdefault(name, [[], []]), tensor.cpu().split(len(indices)), strict=False
+            ):
                 side.append(part)
         order += indices
     encoder.train(was_training)
     back = torch.tensor(order).argsort()
-    return {name: torch.cat([torch.cat(side)[back] for side in sides if side]) for name, sides in parts.items()}
+    return {
+        name: torch.cat([torch.cat(side)[back] for side in sides if side])
+        for name, sides in parts.items()
+    }
 
 
 def embed(
-    encoder: BertModel, rows: EncodedExamples, pooling: str, precision: str, batch_size: int = 64,
+    encoder: BertModel,
+    rows: EncodedExamples,
+    pooling: str,
+    precision: str,
+    batch_size: int = 64,
     progress: Callable = iter,
 ) -> Tensor:
     """Sentence vectors (N, H) float32 on the CPU, in row order; the encoder is left in the mode it came in.
@@ -110,20 +138,31 @@ def embed(
     For pairs encoded apart ("bi") they are (2N, H): all first sentences, then all second ones. progress: is given the
     list of batches and yields them, as tqdm does.
     """
-    return encode(encoder, rows, lambda output, mask: {"vectors": pool(output, mask, pooling)}, precision, batch_size,
-                  progress=progress, pooling=pooling)["vectors"]
+    return encode(
+        encoder,
+        rows,
+        lambda output, mask: {"vectors": pool(output, mask, pooling)},
+        precision,
+        batch_size,
+        progress=progress,
+        pooling=pooling,
+    )["vectors"]
 
 
 def dev_labels(pairs: EncodedExamples) -> np.ndarray:
     """The labels (N,) float32 of pairs that shall judge a stage; ValueError where they cannot."""
     labels = np.array([example.label for example in pairs.examples], dtype=np.float32)
     if np.ptp(labels) == 0 or labels.max() <= ALIGNED_ABOVE:
-        raise ValueError(f"the STS dev rows have labels {labels.min():g} to {labels.max():g}; needed are different "
-                         f"ones, some above {ALIGNED_ABOVE:g}. Add such pairs, raise --dev_rows, or drop --pretrain.")
+        raise ValueError(
+            f"the STS dev rows have labels {labels.min():g} to {labels.max():g}; needed are different "
+            f"ones, some above {ALIGNED_ABOVE:g}. Add such pairs, raise --dev_rows, or drop --pretrain."
+        )
     return labels
 
 
-def sts_quality(encoder: BertModel, pairs: EncodedExamples, pooling: str, precision: str) -> dict[str, float]:
+def sts_quality(
+    encoder: BertModel, pairs: EncodedExamples, pooling: str, precision: str
+) -> dict[str, float]:
     """Zero-shot STS: the cosine of a pair's two vectors against its label, no training on labels.
 
     pairs: labelled STS examples encoded with "bi". Returns pearson and spearman (-1 to 1), alignment of the pairs
@@ -135,5 +174,7 @@ def sts_quality(encoder: BertModel, pairs: EncodedExamples, pooling: str, precis
     first, second = embed(encoder, pairs, pooling, precision).chunk(2)  # (N, H) each
     positive = torch.from_numpy(labels > ALIGNED_ABOVE)
     scores = correlations(F.cosine_similarity(first, second).numpy(), labels)
-    return scores | {"alignment": alignment(first[positive], second[positive]),
-                     "uniformity": uniformity(torch.cat([first, second]))}
+    return scores | {
+        "alignment": alignment(first[positive], second[positive]),
+        "uniformity": uniformity(torch.cat([first, second])),
+    }

@@ -15,7 +15,9 @@ from contrastive.quality import correlations
 NUM_BUCKETS = 20  # of 0.25 on a scale of 0 to 5 (Carlsson et al. 2021, section 5.2)
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 MIN_ROWS = 3  # of a correlation: two points always lie on a line
-SubsetScores = dict[str, dict[str, float] | None]  # by subset; None: too few rows, or one label throughout
+SubsetScores = dict[
+    str, dict[str, float] | None
+]  # by subset; None: too few rows, or one label throughout
 
 
 def label_range(labels: np.ndarray) -> tuple[float, float]:
@@ -28,7 +30,9 @@ def positive_above(low: float, high: float) -> float:
     return low + 0.8 * (high - low)
 
 
-def subset_correlations(cosines: np.ndarray, labels: np.ndarray, subsets: Sequence[str]) -> SubsetScores:
+def subset_correlations(
+    cosines: np.ndarray, labels: np.ndarray, subsets: Sequence[str]
+) -> SubsetScores:
     """rows, spearman and pearson of each subset, in order of appearance. cosines, labels and subsets: (N,).
 
     None in place of numbers for a subset that has none: fewer than 3 rows, or one label throughout.
@@ -38,11 +42,17 @@ def subset_correlations(cosines: np.ndarray, labels: np.ndarray, subsets: Sequen
         inside = np.array([subset == name for subset in subsets])
         num_rows = int(inside.sum())
         is_scored = num_rows >= MIN_ROWS and np.ptp(labels[inside]) > 0
-        found[name] = {"rows": num_rows, **correlations(cosines[inside], labels[inside])} if is_scored else None
+        found[name] = (
+            {"rows": num_rows, **correlations(cosines[inside], labels[inside])}
+            if is_scored
+            else None
+        )
     return found
 
 
-def aggregations(cosines: np.ndarray, labels: np.ndarray, of_subsets: SubsetScores) -> dict[str, dict[str, float]]:
+def aggregations(
+    cosines: np.ndarray, labels: np.ndarray, of_subsets: SubsetScores
+) -> dict[str, dict[str, float]]:
     """Correlations of a set under the three conventions of the literature, by name; papers mix them.
 
     "all": one correlation over all rows, whatever subset they are from (SimCSE and most papers since). "mean of
@@ -52,9 +62,14 @@ def aggregations(cosines: np.ndarray, labels: np.ndarray, of_subsets: SubsetScor
     scored = [scores for scores in of_subsets.values() if scores is not None]
     found = {"all": correlations(cosines, labels)}
     if scored:
-        for name, weights in {"mean of subsets": None, "weighted mean": [scores["rows"] for scores in scored]}.items():
-            found[name] = {key: float(np.average([scores[key] for scores in scored], weights=weights))
-                           for key in ("spearman", "pearson")}
+        for name, weights in {
+            "mean of subsets": None,
+            "weighted mean": [scores["rows"] for scores in scored],
+        }.items():
+            found[name] = {
+                key: float(np.average([scores[key] for scores in scored], weights=weights))
+                for key in ("spearman", "pearson")
+            }
     return found
 
 
@@ -69,35 +84,64 @@ def cosine_spread(
     """
     width = (high - low) / num_buckets
     # A label on an edge, such as 2.2 on a scale from 1 in steps of 0.2, must not rise above it by rounding: - 1e-9.
-    bucket = np.clip(np.ceil((labels - low) / width - 1e-9).astype(np.int64) - 1, 0, num_buckets - 1)  # (N,)
+    bucket = np.clip(
+        np.ceil((labels - low) / width - 1e-9).astype(np.int64) - 1, 0, num_buckets - 1
+    )  # (N,)
     found = []
     for number in range(num_buckets):
         inside = cosines[bucket == number].astype(np.float64)
         statistics = {"mean": None, "deviation": None, "quantiles": None}
         if len(inside):
-            statistics = {"mean": float(inside.mean()), "deviation": float(inside.std()),
-                          "quantiles": np.quantile(inside, QUANTILES).tolist()}
-        found.append({"low": low + number * width, "high": low + (number + 1) * width, "rows": len(inside),
-                      **statistics})
+            statistics = {
+                "mean": float(inside.mean()),
+                "deviation": float(inside.std()),
+                "quantiles": np.quantile(inside, QUANTILES).tolist(),
+            }
+        found.append(
+            {
+                "low": low + number * width,
+                "high": low + (number + 1) * width,
+                "rows": len(inside),
+                **statistics,
+            }
+        )
     return found
 
 
 def cosine_histogram(
-    cosines: np.ndarray, labels: np.ndarray, low: float, high: float, num_bands: int = 5, bin_width: float = 0.05
+    cosines: np.ndarray,
+    labels: np.ndarray,
+    low: float,
+    high: float,
+    num_bands: int = 5,
+    bin_width: float = 0.05,
 ) -> dict[str, list]:
     """How many cosines lie where, for each of `num_bands` equal parts of the label scale; arguments as `cosine_spread`.
 
     "edges": of the bins, B + 1 multiples of `bin_width`, the last one 1. "bands": of the labels, K + 1. "rows": K.
     "shares": (K, B), of a band's rows; all 0 in an empty one.
     """
-    edges = np.arange(min(0, math.floor(float(cosines.min()) / bin_width)), round(1 / bin_width) + 1) * bin_width
+    edges = (
+        np.arange(min(0, math.floor(float(cosines.min()) / bin_width)), round(1 / bin_width) + 1)
+        * bin_width
+    )
     bands = np.linspace(low, high, num_bands + 1)
-    band = np.clip(np.searchsorted(bands, labels - 1e-9) - 1, 0, num_bands - 1)  # (N,), of their upper edges
-    counts = np.array([np.histogram(np.clip(cosines[band == number], edges[0], 1.0), edges)[0]
-                       for number in range(num_bands)])
+    band = np.clip(
+        np.searchsorted(bands, labels - 1e-9) - 1, 0, num_bands - 1
+    )  # (N,), of their upper edges
+    counts = np.array(
+        [
+            np.histogram(np.clip(cosines[band == number], edges[0], 1.0), edges)[0]
+            for number in range(num_bands)
+        ]
+    )
     rows = counts.sum(axis=1)
-    return {"edges": edges.round(10).tolist(), "bands": bands.tolist(), "rows": rows.tolist(),
-            "shares": (counts / np.maximum(rows, 1)[:, None]).tolist()}
+    return {
+        "edges": edges.round(10).tolist(),
+        "bands": bands.tolist(),
+        "rows": rows.tolist(),
+        "shares": (counts / np.maximum(rows, 1)[:, None]).tolist(),
+    }
 
 
 def transfer_accuracies(
@@ -110,7 +154,9 @@ def transfer_accuracies(
     but searches the penalty). vectors (N, H), labels (N,) with at least num_folds rows each. Equal sentences share a
     part, or else the answer to one would have been seen; classes are spread evenly. `seed` draws the parts.
     """
-    from sklearn.linear_model import LogisticRegression  # late: scikit-learn takes a second to import
+    from sklearn.linear_model import (
+        LogisticRegression,
+    )  # late: scikit-learn takes a second to import
     from sklearn.model_selection import StratifiedGroupKFold, cross_val_score
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -118,4 +164,6 @@ def transfer_accuracies(
     parts = StratifiedGroupKFold(num_folds, shuffle=True, random_state=seed)
     groups = np.unique(sentences, return_inverse=True)[1]
     classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-    return cross_val_score(classifier, vectors, labels, groups=groups, cv=parts, error_score="raise")
+    return cross_val_score(
+        classifier, vectors, labels, groups=groups, cv=parts, error_score="raise"
+    )

@@ -71,12 +71,17 @@ def state_weights(states: Tensor, window: int = WINDOW) -> Tensor:
         context = [other for other in range(len(states)) if 0 < abs(other - state) <= window]
         between = cosines[:, state, context]  # (N, C)
         within = cosines[:, context][:, :, context]  # (N, C, C)
-        explained = torch.einsum("nc,ncd,nd->n", between, torch.linalg.pinv(within, hermitian=True), between)
+        explained = torch.einsum(
+            "nc,ncd,nd->n", between, torch.linalg.pinv(within, hermitian=True), between
+        )
         alignment.append(2 * window / between.sum(dim=1).clamp(min=LEAST_COSINE))
         novelty.append((1 - explained).clamp(min=0).sqrt())
     halves = [torch.stack(measure, dim=1) for measure in (alignment, novelty)]  # (N, S) twice
     # Where no state is new (all equal), the novelties are all 0, and the inverse alignment decides alone.
-    weights = sum(half / half.sum(dim=1, keepdim=True).clamp(min=torch.finfo(half.dtype).tiny) for half in halves)
+    weights = sum(
+        half / half.sum(dim=1, keepdim=True).clamp(min=torch.finfo(half.dtype).tiny)
+        for half in halves
+    )
     return weights / weights.sum(dim=1, keepdim=True)
 
 
@@ -100,7 +105,7 @@ def wk_pool(hidden_states: Sequence[Tensor], attention_mask: Tensor) -> Tensor:
     attention_mask = attention_mask.cpu()
     position = attention_mask.cumsum(dim=1)  # (R, T), 1 for the first token
     is_counted = attention_mask.bool() & (position < position[:, -1:])  # (R, T)
-    kept = hidden_states[(len(hidden_states) - 1) // 3:]
+    kept = hidden_states[(len(hidden_states) - 1) // 3 :]
     # In float64: neighbouring states are nearly parallel, and what is new in one is a small difference.
     states = torch.stack([state.cpu()[is_counted] for state in kept]).double()  # (S, N, H)
     tokens = torch.einsum("ns,snh->nh", state_weights(states), states)  # (N, H)
@@ -109,7 +114,11 @@ def wk_pool(hidden_states: Sequence[Tensor], attention_mask: Tensor) -> Tensor:
     sums = variances.new_zeros(len(attention_mask)).index_add(0, row_of, variances)  # (R,)
     counts = is_counted.sum(dim=1)  # (R,)
     shares = torch.where(sums[row_of] > 0, variances / sums[row_of], 1 / counts[row_of])  # (N,)
-    return tokens.new_zeros(len(attention_mask), tokens.size(1)).index_add(0, row_of, shares[:, None] * tokens).float()
+    return (
+        tokens.new_zeros(len(attention_mask), tokens.size(1))
+        .index_add(0, row_of, shares[:, None] * tokens)
+        .float()
+    )
 
 
 # --- whitening --------------------------------------------------------------------------------------------------------
@@ -124,7 +133,9 @@ def whiten(vectors: Tensor) -> Tensor:
     not many more nearly so: there must be several times as many different sentences as units.
     """
     centred = vectors.double() - vectors.double().mean(dim=0)
-    variances, directions = torch.linalg.eigh(centred.T @ centred / len(centred))  # (H,) ascending, (H, H)
+    variances, directions = torch.linalg.eigh(
+        centred.T @ centred / len(centred)
+    )  # (H,) ascending, (H, H)
     is_varied = variances > 1e-10 * variances[-1]
     return (centred @ directions[:, is_varied] / variances[is_varied].sqrt()).float()
 
@@ -141,16 +152,25 @@ def kinds_of(pooling: str, with_baselines: bool) -> dict[str, VectorOf]:
     """The functions (output, mask (R, T)) -> (R, H) by name: the encoder's own vector first, then the baselines."""
     kinds = {NAMES[pooling]: partial(pool, pooling=pooling)}
     if with_baselines:
-        kinds |= {NAMES[name]: partial(pool, pooling=name) for name in ("cls", "mean") if name != pooling}
-        kinds |= {name: lambda output, mask, make=make: make(output.hidden_states, mask)
-                  for name, make in FROM_STATES.items()}
+        kinds |= {
+            NAMES[name]: partial(pool, pooling=name) for name in ("cls", "mean") if name != pooling
+        }
+        kinds |= {
+            name: lambda output, mask, make=make: make(output.hidden_states, mask)
+            for name, make in FROM_STATES.items()
+        }
     return kinds
 
 
-def survey_cosines(hidden_states: Sequence[Tensor], attention_mask: Tensor) -> dict[tuple[int, str], Tensor]:
+def survey_cosines(
+    hidden_states: Sequence[Tensor], attention_mask: Tensor
+) -> dict[tuple[int, str], Tensor]:
     """Cosines (B,) float64 of B pairs, R = 2B rows, for each hidden state and each of the SURVEYED poolings.
 
     Computed batch by batch, since the vectors themselves, 3 (L + 1) for each sentence, would fill the memory.
     """
-    return {(number, name): F.cosine_similarity(*make(state, attention_mask).cpu().double().chunk(2))
-            for number, state in enumerate(hidden_states) for name, make in SURVEYED.items()}
+    return {
+        (number, name): F.cosine_similarity(*make(state, attention_mask).cpu().double().chunk(2))
+        for number, state in enumerate(hidden_states)
+        for name, make in SURVEYED.items()
+    }

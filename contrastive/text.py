@@ -19,10 +19,16 @@ from minbert.corpus import check_files, read_lines
 
 POSITIVE_ABOVE = 0.6  # [BSC]: STS pairs belong together where score / 5 is above
 TRIPLET = ("premise", "entailment", "contradiction")
-RELEASED = ("sent0", "sent1", "hard_neg")  # the same in the file of SimCSE's authors, which is comma-separated
+RELEASED = (
+    "sent0",
+    "sent1",
+    "hard_neg",
+)  # the same in the file of SimCSE's authors, which is comma-separated
 
 
-def unique_sentences(examples: Iterable[Example], tokenizer: BertTokenizer, max_length: int) -> list[Example]:
+def unique_sentences(
+    examples: Iterable[Example], tokenizer: BertTokenizer, max_length: int
+) -> list[Example]:
     """Every sentence of the examples once, each side of a pair on its own, in first-seen order.
 
     Sentences that the tokenizer cannot tell apart (case, accents, what max_length cuts) count as one, so that no batch
@@ -36,16 +42,25 @@ def unique_sentences(examples: Iterable[Example], tokenizer: BertTokenizer, max_
     first_seen: dict[bytes, str] = {}
     for start, end, text in zip(ends - rows.lengths, ends, texts, strict=True):
         first_seen.setdefault(rows.tokens[0, start:end].tobytes(), text)
-    return [Example(f"sentence-{number}", text, None, None) for number, text in enumerate(first_seen.values())]
+    return [
+        Example(f"sentence-{number}", text, None, None)
+        for number, text in enumerate(first_seen.values())
+    ]
 
 
-def labelled_pairs(para: Iterable[Example], sts: Iterable[Example], keeps_negatives: bool) -> list[Example]:
+def labelled_pairs(
+    para: Iterable[Example], sts: Iterable[Example], keeps_negatives: bool
+) -> list[Example]:
     """The tasks' pairs with labels 0 to 1: PARA's own, and score / 5 of STS.
 
     Above POSITIVE_ABOVE two sentences belong together; others remain only where negatives are kept.
     """
-    pairs = [Example(f"para-{each.id}", each.sentence_1, each.sentence_2, each.label) for each in para]
-    pairs += [Example(f"sts-{each.id}", each.sentence_1, each.sentence_2, each.label / 5) for each in sts]
+    pairs = [
+        Example(f"para-{each.id}", each.sentence_1, each.sentence_2, each.label) for each in para
+    ]
+    pairs += [
+        Example(f"sts-{each.id}", each.sentence_1, each.sentence_2, each.label / 5) for each in sts
+    ]
     return [pair for pair in pairs if keeps_negatives or pair.label > POSITIVE_ABOVE]
 
 
@@ -59,24 +74,35 @@ def read_triplets(path: str | Path) -> list[tuple[str, str, str]]:
         with open(path, encoding="utf-8-sig", newline="") as file:
             has_tabs = "\t" in file.readline()
             file.seek(0)
-            lines = csv.reader(file, **{"delimiter": "\t", "quoting": csv.QUOTE_NONE} if has_tabs else {"strict": True})
+            lines = csv.reader(
+                file,
+                **{"delimiter": "\t", "quoting": csv.QUOTE_NONE} if has_tabs else {"strict": True},
+            )
             (_, header), *rows = [(lines.line_num, row) for row in lines if row] or [(1, [])]
     except OSError as error:
-        raise ValueError(f"--nli {path}: {error.strerror}. Give a file of triplets, tab-separated with the columns "
-                         f"{', '.join(TRIPLET)}.") from error
+        raise ValueError(
+            f"--nli {path}: {error.strerror}. Give a file of triplets, tab-separated with the columns "
+            f"{', '.join(TRIPLET)}."
+        ) from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path}: neither tab- nor comma-separated UTF-8 ({error}). Convert the file.") from error
+        raise ValueError(
+            f"{path}: neither tab- nor comma-separated UTF-8 ({error}). Convert the file."
+        ) from error
     names = TRIPLET if has_tabs else RELEASED
     if not set(names) <= set(header) or not rows:
-        raise ValueError(f"{path}, line 1: the header has the columns {', '.join(header) or 'none'}, and {len(rows)} "
-                         f"rows follow; needed are {', '.join(TRIPLET)}, separated by tabs, or {', '.join(RELEASED)}, "
-                         "separated by commas, and rows. Fix the file.")
+        raise ValueError(
+            f"{path}, line 1: the header has the columns {', '.join(header) or 'none'}, and {len(rows)} "
+            f"rows follow; needed are {', '.join(TRIPLET)}, separated by tabs, or {', '.join(RELEASED)}, "
+            "separated by commas, and rows. Fix the file."
+        )
     columns = [header.index(name) for name in names]
     triplets = []
     for number, row in rows:
         texts = tuple(row[column].strip() for column in columns if column < len(row))
         if len(texts) < 3 or not all(texts):
-            raise ValueError(f"{path}, line {number}: {', '.join(names)} are not all there. Fix or remove the row.")
+            raise ValueError(
+                f"{path}, line {number}: {', '.join(names)} are not all there. Fix or remove the row."
+            )
         triplets.append(texts)
     return triplets
 
@@ -84,16 +110,23 @@ def read_triplets(path: str | Path) -> list[tuple[str, str, str]]:
 class EncodedTriplets:
     """Triplets tokenized once; a batch of B has R = 3B rows: first sentences, positives, hard negatives."""
 
-    def __init__(self, triplets: Sequence[tuple[str, str, str]], tokenizer: BertTokenizer, max_length: int) -> None:
-        self.examples = tuple(Example(f"triplet-{number}", triplet[side], None, None)
-                              for side in range(3) for number, triplet in enumerate(triplets))
+    def __init__(
+        self, triplets: Sequence[tuple[str, str, str]], tokenizer: BertTokenizer, max_length: int
+    ) -> None:
+        self.examples = tuple(
+            Example(f"triplet-{number}", triplet[side], None, None)
+            for side in range(3)
+            for number, triplet in enumerate(triplets)
+        )
         self.rows = EncodedExamples(self.examples, tokenizer, max_length)
         self.num_truncated = self.rows.num_truncated
         self.lengths = self.rows.lengths.reshape(3, -1).max(axis=0)  # (N,)
 
     def batch(self, indices: Sequence[int]) -> Batch:
         """The triplets at `indices`, in that order."""
-        return self.rows.batch([index + side * len(self.lengths) for side in range(3) for index in indices])
+        return self.rows.batch(
+            [index + side * len(self.lengths) for side in range(3) for index in indices]
+        )
 
 
 def tension_sentences(
@@ -106,15 +139,23 @@ def tension_sentences(
     if corpus == "random-words":
         generator = torch.Generator().manual_seed(seed)
         words = [token for token in tokenizer.vocabulary if token.isalpha()]
-        lengths = [len(each.sentence_1.split()) for each in unique_sentences(train, tokenizer, max_length)]
-        draws = (torch.randint(len(words), (length,), generator=generator).tolist() for length in lengths)
-        train = [Example("", " ".join(words[index] for index in draw), None, None) for draw in draws]
+        lengths = [
+            len(each.sentence_1.split()) for each in unique_sentences(train, tokenizer, max_length)
+        ]
+        draws = (
+            torch.randint(len(words), (length,), generator=generator).tolist() for length in lengths
+        )
+        train = [
+            Example("", " ".join(words[index] for index in draw), None, None) for draw in draws
+        ]
     elif corpus != "none":
         check_files([Path(corpus)])
         train = [Example("", line, None, None) for line in read_lines([Path(corpus)])]
     sentences = unique_sentences(train, tokenizer, max_length)
     if len(sentences) < 2:
         source = "the training data" if corpus == "none" else f"--ct_corpus {corpus}"
-        raise ValueError(f"{source}: {len(sentences)} different sentences; contrastive tension needs two, to tell them "
-                         "apart. Give more text.")
+        raise ValueError(
+            f"{source}: {len(sentences)} different sentences; contrastive tension needs two, to tell them "
+            "apart. Give more text."
+        )
     return sentences

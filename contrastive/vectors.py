@@ -23,7 +23,9 @@ from minbert import BertConfig, BertModel, BertTokenizer, runtime, weights
 from minbert.checkpoint import write_atomically
 from minbert.pooling import check_pooling, stored_pooling
 
-GRID = 2.0**30  # cosines are rounded to 1 / GRID, more coarsely than by float64, so that equal vectors tie
+GRID = (
+    2.0**30
+)  # cosines are rounded to 1 / GRID, more coarsely than by float64, so that equal vectors tie
 MAX_CELLS = 2**22  # cosines at once: 32 MiB in float64
 
 
@@ -47,23 +49,40 @@ class Embedder:
         Raises ValueError for a sentence that the model reads nothing of, and for vectors that are not finite.
         """
         if isinstance(sentences, str):
-            raise ValueError("sentences is one string, which would be read letter by letter; give a list of strings.")
-        examples = [Example(str(row), sentence, None, None) for row, sentence in enumerate(sentences)]
+            raise ValueError(
+                "sentences is one string, which would be read letter by letter; give a list of strings."
+            )
+        examples = [
+            Example(str(row), sentence, None, None) for row, sentence in enumerate(sentences)
+        ]
         rows = EncodedExamples(examples, self.tokenizer, self.max_length)
-        empty = next((row for row, length in enumerate(rows.lengths) if length <= 2), None)  # [CLS] and [SEP] alone
+        empty = next(
+            (row for row, length in enumerate(rows.lengths) if length <= 2), None
+        )  # [CLS] and [SEP] alone
         if empty is not None:
-            raise ValueError(f"{name.format(empty + 1)} ({sentences[empty]!r}) holds nothing that the model reads; its "
-                             "vector would be that of nothing. Give another, or leave it out.")
-        vectors = embed(self.encoder, rows, self.pooling, self.precision, self.batch_size, progress)  # (N, H)
+            raise ValueError(
+                f"{name.format(empty + 1)} ({sentences[empty]!r}) holds nothing that the model reads; its "
+                "vector would be that of nothing. Give another, or leave it out."
+            )
+        vectors = embed(
+            self.encoder, rows, self.pooling, self.precision, self.batch_size, progress
+        )  # (N, H)
         if not vectors.isfinite().all():
-            raise ValueError("the model gives vectors with numbers that are not finite; its weights are damaged. Use "
-                             "another model.")
+            raise ValueError(
+                "the model gives vectors with numbers that are not finite; its weights are damaged. Use "
+                "another model."
+            )
         return vectors, rows.num_truncated
 
 
 def open_embedder(
-    model: str | Path, pooling: str = "auto", max_length: int = 128, batch_size: int = 64, device: str = "auto",
-    precision: str = "fp32", is_bound: bool = True,
+    model: str | Path,
+    pooling: str = "auto",
+    max_length: int = 128,
+    batch_size: int = 64,
+    device: str = "auto",
+    precision: str = "fp32",
+    is_bound: bool = True,
 ) -> tuple[Embedder, list[str]]:
     """The embedder, and a line on each choice with its reason. Arguments as the flags.
 
@@ -76,23 +95,40 @@ def open_embedder(
     precision, precision_reason = runtime.choose_precision(precision, chosen_device)
     stored = stored_pooling(folder)
     pooling = (stored or "mean") if pooling == "auto" else pooling
-    reason = f"the model was trained for {'it' if stored == pooling else stored}" if stored else "its folder notes none"
+    reason = (
+        f"the model was trained for {'it' if stored == pooling else stored}"
+        if stored
+        else "its folder notes none"
+    )
     if is_bound:
         check_pooling(folder, pooling)
     limit = BertConfig.from_pretrained(folder).max_position_embeddings
     if max_length > limit:
-        raise ValueError(f"--max-length is {max_length}; {model} has {limit} positions. Pass at most that.")
+        raise ValueError(
+            f"--max-length is {max_length}; {model} has {limit} positions. Pass at most that."
+        )
     encoder = BertModel.from_pretrained(folder, attention_implementation="fused").to(chosen_device)
     if pooling == "pooler" and encoder.load_report.missing:
-        raise ValueError(f"--pooling is pooler; {model} holds no weights for it ({encoder.load_report.missing[0]} is "
-                         "missing), and random ones would be noise. Pass --pooling mean or cls.")
-    notes = [str(encoder.load_report), f"pooling: {pooling} ({reason})",
-             f"device: {chosen_device} ({device_reason})", f"precision: {precision} ({precision_reason})"]
-    return Embedder(encoder, BertTokenizer.from_pretrained(folder), pooling, precision, batch_size, max_length), notes
+        raise ValueError(
+            f"--pooling is pooler; {model} holds no weights for it ({encoder.load_report.missing[0]} is "
+            "missing), and random ones would be noise. Pass --pooling mean or cls."
+        )
+    notes = [
+        str(encoder.load_report),
+        f"pooling: {pooling} ({reason})",
+        f"device: {chosen_device} ({device_reason})",
+        f"precision: {precision} ({precision_reason})",
+    ]
+    return Embedder(
+        encoder, BertTokenizer.from_pretrained(folder), pooling, precision, batch_size, max_length
+    ), notes
 
 
 def nearest(
-    vectors: Tensor, num_neighbours: int, queries: Tensor | None = None, max_cells: int = MAX_CELLS,
+    vectors: Tensor,
+    num_neighbours: int,
+    queries: Tensor | None = None,
+    max_cells: int = MAX_CELLS,
     progress: Callable = iter,
 ) -> tuple[Tensor, Tensor]:
     """The rows of `vectors` with the highest cosine to each query; without queries to each other, never to itself.
@@ -108,16 +144,22 @@ def nearest(
     num_rows = len(vectors)
     most = num_rows - (queries is None)
     if not 1 <= num_neighbours <= most:
-        raise ValueError(f"{num_neighbours} neighbours are asked for; there are {most}. Ask for 1 to {most}.")
+        raise ValueError(
+            f"{num_neighbours} neighbours are asked for; there are {most}. Ask for 1 to {most}."
+        )
     unit = F.normalize(vectors.double(), dim=-1)  # (N, H)
     asked = unit if queries is None else F.normalize(queries.double(), dim=-1)  # (Q, H)
-    descending = num_rows - 1 - torch.arange(num_rows)  # (N,): of equal cosines the lower row gets the higher key
+    descending = (
+        num_rows - 1 - torch.arange(num_rows)
+    )  # (N,): of equal cosines the lower row gets the higher key
     found: list[tuple[Tensor, Tensor]] = []
     for chunk in progress(torch.arange(len(asked)).split(max(1, max_cells // num_rows))):
         cosines = asked[chunk] @ unit.T  # (C, N)
         if queries is None:
             cosines[torch.arange(len(chunk)), chunk] = -2.0  # itself: below every cosine
-        keys = (cosines * GRID).round().long() * num_rows + descending  # (C, N), all different within a row
+        keys = (
+            cosines * GRID
+        ).round().long() * num_rows + descending  # (C, N), all different within a row
         rows = num_rows - 1 - keys.topk(num_neighbours).values % num_rows  # (C, K)
         found.append((cosines.gather(1, rows).clamp(-1, 1).float(), rows))
     return torch.cat([cosines for cosines, _ in found]), torch.cat([rows for _, rows in found])
@@ -125,9 +167,13 @@ def nearest(
 
 def write_vectors(path: Path | None, vectors: Tensor, is_normalised: bool) -> None:
     """Write (N, H) float32 as .npy, atomically, or for None to standard output; is_normalised: rows of length 1."""
-    stream = io.BytesIO()  # a pipe has no position, which np.save asks for, and a path without .npy would get one
+    stream = (
+        io.BytesIO()
+    )  # a pipe has no position, which np.save asks for, and a path without .npy would get one
     np.save(stream, (F.normalize(vectors, dim=-1) if is_normalised else vectors).numpy())
     if path is None:
         sys.stdout.buffer.write(stream.getbuffer())
     else:
-        write_atomically(path.resolve(), lambda beside: beside.write_bytes(stream.getbuffer()))  # a link's own file
+        write_atomically(
+            path.resolve(), lambda beside: beside.write_bytes(stream.getbuffer())
+        )  # a link's own file

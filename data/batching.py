@@ -32,14 +32,19 @@ class Batch:
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch with its tensors on `device`."""
         labels = None if self.labels is None else self.labels.to(device)
-        tensors = (tensor.to(device) for tensor in (self.input_ids, self.attention_mask, self.token_type_ids))
+        tensors = (
+            tensor.to(device)
+            for tensor in (self.input_ids, self.attention_mask, self.token_type_ids)
+        )
         return Batch(*tensors, labels, self.ids)
 
     def part(self, examples: Sequence[int]) -> "Batch":
         """The examples at these places, with all their rows; padding stays as it is."""
         num_sides = len(self.input_ids) // len(self.ids)
         rows = [example + side * len(self.ids) for side in range(num_sides) for example in examples]
-        tensors = (tensor[rows] for tensor in (self.input_ids, self.attention_mask, self.token_type_ids))
+        tensors = (
+            tensor[rows] for tensor in (self.input_ids, self.attention_mask, self.token_type_ids)
+        )
         labels = None if self.labels is None else self.labels[list(examples)]
         return Batch(*tensors, labels, tuple(self.ids[example] for example in examples))
 
@@ -54,11 +59,21 @@ class EncodedExamples:
     row of the pair in each order.
     """
 
-    def __init__(self, examples: Sequence[Example], tokenizer, max_length: int = 128, pair_encoding: str = "cross"):
+    def __init__(
+        self,
+        examples: Sequence[Example],
+        tokenizer,
+        max_length: int = 128,
+        pair_encoding: str = "cross",
+    ):
         if pair_encoding not in ("cross", "bi", "dual"):
-            raise ValueError(f"pair_encoding is '{pair_encoding}'; needed is 'cross', 'bi' or 'dual'.")
+            raise ValueError(
+                f"pair_encoding is '{pair_encoding}'; needed is 'cross', 'bi' or 'dual'."
+            )
         if not examples:
-            raise ValueError("there are no examples to encode; needed is at least one. Check the file they come from.")
+            raise ValueError(
+                "there are no examples to encode; needed is at least one. Check the file they come from."
+            )
         self.examples = tuple(examples)
         self.pad_token_id, self.pair_encoding = tokenizer.pad_token_id, pair_encoding
         first = [example.sentence_1 for example in self.examples]
@@ -72,17 +87,26 @@ class EncodedExamples:
             first, second = first + second, second + first
         rows = tokenize_once(tokenizer, first, second, max_length)
         self.num_truncated = rows.num_truncated
-        self._tokens, self._offsets = rows.tokens, numpy.concatenate([[0], numpy.cumsum(rows.lengths)])
+        self._tokens, self._offsets = (
+            rows.tokens,
+            numpy.concatenate([[0], numpy.cumsum(rows.lengths)]),
+        )
         self._num_sides = len(first) // len(self.examples)
-        self.lengths = rows.lengths.reshape(self._num_sides, -1).max(axis=0)  # (examples,), of the longest row of each
-        self.sizes = self.lengths * self._num_sides  # (examples,), tokens of all its rows, padded to one length
+        self.lengths = rows.lengths.reshape(self._num_sides, -1).max(
+            axis=0
+        )  # (examples,), of the longest row of each
+        self.sizes = (
+            self.lengths * self._num_sides
+        )  # (examples,), tokens of all its rows, padded to one length
 
     def __len__(self) -> int:
         return len(self.examples)
 
     def batch(self, indices: Sequence[int]) -> Batch:
         """The examples at `indices`, in that order, padded to the longest row among them."""
-        rows = numpy.array([index + side * len(self) for side in range(self._num_sides) for index in indices])  # (R,)
+        rows = numpy.array(
+            [index + side * len(self) for side in range(self._num_sides) for index in indices]
+        )  # (R,)
         starts, ends = self._offsets[rows, None], self._offsets[rows + 1, None]  # (R, 1) each
         places = starts + numpy.arange((ends - starts).max())  # (R, T)
         is_token = places < ends
@@ -93,7 +117,9 @@ class EncodedExamples:
         chosen = [self.examples[index] for index in indices]
         values = [example.label for example in chosen]
         labels = None if None in values else torch.tensor(values, dtype=torch.float32)  # (B,)
-        return Batch(tokens[0], tokens[2], tokens[1], labels, tuple(example.id for example in chosen))
+        return Batch(
+            tokens[0], tokens[2], tokens[1], labels, tuple(example.id for example in chosen)
+        )
 
 
 def length_grouped_batches(
@@ -108,10 +134,12 @@ def length_grouped_batches(
     order = torch.randperm(len(sizes), generator=generator).numpy()
     batches = []
     for start in range(0, len(order), window * batch_size):
-        block = order[start:start + window * batch_size]
+        block = order[start : start + window * batch_size]
         block = block[numpy.argsort(numpy.asarray(sizes)[block], kind="stable")].tolist()
         batches += cut(block, sizes, batch_size, max_tokens)
-    return [batches[position] for position in torch.randperm(len(batches), generator=generator).tolist()]
+    return [
+        batches[position] for position in torch.randperm(len(batches), generator=generator).tolist()
+    ]
 
 
 def cut(order: list[int], sizes, batch_size: int, max_tokens: int) -> list[list[int]]:
@@ -128,4 +156,4 @@ def cut(order: list[int], sizes, batch_size: int, max_tokens: int) -> list[list[
 def sorted_batches(lengths, batch_size: int) -> list[list[int]]:
     """Every index once, longest first, so that a memory shortage shows in the first batch and not in the last."""
     order = numpy.argsort(-numpy.asarray(lengths), kind="stable").tolist()
-    return [order[first:first + batch_size] for first in range(0, len(order), batch_size)]
+    return [order[first : first + batch_size] for first in range(0, len(order), batch_size)]

@@ -36,7 +36,11 @@ def download_course(folder: Path, base_url: str = BASE_URL, wait: float = 1.0) -
     """Bring what is not in `folder` yet, `wait` seconds (doubling) between attempts; ValueError says what to do."""
     folder.mkdir(parents=True, exist_ok=True)
     sums = folder / "SHA256SUMS"
-    recorded = dict(line.split()[::-1] for line in sums.read_text().splitlines() if line) if sums.exists() else {}
+    recorded = (
+        dict(line.split()[::-1] for line in sums.read_text().splitlines() if line)
+        if sums.exists()
+        else {}
+    )
     for name in (name for files in COURSE_FILES.values() for name in files.values()):
         path, part, url = folder / name, folder / f"{name}.part", f"{base_url.rstrip('/')}/{name}"
         expected = CHECKSUMS.get(name, recorded.get(name))
@@ -44,15 +48,28 @@ def download_course(folder: Path, base_url: str = BASE_URL, wait: float = 1.0) -
         if not is_here:
             fetch_verified(url, part, expected, wait)
         elif fault := find_fault(path, expected):
-            raise ValueError(f"{path}: this is not the course's file: {fault}. Move it away, or choose another --out.")
+            raise ValueError(
+                f"{path}: this is not the course's file: {fault}. Move it away, or choose another --out."
+            )
         recorded[name] = sha256_of(path if is_here else part)
-        sums.with_suffix(".part").write_text("".join(f"{digest}  {key}\n" for key, digest in sorted(recorded.items())))
+        sums.with_suffix(".part").write_text(
+            "".join(f"{digest}  {key}\n" for key, digest in sorted(recorded.items()))
+        )
         sums.with_suffix(".part").replace(sums)
         if not is_here:
             part.replace(path)
-        num_rows = path.read_bytes().count(b"\n") - 1  # no sentence of the course holds a line break
-        note = "SHA-256 verified" if expected else f"no published checksum; {num_rows:,} rows; SHA-256 recorded"
-        print(f"{path}: {'here already' if is_here else f'{path.stat().st_size:,} bytes'}; {note}", flush=True)
+        num_rows = (
+            path.read_bytes().count(b"\n") - 1
+        )  # no sentence of the course holds a line break
+        note = (
+            "SHA-256 verified"
+            if expected
+            else f"no published checksum; {num_rows:,} rows; SHA-256 recorded"
+        )
+        print(
+            f"{path}: {'here already' if is_here else f'{path.stat().st_size:,} bytes'}; {note}",
+            flush=True,
+        )
 
 
 def fetch_verified(url: str, part: Path, expected: str | None, wait: float) -> None:
@@ -63,8 +80,10 @@ def fetch_verified(url: str, part: Path, expected: str | None, wait: float) -> N
     if fault:
         part.unlink()
         if not was_begun:
-            raise ValueError(f"{url}: what came is not the course's file: {fault}. Nothing of it was kept. A proxy or "
-                             "log-in page may stand between; open the address in a browser, or change --base-url.")
+            raise ValueError(
+                f"{url}: what came is not the course's file: {fault}. Nothing of it was kept. A proxy or "
+                "log-in page may stand between; open the address in a browser, or change --base-url."
+            )
         fetch_verified(url, part, expected, wait)
 
 
@@ -74,7 +93,11 @@ def find_fault(path: Path, expected: str | None) -> str | None:
         found = sha256_of(path)
         return None if found == expected else f"SHA-256 {found}, needed is {expected}"
     found, needed = path.read_bytes().count(b"\n") - 1, NUM_ROWS[path.name.removesuffix(".part")]
-    return None if abs(found - needed) <= ROW_TOLERANCE else f"{found:,} rows, needed are about {needed:,}"
+    return (
+        None
+        if abs(found - needed) <= ROW_TOLERANCE
+        else f"{found:,} rows, needed are about {needed:,}"
+    )
 
 
 def fetch(url: str, part: Path, wait: float) -> None:
@@ -84,25 +107,35 @@ def fetch(url: str, part: Path, wait: float) -> None:
         try:
             return fetch_rest(url, part)
         except urllib.error.HTTPError as error:
-            if error.code == 416:  # nothing lies beyond the part: it may be whole, which its checksum will tell
+            if (
+                error.code == 416
+            ):  # nothing lies beyond the part: it may be whole, which its checksum will tell
                 return None
             problem = f"the server answers {error.code} {error.reason}"
             if error.code < 500:
                 break
         except (OSError, HTTPException) as error:
             if getattr(error, "errno", None) in (errno.ENOSPC, errno.EACCES, errno.EROFS):
-                raise ValueError(f"{part}: cannot be written ({error.strerror}). Make room or change --out.") from None
+                raise ValueError(
+                    f"{part}: cannot be written ({error.strerror}). Make room or change --out."
+                ) from None
             problem = str(error) or type(error).__name__
-    raise ValueError(f"{url}: {problem}. Check the address and the connection, then run the same command again: it "
-                     "goes on from what has come.")
+    raise ValueError(
+        f"{url}: {problem}. Check the address and the connection, then run the same command again: it "
+        "goes on from what has come."
+    )
 
 
 def fetch_rest(url: str, part: Path) -> None:
     """Append to `part` what it lacks of `url`, or begin anew where the server knows no ranges; OSError if cut off."""
     num_bytes = part.stat().st_size if part.exists() else 0
-    request = urllib.request.Request(url, headers={"Range": f"bytes={num_bytes}-"} if num_bytes else {})
+    request = urllib.request.Request(
+        url, headers={"Range": f"bytes={num_bytes}-"} if num_bytes else {}
+    )
     with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
-        is_rest = response.status == 206  # 200: the server knows no ranges and sends the file from its start
+        is_rest = (
+            response.status == 206
+        )  # 200: the server knows no ranges and sends the file from its start
         length, received = response.headers["Content-Length"], 0
         with open(part, "ab" if is_rest else "wb") as file:
             while block := response.read(1 << 16):
@@ -112,9 +145,13 @@ def fetch_rest(url: str, part: Path) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Fetch the course's nine files; continue and verify them.")
+    parser = argparse.ArgumentParser(
+        description="Fetch the course's nine files; continue and verify them."
+    )
     parser.add_argument("--out", required=True, type=Path, help="folder for the files")
-    parser.add_argument("--base-url", default=BASE_URL, help=f"where the files lie (default {BASE_URL})")
+    parser.add_argument(
+        "--base-url", default=BASE_URL, help=f"where the files lie (default {BASE_URL})"
+    )
     arguments = parser.parse_args()
     try:
         download_course(arguments.out, arguments.base_url)
@@ -122,7 +159,10 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"Stopped. Run the same command again: it goes on from what is in {arguments.out}.", file=sys.stderr)
+        print(
+            f"Stopped. Run the same command again: it goes on from what is in {arguments.out}.",
+            file=sys.stderr,
+        )
         return 130
     return 0
 

@@ -16,7 +16,11 @@ from pathlib import Path
 from data.readers import SST, STS, Example, read_examples
 
 SUBSET_COLUMN = "subset"
-SICK = {"relatedness_score": "score", "sentence_A": "sentence1", "sentence_B": "sentence2"}  # as published
+SICK = {
+    "relatedness_score": "score",
+    "sentence_A": "sentence1",
+    "sentence_B": "sentence2",
+}  # as published
 
 
 @dataclass(frozen=True)
@@ -47,14 +51,25 @@ def read_pairs(path: str | Path) -> SentenceSet:
         table = read_examples(path, STS)
         examples, subsets, summary = table.examples, None, table.summary
     else:
-        rows = _plain_rows(path, header, lines, ("score", "sentence1", "sentence2"), "similarity for score")
-        examples = tuple(Example(f"line {number}", row["sentence1"], row["sentence2"],
-                                 _number(path, number, row["score"])) for number, row in rows)
+        rows = _plain_rows(
+            path, header, lines, ("score", "sentence1", "sentence2"), "similarity for score"
+        )
+        examples = tuple(
+            Example(
+                f"line {number}",
+                row["sentence1"],
+                row["sentence2"],
+                _number(path, number, row["score"]),
+            )
+            for number, row in rows
+        )
         subsets = tuple(row[SUBSET_COLUMN] for _, row in rows) if SUBSET_COLUMN in header else None
         summary = f"{path}: {len(rows)} rows read"
     if len({example.label for example in examples}) < 2:
-        raise ValueError(f"{path}: all labels are {examples[0].label:g}; needed are different ones, or there is no "
-                         "correlation. Add rows, or leave the file out.")
+        raise ValueError(
+            f"{path}: all labels are {examples[0].label:g}; needed are different ones, or there is no "
+            "correlation. Add rows, or leave the file out."
+        )
     return SentenceSet(str(path), examples, subsets, (), summary)
 
 
@@ -73,15 +88,25 @@ def read_labelled(path: str | Path, rows_of_class: int) -> SentenceSet:
         rows = _plain_rows(path, header, lines, ("label", "sentence"), "sentiment for label")
         names, summary = [row["label"] for _, row in rows], f"{path}: {len(rows)} rows read"
         sentences = [(f"line {number}", row["sentence"]) for number, row in rows]
-    counts = Counter(name for name, _ in dict.fromkeys(zip(names, (text for _, text in sentences), strict=True)))
+    counts = Counter(
+        name for name, _ in dict.fromkeys(zip(names, (text for _, text in sentences), strict=True))
+    )
     classes = tuple(sorted(counts))
     rarest = min(counts, key=counts.get)
     if len(classes) < 2 or counts[rarest] < rows_of_class:
-        found = f"{counts[rarest]} sentences of class '{rarest}'" if len(classes) > 1 else f"the one class '{rarest}'"
-        raise ValueError(f"{path}: found is {found}; needed are two classes at least, each with {rows_of_class} "
-                         "different ones, one for each fold. Add rows, or leave the file out.")
-    examples = tuple(Example(row_id, sentence, None, float(classes.index(name)))
-                     for (row_id, sentence), name in zip(sentences, names, strict=True))
+        found = (
+            f"{counts[rarest]} sentences of class '{rarest}'"
+            if len(classes) > 1
+            else f"the one class '{rarest}'"
+        )
+        raise ValueError(
+            f"{path}: found is {found}; needed are two classes at least, each with {rows_of_class} "
+            "different ones, one for each fold. Add rows, or leave the file out."
+        )
+    examples = tuple(
+        Example(row_id, sentence, None, float(classes.index(name)))
+        for (row_id, sentence), name in zip(sentences, names, strict=True)
+    )
     return SentenceSet(str(path), examples, None, classes, summary)
 
 
@@ -90,43 +115,65 @@ def _read_lines(path: str | Path) -> tuple[list[str], list[tuple[int, str]]]:
     try:
         content = Path(path).read_bytes()
     except OSError as error:
-        raise ValueError(f"{path}: cannot be read ({error.strerror}); needed is a tab-separated file with a header. "
-                         "Check the path.") from None
+        raise ValueError(
+            f"{path}: cannot be read ({error.strerror}); needed is a tab-separated file with a header. "
+            "Check the path."
+        ) from None
     try:
         text = content.decode("utf-8-sig")  # a byte-order mark is allowed
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{path}, line {line}: holds bytes that are not UTF-8; needed is UTF-8 text. Convert the "
-                         "file.") from None
+        raise ValueError(
+            f"{path}, line {line}: holds bytes that are not UTF-8; needed is UTF-8 text. Convert the "
+            "file."
+        ) from None
     # Not splitlines(), which also breaks at characters that stand inside sentences, such as U+2028.
-    lines = [(number, line.removesuffix("\r")) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    lines = [
+        (number, line.removesuffix("\r"))
+        for number, line in enumerate(text.split("\n"), start=1)
+        if line.strip()
+    ]
     if len(lines) < 2:
         found = "a header and no rows" if lines else "empty"
-        raise ValueError(f"{path}: the file is {found}; needed are a header and a row at least. Restore the file.")
+        raise ValueError(
+            f"{path}: the file is {found}; needed are a header and a row at least. Restore the file."
+        )
     return [name.strip() for name in lines[0][1].split("\t")], lines[1:]
 
 
 def _plain_rows(
-    path: str | Path, header: list[str], lines: list[tuple[int, str]], needed: tuple[str, ...], alternative: str
+    path: str | Path,
+    header: list[str],
+    lines: list[tuple[int, str]],
+    needed: tuple[str, ...],
+    alternative: str,
 ) -> list[tuple[int, dict[str, str]]]:
     """Line number and values by column of every row of a plain file; none of those needed is empty."""
     missing = [name for name in needed if name not in header]
     if missing:
-        raise ValueError(f"{path}, line 1: the header has no column {', '.join(missing)}; found are: "
-                         f"{', '.join(name for name in header if name) or 'none with a name'}. Needed are "
-                         f"{', '.join(needed)}, separated by tabs (or {alternative}, in the course's files). Fix the "
-                         "header, or pass another file.")
+        raise ValueError(
+            f"{path}, line 1: the header has no column {', '.join(missing)}; found are: "
+            f"{', '.join(name for name in header if name) or 'none with a name'}. Needed are "
+            f"{', '.join(needed)}, separated by tabs (or {alternative}, in the course's files). Fix the "
+            "header, or pass another file."
+        )
     rows = []
     for number, line in lines:
         fields = [field.strip() for field in line.split("\t")]
         if len(fields) != len(header):
-            raise ValueError(f"{path}, line {number}: the row has {len(fields)} fields; the header names "
-                             f"{len(header)}. Fix the row.")
+            raise ValueError(
+                f"{path}, line {number}: the row has {len(fields)} fields; the header names "
+                f"{len(header)}. Fix the row."
+            )
         row = dict(zip(header, fields, strict=True))
-        empty = [name for name in (*needed, SUBSET_COLUMN) if not row.get(name, "-")]  # "-": a file without subsets
+        empty = [
+            name for name in (*needed, SUBSET_COLUMN) if not row.get(name, "-")
+        ]  # "-": a file without subsets
         if empty:
-            raise ValueError(f"{path}, line {number}: {' and '.join(empty)} is empty; each row needs a value there. "
-                             "Fix or remove the row.")
+            raise ValueError(
+                f"{path}, line {number}: {' and '.join(empty)} is empty; each row needs a value there. "
+                "Fix or remove the row."
+            )
         rows.append((number, row))
     return rows
 
@@ -137,6 +184,8 @@ def _number(path: str | Path, line: int, text: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise ValueError(f"{path}, line {line}: score '{text}' is not a number; needed is how similar the sentences "
-                         "are, such as 0 to 5. Fix or remove the row.")
+        raise ValueError(
+            f"{path}, line {line}: score '{text}' is not a number; needed is how similar the sentences "
+            "are, such as 0 to 5. Fix or remove the row."
+        )
     return value

@@ -28,8 +28,11 @@ class TokenRows:
     num_truncated: int  # rows that max_length has cut
 
 
-def tokenize(tokenizer, first: Sequence[str], second: Sequence[str] | None, max_length: int) -> TokenRows:
+def tokenize(
+    tokenizer, first: Sequence[str], second: Sequence[str] | None, max_length: int
+) -> TokenRows:
     """Token ids of single sentences (second is None) or pairs; `tokenizer.encode` as BertTokenizer has it."""
+
     def encode(rows: Sequence[int], limit: int) -> tuple[list[list[int]], list[list[int]]]:
         seconds = None if second is None else [second[row] for row in rows]
         return tokenizer.encode([first[row] for row in rows], seconds, max_length=limit)
@@ -37,15 +40,21 @@ def tokenize(tokenizer, first: Sequence[str], second: Sequence[str] | None, max_
     chunks, lengths = [], []
     for start in range(0, len(first), CHUNK):
         encoded = encode(range(start, min(start + CHUNK, len(first))), max_length)
-        chunks.append(numpy.array([[token for row in kind for token in row] for kind in encoded], numpy.int32))
+        chunks.append(
+            numpy.array([[token for row in kind for token in row] for kind in encoded], numpy.int32)
+        )
         lengths += [len(row) for row in encoded[0]]
     # A full row may have been cut or may just fit; a second look without a limit tells.
     full = [row for row, length in enumerate(lengths) if length >= max_length]
     num_truncated = sum(len(row) > max_length for row in encode(full, NO_LIMIT)[0]) if full else 0
-    return TokenRows(numpy.concatenate(chunks, axis=1), numpy.array(lengths, numpy.int32), num_truncated)
+    return TokenRows(
+        numpy.concatenate(chunks, axis=1), numpy.array(lengths, numpy.int32), num_truncated
+    )
 
 
-def tokenize_once(tokenizer, first: Sequence[str], second: Sequence[str] | None, max_length: int) -> TokenRows:
+def tokenize_once(
+    tokenizer, first: Sequence[str], second: Sequence[str] | None, max_length: int
+) -> TokenRows:
     """`tokenize`, or what an earlier run left of it in the folder `tokenizer.cache`; None: nothing is read or kept.
 
     A file is found by its texts, max_length and `tokenizer.fingerprint`. A damaged one is made anew, and one that
@@ -62,9 +71,13 @@ def tokenize_once(tokenizer, first: Sequence[str], second: Sequence[str] | None,
     return found
 
 
-def fingerprint(tokenizer, first: Sequence[str], second: Sequence[str] | None, max_length: int) -> str:
+def fingerprint(
+    tokenizer, first: Sequence[str], second: Sequence[str] | None, max_length: int
+) -> str:
     """SHA-256 of all that the token ids depend on."""
-    digest = hashlib.sha256(f"{tokenizer.fingerprint} {max_length} {len(first)} {second is None}".encode())
+    digest = hashlib.sha256(
+        f"{tokenizer.fingerprint} {max_length} {len(first)} {second is None}".encode()
+    )
     for text in (*first, *(second or ())):
         digest.update(f"{len(text)} {text}".encode())
     return digest.hexdigest()

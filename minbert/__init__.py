@@ -6,15 +6,22 @@ Reading order: config, attention, bert, weights, tokenizer, optimizer, schedule,
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # for editors; importing torch takes a second or two, so each name waits until it is asked for
+if (
+    TYPE_CHECKING
+):  # for editors; importing torch takes a second or two, so each name waits until it is asked for
     from minbert.bert import BertModel, BertOutput
     from minbert.config import BertConfig
     from minbert.optimizer import AdamW
     from minbert.tokenizer import BertTokenizer
 
 __all__ = ["AdamW", "BertConfig", "BertModel", "BertOutput", "BertTokenizer"]
-HOMES = {"AdamW": "optimizer", "BertConfig": "config", "BertModel": "bert", "BertOutput": "bert",
-         "BertTokenizer": "tokenizer"}
+HOMES = {
+    "AdamW": "optimizer",
+    "BertConfig": "config",
+    "BertModel": "bert",
+    "BertOutput": "bert",
+    "BertTokenizer": "tokenizer",
+}
 
 
 def __getattr__(name: str) -> type:

@@ -16,7 +16,12 @@ from minbert.dropout import dropout
 
 
 def attention(
-    query: Tensor, key: Tensor, value: Tensor, mask_bias: Tensor | None, dropout_probability: float, training: bool
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask_bias: Tensor | None,
+    dropout_probability: float,
+    training: bool,
 ) -> Tensor:
     """Scaled dot-product attention, softmax(Q K^T / sqrt(D)) V (Vaswani et al. 2017, eq. 1), step by step.
 
@@ -24,24 +29,37 @@ def attention(
     a token may be attended to, a very large negative number where not; None masks nothing. Returns (B, N, T, D).
     Compare with `fused_attention`, which computes the same without storing the (T, T) scores.
     """
-    query = query / math.sqrt(query.size(-1))  # before the product: T x D numbers to divide instead of T x T
+    query = query / math.sqrt(
+        query.size(-1)
+    )  # before the product: T x D numbers to divide instead of T x T
     scores = query @ key.transpose(-2, -1)  # (B, N, T, T)
     if mask_bias is not None:
         scores = scores + mask_bias  # before the softmax, so that what is left still sums to 1
-    probabilities = scores.softmax(dim=-1).to(value.dtype)  # (B, N, T, T); torch sums bf16 rows in float32
+    probabilities = scores.softmax(dim=-1).to(
+        value.dtype
+    )  # (B, N, T, T); torch sums bf16 rows in float32
     # Dropout on the weights: a link that is dropped is not attended to at all, and a row no longer sums to 1.
     probabilities = dropout(probabilities, dropout_probability, training)
     return probabilities @ value  # (B, N, T, D)
 
 
 def fused_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask_bias: Tensor | None, dropout_probability: float, training: bool
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask_bias: Tensor | None,
+    dropout_probability: float,
+    training: bool,
 ) -> Tensor:
     """The same function through torch's fused kernel; arguments, shapes and result as in `attention`."""
     if mask_bias is not None:
-        mask_bias = mask_bias.clamp(min=torch.finfo(query.dtype).min).to(query.dtype)  # finite in bf16 too
+        mask_bias = mask_bias.clamp(min=torch.finfo(query.dtype).min).to(
+            query.dtype
+        )  # finite in bf16 too
     probability = dropout_probability if training else 0.0
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask_bias, dropout_p=probability)
+    return F.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask_bias, dropout_p=probability
+    )
 
 
 class MultiHeadAttention(nn.Module):
@@ -66,10 +84,18 @@ class MultiHeadAttention(nn.Module):
 
     def forward(self, hidden_states: Tensor, mask_bias: Tensor | None = None) -> Tensor:
         parts = (self.query, self.key, self.value)
-        weight = torch.cat([part.weight for part in parts])  # (3 H, H): one matrix product is faster than three
-        projected = F.linear(hidden_states, weight, torch.cat([part.bias for part in parts]))  # (B, T, 3 H)
-        query, key, value = (self.split_heads(part) for part in projected.chunk(3, dim=-1))  # (B, N, T, D) each
-        context = self.attend(query, key, value, mask_bias, self.dropout_probability, self.training)  # (B, N, T, D)
+        weight = torch.cat(
+            [part.weight for part in parts]
+        )  # (3 H, H): one matrix product is faster than three
+        projected = F.linear(
+            hidden_states, weight, torch.cat([part.bias for part in parts])
+        )  # (B, T, 3 H)
+        query, key, value = (
+            self.split_heads(part) for part in projected.chunk(3, dim=-1)
+        )  # (B, N, T, D) each
+        context = self.attend(
+            query, key, value, mask_bias, self.dropout_probability, self.training
+        )  # (B, N, T, D)
         return self.output(context.transpose(1, 2).flatten(2))  # (B, T, H)
 
 

@@ -25,12 +25,16 @@ class BertOutput:
 
     last_hidden_state: Tensor  # (B, T, H), or at `positions` (P, 1, H)
     pooler_output: Tensor  # (B, H) or (P, H), in (-1, 1)
-    hidden_states: tuple[Tensor, ...] | None = None  # L + 1 tensors (B, T, H): the embeddings, then each layer
+    hidden_states: tuple[Tensor, ...] | None = (
+        None  # L + 1 tensors (B, T, H): the embeddings, then each layer
+    )
 
     def __getitem__(self, key: str) -> Tensor | tuple[Tensor, ...] | None:
         return getattr(self, key)
 
-    def __setitem__(self, key: str, value: Tensor) -> None:  # the course's sanity check masks its padding this way
+    def __setitem__(
+        self, key: str, value: Tensor
+    ) -> None:  # the course's sanity check masks its padding this way
         setattr(self, key, value)
 
 
@@ -39,7 +43,9 @@ class BertEmbeddings(nn.Module):
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.word = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)
+        self.word = nn.Embedding(
+            config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id
+        )
         self.position = nn.Embedding(config.max_position_embeddings, config.hidden_size)
         self.segment = nn.Embedding(config.type_vocab_size, config.hidden_size)
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
@@ -47,7 +53,9 @@ class BertEmbeddings(nn.Module):
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor) -> Tensor:
         positions = self.position.weight[: input_ids.size(1)]  # (T, H), the same for every row
-        return self.dropout(self.norm(self.word(input_ids) + self.segment(token_type_ids) + positions))  # (B, T, H)
+        return self.dropout(
+            self.norm(self.word(input_ids) + self.segment(token_type_ids) + positions)
+        )  # (B, T, H)
 
 
 class FeedForward(nn.Module):
@@ -73,12 +81,18 @@ class BertLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.hidden_dropout_prob)
 
-    def forward(self, hidden_states: Tensor, mask_bias: Tensor | None, positions: Tensor | None = None) -> Tensor:
+    def forward(
+        self, hidden_states: Tensor, mask_bias: Tensor | None, positions: Tensor | None = None
+    ) -> Tensor:
         """Hidden states (B, T, H) -> (B, T, H), or (P, 1, H) at `positions` (P,) alone; see BertModel's forward."""
         attended = self.attention(hidden_states, mask_bias)  # (B, T, H)
-        if positions is not None:  # all that follows is done to each token by itself: (P, 1, H) instead of (B, T, H)
-            hidden_states, attended = (each.flatten(0, 1).index_select(0, positions).unsqueeze(1)
-                                       for each in (hidden_states, attended))
+        if (
+            positions is not None
+        ):  # all that follows is done to each token by itself: (P, 1, H) instead of (B, T, H)
+            hidden_states, attended = (
+                each.flatten(0, 1).index_select(0, positions).unsqueeze(1)
+                for each in (hidden_states, attended)
+            )
         hidden_states = self.attention_norm(hidden_states + self.dropout(attended))  # (B, T, H)
         transformed = self.dropout(self.feed_forward(hidden_states))  # (B, T, H)
         return self.feed_forward_norm(hidden_states + transformed)  # (B, T, H)
@@ -109,8 +123,12 @@ class BertModel(nn.Module):
             nn.init.zeros_(module.weight[module.padding_idx])
 
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None,
-        output_hidden_states: bool = False, positions: Tensor | None = None,
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        output_hidden_states: bool = False,
+        positions: Tensor | None = None,
     ) -> BertOutput:
         """Encode token ids (Devlin et al. 2019, section 3).
 
@@ -126,12 +144,16 @@ class BertModel(nn.Module):
         rest. Each then counts as a row of one token: the last state is (P, 1, H) and pooler_output (P, H).
         """
         if input_ids.size(1) > self.config.max_position_embeddings:
-            raise ValueError(f"input_ids has {input_ids.size(1)} tokens a row; this model has "
-                             f"{self.config.max_position_embeddings} positions. Truncate to that (max_length).")
+            raise ValueError(
+                f"input_ids has {input_ids.size(1)} tokens a row; this model has "
+                f"{self.config.max_position_embeddings} positions. Truncate to that (max_length)."
+            )
         if token_type_ids is None:
             token_type_ids = torch.zeros_like(input_ids)
         hidden = self.embeddings(input_ids, token_type_ids)  # (B, T, H)
-        mask_bias = None if attention_mask is None else mask_to_bias(attention_mask, hidden.dtype)  # (B, 1, 1, T)
+        mask_bias = (
+            None if attention_mask is None else mask_to_bias(attention_mask, hidden.dtype)
+        )  # (B, 1, 1, T)
         hidden_states = [hidden]
         for layer in self.layers:
             hidden = layer(hidden, mask_bias, positions if layer is self.layers[-1] else None)
@@ -159,5 +181,9 @@ class BertModel(nn.Module):
         pooling: the sentence vector that was trained, or None. A pooler that the model's files lacked, and that nothing
         trained, is left out: with random weights it would pass for a trained one.
         """
-        weights.save(self, folder, self.load_report.missing if self.load_report and pooling != "pooler" else ())
+        weights.save(
+            self,
+            folder,
+            self.load_report.missing if self.load_report and pooling != "pooler" else (),
+        )
         self.config.save_pretrained(folder)

@@ -32,8 +32,12 @@ def train_tokenizer(lines: Iterator[str], vocab_size: int) -> BertTokenizer:
     from tokenizers import trainers
 
     untrained = BertTokenizer({token: number for number, token in enumerate(SPECIAL_TOKENS)})
-    trainer = trainers.WordPieceTrainer(vocab_size=vocab_size, special_tokens=list(SPECIAL_TOKENS),
-                                        continuing_subword_prefix="##", show_progress=False)
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        special_tokens=list(SPECIAL_TOKENS),
+        continuing_subword_prefix="##",
+        show_progress=False,
+    )
     untrained.backend.train_from_iterator(lines, trainer)
     return BertTokenizer(untrained.backend.get_vocab())
 
@@ -48,7 +52,12 @@ def pack(lines: Iterator[str], tokenizer: BertTokenizer, block_size: int) -> np.
 
     def encode_chunk() -> None:
         encodings = tokenizer.backend.encode_batch_fast(chunk, add_special_tokens=False)
-        parts.append(np.array([token for each in encodings for token in (*each.ids, tokenizer.sep_token_id)], dtype))
+        parts.append(
+            np.array(
+                [token for each in encodings for token in (*each.ids, tokenizer.sep_token_id)],
+                dtype,
+            )
+        )
         chunk.clear()
 
     tokenizer.backend.no_truncation()
@@ -67,24 +76,35 @@ def pack(lines: Iterator[str], tokenizer: BertTokenizer, block_size: int) -> np.
     return blocks
 
 
-def split_and_pack(paths: list[Path], tokenizer: BertTokenizer, block_size: int) -> tuple[np.ndarray, np.ndarray]:
+def split_and_pack(
+    paths: list[Path], tokenizer: BertTokenizer, block_size: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Blocks for training and held-out ones, each (N, T): of every HELD_OUT paragraphs the first is held out.
 
     Where that leaves nothing held out, or more than MAX_HELD_OUT (one long line; a title and few paragraphs), as large
     a share of the blocks at the end is held out instead, at least one.
     """
+
     def part(is_held_out: bool) -> np.ndarray:
-        lines = (line for number, line in enumerate(read_lines(paths)) if (number % HELD_OUT == 0) == is_held_out)
+        lines = (
+            line
+            for number, line in enumerate(read_lines(paths))
+            if (number % HELD_OUT == 0) == is_held_out
+        )
         return pack(lines, tokenizer, block_size)
 
     train, held_out = part(False), part(True)
     if not 0 < len(held_out) <= MAX_HELD_OUT * (len(train) + len(held_out)):
         blocks = pack(read_lines(paths), tokenizer, block_size)
-        train, held_out = np.split(blocks, [min(len(blocks) - 1, len(blocks) * (HELD_OUT - 1) // HELD_OUT)])
+        train, held_out = np.split(
+            blocks, [min(len(blocks) - 1, len(blocks) * (HELD_OUT - 1) // HELD_OUT)]
+        )
     return train, held_out
 
 
-def plan_blocks(num_blocks: int, batch_size: int, num_steps: int, epoch: int, seed: int) -> list[Step]:
+def plan_blocks(
+    num_blocks: int, batch_size: int, num_steps: int, epoch: int, seed: int
+) -> list[Step]:
     """Steps of evaluation round `epoch`: a slice of an endless stream of shuffled passes over the blocks.
 
     The order of pass n depends on the seed and n alone, so a resumed run needs no state.
@@ -97,11 +117,15 @@ def plan_blocks(num_blocks: int, batch_size: int, num_steps: int, epoch: int, se
         if one_pass not in orders:
             generator = torch.Generator().manual_seed(seed * SEED_STRIDE + one_pass)
             orders[one_pass] = torch.randperm(num_blocks, generator=generator)
-        steps.append([("mlm", orders[one_pass][place * batch_size : (place + 1) * batch_size].tolist())])
+        steps.append(
+            [("mlm", orders[one_pass][place * batch_size : (place + 1) * batch_size].tolist())]
+        )
     return steps
 
 
-def pair_up(input_ids: Tensor, share: float, sep_token_id: int, max_shift: int = 16) -> tuple[Tensor, Tensor]:
+def pair_up(
+    input_ids: Tensor, share: float, sep_token_id: int, max_shift: int = 16
+) -> tuple[Tensor, Tensor]:
     """Turn the first `share` of plain blocks (B, T) into pairs `[CLS] a [SEP] b [SEP]`; returns ids and token types.
 
     a and b are passages of the block's text that overlap but for a shift of 0 to max_shift tokens, in either order. To
@@ -111,7 +135,9 @@ def pair_up(input_ids: Tensor, share: float, sep_token_id: int, max_shift: int =
     token_type_ids, paired = torch.zeros_like(input_ids), input_ids.clone()
     num_pairs, half = round(share * len(input_ids)), (input_ids.size(1) - 3) // 2
     text = input_ids[:num_pairs, 1:-1]  # (P, T - 2)
-    is_moved = torch.nn.functional.one_hot(torch.randint(2, (num_pairs,)), 2)  # (P, 2): which of the two starts later
+    is_moved = torch.nn.functional.one_hot(
+        torch.randint(2, (num_pairs,)), 2
+    )  # (P, 2): which of the two starts later
     shifts = torch.randint(min(max_shift, half - 1) + 1, (num_pairs, 1)) * is_moved  # (P, 2)
     for side, length in enumerate((half, input_ids.size(1) - 3 - half)):
         passage = text.gather(1, shifts[:, side : side + 1] + torch.arange(length))  # (P, length)

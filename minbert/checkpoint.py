@@ -44,8 +44,14 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
         if beside.parent.is_dir():
             beside.unlink(missing_ok=True)
         is_full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
-        problem = "the disk is full. Free some space" if is_full else f"cannot be written ({error}). Check the folder"
-        raise ValueError(f"{path}: {problem}, then run again or resume; what stood there before is intact.") from error
+        problem = (
+            "the disk is full. Free some space"
+            if is_full
+            else f"cannot be written ({error}). Check the folder"
+        )
+        raise ValueError(
+            f"{path}: {problem}, then run again or resume; what stood there before is intact."
+        ) from error
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
@@ -67,12 +73,21 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], state: dict) -> No
     """
     folder = Path(folder)
     stem = f"step-{state['step']:08d}"
-    standing = (folder / STATE_FILE).read_text(encoding="utf-8") if (folder / STATE_FILE).is_file() else ""
+    standing = (
+        (folder / STATE_FILE).read_text(encoding="utf-8") if (folder / STATE_FILE).is_file() else ""
+    )
     # The same step may be saved twice, before and after its evaluation: never over the file that counts until then.
-    file_name = f"{stem}-again.safetensors" if f'"{stem}.safetensors"' in standing else f"{stem}.safetensors"
+    file_name = (
+        f"{stem}-again.safetensors"
+        if f'"{stem}.safetensors"' in standing
+        else f"{stem}.safetensors"
+    )
     write_tensors(folder / file_name, tensors)
     write_json(folder / STATE_FILE, {**state, "tensors": file_name})
-    for old in (*folder.glob("*.safetensors"), *folder.glob(".*.writing")):  # what a kill left half-written too
+    for old in (
+        *folder.glob("*.safetensors"),
+        *folder.glob(".*.writing"),
+    ):  # what a kill left half-written too
         if old.name not in (file_name, *state.get("keep", ())):
             old.unlink()
 
@@ -85,18 +100,27 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict] | None:
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
         # copies: what goes on with a view of the file, as moments do, would hold its place on the disk
-        tensors = {name: tensor.clone() for name, tensor in load_file(path.with_name(state["tensors"])).items()}
+        tensors = {
+            name: tensor.clone()
+            for name, tensor in load_file(path.with_name(state["tensors"])).items()
+        }
         for name in state.get("keep", ()):
             path.with_name(name).stat()
         return tensors, state
     except (ValueError, KeyError, TypeError, OSError, SafetensorError) as error:
-        raise ValueError(f"{folder}: the checkpoint cannot be read ({error}). Delete that folder to start this stage "
-                         "anew.") from error
+        raise ValueError(
+            f"{folder}: the checkpoint cannot be read ({error}). Delete that folder to start this stage "
+            "anew."
+        ) from error
 
 
 def group_of(group: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """The tensors stored as "group.name", by name: several groups share one file."""
-    return {name.removeprefix(group + "."): t for name, t in tensors.items() if name.startswith(group + ".")}
+    return {
+        name.removeprefix(group + "."): t
+        for name, t in tensors.items()
+        if name.startswith(group + ".")
+    }
 
 
 def pack_optimizer(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict]:
@@ -104,14 +128,22 @@ def pack_optimizer(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor],
     stored = optimizer.state_dict()
     tensors, numbers = {}, {}
     for index, values in stored["state"].items():
-        tensors |= {f"{index}.{key}": value for key, value in values.items() if torch.is_tensor(value)}
-        numbers[str(index)] = {key: value for key, value in values.items() if not torch.is_tensor(value)}
+        tensors |= {
+            f"{index}.{key}": value for key, value in values.items() if torch.is_tensor(value)
+        }
+        numbers[str(index)] = {
+            key: value for key, value in values.items() if not torch.is_tensor(value)
+        }
     return tensors, {"numbers": numbers, "groups": stored["param_groups"]}
 
 
-def unpack_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], content: dict) -> None:
+def unpack_optimizer(
+    optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], content: dict
+) -> None:
     """Put back what `pack_optimizer` returned."""
-    state: dict[int, dict] = {int(index): dict(values) for index, values in content["numbers"].items()}
+    state: dict[int, dict] = {
+        int(index): dict(values) for index, values in content["numbers"].items()
+    }
     for name, tensor in tensors.items():
         index, key = name.split(".")
         state[int(index)][key] = tensor

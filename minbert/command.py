@@ -19,24 +19,32 @@ from pathlib import Path
 def check_writable(run: Path, files: Sequence[Path] = ()) -> None:
     """ValueError for the run's folder or a file that could not be created or written into; creates nothing."""
     for path in filter(Path.is_dir, files):
-        raise ValueError(f"{path}: a folder stands where a file is to be written. Choose another path.")
+        raise ValueError(
+            f"{path}: a folder stands where a file is to be written. Choose another path."
+        )
     for folder in (run, *(path.parent for path in files)):
         existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-            raise ValueError(f"{folder}: cannot be written, because {existing} is "
-                             f"{'not writable' if existing.is_dir() else 'a file'}. Choose another folder.")
+            raise ValueError(
+                f"{folder}: cannot be written, because {existing} is "
+                f"{'not writable' if existing.is_dir() else 'a file'}. Choose another folder."
+            )
 
 
 def check_at_least(given: Namespace, least: dict[str, int]) -> None:
     """ValueError for a number among the given ones that is below the least with a meaning; None was not given."""
     for name, limit in least.items():
         if (value := getattr(given, name)) is not None and value < limit:
-            raise ValueError(f"--{name.replace('_', '-')} is {value}; pass a whole number of {limit} or more.")
+            raise ValueError(
+                f"--{name.replace('_', '-')} is {value}; pass a whole number of {limit} or more."
+            )
 
 
 def in_shell(path: Path) -> str:
     """A path to paste into a shell: quoted where it has to be, and relative where it lies in the working folder."""
-    return shlex.quote(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))
+    return shlex.quote(
+        str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+    )
 
 
 def this_python() -> str:
@@ -67,8 +75,11 @@ def resumable(program: str, folder: Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt as error:
         is_begun = (folder / "options.json").is_file()
-        raise KeyboardInterrupt(f"Continue with: {this_launcher()} {program} --resume {in_shell(folder)}" if is_begun
-                                else "Nothing was written yet.") from error
+        raise KeyboardInterrupt(
+            f"Continue with: {this_launcher()} {program} --resume {in_shell(folder)}"
+            if is_begun
+            else "Nothing was written yet."
+        ) from error
 
 
 def exit_code(name: str, stopped: str = "Stopped.") -> Callable:
@@ -77,13 +88,16 @@ def exit_code(name: str, stopped: str = "Stopped.") -> Callable:
     Bad input is a ValueError or OSError, a loss that is not finite a FloatingPointError; the message follows the
     command's `name`. `stopped` is said after Ctrl-C, and then what the interruption itself has to say.
     """
+
     def decorate(main: Callable[[Sequence[str] | None], int | None]) -> Callable[..., int]:
         @wraps(main)
         def run(arguments: Sequence[str] | None = None) -> int:
             if isinstance(sys.stdout, io.TextIOWrapper):  # that of a notebook is another
                 # In a log, too, a line stands once it is said; what the encoding of a pipe or locale lacks is escaped.
                 sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
-            sys.stdin = sys.stdin or io.TextIOWrapper(io.BytesIO())  # None where it is closed; nothing to read, then
+            sys.stdin = sys.stdin or io.TextIOWrapper(
+                io.BytesIO()
+            )  # None where it is closed; nothing to read, then
             try:
                 return main(arguments) or 0
             except KeyboardInterrupt as error:
@@ -91,8 +105,12 @@ def exit_code(name: str, stopped: str = "Stopped.") -> Callable:
                     print(f"\n{stopped}", *error.args, file=sys.stderr)
                 return 130
             except (ValueError, OSError, ModuleNotFoundError, FloatingPointError) as error:
-                hint = ". Run `bash setup.sh` once, then .venv/bin/python" * isinstance(error, ModuleNotFoundError)
+                hint = ". Run `bash setup.sh` once, then .venv/bin/python" * isinstance(
+                    error, ModuleNotFoundError
+                )
                 print(f"{name}: {error}{hint}", file=sys.stderr)
                 return 1 if isinstance(error, FloatingPointError) else 2
+
         return run
+
     return decorate

@@ -41,15 +41,23 @@ class BertConfig:
             if kind is int and value < (least := 0 if field.name == "pad_token_id" else 1):
                 raise ValueError(f"{field.name} is {value}; it must be at least {least}.")
         if self.hidden_size % self.num_attention_heads:
-            raise ValueError(f"hidden_size {self.hidden_size} is not divisible by num_attention_heads "
-                             f"{self.num_attention_heads}; every head needs the same whole number of units.")
+            raise ValueError(
+                f"hidden_size {self.hidden_size} is not divisible by num_attention_heads "
+                f"{self.num_attention_heads}; every head needs the same whole number of units."
+            )
         if self.hidden_act != "gelu":
-            raise ValueError(f"hidden_act is '{self.hidden_act}'; this encoder computes 'gelu' (erf) only, as BERT.")
+            raise ValueError(
+                f"hidden_act is '{self.hidden_act}'; this encoder computes 'gelu' (erf) only, as BERT."
+            )
         if self.attention_implementation not in ("eager", "fused"):
-            raise ValueError(f"attention_implementation '{self.attention_implementation}' is not 'eager' or 'fused'.")
+            raise ValueError(
+                f"attention_implementation '{self.attention_implementation}' is not 'eager' or 'fused'."
+            )
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"{name} is {getattr(self, name)}; a dropout probability is at least 0 and below 1.")
+                raise ValueError(
+                    f"{name} is {getattr(self, name)}; a dropout probability is at least 0 and below 1."
+                )
 
     @property
     def head_size(self) -> int:
@@ -63,30 +71,47 @@ class BertConfig:
         """
         path = Path(folder) / "config.json"
         if not path.is_file():
-            inside = [str(path.parent) for path in sorted(Path(folder).glob("*/config.json"))]  # of a run's folder
+            inside = [
+                str(path.parent) for path in sorted(Path(folder).glob("*/config.json"))
+            ]  # of a run's folder
             hint = f"Did you mean {' or '.join(inside)}?" if inside else "Check the path."
-            raise ValueError(f"{folder}: no config.json in it; a model folder in Hugging Face layout holds it beside "
-                             f"vocab.txt and model.safetensors (or pytorch_model.bin). {hint}")
+            raise ValueError(
+                f"{folder}: no config.json in it; a model folder in Hugging Face layout holds it beside "
+                f"vocab.txt and model.safetensors (or pytorch_model.bin). {hint}"
+            )
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise ValueError(f"{path}: not valid JSON ({error}); fetch the model again.") from error
         if not isinstance(found, dict):
-            raise ValueError(f"{path}: holds a {type(found).__name__}, not an object of named fields; fetch it again.")
+            raise ValueError(
+                f"{path}: holds a {type(found).__name__}, not an object of named fields; fetch it again."
+            )
         if found.get("model_type", "bert") != "bert":
-            raise ValueError(f"{path}: model_type is '{found['model_type']}'; this encoder loads 'bert' only.")
+            raise ValueError(
+                f"{path}: model_type is '{found['model_type']}'; this encoder loads 'bert' only."
+            )
         if found.get("position_embedding_type", "absolute") != "absolute":
-            raise ValueError(f"{path}: position_embedding_type is '{found['position_embedding_type']}'; only "
-                             "'absolute' position embeddings are built here.")
+            raise ValueError(
+                f"{path}: position_embedding_type is '{found['position_embedding_type']}'; only "
+                "'absolute' position embeddings are built here."
+            )
         known = {field.name for field in fields(cls)}
         try:
-            return replace(cls(**{key: value for key, value in found.items() if key in known}), **overrides)
+            return replace(
+                cls(**{key: value for key, value in found.items() if key in known}), **overrides
+            )
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 
     def save_pretrained(self, folder: str | Path, architecture: str = "BertModel") -> None:
         """Write `folder`/config.json so that transformers recognises a BERT, and computes in float32 by default."""
-        content = {"architectures": [architecture], "model_type": "bert", "dtype": "float32", **asdict(self)}
+        content = {
+            "architectures": [architecture],
+            "model_type": "bert",
+            "dtype": "float32",
+            **asdict(self),
+        }
         del content["attention_implementation"]
         text = json.dumps(content, indent=2, sort_keys=True) + "\n"
         (Path(folder) / "config.json").write_text(text, encoding="utf-8")

@@ -13,7 +13,10 @@ PANELS = {  # title of the vertical axis -> the entries of the history that it s
     "loss (nats per masked token)": {"loss": "training", "held_out_loss": "held out"},
     "masked accuracy": {"masked_accuracy": "held out"},
 }
-EXTRAS = {"matplotlib": "curves: matplotlib is not installed", "tensorboard": "log: tensorboard is not installed"}
+EXTRAS = {
+    "matplotlib": "curves: matplotlib is not installed",
+    "tensorboard": "log: tensorboard is not installed",
+}
 COLOURS = {"training": "C0", "held out": "C1"}  # the same in every panel
 
 
@@ -55,13 +58,20 @@ class Curves:
     def draw(self, history: list[dict]) -> None:
         """The picture of PANELS."""
         tokens = [entry["step"] * self.tokens_per_step / 1e6 for entry in history]
-        panels = {label: {shown: (tokens, [entry[name] for entry in history]) for name, shown in lines.items()}
-                  for label, lines in PANELS.items()}
+        panels = {
+            label: {
+                shown: (tokens, [entry[name] for entry in history]) for name, shown in lines.items()
+            }
+            for label, lines in PANELS.items()
+        }
         draw_panels(self.folder / "curves.png", "tokens seen (millions)", panels, self.title)
 
 
 def draw_panels(
-    path: Path, x_label: str, panels: dict[str, dict[str, tuple[Sequence, Sequence]]], title: str = ""
+    path: Path,
+    x_label: str,
+    panels: dict[str, dict[str, tuple[Sequence, Sequence]]],
+    title: str = "",
 ) -> None:
     """Write a PNG of curves: a panel for each vertical axis, side by side, each a curve's name -> its x and y."""
     from matplotlib.figure import Figure  # not pyplot, which would look for a screen

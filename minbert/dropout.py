@@ -22,9 +22,15 @@ def dropout(inputs: Tensor, probability: float, training: bool) -> Tensor:
     if inputs.device.type != "cpu":
         return F.dropout(inputs, probability)
     dropped = min(round(probability * LEVELS), LEVELS - 1)
-    words = torch.empty((inputs.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)  # every bit is random
-    levels = words.view(torch.int16)[: inputs.numel()].view(inputs.shape)  # -32,768 to 32,767, equally likely
-    keep = levels.ge_(dropped - LEVELS // 2).to(inputs.dtype)  # 1 or 0; by way of bool it takes four times as long
+    words = torch.empty((inputs.numel() + 3) // 4, dtype=torch.int64).random_(
+        -(2**63), None
+    )  # every bit is random
+    levels = words.view(torch.int16)[: inputs.numel()].view(
+        inputs.shape
+    )  # -32,768 to 32,767, equally likely
+    keep = levels.ge_(dropped - LEVELS // 2).to(
+        inputs.dtype
+    )  # 1 or 0; by way of bool it takes four times as long
     return inputs * keep.mul_(LEVELS / (LEVELS - dropped))
 
 

@@ -18,8 +18,12 @@ from minbert import processes, runtime
 if TYPE_CHECKING:
     from minbert.loop import Job
 
-Part = tuple[str, list[int], float]  # a batch of a step: task, numbers of its rows, weight of its loss
-CHUNK = 2**18  # elements of each gradient that are multiplied at once, so that the copy stays in the cache
+Part = tuple[
+    str, list[int], float
+]  # a batch of a step: task, numbers of its rows, weight of its loss
+CHUNK = (
+    2**18
+)  # elements of each gradient that are multiplied at once, so that the copy stays in the cache
 
 
 class Surgery(Protocol):
@@ -45,7 +49,9 @@ def backward(job: Job, step: list[Part]) -> tuple[float, Part]:
     that gave it, before its backward pass, for the error message.
     """
     groups = [step] if job.surgery is None else group_by_task(step)
-    parameters = [parameter for group in job.optimizer.param_groups for parameter in group["params"]]
+    parameters = [
+        parameter for group in job.optimizer.param_groups for parameter in group["params"]
+    ]
     total, gradients = 0.0, []
     for group in groups:
         for part in group:
@@ -57,7 +63,11 @@ def backward(job: Job, step: list[Part]) -> tuple[float, Part]:
         if job.surgery:
             gradients.append(take(parameters))
     if job.surgery:
-        combine(parameters, gradients, lambda products: job.surgery(products, [group[0][0] for group in groups]))
+        combine(
+            parameters,
+            gradients,
+            lambda products: job.surgery(products, [group[0][0] for group in groups]),
+        )
     return total, part
 
 
@@ -65,7 +75,9 @@ def group_by_task(step: list[Part]) -> list[list[Part]]:
     """The batches of each task, with weights that average them."""
     tasks = dict.fromkeys(task for task, _, _ in step)
     rows_of = {task: [rows for other, rows, _ in step if other == task] for task in tasks}
-    return [[(task, rows, 1 / len(batches)) for rows in batches] for task, batches in rows_of.items()]
+    return [
+        [(task, rows, 1 / len(batches)) for rows in batches] for task, batches in rows_of.items()
+    ]
 
 
 def take(parameters: list[nn.Parameter]) -> list[Tensor | None]:
@@ -89,10 +101,12 @@ def accumulate(job: Job, task: str, rows: list[int], weight: float) -> float:
         if math.isfinite(value):
             (loss * weight).backward()
     except torch.OutOfMemoryError as error:
-        raise ValueError(f"{job.name}: a batch of {len(rows)} examples does not fit into the GPU's memory "
-                         f"({str(error).split('. ')[0]}). Pass a smaller one (--batch-size, with --accumulation for "
-                         "the same update; for a stage of --pretrain --mlm-batch-size, or --contrastive-chunk), or "
-                         "--precision bf16.") from error
+        raise ValueError(
+            f"{job.name}: a batch of {len(rows)} examples does not fit into the GPU's memory "
+            f"({str(error).split('. ')[0]}). Pass a smaller one (--batch-size, with --accumulation for "
+            "the same update; for a stage of --pretrain --mlm-batch-size, or --contrastive-chunk), or "
+            "--precision bf16."
+        ) from error
     return value
 
 
@@ -126,4 +140,6 @@ def gramian(columns: list[tuple[Tensor, ...]], num_tasks: int) -> Tensor:
             stacked = torch.stack(pieces)  # (K, CHUNK)
             products.append(stacked @ stacked.T)
     # One copy from a GPU at the end, which would wait for each; float64 only then, as mps has none.
-    return torch.stack([each.to(products[-1].device) for each in products]).cpu().double().sum(dim=0)
+    return (
+        torch.stack([each.to(products[-1].device) for each in products]).cpu().double().sum(dim=0)
+    )

@@ -21,7 +21,9 @@ class StopSignal:
         self.is_requested = self.is_evaluating = False
 
     def receive(self, number: int, frame: object) -> None:
-        is_alone = processes.count() == 1  # if not, torchrun repeats what the terminal sent, and kills in half a minute
+        is_alone = (
+            processes.count() == 1
+        )  # if not, torchrun repeats what the terminal sent, and kills in half a minute
         if self.is_requested and is_alone:  # the second time somebody means it
             raise KeyboardInterrupt
         self.is_requested = True
@@ -30,11 +32,15 @@ class StopSignal:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
+        if (
+            threading.current_thread() is not threading.main_thread()
+        ):  # only the main thread may set handlers
             yield
             return
         numbers = [signal.SIGINT, signal.SIGTERM]
-        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup asks
+        if (
+            hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
+        ):  # as nohup asks
             numbers.append(signal.SIGHUP)
         before = {number: signal.signal(number, self.receive) for number in numbers}
         try:

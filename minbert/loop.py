@@ -36,17 +36,27 @@ class Job:
     folder: Path  # of its checkpoints
     model: nn.Module
     optimizer: torch.optim.Optimizer
-    plan: Callable[[int, torch.Generator], list[Step]]  # an epoch's steps; all that it draws comes from the generator
-    load: Callable[[str, list[int]], Any]  # task, numbers of rows -> a batch: .ids for messages, .input_ids for size
-    loss: Callable[[str, Any], Tensor]  # task, batch -> a scalar; of several processes each has its share
+    plan: Callable[
+        [int, torch.Generator], list[Step]
+    ]  # an epoch's steps; all that it draws comes from the generator
+    load: Callable[
+        [str, list[int]], Any
+    ]  # task, numbers of rows -> a batch: .ids for messages, .input_ids for size
+    loss: Callable[
+        [str, Any], Tensor
+    ]  # task, batch -> a scalar; of several processes each has its share
     evaluate: Callable[[], dict[str, float]]  # named scores of the model as it is
     score: str  # the one by which the best model is kept, the higher the better; with "-" before its name, the lower
     epochs: int
     device: torch.device
     precision: str  # "fp32" or "bf16": of matrix products; weights and losses are float32
     seed: int
-    weigh: Callable[[Sequence[str]], Sequence[float]] = lambda tasks: [1 / len(tasks)] * len(tasks)  # a step's losses
-    surgery: Surgery | None = None  # instead of weights: how the tasks' gradients become one (gradients.py)
+    weigh: Callable[[Sequence[str]], Sequence[float]] = lambda tasks: (
+        [1 / len(tasks)] * len(tasks)
+    )  # a step's losses
+    surgery: Surgery | None = (
+        None  # instead of weights: how the tasks' gradients become one (gradients.py)
+    )
     schedule: str = "linear"  # a name of schedule.py's SCHEDULES
     warmup: float = 0.1  # share of all steps
     max_grad_norm: float = 1.0  # 0: no clipping
@@ -54,11 +64,17 @@ class Job:
     evaluations_per_epoch: int = 1
     evaluation_tokens: int = 0  # of one evaluation, for the price tag
     closing_tokens: int = 0  # of what is predicted after the last step, likewise
-    patience: int = 0  # evaluations in a row without a better score after which the job ends; 0: it never does
+    patience: int = (
+        0  # evaluations in a row without a better score after which the job ends; 0: it never does
+    )
     save_every: int = 200  # steps
     frozen: Sequence[nn.Parameter] = ()  # keep their values in this job
-    before_epoch: Callable[[int], None] = lambda epoch: None  # not called again where an epoch is resumed in its middle
-    on_evaluation: Callable[[list[dict]], None] = lambda history: None  # told the scores so far, after each evaluation
+    before_epoch: Callable[[int], None] = lambda epoch: (
+        None
+    )  # not called again where an epoch is resumed in its middle
+    on_evaluation: Callable[[list[dict]], None] = lambda history: (
+        None
+    )  # told the scores so far, after each evaluation
 
     def judge(self, scores: dict[str, float]) -> float:
         """The number by which models are compared, the higher the better."""
@@ -80,9 +96,16 @@ class Job:
         """The epoch's steps with each batch's weight; `accumulation` steps of the plan make one optimizer step."""
         steps, size = self.plan(epoch, generator), self.accumulation
         groups = [steps[start : start + size] for start in range(0, len(steps), size)]
-        return [[(task, rows, weight / len(group)) for step in group
-                 for (task, rows), weight in zip(step, self.weigh([task for task, _ in step]), strict=True)]
-                for group in groups]
+        return [
+            [
+                (task, rows, weight / len(group))
+                for step in group
+                for (task, rows), weight in zip(
+                    step, self.weigh([task for task, _ in step]), strict=True
+                )
+            ]
+            for group in groups
+        ]
 
     def all_steps(self) -> Iterator[list[Part]]:
         """As many steps as all epochs will have, of the same kind, with one epoch's plan in memory at a time."""
@@ -128,7 +151,9 @@ class Loop:
     def __init__(self, job: Job, resume: bool) -> None:
         self.job, self.progress, self.stop = job, Progress(), StopSignal()
         job.model.train()
-        runtime.seed_everything(job.seed)  # each stage starts from its own seed, whatever ran before it
+        runtime.seed_everything(
+            job.seed
+        )  # each stage starts from its own seed, whatever ran before it
         self.generator = torch.Generator().manual_seed(job.seed)
         self.epoch_state = self.generator.get_state()
         self.parameters = [p for group in job.optimizer.param_groups for p in group["params"]]
@@ -141,18 +166,32 @@ class Loop:
     def run(self) -> Progress:
         job, progress = self.job, self.progress
         progress.num_steps = sum(1 for _ in job.all_steps())
-        self.bar = tqdm(desc=job.name, unit="step", disable=True if processes.number() else None,  # None: no terminal
-                        initial=progress.step, total=progress.num_steps, dynamic_ncols=True)
+        self.bar = tqdm(
+            desc=job.name,
+            unit="step",
+            disable=True if processes.number() else None,  # None: no terminal
+            initial=progress.step,
+            total=progress.num_steps,
+            dynamic_ncols=True,
+        )
         with self.stop.listening(), self.bar, job.freezing():
-            while progress.epoch < job.epochs and not progress.is_finished and not self.is_out_of_patience:
+            while (
+                progress.epoch < job.epochs
+                and not progress.is_finished
+                and not self.is_out_of_patience
+            ):
                 if progress.step_in_epoch == 0:
                     job.before_epoch(progress.epoch)
-                self.epoch_state = self.generator.get_state()  # from which a resumed run makes the same plan again
+                self.epoch_state = (
+                    self.generator.get_state()
+                )  # from which a resumed run makes the same plan again
                 self.run_epoch(job.epoch_steps(progress.epoch, self.generator))
                 progress.epoch, progress.step_in_epoch = progress.epoch + 1, 0
             if not progress.is_finished:
                 self.finish()
-        if processes.any_of(self.stop.is_requested):  # it came after the last step: the job is done, the rest is not
+        if processes.any_of(
+            self.stop.is_requested
+        ):  # it came after the last step: the job is done, the rest is not
             raise Interrupted
         return progress
 
@@ -175,7 +214,9 @@ class Loop:
     @property
     def is_out_of_patience(self) -> bool:
         """Whether the last `patience` evaluations brought nothing better (early stopping)."""
-        since_best = [entry for entry in self.progress.history if entry["step"] > self.progress.best_step]
+        since_best = [
+            entry for entry in self.progress.history if entry["step"] > self.progress.best_step
+        ]
         return 0 < self.job.patience <= len(since_best)
 
     def train_step(self, step: list[Part]) -> None:
@@ -185,7 +226,9 @@ class Loop:
         factor = SCHEDULES[job.schedule](progress.step, progress.num_steps, warmup_steps)
         for group in job.optimizer.param_groups:
             group["lr"] = group["initial_lr"] * factor
-        job.optimizer.zero_grad(set_to_none=True)  # None, not 0: a head that this step does not touch keeps its weights
+        job.optimizer.zero_grad(
+            set_to_none=True
+        )  # None, not 0: a head that this step does not touch keeps its weights
         loss, last = backward(job, step)
         if not math.isfinite(loss):
             self.refuse("the loss", loss, [last])
@@ -195,18 +238,24 @@ class Loop:
             self.refuse("the gradient's norm", float(norm), step)
         job.optimizer.step()
         progress.step, progress.step_in_epoch = progress.step + 1, progress.step_in_epoch + 1
-        self.bar.set_postfix(loss=f"{sum(progress.losses[-50:]) / len(progress.losses[-50:]):.4f}", refresh=False)
+        self.bar.set_postfix(
+            loss=f"{sum(progress.losses[-50:]) / len(progress.losses[-50:]):.4f}", refresh=False
+        )
         self.bar.update()
 
     def refuse(self, what: str, value: float, step: list[Part]) -> None:
         """Stop the job at a number that is not finite, before it reaches the weights."""
-        ids = "; ".join(f"{task}: {', '.join(self.job.load(task, rows).ids)}" for task, rows, _ in step)
+        ids = "; ".join(
+            f"{task}: {', '.join(self.job.load(task, rows).ids)}" for task, rows, _ in step
+        )
         stored = checkpoint.load_checkpoint(self.job.folder)
         last = f"{self.job.folder} (step {stored[1]['step']})" if stored else "none yet"
-        raise NonFiniteLoss(f"{self.job.name}: {what} is {value} at step {self.progress.step + 1} of "
-                            f"{self.progress.num_steps}. Batch: {ids}. Last good checkpoint: {last}. Lower this "
-                            "stage's learning rate (--lr, --contrastive_lr, --mlm_lr), raise its warm-up (--warmup, "
-                            "--contrastive_warmup), or try --precision fp32.")
+        raise NonFiniteLoss(
+            f"{self.job.name}: {what} is {value} at step {self.progress.step + 1} of "
+            f"{self.progress.num_steps}. Batch: {ids}. Last good checkpoint: {last}. Lower this "
+            "stage's learning rate (--lr, --contrastive_lr, --mlm_lr), raise its warm-up (--warmup, "
+            "--contrastive_warmup), or try --precision fp32."
+        )
 
     def evaluate(self) -> None:
         """Score the model, keep it if it is the best so far, write a line and a checkpoint."""
@@ -221,14 +270,22 @@ class Loop:
             self.stop.is_evaluating = False
         loss = sum(progress.losses) / len(progress.losses)
         progress.losses, progress.evaluated_step = [], progress.step
-        progress.history.append({"epoch": progress.epoch + 1, "step": progress.step, "loss": loss, **scores})
+        progress.history.append(
+            {"epoch": progress.epoch + 1, "step": progress.step, "loss": loss, **scores}
+        )
         if progress.best_score is None or job.judge(scores) > progress.best_score:
             progress.best_score, progress.best_step = job.judge(scores), progress.step
-            processes.from_first(lambda: checkpoint.write_tensors(job.folder / self.best_file, job.model.state_dict()))
+            processes.from_first(
+                lambda: checkpoint.write_tensors(
+                    job.folder / self.best_file, job.model.state_dict()
+                )
+            )
         self.save()
         shown = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
         mark = "  (best)" if progress.best_step == progress.step else ""
-        tqdm.write(f"{job.name}: step {progress.step}/{progress.num_steps}  loss {loss:.4f}  {shown}{mark}")
+        tqdm.write(
+            f"{job.name}: step {progress.step}/{progress.num_steps}  loss {loss:.4f}  {shown}{mark}"
+        )
         processes.from_first(lambda: job.on_evaluation(progress.history))
 
     def finish(self) -> None:
@@ -246,10 +303,18 @@ class Loop:
         """Write everything that decides the next steps: weights, optimizer, progress, every random state."""
         self.progress.seconds = time.perf_counter() - self.started
         optimizer_tensors, optimizer_content = checkpoint.pack_optimizer(self.job.optimizer)
-        groups = {"model": self.job.model.state_dict(), "optimizer": optimizer_tensors,
-                  "random": runtime.random_state(), "plan": {"epoch_state": self.epoch_state},
-                  "surgery": self.job.surgery.state_dict() if self.job.surgery else {}}
-        tensors = {f"{group}.{name}": tensor for group, named in groups.items() for name, tensor in named.items()}
+        groups = {
+            "model": self.job.model.state_dict(),
+            "optimizer": optimizer_tensors,
+            "random": runtime.random_state(),
+            "plan": {"epoch_state": self.epoch_state},
+            "surgery": self.job.surgery.state_dict() if self.job.surgery else {},
+        }
+        tensors = {
+            f"{group}.{name}": tensor
+            for group, named in groups.items()
+            for name, tensor in named.items()
+        }
         keep = [self.best_file] if self.progress.best_score is not None else []
         state = {**asdict(self.progress), "optimizer": optimizer_content, "keep": keep}
         processes.from_first(lambda: checkpoint.save_checkpoint(self.job.folder, tensors, state))
@@ -262,13 +327,17 @@ class Loop:
                 self.put_back(*stored)
         except (RuntimeError, KeyError, ValueError, TypeError) as error:
             reason = " ".join(str(error).split())
-            raise ValueError(f"{self.job.folder}: the checkpoint is not of this model or version ({reason[:300]}). Go "
-                             "back to the code that wrote it, or delete that folder to start anew.") from error
+            raise ValueError(
+                f"{self.job.folder}: the checkpoint is not of this model or version ({reason[:300]}). Go "
+                "back to the code that wrote it, or delete that folder to start anew."
+            ) from error
 
     def put_back(self, tensors: dict[str, Tensor], state: dict) -> None:
         self.progress = Progress(**{name: state[name] for name in asdict(self.progress)})
         self.job.model.load_state_dict(checkpoint.group_of("model", tensors))
-        checkpoint.unpack_optimizer(self.job.optimizer, checkpoint.group_of("optimizer", tensors), state["optimizer"])
+        checkpoint.unpack_optimizer(
+            self.job.optimizer, checkpoint.group_of("optimizer", tensors), state["optimizer"]
+        )
         runtime.restore_random_state(checkpoint.group_of("random", tensors))
         if self.job.surgery:
             self.job.surgery.load_state_dict(checkpoint.group_of("surgery", tensors))

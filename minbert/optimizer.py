@@ -41,8 +41,14 @@ class AdamW(Optimizer):
                 raise ValueError(f"{name} is {value}; it must be 0 or more.")
         if not all(0.0 <= beta < 1.0 for beta in betas):
             raise ValueError(f"betas are {betas}; each must be at least 0 and below 1.")
-        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "correct_bias": correct_bias,
-                    "fused": fused}
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "correct_bias": correct_bias,
+            "fused": fused,
+        }
         super().__init__(params, defaults)
 
     @torch.no_grad()
@@ -81,7 +87,9 @@ class AdamW(Optimizer):
         beta_1, beta_2 = group["betas"]
 
         first_moment.lerp_(gradient, 1 - beta_1)  # m = b1 m + (1 - b1) g
-        second_moment.mul_(beta_2).addcmul_(gradient, gradient, value=1 - beta_2)  # v = b2 v + (1 - b2) g^2
+        second_moment.mul_(beta_2).addcmul_(
+            gradient, gradient, value=1 - beta_2
+        )  # v = b2 v + (1 - b2) g^2
         step_size = group["lr"]
         if group["correct_bias"]:  # the moments start at 0 and are too small in the first steps
             step_size *= math.sqrt(1 - beta_2 ** state["step"]) / (1 - beta_1 ** state["step"])
@@ -105,11 +113,24 @@ class AdamW(Optimizer):
         beta_1, beta_2 = group["betas"]
         for step, members in by_step.items():
             states = [self.state[parameter] for parameter in members]
-            adamw(members, [parameter.grad for parameter in members], [state["first_moment"] for state in states],
-                  [state["second_moment"] for state in states], [],
-                  list(torch.full((len(members),), step - 1.0, device=members[0].device)),  # the kernel adds 1
-                  fused=True, amsgrad=False, maximize=False, beta1=beta_1, beta2=beta_2, lr=group["lr"] * (1 - decay),
-                  weight_decay=group["weight_decay"] / (1 - decay), eps=group["eps"] / math.sqrt(1 - beta_2**step))
+            adamw(
+                members,
+                [parameter.grad for parameter in members],
+                [state["first_moment"] for state in states],
+                [state["second_moment"] for state in states],
+                [],
+                list(
+                    torch.full((len(members),), step - 1.0, device=members[0].device)
+                ),  # the kernel adds 1
+                fused=True,
+                amsgrad=False,
+                maximize=False,
+                beta1=beta_1,
+                beta2=beta_2,
+                lr=group["lr"] * (1 - decay),
+                weight_decay=group["weight_decay"] / (1 - decay),
+                eps=group["eps"] / math.sqrt(1 - beta_2**step),
+            )
 
 
 def parameter_groups(
@@ -127,8 +148,14 @@ def parameter_groups(
     groups = []
     for rate, parameters in by_rate.items():
         chosen = {} if rate is None else {"lr": rate}
-        groups += [{"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay, **chosen},
-                   {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0, **chosen}]
+        groups += [
+            {
+                "params": [p for p in parameters if p.ndim > 1],
+                "weight_decay": weight_decay,
+                **chosen,
+            },
+            {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0, **chosen},
+        ]
     return groups
 
 
@@ -139,6 +166,7 @@ def layer_decayed(lr: float, decay: float, num_layers: int) -> Callable[[str], f
     embeddings lr x decay^(L + 1); what stands on the encoder, its pooler too, gets lr. ELECTRA's code has one factor
     more between head and encoder: its last layer gets lr x decay^2.
     """
+
     def lr_of(name: str) -> float:
         if name.startswith("encoder.embeddings"):
             return lr * decay ** (num_layers + 1)

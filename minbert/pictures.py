@@ -19,9 +19,14 @@ from minbert.names import LETTER, name_places
 if TYPE_CHECKING:
     from minbert.report import Grid
 
-PLOT_SIZE, PLOT_MARGIN = 460, 46  # of a plot's square and of what its axes need around it, in units of the SVG
+PLOT_SIZE, PLOT_MARGIN = (
+    460,
+    46,
+)  # of a plot's square and of what its axes need around it, in units of the SVG
 TRACE_TOP = 24  # of the margin above a trace, what is cut off
-PANEL_LETTERS = 6  # room for so many letters beside an axis, so that pictures side by side have one size
+PANEL_LETTERS = (
+    6  # room for so many letters beside an axis, so that pictures side by side have one size
+)
 
 
 @dataclass(frozen=True)
@@ -101,10 +106,14 @@ class Trace:
 
     def __post_init__(self) -> None:
         counts = {len(self.x), len(self.y), len(self.names), len(self.notes)}
-        assert len(counts) == 1 and self.marked < len(self.x), f"points of a trace: {counts}, marked {self.marked}"
+        assert len(counts) == 1 and self.marked < len(self.x), (
+            f"points of a trace: {counts}, marked {self.marked}"
+        )
         for values, ticks in ((self.x, self.x_ticks), (self.y, self.y_ticks)):
             slack = 1e-9 * (ticks[-1] - ticks[0])
-            assert ticks[0] - slack <= min(values) and max(values) <= ticks[-1] + slack, f"{values} beside {ticks}"
+            assert ticks[0] - slack <= min(values) and max(values) <= ticks[-1] + slack, (
+                f"{values} beside {ticks}"
+            )
 
 
 @dataclass(frozen=True)
@@ -159,8 +168,14 @@ def round_ticks(values: Sequence[float], most: int = 6) -> list[float]:
 
 
 def _axes(
-    what: str, x_ticks: Sequence[float], y_ticks: Sequence[float], x_label: str, y_label: str, height: int = PLOT_SIZE,
-    top: int = 0, letters: int = 0,
+    what: str,
+    x_ticks: Sequence[float],
+    y_ticks: Sequence[float],
+    x_label: str,
+    y_label: str,
+    height: int = PLOT_SIZE,
+    top: int = 0,
+    letters: int = 0,
 ) -> tuple[list[str], Callable, Callable]:
     """The beginning of an SVG with grid, ticks and labels, and where a number stands on each axis; y points down.
 
@@ -182,72 +197,114 @@ def _axes(
     name = f"{what}: {x_label} to the right, {y_label} upwards"
     parts = [f'<svg viewBox="{box}" role="img" aria-label="{escape(name)}">']
     for tick in x_ticks:
-        parts += [f'<path class="grid" d="M{across(tick):g} {PLOT_MARGIN}V{bottom}"/>',
-                  f'<text x="{across(tick):g}" y="{bottom + 17}">{tick:g}</text>']
+        parts += [
+            f'<path class="grid" d="M{across(tick):g} {PLOT_MARGIN}V{bottom}"/>',
+            f'<text x="{across(tick):g}" y="{bottom + 17}">{tick:g}</text>',
+        ]
     for tick in y_ticks:
-        parts += [f'<path class="grid" d="M{PLOT_MARGIN} {down(tick):g}H{end}"/>',
-                  f'<text class="end" x="{PLOT_MARGIN - 7}" y="{down(tick) + 4:g}">{tick:g}</text>']
-    parts += [f'<text x="{PLOT_MARGIN + PLOT_SIZE / 2:g}" y="{bottom + 37}">{escape(x_label)}</text>',
-              f'<text transform="translate({left + 14} {PLOT_MARGIN + height / 2:g}) rotate(-90)">{escape(y_label)}'
-              "</text>"]
+        parts += [
+            f'<path class="grid" d="M{PLOT_MARGIN} {down(tick):g}H{end}"/>',
+            f'<text class="end" x="{PLOT_MARGIN - 7}" y="{down(tick) + 4:g}">{tick:g}</text>',
+        ]
+    parts += [
+        f'<text x="{PLOT_MARGIN + PLOT_SIZE / 2:g}" y="{bottom + 37}">{escape(x_label)}</text>',
+        f'<text transform="translate({left + 14} {PLOT_MARGIN + height / 2:g}) rotate(-90)">{escape(y_label)}'
+        "</text>",
+    ]
     return parts, across, down
 
 
 def _scatter(plot: Scatter) -> str:
     x, y = (np.asarray(values, dtype=np.float64) for values in (plot.x, plot.y))
     ticks, end = range(plot.low, plot.high + 1), PLOT_MARGIN + PLOT_SIZE
-    parts, across, down = _axes(f"Scatter plot of {len(x)} points", ticks, ticks, plot.x_label, plot.y_label)
+    parts, across, down = _axes(
+        f"Scatter plot of {len(x)} points", ticks, ticks, plot.x_label, plot.y_label
+    )
     parts.append(f'<path class="diagonal" d="M{PLOT_MARGIN} {end}L{end} {PLOT_MARGIN}"/>')
-    parts += [f'<circle cx="{column:.1f}" cy="{row:.1f}" r="3"><title>{escape(note)}</title></circle>'
-              for column, row, note in zip(across(x), down(y), plot.notes, strict=True)]
+    parts += [
+        f'<circle cx="{column:.1f}" cy="{row:.1f}" r="3"><title>{escape(note)}</title></circle>'
+        for column, row, note in zip(across(x), down(y), plot.notes, strict=True)
+    ]
     return "\n".join([*parts, "</svg>"])
 
 
 def _boxes(plot: Boxes) -> str:
-    parts, across, down = _axes(f"Box plot of {len(plot.quantiles)} intervals", plot.x_ticks, plot.y_ticks,
-                                plot.x_label, plot.y_label)
+    parts, across, down = _axes(
+        f"Box plot of {len(plot.quantiles)} intervals",
+        plot.x_ticks,
+        plot.y_ticks,
+        plot.x_label,
+        plot.y_label,
+    )
     for number, (quantiles, note) in enumerate(zip(plot.quantiles, plot.notes, strict=True)):
         if quantiles is None:
             continue
         left, right = across(plot.edges[number]), across(plot.edges[number + 1])
         gap = 0.15 * (right - left)  # on either side, so that neighbours do not touch
         least, lower, median, upper, greatest = (down(value) for value in quantiles)
-        parts += [f"<g><title>{escape(note)}</title>",
-                  f'<path class="whisker" d="M{(left + right) / 2:.1f} {least:.1f}V{greatest:.1f}"/>',
-                  f'<rect class="box" x="{left + gap:.1f}" y="{upper:.1f}" width="{right - left - 2 * gap:.1f}" '
-                  f'height="{lower - upper:.1f}"/>',
-                  f'<path class="median" d="M{left + gap:.1f} {median:.1f}H{right - gap:.1f}"/></g>']
+        parts += [
+            f"<g><title>{escape(note)}</title>",
+            f'<path class="whisker" d="M{(left + right) / 2:.1f} {least:.1f}V{greatest:.1f}"/>',
+            f'<rect class="box" x="{left + gap:.1f}" y="{upper:.1f}" width="{right - left - 2 * gap:.1f}" '
+            f'height="{lower - upper:.1f}"/>',
+            f'<path class="median" d="M{left + gap:.1f} {median:.1f}H{right - gap:.1f}"/></g>',
+        ]
     return "\n".join([*parts, "</svg>"])
 
 
 def _ridges(plot: Ridges) -> str:
-    parts, across, down = _axes(f"Histograms of {len(plot.shares)} bands", plot.x_ticks, plot.y_ticks, plot.x_label,
-                                plot.y_label)
+    parts, across, down = _axes(
+        f"Histograms of {len(plot.shares)} bands",
+        plot.x_ticks,
+        plot.y_ticks,
+        plot.x_label,
+        plot.y_label,
+    )
     most = max(map(max, plot.shares)) or 1.0
     for number, (shares, note) in enumerate(zip(plot.shares, plot.notes, strict=True)):
         foot, roof = down(plot.bands[number]), down(plot.bands[number + 1])
-        way = "".join(f"V{foot - (foot - roof) * share / most:.1f}H{across(right):.1f}"
-                      for share, right in zip(shares, plot.edges[1:], strict=True))
-        parts.append(f'<path class="box" d="M{across(plot.edges[0]):.1f} {foot:.1f}{way}V{foot:.1f}Z"><title>'
-                     f"{escape(note)}</title></path>")
+        way = "".join(
+            f"V{foot - (foot - roof) * share / most:.1f}H{across(right):.1f}"
+            for share, right in zip(shares, plot.edges[1:], strict=True)
+        )
+        parts.append(
+            f'<path class="box" d="M{across(plot.edges[0]):.1f} {foot:.1f}{way}V{foot:.1f}Z"><title>'
+            f"{escape(note)}</title></path>"
+        )
     return "\n".join([*parts, "</svg>"])
 
 
 def _trace(plot: Trace) -> str:
-    parts, across, down = _axes(f"Line through {len(plot.x)} points", plot.x_ticks, plot.y_ticks, plot.x_label,
-                                plot.y_label, plot.height, TRACE_TOP, PANEL_LETTERS)
+    parts, across, down = _axes(
+        f"Line through {len(plot.x)} points",
+        plot.x_ticks,
+        plot.y_ticks,
+        plot.x_label,
+        plot.y_label,
+        plot.height,
+        TRACE_TOP,
+        PANEL_LETTERS,
+    )
     points = [(across(x), down(y)) for x, y in zip(plot.x, plot.y, strict=True)]
     told = f"First: {plot.notes[0]}. Marked: {plot.notes[plot.marked]}. Last: {plot.notes[-1]}."
     parts.insert(1, f"<desc>{escape(told)}</desc>")
     way = "L".join(f"{column:.1f} {row:.1f}" for column, row in points)
     parts.append(f'<path class="line" d="M{way}"/>')
-    for number in sorted(range(len(points)), key=lambda number: number == plot.marked):  # that one over all others
+    for number in sorted(
+        range(len(points)), key=lambda number: number == plot.marked
+    ):  # that one over all others
         mark = 'class="point marked" r="6"' if number == plot.marked else 'class="point" r="4"'
-        parts.append(f'<circle {mark} cx="{points[number][0]:.1f}" cy="{points[number][1]:.1f}">'
-                     f"<title>{escape(plot.notes[number])}</title></circle>")
+        parts.append(
+            f'<circle {mark} cx="{points[number][0]:.1f}" cy="{points[number][1]:.1f}">'
+            f"<title>{escape(plot.notes[number])}</title></circle>"
+        )
     frame = (PLOT_MARGIN, TRACE_TOP, PLOT_MARGIN + PLOT_SIZE, PLOT_MARGIN + plot.height)
-    parts += [f'<text class="name" x="{column:.1f}" y="{row:.1f}">{escape(plot.names[number])}</text>'
-              for number, (column, row) in name_places(points, plot.names, (plot.marked, 0), frame).items()]
+    parts += [
+        f'<text class="name" x="{column:.1f}" y="{row:.1f}">{escape(plot.names[number])}</text>'
+        for number, (column, row) in name_places(
+            points, plot.names, (plot.marked, 0), frame
+        ).items()
+    ]
     return "\n".join([*parts, "</svg>"])
 
 
@@ -255,14 +312,23 @@ def _pair_map(plot: PairMap) -> str:
     counts = sum(plot.is_positive), len(plot.is_positive) - sum(plot.is_positive)
     ticks = round_ticks(np.ravel(plot.points).tolist(), most=10)
     what = f"Map of {len(plot.points)} pairs{f', {plot.title}' if plot.title else ''}"
-    parts, across, down = _axes(what, ticks, ticks, f"{plot.label} 1", f"{plot.label} 2", letters=PANEL_LETTERS)
-    legend = ((True, f"{counts[0]} positive pairs", 126), (False, f"{counts[1]} negative pairs", 306))
+    parts, across, down = _axes(
+        what, ticks, ticks, f"{plot.label} 1", f"{plot.label} 2", letters=PANEL_LETTERS
+    )
+    legend = (
+        (True, f"{counts[0]} positive pairs", 126),
+        (False, f"{counts[1]} negative pairs", 306),
+    )
     told = f"{legend[0][1]} as circles with a line, {legend[1][1]} as squares with a dashed line."
     parts.insert(1, f"<desc>{escape(told)}</desc>")
-    parts.append(f'<text class="name" x="{PLOT_MARGIN + PLOT_SIZE / 2:g}" y="14">{escape(plot.title)}</text>')
+    parts.append(
+        f'<text class="name" x="{PLOT_MARGIN + PLOT_SIZE / 2:g}" y="14">{escape(plot.title)}</text>'
+    )
     for is_positive, words, column in legend:
-        parts += [_pair(((column - 40, 32), (column - 12, 32)), is_positive, words),
-                  f'<text class="start" x="{column}" y="36">{escape(words)}</text>']
+        parts += [
+            _pair(((column - 40, 32), (column - 12, 32)), is_positive, words),
+            f'<text class="start" x="{column}" y="36">{escape(words)}</text>',
+        ]
     for pair, is_positive, note in zip(plot.points, plot.is_positive, plot.notes, strict=True):
         parts.append(_pair([(across(x), down(y)) for x, y in pair], is_positive, note))
     return "\n".join([*parts, "</svg>"])
@@ -270,7 +336,11 @@ def _pair_map(plot: PairMap) -> str:
 
 def _pair(points: Sequence[tuple[float, float]], is_positive: bool, note: str) -> str:
     line = "L".join(f"{column:.1f} {row:.1f}" for column, row in points)
-    marks = "".join(f'<circle cx="{column:.1f}" cy="{row:.1f}" r="5"/>' if is_positive else
-                    f'<rect x="{column - 4:.1f}" y="{row - 4:.1f}" width="8" height="8"/>' for column, row in points)
+    marks = "".join(
+        f'<circle cx="{column:.1f}" cy="{row:.1f}" r="5"/>'
+        if is_positive
+        else f'<rect x="{column - 4:.1f}" y="{row - 4:.1f}" width="8" height="8"/>'
+        for column, row in points
+    )
     kind = "positive" if is_positive else "negative"
     return f'<g class="pair {kind}"><title>{escape(note)}</title><path d="M{line}"/>{marks}</g>'

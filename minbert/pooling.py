@@ -28,7 +28,9 @@ def positions_read(attention_mask: Tensor, pooling: str) -> Tensor | None:
     """BertModel's `positions` (B,), each row's [CLS], where `pool` reads nothing else; None where it reads all."""
     if pooling == "mean":
         return None
-    return torch.arange(0, attention_mask.numel(), attention_mask.size(1), device=attention_mask.device)
+    return torch.arange(
+        0, attention_mask.numel(), attention_mask.size(1), device=attention_mask.device
+    )
 
 
 def pool(output: BertOutput, attention_mask: Tensor, pooling: str) -> Tensor:
@@ -62,8 +64,10 @@ def stored_pooling(folder: str | Path) -> str | None:
         if stored not in POOLINGS:
             raise ValueError(f"it is none of {', '.join(POOLINGS)}")
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: names no pooling ({error}); it holds {{\"pooling\": \"mean\"}} or such. Delete it "
-                         "to use the model with any.") from error
+        raise ValueError(
+            f'{path}: names no pooling ({error}); it holds {{"pooling": "mean"}} or such. Delete it '
+            "to use the model with any."
+        ) from error
     return stored
 
 
@@ -71,5 +75,7 @@ def check_pooling(folder: str | Path, pooling: str) -> None:
     """ValueError where the encoder in `folder` was trained for another sentence vector; silent where none is noted."""
     stored = stored_pooling(folder)
     if stored not in (None, pooling):
-        raise ValueError(f"{folder}: this encoder was trained with --pooling {stored}; asked for is {pooling}, "
-                         f"whose vectors it never learned. Pass --pooling {stored}, or start from another model.")
+        raise ValueError(
+            f"{folder}: this encoder was trained with --pooling {stored}; asked for is {pooling}, "
+            f"whose vectors it never learned. Pass --pooling {stored}, or start from another model."
+        )

@@ -22,8 +22,14 @@ from minbert.loop import Job
 
 FILE_NAME = "price.json"
 NUM_SIZED = 2000  # steps whose tokens are counted: below a millisecond each, and memory goes with the largest
-PRODUCTS = {"cpu": (2048, 1), "cuda": (8192, 20), "mps": (4096, 5)}  # size, number: a GPU must outlast the launch
-INFERENCE_SHARE = 1 / 3  # a forward pass is 2 of the 6 FLOPs that training spends on a weight and a token
+PRODUCTS = {
+    "cpu": (2048, 1),
+    "cuda": (8192, 20),
+    "mps": (4096, 5),
+}  # size, number: a GPU must outlast the launch
+INFERENCE_SHARE = (
+    1 / 3
+)  # a forward pass is 2 of the 6 FLOPs that training spends on a weight and a token
 
 
 @dataclass(frozen=True)
@@ -37,8 +43,10 @@ class Price:
     disk: int
 
     def __str__(self) -> str:
-        return (f"{self.name}: {self.num_steps:,} steps, about {self.seconds / 60:.1f} minutes, "
-                f"at least {self.peak_memory / 1e9:.1f} GB of memory, {self.disk / 1e6:,.0f} MB on disk")
+        return (
+            f"{self.name}: {self.num_steps:,} steps, about {self.seconds / 60:.1f} minutes, "
+            f"at least {self.peak_memory / 1e9:.1f} GB of memory, {self.disk / 1e6:,.0f} MB on disk"
+        )
 
 
 def peak_memory(device: torch.device) -> int:
@@ -46,8 +54,12 @@ def peak_memory(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated()
     if device.type == "mps":
-        return torch.mps.driver_allocated_memory()  # what Metal holds is no part of the process's own
-    unit = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is in bytes on macOS, in KiB on Linux
+        return (
+            torch.mps.driver_allocated_memory()
+        )  # what Metal holds is no part of the process's own
+    unit = (
+        1 if sys.platform == "darwin" else 1024
+    )  # ru_maxrss is in bytes on macOS, in KiB on Linux
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
@@ -57,11 +69,16 @@ def probe(job: Job, num_timed: int = 4) -> Price:
     The steps run with a learning rate of 0, so weights keep their bits; the optimizer's state and gradients are dropped
     and the random state is put back. Tokens are counted in NUM_SIZED steps or up to twice as many, spread over the job.
     """
-    random_state, surgery_state = runtime.random_state(), job.surgery.state_dict() if job.surgery else {}
+    random_state, surgery_state = (
+        runtime.random_state(),
+        job.surgery.state_dict() if job.surgery else {},
+    )
     num_steps = sum(1 for _ in job.all_steps())
     steps = list(islice(job.all_steps(), 0, None, max(1, num_steps // NUM_SIZED)))
-    sizes = sorted((sum(job.load(task, rows).input_ids.numel() for task, rows, _ in step), number)
-                   for number, step in enumerate(steps))
+    sizes = sorted(
+        (sum(job.load(task, rows).input_ids.numel() for task, rows, _ in step), number)
+        for number, step in enumerate(steps)
+    )
     mean_tokens = sum(size for size, _ in sizes) / len(sizes)
     middle = len(sizes) // 2  # timed are the step of median size and those just below it
     chosen = 2 * [sizes[-1]] + [sizes[middle - min(middle, offset)] for offset in range(num_timed)]
@@ -80,14 +97,21 @@ def probe(job: Job, num_timed: int = 4) -> Price:
     runtime.restore_random_state(random_state)
     if job.surgery:
         job.surgery.load_state_dict(surgery_state)
-    timed = timings[2:]  # the largest, twice, is for the memory: once to warm up, once beside the optimizer's state
+    timed = timings[
+        2:
+    ]  # the largest, twice, is for the memory: once to warm up, once beside the optimizer's state
     seconds_per_token = statistics.median(seconds / size for seconds, size in timed)
     num_evaluations = job.epochs * job.evaluations_per_epoch
     # Of several processes all train and the first one alone predicts.
     tokens = num_steps * mean_tokens + INFERENCE_SHARE * processes.count() * (
-        num_evaluations * job.evaluation_tokens + job.closing_tokens)
-    bytes_of_model = sum(tensor.numel() * tensor.element_size() for tensor in job.model.state_dict().values())
-    disk = 8 * bytes_of_model  # a new best and a new checkpoint (weights, two moments) beside the old ones
+        num_evaluations * job.evaluation_tokens + job.closing_tokens
+    )
+    bytes_of_model = sum(
+        tensor.numel() * tensor.element_size() for tensor in job.model.state_dict().values()
+    )
+    disk = (
+        8 * bytes_of_model
+    )  # a new best and a new checkpoint (weights, two moments) beside the old ones
     return Price(job.name, num_steps, tokens * seconds_per_token, peak_memory(job.device), disk)
 
 
@@ -138,14 +162,18 @@ def quote(jobs: list[Job], folder: Path, is_resumed: bool) -> list[Price]:
 
 def keep(prices: list[Price], folder: Path) -> None:
     """Write folder/price.json, from which a resumed run quotes."""
-    processes.from_first(lambda: write_json(folder / FILE_NAME, {"jobs": [asdict(price) for price in prices]}))
+    processes.from_first(
+        lambda: write_json(folder / FILE_NAME, {"jobs": [asdict(price) for price in prices]})
+    )
 
 
 def comparison(prices: list[Price], seconds: float, peak_memory: int) -> str:
     """The closing line: what was predicted and what it took."""
     predicted = max(price.peak_memory for price in prices)
-    return (f"predicted {sum(price.seconds for price in prices) / 60:.1f} minutes and at least {predicted / 1e9:.1f} "
-            f"GB, took {seconds / 60:.1f} minutes and {peak_memory / 1e9:.1f} GB")
+    return (
+        f"predicted {sum(price.seconds for price in prices) / 60:.1f} minutes and at least {predicted / 1e9:.1f} "
+        f"GB, took {seconds / 60:.1f} minutes and {peak_memory / 1e9:.1f} GB"
+    )
 
 
 def check_disk(prices: list[Price], folder: Path) -> None:
@@ -153,5 +181,7 @@ def check_disk(prices: list[Price], folder: Path) -> None:
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     needed, free = sum(price.disk for price in prices), shutil.disk_usage(existing).free
     if free < needed:
-        raise ValueError(f"{folder}: {free / 1e6:,.0f} MB free on its disk; this run needs {needed / 1e6:,.0f} MB "
-                         "for checkpoints and results. Free some space, or choose a folder on another disk.")
+        raise ValueError(
+            f"{folder}: {free / 1e6:,.0f} MB free on its disk; this run needs {needed / 1e6:,.0f} MB "
+            "for checkpoints and results. Free some space, or choose a folder on another disk."
+        )

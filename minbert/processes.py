@@ -20,7 +20,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 Result = TypeVar("Result")
-TIMEOUT = timedelta(days=1)  # while the first one predicts a large file; a process that ends is noticed at once
+TIMEOUT = timedelta(
+    days=1
+)  # while the first one predicts a large file; a process that ends is noticed at once
 
 
 def join(device: str) -> None:
@@ -31,14 +33,18 @@ def join(device: str) -> None:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return
     if device != "cpu" and torch.backends.mps.is_available():
-        raise ValueError("several processes cannot share an Apple GPU: torch.distributed does not know it. Pass "
-                         "--device cpu, or start without torchrun.")
+        raise ValueError(
+            "several processes cannot share an Apple GPU: torch.distributed does not know it. Pass "
+            "--device cpu, or start without torchrun."
+        )
     has_gpu = device != "cpu" and torch.cuda.is_available()
     if has_gpu:
         place, num_gpus = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
         if place >= num_gpus:
-            raise ValueError(f"torchrun started process {place + 1} on this machine, which has {num_gpus} GPUs; each "
-                             f"process needs its own. Pass --nproc_per_node {num_gpus} to torchrun, or --device cpu.")
+            raise ValueError(
+                f"torchrun started process {place + 1} on this machine, which has {num_gpus} GPUs; each "
+                f"process needs its own. Pass --nproc_per_node {num_gpus} to torchrun, or --device cpu."
+            )
         torch.cuda.set_device(place)  # what "cuda" means from here on
     dist.init_process_group("cpu:gloo,cuda:nccl" if has_gpu else "gloo", timeout=TIMEOUT)
     if number():
@@ -82,8 +88,10 @@ def _together() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise ConnectionError(f"process {number()} of {count()} lost the others ({str(error).splitlines()[0]}); one "
-                              "of them has ended, see its message. Start again; a saved run can be resumed.") from error
+        raise ConnectionError(
+            f"process {number()} of {count()} lost the others ({str(error).splitlines()[0]}); one "
+            "of them has ended, see its message. Start again; a saved run can be resumed."
+        ) from error
 
 
 def own_rows(num_rows: int) -> tuple[list[int], float]:
@@ -135,7 +143,9 @@ class Gather(torch.autograd.Function):
     @staticmethod
     def backward(context, gradient: Tensor) -> tuple[Tensor, None]:
         # nccl takes contiguous tensors only
-        return add(gradient.clone(memory_format=torch.contiguous_format))[context.rows] * bool(context.share), None
+        return add(gradient.clone(memory_format=torch.contiguous_format))[context.rows] * bool(
+            context.share
+        ), None
 
 
 def gather(rows: Tensor, num_rows: int) -> Tensor:

@@ -9,8 +9,16 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = ("minbert", "data", "contrastive", "multitask", "run_multitask.py", "options.py", "option_checks.py",
-           "command_line.py")
+SOURCES = (
+    "minbert",
+    "data",
+    "contrastive",
+    "multitask",
+    "run_multitask.py",
+    "options.py",
+    "option_checks.py",
+    "command_line.py",
+)
 
 
 def digest_of(places: list[Path]) -> str:
@@ -31,9 +39,20 @@ def code_version() -> dict[str, str]:
     """
     commit = ""
     if (ROOT / ".git").exists():  # else git would look for a clone further up
-        command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+        command = [
+            "git",
+            "-C",
+            str(ROOT),
+            "describe",
+            "--always",
+            "--dirty",
+            "--abbrev=40",
+            "--exclude=*",
+        ]
         with suppress(OSError, subprocess.TimeoutExpired):
-            commit = subprocess.run(command, capture_output=True, text=True, timeout=10).stdout.strip()
+            commit = subprocess.run(
+                command, capture_output=True, text=True, timeout=10
+            ).stdout.strip()
     return {"sha256": digest_of([ROOT / name for name in SOURCES]), "git": commit}
 
 

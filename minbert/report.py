@@ -17,6 +17,7 @@ from minbert.pictures import Picture, draw
 
 STYLE = Path(__file__).with_name("page.css")
 
+
 @dataclass(frozen=True)
 class Grid:
     """A table of finished strings.
@@ -33,8 +34,12 @@ class Grid:
 
     def __post_init__(self) -> None:
         widths = {len(self.header), len(self.kinds), *map(len, self.rows), *map(len, self.shades)}
-        assert len(widths) == 1 and set(self.kinds) <= set("htwni"), f"columns of a table: {widths}, {self.kinds}"
-        assert len(self.shades) in (0, len(self.rows)), f"{len(self.shades)} rows of shades, {len(self.rows)} rows"
+        assert len(widths) == 1 and set(self.kinds) <= set("htwni"), (
+            f"columns of a table: {widths}, {self.kinds}"
+        )
+        assert len(self.shades) in (0, len(self.rows)), (
+            f"{len(self.shades)} rows of shades, {len(self.rows)} rows"
+        )
 
 
 @dataclass(frozen=True)
@@ -78,29 +83,51 @@ def _markdown_grid(grid: Grid) -> str:
 
 # --- HTML -------------------------------------------------------------------------------------------------------------
 
+
 def render_html(title: str, sections: Sequence[Section]) -> str:
     """The report as one HTML page with its style and pictures inside, whatever characters the texts hold."""
-    links = "\n".join(f'<a href="#section-{number}">{escape(section.title)}</a>'
-                      for number, section in enumerate(sections) if section.level == 2)
-    lines = ["<!DOCTYPE html>", '<html lang="en">', "<head>", '<meta charset="utf-8">',
-             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-             f"<title>{escape(title)}</title>", f"<style>\n{STYLE.read_text(encoding='utf-8')}</style>", "</head>",
-             "<body>", f"<h1>{escape(title)}</h1>", f"<nav>\n{links}\n</nav>", "<main>"]
+    links = "\n".join(
+        f'<a href="#section-{number}">{escape(section.title)}</a>'
+        for number, section in enumerate(sections)
+        if section.level == 2
+    )
+    lines = [
+        "<!DOCTYPE html>",
+        '<html lang="en">',
+        "<head>",
+        '<meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{escape(title)}</title>",
+        f"<style>\n{STYLE.read_text(encoding='utf-8')}</style>",
+        "</head>",
+        "<body>",
+        f"<h1>{escape(title)}</h1>",
+        f"<nav>\n{links}\n</nav>",
+        "<main>",
+    ]
     for number, section in enumerate(sections):
-        lines.append(f'<h{section.level} id="section-{number}">{escape(section.title)}</h{section.level}>')
+        lines.append(
+            f'<h{section.level} id="section-{number}">{escape(section.title)}</h{section.level}>'
+        )
         lines += [f"<p>{escape(section.prose)}</p>"] if section.prose else []
         if isinstance(section.body, Grid):
             lines.append(_html_grid(section.body))
         elif section.body is not None:
-            lines.append(f'<div class="plot">\n{draw(section.body)}\n{_html_grid(section.body.summary)}\n</div>')
+            lines.append(
+                f'<div class="plot">\n{draw(section.body)}\n{_html_grid(section.body.summary)}\n</div>'
+            )
     return "\n".join([*lines, "</main>", "</body>", "</html>\n"])
 
 
 def _html_grid(grid: Grid) -> str:
-    header = "".join(f'<th scope="col" class="{kind}">{escape(cell)}</th>'
-                     for kind, cell in zip(grid.kinds, grid.header, strict=True))
+    header = "".join(
+        f'<th scope="col" class="{kind}">{escape(cell)}</th>'
+        for kind, cell in zip(grid.kinds, grid.header, strict=True)
+    )
     lines = ['<div class="wide"><table>', f"<thead><tr>{header}</tr></thead>", "<tbody>"]
-    for row, shades in zip(grid.rows, grid.shades or [[0.0] * len(grid.kinds)] * len(grid.rows), strict=True):
+    for row, shades in zip(
+        grid.rows, grid.shades or [[0.0] * len(grid.kinds)] * len(grid.rows), strict=True
+    ):
         cells = (_html_cell(*cell) for cell in zip(grid.kinds, row, shades, strict=True))
         lines.append(f"<tr>{''.join(cells)}</tr>")
     return "\n".join([*lines, "</tbody>", "</table></div>"])
@@ -123,22 +150,34 @@ def score_table(heading: str, columns: dict[str, str], rows: dict[str, dict[str,
     """A line a row, under a line with `heading` and the titles of the columns by their keys; – where a row has none."""
     width = max(len(name) for name in (heading, *rows))
     lines = [(heading, columns.values())]
-    lines += [(name, [f"{of[key]:.4f}" if key in of else "–" for key in columns]) for name, of in rows.items()]
+    lines += [
+        (name, [f"{of[key]:.4f}" if key in of else "–" for key in columns])
+        for name, of in rows.items()
+    ]
     widths = [max(9, len(title) + 2) for title in columns.values()]
-    return "\n".join(name.ljust(width) + "".join(map(str.rjust, cells, widths)) for name, cells in lines)
+    return "\n".join(
+        name.ljust(width) + "".join(map(str.rjust, cells, widths)) for name, cells in lines
+    )
 
 
 def render_text(title: str, sections: Sequence[Section]) -> str:
     """The report for a terminal: paragraphs of 100 columns, and tables whose columns stand below each other."""
     blocks = [f"{title}\n{'=' * len(title)}"]
     for section in sections:
-        blocks.append(section.title + (f"\n{'-' * len(section.title)}" if section.level == 2 else ""))
+        blocks.append(
+            section.title + (f"\n{'-' * len(section.title)}" if section.level == 2 else "")
+        )
         blocks += [textwrap.fill(section.prose, 100)] if section.prose else []
         if section.body is not None:
             grid = _table_of(section.body)
             widths = [max(map(len, column)) for column in zip(grid.header, *grid.rows, strict=True)]
-            blocks.append("\n".join(
-                "  ".join(cell.rjust(width) if kind == "n" else cell.ljust(width)
-                          for cell, width, kind in zip(row, widths, grid.kinds, strict=True)).rstrip()
-                for row in (grid.header, *grid.rows)))
+            blocks.append(
+                "\n".join(
+                    "  ".join(
+                        cell.rjust(width) if kind == "n" else cell.ljust(width)
+                        for cell, width, kind in zip(row, widths, grid.kinds, strict=True)
+                    ).rstrip()
+                    for row in (grid.header, *grid.rows)
+                )
+            )
     return "\n\n".join(blocks) + "\n"

@@ -13,7 +13,10 @@ import torch
 from torch import Tensor, nn
 
 GPUS = {"cuda": torch.cuda, "mps": torch.mps}
-KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")  # oneDNN's, ideep's; entries
+KERNEL_CACHES = (
+    "ONEDNN_PRIMITIVE_CACHE_CAPACITY",
+    "LRU_CACHE_CAPACITY",
+)  # oneDNN's, ideep's; entries
 
 
 def seed_everything(seed: int) -> None:
@@ -52,8 +55,14 @@ def compile_layers(encoder: nn.Module, is_wanted: bool, backend: str = "inductor
     if not is_wanted:
         return
     compiler = os.environ.get("CXX", "g++")
-    if backend == "inductor" and next(encoder.parameters()).device.type == "cpu" and not shutil.which(compiler):
-        raise ValueError(f"--compile needs a C++ compiler on CPU; '{compiler}' is not found. Install it, or drop that.")
+    if (
+        backend == "inductor"
+        and next(encoder.parameters()).device.type == "cpu"
+        and not shutil.which(compiler)
+    ):
+        raise ValueError(
+            f"--compile needs a C++ compiler on CPU; '{compiler}' is not found. Install it, or drop that."
+        )
     torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
     for layer in encoder.layers:
         layer.compile(dynamic=True, backend=backend)  # one kernel for all lengths
@@ -67,10 +76,15 @@ def is_used(gpu) -> bool:
 def random_state() -> dict[str, Tensor]:
     """The state of every global generator in use, as tensors that a checkpoint can hold."""
     version, python_words, gaussian = random.getstate()
-    assert version == 3 and gaussian is None, "random.gauss keeps a spare number that is not saved here"
+    assert version == 3 and gaussian is None, (
+        "random.gauss keeps a spare number that is not saved here"
+    )
     _, numpy_words, position, _, _ = np.random.get_state()  # noqa: NPY002
-    state = {"python": torch.tensor(python_words), "numpy": torch.tensor([*numpy_words.tolist(), position]),
-             "torch": torch.get_rng_state()}
+    state = {
+        "python": torch.tensor(python_words),
+        "numpy": torch.tensor([*numpy_words.tolist(), position]),
+        "torch": torch.get_rng_state(),
+    }
     return state | {name: gpu.get_rng_state() for name, gpu in GPUS.items() if is_used(gpu)}
 
 
@@ -86,19 +100,25 @@ def restore_random_state(state: dict[str, Tensor]) -> None:
 
 
 def choose_device(name: str = "auto") -> tuple[torch.device, str]:
-    """"auto", "cpu", "cuda" or "mps" -> the device and the reason; ValueError where it is not there."""
-    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    """ "auto", "cpu", "cuda" or "mps" -> the device and the reason; ValueError where it is not there."""
+    available = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
     if name == "auto":
         found = next(device for device, is_there in available.items() if is_there)
         return torch.device(found), "the fastest that torch finds on this machine"
     if not available[name]:
-        raise ValueError(f"--device {name}: torch {torch.__version__} finds no such device on this machine. Use "
-                         "--device auto or cpu, or install a torch build for it.")
+        raise ValueError(
+            f"--device {name}: torch {torch.__version__} finds no such device on this machine. Use "
+            "--device auto or cpu, or install a torch build for it."
+        )
     return torch.device(name), "as given"
 
 
 def choose_precision(name: str, device: torch.device) -> tuple[str, str]:
-    """"auto", "fp32" or "bf16" -> the precision of matrix products and the reason.
+    """ "auto", "fp32" or "bf16" -> the precision of matrix products and the reason.
 
     Weights, optimizer state, the encoder's norms and losses stay in float32; attention's softmax sums in float32.
     """
@@ -116,4 +136,6 @@ def choose_precision(name: str, device: torch.device) -> tuple[str, str]:
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager:
     """The context in which a forward pass runs: torch's autocast for "bf16", nothing for "fp32"."""
-    return torch.autocast(device.type, dtype=torch.bfloat16) if precision == "bf16" else nullcontext()
+    return (
+        torch.autocast(device.type, dtype=torch.bfloat16) if precision == "bf16" else nullcontext()
+    )

@@ -56,7 +56,9 @@ class Stage:
     projection: nn.Module = field(default_factory=nn.Sequential)
     keeps_better: bool = True
     code: str = ""
-    notes: tuple[str, ...] = ()  # printed before it trains: what was read, and what of it was left out or cut
+    notes: tuple[
+        str, ...
+    ] = ()  # printed before it trains: what was read, and what of it was left out or cut
 
     def train(self, is_resumed: bool) -> tuple[dict, float]:
         """Run the job and write the encoder's folder; returns its quality, and the seconds it took.
@@ -76,10 +78,20 @@ class Stage:
         found = self.close()
         after = self.quality()
         is_kept = not self.keeps_better or self.job.judge(after) >= self.job.judge(before)
-        quality = {"before": before, "after": after, "is_kept": is_kept, "found": found, "settings": self.settings}
+        quality = {
+            "before": before,
+            "after": after,
+            "is_kept": is_kept,
+            "found": found,
+            "settings": self.settings,
+        }
         if not is_kept:
             self.encoder.load_state_dict(start)
-        processes.from_first(lambda: self.write({"seconds": progress.seconds, "history": progress.history, **quality}))
+        processes.from_first(
+            lambda: self.write(
+                {"seconds": progress.seconds, "history": progress.history, **quality}
+            )
+        )
         return quality, progress.seconds
 
     def write(self, outcome: dict) -> None:
@@ -90,7 +102,10 @@ class Stage:
             save_pooling(self.folder, self.pooling)
         if outcome["is_kept"] and (projection := self.projection.state_dict()):
             write_tensors(self.folder / "projection.safetensors", projection)
-        write_json(self.folder / STAGE_FILE, {"fingerprint": self.fingerprint, "code": self.code, **outcome})
+        write_json(
+            self.folder / STAGE_FILE,
+            {"fingerprint": self.fingerprint, "code": self.code, **outcome},
+        )
         shutil.rmtree(self.job.folder)
 
     def reusable(self, candidates: Iterable[Path]) -> Path | None:
@@ -101,7 +116,9 @@ class Stage:
         for folder in candidates:
             try:
                 stage = json.loads((folder / STAGE_FILE).read_text(encoding="utf-8"))
-                if stage["fingerprint"] == self.fingerprint and (folder == self.folder or stage["code"] == self.code):
+                if stage["fingerprint"] == self.fingerprint and (
+                    folder == self.folder or stage["code"] == self.code
+                ):
                     weights.read_tensors(folder)
                     return folder
             except (OSError, ValueError, KeyError, TypeError):
@@ -113,14 +130,20 @@ class Stage:
         stage = json.loads((found / STAGE_FILE).read_text(encoding="utf-8"))
 
         def copy() -> None:
-            shutil.copytree(found, self.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(STAGE_FILE))
-            write_json(self.folder / STAGE_FILE, stage)  # last, as in `train`: a copy cut short does not count
+            shutil.copytree(
+                found, self.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(STAGE_FILE)
+            )
+            write_json(
+                self.folder / STAGE_FILE, stage
+            )  # last, as in `train`: a copy cut short does not count
 
         if found != self.folder:
             processes.from_first(copy)
         weights.load(self.encoder, self.folder)
         seconds = stage["seconds"] if found == self.folder else 0.0
-        return {name: stage[name] for name in ("before", "after", "is_kept", "found", "settings")}, seconds
+        return {
+            name: stage[name] for name in ("before", "after", "is_kept", "found", "settings")
+        }, seconds
 
     def table(self, quality: dict) -> str:
         """The scores before and after training, a row each, and a sentence where the start is kept."""
@@ -128,7 +151,9 @@ class Stage:
         lines = [score_table(self.heading, {name: name for name in quality["before"]}, rows)]
         lines += [f"{name}: {value:.4f}" for name, value in quality["found"].items()]
         if not quality["is_kept"]:
-            lines.append(f"its {self.job.score.lstrip('-')} is worse, so the next stage begins where this one began")
+            lines.append(
+                f"its {self.job.score.lstrip('-')} is worse, so the next stage begins where this one began"
+            )
         return "\n".join(lines)
 
 
@@ -137,13 +162,17 @@ def plan_chain(stages: list[Stage], candidates: list[Path]) -> list[tuple[Stage,
 
     What comes before the last reusable stage need not be trained, so it is left out where it is not reusable itself.
     """
-    reusable = processes.from_first(lambda: [stage.reusable([stage.folder, *candidates]) for stage in stages])
+    reusable = processes.from_first(
+        lambda: [stage.reusable([stage.folder, *candidates]) for stage in stages]
+    )
     chain = list(zip(stages, reusable, strict=True))
     last = max((number for number, (_, found) in enumerate(chain) if found), default=-1)
     return [(stage, found) for number, (stage, found) in enumerate(chain) if found or number > last]
 
 
-def run_chain(chain: list[tuple[Stage, Path | None]], is_resumed: bool) -> tuple[dict[str, dict], float]:
+def run_chain(
+    chain: list[tuple[Stage, Path | None]], is_resumed: bool
+) -> tuple[dict[str, dict], float]:
     """Train or reuse each stage in turn and print its table; returns quality by stage name, and the seconds spent."""
     qualities, seconds = {}, 0.0
     for stage, found in chain:
@@ -169,7 +198,9 @@ def stage_fingerprint(start: str, settings: dict, examples: Iterable[object]) ->
 
     Of the number of processes too: each draws its own dropout masks.
     """
-    digest = hashlib.sha256(json.dumps([start, settings, processes.count()], sort_keys=True).encode())
+    digest = hashlib.sha256(
+        json.dumps([start, settings, processes.count()], sort_keys=True).encode()
+    )
     for example in examples:
         digest.update(f"{example}\n".encode())
     return digest.hexdigest()

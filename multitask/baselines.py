@@ -28,7 +28,9 @@ def repeated_rows(tables: dict[str, dict[str, Table]]) -> str:
     counts = []
     for name, task in TASKS.items():
         train = {example.texts for example in tables[name]["train"].examples}
-        counts.append(f"{sum(example.texts in train for example in tables[name]['dev'].examples):,} of {task.title}")
+        counts.append(
+            f"{sum(example.texts in train for example in tables[name]['dev'].examples):,} of {task.title}"
+        )
     return f"dev rows that are training rows too: {', '.join(counts)}"
 
 
@@ -45,7 +47,10 @@ def majority_score(task: Task, train: Sequence[Example], dev: Sequence[Example])
 
 
 def tfidf_score(
-    task: Task, train: Sequence[Example], dev: Sequence[Example], max_training_rows: int = MAX_TRAINING_ROWS
+    task: Task,
+    train: Sequence[Example],
+    dev: Sequence[Example],
+    max_training_rows: int = MAX_TRAINING_ROWS,
 ) -> float:
     """The dev score of a linear model on TF-IDF features of words and word pairs (scikit-learn's).
 
@@ -55,15 +60,21 @@ def tfidf_score(
     train, dev: labelled examples. max_training_rows: of a longer training set, so many rows at even distances are
     used (a file sorted by label would make its first rows a bad sample), to keep this to seconds.
     """
-    from sklearn.feature_extraction.text import TfidfVectorizer  # late, with the next line: a second of imports
+    from sklearn.feature_extraction.text import (
+        TfidfVectorizer,
+    )  # late, with the next line: a second of imports
     from sklearn.linear_model import LogisticRegression, Ridge
 
     if len(train) > max_training_rows:
-        train = [train[index * len(train) // max_training_rows] for index in range(max_training_rows)]
+        train = [
+            train[index * len(train) // max_training_rows] for index in range(max_training_rows)
+        ]
     labels, dev_labels = _labels(task, train), _labels(task, dev)
     texts = [text for example in train for text in example.texts]
     if len(set(labels.tolist())) == 1 or not re.search(r"\w", " ".join(texts)):
-        return majority_score(task, train, dev)  # no second label, or no word: nothing that a model could learn from
+        return majority_score(
+            task, train, dev
+        )  # no second label, or no word: nothing that a model could learn from
     # \w+ keeps one-letter words ("I", "C"), which scikit-learn drops; sublinear_tf counts a word as 1 + log(count).
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\w+")
     vectorizer.fit(texts)
@@ -76,7 +87,9 @@ def tfidf_score(
 def _features(vectorizer, examples: Sequence[Example]) -> "csr_matrix":
     from scipy.sparse import hstack
 
-    u = vectorizer.transform([example.sentence_1 for example in examples])  # (N, V), rows of length 1
+    u = vectorizer.transform(
+        [example.sentence_1 for example in examples]
+    )  # (N, V), rows of length 1
     if examples[0].sentence_2 is None:
         return u
     v = vectorizer.transform([example.sentence_2 for example in examples])  # (N, V)

@@ -16,7 +16,13 @@ from data.readers import Example
 from multitask.tasks import Task
 from multitask.voting import probabilities
 
-OVERLAP_EDGES = (0.2, 0.4, 0.6, 0.8, 1.0)  # a bucket holds its lower edge; the last one, pairs of the same words
+OVERLAP_EDGES = (
+    0.2,
+    0.4,
+    0.6,
+    0.8,
+    1.0,
+)  # a bucket holds its lower edge; the last one, pairs of the same words
 OVERLAP_NAMES = ("below 0.2", "0.2 to 0.4", "0.4 to 0.6", "0.6 to 0.8", "0.8 to 1", "1")
 Buckets = list[tuple[str, np.ndarray]]  # (name, row numbers int64); every row is in one bucket
 
@@ -62,7 +68,9 @@ def words_of(text: str) -> list[str]:
 
 def count_words(examples: Sequence[Example]) -> np.ndarray:
     """Words of each example, of both sentences together, int64 (N,)."""
-    return np.array([len(words_of(f"{example.sentence_1} {example.sentence_2 or ''}")) for example in examples])
+    return np.array(
+        [len(words_of(f"{example.sentence_1} {example.sentence_2 or ''}")) for example in examples]
+    )
 
 
 def word_overlap(first: str, second: str) -> float:
@@ -101,7 +109,9 @@ def quartiles(values: np.ndarray) -> Buckets:
 
     Equal values share a bucket, so buckets differ in size, and there are fewer where one value fills several.
     """
-    edges = np.unique(np.quantile(values, [0.25, 0.5, 0.75, 1], method="inverted_cdf"))  # each one of the values
+    edges = np.unique(
+        np.quantile(values, [0.25, 0.5, 0.75, 1], method="inverted_cdf")
+    )  # each one of the values
     buckets = []
     for number in range(len(edges)):
         inside = np.flatnonzero(np.searchsorted(edges, values) == number)
@@ -119,4 +129,6 @@ def overlap_buckets(overlaps: np.ndarray) -> Buckets:
 def point_buckets(labels: np.ndarray, low: int, high: int) -> Buckets:
     """A bucket for each point of the scale low to high; the last one holds `high` too. labels: (N,)."""
     points = np.minimum(np.floor(labels), high - 1)
-    return [(f"{point} to {point + 1}", np.flatnonzero(points == point)) for point in range(low, high)]
+    return [
+        (f"{point} to {point + 1}", np.flatnonzero(points == point)) for point in range(low, high)
+    ]

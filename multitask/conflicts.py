@@ -22,7 +22,11 @@ def report(surgery: GradientSurgery | None, folder: Path) -> tuple[list[dict], s
     if surgery is None:
         return [], ""
     is_drawn = draw_conflicts(surgery, folder / "conflicts.png")
-    picture = folder / "conflicts.png" if is_drawn else "none, matplotlib is not installed (bash setup.sh --plots)"
+    picture = (
+        folder / "conflicts.png"
+        if is_drawn
+        else "none, matplotlib is not installed (bash setup.sh --plots)"
+    )
     return surgery.conflicts(), f"{conflict_table(surgery.conflicts())}\npicture: {picture}\n\n"
 
 
@@ -31,7 +35,9 @@ def conflict_table(conflicts: list[dict]) -> str:
     lines = [f"{'gradients of':<16}{'steps':>10}{'conflicts':>12}{'mean cosine':>14}"]
     for entry in conflicts:
         pair = " and ".join(TASKS[task].title for task in entry["tasks"])
-        lines.append(f"{pair:<16}{entry['steps']:>10,}{entry['conflicts']:>12.1%}{entry['cosine']:>14.4f}")
+        lines.append(
+            f"{pair:<16}{entry['steps']:>10,}{entry['conflicts']:>12.1%}{entry['cosine']:>14.4f}"
+        )
     return "\n".join(lines)
 
 
@@ -39,7 +45,9 @@ def draw_conflicts(surgery: GradientSurgery, path: Path) -> bool:
     """Write the picture: a pair's mean cosine and share of conflicts over the steps; False without matplotlib."""
     if find_spec("matplotlib") is None:
         return False
-    cosines = surgery.state_dict()["cosines"].numpy()  # (S, pairs), nan where a step does not hold the pair
+    cosines = surgery.state_dict()[
+        "cosines"
+    ].numpy()  # (S, pairs), nan where a step does not hold the pair
     means, shares = {}, {}
     for number, pair in enumerate(surgery.pairs):
         steps = np.flatnonzero(~np.isnan(cosines[:, number]))
@@ -50,5 +58,7 @@ def draw_conflicts(surgery: GradientSurgery, path: Path) -> bool:
         label = " and ".join(TASKS[surgery.tasks[task]].title for task in pair)
         means[label] = middles, [cosines[piece, number].mean() for piece in pieces]
         shares[label] = middles, [100 * (cosines[piece, number] < 0).mean() for piece in pieces]
-    draw_panels(path, "step", {"mean cosine of the gradients": means, "conflicts (% of the steps)": shares})
+    draw_panels(
+        path, "step", {"mean cosine of the gradients": means, "conflicts (% of the steps)": shares}
+    )
     return True

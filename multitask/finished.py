@@ -24,7 +24,16 @@ from multitask.results import PREDICTED
 from multitask.tasks import TASKS, learned
 from multitask.train import SPLITS, encode_tables, read_tables
 
-NEEDED = ("pair_encoding", "max_length", "precision", "device", "attention", "drop_bad_rows", "train_rows", "dev_rows")
+NEEDED = (
+    "pair_encoding",
+    "max_length",
+    "precision",
+    "device",
+    "attention",
+    "drop_bad_rows",
+    "train_rows",
+    "dev_rows",
+)
 FILE_OPTIONS = tuple(f"{task}_{split}" for task in TASKS for split in SPLITS)
 
 
@@ -65,19 +74,25 @@ def read_record(folder: str | Path) -> Record:
     folder = Path(folder)
     if (folder / "options.json").is_file() and not (folder / "run.json").is_file():
         how = f"{this_python()} {in_shell(Path(__file__).parents[1] / 'run_multitask.py')} --resume {in_shell(folder)}"
-        raise ValueError(f"{folder}: the run there has not come to its end (there is no run.json). Finish it: {how}")
+        raise ValueError(
+            f"{folder}: the run there has not come to its end (there is no run.json). Finish it: {how}"
+        )
     try:
         record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         options, files = dict(record["options"]), dict(record["files"])
         scores = {name: float(record["scores"][name]) for name in TASKS}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{folder}: no finished run there (run.json: {type(error).__name__}: {error}). Give a folder "
-                         "that run_multitask.py wrote, such as runs/NAME.") from error
+        raise ValueError(
+            f"{folder}: no finished run there (run.json: {type(error).__name__}: {error}). Give a folder "
+            "that run_multitask.py wrote, such as runs/NAME."
+        ) from error
     missing = [name for name in NEEDED if name not in options]
     missing += [name for name in FILE_OPTIONS if options.get(name) not in files]
     if missing:
-        raise ValueError(f"{folder}: its run.json lacks {missing[0]}, so another version wrote it. Start the run "
-                         "anew with this one.")
+        raise ValueError(
+            f"{folder}: its run.json lacks {missing[0]}, so another version wrote it. Start the run "
+            "anew with this one."
+        )
     return Record(folder, SimpleNamespace(**options), scores, files)
 
 
@@ -98,8 +113,10 @@ def open_model(run: Record) -> tuple[MultitaskBert, BertTokenizer]:
         model = MultitaskBert.from_pretrained(source, attention_implementation=options.attention)
         tokenizer = BertTokenizer.from_pretrained(source)
     except (OSError, SafetensorError, RuntimeError, KeyError) as error:
-        raise ValueError(f"{source}: the model cannot be read ({error}). Bring the folder back as the run wrote it, "
-                         "or start the run anew.") from error
+        raise ValueError(
+            f"{source}: the model cannot be read ({error}). Bring the folder back as the run wrote it, "
+            "or start the run anew."
+        ) from error
     try:
         device, _ = runtime.choose_device(options.device)
     except ValueError:  # no such device on this machine
@@ -111,11 +128,15 @@ def check_files(run: Record) -> None:
     """ValueError where a data file of the run is absent or has changed since."""
     for path, digest in run.files.items():
         if not Path(path).is_file():
-            raise ValueError(f"{run.folder}: {Path(path).absolute()}, which the run was trained on, is not there. "
-                             "Restore it, or start this command in the folder where the run was started.")
+            raise ValueError(
+                f"{run.folder}: {Path(path).absolute()}, which the run was trained on, is not there. "
+                "Restore it, or start this command in the folder where the run was started."
+            )
         if sha256_of(path) != digest:
-            raise ValueError(f"{run.folder}: {path} is not the file that the run was trained on, it has changed since. "
-                             "Restore it, or start the run anew.")
+            raise ValueError(
+                f"{run.folder}: {path} is not the file that the run was trained on, it has changed since. "
+                "Restore it, or start the run anew."
+            )
 
 
 def open_run(folder: str | Path) -> FinishedRun:
@@ -128,7 +149,9 @@ def open_run(folder: str | Path) -> FinishedRun:
     check_files(record)
     model, tokenizer = open_model(record)
     tables = read_tables(record.options)
-    predicted = {name: {split: of_task[split] for split in PREDICTED} for name, of_task in tables.items()}
+    predicted = {
+        name: {split: of_task[split] for split in PREDICTED} for name, of_task in tables.items()
+    }
     rows = encode_tables(predicted, tokenizer, record.options.max_length, model.pair_encoding)
     return FinishedRun(**vars(record), model=model, tables=tables, rows=rows)
 
@@ -143,9 +166,13 @@ def same_data(runs: Sequence[Record]) -> None:
         for name in (name for name in FILE_OPTIONS if not name.endswith("_train")):
             paths = [getattr(other.options, name) for other in (runs[0], run)]
             if runs[0].files[paths[0]] != run.files[paths[1]]:
-                raise ValueError(f"{runs[0].folder} and {run.folder} have different files for --{name} ({paths[0]}, "
-                                 f"{paths[1]}). Give runs on one data folder.")
+                raise ValueError(
+                    f"{runs[0].folder} and {run.folder} have different files for --{name} ({paths[0]}, "
+                    f"{paths[1]}). Give runs on one data folder."
+                )
         if numbers_by_task(runs[0].options.dev_rows) != numbers_by_task(run.options.dev_rows):
-            raise ValueError(f"{runs[0].folder} and {run.folder} were scored on different dev rows (--dev_rows "
-                             f"{runs[0].options.dev_rows}, {run.options.dev_rows}). Give runs with the same.")
+            raise ValueError(
+                f"{runs[0].folder} and {run.folder} were scored on different dev rows (--dev_rows "
+                f"{runs[0].options.dev_rows}, {run.options.dev_rows}). Give runs with the same."
+            )
         check_files(run)

@@ -59,25 +59,34 @@ class TwoOrdersHead(nn.Module):
     REACH = 4.0
 
     def __init__(
-        self, hidden_size: int, dropout_probability: float, has_difference: bool = False, has_activation: bool = False
+        self,
+        hidden_size: int,
+        dropout_probability: float,
+        has_difference: bool = False,
+        has_activation: bool = False,
     ) -> None:
         super().__init__()
         self.dropout, self.has_activation = nn.Dropout(dropout_probability), has_activation
-        self.logits = nn.ModuleList(nn.Linear(hidden_size, 1) for _ in range(3 if has_difference else 2))
+        self.logits = nn.ModuleList(
+            nn.Linear(hidden_size, 1) for _ in range(3 if has_difference else 2)
+        )
         self.dense = nn.Linear(len(self.logits), 1)
 
     def reset(self, start: float) -> None:
         """Set the last layer to the mean, and its bias."""
-        nn.init.constant_(self.dense.weight, (self.REACH if self.has_activation else 1.0) / len(self.logits))
+        nn.init.constant_(
+            self.dense.weight, (self.REACH if self.has_activation else 1.0) / len(self.logits)
+        )
         nn.init.constant_(self.dense.bias, start)
 
     def with_difference(self, first: Tensor, second: Tensor) -> tuple[Tensor, ...]:
-        """Of the encoder's vectors, (B, H) each, those that the head reads: both, and their difference if it has one.
-        """
+        """Of the encoder's vectors, (B, H) each, those that the head reads: both, and their difference if it has one."""
         return (first, second, first - second)[: len(self.logits)]
 
     def forward(self, *vectors: Tensor) -> Tensor:
-        logits = [dense(self.dropout(vector)) for dense, vector in zip(self.logits, vectors, strict=True)]  # (B, 1)
+        logits = [
+            dense(self.dropout(vector)) for dense, vector in zip(self.logits, vectors, strict=True)
+        ]  # (B, 1)
         logits = torch.cat(logits, dim=-1)  # (B, 2 or 3)
         return self.dense(torch.tanh(logits) if self.has_activation else logits).squeeze(-1)  # (B,)
 
@@ -108,7 +117,10 @@ class MlpHead(nn.Module):
     def __init__(self, hidden_size: int, num_outputs: int, dropout_probability: float) -> None:
         super().__init__()
         self.dropout = nn.Dropout(dropout_probability)
-        self.first, self.second = nn.Linear(hidden_size, hidden_size), nn.Linear(hidden_size, num_outputs)
+        self.first, self.second = (
+            nn.Linear(hidden_size, hidden_size),
+            nn.Linear(hidden_size, num_outputs),
+        )
 
     def reset(self, start: float) -> None:
         """Set the bias of the second layer."""
@@ -126,7 +138,9 @@ class PairMlpHeads(nn.Module):
     sharing "first": one first layer for both tasks; "heads": both layers; "none": nothing.
     """
 
-    def __init__(self, hidden_size: int, dropout_probability: float, sharing: str, has_range: bool = False) -> None:
+    def __init__(
+        self, hidden_size: int, dropout_probability: float, sharing: str, has_range: bool = False
+    ) -> None:
         super().__init__()
         self.cosine = CosineHead(has_range)
         self.dropout, self.sharing = nn.Dropout(dropout_probability), sharing
@@ -134,7 +148,10 @@ class PairMlpHeads(nn.Module):
         second = ("both",) if sharing == "heads" else ("para", "sts")
         self.first = nn.ModuleDict({name: nn.Linear(hidden_size, hidden_size) for name in first})
         self.second = nn.ModuleDict({name: nn.Linear(hidden_size, hidden_size) for name in second})
-        self.bilinear, self.bias = nn.Linear(hidden_size, hidden_size, bias=False), nn.Parameter(torch.zeros(()))
+        self.bilinear, self.bias = (
+            nn.Linear(hidden_size, hidden_size, bias=False),
+            nn.Parameter(torch.zeros(())),
+        )
 
     def forward(self, task: str, first: Tensor, second: Tensor) -> Tensor:
         u, v = self.transform(task, first), self.transform(task, second)  # (B, H) each

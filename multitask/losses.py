@@ -32,7 +32,9 @@ def paraphrase_loss(logit: Tensor, labels: Tensor, shift: float = 0.0) -> Tensor
     Compare with torch.nn.BCEWithLogitsLoss.
     """
     labels = labels.float()
-    return F.binary_cross_entropy_with_logits(logit.float() + shift * (labels == labels.round()), labels)
+    return F.binary_cross_entropy_with_logits(
+        logit.float() + shift * (labels == labels.round()), labels
+    )
 
 
 def prior_shift(share: float, prior: float) -> float:
@@ -44,7 +46,9 @@ def prior_shift(share: float, prior: float) -> float:
     share of 0 or 1, whose log-odds are infinite.
     """
     if share in (0, 1):
-        raise ValueError(f"--para_prior {prior:g} needs training pairs labelled 0 and 1; PARA's are not both. Drop it.")
+        raise ValueError(
+            f"--para_prior {prior:g} needs training pairs labelled 0 and 1; PARA's are not both. Drop it."
+        )
     return math.log(share / (1 - share)) - math.log(prior / (1 - prior))
 
 
@@ -56,7 +60,9 @@ def similarity_loss(prediction: Tensor, labels: Tensor) -> Tensor:
     broadcast (B, 1) against (B,) to (B, B) and train towards the mean with no more than a warning.
     """
     if prediction.shape != labels.shape:
-        raise ValueError(f"prediction is {tuple(prediction.shape)}, labels are {tuple(labels.shape)}; both need (B,)")
+        raise ValueError(
+            f"prediction is {tuple(prediction.shape)}, labels are {tuple(labels.shape)}; both need (B,)"
+        )
     return F.mse_loss(prediction.float(), labels.float())
 
 
@@ -83,6 +89,8 @@ def fitted_range(cosines: Tensor, labels: Tensor, width: float = 0.25) -> float:
     lowest = cosines[labels <= width * max(1, math.ceil(float(labels.min()) / width))]
     found = float(lowest.mean())
     if found >= 1:
-        raise ValueError("--sts_range fitted: the least similar pairs have a cosine of 1 already, all vectors are "
-                         "equal. Train or choose another encoder first, or drop the flag.")
+        raise ValueError(
+            "--sts_range fitted: the least similar pairs have a cosine of 1 already, all vectors are "
+            "equal. Train or choose another encoder first, or drop the flag."
+        )
     return found

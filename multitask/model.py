@@ -19,7 +19,14 @@ from minbert import BertModel, BertTokenizer
 from minbert.checkpoint import write_json, write_tensors
 from minbert.dropout import Dropout
 from minbert.pooling import mean, pool, positions_read, save_pooling, stored_pooling
-from multitask.heads import CosineHead, DenseHead, FeaturesHead, MlpHead, PairMlpHeads, TwoOrdersHead
+from multitask.heads import (
+    CosineHead,
+    DenseHead,
+    FeaturesHead,
+    MlpHead,
+    PairMlpHeads,
+    TwoOrdersHead,
+)
 from multitask.tasks import TASKS, Task
 
 
@@ -39,33 +46,66 @@ class MultitaskBert(nn.Module):
     """
 
     def __init__(
-        self, encoder: BertModel, pooling: str, pair_encoding: str, dropout_probability: float, seed: int,
-        head: str = "features", para_head: str = "", sharing: str = "none", has_common_layer: bool = True,
-        sts_range: str = "zero", vector_dropout: float = 0.0, drops_out: bool = True,
+        self,
+        encoder: BertModel,
+        pooling: str,
+        pair_encoding: str,
+        dropout_probability: float,
+        seed: int,
+        head: str = "features",
+        para_head: str = "",
+        sharing: str = "none",
+        has_common_layer: bool = True,
+        sts_range: str = "zero",
+        vector_dropout: float = 0.0,
+        drops_out: bool = True,
     ) -> None:
         super().__init__()
-        self.dropout = Dropout(vector_dropout)  # of the sentence vectors; dropout_probability is that inside each head
-        self.encoder, self.pooling, self.pair_encoding, self.drops_out = encoder, pooling, pair_encoding, drops_out
-        self.settings = {"pair_encoding": pair_encoding, "head": head, "para_head": para_head or head,
-                         "sharing": sharing, "has_common_layer": has_common_layer, "sts_range": sts_range}
+        self.dropout = Dropout(
+            vector_dropout
+        )  # of the sentence vectors; dropout_probability is that inside each head
+        self.encoder, self.pooling, self.pair_encoding, self.drops_out = (
+            encoder,
+            pooling,
+            pair_encoding,
+            drops_out,
+        )
+        self.settings = {
+            "pair_encoding": pair_encoding,
+            "head": head,
+            "para_head": para_head or head,
+            "sharing": sharing,
+            "has_common_layer": has_common_layer,
+            "sts_range": sts_range,
+        }
         hidden_size = encoder.config.hidden_size
-        with torch.random.fork_rng(devices=[]):  # the same heads for a seed, whatever was drawn before
+        with torch.random.fork_rng(
+            devices=[]
+        ):  # the same heads for a seed, whatever was drawn before
             torch.manual_seed(seed)
             self.shared = nn.Linear(hidden_size, hidden_size) if has_common_layer else None
             self.heads = nn.ModuleDict()
             for task in TASKS.values():
                 chosen = self.settings["para_head" if task.name == "para" else "head"]
                 if not (chosen == "mlp" and task.is_pair):
-                    self.heads[task.name] = self.make_head(chosen, task, hidden_size, dropout_probability)
+                    self.heads[task.name] = self.make_head(
+                        chosen, task, hidden_size, dropout_probability
+                    )
             if head == "mlp":
-                self.heads["pairs"] = PairMlpHeads(hidden_size, dropout_probability, sharing, self.has_range)
-            for module in (module for name, module in self.named_modules() if not name.startswith("encoder")):
+                self.heads["pairs"] = PairMlpHeads(
+                    hidden_size, dropout_probability, sharing, self.has_range
+                )
+            for module in (
+                module for name, module in self.named_modules() if not name.startswith("encoder")
+            ):
                 encoder.initialise(module)
             for name, module in self.heads.items():
                 if name in TASKS:
                     module.reset(TASKS[name].start)
 
-    def make_head(self, name: str, task: Task, hidden_size: int, dropout_probability: float) -> nn.Module:
+    def make_head(
+        self, name: str, task: Task, hidden_size: int, dropout_probability: float
+    ) -> nn.Module:
         """The head `name` for one task; heads.py says what each is."""
         num_vectors = 2 if task.is_pair and self.has_two_vectors else 1
         if not task.is_pair:
@@ -81,8 +121,12 @@ class MultitaskBert(nn.Module):
             case "mlp":
                 return MlpHead(hidden_size, task.num_outputs, dropout_probability)
             case "ph" | "dph" | "dpha":
-                return TwoOrdersHead(hidden_size, dropout_probability, has_difference=name != "ph",
-                                     has_activation=name == "dpha")
+                return TwoOrdersHead(
+                    hidden_size,
+                    dropout_probability,
+                    has_difference=name != "ph",
+                    has_activation=name == "dpha",
+                )
         raise AssertionError(f"there is no head {name}")
 
     @property
@@ -112,8 +156,12 @@ class MultitaskBert(nn.Module):
 
     def forward(self, task: str, batch: Batch) -> Tensor:
         """Raw outputs: "sst" logits (B, 5), "para" a logit (B,), "sts" a number on the 0..5 scale (B,)."""
-        output = self.encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids,
-                              positions=positions_read(batch.attention_mask, self.pooling))
+        output = self.encoder(
+            batch.input_ids,
+            batch.attention_mask,
+            batch.token_type_ids,
+            positions=positions_read(batch.attention_mask, self.pooling),
+        )
         vectors = (pool(output, batch.attention_mask, self.pooling),)  # (R, H)
         if TASKS[task].is_pair and self.pair_encoding in ("bi", "dual"):
             vectors = vectors[0].chunk(2)  # (B, H) each
@@ -134,8 +182,11 @@ class MultitaskBert(nn.Module):
         self.encoder.save_pretrained(folder, self.pooling)
         tokenizer.save_pretrained(folder)
         save_pooling(folder, self.pooling)
-        own = {name: tensor for name, tensor in self.state_dict().items()
-               if name.startswith(("shared.", "heads."))}  # what only training needed is dropped
+        own = {
+            name: tensor
+            for name, tensor in self.state_dict().items()
+            if name.startswith(("shared.", "heads."))
+        }  # what only training needed is dropped
         write_tensors(Path(folder) / "heads.safetensors", own)
         write_json(Path(folder) / "heads.json", self.settings)
 
@@ -151,20 +202,37 @@ class MultitaskBert(nn.Module):
             stored = dict(json.loads(path.read_text(encoding="utf-8")))
             pair_encoding = stored.pop("pair_encoding")
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path}: no record of heads there ({error}). Give the model of a finished run, such as "
-                             "runs/NAME/model, as the run wrote it.") from error
+            raise ValueError(
+                f"{path}: no record of heads there ({error}). Give the model of a finished run, such as "
+                "runs/NAME/model, as the run wrote it."
+            ) from error
         encoder = BertModel.from_pretrained(folder, **config_overrides)
         try:
             model = cls(encoder, pooling, pair_encoding, dropout_probability=0.0, seed=0, **stored)
-            report = model.load_state_dict(load_file(path.with_suffix(".safetensors")), strict=False)
+            report = model.load_state_dict(
+                load_file(path.with_suffix(".safetensors")), strict=False
+            )
         except (TypeError, AssertionError) as error:
-            raise ValueError(f"{path}: of another version ({error}). Start the run anew with this one.") from error
-        except (OSError, SafetensorError, RuntimeError) as error:  # absent, cut short, of other shapes
-            raise ValueError(f"{path.with_suffix('.safetensors')}: these heads cannot be read ({error}). Bring the "
-                             "folder back as the run wrote it, or start the run anew.") from error
-        wrong = [*report.unexpected_keys, *(name for name in report.missing_keys if not name.startswith("encoder."))]
+            raise ValueError(
+                f"{path}: of another version ({error}). Start the run anew with this one."
+            ) from error
+        except (
+            OSError,
+            SafetensorError,
+            RuntimeError,
+        ) as error:  # absent, cut short, of other shapes
+            raise ValueError(
+                f"{path.with_suffix('.safetensors')}: these heads cannot be read ({error}). Bring the "
+                "folder back as the run wrote it, or start the run anew."
+            ) from error
+        wrong = [
+            *report.unexpected_keys,
+            *(name for name in report.missing_keys if not name.startswith("encoder.")),
+        ]
         wrong += [] if pooling else ["a record of their pooling"]
         if wrong:
-            raise ValueError(f"{folder}: its heads have, or lack, {', '.join(wrong)}, so another version wrote them. "
-                             "Start the run anew with this one.")
+            raise ValueError(
+                f"{folder}: its heads have, or lack, {', '.join(wrong)}, so another version wrote them. "
+                "Start the run anew with this one."
+            )
         return model.eval()

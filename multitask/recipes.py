@@ -36,8 +36,14 @@ COMMON_LAYER = {"common_layer": "tanh", "vector_dropout_prob": 0.5, "hidden_drop
 
 def rob(**changes) -> dict:
     """What [ROB]'s rows share: pooler output, lr 1e-5; no common layer unless the row says CL."""
-    return {"pooling": "pooler", "lr": 1e-5, "batch_size": 32, "hidden_dropout_prob": 0.5, "common_layer": "none",
-            **changes}
+    return {
+        "pooling": "pooler",
+        "lr": 1e-5,
+        "batch_size": 32,
+        "hidden_dropout_prob": 0.5,
+        "common_layer": "none",
+        **changes,
+    }
 
 
 def rob_mt_dnn(**changes) -> dict:
@@ -47,7 +53,9 @@ def rob_mt_dnn(**changes) -> dict:
 
 def rob_1() -> dict:
     """VM, encoder frozen, trained on SST only."""
-    return rob(option="pretrain", tasks="sst", head="vm", pair_encoding="bi", epochs=10) | {"hidden_dropout_prob": 0.3}
+    return rob(option="pretrain", tasks="sst", head="vm", pair_encoding="bi", epochs=10) | {
+        "hidden_dropout_prob": 0.3
+    }
 
 
 def rob_2() -> dict:
@@ -67,7 +75,10 @@ def rob_4() -> dict:
 
 def rob_5() -> dict:
     """RR + PH + CL."""
-    return rob(head="ph", sampling="epoch-round-robin", tasks="sts,sst,para,sst,sts", epochs=3) | COMMON_LAYER
+    return (
+        rob(head="ph", sampling="epoch-round-robin", tasks="sts,sst,para,sst,sts", epochs=3)
+        | COMMON_LAYER
+    )
 
 
 def rob_6() -> dict:
@@ -106,8 +117,13 @@ def rob_12() -> dict:
     An epoch is one pass over PARA, which its figure asks for; SST and STS then come many times in it, more often than
     the report's 85.8 % on SST's training rows look like (99 % in the other rows). It does not say how it went.
     """
-    return rob_14() | {"sampling": "joint", "sampling_weights": "none", "batch_size": 8, "surgery": "pcgrad",
-                       "surgery_reduction": "mean"}
+    return rob_14() | {
+        "sampling": "joint",
+        "sampling_weights": "none",
+        "batch_size": 8,
+        "surgery": "pcgrad",
+        "surgery_reduction": "mean",
+    }
 
 
 def rob_13() -> dict:
@@ -168,29 +184,68 @@ RECIPES: dict[str, tuple[Callable[[], dict], Published]] = {
     "gen-given-lr-1e-5": (gen.given_lr_1e_5, Published(0.497, 0.806, 0.609, 0.637)),
     "gen-given-lr-3e-5": (gen.given_lr_3e_5, Published(0.496, 0.799, 0.68, 0.658)),
 }
-COMPARISONS: dict[str, dict] = {  # one choice at a time, all else the defaults; nothing published stands beside them
+COMPARISONS: dict[
+    str, dict
+] = {  # one choice at a time, all else the defaults; nothing published stands beside them
     "defaults": {},
-    **{f"encoding-{name}": {"head": "vm", "pair_encoding": name} for name in ("bi", "cross", "dual")},
+    **{
+        f"encoding-{name}": {"head": "vm", "pair_encoding": name}
+        for name in ("bi", "cross", "dual")
+    },
     "head-features": {"head": "features"},
     "head-features-no-common": {"head": "features", "common_layer": "none"},
     "head-vm": {"head": "vm"},
     "head-vm-no-common": {"head": "vm", "common_layer": "none"},
     "head-mlp": {"head": "mlp", "pair_encoding": "bi", "sharing": "first"},
-    "head-mlp-no-common": {"head": "mlp", "pair_encoding": "bi", "sharing": "first", "common_layer": "none"},
+    "head-mlp-no-common": {
+        "head": "mlp",
+        "pair_encoding": "bi",
+        "sharing": "first",
+        "common_layer": "none",
+    },
     "head-dpha": {"head": "dpha"},
     "head-dpha-no-common": {"head": "dpha", "common_layer": "none"},
     "head-cosine": {"head": "cosine", "para_head": "features", "common_layer": "none"},
     "range-zero": {"head": "cosine", "tasks": "sst,sts", "common_layer": "none"},
-    "range-fitted": {"head": "cosine", "tasks": "sst,sts", "common_layer": "none", "sts_range": "fitted"},
-    **{f"sampling-{name}": {"sampling": name} for name in
-       ("mt-dnn", "sequential", "epoch-round-robin", "batch-round-robin", "annealed", "power", "joint")},
-    **{f"surgery-{name}": {"sampling": "joint", "surgery": name} for name in ("sum", "pcgrad", "gradvac")},
+    "range-fitted": {
+        "head": "cosine",
+        "tasks": "sst,sts",
+        "common_layer": "none",
+        "sts_range": "fitted",
+    },
+    **{
+        f"sampling-{name}": {"sampling": name}
+        for name in (
+            "mt-dnn",
+            "sequential",
+            "epoch-round-robin",
+            "batch-round-robin",
+            "annealed",
+            "power",
+            "joint",
+        )
+    },
+    **{
+        f"surgery-{name}": {"sampling": "joint", "surgery": name}
+        for name in ("sum", "pcgrad", "gradvac")
+    },
     "contrastive-first": {"pretrain": "simcse"},
     "contrastive-last": {"pretrain": "simcse", "contrastive_order": "last"},
     "contrastive-fusion": {"pretrain": "simcse", "contrastive_order": "fusion"},
     "further-mlm": {"pretrain": "mlm"},
-    **{f"pretrain-{method}": {"pretrain": method} for method in
-       ("simcse-supervised", "simcse-nli", "mnr", "bsc", "ct", "ct-in-batch", "sg", "sg-opt")},
+    **{
+        f"pretrain-{method}": {"pretrain": method}
+        for method in (
+            "simcse-supervised",
+            "simcse-nli",
+            "mnr",
+            "bsc",
+            "ct",
+            "ct-in-batch",
+            "sg",
+            "sg-opt",
+        )
+    },
     "sg-cls": {"pretrain": "sg", "pooling": "cls"},
     "sg-opt-cls": {"pretrain": "sg-opt", "pooling": "cls"},
     "bsc-rows-only": {"pretrain": "bsc", "bsc_symmetric": "no"},
@@ -227,12 +282,20 @@ def recipe_list() -> str:
     for name, (function, published) in RECIPES.items():
         scores = (published.sst, published.para, published.sts, published.overall)
         cells = "".join(f"{'-' if score is None else f'{score:.3f}':>7}" for score in scores)
-        trained = " Train " + ", ".join(f"{score:.3f}" for score in published.train) + "." if published.train else ""
+        trained = (
+            " Train " + ", ".join(f"{score:.3f}" for score in published.train) + "."
+            if published.train
+            else ""
+        )
         lines.append(f"{name:<24}{cells}  {function.__doc__.splitlines()[0]}{trained}")
-    lines += ["", "gen's ensemble (.521 .836 .761, mean .706) took the best run for each task, by its figures "
-              "gen-quora-only and gen-given-para; for STS none has its figure: "
-              "python -m multitask.ensemble RUN... --method best --out DIR",
-              "", "comparisons, one choice at a time:"]
+    lines += [
+        "",
+        "gen's ensemble (.521 .836 .761, mean .706) took the best run for each task, by its figures "
+        "gen-quora-only and gen-given-para; for STS none has its figure: "
+        "python -m multitask.ensemble RUN... --method best --out DIR",
+        "",
+        "comparisons, one choice at a time:",
+    ]
     for name, values in COMPARISONS.items():
         lines.append(f"{name:<28}{', '.join(f'{key} {value}' for key, value in values.items())}")
     return "\n".join(lines)

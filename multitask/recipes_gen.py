@@ -14,8 +14,18 @@ from __future__ import annotations
 
 def shared(**changes) -> dict:
     """What all rows share: [CLS], two-layer heads of PARA and STS that share the first, lr 1e-5, ten epochs."""
-    return {"pooling": "cls", "head": "mlp", "pair_encoding": "bi", "sharing": "first", "common_layer": "none",
-            "lr": 1e-5, "batch_size": 16, "hidden_dropout_prob": 0.3, "epochs": 10, **changes}
+    return {
+        "pooling": "cls",
+        "head": "mlp",
+        "pair_encoding": "bi",
+        "sharing": "first",
+        "common_layer": "none",
+        "lr": 1e-5,
+        "batch_size": 16,
+        "hidden_dropout_prob": 0.3,
+        "epochs": 10,
+        **changes,
+    }
 
 
 def vanilla() -> dict:
@@ -27,18 +37,31 @@ def vanilla() -> dict:
 
 def contrastive_first() -> dict:
     """Table 1, contrastive first: SimCSE, then SST alone; PARA and STS are the cosine of the two vectors."""
-    return vanilla() | {"pretrain": "simcse", "hand_on": "trained", "contrastive_projection": "mlp",
-                        "contrastive_epochs": 10, "contrastive_batch_size": 16, "contrastive_lr": 1e-5}
+    return vanilla() | {
+        "pretrain": "simcse",
+        "hand_on": "trained",
+        "contrastive_projection": "mlp",
+        "contrastive_epochs": 10,
+        "contrastive_batch_size": 16,
+        "contrastive_lr": 1e-5,
+    }
 
 
 def supervised_first() -> dict:
     """Table 1, supervised first."""
-    return contrastive_first() | {"contrastive_order": "last", "hand_on": "better"}  # after the tasks it is the result
+    return contrastive_first() | {
+        "contrastive_order": "last",
+        "hand_on": "better",
+    }  # after the tasks it is the result
 
 
 def fusion() -> dict:
     """Table 1, fusion: each batch of SST on its task, then on the contrastive loss; no sentence of PARA or STS."""
-    return vanilla() | {"pretrain": "simcse", "contrastive_order": "fusion", "contrastive_projection": "mlp"}
+    return vanilla() | {
+        "pretrain": "simcse",
+        "contrastive_order": "fusion",
+        "contrastive_projection": "mlp",
+    }
 
 
 def baseline() -> dict:
@@ -48,8 +71,13 @@ def baseline() -> dict:
 
 def pretrained(stages: str) -> dict:
     """The baseline after labelled contrastive stages; five epochs on the given data and three on NLI are presets."""
-    return baseline() | {"pretrain": stages, "hand_on": "trained", "contrastive_lr": 2e-5,
-                         "contrastive_batch_size": 16, "contrastive_projection": "mlp"}
+    return baseline() | {
+        "pretrain": stages,
+        "hand_on": "trained",
+        "contrastive_lr": 2e-5,
+        "contrastive_batch_size": 16,
+        "contrastive_projection": "mlp",
+    }
 
 
 def nli() -> dict:

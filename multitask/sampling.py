@@ -19,7 +19,9 @@ MakeBatches = dict[str, Callable[[torch.Generator], list[Rows]]]
 Limit = Literal["largest", "smallest"]
 
 
-def joint(make_batches: MakeBatches, generator: torch.Generator, limit: Limit = "largest") -> list[Step]:
+def joint(
+    make_batches: MakeBatches, generator: torch.Generator, limit: Limit = "largest"
+) -> list[Step]:
     """One batch of every task in the same update ("average loss" in [GEN]).
 
     The epoch is one pass over the task with the most batches, and the smaller tasks cycle, their batches formed
@@ -35,17 +37,23 @@ def joint(make_batches: MakeBatches, generator: torch.Generator, limit: Limit = 
     Raises ValueError for no tasks, a task without batches, or another limit.
     """
     if limit not in ("largest", "smallest"):
-        raise ValueError(f"limit is {limit!r}; it is 'largest' (smaller tasks cycle) or 'smallest' (larger are cut)")
+        raise ValueError(
+            f"limit is {limit!r}; it is 'largest' (smaller tasks cycle) or 'smallest' (larger are cut)"
+        )
     passes = _first_pass(make_batches, generator)
     num_batches = [len(batches) for batches in passes.values()]
     num_steps = max(num_batches) if limit == "largest" else min(num_batches)
     for name, batches in passes.items():
         while len(batches) < num_steps:
             batches.extend(make_batches[name](generator))
-    return [[(name, batches[step]) for name, batches in passes.items()] for step in range(num_steps)]
+    return [
+        [(name, batches[step]) for name, batches in passes.items()] for step in range(num_steps)
+    ]
 
 
-def batch_round_robin(make_batches: MakeBatches, generator: torch.Generator, limit: Limit = "largest") -> list[Step]:
+def batch_round_robin(
+    make_batches: MakeBatches, generator: torch.Generator, limit: Limit = "largest"
+) -> list[Step]:
     """One batch of each task in turn, an update after each ([GEN] "batch round robin").
 
     The batches of joint, which takes them together. Arguments, errors and the meaning of `limit` as there. Returns the
@@ -54,18 +62,26 @@ def batch_round_robin(make_batches: MakeBatches, generator: torch.Generator, lim
     return [[batch] for step in joint(make_batches, generator, limit) for batch in step]
 
 
-def epoch_round_robin(make_batches: MakeBatches, generator: torch.Generator, order: Sequence[str]) -> list[Step]:
+def epoch_round_robin(
+    make_batches: MakeBatches, generator: torch.Generator, order: Sequence[str]
+) -> list[Step]:
     """All batches of a task, then all of the next, within every epoch ([ROB] "round-robin", [GEN] "epoch round robin").
 
     order: task names, any of them several times (sts, sst, para, sst, sts); each time its batches are formed anew.
     Returns the steps of one epoch, each with a single batch. Raises ValueError as joint does.
     """
     passes = [_first_pass({name: make_batches[name]}, generator) for name in order]
-    return [[(name, batch)] for turn in passes for name, batches in turn.items() for batch in batches]
+    return [
+        [(name, batch)] for turn in passes for name, batches in turn.items() for batch in batches
+    ]
 
 
 def sequential(
-    make_batches: MakeBatches, generator: torch.Generator, order: Sequence[str], epoch: int, epochs: int
+    make_batches: MakeBatches,
+    generator: torch.Generator,
+    order: Sequence[str],
+    epoch: int,
+    epochs: int,
 ) -> list[Step]:
     """One task until its epochs end, then the next, never to return ([ROB] "sequential training").
 
@@ -77,7 +93,9 @@ def sequential(
 
 
 def mt_dnn(
-    make_batches: MakeBatches, generator: torch.Generator, weights: Mapping[str, float] | None = None
+    make_batches: MakeBatches,
+    generator: torch.Generator,
+    weights: Mapping[str, float] | None = None,
 ) -> list[Step]:
     """All mini-batches of all tasks pooled and shuffled, one per update (Liu et al. 2019, MT-DNN, algorithm 1).
 
@@ -90,7 +108,9 @@ def mt_dnn(
     """
     unknown = sorted(set(weights or {}) - set(make_batches))
     if unknown:
-        raise ValueError(f"weights names {unknown[0]}, which is no task here; there are {', '.join(make_batches)}.")
+        raise ValueError(
+            f"weights names {unknown[0]}, which is no task here; there are {', '.join(make_batches)}."
+        )
     pool = []
     for name, batches in _first_pass(make_batches, generator).items():
         wanted = max(1, round(len(batches) * (weights or {}).get(name, 1.0)))
@@ -115,7 +135,9 @@ def power(make_batches: MakeBatches, generator: torch.Generator, exponent: float
     passes = _first_pass(make_batches, generator)
     names = list(passes)
     sizes = torch.tensor([len(passes[name]) for name in names], dtype=torch.float64)
-    drawn = torch.multinomial(sizes**exponent, int(sizes.sum()), replacement=True, generator=generator).tolist()
+    drawn = torch.multinomial(
+        sizes**exponent, int(sizes.sum()), replacement=True, generator=generator
+    ).tolist()
     steps = []
     for name in (names[number] for number in drawn):
         passes[name] = passes[name] or list(make_batches[name](generator))
@@ -132,7 +154,9 @@ def annealed_exponent(epoch: int, epochs: int) -> float:
     return 1 - 0.8 * (epoch / (epochs - 1) if epochs > 1 else 1)
 
 
-def steps_of_epoch(options, make_batches: MakeBatches, generator: torch.Generator, epoch: int) -> list[Step]:
+def steps_of_epoch(
+    options, make_batches: MakeBatches, generator: torch.Generator, epoch: int
+) -> list[Step]:
     """What --sampling names, for one epoch (counted from 0) of a run with these Options."""
     match options.sampling:
         case "mt-dnn":
@@ -163,5 +187,7 @@ def _first_pass(make_batches: MakeBatches, generator: torch.Generator) -> dict[s
     passes = {name: list(make(generator)) for name, make in make_batches.items()}
     for name, batches in passes.items():
         if not batches:  # joint would cycle through it for ever
-            raise ValueError(f"task {name!r} has no training batches; give it rows, or leave it out")
+            raise ValueError(
+                f"task {name!r} has no training batches; give it rows, or leave it out"
+            )
     return passes

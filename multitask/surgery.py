@@ -39,7 +39,9 @@ def weighted(tasks: Sequence[str], weights: Mapping[str, float]) -> list[float]:
     return [weights.get(task, 1.0) for task in tasks]
 
 
-def pcgrad(gradients: Tensor, reduction: Reduction = "sum", generator: torch.Generator | None = None) -> Tensor:
+def pcgrad(
+    gradients: Tensor, reduction: Reduction = "sum", generator: torch.Generator | None = None
+) -> Tensor:
     """Projecting conflicting gradients, "gradient surgery" (Yu et al. 2020, algorithm 1): K gradients -> one.
 
     For each task i its gradient loses, for every other task j in a fresh random order, the part that points against
@@ -54,7 +56,9 @@ def pcgrad(gradients: Tensor, reduction: Reduction = "sum", generator: torch.Gen
     return pcgrad_weights(gradients @ gradients.T, reduction, generator) @ gradients
 
 
-def pcgrad_weights(gramian: Tensor, reduction: Reduction = "sum", generator: torch.Generator | None = None) -> Tensor:
+def pcgrad_weights(
+    gramian: Tensor, reduction: Reduction = "sum", generator: torch.Generator | None = None
+) -> Tensor:
     """The weights (K,) with which `pcgrad` adds up the original gradients (Yu et al. 2020, algorithm 1).
 
     gramian (K, K), float32 or better float64, G[i, j] = g_i . g_j; row i of the weights begins one-hot, and w_ij loses
@@ -73,7 +77,10 @@ def pcgrad_weights(gramian: Tensor, reduction: Reduction = "sum", generator: tor
 
 
 def gradvac_weights(
-    gramian: Tensor, targets: Tensor, beta: float = 0.01, reduction: Reduction = "sum",
+    gramian: Tensor,
+    targets: Tensor,
+    beta: float = 0.01,
+    reduction: Reduction = "sum",
     generator: torch.Generator | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Gradient vaccine (Wang et al. 2021, algorithm 1, equation 4): PCGrad towards a target instead of towards 0.
@@ -89,14 +96,24 @@ def gradvac_weights(
     weights = torch.eye(num_tasks, dtype=gramian.dtype, device=gramian.device)
     for i in range(num_tasks):
         for j in torch.randperm(num_tasks, generator=generator).tolist():
-            norm, other_norm = (weights[i] @ gramian @ weights[i]).clamp(min=0).sqrt(), gramian[j, j].sqrt()
+            norm, other_norm = (
+                (weights[i] @ gramian @ weights[i]).clamp(min=0).sqrt(),
+                gramian[j, j].sqrt(),
+            )
             if j == i or norm == 0 or other_norm == 0:
                 continue
-            cosine, target = (gramian[j] @ weights[i] / (norm * other_norm)).clamp(-1, 1), targets[i, j].clone()
+            cosine, target = (
+                (gramian[j] @ weights[i] / (norm * other_norm)).clamp(-1, 1),
+                targets[i, j].clone(),
+            )
             targets[i, j] = (1 - beta) * target + beta * cosine
             if cosine < target:
-                sine = (1 - target**2).sqrt().clamp(min=1e-8)  # a target of 1 would ask for infinitely much of g_j
-                weights[i, j] += norm * (target * (1 - cosine**2).sqrt() - cosine * sine) / (other_norm * sine)
+                sine = (
+                    (1 - target**2).sqrt().clamp(min=1e-8)
+                )  # a target of 1 would ask for infinitely much of g_j
+                weights[i, j] += (
+                    norm * (target * (1 - cosine**2).sqrt() - cosine * sine) / (other_norm * sine)
+                )
     return reduce(weights, reduction), targets
 
 
@@ -114,13 +131,17 @@ class GradientSurgery:
     own, so that runs of a seed with and without surgery have the same dropout masks.
     """
 
-    def __init__(self, method: str, reduction: Reduction, beta: float, tasks: Sequence[str], seed: int) -> None:
+    def __init__(
+        self, method: str, reduction: Reduction, beta: float, tasks: Sequence[str], seed: int
+    ) -> None:
         self.method, self.reduction, self.beta = method, reduction, beta
         self.generator = torch.Generator().manual_seed(seed)
         self.tasks = tuple(dict.fromkeys(tasks))
         self.pairs = list(combinations(range(len(self.tasks)), 2))
         self.targets = torch.zeros(len(self.tasks), len(self.tasks), dtype=torch.float64)  # (T, T)
-        self.cosines: list[Tensor] = []  # of each step (pairs,) float32, nan for a pair that it does not hold
+        self.cosines: list[
+            Tensor
+        ] = []  # of each step (pairs,) float32, nan for a pair that it does not hold
 
     def __call__(self, gramian: Tensor, tasks: list[str]) -> Tensor:
         """The weights (K,) float64 of this step's K gradients; records their cosines, and moves GradVac's targets.
@@ -134,21 +155,29 @@ class GradientSurgery:
             return pcgrad_weights(gramian, self.reduction, self.generator)
         assert self.method == "gradvac", f"there is no surgery {self.method}"
         rows, columns = numbers.unsqueeze(1), numbers.unsqueeze(0)
-        weights, self.targets[rows, columns] = gradvac_weights(gramian, self.targets[rows, columns], self.beta,
-                                                               self.reduction, self.generator)
+        weights, self.targets[rows, columns] = gradvac_weights(
+            gramian, self.targets[rows, columns], self.beta, self.reduction, self.generator
+        )
         return weights
 
     def record(self, gramian: Tensor, numbers: Tensor) -> None:
         """Keep the cosine of every pair of this step's gradients; that of a zero gradient counts as 0."""
         norms = gramian.diagonal().sqrt()
         every = torch.full((len(self.tasks), len(self.tasks)), torch.nan)
-        every[numbers[:, None], numbers] = (gramian / torch.outer(norms, norms)).nan_to_num(0, 0, 0).float()
-        self.cosines.append(torch.stack([every[pair] for pair in self.pairs]) if self.pairs else torch.empty(0))
+        every[numbers[:, None], numbers] = (
+            (gramian / torch.outer(norms, norms)).nan_to_num(0, 0, 0).float()
+        )
+        self.cosines.append(
+            torch.stack([every[pair] for pair in self.pairs]) if self.pairs else torch.empty(0)
+        )
 
     def state_dict(self) -> dict[str, Tensor]:
         empty = torch.empty(0, len(self.pairs))
-        return {"targets": self.targets.clone(), "cosines": torch.stack(self.cosines) if self.cosines else empty,
-                "generator": self.generator.get_state()}
+        return {
+            "targets": self.targets.clone(),
+            "cosines": torch.stack(self.cosines) if self.cosines else empty,
+            "generator": self.generator.get_state(),
+        }
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self.targets, self.cosines = state["targets"].clone(), list(state["cosines"])
@@ -162,6 +191,12 @@ class GradientSurgery:
         for number, pair in enumerate(self.pairs):
             seen = cosines[:, number][~cosines[:, number].isnan()]
             if len(seen):
-                found.append({"tasks": [self.tasks[task] for task in pair], "steps": len(seen),
-                              "conflicts": float((seen < 0).float().mean()), "cosine": float(seen.mean())})
+                found.append(
+                    {
+                        "tasks": [self.tasks[task] for task in pair],
+                        "steps": len(seen),
+                        "conflicts": float((seen < 0).float().mean()),
+                        "cosine": float(seen.mean()),
+                    }
+                )
         return found

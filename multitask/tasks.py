@@ -30,7 +30,9 @@ class Task:
     score: Callable[[np.ndarray, np.ndarray], float]  # (predictions, labels), both (N,)
     metric: Literal["accuracy", "Pearson"]
     header: str  # first line of its leaderboard file, byte for byte
-    start: float = 0.0  # what the head says before it has learned: of a regression the middle of its scale
+    start: float = (
+        0.0  # what the head says before it has learned: of a regression the middle of its scale
+    )
 
     @property
     def is_pair(self) -> bool:
@@ -106,28 +108,62 @@ def learned(tasks: Sequence[str], head: str) -> list[str]:
 
     Cosine heads of PARA and STS have no weights to learn.
     """
-    return [name for name, task in TASKS.items() if name in tasks or (task.is_pair and head == "cosine")]
+    return [
+        name for name, task in TASKS.items() if name in tasks or (task.is_pair and head == "cosine")
+    ]
 
 
 def _finite(values: np.ndarray) -> np.ndarray:
     if not np.isfinite(values).all():
         row = int(np.argwhere(~np.isfinite(values))[0][0])
-        raise ValueError(f"row {row} holds {values[row]}; only finite numbers can be scored. The model has diverged: "
-                         "go back to the last good checkpoint, or lower the learning rate.")
+        raise ValueError(
+            f"row {row} holds {values[row]}; only finite numbers can be scored. The model has diverged: "
+            "go back to the last good checkpoint, or lower the learning rate."
+        )
     return values
 
 
 def _check_shapes(predictions: np.ndarray, labels: np.ndarray) -> None:
     if predictions.ndim != 1 or predictions.shape != labels.shape or not len(labels):
-        raise ValueError(f"predictions have shape {predictions.shape}, labels {labels.shape}; both need (N,), N >= 1")
+        raise ValueError(
+            f"predictions have shape {predictions.shape}, labels {labels.shape}; both need (N,), N >= 1"
+        )
 
 
 # "Similiary" is the course's spelling, and the leaderboard's reader wants it so.
 TASKS: dict[str, Task] = {
-    "sst": Task("sst", "SST", SST, 5, sentiment_loss, most_likely_class, accuracy, "accuracy",
-                "id \t Predicted_Sentiment \n"),
-    "para": Task("para", "PARA", PARA, 1, paraphrase_loss, is_paraphrase, accuracy, "accuracy",
-                 "id \t Predicted_Is_Paraphrase \n"),
-    "sts": Task("sts", "STS", STS, 1, similarity_loss, as_number, pearson, "Pearson",
-                "id \t Predicted_Similiary \n", start=2.5),
+    "sst": Task(
+        "sst",
+        "SST",
+        SST,
+        5,
+        sentiment_loss,
+        most_likely_class,
+        accuracy,
+        "accuracy",
+        "id \t Predicted_Sentiment \n",
+    ),
+    "para": Task(
+        "para",
+        "PARA",
+        PARA,
+        1,
+        paraphrase_loss,
+        is_paraphrase,
+        accuracy,
+        "accuracy",
+        "id \t Predicted_Is_Paraphrase \n",
+    ),
+    "sts": Task(
+        "sts",
+        "STS",
+        STS,
+        1,
+        similarity_loss,
+        as_number,
+        pearson,
+        "Pearson",
+        "id \t Predicted_Similiary \n",
+        start=2.5,
+    ),
 }

@@ -34,10 +34,18 @@ def read_tables(options) -> dict[str, dict[str, Table]]:
 
     Of training and dev files at most --train_rows and --dev_rows are taken; test files stay whole, for the leaderboard.
     """
-    tables = {task: {split: read_examples(getattr(options, f"{task}_{split}"),
-                                          (TRAINING_FORMATS if split == "train" else FORMATS)[task],
-                                          labelled=split != "test", drop_bad_rows=options.drop_bad_rows)
-                     for split in SPLITS} for task in TASKS}
+    tables = {
+        task: {
+            split: read_examples(
+                getattr(options, f"{task}_{split}"),
+                (TRAINING_FORMATS if split == "train" else FORMATS)[task],
+                labelled=split != "test",
+                drop_bad_rows=options.drop_bad_rows,
+            )
+            for split in SPLITS
+        }
+        for task in TASKS
+    }
     for split, limits in {"train": options.train_rows, "dev": options.dev_rows}.items():
         for task, limit in numbers_by_task(limits).items():
             tables[task][split] = tables[task][split].cut(int(limit))
@@ -45,29 +53,48 @@ def read_tables(options) -> dict[str, dict[str, Table]]:
 
 
 def encode_tables(
-    tables: dict[str, dict[str, Table]], tokenizer: BertTokenizer, max_length: int, pair_encoding: str
+    tables: dict[str, dict[str, Table]],
+    tokenizer: BertTokenizer,
+    max_length: int,
+    pair_encoding: str,
 ) -> dict[str, dict[str, EncodedExamples]]:
     """Token ids of every row, made once: rows[task][split]. Of several processes the first fills the others' cache."""
+
     def encode() -> dict[str, dict[str, EncodedExamples]]:
-        return {task: {split: EncodedExamples(table.examples, tokenizer, max_length, pair_encoding)
-                       for split, table in splits.items()} for task, splits in tables.items()}
+        return {
+            task: {
+                split: EncodedExamples(table.examples, tokenizer, max_length, pair_encoding)
+                for split, table in splits.items()
+            }
+            for task, splits in tables.items()
+        }
 
     if processes.count() > 1:
-        processes.from_first(lambda: encode() and None)  # None: the others read the cache, no ids are sent to them
+        processes.from_first(
+            lambda: encode() and None
+        )  # None: the others read the cache, no ids are sent to them
     return encode()
 
 
 def cuts(rows: dict[str, dict[str, EncodedExamples]], max_length: int) -> str:
     """The line for the user that says how many rows were too long."""
     every = [each for splits in rows.values() for each in splits.values()]
-    return (f"{sum(each.num_truncated for each in every):,} of {sum(map(len, every)):,} rows are longer than "
-            f"--max_length {max_length} and were cut to it")
+    return (
+        f"{sum(each.num_truncated for each in every):,} of {sum(map(len, every)):,} rows are longer than "
+        f"--max_length {max_length} and were cut to it"
+    )
 
 
-def batches_of(rows: dict[str, dict[str, EncodedExamples]], batch_size: int, max_tokens: int = 0) -> MakeBatches:
+def batches_of(
+    rows: dict[str, dict[str, EncodedExamples]], batch_size: int, max_tokens: int = 0
+) -> MakeBatches:
     """For each task the function that forms its training batches, as the samplers take it."""
-    return {task: partial(length_grouped_batches, splits["train"].sizes, batch_size, max_tokens=max_tokens)
-            for task, splits in rows.items()}
+    return {
+        task: partial(
+            length_grouped_batches, splits["train"].sizes, batch_size, max_tokens=max_tokens
+        )
+        for task, splits in rows.items()
+    }
 
 
 def how_to_combine(options) -> dict:
@@ -76,13 +103,26 @@ def how_to_combine(options) -> dict:
         case "mean":
             return {"weigh": surgery.mean}
         case "sum" | "weighted":  # "sum" takes no --loss_weights: each is 1
-            return {"weigh": partial(surgery.weighted, weights=numbers_by_task(options.loss_weights))}
-    return {"surgery": surgery.GradientSurgery(options.surgery, options.surgery_reduction, options.gradvac_beta,
-                                               options.order, options.seed)}
+            return {
+                "weigh": partial(surgery.weighted, weights=numbers_by_task(options.loss_weights))
+            }
+    return {
+        "surgery": surgery.GradientSurgery(
+            options.surgery,
+            options.surgery_reduction,
+            options.gradvac_beta,
+            options.order,
+            options.seed,
+        )
+    }
 
 
 def build_job(
-    options, encoder: BertModel, rows: dict[str, dict[str, EncodedExamples]], folder: Path, device: torch.device,
+    options,
+    encoder: BertModel,
+    rows: dict[str, dict[str, EncodedExamples]],
+    folder: Path,
+    device: torch.device,
     companion: nn.Module | None = None,
 ) -> Job:
     """The multitask stage as a Job. `options` is the run's Options; its model wraps `encoder` and trains it in place.
@@ -93,9 +133,20 @@ def build_job(
     companion: for fusion training ([GEN] section 4.2), a module that gives the contrastive loss of a batch on the same
     encoder, and whose `projection` learns too. After each step its batches come once more, for that loss.
     """
-    model = MultitaskBert(encoder, options.pooling, options.pair_encoding, options.hidden_dropout_prob, options.seed,
-                          options.head, options.head_of_para, options.sharing, options.common_layer == "tanh",
-                          options.sts_range, options.vector_dropout_prob, options.drops_out(encoder.config.hidden_size))
+    model = MultitaskBert(
+        encoder,
+        options.pooling,
+        options.pair_encoding,
+        options.hidden_dropout_prob,
+        options.seed,
+        options.head,
+        options.head_of_para,
+        options.sharing,
+        options.common_layer == "tanh",
+        options.sts_range,
+        options.vector_dropout_prob,
+        options.drops_out(encoder.config.hidden_size),
+    )
     if companion is not None:
         model.companion = companion.projection
     model.to(device)
@@ -108,36 +159,68 @@ def build_job(
         shift = prior_shift(float(classes.mean()) if len(classes) else 0.0, options.para_prior)
 
     def plan(epoch: int, generator: torch.Generator) -> list[Step]:
-        steps = steps_of_epoch(options, batches_of(trained, options.batch_size, options.max_tokens), generator, epoch)
+        steps = steps_of_epoch(
+            options, batches_of(trained, options.batch_size, options.max_tokens), generator, epoch
+        )
         if companion is None:
             return steps
-        return [each for step in steps for each in (step, [(FUSION_PREFIX + task, indices) for task, indices in step])]
+        return [
+            each
+            for step in steps
+            for each in (step, [(FUSION_PREFIX + task, indices) for task, indices in step])
+        ]
 
     def loss(task: str, batch: Batch) -> Tensor:
         if task.startswith(FUSION_PREFIX):
             return companion(batch) / processes.count()
         return task_loss(model, task, batch, shift)
 
-    automatic = "overall_2023" if dev.keys() == COURSE else "mean" if len(dev) > 1 else options.order[0]
-    rates = (layer_decayed(options.lr, options.layer_decay, encoder.config.num_hidden_layers)
-             if options.layer_decay < 1 else None)
+    automatic = (
+        "overall_2023" if dev.keys() == COURSE else "mean" if len(dev) > 1 else options.order[0]
+    )
+    rates = (
+        layer_decayed(options.lr, options.layer_decay, encoder.config.num_hidden_layers)
+        if options.layer_decay < 1
+        else None
+    )
 
     def num_tokens(of_rows: dict[str, dict[str, EncodedExamples]], split: str) -> int:
         return sum(int(splits[split].sizes.sum()) for splits in of_rows.values())
 
     return Job(
-        name="multitask", folder=folder / "checkpoint" / "multitask", model=model,
-        optimizer=AdamW(parameter_groups(model, options.weight_decay, rates), lr=options.lr, fused=True),
-        plan=plan, load=lambda task, indices: rows[task.removeprefix(FUSION_PREFIX)]["train"].batch(indices).to(device),
-        loss=loss, **how_to_combine(options),
-        evaluate=lambda: processes.from_first(lambda: evaluate(model, dev, options.precision)) | model.fitted(),
+        name="multitask",
+        folder=folder / "checkpoint" / "multitask",
+        model=model,
+        optimizer=AdamW(
+            parameter_groups(model, options.weight_decay, rates), lr=options.lr, fused=True
+        ),
+        plan=plan,
+        load=lambda task, indices: (
+            rows[task.removeprefix(FUSION_PREFIX)]["train"].batch(indices).to(device)
+        ),
+        loss=loss,
+        **how_to_combine(options),
+        evaluate=lambda: (
+            processes.from_first(lambda: evaluate(model, dev, options.precision)) | model.fitted()
+        ),
         before_epoch=lambda epoch: fit_range(model, rows, options.precision),
-        score=automatic if options.score == "auto" else options.score, patience=options.patience,
-        epochs=num_epochs(options), device=device, precision=options.precision, seed=options.seed,
-        schedule=options.schedule, warmup=options.warmup, max_grad_norm=options.max_grad_norm,
-        accumulation=options.accumulation, save_every=options.save_every, evaluation_tokens=num_tokens(trained, "dev"),
-        closing_tokens=num_tokens(rows, "dev") + num_tokens(rows, "test")
-        + (num_tokens({"sts": rows["sts"]}, "train") if model.has_range else 0),  # which fit_range predicts
+        score=automatic if options.score == "auto" else options.score,
+        patience=options.patience,
+        epochs=num_epochs(options),
+        device=device,
+        precision=options.precision,
+        seed=options.seed,
+        schedule=options.schedule,
+        warmup=options.warmup,
+        max_grad_norm=options.max_grad_norm,
+        accumulation=options.accumulation,
+        save_every=options.save_every,
+        evaluation_tokens=num_tokens(trained, "dev"),
+        closing_tokens=num_tokens(rows, "dev")
+        + num_tokens(rows, "test")
+        + (
+            num_tokens({"sts": rows["sts"]}, "train") if model.has_range else 0
+        ),  # which fit_range predicts
         frozen=frozen_parameters(options, encoder),
     )
 
@@ -158,7 +241,9 @@ def task_loss(model: MultitaskBert, task: str, batch: Batch, para_shift: float) 
     return TASKS[task].loss(outputs, own.labels) * share
 
 
-def fit_range(model: MultitaskBert, rows: dict[str, dict[str, EncodedExamples]], precision: str) -> None:
+def fit_range(
+    model: MultitaskBert, rows: dict[str, dict[str, EncodedExamples]], precision: str
+) -> None:
     """With --sts_range fitted: set where the cosines of STS begin, from its training rows under the model as it is.
 
     Done when training begins, not in build_job: the stages of --pretrain run in between and change the cosines. Done
@@ -166,7 +251,10 @@ def fit_range(model: MultitaskBert, rows: dict[str, dict[str, EncodedExamples]],
     """
     if model.has_range and not model.lowest:
         pairs = rows["sts"]["train"]
-        cosines = torch.from_numpy(processes.from_first(lambda: predict(model, "sts", pairs, precision))) / 5  # (N,)
+        cosines = (
+            torch.from_numpy(processes.from_first(lambda: predict(model, "sts", pairs, precision)))
+            / 5
+        )  # (N,)
         model.lowest.fill_(fitted_range(cosines, torch.from_numpy(labels_of(pairs))))
 
 
@@ -178,13 +266,23 @@ def frozen_parameters(options, encoder: BertModel) -> tuple[nn.Parameter, ...]:
         return ()
     num_layers = 0 if options.freeze == "embeddings" else int(options.freeze)
     if num_layers > len(encoder.layers):
-        raise ValueError(f"--freeze is {num_layers}; this encoder has {len(encoder.layers)} layers. Pass at most that.")
-    reads_vectors = options.head == "cosine" and options.common_layer == "none" and "sts" in options.order
-    reads_vectors |= options.surgery not in ("mean", "sum", "weighted") and not options.shares_a_layer
-    reads_vectors |= options.contrastive_order == "fusion" and options.contrastive_projection == "none"
+        raise ValueError(
+            f"--freeze is {num_layers}; this encoder has {len(encoder.layers)} layers. Pass at most that."
+        )
+    reads_vectors = (
+        options.head == "cosine" and options.common_layer == "none" and "sts" in options.order
+    )
+    reads_vectors |= (
+        options.surgery not in ("mean", "sum", "weighted") and not options.shares_a_layer
+    )
+    reads_vectors |= (
+        options.contrastive_order == "fusion" and options.contrastive_projection == "none"
+    )
     if reads_vectors and num_layers == len(encoder.layers) and options.pooling != "pooler":
-        raise ValueError(f"--freeze {num_layers} leaves nothing to train for a loss on the vectors themselves (--head "
-                         "cosine, --contrastive_order fusion), or that the tasks of --surgery share; freeze fewer.")
+        raise ValueError(
+            f"--freeze {num_layers} leaves nothing to train for a loss on the vectors themselves (--head "
+            "cosine, --contrastive_order fusion), or that the tasks of --surgery share; freeze fewer."
+        )
     parts = (encoder.embeddings, *encoder.layers[:num_layers])
     return tuple(parameter for part in parts for parameter in part.parameters())
 
@@ -194,7 +292,14 @@ def heads_job(job: Job, options) -> Job:
 
     Its epochs are sampled as the first one of `job`: annealing begins after them.
     """
-    return replace(job, name="heads", folder=job.folder.with_name("heads"), epochs=options.heads_first,
-                   optimizer=AdamW(parameter_groups(job.model, options.weight_decay), lr=HEADS_LR, fused=True),
-                   plan=lambda epoch, generator: job.plan(0, generator),
-                   frozen=tuple(job.model.encoder.parameters()), closing_tokens=0, **how_to_combine(options))
+    return replace(
+        job,
+        name="heads",
+        folder=job.folder.with_name("heads"),
+        epochs=options.heads_first,
+        optimizer=AdamW(parameter_groups(job.model, options.weight_decay), lr=HEADS_LR, fused=True),
+        plan=lambda epoch, generator: job.plan(0, generator),
+        frozen=tuple(job.model.encoder.parameters()),
+        closing_tokens=0,
+        **how_to_combine(options),
+    )

@@ -19,8 +19,12 @@ import numpy as np
 
 from multitask.tasks import Task
 
-SMALLEST = 1e-12  # in place of a probability of 0, whose logarithm would forbid every weight but one
-PRIOR_ROWS = 10  # for each run so many rows more on which it alone is right; a small dev keeps weights even
+SMALLEST = (
+    1e-12  # in place of a probability of 0, whose logarithm would forbid every weight but one
+)
+PRIOR_ROWS = (
+    10  # for each run so many rows more on which it alone is right; a small dev keeps weights even
+)
 Weigh = Callable[[Task, np.ndarray, np.ndarray], np.ndarray]  # (task, votes, labels) -> weights
 
 # --- what the runs say, on one scale ----------------------------------------------------------------------------------
@@ -62,7 +66,9 @@ def decode(task: Task, mixed: np.ndarray, centre: float = 0.0, spread: float = 1
     """
     if task.is_regression:
         return task.decode(mixed * spread + centre)
-    return task.decode(mixed if mixed.ndim == 2 else mixed - 0.5)  # a logit is over 0 where its sigmoid is over 0.5
+    return task.decode(
+        mixed if mixed.ndim == 2 else mixed - 0.5
+    )  # a logit is over 0 where its sigmoid is over 0.5
 
 
 # --- the methods: votes and labels -> weights -------------------------------------------------------------------------
@@ -70,7 +76,9 @@ def decode(task: Task, mixed: np.ndarray, centre: float = 0.0, spread: float = 1
 
 def choose_best(task: Task, votes: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """1 for the run with the best score on these rows (the first of tied ones), 0 for the others. [GEN]'s ensemble."""
-    return np.eye(len(votes))[np.argmax([task.score(decode(task, of_run), labels) for of_run in votes])]
+    return np.eye(len(votes))[
+        np.argmax([task.score(decode(task, of_run), labels) for of_run in votes])
+    ]
 
 
 def share_evenly(task: Task, votes: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -107,10 +115,19 @@ def most_likely(of_label: np.ndarray, prior_rows: int = 0) -> np.ndarray:
 
     def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
         mixed = weights @ of_label  # (N,)
-        return -float(np.log(mixed).mean()), -(of_label / mixed).mean(axis=1)  # the loss and its gradient (R,)
+        return -float(np.log(mixed).mean()), -(of_label / mixed).mean(
+            axis=1
+        )  # the loss and its gradient (R,)
 
-    found = minimize(loss, np.full(num_runs, 1 / num_runs), jac=True, method="SLSQP", bounds=[(0, 1)] * num_runs,
-                     constraints={"type": "eq", "fun": lambda weights: weights.sum() - 1}, options={"ftol": 1e-12})
+    found = minimize(
+        loss,
+        np.full(num_runs, 1 / num_runs),
+        jac=True,
+        method="SLSQP",
+        bounds=[(0, 1)] * num_runs,
+        constraints={"type": "eq", "fun": lambda weights: weights.sum() - 1},
+        options={"ftol": 1e-12},
+    )
     weights = np.clip(found.x, 0, None)  # the optimiser keeps to the bounds but for rounding
     return weights / weights.sum()
 
@@ -138,10 +155,18 @@ class Method:
 
 
 METHODS = {
-    "best": Method(choose_best, "for each task the one run with the best dev score is chosen.", True),
-    "average": Method(share_evenly, "every run that votes counts the same, nothing is fitted.", False),
-    "weighted": Method(fit_weights, "for each task a weight for every run is fitted to dev labels (SST, PARA: largest "
-                       "likelihood, with a prior towards equal ones; STS: largest correlation).", True),
+    "best": Method(
+        choose_best, "for each task the one run with the best dev score is chosen.", True
+    ),
+    "average": Method(
+        share_evenly, "every run that votes counts the same, nothing is fitted.", False
+    ),
+    "weighted": Method(
+        fit_weights,
+        "for each task a weight for every run is fitted to dev labels (SST, PARA: largest "
+        "likelihood, with a prior towards equal ones; STS: largest correlation).",
+        True,
+    ),
 }
 
 # --- an honest score --------------------------------------------------------------------------------------------------
@@ -153,13 +178,18 @@ def make_folds(num_rows: int, num_folds: int, seed: int) -> np.ndarray:
     Raises ValueError for fewer than two folds, or more than rows.
     """
     if not 2 <= num_folds <= num_rows:
-        raise ValueError(f"{num_folds} folds of {num_rows} dev rows; needed are 2 at least and a row for each. Pass "
-                         "another number as --folds.")
+        raise ValueError(
+            f"{num_folds} folds of {num_rows} dev rows; needed are 2 at least and a row for each. Pass "
+            "another number as --folds."
+        )
     return np.random.default_rng(seed).permutation(np.arange(num_rows) % num_folds)
 
 
 def out_of_fold(
-    votes: np.ndarray, labels: np.ndarray, folds: np.ndarray, weigh: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    votes: np.ndarray,
+    labels: np.ndarray,
+    folds: np.ndarray,
+    weigh: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mix the votes on each fold with the weights that `weigh(votes, labels)` finds on the other folds.
 
@@ -190,10 +220,16 @@ def gather_votes(task: Task, dev: Sequence[np.ndarray], test: Sequence[np.ndarra
     The dev rows' mean and deviation come from outputs and not from labels, so no fold learns another's labels by them.
     """
     if not task.is_regression:
-        return Votes(*(np.stack([probabilities(outputs) for outputs in split]) for split in (dev, test)))
+        return Votes(
+            *(np.stack([probabilities(outputs) for outputs in split]) for split in (dev, test))
+        )
     scales = [scale_of(outputs) for outputs in dev]
-    votes = (np.stack([standardise(outputs, *scale) for outputs, scale in zip(split, scales, strict=True)])
-             for split in (dev, test))
+    votes = (
+        np.stack(
+            [standardise(outputs, *scale) for outputs, scale in zip(split, scales, strict=True)]
+        )
+        for split in (dev, test)
+    )
     return Votes(*votes, *map(float, np.mean(scales, axis=0)))
 
 
@@ -211,9 +247,13 @@ class Outcome:
     test: np.ndarray
 
 
-def apply_method(weigh: Weigh, task: Task, votes: Votes, labels: np.ndarray, folds: np.ndarray) -> Outcome:
+def apply_method(
+    weigh: Weigh, task: Task, votes: Votes, labels: np.ndarray, folds: np.ndarray
+) -> Outcome:
     """Weights from all of dev and from each fold's others; predictions and their score. labels, folds: (N,) of dev."""
     weights = weigh(task, votes.dev, labels)
     dev, fold_weights = out_of_fold(votes.dev, labels, folds, partial(weigh, task))
-    dev, test = (decode(task, mixed, votes.centre, votes.spread) for mixed in (dev, mix(weights, votes.test)))
+    dev, test = (
+        decode(task, mixed, votes.centre, votes.spread) for mixed in (dev, mix(weights, votes.test))
+    )
     return Outcome(weights, fold_weights, task.score(dev, labels), dev, test)

@@ -13,10 +13,18 @@ import pytest
 
 SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
 
-os.environ["HF_HUB_OFFLINE"] = "1"  # read by huggingface_hub at its import, hence before any test module is loaded
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # read by torch at its import; tiny matrices gain nothing from a second
-os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="minbert-tests-")  # tests leave nothing in the user's cache
-os.environ["OMP_NUM_THREADS"] = "1"  # for the processes that tests start; for this one see _one_thread
+os.environ["HF_HUB_OFFLINE"] = (
+    "1"  # read by huggingface_hub at its import, hence before any test module is loaded
+)
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # read by torch at its import; tiny matrices gain nothing from a second
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(
+    prefix="minbert-tests-"
+)  # tests leave nothing in the user's cache
+os.environ["OMP_NUM_THREADS"] = (
+    "1"  # for the processes that tests start; for this one see _one_thread
+)
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +34,9 @@ def _no_network(monkeypatch):
 
     def connect_locally(self, address):
         if self.family != socket.AF_UNIX and address[0] not in {"127.0.0.1", "::1", "localhost"}:
-            raise AssertionError(f"this test connects to {address}; tests run offline. Use a local server or a fake.")
+            raise AssertionError(
+                f"this test connects to {address}; tests run offline. Use a local server or a fake."
+            )
         return connect(self, address)
 
     monkeypatch.setattr(socket.socket, "connect", connect_locally)
@@ -36,6 +46,7 @@ def _no_network(monkeypatch):
 def _one_thread():
     """Tensors are tiny here: a second thread only waits for the first, and on a busy machine it waits long."""
     import torch
+
     torch.set_num_threads(1)
 
 
@@ -54,10 +65,19 @@ def hugging_face_folder(tmp_path_factory):
     Norms and biases too: at their start values 1 and 0, two that are swapped would go unnoticed.
     """
     import torch
-    transformers = pytest.importorskip("transformers", reason="transformers is the reference; run setup.sh --dev")
+
+    transformers = pytest.importorskip(
+        "transformers", reason="transformers is the reference; run setup.sh --dev"
+    )
     folder = tmp_path_factory.mktemp("tiny-bert")
-    config = transformers.BertConfig(vocab_size=60, hidden_size=24, num_hidden_layers=3, num_attention_heads=4,
-                                     intermediate_size=40, max_position_embeddings=20)
+    config = transformers.BertConfig(
+        vocab_size=60,
+        hidden_size=24,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        intermediate_size=40,
+        max_position_embeddings=20,
+    )
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         model = transformers.BertModel(config)
@@ -83,15 +103,28 @@ def tiny_model(tmp_path_factory):
 
     from minbert import BertConfig, BertModel, BertTokenizer
     from minbert.tokenizer import SPECIAL_TOKENS
+
     folder = tmp_path_factory.mktemp("tiny-model")
-    text = " ".join(path.read_text(encoding="utf-8").lower() for path in sorted(SAMPLE.glob("*-train.csv")))
+    text = " ".join(
+        path.read_text(encoding="utf-8").lower() for path in sorted(SAMPLE.glob("*-train.csv"))
+    )
     words = [word for word, _ in Counter(re.findall("[a-z]+", text)).most_common(300)]
     letters = "abcdefghijklmnopqrstuvwxyz0123456789.,?'-"
-    tokens = dict.fromkeys([*SPECIAL_TOKENS, *words, *letters, *(f"##{letter}" for letter in letters)])
+    tokens = dict.fromkeys(
+        [*SPECIAL_TOKENS, *words, *letters, *(f"##{letter}" for letter in letters)]
+    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = BertModel(BertConfig(vocab_size=len(tokens), hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
-                                     intermediate_size=64, max_position_embeddings=128))
+        model = BertModel(
+            BertConfig(
+                vocab_size=len(tokens),
+                hidden_size=32,
+                num_hidden_layers=2,
+                num_attention_heads=2,
+                intermediate_size=64,
+                max_position_embeddings=128,
+            )
+        )
     model.save_pretrained(folder)
     BertTokenizer({token: number for number, token in enumerate(tokens)}).save_pretrained(folder)
     return folder
@@ -106,13 +139,17 @@ def model_copy(tiny_model, tmp_path):
 @pytest.fixture(scope="session")
 def cut_sample():
     """A function (folder, rows, train rows = rows) that writes the first rows of each sample file into a folder."""
+
     def write_cut(folder: Path, num_rows: int, num_train_rows: int | None = None) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         for path in SAMPLE.glob("*.csv"):
             num_kept = num_train_rows or num_rows if "-train" in path.name else num_rows
             lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-            (folder / path.name).write_text("".join(lines[:num_kept + 1]), encoding="utf-8", newline="\n")
+            (folder / path.name).write_text(
+                "".join(lines[: num_kept + 1]), encoding="utf-8", newline="\n"
+            )
         return folder
+
     return write_cut
 
 
@@ -120,14 +157,37 @@ def cut_sample():
 def two_runs(tiny_model, sample_data, tmp_path_factory):
     """The folders of two finished tiny runs that differ in their seed. Copy one before changing anything in it."""
     import run_multitask
+
     folder = tmp_path_factory.mktemp("two-runs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("minbert.checkpoint.os.fsync", lambda descriptor: None)  # as in no_fsync
         for name, seed in (("first", "1"), ("second", "2")):
             # Enough steps for different answers to different rows; in fp32, which every machine computes alike.
-            assert run_multitask.main(["--model", str(tiny_model), "--data-dir", str(sample_data), "--epochs", "6",
-                                       "--lr", "3e-3", "--batch-size", "8", "--precision", "fp32", "--seed", seed,
-                                       "--output-dir", str(folder), "--name", name]) == 0
+            assert (
+                run_multitask.main(
+                    [
+                        "--model",
+                        str(tiny_model),
+                        "--data-dir",
+                        str(sample_data),
+                        "--epochs",
+                        "6",
+                        "--lr",
+                        "3e-3",
+                        "--batch-size",
+                        "8",
+                        "--precision",
+                        "fp32",
+                        "--seed",
+                        seed,
+                        "--output-dir",
+                        str(folder),
+                        "--name",
+                        name,
+                    ]
+                )
+                == 0
+            )
     return [folder / "first", folder / "second"]
 
 
@@ -145,6 +205,7 @@ def make_stages(sample_data, tiny_model, tmp_path, monkeypatch, no_fsync):
     from multitask.train import read_tables
     from options import Options
     from tests.toy_stages import make_chain
+
     monkeypatch.setattr(methods, "GUIDED_WIDTH", 24)
     tables = read_tables(Options(data_dir=str(sample_data)).with_files())
     tokenizer = BertTokenizer.from_pretrained(tiny_model)

@@ -20,22 +20,59 @@ YOURS = 'raise NotImplementedError("{name} is not written yet")  # yours to writ
 CALLS = "return attention(query, key, value, mask_bias, dropout_probability, training)"
 LOOPS = "for parameter in parameters:\n    self.update(parameter, group)"
 EXERCISES: dict[str, tuple[str, dict[str, str], str]] = {  # file, new bodies by function, the tests
-    "attention": ("minbert/attention.py", {"attention": YOURS, "fused_attention": CALLS, "mask_to_bias": YOURS,
-                                           "MultiHeadAttention.forward": YOURS}, "tests/test_attention.py"),
-    "optimizer": ("minbert/optimizer.py", {"AdamW.update": YOURS, "AdamW.update_fused": LOOPS},
-                  "tests/test_optimizer.py"),
-    "layers": ("minbert/bert.py", {"BertEmbeddings.forward": YOURS, "FeedForward.forward": YOURS,
-                                   "BertLayer.forward": YOURS}, "tests/test_bert.py"),
-    "schedules": ("minbert/schedule.py", {"linear": YOURS, "cosine": YOURS}, "tests/test_schedule.py"),
+    "attention": (
+        "minbert/attention.py",
+        {
+            "attention": YOURS,
+            "fused_attention": CALLS,
+            "mask_to_bias": YOURS,
+            "MultiHeadAttention.forward": YOURS,
+        },
+        "tests/test_attention.py",
+    ),
+    "optimizer": (
+        "minbert/optimizer.py",
+        {"AdamW.update": YOURS, "AdamW.update_fused": LOOPS},
+        "tests/test_optimizer.py",
+    ),
+    "layers": (
+        "minbert/bert.py",
+        {"BertEmbeddings.forward": YOURS, "FeedForward.forward": YOURS, "BertLayer.forward": YOURS},
+        "tests/test_bert.py",
+    ),
+    "schedules": (
+        "minbert/schedule.py",
+        {"linear": YOURS, "cosine": YOURS},
+        "tests/test_schedule.py",
+    ),
     "masking": ("minbert/mlm.py", {"mask_tokens": YOURS}, "tests/test_mlm.py"),
-    "losses": ("multitask/losses.py", {"sentiment_loss": YOURS, "paraphrase_loss": YOURS, "similarity_loss": YOURS},
-               "tests/test_multitask_losses.py"),
-    "contrastive": ("contrastive/losses.py", {"info_nce": YOURS}, "tests/test_contrastive_losses.py"),
-    "samplers": ("multitask/sampling.py", {"joint": YOURS, "mt_dnn": YOURS}, "tests/test_sampling.py"),
-    "surgery": ("multitask/surgery.py", {"pcgrad": YOURS, "pcgrad_weights": YOURS}, "tests/test_surgery.py"),
+    "losses": (
+        "multitask/losses.py",
+        {"sentiment_loss": YOURS, "paraphrase_loss": YOURS, "similarity_loss": YOURS},
+        "tests/test_multitask_losses.py",
+    ),
+    "contrastive": (
+        "contrastive/losses.py",
+        {"info_nce": YOURS},
+        "tests/test_contrastive_losses.py",
+    ),
+    "samplers": (
+        "multitask/sampling.py",
+        {"joint": YOURS, "mt_dnn": YOURS},
+        "tests/test_sampling.py",
+    ),
+    "surgery": (
+        "multitask/surgery.py",
+        {"pcgrad": YOURS, "pcgrad_weights": YOURS},
+        "tests/test_surgery.py",
+    ),
 }
-LEFT_OUT = ("tests/test_student_mistakes.py", "tests/test_student_losses.py", "tests/handout.py",
-            "tests/test_handout.py")  # the first two hold whole answers
+LEFT_OUT = (
+    "tests/test_student_mistakes.py",
+    "tests/test_student_losses.py",
+    "tests/handout.py",
+    "tests/test_handout.py",
+)  # the first two hold whole answers
 
 
 def functions(tree: ast.AST, prefix: str = "") -> dict[str, ast.FunctionDef]:
@@ -52,18 +89,23 @@ def functions(tree: ast.AST, prefix: str = "") -> dict[str, ast.FunctionDef]:
 def without_answers(source: str, bodies: dict[str, str]) -> str:
     """The source with new bodies for these functions, behind their docstrings; KeyError for a name not in it."""
     found, lines = functions(ast.parse(source)), source.splitlines()
-    for name in sorted(bodies, key=lambda name: found[name].lineno, reverse=True):  # from the end: places stay right
+    for name in sorted(
+        bodies, key=lambda name: found[name].lineno, reverse=True
+    ):  # from the end: places stay right
         node = found[name]
         rest = node.body[1:] if ast.get_docstring(node) is not None else node.body
-        lines[rest[0].lineno - 1 : node.end_lineno] = [" " * rest[0].col_offset + line
-                                                       for line in bodies[name].format(name=name).splitlines()]
+        lines[rest[0].lineno - 1 : node.end_lineno] = [
+            " " * rest[0].col_offset + line for line in bodies[name].format(name=name).splitlines()
+        ]
     return "\n".join(lines) + "\n"
 
 
 def tracked() -> list[str]:
     """The files of the clone by git's list; ValueError where there is none."""
     if not (ROOT / ".git").exists():  # else git would look for a clone further up
-        raise ValueError(f"{ROOT} is no clone: what belongs to it is what git tracks. Clone the repository.")
+        raise ValueError(
+            f"{ROOT} is no clone: what belongs to it is what git tracks. Clone the repository."
+        )
     result = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
     if result.returncode:
         raise ValueError(f"git cannot list the files of {ROOT}: {result.stderr.strip()}")
@@ -84,14 +126,25 @@ def hand_out(folder: Path, exercises: list[str]) -> None:
 
 @exit_code("python -m tests.handout")
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.handout", allow_abbrev=False,
-                                     description="The clone without its history and without the answers.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.handout",
+        allow_abbrev=False,
+        description="The clone without its history and without the answers.",
+    )
     parser.add_argument("folder", type=Path, metavar="DIR", help="a new folder")
-    parser.add_argument("--exercises", nargs="+", choices=tuple(EXERCISES), default=list(EXERCISES)[:3],
-                        metavar="NAME", help=f"some of {', '.join(EXERCISES)}; default: the first three")
+    parser.add_argument(
+        "--exercises",
+        nargs="+",
+        choices=tuple(EXERCISES),
+        default=list(EXERCISES)[:3],
+        metavar="NAME",
+        help=f"some of {', '.join(EXERCISES)}; default: the first three",
+    )
     given = parser.parse_args(arguments)
     if not is_free(given.folder):
-        raise ValueError(f"{given.folder} is there already, and holds something. Give a new folder.")
+        raise ValueError(
+            f"{given.folder} is there already, and holds something. Give a new folder."
+        )
     check_writable(given.folder)
     hand_out(given.folder, given.exercises)
     for exercise in given.exercises:

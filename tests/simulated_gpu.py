@@ -20,7 +20,11 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 aten = torch.ops.aten
 COPIES = {aten._to_copy.default, aten.copy_.default}
-INDEXED = {aten.index.Tensor, aten.index_put.default, aten.index_put_.default}  # the second argument may be on the CPU
+INDEXED = {
+    aten.index.Tensor,
+    aten.index_put.default,
+    aten.index_put_.default,
+}  # the second argument may be on the CPU
 
 
 class GpuTensor(torch.Tensor):
@@ -30,8 +34,14 @@ class GpuTensor(torch.Tensor):
 
     @staticmethod
     def __new__(cls, held: torch.Tensor) -> GpuTensor:
-        return torch.Tensor._make_wrapper_subclass(cls, held.size(), strides=held.stride(), dtype=held.dtype,
-                                                   storage_offset=held.storage_offset(), device=torch.device("gpu", 0))
+        return torch.Tensor._make_wrapper_subclass(
+            cls,
+            held.size(),
+            strides=held.stride(),
+            dtype=held.dtype,
+            storage_offset=held.storage_offset(),
+            device=torch.device("gpu", 0),
+        )
 
     def __init__(self, held: torch.Tensor) -> None:
         self.held = held
@@ -65,20 +75,35 @@ def compute(operation, args: tuple, kwargs: dict):
     """The operation on the CPU, its results on the device where its arguments are or where it was asked to put them."""
     tensors = tensors_of(args, kwargs)
     is_there = [isinstance(tensor, GpuTensor) for tensor in tensors]
-    met = tensors_of(args[:1] + args[2:], kwargs) if operation in INDEXED and is_there[0] else tensors
-    if any(is_there) and operation not in COPIES and any(each.ndim and not isinstance(each, GpuTensor) for each in met):
-        raise RuntimeError(f"{operation}: tensors on gpu and on cpu, of shapes {[tuple(each.shape) for each in met]}")
+    met = (
+        tensors_of(args[:1] + args[2:], kwargs) if operation in INDEXED and is_there[0] else tensors
+    )
+    if (
+        any(is_there)
+        and operation not in COPIES
+        and any(each.ndim and not isinstance(each, GpuTensor) for each in met)
+    ):
+        raise RuntimeError(
+            f"{operation}: tensors on gpu and on cpu, of shapes {[tuple(each.shape) for each in met]}"
+        )
     goes_there = is_there[0] if operation is aten.copy_.default else any(is_there)
     if kwargs.get("device") is not None:
         goes_there = torch.device(kwargs["device"]).type == "gpu"
         kwargs = {**kwargs, "device": torch.device("cpu")}
-    args, kwargs = tree_map(lambda leaf: leaf.held if isinstance(leaf, GpuTensor) else leaf, (args, kwargs))
+    args, kwargs = tree_map(
+        lambda leaf: leaf.held if isinstance(leaf, GpuTensor) else leaf, (args, kwargs)
+    )
     found = operation(*args, **kwargs)
     name = operation._schema.name
-    if name.endswith("_") and not name.endswith("__"):  # in place: what was given is what comes back
+    if name.endswith("_") and not name.endswith(
+        "__"
+    ):  # in place: what was given is what comes back
         return tensors[0] if found is not None else None
-    return tree_map(lambda leaf: GpuTensor(leaf) if isinstance(leaf, torch.Tensor) else leaf,
-                    found) if goes_there else found
+    return (
+        tree_map(lambda leaf: GpuTensor(leaf) if isinstance(leaf, torch.Tensor) else leaf, found)
+        if goes_there
+        else found
+    )
 
 
 def tensors_of(*trees) -> list[torch.Tensor]:
@@ -101,7 +126,9 @@ def install() -> None:
     price.PRODUCTS["gpu"], mlm.ROWS_AT_ONCE["gpu"] = (64, 1), 8  # for a quick look
     methods.GUIDED_WIDTH = 24
     field = Options.__dataclass_fields__["device"]
-    field.metadata = MappingProxyType({**field.metadata, "choices": (*field.metadata["choices"], "gpu")})
+    field.metadata = MappingProxyType(
+        {**field.metadata, "choices": (*field.metadata["choices"], "gpu")}
+    )
 
 
 if __name__ == "__main__":

@@ -22,8 +22,10 @@ def singles(num_rows: int, seed: int) -> list[Example]:
     """One word decides the class, the noun does not."""
     generator = np.random.default_rng(seed)
     rows = [(int(generator.integers(5)), NOUNS[generator.integers(10)]) for _ in range(num_rows)]
-    return [Example(str(index), f"A {WORDS[label]} {noun} .", None, float(label))
-            for index, (label, noun) in enumerate(rows)]
+    return [
+        Example(str(index), f"A {WORDS[label]} {noun} .", None, float(label))
+        for index, (label, noun) in enumerate(rows)
+    ]
 
 
 def pairs(num_rows: int, seed: int, is_graded: bool) -> list[Example]:
@@ -47,7 +49,12 @@ def examples_of(task: str, labels: list[float]) -> list[Example]:
 def test_majority_by_hand():
     train, dev = examples_of("sst", [3, 1, 3, 0, 2]), examples_of("sst", [3, 0, 1, 3])
     assert majority_score(TASKS["sst"], train, dev) == 0.5
-    assert majority_score(TASKS["para"], examples_of("para", [0, 0, 1]), examples_of("para", [1, 1, 0, 1])) == 0.25
+    assert (
+        majority_score(
+            TASKS["para"], examples_of("para", [0, 0, 1]), examples_of("para", [1, 1, 0, 1])
+        )
+        == 0.25
+    )
 
 
 def test_majority_comes_from_the_training_rows():
@@ -64,7 +71,9 @@ def test_of_a_probability_the_likelier_class_counts(score):
 
 def test_majority_tie_goes_to_the_lower_label():
     dev = examples_of("sst", [1, 1, 4])
-    assert majority_score(TASKS["sst"], examples_of("sst", [4, 1, 4, 1]), dev) == pytest.approx(2 / 3)
+    assert majority_score(TASKS["sst"], examples_of("sst", [4, 1, 4, 1]), dev) == pytest.approx(
+        2 / 3
+    )
 
 
 def test_majority_of_sts_is_zero_by_definition():
@@ -92,8 +101,10 @@ def test_tfidf_finds_what_words_tell(task):
 def test_negative_control_shuffled_labels_tell_nothing(task):
     train, dev = TRAIN_AND_DEV[task.name]
     labels = np.random.default_rng(2).permutation([example.label for example in train]).tolist()
-    mixed = [Example(example.id, example.sentence_1, example.sentence_2, label)
-             for example, label in zip(train, labels, strict=True)]
+    mixed = [
+        Example(example.id, example.sentence_1, example.sentence_2, label)
+        for example, label in zip(train, labels, strict=True)
+    ]
     assert tfidf_score(task, mixed, dev) < 0.7
 
 
@@ -102,7 +113,9 @@ def test_features_of_a_pair_end_with_its_cosine():
     pairs = [Example("1", "film cast", "film cast", 1.0), Example("2", "film cast", "plot", 0.0)]
     features = _features(vectorizer, pairs).toarray()
     assert features.shape == (2, 2 * 3 + 1) and features[:, -1] == pytest.approx([1, 0])
-    assert not features[0, :3].any() and features[1, :3].all() and not features[1, 3:6].any()  # |u - v|, then u * v
+    assert (
+        not features[0, :3].any() and features[1, :3].all() and not features[1, 3:6].any()
+    )  # |u - v|, then u * v
 
 
 @each_task
@@ -113,26 +126,52 @@ def test_tfidf_is_the_same_each_time(task):
 
 def test_the_order_of_a_pair_does_not_matter():
     train, dev = TRAIN_AND_DEV["sts"]
-    swapped = [Example(example.id, example.sentence_2, example.sentence_1, example.label) for example in dev]
-    assert tfidf_score(TASKS["sts"], train, swapped) == pytest.approx(tfidf_score(TASKS["sts"], train, dev), abs=1e-6)
+    swapped = [
+        Example(example.id, example.sentence_2, example.sentence_1, example.label)
+        for example in dev
+    ]
+    assert tfidf_score(TASKS["sts"], train, swapped) == pytest.approx(
+        tfidf_score(TASKS["sts"], train, dev), abs=1e-6
+    )
 
 
 def test_a_longer_training_set_is_sampled_at_even_distances():
-    train, dev = sorted(TRAIN_AND_DEV["sst"][0], key=lambda example: example.label), TRAIN_AND_DEV["sst"][1]
+    train, dev = (
+        sorted(TRAIN_AND_DEV["sst"][0], key=lambda example: example.label),
+        TRAIN_AND_DEV["sst"][1],
+    )
     assert tfidf_score(TASKS["sst"], train, dev, max_training_rows=50) >= 0.9
-    assert tfidf_score(TASKS["sst"], train, dev, max_training_rows=50) == tfidf_score(TASKS["sst"], train[::4], dev)
-    assert tfidf_score(TASKS["sst"], train[:80], dev) < 0.6  # its first rows are of two classes only
+    assert tfidf_score(TASKS["sst"], train, dev, max_training_rows=50) == tfidf_score(
+        TASKS["sst"], train[::4], dev
+    )
+    assert (
+        tfidf_score(TASKS["sst"], train[:80], dev) < 0.6
+    )  # its first rows are of two classes only
 
 
 def test_dev_rows_that_are_training_rows_are_counted():
     """By their texts: ids and labels differ, and a pair in the other order is another row."""
-    def table(*texts: tuple[str, str | None]) -> Table:
-        return Table("x.csv", tuple(Example(str(number), *each, number % 2) for number, each in enumerate(texts)), ())
 
-    pairs = {"train": table(("a", "b"), ("c", "d")), "dev": table(("d", "c"), ("a", "b"), ("a", "c"))}
+    def table(*texts: tuple[str, str | None]) -> Table:
+        return Table(
+            "x.csv",
+            tuple(Example(str(number), *each, number % 2) for number, each in enumerate(texts)),
+            (),
+        )
+
+    pairs = {
+        "train": table(("a", "b"), ("c", "d")),
+        "dev": table(("d", "c"), ("a", "b"), ("a", "c")),
+    }
     same = table(*((f"s{number}", None) for number in range(1200)))
-    tables = {"sst": {"train": same, "dev": same}, "para": pairs, "sts": {"train": table(("a", "b")), "dev": table()}}
-    assert repeated_rows(tables) == ("dev rows that are training rows too: 1,200 of SST, 1 of PARA, 0 of STS")
+    tables = {
+        "sst": {"train": same, "dev": same},
+        "para": pairs,
+        "sts": {"train": table(("a", "b")), "dev": table()},
+    }
+    assert repeated_rows(tables) == (
+        "dev rows that are training rows too: 1,200 of SST, 1 of PARA, 0 of STS"
+    )
 
 
 def test_importing_the_room_does_not_import_scikit_learn():

@@ -16,7 +16,11 @@ from multitask.tasks import TASKS
 ROOT = Path(__file__).parent.parent
 SST = TASKS["sst"]
 IDS = ["a7d575c9ed86ea9633660c67e", "33cfa32975091f471e3a19656", "0009d487c97525f8589179641"]
-VALUES = {"sst": np.array([3, 0, 4]), "para": np.array([1, 0, 1]), "sts": np.float32([2.7514617, -0.25, 5])}
+VALUES = {
+    "sst": np.array([3, 0, 4]),
+    "para": np.array([1, 0, 1]),
+    "sts": np.float32([2.7514617, -0.25, 5]),
+}
 LABELS = {"sst": [3, 1, 4], "para": [1, 0, 0], "sts": [2.5, 0.0, 4.75]}
 
 
@@ -29,9 +33,16 @@ def data_dir(tmp_path):
         sentences = [f"sentence {number}" for number in range(len(task.format.text_columns))]
         for split, labels in (("dev", LABELS[task.name]), ("test", None)):
             ids = IDS if split == "dev" else [f"t{row_id}" for row_id in IDS]
-            header = ["", "id", *task.format.text_columns, *([task.format.label_column] if labels else [])]
-            rows = [[str(index), row_id, *sentences, *([str(labels[index])] if labels else [])]
-                    for index, row_id in enumerate(ids)]
+            header = [
+                "",
+                "id",
+                *task.format.text_columns,
+                *([task.format.label_column] if labels else []),
+            ]
+            rows = [
+                [str(index), row_id, *sentences, *([str(labels[index])] if labels else [])]
+                for index, row_id in enumerate(ids)
+            ]
             text = "".join("\t".join(row) + "\n" for row in [header, *rows])
             (folder / COURSE_FILES[task.name][split]).write_text(text)
     return folder
@@ -52,16 +63,24 @@ def read_dev(data_dir, task):
 
 def test_scores_by_hand(tmp_path, data_dir):
     write_six(tmp_path / "out")
-    scores = {task.name: score_predictions(tmp_path / "out" / f"{task.name}-dev-output.csv", task,
-                                           read_dev(data_dir, task)) for task in TASKS.values()}
+    scores = {
+        task.name: score_predictions(
+            tmp_path / "out" / f"{task.name}-dev-output.csv", task, read_dev(data_dir, task)
+        )
+        for task in TASKS.values()
+    }
     assert scores["sst"] == pytest.approx(2 / 3) and scores["para"] == pytest.approx(2 / 3)
     assert scores["sts"] == pytest.approx(np.corrcoef(VALUES["sts"], LABELS["sts"])[0, 1], rel=1e-6)
 
 
 def test_the_score_follows_the_id_and_not_the_place(tmp_path, data_dir):
     write(tmp_path / "file.csv", SST, IDS[::-1], VALUES["sst"][::-1])
-    assert score_predictions(tmp_path / "file.csv", SST, read_dev(data_dir, SST)) == pytest.approx(2 / 3)
-    write(tmp_path / "file.csv", SST, IDS[::-1], VALUES["sst"])  # negative control: values that belong to other ids
+    assert score_predictions(tmp_path / "file.csv", SST, read_dev(data_dir, SST)) == pytest.approx(
+        2 / 3
+    )
+    write(
+        tmp_path / "file.csv", SST, IDS[::-1], VALUES["sst"]
+    )  # negative control: values that belong to other ids
     assert score_predictions(tmp_path / "file.csv", SST, read_dev(data_dir, SST)) == 0.0
 
 
@@ -133,7 +152,10 @@ def test_check_with_a_header_of_no_task(tmp_path, data_dir, capsys):
     (tmp_path / "file.csv").write_bytes(b"id,Predicted_Sentiment\n")
     assert main([str(tmp_path / "file.csv"), "--data-dir", str(data_dir)]) == 2
     error = capsys.readouterr().err
-    assert "line 1: the header is 'id,Predicted_Sentiment\\n'; needed is one of 'id \\t Predicted_Sentiment" in error
+    assert (
+        "line 1: the header is 'id,Predicted_Sentiment\\n'; needed is one of 'id \\t Predicted_Sentiment"
+        in error
+    )
 
 
 def test_check_counts_the_rows_that_the_reader_drops(tmp_path, data_dir, capsys):
@@ -147,7 +169,9 @@ def test_check_counts_the_rows_that_the_reader_drops(tmp_path, data_dir, capsys)
     assert f"3 rows (2 rows of {gold} dropped), accuracy 0.6667" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [[], ["--gold"], ["file.csv", "--unknown"], ["file.csv", "--data", "x"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["--gold"], ["file.csv", "--unknown"], ["file.csv", "--data", "x"]]
+)
 def test_argparse_errors_exit_2(arguments):
     with pytest.raises(SystemExit) as caught:
         main(arguments)

@@ -34,7 +34,9 @@ def half_written(path):
 
 FULL_DISKS = {  # the two forms in which the libraries say it
     "OSError": OSError(errno.ENOSPC, "No space left on device"),
-    "SafetensorError": SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+    "SafetensorError": SafetensorError(
+        "Error while serializing: I/O error: No space left on device (os error 28)"
+    ),
 }
 
 
@@ -49,7 +51,9 @@ def test_a_file_is_written_and_replaced(tmp_path):
 def test_a_failing_write_leaves_the_old_file_and_no_litter(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("old")
-    with pytest.raises(ValueError, match="notes.txt: the disk is full. Free some space, then run again or resume"):
+    with pytest.raises(
+        ValueError, match="notes.txt: the disk is full. Free some space, then run again or resume"
+    ):
         write_atomically(path, half_written)
     assert path.read_text() == "old" and os.listdir(tmp_path) == ["notes.txt"]
 
@@ -69,7 +73,9 @@ def test_a_full_disk_while_saving_tensors(tmp_path, monkeypatch, error):
     assert load_file(tmp_path / "model.safetensors")["w"].tolist() == [1, 1]
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="/dev/full, a device that is always full, is Linux's")
+@pytest.mark.skipif(
+    not os.path.exists("/dev/full"), reason="/dev/full, a device that is always full, is Linux's"
+)
 def test_a_disk_that_really_is_full(tmp_path):
     def write(beside):
         with open("/dev/full", "wb") as device:
@@ -89,7 +95,9 @@ def test_a_folder_that_cannot_be_made(tmp_path):
 def test_file_modes_follow_the_umask(tmp_path, mask, mode):
     before = os.umask(mask)
     try:
-        write_tensors(tmp_path / "a.safetensors", {"w": torch.ones(1)})  # safetensors itself would give 0o600
+        write_tensors(
+            tmp_path / "a.safetensors", {"w": torch.ones(1)}
+        )  # safetensors itself would give 0o600
         write_json(tmp_path / "a.json", {})
         assert os.umask(mask) == mask
     finally:
@@ -119,16 +127,29 @@ def test_a_checkpoint_comes_back_and_replaces_the_one_before(tmp_path):
     write_tensors(tmp_path / "best-3.safetensors", {"w": torch.zeros(1)})
     write_tensors(tmp_path / "best-1.safetensors", {"w": torch.zeros(1)})
     for step in (5, 9):
-        (tmp_path / f".step-0000000{step - 1}.safetensors.writing").touch()  # a kill in the middle of a save
-        tensors = {"w": torch.full((2, 2), step, dtype=torch.float64), "bits": torch.tensor([step], dtype=torch.uint8)}
+        (
+            tmp_path / f".step-0000000{step - 1}.safetensors.writing"
+        ).touch()  # a kill in the middle of a save
+        tensors = {
+            "w": torch.full((2, 2), step, dtype=torch.float64),
+            "bits": torch.tensor([step], dtype=torch.uint8),
+        }
         save_checkpoint(tmp_path, tensors, {"step": step, "keep": ["best-3.safetensors"]})
         found, state = load_checkpoint(tmp_path)
-        assert state["step"] == step and all(torch.equal(found[name], tensor) for name, tensor in tensors.items())
+        assert state["step"] == step and all(
+            torch.equal(found[name], tensor) for name, tensor in tensors.items()
+        )
         assert found["w"].dtype == torch.float64
-    assert {path.name for path in tmp_path.iterdir()} == {"best-3.safetensors", state["tensors"], STATE_FILE}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "best-3.safetensors",
+        state["tensors"],
+        STATE_FILE,
+    }
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="the system does not list a process's files")
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/maps"), reason="the system does not list a process's files"
+)
 def test_what_was_loaded_does_not_hold_the_file(tmp_path):
     """A resumed run deletes it, and as long as a tensor looked into it the disk would have no room for the next."""
     save_checkpoint(tmp_path, {"moments": torch.ones(1000)}, {"step": 1})
@@ -139,10 +160,14 @@ def test_what_was_loaded_does_not_hold_the_file(tmp_path):
 
 
 @pytest.mark.parametrize("num_saves", [1, 2, 3, 4])
-def test_a_crash_between_the_tensor_file_and_the_json_loses_nothing(tmp_path, monkeypatch, num_saves):
+def test_a_crash_between_the_tensor_file_and_the_json_loses_nothing(
+    tmp_path, monkeypatch, num_saves
+):
     """However often a step is saved, its next tensor file is not the one that the standing JSON names."""
     for number in range(num_saves):
-        save_checkpoint(tmp_path, {"w": torch.tensor([float(number)])}, {"step": 7, "number": number})
+        save_checkpoint(
+            tmp_path, {"w": torch.tensor([float(number)])}, {"step": 7, "number": number}
+        )
     monkeypatch.setattr(checkpoint, "write_json", full_disk)
     for _ in range(2):  # and a second crash at the same place
         with pytest.raises(OSError):
@@ -161,14 +186,21 @@ def test_a_full_disk_keeps_the_previous_checkpoint(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="step-00000002.safetensors: the disk is full"):
         save_checkpoint(tmp_path, {"w": torch.zeros(1)}, {"step": 2})
     tensors, state = load_checkpoint(tmp_path)
-    assert state["step"] == 1 and tensors["w"].tolist() == [1] and len(list(tmp_path.iterdir())) == 2
+    assert (
+        state["step"] == 1 and tensors["w"].tolist() == [1] and len(list(tmp_path.iterdir())) == 2
+    )
 
 
-@pytest.mark.parametrize("text", ["", "{", "null", "[]", "{}", '{"tensors": "absent.safetensors"}', '{"tensors": 3}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "null", "[]", "{}", '{"tensors": "absent.safetensors"}', '{"tensors": 3}']
+)
 def test_a_damaged_state_file_is_named(tmp_path, text):
     save_checkpoint(tmp_path, {"w": torch.ones(1)}, {"step": 1})
     (tmp_path / STATE_FILE).write_text(text)
-    with pytest.raises(ValueError, match="the checkpoint cannot be read .*Delete that folder to start this stage anew"):
+    with pytest.raises(
+        ValueError,
+        match="the checkpoint cannot be read .*Delete that folder to start this stage anew",
+    ):
         load_checkpoint(tmp_path)
 
 
@@ -183,8 +215,13 @@ def test_a_truncated_tensor_file_is_named(tmp_path, num_bytes):
 
 def make_optimizer(seed: int):
     torch.manual_seed(seed)
-    weights, bias, untouched = (torch.nn.Parameter(torch.randn(shape)) for shape in ((4, 3), (3,), (2,)))
-    groups = [{"params": [weights], "weight_decay": 0.01}, {"params": [bias, untouched], "weight_decay": 0.0}]
+    weights, bias, untouched = (
+        torch.nn.Parameter(torch.randn(shape)) for shape in ((4, 3), (3,), (2,))
+    )
+    groups = [
+        {"params": [weights], "weight_decay": 0.01},
+        {"params": [bias, untouched], "weight_decay": 0.0},
+    ]
     return [weights, bias, untouched], AdamW(groups, lr=1e-3 / 3)
 
 
@@ -213,8 +250,10 @@ def test_an_optimizer_comes_back_to_the_bit(tmp_path):
     assert all(torch.equal(one, other) for one, other in zip(parameters, others, strict=True))
     for one, other in zip(parameters[:2], others[:2], strict=True):
         assert optimizer.state[one]["step"] == resumed.state[other]["step"] == 10
-        assert all(torch.equal(optimizer.state[one][key], resumed.state[other][key])
-                   for key in ("first_moment", "second_moment"))
+        assert all(
+            torch.equal(optimizer.state[one][key], resumed.state[other][key])
+            for key in ("first_moment", "second_moment")
+        )
 
 
 def test_an_optimizer_without_its_moments_goes_another_way():

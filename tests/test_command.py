@@ -15,18 +15,33 @@ from minbert.command import exit_code, in_shell, resumable, this_launcher, this_
 from multitask import ensemble
 
 ROOT = Path(__file__).resolve().parent.parent
-LIGHT = ("minbert.pretrain", "contrastive.embed", "contrastive.quality", "multitask.ablation", "multitask.predict",
-         "data.sample", "data.download", "benchmarks")
+LIGHT = (
+    "minbert.pretrain",
+    "contrastive.embed",
+    "contrastive.quality",
+    "multitask.ablation",
+    "multitask.predict",
+    "data.sample",
+    "data.download",
+    "benchmarks",
+)
 HEAVY = {"torch", "transformers", "tokenizers", "sklearn", "scipy", "numpy", "huggingface_hub"}
 
 
-@pytest.mark.parametrize(("raised", "code", "said"), [
-    (ValueError("a.csv: no header."), 2, "python -m x: a.csv: no header.\n"),
-    (FileNotFoundError(2, "No such file", "b"), 2, "python -m x: [Errno 2] No such file: 'b'\n"),
-    (FloatingPointError("the loss is nan."), 1, "python -m x: the loss is nan.\n"),
-    (KeyboardInterrupt(), 130, "\nStopped.\n"),
-    (KeyboardInterrupt("Continue with: x"), 130, "\nStopped. Continue with: x\n"),
-])
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        (ValueError("a.csv: no header."), 2, "python -m x: a.csv: no header.\n"),
+        (
+            FileNotFoundError(2, "No such file", "b"),
+            2,
+            "python -m x: [Errno 2] No such file: 'b'\n",
+        ),
+        (FloatingPointError("the loss is nan."), 1, "python -m x: the loss is nan.\n"),
+        (KeyboardInterrupt(), 130, "\nStopped.\n"),
+        (KeyboardInterrupt("Continue with: x"), 130, "\nStopped. Continue with: x\n"),
+    ],
+)
 def test_how_it_ends(raised, code, said, capsys):
     @exit_code("python -m x")
     def main(arguments=None):
@@ -38,11 +53,19 @@ def test_how_it_ends(raised, code, said, capsys):
 
 def test_what_is_said_stands_in_a_log_at_once():
     """Also where the process is killed next; a pipe would keep up to 8 KB back."""
-    program = ("import os; from minbert.command import exit_code\n"
-               "exit_code('x')(lambda arguments: (print('price'), os._exit(9)))()")
+    program = (
+        "import os; from minbert.command import exit_code\n"
+        "exit_code('x')(lambda arguments: (print('price'), os._exit(9)))()"
+    )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    result = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True,
-                            timeout=60)
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert (result.returncode, result.stdout) == (9, "price\n")
 
 
@@ -53,8 +76,11 @@ def test_a_pipe_that_knows_no_dash_gets_an_escape(monkeypatch):
     assert pipe.getvalue() == b"\\u2013: not trained\n"
 
 
-def test_what_took_long_is_written_before_it_is_said(two_runs, tiny_model, sample_data, tmp_path, monkeypatch):
+def test_what_took_long_is_written_before_it_is_said(
+    two_runs, tiny_model, sample_data, tmp_path, monkeypatch
+):
     """A pipe such as `| head` may break, a terminal may know no dash."""
+
     def break_pipe(*_):
         raise BrokenPipeError(32, "Broken pipe")
 
@@ -63,13 +89,18 @@ def test_what_took_long_is_written_before_it_is_said(two_runs, tiny_model, sampl
     assert (tmp_path / "ensemble" / "ensemble.json").is_file()
     monkeypatch.setattr("minbert.report.render_text", break_pipe)
     dev = sample_data / "sts-dev.csv"
-    assert survey.main([str(tiny_model), "--sets", str(dev), "--out", str(tmp_path / "quality")]) == 2
+    assert (
+        survey.main([str(tiny_model), "--sets", str(dev), "--out", str(tmp_path / "quality")]) == 2
+    )
     assert any((tmp_path / "quality").iterdir())
 
 
 def test_the_command_of_this_python(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    for path, said in ((tmp_path / ".venv" / "bin" / "python", ".venv/bin/python"), (Path("/usr/bin/python3"),) * 2):
+    for path, said in (
+        (tmp_path / ".venv" / "bin" / "python", ".venv/bin/python"),
+        (Path("/usr/bin/python3"),) * 2,
+    ):
         monkeypatch.setattr(sys, "executable", str(path))
         assert this_python() == str(said)
 
@@ -100,8 +131,10 @@ def test_several_processes_are_told_to_go_on_as_several(monkeypatch, tmp_path, c
         assert main() == 130 and capsys.readouterr().err == said
 
 
-@pytest.mark.parametrize(("is_begun", "advice"), [(True, "Continue with: {} -m x.y --resume {}"),
-                                                  (False, "Nothing was written yet.")])
+@pytest.mark.parametrize(
+    ("is_begun", "advice"),
+    [(True, "Continue with: {} -m x.y --resume {}"), (False, "Nothing was written yet.")],
+)
 def test_a_stopped_run_says_how_it_goes_on(tmp_path, is_begun, advice):
     """Whatever stopped it: the loop, a second Ctrl-C while it saves, or one outside of it."""
     if is_begun:
@@ -111,7 +144,9 @@ def test_a_stopped_run_says_how_it_goes_on(tmp_path, is_begun, advice):
     assert caught.value.args == (advice.format(this_python(), tmp_path),)
 
 
-def test_pretraining_that_is_stopped_outside_the_loop_says_how_it_goes_on(tmp_path, monkeypatch, capsys):
+def test_pretraining_that_is_stopped_outside_the_loop_says_how_it_goes_on(
+    tmp_path, monkeypatch, capsys
+):
     def run(arguments):
         arguments.out.mkdir()
         (arguments.out / "options.json").touch()
@@ -119,7 +154,10 @@ def test_pretraining_that_is_stopped_outside_the_loop_says_how_it_goes_on(tmp_pa
 
     monkeypatch.setattr("minbert.from_text.run", run)
     (tmp_path / "text.txt").write_text("A line.\n")
-    assert pretrain.main(["--corpus", str(tmp_path / "text.txt"), "--out", str(tmp_path / "out")]) == 130
+    assert (
+        pretrain.main(["--corpus", str(tmp_path / "text.txt"), "--out", str(tmp_path / "out")])
+        == 130
+    )
     advice = f"Continue with: {this_python()} -m minbert.pretrain --resume {tmp_path / 'out'}"
     assert capsys.readouterr().err == f"\nStopped. {advice}\n"
 
@@ -127,7 +165,10 @@ def test_pretraining_that_is_stopped_outside_the_loop_says_how_it_goes_on(tmp_pa
 def test_standard_input_that_is_closed_is_empty(monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
     found = []
-    assert exit_code("x")(lambda arguments: found.append(sys.stdin.read() + str(sys.stdin.isatty())))() == 0
+    assert (
+        exit_code("x")(lambda arguments: found.append(sys.stdin.read() + str(sys.stdin.isatty())))()
+        == 0
+    )
     assert found == ["False"]
 
 
@@ -145,12 +186,31 @@ def test_a_defect_is_shown_whole():
         main()
 
 
-@pytest.mark.parametrize("command", [("run_multitask.py", "--help"), ("-c", "import minbert"),
-                                     *(("-m", module, "--help") for module in LIGHT)])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run_multitask.py", "--help"),
+        ("-c", "import minbert"),
+        *(("-m", module, "--help") for module in LIGHT),
+    ],
+)
 def test_it_loads_nothing_heavy(command):
     """It answers within a second only because torch and its like are imported late."""
-    result = subprocess.run([sys.executable, "-X", "importtime", *command], cwd=ROOT, capture_output=True, text=True,
-                            timeout=60)
-    assert result.returncode == 0, f"{command} failed:\n{result.stdout[-500:]}\n{result.stderr[-1000:]}"
-    loaded = {line.rsplit("|", 1)[-1].strip().split(".")[0] for line in result.stderr.splitlines() if "|" in line}
-    assert not loaded & HEAVY, f"it imports {sorted(loaded & HEAVY)}. Import them in the functions that need them."
+    result = subprocess.run(
+        [sys.executable, "-X", "importtime", *command],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.returncode == 0, (
+        f"{command} failed:\n{result.stdout[-500:]}\n{result.stderr[-1000:]}"
+    )
+    loaded = {
+        line.rsplit("|", 1)[-1].strip().split(".")[0]
+        for line in result.stderr.splitlines()
+        if "|" in line
+    }
+    assert not loaded & HEAVY, (
+        f"it imports {sorted(loaded & HEAVY)}. Import them in the functions that need them."
+    )

@@ -20,7 +20,9 @@ from tests.test_options import options_of, refusal
 
 def write_options(folder: Path, content) -> Path:
     folder.mkdir(exist_ok=True)
-    (folder / "options.json").write_text(content if isinstance(content, str) else json.dumps(content))
+    (folder / "options.json").write_text(
+        content if isinstance(content, str) else json.dumps(content)
+    )
     return folder
 
 
@@ -30,13 +32,16 @@ def test_resume_takes_the_run_s_own_options(tmp_path):
     assert parse(["--resume", str(folder)]) == (stored, folder)
 
 
-@pytest.mark.parametrize(("content", "words"), [
-    (None, "no run there (options.json is missing). Give a folder such as runs/NAME."),
-    ('{"options": ', "not the options of this version ("),
-    ({"files": {}}, "not the options of this version ('options'). Start a new run instead."),
-    ({"options": {"epoch": 3}}, "unexpected keyword argument 'epoch'"),
-    ({"options": {"epochs": 0}}, "--epochs is 0; it must be"),
-])
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "no run there (options.json is missing). Give a folder such as runs/NAME."),
+        ('{"options": ', "not the options of this version ("),
+        ({"files": {}}, "not the options of this version ('options'). Start a new run instead."),
+        ({"options": {"epoch": 3}}, "unexpected keyword argument 'epoch'"),
+        ({"options": {"epochs": 0}}, "--epochs is 0; it must be"),
+    ],
+)
 def test_resume_of_what_is_no_run(capsys, tmp_path, content, words):
     if content is not None:
         write_options(tmp_path, content)
@@ -47,14 +52,26 @@ def test_resume_of_what_is_no_run(capsys, tmp_path, content, words):
 def test_resume_with_another_flag(capsys, tmp_path):
     folder = write_options(tmp_path, {"options": {}, "files": {}})
     message = refusal(capsys, "--resume", str(folder), "--epochs", "9")
-    assert "--resume continues a run with its own options; drop --epochs, or start a new run" in message
+    assert (
+        "--resume continues a run with its own options; drop --epochs, or start a new run"
+        in message
+    )
 
 
 # --- folders ---------------------------------------------------------------------------------------------------------
 
 
 def test_folders_are_numbered_and_named_ones_must_be_new(tmp_path):
-    flags = ["--output-dir", str(tmp_path), "--model", "some/model", "--data-dir", "a/course", "--seed", "3"]
+    flags = [
+        "--output-dir",
+        str(tmp_path),
+        "--model",
+        "some/model",
+        "--data-dir",
+        "a/course",
+        "--seed",
+        "3",
+    ]
     options = options_of(*flags)
     for suffix in ("", "-2", "-3"):
         folder = choose_folder(options)
@@ -66,7 +83,10 @@ def test_folders_are_numbered_and_named_ones_must_be_new(tmp_path):
     named = replace(options, name="mine")
     assert choose_folder(named) == tmp_path / "mine"
     (tmp_path / "mine").touch()
-    with pytest.raises(ValueError, match=re.escape(f"{tmp_path / 'mine'} exists. Pass --resume {tmp_path / 'mine'}")):
+    with pytest.raises(
+        ValueError,
+        match=re.escape(f"{tmp_path / 'mine'} exists. Pass --resume {tmp_path / 'mine'}"),
+    ):
         choose_folder(named)
 
 
@@ -75,30 +95,41 @@ def test_what_can_be_written_is_known_before_the_work(tmp_path):
     (tmp_path / "old.csv").write_text("")
     check_writable(tmp_path / "new" / "run", [tmp_path / "other" / "a.csv", tmp_path / "old.csv"])
     assert not (tmp_path / "new").exists() and not (tmp_path / "other").exists()
-    with pytest.raises(ValueError, match=r"cannot be written, because .*file is a file\. Choose another folder"):
+    with pytest.raises(
+        ValueError, match=r"cannot be written, because .*file is a file\. Choose another folder"
+    ):
         check_writable(tmp_path / "file" / "run")
-    with pytest.raises(ValueError, match=r"cannot be written, because .*file is a file\. Choose another folder"):
+    with pytest.raises(
+        ValueError, match=r"cannot be written, because .*file is a file\. Choose another folder"
+    ):
         check_writable(tmp_path / "run", [tmp_path / "file" / "a.csv"])
-    with pytest.raises(ValueError, match=r"a folder stands where a file is to be written\. Choose another path"):
+    with pytest.raises(
+        ValueError, match=r"a folder stands where a file is to be written\. Choose another path"
+    ):
         check_writable(tmp_path / "run", [tmp_path])
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere"
+)
 def test_a_folder_without_permission(tmp_path):
     (tmp_path / "closed").mkdir(mode=0o555)
     with pytest.raises(ValueError, match=r"closed is not writable\. Choose another folder"):
         check_writable(tmp_path / "closed" / "run")
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    ({"sampling": "foo"}, "--sampling is 'foo'; it is one of mt-dnn, joint"),
-    ({"device": "tpu"}, "--device is 'tpu'; it is one of"),
-    ({"pretrain": 5}, "--pretrain is 5; it must be str."),
-    ({"train_rows": 5}, "--train_rows is 5; it must be str."),
-    ({"epochs": "4"}, "--epochs is '4'; it must be int."),
-    ({"epochs": True}, "--epochs is True; it must be int."),
-    (None, "not the options of this version ('files')"),
-])
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"sampling": "foo"}, "--sampling is 'foo'; it is one of mt-dnn, joint"),
+        ({"device": "tpu"}, "--device is 'tpu'; it is one of"),
+        ({"pretrain": 5}, "--pretrain is 5; it must be str."),
+        ({"train_rows": 5}, "--train_rows is 5; it must be str."),
+        ({"epochs": "4"}, "--epochs is '4'; it must be int."),
+        ({"epochs": True}, "--epochs is True; it must be int."),
+        (None, "not the options of this version ('files')"),
+    ],
+)
 def test_options_edited_by_hand_are_read_as_strictly(tmp_path, capsys, change, words):
     stored = {"options": asdict(Options()) | (change or {}), "files": {}}
     if change is None:

@@ -19,12 +19,22 @@ def write(folder, **content):
 def test_defaults_are_bert_base_uncased():
     config = BertConfig()
     assert (config.vocab_size, config.hidden_size, config.num_hidden_layers) == (30522, 768, 12)
-    assert (config.num_attention_heads, config.intermediate_size, config.head_size) == (12, 3072, 64)  # 768 / 12
-    assert (config.max_position_embeddings, config.type_vocab_size, config.layer_norm_eps) == (512, 2, 1e-12)
+    assert (config.num_attention_heads, config.intermediate_size, config.head_size) == (
+        12,
+        3072,
+        64,
+    )  # 768 / 12
+    assert (config.max_position_embeddings, config.type_vocab_size, config.layer_norm_eps) == (
+        512,
+        2,
+        1e-12,
+    )
 
 
 def test_defaults_equal_transformers():
-    transformers = pytest.importorskip("transformers", reason="transformers is the reference; run setup.sh --dev")
+    transformers = pytest.importorskip(
+        "transformers", reason="transformers is the reference; run setup.sh --dev"
+    )
     theirs = transformers.BertConfig()
     for field in dataclasses.fields(BertConfig):
         if field.name != "attention_implementation":  # ours alone
@@ -37,7 +47,13 @@ def test_is_frozen():
 
 
 def test_round_trip(tmp_path):
-    config = BertConfig(vocab_size=99, hidden_size=32, num_attention_heads=4, hidden_dropout_prob=0.25, pad_token_id=3)
+    config = BertConfig(
+        vocab_size=99,
+        hidden_size=32,
+        num_attention_heads=4,
+        hidden_dropout_prob=0.25,
+        pad_token_id=3,
+    )
     config.save_pretrained(tmp_path)
     assert BertConfig.from_pretrained(tmp_path) == config
 
@@ -46,12 +62,21 @@ def test_how_attention_is_computed_is_not_a_property_of_the_weights(tmp_path):
     BertConfig(attention_implementation="fused").save_pretrained(tmp_path)
     assert "fused" not in (tmp_path / "config.json").read_text()
     assert BertConfig.from_pretrained(tmp_path).attention_implementation == "eager"
-    assert BertConfig.from_pretrained(tmp_path, attention_implementation="fused").attention_implementation == "fused"
+    assert (
+        BertConfig.from_pretrained(
+            tmp_path, attention_implementation="fused"
+        ).attention_implementation
+        == "fused"
+    )
 
 
 def test_reads_what_transformers_wrote_and_the_other_way_round(tmp_path):
-    transformers = pytest.importorskip("transformers", reason="transformers is the reference; run setup.sh --dev")
-    transformers.BertConfig(vocab_size=77, hidden_size=24, num_attention_heads=3).save_pretrained(tmp_path)
+    transformers = pytest.importorskip(
+        "transformers", reason="transformers is the reference; run setup.sh --dev"
+    )
+    transformers.BertConfig(vocab_size=77, hidden_size=24, num_attention_heads=3).save_pretrained(
+        tmp_path
+    )
     config = BertConfig.from_pretrained(tmp_path)
     assert (config.vocab_size, config.hidden_size, config.num_attention_heads) == (77, 24, 3)
     config.save_pretrained(tmp_path)
@@ -64,22 +89,28 @@ def test_unknown_keys_are_ignored_and_absent_ones_are_defaults(tmp_path):
     assert BertConfig.from_pretrained(tmp_path) == BertConfig(hidden_size=24, num_attention_heads=2)
 
 
-@pytest.mark.parametrize(("content", "message"), [
-    ({"hidden_size": 10, "num_attention_heads": 4}, "hidden_size 10 is not divisible by num_attention_heads 4"),
-    ({"hidden_act": "relu"}, "hidden_act is 'relu'"),
-    ({"hidden_act": "gelu_new"}, "erf"),
-    ({"hidden_dropout_prob": 1.0}, "hidden_dropout_prob is 1.0"),
-    ({"attention_probs_dropout_prob": -0.1}, "attention_probs_dropout_prob is -0.1"),
-    ({"hidden_size": "768"}, "hidden_size is '768'; it must be of type int"),
-    ({"hidden_size": None}, "hidden_size is None"),
-    ({"vocab_size": 1.5}, "vocab_size is 1.5"),
-    ({"hidden_dropout_prob": "0.1"}, "must be of type float"),
-    ({"num_attention_heads": 0}, "num_attention_heads is 0; it must be at least 1"),
-    ({"pad_token_id": -1}, "pad_token_id is -1; it must be at least 0"),
-    ({"num_hidden_layers": -1}, "num_hidden_layers is -1"),
-    ({"model_type": "roberta"}, "model_type is 'roberta'"),
-    ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
-])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            {"hidden_size": 10, "num_attention_heads": 4},
+            "hidden_size 10 is not divisible by num_attention_heads 4",
+        ),
+        ({"hidden_act": "relu"}, "hidden_act is 'relu'"),
+        ({"hidden_act": "gelu_new"}, "erf"),
+        ({"hidden_dropout_prob": 1.0}, "hidden_dropout_prob is 1.0"),
+        ({"attention_probs_dropout_prob": -0.1}, "attention_probs_dropout_prob is -0.1"),
+        ({"hidden_size": "768"}, "hidden_size is '768'; it must be of type int"),
+        ({"hidden_size": None}, "hidden_size is None"),
+        ({"vocab_size": 1.5}, "vocab_size is 1.5"),
+        ({"hidden_dropout_prob": "0.1"}, "must be of type float"),
+        ({"num_attention_heads": 0}, "num_attention_heads is 0; it must be at least 1"),
+        ({"pad_token_id": -1}, "pad_token_id is -1; it must be at least 0"),
+        ({"num_hidden_layers": -1}, "num_hidden_layers is -1"),
+        ({"model_type": "roberta"}, "model_type is 'roberta'"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
+    ],
+)
 def test_what_is_refused_names_the_file_and_the_value(tmp_path, content, message):
     with pytest.raises(ValueError, match=message) as caught:
         BertConfig.from_pretrained(write(tmp_path, **content))
@@ -106,5 +137,7 @@ def test_unknown_attention_implementation():
 def test_the_folder_of_a_run_names_the_models_in_it(tiny_model, tmp_path):
     for name in ("model", "encoder"):
         shutil.copytree(tiny_model, tmp_path / "run" / name)
-    with pytest.raises(ValueError, match=r"run: no config.json in it.* Did you mean .*run/encoder or .*run/model\?"):
+    with pytest.raises(
+        ValueError, match=r"run: no config.json in it.* Did you mean .*run/encoder or .*run/model\?"
+    ):
         BertConfig.from_pretrained(tmp_path / "run")

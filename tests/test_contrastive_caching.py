@@ -30,8 +30,22 @@ from minbert import BertModel, BertTokenizer, runtime
 from options import Options
 from tests.test_options import options_of, refusal
 
-FIRST = ["a doctor is helping", "the girl", "a tall soldier", "a man", "the hotel is good and the girl is tall", "it"]
-SECOND = ["a doctor helps the girl in the hotel", "the child", "it", "a woman", "the hotel is fine", "one"]
+FIRST = [
+    "a doctor is helping",
+    "the girl",
+    "a tall soldier",
+    "a man",
+    "the hotel is good and the girl is tall",
+    "it",
+]
+SECOND = [
+    "a doctor helps the girl in the hotel",
+    "the child",
+    "it",
+    "a woman",
+    "the hotel is fine",
+    "one",
+]
 LABELS = [1.0, 1.0, 1.0, 1.0, 0.0, 0.5]
 MAKERS = {  # every method; those of pairs have 12 rows, SimCSE 12 too, triplets 9, the self-guided ones 6
     "simcse": ("sentences", SimCSE, 0.05, "tanh", {}),
@@ -46,18 +60,24 @@ MAKERS = {  # every method; those of pairs have 12 rows, SimCSE 12 too, triplets
     "sg-opt": ("sentences", SelfGuided, 0.1, "none", {"objective": "opt3"}),
 }
 every_method = pytest.mark.parametrize("name", MAKERS)
-KEPT = {"checkpoint": lambda encode, *piece, use_reentrant: encode(*piece)}  # pieces whose results all stay
+KEPT = {
+    "checkpoint": lambda encode, *piece, use_reentrant: encode(*piece)
+}  # pieces whose results all stay
 
 
 @pytest.fixture(scope="module")
 def batches(tiny_model) -> dict[str, Batch]:
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
-    pairs = [Example(f"p{n}", *row) for n, row in enumerate(zip(FIRST, SECOND, LABELS, strict=True))]
+    pairs = [
+        Example(f"p{n}", *row) for n, row in enumerate(zip(FIRST, SECOND, LABELS, strict=True))
+    ]
     sentences = [Example(f"s{n}", text, None, None) for n, text in enumerate(FIRST)]
     triplets = list(zip(FIRST[:3], SECOND[:3], FIRST[3:], strict=True))
-    return {"pairs": EncodedExamples(pairs, tokenizer, 32, pair_encoding="bi").batch(range(6)),
-            "sentences": EncodedExamples(sentences, tokenizer, 32).batch(range(6)),
-            "triplets": EncodedTriplets(triplets, tokenizer, 32).batch(range(3))}
+    return {
+        "pairs": EncodedExamples(pairs, tokenizer, 32, pair_encoding="bi").batch(range(6)),
+        "sentences": EncodedExamples(sentences, tokenizer, 32).batch(range(6)),
+        "triplets": EncodedTriplets(triplets, tokenizer, 32).batch(range(3)),
+    }
 
 
 @pytest.fixture
@@ -65,15 +85,25 @@ def step(tiny_model, batches, monkeypatch):
     """A function: one forward and backward pass of a method; returns its loss and its gradients by name."""
     monkeypatch.setattr(methods, "GUIDED_WIDTH", 24)
 
-    def run(name: str, chunk: int, dropout: float = 0.1, precision: str = "fp32", device: str = "cpu", **replaced):
+    def run(
+        name: str,
+        chunk: int,
+        dropout: float = 0.1,
+        precision: str = "fp32",
+        device: str = "cpu",
+        **replaced,
+    ):
         kind, make, temperature, projection, own = MAKERS[name]
         torch.manual_seed(0)
-        encoder = BertModel.from_pretrained(tiny_model, hidden_dropout_prob=dropout,
-                                            attention_probs_dropout_prob=dropout)
+        encoder = BertModel.from_pretrained(
+            tiny_model, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout
+        )
         model = make(encoder, "mean", temperature, projection, chunk, **own).to(device).train()
         model.begin()
         for copy in model.copies().values():
-            copy.layers[0].feed_forward.up.bias.data.add_(0.01)  # away from F, so that its distance counts
+            copy.layers[0].feed_forward.up.bias.data.add_(
+                0.01
+            )  # away from F, so that its distance counts
         torch.manual_seed(1)
         with monkeypatch.context() as patch, runtime.autocast(torch.device(device), precision):
             for attribute, value in replaced.items():
@@ -81,8 +111,12 @@ def step(tiny_model, batches, monkeypatch):
             loss = model(batches[kind].to(device))
         state = torch.get_rng_state()
         loss.backward()
-        assert torch.equal(torch.get_rng_state(), state), "what follows draws the numbers that it would have drawn"
-        return loss.detach(), {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+        assert torch.equal(torch.get_rng_state(), state), (
+            "what follows draws the numbers that it would have drawn"
+        )
+        return loss.detach(), {
+            name: p.grad for name, p in model.named_parameters() if p.grad is not None
+        }
 
     return run
 
@@ -129,15 +163,21 @@ def test_bf16(step):
     Kept pieces share a bfloat16 copy of each weight, in which its gradients add up; of pieces that are encoded again
     they add up in float32: measured 5e-5, allow 5e-4.
     """
-    (loss, found), (kept_loss, expected) = (step("simcse", 4, precision="bf16", **more) for more in ({}, KEPT))
+    (loss, found), (kept_loss, expected) = (
+        step("simcse", 4, precision="bf16", **more) for more in ({}, KEPT)
+    )
     assert torch.equal(loss, kept_loss) and furthest(found, expected) < 5e-4
-    assert furthest(found, step("simcse", 4)[1]) > 1e-3, "the negative control: float32 differs by more"
+    assert furthest(found, step("simcse", 4)[1]) > 1e-3, (
+        "the negative control: float32 differs by more"
+    )
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("name", ["simcse", "bsc, temperature learns"])
 def test_on_a_gpu(step, name):
-    (loss, found), (kept_loss, expected) = (step(name, 4, device="cuda", **more) for more in ({}, KEPT))
+    (loss, found), (kept_loss, expected) = (
+        step(name, 4, device="cuda", **more) for more in ({}, KEPT)
+    )
     assert torch.equal(loss, kept_loss) and furthest(found, expected) < 1e-5
 
 
@@ -145,7 +185,9 @@ def test_other_masks_would_be_noticed(step):
     """The negative control: the same without the random state of the first encoding."""
     forgetful = {"checkpoint": partial(checkpoint, preserve_rng_state=False)}
     encoder_only = step("simcse", 4, **KEPT)[1]
-    with pytest.raises(AssertionError, match="what follows draws"):  # which also drew numbers in backward
+    with pytest.raises(
+        AssertionError, match="what follows draws"
+    ):  # which also drew numbers in backward
         step("simcse", 4, **forgetful)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch, "get_rng_state", lambda: torch.zeros(1))
@@ -158,10 +200,13 @@ def test_one_piece_at_most_is_in_memory(tiny_model, batches, chunk, at_once):
     encoder = BertModel.from_pretrained(tiny_model)
     model = SimCSE(encoder, "mean", 0.05, chunk=chunk).train()
     made, alive, shapes = [], [], []
-    encoder.register_forward_pre_hook(lambda module, inputs: alive.append(sum(each() is not None for each in made)))
+    encoder.register_forward_pre_hook(
+        lambda module, inputs: alive.append(sum(each() is not None for each in made))
+    )
     encoder.register_forward_pre_hook(lambda module, inputs: shapes.append(tuple(inputs[0].shape)))
     encoder.layers[0].feed_forward.up.register_forward_hook(
-        lambda module, inputs, output: made.append(weakref.ref(output)))
+        lambda module, inputs, output: made.append(weakref.ref(output))
+    )
     loss = model(batches["sentences"])
     num_tokens = batches["sentences"].input_ids.size(1)
     kept = sum(each() is not None for each in made)
@@ -170,7 +215,9 @@ def test_one_piece_at_most_is_in_memory(tiny_model, batches, chunk, at_once):
         assert kept == 0 and alive == [0] * 8, "4 pieces, each encoded twice"
         assert shapes == [(3, num_tokens)] * 8, "cut from the padded batch"
     else:
-        assert kept == 1 and shapes == [(12, num_tokens)], "the negative control: the whole batch stays"
+        assert kept == 1 and shapes == [(12, num_tokens)], (
+            "the negative control: the whole batch stays"
+        )
     del loss
     assert not any(each() is not None for each in made)
 
@@ -178,7 +225,9 @@ def test_one_piece_at_most_is_in_memory(tiny_model, batches, chunk, at_once):
 @pytest.mark.filterwarnings("error")
 def test_a_frozen_encoder_and_no_gradient_at_all(tiny_model, batches):
     """As in fusion training with --option pretrain: the projection learns nevertheless."""
-    model = SimCSE(BertModel.from_pretrained(tiny_model).requires_grad_(False), "mean", 0.05, "tanh", chunk=4)
+    model = SimCSE(
+        BertModel.from_pretrained(tiny_model).requires_grad_(False), "mean", 0.05, "tanh", chunk=4
+    )
     model(batches["sentences"]).backward()
     assert model.projection[0].weight.grad.abs().sum() > 0
     with torch.no_grad():
@@ -194,7 +243,8 @@ def test_fusion_hands_it_to_the_companion(tiny_model):
 def test_it_is_refused_where_nothing_reads_it(capsys):
     for flags in ([], ["--pretrain", "mlm"]):
         assert "--contrastive_chunk has no effect without --pretrain simcse" in refusal(
-            capsys, "--contrastive_chunk", "64", *flags)
+            capsys, "--contrastive_chunk", "64", *flags
+        )
     fusion = ["--pretrain", "simcse", "--contrastive_order", "fusion"]
     nli = {"simcse-nli": ["--nli", "triplets.tsv"]}
     for flags in (fusion, *(["--pretrain", method, *nli.get(method, [])] for method in PRESETS)):

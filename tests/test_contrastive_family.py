@@ -50,7 +50,11 @@ def slow_bsc(similarity, symmetric, labels=None):
         rows = sum(math.exp(similarity(A[i], P[j]) / 0.5) for j in range(4))
         columns = sum(math.exp(similarity(A[j], P[i]) / 0.5) for j in range(4))
         own = math.exp(similarity(A[i], P[i]) / 0.5)
-        term = -(math.log(own / rows) + math.log(own / columns)) / 2 if symmetric else -math.log(own / rows)
+        term = (
+            -(math.log(own / rows) + math.log(own / columns)) / 2
+            if symmetric
+            else -math.log(own / rows)
+        )
         total += term * (1 if labels is None else float(labels[i] > 0))
     return total / 4
 
@@ -58,21 +62,28 @@ def slow_bsc(similarity, symmetric, labels=None):
 def slow_nt_xent():
     vectors, total = [*A, *P], 0.0
     for i in range(8):
-        total -= math.log(phi(vectors[i], vectors[(i + 4) % 8])
-                          / sum(phi(vectors[i], vectors[j]) for j in range(8) if j != i))
+        total -= math.log(
+            phi(vectors[i], vectors[(i + 4) % 8])
+            / sum(phi(vectors[i], vectors[j]) for j in range(8) if j != i)
+        )
     return total / 8
 
 
 def slow_opt1():
     total = 0.0
     for i in range(4):
-        below = sum(phi(A[i], A[j]) for j in range(4) if j != i) + sum(phi(A[i], P[j]) for j in range(4))
+        below = sum(phi(A[i], A[j]) for j in range(4) if j != i) + sum(
+            phi(A[i], P[j]) for j in range(4)
+        )
         total -= math.log(phi(A[i], P[i]) / below)
     return total / 4
 
 
 def slow_opt2():
-    return -sum(math.log(phi(A[i], P[i]) / sum(phi(A[i], P[j]) for j in range(4))) for i in range(4)) / 4
+    return (
+        -sum(math.log(phi(A[i], P[i]) / sum(phi(A[i], P[j]) for j in range(4))) for i in range(4))
+        / 4
+    )
 
 
 def slow_opt3():
@@ -95,42 +106,71 @@ def dot(u, v) -> float:
     return float(u @ v)
 
 
-@pytest.mark.parametrize(("found", "expected"), [
-    (info_nce(A, P, 0.5, hard_negatives=N), slow_hard_negatives(0.0)),
-    (info_nce(A, P, 0.5, hard_negatives=N, hard_negative_weight=1.5), slow_hard_negatives(1.5)),
-    (bsc(A, P, 0.5), slow_bsc(cosine, True)),
-    (bsc(A, P, 0.5, symmetric=False), slow_bsc(cosine, False)),
-    (bsc(A, P, 0.5, normalise="none"), slow_bsc(dot, True)),
-    (bsc(A, P, 0.5, labels=LABELS), slow_bsc(cosine, True, LABELS)),
-    (nt_xent(A, P, 0.5), slow_nt_xent()),
-    (self_guided_opt1(A, P, 0.5), slow_opt1()),
-    (self_guided_opt2(A, P, 0.5), slow_opt2()),
-    (self_guided_opt3(A, HIDDEN, 0.5), slow_opt3()),
-], ids=["hard", "hard-weight", "bsc", "bsc-rows", "bsc-dot", "bsc-labels", "nt-xent", "opt1", "opt2", "opt3"])
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (info_nce(A, P, 0.5, hard_negatives=N), slow_hard_negatives(0.0)),
+        (info_nce(A, P, 0.5, hard_negatives=N, hard_negative_weight=1.5), slow_hard_negatives(1.5)),
+        (bsc(A, P, 0.5), slow_bsc(cosine, True)),
+        (bsc(A, P, 0.5, symmetric=False), slow_bsc(cosine, False)),
+        (bsc(A, P, 0.5, normalise="none"), slow_bsc(dot, True)),
+        (bsc(A, P, 0.5, labels=LABELS), slow_bsc(cosine, True, LABELS)),
+        (nt_xent(A, P, 0.5), slow_nt_xent()),
+        (self_guided_opt1(A, P, 0.5), slow_opt1()),
+        (self_guided_opt2(A, P, 0.5), slow_opt2()),
+        (self_guided_opt3(A, HIDDEN, 0.5), slow_opt3()),
+    ],
+    ids=[
+        "hard",
+        "hard-weight",
+        "bsc",
+        "bsc-rows",
+        "bsc-dot",
+        "bsc-labels",
+        "nt-xent",
+        "opt1",
+        "opt2",
+        "opt3",
+    ],
+)
 def test_equal_to_a_slow_loop(found, expected):
     assert found.item() == pytest.approx(expected, rel=1e-12)  # float64
 
 
 # --- by hand ----------------------------------------------------------------------------------------------------------
 
-E1, E2 = torch.tensor([[1.0, 0], [0, 1]]), torch.tensor([[0.0, 1], [1, 0]])  # the two axes, and exchanged
+E1, E2 = (
+    torch.tensor([[1.0, 0], [0, 1]]),
+    torch.tensor([[0.0, 1], [1, 0]]),
+)  # the two axes, and exchanged
 
 
 def test_two_axes_by_hand():
     """t = 1, cosines 0 and 1: e = exp 1."""
     e = math.e
     assert info_nce(E1, E1, 1.0).item() == pytest.approx(math.log((e + 1) / e))
-    assert info_nce(E1, E1, 1.0, hard_negatives=E1).item() == pytest.approx(math.log((2 * e + 2) / e))
-    assert bsc(E1, E2, 1.0).item() == pytest.approx(math.log(e + 1))  # the own cosine is 0, the other one is 1
-    assert bsc(E1, E2, 1.0, labels=torch.tensor([1.0, 0])).item() == pytest.approx(math.log(e + 1) / 2)
+    assert info_nce(E1, E1, 1.0, hard_negatives=E1).item() == pytest.approx(
+        math.log((2 * e + 2) / e)
+    )
+    assert bsc(E1, E2, 1.0).item() == pytest.approx(
+        math.log(e + 1)
+    )  # the own cosine is 0, the other one is 1
+    assert bsc(E1, E2, 1.0, labels=torch.tensor([1.0, 0])).item() == pytest.approx(
+        math.log(e + 1) / 2
+    )
     assert nt_xent(E1, E1, 1.0).item() == pytest.approx(math.log((e + 2) / e))
     assert self_guided_opt1(E1, E1, 1.0).item() == pytest.approx(math.log((e + 1 + 1) / e))
-    assert self_guided_opt2(E1, E1, 1.0).item() == pytest.approx(math.log((e + 1) / e))  # the other c is no candidate
+    assert self_guided_opt2(E1, E1, 1.0).item() == pytest.approx(
+        math.log((e + 1) / e)
+    )  # the other c is no candidate
     assert multiple_negatives_ranking(E1, E1, 1.0).item() == pytest.approx(math.log((e + 1) / e))
-    assert multiple_negatives_ranking(E1, 2 * E1, 1.0, "dot").item() == pytest.approx(math.log((e**2 + 1) / e**2))
+    assert multiple_negatives_ranking(E1, 2 * E1, 1.0, "dot").item() == pytest.approx(
+        math.log((e**2 + 1) / e**2)
+    )
     assert contrastive_tension_in_batch(E1, E2, 1.0).item() == pytest.approx(math.log(e + 1))
     assert self_guided_opt3(E1, torch.stack([E1, E2], dim=1), 1.0).item() == pytest.approx(
-        (math.log((e + e + 1) / e) + math.log(1 + e + 1)) / 2)  # c_1: own e and 1; of the other sentence 1 and e
+        (math.log((e + e + 1) / e) + math.log(1 + e + 1)) / 2
+    )  # c_1: own e and 1; of the other sentence 1 and e
 
 
 def test_contrastive_tension_by_hand():
@@ -142,7 +182,11 @@ def test_contrastive_tension_by_hand():
     expected = (softplus(0) + softplus(-2) + softplus(0) + softplus(3)) / 4
     assert contrastive_tension(first, second, identical).item() == pytest.approx(expected)
     wrong = (softplus(0) + softplus(2) + softplus(0) + softplus(-3)) / 4
-    assert contrastive_tension(first, second, ~identical).item() == pytest.approx(wrong) != pytest.approx(expected)
+    assert (
+        contrastive_tension(first, second, ~identical).item()
+        == pytest.approx(wrong)
+        != pytest.approx(expected)
+    )
 
 
 def test_align_by_hand():
@@ -156,17 +200,26 @@ def test_align_by_hand():
 
 def test_align_pulls_the_vectors_as_they_are():
     """By their range (1, 2) and (3, 1) become (.5, 2) and (1.5, 1): other cosines, which align does not ask for."""
-    a, b, labels = torch.tensor([[1.0, 2], [3, 1]]), torch.tensor([[1.0, 1], [2, 5]]), torch.tensor([1.0, 0.0])
+    a, b, labels = (
+        torch.tensor([[1.0, 2], [3, 1]]),
+        torch.tensor([[1.0, 1], [2, 5]]),
+        torch.tensor([1.0, 0.0]),
+    )
     cosines = [3 / math.sqrt(5 * 2), 11 / math.sqrt(10 * 29)]
     expected = ((1 - cosines[0]) ** 2 + cosines[1] ** 2) / 2
     for normalise in ("batch", "l2", "none"):
-        assert bsc(a, b, 1.0, normalise=normalise, labels=labels, align=0.0).item() == pytest.approx(expected)
+        assert bsc(
+            a, b, 1.0, normalise=normalise, labels=labels, align=0.0
+        ).item() == pytest.approx(expected)
 
 
 def test_normalising_over_the_batch_by_hand():
     vectors = torch.tensor([[1.0, 10, 3], [3, 30, 3]])
     assert by_range(vectors).tolist() == [[0.5, 0.5, 3], [1.5, 1.5, 3]]
-    a, b = torch.tensor([[0.0, 0], [2, 4]]), torch.tensor([[3.0, 0], [0, 7]])  # by range (0, 0), (1, 1); (1, 0), (0, 1)
+    a, b = (
+        torch.tensor([[0.0, 0], [2, 4]]),
+        torch.tensor([[3.0, 0], [0, 7]]),
+    )  # by range (0, 0), (1, 1); (1, 0), (0, 1)
     rows, columns = 2 * math.log(2), 2 * math.log(1 + math.e) - 1  # of the scores (0, 0), (1, 1)
     assert bsc(a, b, 1.0, normalise="batch").item() == pytest.approx((rows + columns) / 4)
 
@@ -176,14 +229,18 @@ def test_normalising_over_the_batch_by_hand():
 
 def test_names_of_one_formula():
     torch.testing.assert_close(multiple_negatives_ranking(A, P, scale=20), info_nce(A, P, 0.05))
-    torch.testing.assert_close(multiple_negatives_ranking(A, P, 1.0, "dot"), F.cross_entropy(A @ P.T, torch.arange(4)))
+    torch.testing.assert_close(
+        multiple_negatives_ranking(A, P, 1.0, "dot"), F.cross_entropy(A @ P.T, torch.arange(4))
+    )
     torch.testing.assert_close(bsc(A, P, 0.1, symmetric=False), info_nce(A, P, 0.1))
     torch.testing.assert_close(contrastive_tension_in_batch(A, P, 10.0), bsc(A, P, 0.1))
     torch.testing.assert_close(bsc(A, P, 0.1), (info_nce(A, P, 0.1) + info_nce(P, A, 0.1)) / 2)
 
 
 def test_equal_to_sentence_transformers():
-    losses = pytest.importorskip("sentence_transformers.losses", reason="sentence-transformers is the reference")
+    losses = pytest.importorskip(
+        "sentence_transformers.losses", reason="sentence-transformers is the reference"
+    )
 
     class Given(torch.nn.Module):
         def forward(self, features):
@@ -200,15 +257,22 @@ def test_equal_to_sentence_transformers():
 
 PAIRWISE = {
     "hard": lambda a, p: info_nce(a, p, 0.5, hard_negatives=a.flip(1)),
-    "hard-weight": lambda a, p: info_nce(a, p, 0.5, hard_negatives=a.flip(1), hard_negative_weight=2.0),
+    "hard-weight": lambda a, p: info_nce(
+        a, p, 0.5, hard_negatives=a.flip(1), hard_negative_weight=2.0
+    ),
     "bsc": lambda a, p: bsc(a, p, 0.5),
-    "bsc-align": lambda a, p: bsc(a, p, 0.5, labels=torch.full((len(a),), 0.5, dtype=a.dtype), align=0.3),
+    "bsc-align": lambda a, p: bsc(
+        a, p, 0.5, labels=torch.full((len(a),), 0.5, dtype=a.dtype), align=0.3
+    ),
     "bsc-batch": lambda a, p: bsc(a, p, 0.5, normalise="batch"),
     "bsc-none": lambda a, p: bsc(a, p, 0.5, normalise="none"),
-    "bsc-rows-labels": lambda a, p: bsc(a, p, 0.5, symmetric=False, labels=(a[:, 0] > a[:, 0].min()).double()),
+    "bsc-rows-labels": lambda a, p: bsc(
+        a, p, 0.5, symmetric=False, labels=(a[:, 0] > a[:, 0].min()).double()
+    ),
     "bsc-labels": lambda a, p: bsc(a, p, 0.5, labels=(a[:, 0] > a[:, 0].min()).double()),
-    "bsc-batch-align": lambda a, p: bsc(a, p, 0.5, normalise="batch", labels=torch.full((len(a),), 0.5, dtype=a.dtype),
-                                        align=0.3),
+    "bsc-batch-align": lambda a, p: bsc(
+        a, p, 0.5, normalise="batch", labels=torch.full((len(a),), 0.5, dtype=a.dtype), align=0.3
+    ),
     "mnr": lambda a, p: multiple_negatives_ranking(a, p, 2.0),
     "mnr-dot": lambda a, p: multiple_negatives_ranking(a, p, 1.0, "dot"),
     "ct": lambda a, p: contrastive_tension(a, p, torch.ones(len(a), dtype=torch.bool)),
@@ -234,8 +298,24 @@ def test_the_order_of_the_batch_does_not_matter(loss):
     assert not torch.isclose(loss(A[order], P), loss(A, P)), "the negative control: other pairs"
 
 
-@pytest.mark.parametrize("name", [name for name in PAIRWISE if name not in (
-    "ct", "ct-others", "bsc-batch", "bsc-batch-align", "bsc-none", "bsc-labels", "bsc-rows-labels", "mnr-dot")])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in PAIRWISE
+        if name
+        not in (
+            "ct",
+            "ct-others",
+            "bsc-batch",
+            "bsc-batch-align",
+            "bsc-none",
+            "bsc-labels",
+            "bsc-rows-labels",
+            "mnr-dot",
+        )
+    ],
+)
 def test_cosines_do_not_see_length(name):
     scales = torch.tensor([[0.1], [3.0], [1.0], [50.0]], dtype=torch.float64)
     torch.testing.assert_close(PAIRWISE[name](A * scales, P / scales), PAIRWISE[name](A, P))
@@ -261,7 +341,9 @@ def test_duplicates_never_act_as_negatives():
         expected -= math.log(phi(A[i], positives[i]) / below)
     assert info_nce(A, positives, 0.5, same=same).item() == pytest.approx(expected / 4)
     anchors = A.clone().requires_grad_()
-    gradient = torch.autograd.grad(info_nce(anchors[:2], positives[:2], 0.5, same=same[:2, :2]), anchors)[0]
+    gradient = torch.autograd.grad(
+        info_nce(anchors[:2], positives[:2], 0.5, same=same[:2, :2]), anchors
+    )[0]
     assert not gradient.any(), "two that say the same have nothing to tell apart"
 
 

@@ -11,9 +11,14 @@ from contrastive import losses
 from contrastive.losses import info_nce
 
 
-def vectors(seed: int, batch_size: int = 6, dtype=torch.float32) -> tuple[torch.Tensor, torch.Tensor]:
+def vectors(
+    seed: int, batch_size: int = 6, dtype=torch.float32
+) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    return tuple(torch.randn(batch_size, 5, generator=generator, dtype=torch.float64).to(dtype) for _ in range(2))
+    return tuple(
+        torch.randn(batch_size, 5, generator=generator, dtype=torch.float64).to(dtype)
+        for _ in range(2)
+    )
 
 
 # Anchors (1, 0) and (0, 2), positives (1, 0) and (3, 3): cosines 1 and 1/sqrt 2 in row one, 0 and 1/sqrt 2 in row two.
@@ -34,10 +39,20 @@ def check_info_nce(loss) -> None:
     """The most common mistakes each give another number."""
     found = loss(torch.tensor([[1.0, 0], [0, 2]]), torch.tensor([[1.0, 0], [3, 3]]), 0.5)
     assert isinstance(found, torch.Tensor), f"found {found}, expected a tensor: not written yet?"
-    assert found.shape == (), f"shape {tuple(found.shape)}, expected a scalar: the mean over the batch."
-    hint = next((said for number, said in MISTAKES.items() if math.isclose(found.item(), number, abs_tol=1e-3)),
-                "is it the cross-entropy of the cosines / temperature against the diagonal?")
-    assert found.item() == pytest.approx(0.33, abs=1e-4), f"found {found.item():.4f}, expected 0.3300: {hint}"
+    assert found.shape == (), (
+        f"shape {tuple(found.shape)}, expected a scalar: the mean over the batch."
+    )
+    hint = next(
+        (
+            said
+            for number, said in MISTAKES.items()
+            if math.isclose(found.item(), number, abs_tol=1e-3)
+        ),
+        "is it the cross-entropy of the cosines / temperature against the diagonal?",
+    )
+    assert found.item() == pytest.approx(0.33, abs=1e-4), (
+        f"found {found.item():.4f}, expected 0.3300: {hint}"
+    )
 
 
 def test_info_nce_with_hints():
@@ -51,7 +66,9 @@ def test_two_sentences_by_hand():
         row_1 = math.log(1 + math.exp((1 / math.sqrt(2) - 1) / temperature))
         row_2 = math.log(1 + math.exp((0 - 1 / math.sqrt(2)) / temperature))
         expected = (row_1 + row_2) / 2
-        assert info_nce(anchors, positives, temperature).item() == pytest.approx(expected, rel=1e-5)  # fp32
+        assert info_nce(anchors, positives, temperature).item() == pytest.approx(
+            expected, rel=1e-5
+        )  # fp32
 
 
 def test_unrelated_vectors_give_log_b():
@@ -64,20 +81,30 @@ def test_equal_to_a_slow_loop(temperature):
     anchors, positives = vectors(0, dtype=torch.float64)
     total = 0.0
     for i in range(6):
-        scores = [float(anchors[i] @ positives[j] / (anchors[i].norm() * positives[j].norm())) / temperature
-                  for j in range(6)]
+        scores = [
+            float(anchors[i] @ positives[j] / (anchors[i].norm() * positives[j].norm()))
+            / temperature
+            for j in range(6)
+        ]
         total -= math.log(math.exp(scores[i]) / sum(map(math.exp, scores)))
-    assert info_nce(anchors, positives, temperature).item() == pytest.approx(total / 6, rel=1e-12)  # fp64
+    assert info_nce(anchors, positives, temperature).item() == pytest.approx(
+        total / 6, rel=1e-12
+    )  # fp64
 
 
 def test_equal_to_cross_entropy_on_logits_built_here():
     anchors, positives = (tensor.requires_grad_() for tensor in vectors(1))
-    logits = torch.stack([F.cosine_similarity(anchor[None], positives) for anchor in anchors]) / 0.05
+    logits = (
+        torch.stack([F.cosine_similarity(anchor[None], positives) for anchor in anchors]) / 0.05
+    )
     expected = torch.nn.CrossEntropyLoss()(logits, torch.arange(6))
     found = info_nce(anchors, positives)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)  # fp32
-    for one, other in zip(torch.autograd.grad(found, (anchors, positives)),
-                          torch.autograd.grad(expected, (anchors, positives)), strict=True):
+    for one, other in zip(
+        torch.autograd.grad(found, (anchors, positives)),
+        torch.autograd.grad(expected, (anchors, positives)),
+        strict=True,
+    ):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)  # fp32, logits up to 20
 
 
@@ -86,8 +113,15 @@ def test_gradients_by_finite_differences():
     assert torch.autograd.gradcheck(lambda a, p: info_nce(a, p, temperature=0.5), inputs)
 
 
-@pytest.mark.parametrize(("dtype", "result"), [(torch.bfloat16, torch.float32), (torch.float16, torch.float32),
-                                               (torch.float32, torch.float32), (torch.float64, torch.float64)])
+@pytest.mark.parametrize(
+    ("dtype", "result"),
+    [
+        (torch.bfloat16, torch.float32),
+        (torch.float16, torch.float32),
+        (torch.float32, torch.float32),
+        (torch.float64, torch.float64),
+    ],
+)
 def test_the_precision_it_computes_in(dtype, result):
     anchors, positives = vectors(3, dtype=dtype)
     found = info_nce(anchors, positives)
@@ -107,15 +141,23 @@ def test_bf16_autocast_does_not_reach_the_scores():
 def test_the_length_of_a_vector_does_not_matter():
     anchors, positives = vectors(5)
     scales = torch.tensor([[0.01], [3.0], [1.0], [100.0], [7.0], [0.5]])
-    torch.testing.assert_close(info_nce(anchors * scales, positives / scales), info_nce(anchors, positives),
-                               rtol=1e-5, atol=1e-6)  # fp32
+    torch.testing.assert_close(
+        info_nce(anchors * scales, positives / scales),
+        info_nce(anchors, positives),
+        rtol=1e-5,
+        atol=1e-6,
+    )  # fp32
 
 
 def test_the_order_of_the_batch_does_not_matter():
     anchors, positives = vectors(6)
     order = torch.tensor([3, 1, 5, 0, 2, 4])
-    torch.testing.assert_close(info_nce(anchors[order], positives[order]), info_nce(anchors, positives),
-                               rtol=1e-6, atol=1e-6)  # fp32, sums in another order
+    torch.testing.assert_close(
+        info_nce(anchors[order], positives[order]),
+        info_nce(anchors, positives),
+        rtol=1e-6,
+        atol=1e-6,
+    )  # fp32, sums in another order
 
 
 def test_wrong_pairs_cost_more():
@@ -143,25 +185,41 @@ def test_a_zero_vector_gives_finite_numbers():
 @pytest.mark.parametrize("temperature", [0.0, -0.05, math.nan, math.inf])
 def test_a_temperature_that_is_not_positive(temperature):
     for value in (temperature, torch.tensor(temperature)):
-        with pytest.raises(ValueError, match=r"temperature is .*; it must be a finite number above 0"):
+        with pytest.raises(
+            ValueError, match=r"temperature is .*; it must be a finite number above 0"
+        ):
             info_nce(*vectors(0), value)
 
 
 WRONG = {  # a call of wrong switches or shapes, and what is said
     "similarity is 'cosine'; it is cos or dot": lambda a, b: info_nce(a, b, similarity="cosine"),
     "normalise is 'L2'; it is l2, batch or none": lambda a, b: losses.bsc(a, b, normalise="L2"),
-    "align is 2.0, labels are given": lambda a, b: losses.bsc(a, b, labels=torch.ones(len(a)), align=2.0),
+    "align is 2.0, labels are given": lambda a, b: losses.bsc(
+        a, b, labels=torch.ones(len(a)), align=2.0
+    ),
     "align is 0.5, labels are missing": lambda a, b: losses.bsc(a, b, align=0.5),
-    "labels have the shape (6, 1); needed is": lambda a, b: losses.bsc(a, b, labels=torch.ones(6, 1)),
-    "scale is 0; it must be a finite": lambda a, b: losses.multiple_negatives_ranking(a, b, scale=0),
-    "scale is -1.0; it must": lambda a, b: losses.contrastive_tension_in_batch(a, b, torch.tensor(-1.0)),
+    "labels have the shape (6, 1); needed is": lambda a, b: losses.bsc(
+        a, b, labels=torch.ones(6, 1)
+    ),
+    "scale is 0; it must be a finite": lambda a, b: losses.multiple_negatives_ranking(
+        a, b, scale=0
+    ),
+    "scale is -1.0; it must": lambda a, b: losses.contrastive_tension_in_batch(
+        a, b, torch.tensor(-1.0)
+    ),
 }
-PAIRED = {"info_nce": info_nce, "bsc": losses.bsc, "nt_xent": losses.nt_xent, "opt1": losses.self_guided_opt1,
-          "hard": lambda a, b: info_nce(a, a, hard_negatives=b),
-          "opt2": losses.self_guided_opt2, "mnr": losses.multiple_negatives_ranking,
-          "opt3": lambda a, b: losses.self_guided_opt3(a, b.unsqueeze(1)),
-          "ct": lambda a, b: losses.contrastive_tension(a, b, torch.ones(len(a))),
-          "ct-in-batch": losses.contrastive_tension_in_batch}
+PAIRED = {
+    "info_nce": info_nce,
+    "bsc": losses.bsc,
+    "nt_xent": losses.nt_xent,
+    "opt1": losses.self_guided_opt1,
+    "hard": lambda a, b: info_nce(a, a, hard_negatives=b),
+    "opt2": losses.self_guided_opt2,
+    "mnr": losses.multiple_negatives_ranking,
+    "opt3": lambda a, b: losses.self_guided_opt3(a, b.unsqueeze(1)),
+    "ct": lambda a, b: losses.contrastive_tension(a, b, torch.ones(len(a))),
+    "ct-in-batch": losses.contrastive_tension_in_batch,
+}
 
 
 @pytest.mark.parametrize("words", WRONG)

@@ -26,11 +26,31 @@ from minbert import BertModel, BertTokenizer
 from minbert.pooling import pool
 from options import Options
 
-FIRST = ["a doctor is helping", "the girl", "a tall soldier", "The Girl", "the hotel is good", "a man"]
-SECOND = ["a doctor helps", "the child", "the girl", "a woman", "the hotel is fine", "a doctor helps"]
+FIRST = [
+    "a doctor is helping",
+    "the girl",
+    "a tall soldier",
+    "The Girl",
+    "the hotel is good",
+    "a man",
+]
+SECOND = [
+    "a doctor helps",
+    "the child",
+    "the girl",
+    "a woman",
+    "the hotel is fine",
+    "a doctor helps",
+]
 LABELS = [1.0, 1.0, 1.0, 1.0, 0.0, 0.56]
-WORDS = {text.lower(): number for number, text in enumerate(dict.fromkeys(map(str.lower, FIRST + SECOND)))}
-A, B = [WORDS[text.lower()] for text in FIRST], [WORDS[text.lower()] for text in SECOND]  # equal numbers: equal text
+WORDS = {
+    text.lower(): number
+    for number, text in enumerate(dict.fromkeys(map(str.lower, FIRST + SECOND)))
+}
+A, B = (
+    [WORDS[text.lower()] for text in FIRST],
+    [WORDS[text.lower()] for text in SECOND],
+)  # equal numbers: equal text
 
 
 @pytest.fixture(scope="module")
@@ -40,19 +60,27 @@ def tokenizer(tiny_model):
 
 @pytest.fixture
 def encoder(tiny_model):
-    return BertModel.from_pretrained(tiny_model, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    return BertModel.from_pretrained(
+        tiny_model, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    )
 
 
 @pytest.fixture
 def pairs(tokenizer):
-    rows = [Example(str(n), a, b, label) for n, (a, b, label) in enumerate(zip(FIRST, SECOND, LABELS, strict=True))]
+    rows = [
+        Example(str(n), a, b, label)
+        for n, (a, b, label) in enumerate(zip(FIRST, SECOND, LABELS, strict=True))
+    ]
     return EncodedExamples(rows, tokenizer, 32, pair_encoding="bi").batch(range(6))
 
 
 @pytest.fixture
 def sentences(tokenizer):
-    return EncodedExamples([Example(f"s{n}", text, None, None) for n, text in enumerate(FIRST[:3] + SECOND[3:5])],
-                           tokenizer, 32).batch(range(5))
+    return EncodedExamples(
+        [Example(f"s{n}", text, None, None) for n, text in enumerate(FIRST[:3] + SECOND[3:5])],
+        tokenizer,
+        32,
+    ).batch(range(5))
 
 
 def mean_vectors(encoder, batch) -> list[torch.Tensor]:
@@ -72,8 +100,12 @@ def pushed(i: int, j: int, positive: list[bool]) -> bool:
     """Whether second j is a negative of first i: no chain of positive pairs leads from one text to the other."""
     reached = {A[i]}
     for _ in positive:
-        reached |= {text for k, (one, other) in enumerate(zip(A, B, strict=True)) if positive[k]
-                    and {one, other} & reached for text in (one, other)}
+        reached |= {
+            text
+            for k, (one, other) in enumerate(zip(A, B, strict=True))
+            if positive[k] and {one, other} & reached
+            for text in (one, other)
+        }
     return i != j and B[j] not in reached
 
 
@@ -81,8 +113,12 @@ def slow_softmax(similarity, positive: list[bool], symmetric: bool, temperature:
     """Rows (and columns) of pairs that belong together, over their own partner and what may be pushed; over B."""
     size, total = len(positive), 0.0
     for i in (i for i in range(size) if positive[i]):
-        rows = [similarity(i, j) / temperature for j in range(size) if j == i or pushed(i, j, positive)]
-        columns = [similarity(j, i) / temperature for j in range(size) if j == i or pushed(j, i, positive)]
+        rows = [
+            similarity(i, j) / temperature for j in range(size) if j == i or pushed(i, j, positive)
+        ]
+        columns = [
+            similarity(j, i) / temperature for j in range(size) if j == i or pushed(j, i, positive)
+        ]
         own = similarity(i, i) / temperature
         row, column = (math.log(sum(map(math.exp, each))) - own for each in (rows, columns))
         total += (row + column) / 2 if symmetric else row
@@ -101,10 +137,26 @@ def test_what_is_no_negative(pairs):
     first, second = pairs.input_ids.chunk(2)
     positive = [True, True, True, True, False, False]
     found = no_negatives(first, second, torch.tensor(positive))
-    expected = {(0, 0), (1, 1), (2, 2), (3, 3), (1, 3), (3, 1), (0, 5), (1, 2), (3, 2), (2, 1), (2, 3)}
+    expected = {
+        (0, 0),
+        (1, 1),
+        (2, 2),
+        (3, 3),
+        (1, 3),
+        (3, 1),
+        (0, 5),
+        (1, 2),
+        (3, 2),
+        (2, 1),
+        (2, 3),
+    }
     assert {(i, j) for i in range(6) for j in range(6) if found[i, j]} == expected
-    assert not found[5, 0], "5 is a labelled negative of second 5: equal to second 0, which is pushed from first 5 too"
-    assert all(bool(found[i, j]) != pushed(i, j, positive) for i in range(6) for j in range(6) if i != j)
+    assert not found[5, 0], (
+        "5 is a labelled negative of second 5: equal to second 0, which is pushed from first 5 too"
+    )
+    assert all(
+        bool(found[i, j]) != pushed(i, j, positive) for i in range(6) for j in range(6) if i != j
+    )
 
 
 @pytest.mark.parametrize("pair_encoding", ["bi", "dual"])
@@ -112,10 +164,16 @@ def test_in_fusion_the_two_rows_of_an_example_are_no_negatives(encoder, tokenize
     """Three pairs without a common text: row i is pushed from all rows but itself and the other one of its pair."""
     rows = [Example(str(n), FIRST[n], SECOND[n + 1], 1.0) for n in (0, 2, 4)]
     batch = EncodedExamples(rows, tokenizer, 32, pair_encoding).batch(range(3))
-    vectors = pool(encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids), batch.attention_mask, "mean")
+    vectors = pool(
+        encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids),
+        batch.attention_mask,
+        "mean",
+    )
     total = 0.0
     for i in range(6):
-        terms = [math.exp(cos(vectors[i], vectors[j]) / 0.05) for j in range(6) if j == i or (i - j) % 3]
+        terms = [
+            math.exp(cos(vectors[i], vectors[j]) / 0.05) for j in range(6) if j == i or (i - j) % 3
+        ]
         total += math.log(sum(terms)) - cos(vectors[i], vectors[i]) / 0.05
     agree(SimCSE(encoder, "mean", 0.05)(batch), total / 6)
 
@@ -140,8 +198,14 @@ def test_projection(encoder, kind):
 
 def test_simcse_does_not_push_equal_rows(encoder, tokenizer):
     """Without dropout both views are equal: two equal rows and a third give log 1 + e^.. by hand."""
-    rows = EncodedExamples([Example(str(n), text, None, None) for n, text in enumerate(["a man", "A man", "the girl"])],
-                           tokenizer, 32)
+    rows = EncodedExamples(
+        [
+            Example(str(n), text, None, None)
+            for n, text in enumerate(["a man", "A man", "the girl"])
+        ],
+        tokenizer,
+        32,
+    )
     batch = rows.batch([0, 1, 2])
     vectors = mean_vectors(encoder, batch)
     term = math.log(1 + math.exp((cos(vectors[0], vectors[2]) - 1) / 0.05))
@@ -153,7 +217,9 @@ def test_supervised_on_labelled_pairs(encoder, pairs):
     method = SupervisedSimCSE(encoder, "mean", 0.05, "mlp")
     rows = [method.projection.double()(vector) for vector in mean_vectors(encoder, pairs)]
     method.projection.float()
-    expected = slow_softmax(lambda i, j: cos(rows[i], rows[6 + j]), [label > 0 for label in LABELS], False, 0.05)
+    expected = slow_softmax(
+        lambda i, j: cos(rows[i], rows[6 + j]), [label > 0 for label in LABELS], False, 0.05
+    )
     agree(method(pairs), expected)
 
 
@@ -166,19 +232,29 @@ def test_supervised_ends_with_unsupervised_batches(encoder, sentences):
 
 @pytest.mark.parametrize("weight", [0.0, 1.5])
 def test_supervised_on_triplets(encoder, tokenizer, weight):
-    triplets = [("a man", "a person", "the girl"), ("the hotel", "the good hotel", "a person"),
-                ("A man", "someone", "a tall soldier")]
+    triplets = [
+        ("a man", "a person", "the girl"),
+        ("the hotel", "the good hotel", "a person"),
+        ("A man", "someone", "a tall soldier"),
+    ]
     rows = EncodedTriplets(triplets, tokenizer, 32)
     batch = rows.batch([0, 1, 2])
     assert batch.ids == ("triplet-0", "triplet-1", "triplet-2") * 3
-    assert rows.lengths.tolist() == [max(map(len, tokenizer.encode(triplet)[0])) for triplet in triplets]
+    assert rows.lengths.tolist() == [
+        max(map(len, tokenizer.encode(triplet)[0])) for triplet in triplets
+    ]
     vectors = mean_vectors(encoder, batch)
     anchors, positives, hard = vectors[:3], vectors[3:6], vectors[6:]
     total = 0.0
     for i in range(3):
-        below = sum(math.exp(cos(anchors[i], positives[j]) / 0.05) for j in range(3) if {i, j} != {0, 2})  # one text
-        below += sum(math.exp(cos(anchors[i], hard[j]) / 0.05 + (weight if i == j else 0)) for j in range(3)
-                     if (i, j) not in ((0, 1), (2, 1)))  # the contradiction of 1 is what 0 entails, whose text 2 has
+        below = sum(
+            math.exp(cos(anchors[i], positives[j]) / 0.05) for j in range(3) if {i, j} != {0, 2}
+        )  # one text
+        below += sum(
+            math.exp(cos(anchors[i], hard[j]) / 0.05 + (weight if i == j else 0))
+            for j in range(3)
+            if (i, j) not in ((0, 1), (2, 1))
+        )  # the contradiction of 1 is what 0 entails, whose text 2 has
         total += math.log(below) - cos(anchors[i], positives[i]) / 0.05
     method = TripletSimCSE(encoder, "mean", 0.05, "none", hard_negative_weight=weight)
     agree(method(batch), total / 3)
@@ -188,7 +264,9 @@ def test_supervised_on_triplets(encoder, tokenizer, weight):
 def test_ranking(encoder, pairs, similarity, temperature):
     vectors = mean_vectors(encoder, pairs)
     measure = cos if similarity == "cos" else lambda u, v: float((u @ v).detach())
-    expected = slow_softmax(lambda i, j: measure(vectors[i], vectors[6 + j]), [True] * 6, False, temperature)
+    expected = slow_softmax(
+        lambda i, j: measure(vectors[i], vectors[6 + j]), [True] * 6, False, temperature
+    )
     agree(Ranking(encoder, "mean", temperature, similarity=similarity)(pairs), expected)
 
 
@@ -209,23 +287,44 @@ def test_batch_softmax_learns_its_scale(encoder, pairs):
     assert method.scale.item() == 1.0 and "scale" in dict(method.named_parameters())
     vectors = mean_vectors(encoder, pairs)
     positive = [label > 0.6 for label in LABELS]
-    agree(method(pairs), slow_softmax(lambda i, j: cos(vectors[i], vectors[6 + j]), positive, True, 1.0))
+    agree(
+        method(pairs),
+        slow_softmax(lambda i, j: cos(vectors[i], vectors[6 + j]), positive, True, 1.0),
+    )
     method(pairs).backward()
     assert method.scale.grad is not None and method.scale.grad != 0
     method.scale.data.fill_(20.0)
-    agree(method(pairs), slow_softmax(lambda i, j: cos(vectors[i], vectors[6 + j]), positive, True, 0.05))
+    agree(
+        method(pairs),
+        slow_softmax(lambda i, j: cos(vectors[i], vectors[6 + j]), positive, True, 0.05),
+    )
 
 
 def test_other_normalisations_are_other_losses(encoder, pairs):
-    found = [BatchSoftmax(encoder, "mean", 1.0, normalise=each)(pairs).item() for each in ("l2", "batch", "none")]
+    found = [
+        BatchSoftmax(encoder, "mean", 1.0, normalise=each)(pairs).item()
+        for each in ("l2", "batch", "none")
+    ]
     assert len(set(found)) == 3
 
 
 def test_each_name_is_its_own_method_and_no_other_name_is_one(encoder):
-    made = {name: type(build_method(name, Options(), settings_of(name, Options(), 24), copy.deepcopy(encoder)))
-            for name in PRESETS}
-    assert made == {"simcse": SimCSE, "simcse-supervised": SupervisedSimCSE, "simcse-nli": TripletSimCSE,
-                    "mnr": Ranking, "bsc": BatchSoftmax, "ct": ContrastiveTension, "ct-in-batch": ContrastiveTension,
-                    "sg": SelfGuided, "sg-opt": SelfGuided}
+    made = {
+        name: type(
+            build_method(name, Options(), settings_of(name, Options(), 24), copy.deepcopy(encoder))
+        )
+        for name in PRESETS
+    }
+    assert made == {
+        "simcse": SimCSE,
+        "simcse-supervised": SupervisedSimCSE,
+        "simcse-nli": TripletSimCSE,
+        "mnr": Ranking,
+        "bsc": BatchSoftmax,
+        "ct": ContrastiveTension,
+        "ct-in-batch": ContrastiveTension,
+        "sg": SelfGuided,
+        "sg-opt": SelfGuided,
+    }
     with pytest.raises(AssertionError, match="no method cosent"):
         build_method("cosent", Options(), settings_of("simcse", Options(), 24), encoder)

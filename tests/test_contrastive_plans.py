@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from contrastive.plans import BATCHES_A_CLUSTER, SEED_STRIDE, Shuffle, cluster_order, knn_order, tension_plan
+from contrastive.plans import (
+    BATCHES_A_CLUSTER,
+    SEED_STRIDE,
+    Shuffle,
+    cluster_order,
+    knn_order,
+    tension_plan,
+)
 from contrastive.text import (
     EncodedTriplets,
     labelled_pairs,
@@ -31,7 +38,9 @@ def tokenizer(tiny_model):
 @pytest.mark.parametrize("is_fresh", [False, True])
 def test_an_epoch_of_contrastive_tension(is_fresh):
     steps = tension_plan(13, 16, is_fresh, generator())
-    assert [len(rows) for ((_, rows),) in steps] == [32] * 6 + [16]  # 2 positives a step; 13 = 6 x 2 + 1
+    assert [len(rows) for ((_, rows),) in steps] == [32] * 6 + [
+        16
+    ]  # 2 positives a step; 13 = 6 x 2 + 1
     positives, negatives = [], []
     for ((task, rows),) in steps:
         assert task == "ct"
@@ -45,7 +54,9 @@ def test_an_epoch_of_contrastive_tension(is_fresh):
             assert is_fresh or all(one == anchor for one, _ in others)
     assert sorted(positives) == list(range(13)), "every sentence once as a positive"
     assert len(negatives) == 13 * 7 and all(one != other for one, other in negatives)
-    assert not is_fresh or any(one != other for (one, _), other in zip(negatives[::7], positives, strict=True))
+    assert not is_fresh or any(
+        one != other for (one, _), other in zip(negatives[::7], positives, strict=True)
+    )
 
 
 @pytest.mark.parametrize("is_fresh", [False, True])
@@ -70,24 +81,39 @@ def test_a_plan_follows_from_its_generator():
 
 
 def test_what_contrastive_tension_reads(tokenizer, tmp_path):
-    train = [Example("1", "a doctor is helping", "the girl", 1.0), Example("2", "The girl", "a man", 0.0)]
+    train = [
+        Example("1", "a doctor is helping", "the girl", 1.0),
+        Example("2", "The girl", "a man", 0.0),
+    ]
     assert [each.sentence_1 for each in tension_sentences("none", train, tokenizer, 32, 0)] == [
-        "a doctor is helping", "the girl", "a man"]
-    (tmp_path / "corpus.txt").write_text("A line.\n\nA man\na MAN\n  Another line.  \n", encoding="utf-8")
+        "a doctor is helping",
+        "the girl",
+        "a man",
+    ]
+    (tmp_path / "corpus.txt").write_text(
+        "A line.\n\nA man\na MAN\n  Another line.  \n", encoding="utf-8"
+    )
     found = tension_sentences(str(tmp_path / "corpus.txt"), train, tokenizer, 32, 0)
     assert [each.sentence_1 for each in found] == ["A line.", "A man", "Another line."]
     words = [tension_sentences("random-words", train, tokenizer, 32, seed) for seed in (0, 0, 1)]
     assert words[0] == words[1] != words[2]
     assert [len(each.sentence_1.split()) for each in words[0]] == [4, 2, 2]
-    assert all(word in tokenizer.vocabulary for each in words[0] for word in each.sentence_1.split())
+    assert all(
+        word in tokenizer.vocabulary for each in words[0] for word in each.sentence_1.split()
+    )
 
 
 def test_text_that_cannot_be_used(tokenizer, tmp_path):
-    with pytest.raises(ValueError, match="absent.txt: No such file or directory. Give a file of plain text"):
+    with pytest.raises(
+        ValueError, match="absent.txt: No such file or directory. Give a file of plain text"
+    ):
         tension_sentences(str(tmp_path / "absent.txt"), [], tokenizer, 32, 0)
     for content, number in (("A man\na man\n", 1), ("\n \n", 0)):
         (tmp_path / "one.txt").write_text(content, encoding="utf-8")
-        with pytest.raises(ValueError, match=f"one.txt: {number} different sentences; contrastive tension needs two"):
+        with pytest.raises(
+            ValueError,
+            match=f"one.txt: {number} different sentences; contrastive tension needs two",
+        ):
             tension_sentences(str(tmp_path / "one.txt"), [], tokenizer, 32, 0)
     (tmp_path / "latin.txt").write_bytes("A man\ncaf\xe9\n".encode("latin1"))
     with pytest.raises(ValueError, match="latin.txt, line 2: not UTF-8"):
@@ -101,9 +127,16 @@ def test_labelled_pairs():
     para = [Example("a", "x", "y", 1.0), Example("b", "x", "z", 0.0)]
     sts = [Example("a", "u", "v", 3.0), Example("c", "u", "w", 3.2)]
     found = labelled_pairs(para, sts, keeps_negatives=True)
-    assert [(each.id, each.label) for each in found] == [("para-a", 1.0), ("para-b", 0.0), ("sts-a", 0.6),
-                                                         ("sts-c", 0.64)]
-    assert [each.id for each in labelled_pairs(para, sts, keeps_negatives=False)] == ["para-a", "sts-c"]
+    assert [(each.id, each.label) for each in found] == [
+        ("para-a", 1.0),
+        ("para-b", 0.0),
+        ("sts-a", 0.6),
+        ("sts-c", 0.64),
+    ]
+    assert [each.id for each in labelled_pairs(para, sts, keeps_negatives=False)] == [
+        "para-a",
+        "sts-c",
+    ]
 
 
 def test_the_same_border_in_a_tensor():
@@ -113,13 +146,20 @@ def test_the_same_border_in_a_tensor():
 
 def test_triplets(tokenizer, tmp_path):
     path = tmp_path / "nli.tsv"
-    path.write_text("source\tpremise\tentailment\tcontradiction\nx\tA man \"sits\"\ta man\tthe girl\n"
-                    "\ny\tthe hotel is good\ta\tb\n\n", encoding="utf-8")  # blank lines are no rows
+    path.write_text(
+        'source\tpremise\tentailment\tcontradiction\nx\tA man "sits"\ta man\tthe girl\n'
+        "\ny\tthe hotel is good\ta\tb\n\n",
+        encoding="utf-8",
+    )  # blank lines are no rows
     triplets = read_triplets(path)
-    assert triplets == [("A man \"sits\"", "a man", "the girl"), ("the hotel is good", "a", "b")]
+    assert triplets == [('A man "sits"', "a man", "the girl"), ("the hotel is good", "a", "b")]
     rows = EncodedTriplets(triplets, tokenizer, 32)
     batch = rows.batch([1, 0])
-    assert batch.ids == ("triplet-1", "triplet-0") * 3 and batch.input_ids.shape[0] == 6 and batch.labels is None
+    assert (
+        batch.ids == ("triplet-1", "triplet-0") * 3
+        and batch.input_ids.shape[0] == 6
+        and batch.labels is None
+    )
     single = tokenizer.encode([triplets[1][0], triplets[0][2]])[0]
     assert batch.input_ids[0][: len(single[0])].tolist() == single[0]
     assert batch.input_ids[5][: len(single[1])].tolist() == single[1]
@@ -127,20 +167,43 @@ def test_triplets(tokenizer, tmp_path):
 
 def test_triplets_as_simcse_has_them(tmp_path):
     path = tmp_path / "nli_for_simcse.csv"
-    path.write_text('\ufeffsent0,sent1,hard_neg\n"One, two",a man,"the ""girl"""\nx,y,z\n', encoding="utf-8")
+    path.write_text(
+        '\ufeffsent0,sent1,hard_neg\n"One, two",a man,"the ""girl"""\nx,y,z\n', encoding="utf-8"
+    )
     assert read_triplets(path) == [("One, two", "a man", 'the "girl"'), ("x", "y", "z")]
 
 
-@pytest.mark.parametrize(("content", "words"), [
-    ("", "line 1: the header has the columns none, and 0 rows follow; needed are premise, entailment, contradiction"),
-    ("premise\tentailment\tcontradiction\n", "and 0 rows follow"),
-    ("a\tb\tc\nd\te\tf\n", "line 1: the header has the columns a, b, c, and 1 rows follow; needed are"),
-    ("premise\tentailment\tcontradiction\na\tb\tc\na\tb\n", "line 3: premise, entailment, contradiction are not all"),
-    ("premise\tentailment\tcontradiction\na\t \tc\n", "line 2: premise, entailment, contradiction are not all there"),
-    ("premise,entailment,contradiction\na,b,c\n", "or sent0, sent1, hard_neg, separated by commas"),
-    ("sent0,sent1,hard_neg\n\"a\nb\",c,d\na,b\n", "line 4: sent0, sent1, hard_neg are not all there"),
-    ("sent0,sent1,hard_neg\n\"a,b,c\n", "neither tab- nor comma-separated UTF-8"),
-])
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (
+            "",
+            "line 1: the header has the columns none, and 0 rows follow; needed are premise, entailment, contradiction",
+        ),
+        ("premise\tentailment\tcontradiction\n", "and 0 rows follow"),
+        (
+            "a\tb\tc\nd\te\tf\n",
+            "line 1: the header has the columns a, b, c, and 1 rows follow; needed are",
+        ),
+        (
+            "premise\tentailment\tcontradiction\na\tb\tc\na\tb\n",
+            "line 3: premise, entailment, contradiction are not all",
+        ),
+        (
+            "premise\tentailment\tcontradiction\na\t \tc\n",
+            "line 2: premise, entailment, contradiction are not all there",
+        ),
+        (
+            "premise,entailment,contradiction\na,b,c\n",
+            "or sent0, sent1, hard_neg, separated by commas",
+        ),
+        (
+            'sent0,sent1,hard_neg\n"a\nb",c,d\na,b\n',
+            "line 4: sent0, sent1, hard_neg are not all there",
+        ),
+        ('sent0,sent1,hard_neg\n"a,b,c\n', "neither tab- nor comma-separated UTF-8"),
+    ],
+)
 def test_triplets_that_cannot_be_used(tmp_path, content, words):
     (tmp_path / "nli.tsv").write_text(content, encoding="utf-8")
     with pytest.raises(ValueError, match=words):
@@ -150,8 +213,14 @@ def test_triplets_that_cannot_be_used(tmp_path, content, words):
 
 
 def test_sentences_cut_alike_count_once(tokenizer):
-    examples = [Example("1", "a doctor is helping", None, None), Example("2", "a doctor is a man", None, None)]
-    assert len(unique_sentences(examples, tokenizer, 5)) == 1 and len(unique_sentences(examples, tokenizer, 6)) == 2
+    examples = [
+        Example("1", "a doctor is helping", None, None),
+        Example("2", "a doctor is a man", None, None),
+    ]
+    assert (
+        len(unique_sentences(examples, tokenizer, 5)) == 1
+        and len(unique_sentences(examples, tokenizer, 6)) == 2
+    )
 
 
 # --- the shuffles of BSC ----------------------------------------------------------------------------------------------
@@ -204,15 +273,24 @@ def test_neighbours_are_searched_in_one_thread(monkeypatch):
 @pytest.mark.parametrize("kind", ["knn", "cluster"])
 def test_two_seeds_share_no_epochs_order(kind):
     vectors = torch.from_numpy(directions(6, 8, 0.05))
-    orders = [tuple(Shuffle(kind, 48, 5, seed).order_of(epoch, vectors)) for seed in range(3) for epoch in range(1, 5)]
+    orders = [
+        tuple(Shuffle(kind, 48, 5, seed).order_of(epoch, vectors))
+        for seed in range(3)
+        for epoch in range(1, 5)
+    ]
     assert len(set(orders)) == len(orders)
 
 
 def test_each_kind_has_its_own_order():
     vectors, number = torch.from_numpy(directions(6, 8, 0.05)), SEED_STRIDE * 2 + 1
-    neighbours = [index for group in knn_order(vectors.numpy(), generator(number)) for index in group]
+    neighbours = [
+        index for group in knn_order(vectors.numpy(), generator(number)) for index in group
+    ]
     clusters = cluster_order(vectors.numpy(), 48 // (BATCHES_A_CLUSTER * 2), generator(number))
-    assert [Shuffle(kind, 48, 2, seed=2).order_of(1, vectors) for kind in ("knn", "cluster")] == [neighbours, clusters]
+    assert [Shuffle(kind, 48, 2, seed=2).order_of(1, vectors) for kind in ("knn", "cluster")] == [
+        neighbours,
+        clusters,
+    ]
     assert neighbours != clusters
 
 
@@ -220,7 +298,9 @@ def test_clusters_stay_together():
     vectors = directions(3, 10, 0.02)[np.random.default_rng(2).permutation(30)]
     order = cluster_order(vectors, 3, generator())
     assert sorted(order) == list(range(30))
-    inside = [float(vectors[one] @ vectors[other]) for one, other in zip(order, order[1:], strict=False)]
+    inside = [
+        float(vectors[one] @ vectors[other]) for one, other in zip(order, order[1:], strict=False)
+    ]
     assert sum(cosine < 0.9 for cosine in inside) == 2, "two borders between three clusters"
     assert order != cluster_order(vectors, 3, generator(1))
     assert sorted(cluster_order(vectors[:2], 0, generator())) == [0, 1]

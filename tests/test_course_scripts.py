@@ -22,11 +22,16 @@ att_mask = [[1, 1, 1, 1, 0, 0, 0, 0], [1, 1, 1, 1, 1, 1, 1, 1]]
 @pytest.fixture
 def small_stand_in(tmp_path, monkeypatch):
     """A folder called bert-base-uncased, made by transformers: its vocabulary size, 2 layers, dropout as usual."""
-    transformers = pytest.importorskip("transformers", reason="transformers is the reference; run setup.sh --dev")
+    transformers = pytest.importorskip(
+        "transformers", reason="transformers is the reference; run setup.sh --dev"
+    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        reference = transformers.BertModel(transformers.BertConfig(
-            hidden_size=24, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40))
+        reference = transformers.BertModel(
+            transformers.BertConfig(
+                hidden_size=24, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40
+            )
+        )
     reference.save_pretrained(tmp_path / NAME)
     monkeypatch.chdir(tmp_path)
     return reference.eval()
@@ -35,8 +40,11 @@ def small_stand_in(tmp_path, monkeypatch):
 @pytest.fixture
 def cached_bert_base():
     """The real one, as transformers loads it."""
-    transformers = pytest.importorskip("transformers", reason="transformers is the reference; run setup.sh --dev")
+    transformers = pytest.importorskip(
+        "transformers", reason="transformers is the reference; run setup.sh --dev"
+    )
     from huggingface_hub import try_to_load_from_cache
+
     if not isinstance(try_to_load_from_cache(NAME, "config.json"), str):
         pytest.skip(f"{NAME} is not in the Hugging Face cache of this machine")
     return transformers.BertModel.from_pretrained(NAME, attn_implementation="eager").eval()
@@ -57,7 +65,8 @@ def test_sanity_check(weights, request):
     expected["last_hidden_state"] = expected["last_hidden_state"] * mask
     for key in ("last_hidden_state", "pooler_output"):
         assert torch.allclose(outputs[key], expected[key], atol=ATOL, rtol=RTOL), (
-            f"{key} is off. Does from_pretrained give a model in evaluation mode? If dropout is not it: test_bert.py.")
+            f"{key} is off. Does from_pretrained give a model in evaluation mode? If dropout is not it: test_bert.py."
+        )
 
 
 def test_a_model_in_training_mode_would_fail_the_sanity_check(small_stand_in):
@@ -85,11 +94,17 @@ def train_a_linear_map(opt_class) -> torch.Tensor:
 
 
 def test_optimizer_test():
-    assert torch.allclose(torch.tensor(OPTIMIZER_REFERENCE), train_a_linear_map(AdamW), atol=1e-6, rtol=1e-4)
+    assert torch.allclose(
+        torch.tensor(OPTIMIZER_REFERENCE), train_a_linear_map(AdamW), atol=1e-6, rtol=1e-4
+    )
 
 
 def test_an_optimizer_without_bias_correction_would_fail_it():
     """Negative control: the course's tolerance does tell two optimizers apart."""
+
     def uncorrected(*arguments, **options):
         return AdamW(*arguments, **{**options, "correct_bias": False})
-    assert not torch.allclose(torch.tensor(OPTIMIZER_REFERENCE), train_a_linear_map(uncorrected), atol=1e-6, rtol=1e-4)
+
+    assert not torch.allclose(
+        torch.tensor(OPTIMIZER_REFERENCE), train_a_linear_map(uncorrected), atol=1e-6, rtol=1e-4
+    )

@@ -12,10 +12,14 @@ from minbert.attention import MultiHeadAttention, attention, fused_attention
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize(("implementation", "function"), [("eager", attention), ("fused", fused_attention)])
+@pytest.mark.parametrize(
+    ("implementation", "function"), [("eager", attention), ("fused", fused_attention)]
+)
 def test_a_layer_attends_as_its_config_says(implementation, function):
     """Both give the same values, so that nothing else would tell."""
-    config = BertConfig(hidden_size=12, num_attention_heads=3, attention_implementation=implementation)
+    config = BertConfig(
+        hidden_size=12, num_attention_heads=3, attention_implementation=implementation
+    )
     assert MultiHeadAttention(config).attend is function
 
 
@@ -28,10 +32,14 @@ def test_pretraining_takes_the_written_out_attention():
     arguments = Namespace(seed=0, init=None, size="tiny", compile=False)
     model = from_text.build_model(arguments, 100, CPU)
     assert [layer.attention.attend for layer in model.bert.layers] == [attention] * 2
-    assert model.bert.config.hidden_dropout_prob == model.bert.config.attention_probs_dropout_prob == 0
+    assert (
+        model.bert.config.hidden_dropout_prob == model.bert.config.attention_probs_dropout_prob == 0
+    )
 
 
-@pytest.mark.parametrize(("precision", "dtype"), [("bf16", torch.bfloat16), ("fp32", torch.float32)])
+@pytest.mark.parametrize(
+    ("precision", "dtype"), [("bf16", torch.bfloat16), ("fp32", torch.float32)]
+)
 def test_the_limit_is_that_of_products_in_the_precision(precision, dtype, monkeypatch):
     seen, rand = [], torch.rand
 

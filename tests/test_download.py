@@ -15,8 +15,11 @@ from data.readers import COURSE_FILES
 
 NAMES = [name for files in COURSE_FILES.values() for name in files.values()]
 UNPUBLISHED = ["quora-train.csv", "quora-test-student.csv"]
-CONTENTS = {name: b"\tid\tsentence\n" + b"".join(b"%d\tid%d\t%s\n" % (n, n, name.encode()) for n in range(3000))
-            for name in NAMES}
+CONTENTS = {
+    name: b"\tid\tsentence\n"
+    + b"".join(b"%d\tid%d\t%s\n" % (n, n, name.encode()) for n in range(3000))
+    for name in NAMES
+}
 
 
 class Server(ThreadingHTTPServer):
@@ -24,7 +27,13 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.contents, self.cuts, self.requests, self.knows_ranges, self.failure = dict(CONTENTS), [], [], True, None
+        self.contents, self.cuts, self.requests, self.knows_ranges, self.failure = (
+            dict(CONTENTS),
+            [],
+            [],
+            True,
+            None,
+        )
         self.url = f"http://127.0.0.1:{self.server_port}/data/"
 
 
@@ -52,7 +61,11 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch):
-    published = {name: hashlib.sha256(body).hexdigest() for name, body in CONTENTS.items() if name not in UNPUBLISHED}
+    published = {
+        name: hashlib.sha256(body).hexdigest()
+        for name, body in CONTENTS.items()
+        if name not in UNPUBLISHED
+    }
     monkeypatch.setattr(download, "CHECKSUMS", published)
     monkeypatch.setattr(download, "NUM_ROWS", dict.fromkeys(UNPUBLISHED, 3001))
     with Server() as server:
@@ -110,7 +123,10 @@ def test_part_of_an_earlier_run_is_continued(server, tmp_path):
     (tmp_path / "sts-dev.csv.part").write_bytes(CONTENTS["sts-dev.csv"][:1000])
     fetch_all(tmp_path, server)
     assert_complete(tmp_path)
-    assert ("sts-dev.csv", "bytes=1000-") in server.requests and ("sts-dev.csv", None) not in server.requests
+    assert ("sts-dev.csv", "bytes=1000-") in server.requests and (
+        "sts-dev.csv",
+        None,
+    ) not in server.requests
 
 
 def test_part_that_is_already_whole(server, tmp_path):
@@ -138,13 +154,19 @@ def test_dropped_connection_is_continued_in_the_same_run(server, tmp_path):
     server.cuts = [5000, 7000]
     fetch_all(tmp_path, server)
     assert_complete(tmp_path)
-    assert server.requests[:3] == [(NAMES[0], None), (NAMES[0], "bytes=5000-"), (NAMES[0], "bytes=12000-")]
+    assert server.requests[:3] == [
+        (NAMES[0], None),
+        (NAMES[0], "bytes=5000-"),
+        (NAMES[0], "bytes=12000-"),
+    ]
 
 
 def test_connection_that_keeps_dropping_leaves_a_part_for_the_next_run(server, tmp_path):
     server.cuts = [1000] * download.NUM_ATTEMPTS
     message = fetch_error(tmp_path, server)
-    assert "the connection ended after 1,000 of" in message and "run the same command again" in message
+    assert (
+        "the connection ended after 1,000 of" in message and "run the same command again" in message
+    )
     assert [path.name for path in tmp_path.iterdir()] == [NAMES[0] + ".part"]
     assert (tmp_path / (NAMES[0] + ".part")).stat().st_size == 1000 * download.NUM_ATTEMPTS
     fetch_all(tmp_path, server)
@@ -154,21 +176,28 @@ def test_connection_that_keeps_dropping_leaves_a_part_for_the_next_run(server, t
 def test_wrong_checksum_is_refused_and_nothing_is_left(server, tmp_path):
     server.contents[NAMES[0]] = b"<html>Please log in</html>"
     message = fetch_error(tmp_path, server)
-    assert f"{NAMES[0]}: what came is not the course's file: SHA-256" in message and "log-in page" in message
+    assert (
+        f"{NAMES[0]}: what came is not the course's file: SHA-256" in message
+        and "log-in page" in message
+    )
     assert list(tmp_path.iterdir()) == []
 
 
 def test_file_without_a_checksum_is_refused_by_its_rows(server, tmp_path):
     server.contents["quora-train.csv"] = b"<html>\n</html>\n"
-    assert "quora-train.csv: what came is not the course's file: 1 rows, needed are about 3,001" in fetch_error(
-        tmp_path, server)
+    assert (
+        "quora-train.csv: what came is not the course's file: 1 rows, needed are about 3,001"
+        in fetch_error(tmp_path, server)
+    )
     assert not list(tmp_path.glob("quora-train*"))
 
 
 def test_file_without_a_checksum_must_match_the_recorded_one_later(server, tmp_path):
     fetch_all(tmp_path, server)
     (tmp_path / "quora-train.csv").unlink()
-    server.contents["quora-train.csv"] = CONTENTS["quora-train.csv"].replace(b"id7", b"id8")  # as many rows
+    server.contents["quora-train.csv"] = CONTENTS["quora-train.csv"].replace(
+        b"id7", b"id8"
+    )  # as many rows
     assert "is not the course's file: SHA-256" in fetch_error(tmp_path, server)
 
 
@@ -193,15 +222,19 @@ def test_failing_server_is_asked_again(server, tmp_path):
 def test_full_disk_is_named_at_once(server, tmp_path, monkeypatch):
     def fail(url, part):
         raise OSError(28, "No space left on device")
+
     monkeypatch.setattr(download, "fetch_rest", fail)
     assert ".part: cannot be written (No space left on device)" in fetch_error(tmp_path, server)
 
 
-@pytest.mark.parametrize("error, code",
-                         [(ValueError("what, where"), 2), (OSError("folder"), 2), (KeyboardInterrupt(), 130)])
+@pytest.mark.parametrize(
+    "error, code",
+    [(ValueError("what, where"), 2), (OSError("folder"), 2), (KeyboardInterrupt(), 130)],
+)
 def test_exit_codes(monkeypatch, capsys, tmp_path, error, code):
     def fail(*arguments):
         raise error
+
     monkeypatch.setattr(download, "download_course", fail)
     monkeypatch.setattr(sys, "argv", ["download", "--out", str(tmp_path)])
     assert download.main() == code
@@ -210,7 +243,21 @@ def test_exit_codes(monkeypatch, capsys, tmp_path, error, code):
 
 def test_command_line_without_a_server(tmp_path):
     program = "import sys, time; time.sleep = lambda seconds: None; from data.download import main; sys.exit(main())"
-    arguments = ["--out", str(tmp_path), "--base-url", "http://127.0.0.1:9/none"]  # nothing listens on port 9
-    result = subprocess.run([sys.executable, "-c", program, *arguments], cwd=Path(__file__).parents[1],
-                            capture_output=True, text=True, timeout=60)
-    assert result.returncode == 2 and "ids-sst-train.csv" in result.stderr and "Traceback" not in result.stderr
+    arguments = [
+        "--out",
+        str(tmp_path),
+        "--base-url",
+        "http://127.0.0.1:9/none",
+    ]  # nothing listens on port 9
+    result = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (
+        result.returncode == 2
+        and "ids-sst-train.csv" in result.stderr
+        and "Traceback" not in result.stderr
+    )

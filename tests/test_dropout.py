@@ -17,14 +17,19 @@ def test_share_scale_and_mean(probability):
     found = dropout(torch.full((N // 8, 8), 3.0), probability, training=True)
     rounded = round(probability * LEVELS) / LEVELS
     num_dropped = int((found == 0).sum())
-    assert abs(num_dropped - rounded * N) < 5 * math.sqrt(N * rounded * (1 - rounded))  # five standard deviations
+    assert abs(num_dropped - rounded * N) < 5 * math.sqrt(
+        N * rounded * (1 - rounded)
+    )  # five standard deviations
     assert found.unique().tolist() == pytest.approx([0.0, 3.0 / (1 - rounded)])
     assert abs(rounded - probability) <= 0.5 / LEVELS
 
 
 def test_a_probability_that_rounds_to_one_keeps_a_unit_in_so_many():
     torch.manual_seed(0)
-    assert set(dropout(torch.ones(N), 1 - 1e-9, training=True).unique().tolist()) == {0.0, LEVELS}  # about six stay
+    assert set(dropout(torch.ones(N), 1 - 1e-9, training=True).unique().tolist()) == {
+        0.0,
+        LEVELS,
+    }  # about six stay
 
 
 def test_neighbours_fall_independently():
@@ -64,6 +69,9 @@ def test_masks_follow_the_seed_and_differ_between_calls():
 def test_without_training_or_probability_nothing_is_drawn():
     inputs, layer = torch.ones(100), Dropout(0.5)
     state = torch.get_rng_state()
-    assert dropout(inputs, 0.5, training=False) is inputs and dropout(inputs, 0.0, training=True) is inputs
+    assert (
+        dropout(inputs, 0.5, training=False) is inputs
+        and dropout(inputs, 0.0, training=True) is inputs
+    )
     assert layer.eval()(inputs) is inputs and torch.equal(torch.get_rng_state(), state)
     assert (layer.train()(inputs) == 0).any()

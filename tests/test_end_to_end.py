@@ -22,7 +22,11 @@ from multitask.tasks import TASKS
 from options import Options
 
 SCORES = {"sst", "para", "sts", "overall_2023", "overall_2024"}
-FILES = {(task, split): f"{task}-{split}-output.csv" for task in ("sst", "para", "sts") for split in ("dev", "test")}
+FILES = {
+    (task, split): f"{task}-{split}-output.csv"
+    for task in ("sst", "para", "sts")
+    for split in ("dev", "test")
+}
 
 
 @dataclass(frozen=True)
@@ -39,8 +43,11 @@ class Run:
 
     def results(self) -> dict[str, bytes]:
         """The files that must not depend on anything but options, data and seed."""
-        return {path.relative_to(self.folder).as_posix(): path.read_bytes() for path in self.folder.rglob("*")
-                if path.suffix in (".csv", ".safetensors")}
+        return {
+            path.relative_to(self.folder).as_posix(): path.read_bytes()
+            for path in self.folder.rglob("*")
+            if path.suffix in (".csv", ".safetensors")
+        }
 
 
 def run(folder: Path, *flags: object) -> Run:
@@ -61,7 +68,14 @@ def flags(tiny_model, sample_data):
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory, flags) -> Run:
     """The main job: both stages, finetune."""
-    return run(tmp_path_factory.mktemp("runs") / "first", *flags, "--option", "finetune", "--pretrain", "simcse")
+    return run(
+        tmp_path_factory.mktemp("runs") / "first",
+        *flags,
+        "--option",
+        "finetune",
+        "--pretrain",
+        "simcse",
+    )
 
 
 def ids_in(path: Path) -> list[str]:
@@ -85,24 +99,42 @@ def test_the_files_score_what_the_run_says(finished, sample_data, capsys):
     assert check.main([*files, "--data-dir", str(sample_data)]) == 0
     checked = capsys.readouterr().out
     scores = finished.record["scores"]
-    for task, title in (("sst", "SST dev, 24 rows, accuracy"), ("para", "PARA dev, 24 rows, accuracy"),
-                        ("sts", "STS dev, 24 rows, Pearson")):
+    for task, title in (
+        ("sst", "SST dev, 24 rows, accuracy"),
+        ("para", "PARA dev, 24 rows, accuracy"),
+        ("sts", "STS dev, 24 rows, Pearson"),
+    ):
         assert f"{title} {scores[task]:.4f}\n" in checked
-    assert f"overall 2023: {scores['overall_2023']:.4f}, overall 2024: {scores['overall_2024']:.4f}" in checked
+    assert (
+        f"overall 2023: {scores['overall_2023']:.4f}, overall 2024: {scores['overall_2024']:.4f}"
+        in checked
+    )
 
 
 def test_run_json_tells_what_was_done(finished, sample_data):
     record = finished.record
     options = record["options"]
     assert (options["seed"], options["epochs"], options["pretrain"]) == (7, 2, "simcse")
-    unresolved = [name for name, value in options.items() if value == "auto" and not name.endswith("_out")]
+    unresolved = [
+        name for name, value in options.items() if value == "auto" and not name.endswith("_out")
+    ]
     others = {name for name in unresolved if not name.startswith("contrastive_")}
-    assert others == {"mlm_lr", "para_head", "encoder_dropout", "attention_dropout", "score",
-                      "token_cache"}, "they mean another value, or a folder of the user's"
-    assert record["stages"]["simcse"]["settings"]["lr"] == pytest.approx(3e-5 * 768 / 32)  # a stage has its own
+    assert others == {
+        "mlm_lr",
+        "para_head",
+        "encoder_dropout",
+        "attention_dropout",
+        "score",
+        "token_cache",
+    }, "they mean another value, or a folder of the user's"
+    assert record["stages"]["simcse"]["settings"]["lr"] == pytest.approx(
+        3e-5 * 768 / 32
+    )  # a stage has its own
     assert record["versions"].keys() >= {"python", "torch", "numpy", "tokenizers"}
     assert record["machine"]["device"] == options["device"]
-    assert len(record["files"]) == 9 and all(len(digest) == 64 for digest in record["files"].values())
+    assert len(record["files"]) == 9 and all(
+        len(digest) == 64 for digest in record["files"].values()
+    )
     assert str(sample_data / "sts-dev.csv") in record["files"]
 
     assert record["scores"].keys() == SCORES
@@ -113,7 +145,12 @@ def test_run_json_tells_what_was_done(finished, sample_data):
     best = max(record["epochs"], key=lambda entry: entry["overall_2023"])
     assert best["step"] == record["best_step"]
     assert {name: best[name] for name in SCORES} == pytest.approx(record["scores"], abs=1e-6)
-    assert record["stages"]["simcse"]["before"].keys() == {"spearman", "pearson", "alignment", "uniformity"}
+    assert record["stages"]["simcse"]["before"].keys() == {
+        "spearman",
+        "pearson",
+        "alignment",
+        "uniformity",
+    }
     assert record["stages"]["simcse"]["after"] != record["stages"]["simcse"]["before"]
 
     assert [price["name"] for price in record["predicted"]] == ["simcse", "multitask"]
@@ -125,15 +162,36 @@ def test_run_json_tells_what_was_done(finished, sample_data):
 def test_what_is_printed(finished, sample_data):
     lines = finished.output.splitlines()
     for name in ("device", "precision", "attention", "lr", "simcse"):
-        assert [line for line in lines if line.startswith(f"{name}: ") and line.endswith(")")], f"no reason for {name}"
+        assert [line for line in lines if line.startswith(f"{name}: ") and line.endswith(")")], (
+            f"no reason for {name}"
+        )
     assert f"{sample_data / 'sts-train.csv'}: 64 rows read, 0 dropped" in lines
     assert any(line.endswith(": 39 tensors loaded, 0 missing, 0 ignored") for line in lines)
-    assert [line for line in lines if line.endswith(" rows are longer than --max_length 128 and were cut to it")]
-    stages = [number for number, line in enumerate(lines) if line.startswith((
-        "multitask: 12 steps, about ", "zero-shot STS dev ", "multitask: step 12/12 ", "dev  ", "predicted "))]
-    assert len(stages) == 5, "price, table of the first stage, last epoch, closing table, predicted and actual price"
+    assert [
+        line
+        for line in lines
+        if line.endswith(" rows are longer than --max_length 128 and were cut to it")
+    ]
+    stages = [
+        number
+        for number, line in enumerate(lines)
+        if line.startswith(
+            (
+                "multitask: 12 steps, about ",
+                "zero-shot STS dev ",
+                "multitask: step 12/12 ",
+                "dev  ",
+                "predicted ",
+            )
+        )
+    ]
+    assert len(stages) == 5, (
+        "price, table of the first stage, last epoch, closing table, predicted and actual price"
+    )
     assert any(" minutes and " in line and ", took " in line for line in lines)
-    assert all(str(finished.folder / "predictions" / name) in finished.output for name in FILES.values())
+    assert all(
+        str(finished.folder / "predictions" / name) in finished.output for name in FILES.values()
+    )
 
 
 def test_token_ids_are_kept_for_the_next_run(finished):
@@ -147,14 +205,18 @@ def test_the_closing_table(finished):
     columns = [record["scores"], record["baselines"]["majority"], record["baselines"]["TF-IDF"]]
     names = ["sst", "para", "sts", "overall_2023", "overall_2024"]
     titles = ["SST accuracy", "PARA accuracy", "STS Pearson", "overall 2023", "overall 2024"]
-    for line, name, title in zip(lines[start + 1:], names, titles, strict=False):
+    for line, name, title in zip(lines[start + 1 :], names, titles, strict=False):
         assert line.startswith(title)
-        assert line[len(title):].split() == [f"{column[name]:.4f}" for column in columns]
+        assert line[len(title) :].split() == [f"{column[name]:.4f}" for column in columns]
 
 
 def test_quiet_where_the_output_is_no_terminal(finished):
     assert finished.complaints == ""
-    assert "\r" not in finished.output and "%|" not in finished.output and "\x1b" not in finished.output
+    assert (
+        "\r" not in finished.output
+        and "%|" not in finished.output
+        and "\x1b" not in finished.output
+    )
     assert len(finished.output.splitlines()) < 60
 
 
@@ -172,22 +234,42 @@ def test_the_same_seed_gives_the_same_files_and_another_does_not(finished, flags
     assert again.record["scores"] == finished.record["scores"]
     other = run(tmp_path / "elsewhere" / "other", *flags, "--pretrain", "simcse", "--seed", "8")
     assert other.record["stages"]["simcse"]["after"] != again.record["stages"]["simcse"]["after"]
-    differ = {name for name, content in finished.results().items() if other.results()[name] != content}
-    assert differ >= {"model/model.safetensors", "model/heads.safetensors"}  # the encoder may be the start, twice
+    differ = {
+        name for name, content in finished.results().items() if other.results()[name] != content
+    }
+    assert differ >= {
+        "model/model.safetensors",
+        "model/heads.safetensors",
+    }  # the encoder may be the start, twice
 
 
 def test_what_a_model_lacks_is_drawn_from_the_seed(flags, model_copy, tmp_path):
     """Its pooler, which masked language modelling does not train."""
     path, found = model_copy / "model.safetensors", []
-    save_file({name: tensor for name, tensor in load_file(path).items() if "pooler" not in name}, path)
+    save_file(
+        {name: tensor for name, tensor in load_file(path).items() if "pooler" not in name}, path
+    )
     flags = [*flags, "--model", model_copy, "--pooling", "pooler", "--epochs", 1]
     for name in ("one", "other"):
         found.append(run(tmp_path / name, *flags).results())
     assert found[0] == found[1]
 
 
-def test_the_contrastive_encoder_is_reused_by_a_run_with_other_multitask_options(finished, flags, tmp_path):
-    others = ["--pretrain", "simcse", "--batch_size", "16", "--lr", "1e-3", "--sampling", "joint", "--epochs", "1"]
+def test_the_contrastive_encoder_is_reused_by_a_run_with_other_multitask_options(
+    finished, flags, tmp_path
+):
+    others = [
+        "--pretrain",
+        "simcse",
+        "--batch_size",
+        "16",
+        "--lr",
+        "1e-3",
+        "--sampling",
+        "joint",
+        "--epochs",
+        "1",
+    ]
     reused = run(finished.folder.parent / "second", *flags, *others)
     message = f"simcse: encoder reused from {finished.folder / 'encoder'} (same options and data)"
     assert message in reused.output and "simcse: step" not in reused.output
@@ -195,11 +277,22 @@ def test_the_contrastive_encoder_is_reused_by_a_run_with_other_multitask_options
     anew = run(tmp_path / "second", *flags, *others)
     assert "reused" not in anew.output and "simcse: step" in anew.output
     assert reused.results() == anew.results()
-    assert reused.record["stages"]["simcse"] == anew.record["stages"]["simcse"] == finished.record["stages"]["simcse"]
+    assert (
+        reused.record["stages"]["simcse"]
+        == anew.record["stages"]["simcse"]
+        == finished.record["stages"]["simcse"]
+    )
 
 
 def test_the_contrastive_encoder_is_not_reused_where_its_own_options_differ(finished, flags):
-    other = run(finished.folder.parent / "third", *flags, "--pretrain", "simcse", "--contrastive_temperature", "0.1")
+    other = run(
+        finished.folder.parent / "third",
+        *flags,
+        "--pretrain",
+        "simcse",
+        "--contrastive_temperature",
+        "0.1",
+    )
     assert "reused" not in other.output
     assert other.record["stages"]["simcse"]["after"] != finished.record["stages"]["simcse"]["after"]
 
@@ -209,28 +302,50 @@ def test_a_chain_of_stages_and_the_reuse_of_its_beginning(flags, tmp_path):
     assert list(chain.record["stages"]) == ["mlm", "simcse"]
     assert [price["name"] for price in chain.record["predicted"]] == ["mlm", "simcse", "multitask"]
     assert chain.record["stages"]["mlm"]["before"].keys() == {"held_out_loss", "masked_accuracy"}
-    tables = [line for line in chain.output.splitlines() if line.startswith(("masked dev tokens", "zero-shot STS dev"))]
+    tables = [
+        line
+        for line in chain.output.splitlines()
+        if line.startswith(("masked dev tokens", "zero-shot STS dev"))
+    ]
     assert [line.split()[0] for line in tables] == ["masked", "zero-shot"]
     assert sorted(path.name for path in chain.folder.glob("encoder*")) == ["encoder", "encoder-mlm"]
     alone = run(tmp_path / "alone", *flags, "--pretrain", "mlm", "--epochs", "1")
-    assert f"mlm: encoder reused from {chain.folder / 'encoder-mlm'} (same options and data)" in alone.output
+    assert (
+        f"mlm: encoder reused from {chain.folder / 'encoder-mlm'} (same options and data)"
+        in alone.output
+    )
     assert (alone.folder / "encoder" / "model.safetensors").read_bytes() == (
-        chain.folder / "encoder-mlm" / "model.safetensors").read_bytes()
+        chain.folder / "encoder-mlm" / "model.safetensors"
+    ).read_bytes()
 
 
 def test_a_chain_of_contrastive_methods(flags, tmp_path):
-    changes = ["--contrastive-epochs", "1", "--bsc-align", "0.5", "--epochs", "1", "--train-rows",
-               "sst=16,para=16,sts=16"]
+    changes = [
+        "--contrastive-epochs",
+        "1",
+        "--bsc-align",
+        "0.5",
+        "--epochs",
+        "1",
+        "--train-rows",
+        "sst=16,para=16,sts=16",
+    ]
     chain = run(tmp_path / "chain", *flags, "--pretrain", "ct,bsc", *changes)
     stages = chain.record["stages"]
     assert list(stages) == ["ct", "bsc"] and set(stages["ct"]["found"]) == {
-        "Spearman of the first copy", "Spearman of the second copy"}
-    assert stages["ct"]["settings"]["optimizer"] == "rmsprop" and stages["bsc"]["settings"]["batch_size"] == 30
+        "Spearman of the first copy",
+        "Spearman of the second copy",
+    }
+    assert (
+        stages["ct"]["settings"]["optimizer"] == "rmsprop"
+        and stages["bsc"]["settings"]["batch_size"] == 30
+    )
     lines = chain.output.splitlines()
     starts = ("ct: epochs 1, batch_size 16,", "bsc: epochs 1, batch_size 30,")
     shown = [line for line in lines if line.startswith(starts)]
-    assert shown == lines[lines.index(shown[0]):][:2] and lines.index(shown[1]) < lines.index(
-        next(line for line in lines if " rows read" in line)), "before any work"
+    assert shown == lines[lines.index(shown[0]) :][:2] and lines.index(shown[1]) < lines.index(
+        next(line for line in lines if " rows read" in line)
+    ), "before any work"
     assert shown[1].endswith("(Chernyavskiy et al. 2022; given: epochs)")
     assert [line for line in lines if line.startswith("Spearman of the second copy: ")]
     assert sorted(path.name for path in chain.folder.glob("encoder*")) == ["encoder", "encoder-ct"]
@@ -241,25 +356,69 @@ def test_a_chain_of_contrastive_methods(flags, tmp_path):
 
 def equal(first: Path, second: Path) -> list[bool]:
     """For each tensor of two encoders but the pooler's, which "mean" does not use, whether it is the same."""
-    tensors, others = load_file(first / "model.safetensors"), load_file(second / "model.safetensors")
+    tensors, others = (
+        load_file(first / "model.safetensors"),
+        load_file(second / "model.safetensors"),
+    )
     assert tensors.keys() == others.keys()
-    return [torch.equal(tensors[name], others[name]) for name in tensors if not name.startswith("pooler")]
+    return [
+        torch.equal(tensors[name], others[name])
+        for name in tensors
+        if not name.startswith("pooler")
+    ]
 
 
 def test_option_pretrain_trains_the_heads_only(flags, finished, tiny_model, tmp_path):
     frozen = run(tmp_path / "frozen", *flags, "--option", "pretrain")
     assert all(equal(frozen.folder / "model", tiny_model))
     both = run(tmp_path / "both", *flags, "--option", "pretrain", "--pretrain", "simcse")
-    assert all(equal(both.folder / "model", both.folder / "encoder"))  # only the first stage moved it
+    assert all(
+        equal(both.folder / "model", both.folder / "encoder")
+    )  # only the first stage moved it
     assert all(equal(both.folder / "encoder", finished.folder / "encoder"))
-    assert not any(equal(finished.folder / "model", finished.folder / "encoder"))  # negative control: finetune
+    assert not any(
+        equal(finished.folder / "model", finished.folder / "encoder")
+    )  # negative control: finetune
 
 
-@pytest.mark.parametrize("others", [
-    ["--sampling", "joint", "--joint_limit", "smallest", "--pair_encoding", "bi", "--pooling", "cls"],
-    ["--pooling", "pooler", "--attention", "fused", "--schedule", "cosine", "--accumulation", "2"],
-    ["--batch_size", "7", "--max_length", "9", "--schedule", "constant", "--warmup", "0", "--max_grad_norm", "0"],
-], ids=["joint-bi-cls", "pooler-fused-cosine", "odd-batches-short"])
+@pytest.mark.parametrize(
+    "others",
+    [
+        [
+            "--sampling",
+            "joint",
+            "--joint_limit",
+            "smallest",
+            "--pair_encoding",
+            "bi",
+            "--pooling",
+            "cls",
+        ],
+        [
+            "--pooling",
+            "pooler",
+            "--attention",
+            "fused",
+            "--schedule",
+            "cosine",
+            "--accumulation",
+            "2",
+        ],
+        [
+            "--batch_size",
+            "7",
+            "--max_length",
+            "9",
+            "--schedule",
+            "constant",
+            "--warmup",
+            "0",
+            "--max_grad_norm",
+            "0",
+        ],
+    ],
+    ids=["joint-bi-cls", "pooler-fused-cosine", "odd-batches-short"],
+)
 def test_other_ways_run_to_the_end(flags, tmp_path, others):
     done = run(tmp_path / "run", *flags, *others, "--epochs", "1")
     assert done.record["scores"].keys() == SCORES
@@ -267,10 +426,20 @@ def test_other_ways_run_to_the_end(flags, tmp_path, others):
 
 
 def test_the_course_s_flags_say_where_the_files_go(flags, tmp_path, sample_data):
-    places = {f"--{task}_{split}_out": tmp_path / "mine" / name for (task, split), name in FILES.items()}
-    done = run(tmp_path / "run", *flags, *(part for place in places.items() for part in place), "--epochs", "1")
+    places = {
+        f"--{task}_{split}_out": tmp_path / "mine" / name for (task, split), name in FILES.items()
+    }
+    done = run(
+        tmp_path / "run",
+        *flags,
+        *(part for place in places.items() for part in place),
+        "--epochs",
+        "1",
+    )
     for (task, split), path in zip(FILES, places.values(), strict=True):
-        predictions.verify_predictions(path, TASKS[task], ids_in(sample_data / COURSE_FILES[task][split]))
+        predictions.verify_predictions(
+            path, TASKS[task], ids_in(sample_data / COURSE_FILES[task][split])
+        )
     assert not (done.folder / "predictions").exists()
 
 
@@ -278,7 +447,9 @@ def test_a_finished_model_is_the_start_of_another_run(finished, flags, tmp_path)
     model = finished.folder / "model"
     run(tmp_path / "run", *flags, "--model", model, "--epochs", "1")
     with contextlib.redirect_stderr(io.StringIO()) as complaints:
-        code = run_multitask.main(["--model", str(model), "--pooling", "cls", "--output-dir", str(tmp_path / "other")])
+        code = run_multitask.main(
+            ["--model", str(model), "--pooling", "cls", "--output-dir", str(tmp_path / "other")]
+        )
     assert code == 2 and "trained with --pooling mean; asked for is cls" in complaints.getvalue()
 
 
@@ -288,9 +459,20 @@ def test_a_finished_model_is_the_start_of_another_run(finished, flags, tmp_path)
 def test_half_of_the_default_job_beats_both_baselines_on_all_tasks(tmp_path, cut_sample):
     """Three of its four epochs, on fewer rows; measured 1.00, .82, .75 against TF-IDF's .62, .64, .49."""
     data = cut_sample(tmp_path / "data", 400, 3000)
-    done = run(tmp_path / "run", "--data-dir", data, "--pretrain", "simcse", "--epochs", "3", "--train-rows",
-               "sst=2000,sts=2000")
+    done = run(
+        tmp_path / "run",
+        "--data-dir",
+        data,
+        "--pretrain",
+        "simcse",
+        "--epochs",
+        "3",
+        "--train-rows",
+        "sst=2000,sts=2000",
+    )
     scores, baselines = done.record["scores"], done.record["baselines"]
     for task in TASKS:
         best = max(baseline[task] for baseline in baselines.values())
-        assert scores[task] > best, f"{task}: {scores[task]:.4f}, the better baseline {best:.4f}\n{done.output}"
+        assert scores[task] > best, (
+            f"{task}: {scores[task]:.4f}, the better baseline {best:.4f}\n{done.output}"
+        )

@@ -38,23 +38,43 @@ def test_a_run_opened_again_predicts_what_it_wrote(two_runs):
     assert not run.model.training
     assert (run.folder, run.options.seed) == (two_runs[0], 1)
     for name, task in TASKS.items():
-        assert run.rows[name].keys() == {"dev", "test"}  # no time for training rows, which nobody asks for
+        assert run.rows[name].keys() == {
+            "dev",
+            "test",
+        }  # no time for training rows, which nobody asks for
         for split in ("dev", "test"):
             outputs = run.outputs(name, split)
-            assert outputs.dtype == np.float32 and outputs.shape == ((24, 5) if name == "sst" else (24,))
-            written = read_predictions(two_runs[0] / "predictions" / f"{name}-{split}-output.csv", task)
+            assert outputs.dtype == np.float32 and outputs.shape == (
+                (24, 5) if name == "sst" else (24,)
+            )
+            written = read_predictions(
+                two_runs[0] / "predictions" / f"{name}-{split}-output.csv", task
+            )
             assert list(written) == [example.id for example in run.tables[name][split].examples]
             assert list(written.values()) == pytest.approx(task.decode(outputs), abs=1e-5)
-    scores = evaluate(run.model, {name: run.rows[name]["dev"] for name in TASKS}, run.options.precision)
+    scores = evaluate(
+        run.model, {name: run.rows[name]["dev"] for name in TASKS}, run.options.precision
+    )
     assert {name: scores[name] for name in TASKS} == pytest.approx(run.scores, abs=1e-6)
 
 
 def test_rows_are_cut_and_computed_as_the_run_says(copied):
-    assert open_run(copied).model.encoder.config.attention_implementation == "eager" == options_of(copied)["attention"]
-    change(copied, options={**options_of(copied), "max_length": 8, "precision": "bf16", "attention": "fused"})
+    assert (
+        open_run(copied).model.encoder.config.attention_implementation
+        == "eager"
+        == options_of(copied)["attention"]
+    )
+    change(
+        copied,
+        options={**options_of(copied), "max_length": 8, "precision": "bf16", "attention": "fused"},
+    )
     run = open_run(copied)
-    assert run.model.encoder.config.attention_implementation == "fused"  # bf16 rounds the two at different places
-    assert {max(of_split.lengths) for splits in run.rows.values() for of_split in splits.values()} == {8}
+    assert (
+        run.model.encoder.config.attention_implementation == "fused"
+    )  # bf16 rounds the two at different places
+    assert {
+        max(of_split.lengths) for splits in run.rows.values() for of_split in splits.values()
+    } == {8}
     exact = predict(run.model, "sts", run.rows["sts"]["dev"], "fp32")
     assert 0 < np.abs(run.outputs("sts", "dev") - exact).max() < 0.2  # bf16 has 8 significant bits
 
@@ -74,7 +94,9 @@ def test_its_rows_are_those_of_the_data_folder(two_runs, sample_data):
 def test_a_record_is_read_without_the_model(copied):
     shutil.rmtree(copied / "model")
     record = read_record(str(copied))
-    assert record.folder == copied and record.scores.keys() == TASKS.keys() and len(record.files) == 9
+    assert (
+        record.folder == copied and record.scores.keys() == TASKS.keys() and len(record.files) == 9
+    )
     with pytest.raises(ValueError, match="model"):
         open_run(copied)
 
@@ -82,7 +104,7 @@ def test_a_record_is_read_without_the_model(copied):
 @pytest.mark.parametrize("name", ["heads.safetensors", "model.safetensors"])
 def test_a_model_that_cannot_be_read(copied, name):
     content = (copied / "model" / name).read_bytes()
-    (copied / "model" / name).write_bytes(content[:len(content) // 2])
+    (copied / "model" / name).write_bytes(content[: len(content) // 2])
     with pytest.raises(ValueError, match=r"model"):
         open_run(copied)
 
@@ -96,7 +118,9 @@ def test_a_run_of_a_device_that_is_not_here(copied, monkeypatch):
 
 def test_no_run_at_all(tmp_path):
     for folder in (tmp_path / "nothing", tmp_path):
-        with pytest.raises(ValueError, match="no finished run there .*Give a folder that run_multitask.py wrote"):
+        with pytest.raises(
+            ValueError, match="no finished run there .*Give a folder that run_multitask.py wrote"
+        ):
             read_record(folder)
 
 
@@ -108,9 +132,18 @@ def test_an_unfinished_run(copied, tmp_path, monkeypatch):
             read_record(copied)
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"options": {}, "files": {}}', "not JSON",
-                                     '{"options": {}, "files": {}, "scores": {"sst": 0.5, "para": 0.5}}',
-                                     '{"options": 3, "files": {}, "scores": {}}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"options": {}, "files": {}}',
+        "not JSON",
+        '{"options": {}, "files": {}, "scores": {"sst": 0.5, "para": 0.5}}',
+        '{"options": 3, "files": {}, "scores": {}}',
+    ],
+)
 def test_a_record_that_is_none(copied, content):
     (copied / "run.json").write_text(content, encoding="utf-8")
     with pytest.raises(ValueError, match="no finished run there"):
@@ -133,8 +166,11 @@ def with_own_data(copied, sample_data, tmp_path) -> tuple[Path, Path]:
     data = Path(shutil.copytree(sample_data, tmp_path / "data"))
     record = json.loads((copied / "run.json").read_text(encoding="utf-8"))
     moved = {path: str(data / Path(path).name) for path in record["files"]}
-    change(copied, files={moved[path]: digest for path, digest in record["files"].items()},
-           options={name: moved.get(value, value) for name, value in record["options"].items()})
+    change(
+        copied,
+        files={moved[path]: digest for path, digest in record["files"].items()},
+        options={name: moved.get(value, value) for name, value in record["options"].items()},
+    )
     return copied, data
 
 
@@ -146,11 +182,17 @@ def test_data_that_moved_as_it_is(with_own_data):
 def test_data_that_is_gone_or_has_changed(with_own_data):
     run, data = with_own_data
     text = (data / "sts-dev.csv").read_text(encoding="utf-8")
-    (data / "sts-dev.csv").write_text("".join(text.splitlines(keepends=True)[:-1]), encoding="utf-8")
-    with pytest.raises(ValueError, match=r"sts-dev.csv is not the file that the run was trained on.*Restore it"):
+    (data / "sts-dev.csv").write_text(
+        "".join(text.splitlines(keepends=True)[:-1]), encoding="utf-8"
+    )
+    with pytest.raises(
+        ValueError, match=r"sts-dev.csv is not the file that the run was trained on.*Restore it"
+    ):
         open_run(run)
     (data / "sts-dev.csv").unlink()
-    with pytest.raises(ValueError, match=r"sts-dev.csv, which the run was trained on, is not there.*Restore it"):
+    with pytest.raises(
+        ValueError, match=r"sts-dev.csv, which the run was trained on, is not there.*Restore it"
+    ):
         open_run(run)
 
 
@@ -158,11 +200,18 @@ def test_the_same_data_by_another_name_and_training_rows_of_ones_own(with_own_da
     run, data = with_own_data
     same_data([read_record(two_runs[0]), read_record(two_runs[1]), read_record(run)])
     text = (data / "sts-train.csv").read_text(encoding="utf-8")
-    (data / "sts-train.csv").write_text("".join(text.splitlines(keepends=True)[:-1]), encoding="utf-8")
+    (data / "sts-train.csv").write_text(
+        "".join(text.splitlines(keepends=True)[:-1]), encoding="utf-8"
+    )
     records = [read_record(two_runs[0]), read_record(run)]
-    with pytest.raises(ValueError, match=f"{run}: .*sts-train.csv is not the file that the run was trained on"):
+    with pytest.raises(
+        ValueError, match=f"{run}: .*sts-train.csv is not the file that the run was trained on"
+    ):
         same_data(records)
-    change(run, files={**records[1].files, str(data / "sts-train.csv"): sha256_of(data / "sts-train.csv")})
+    change(
+        run,
+        files={**records[1].files, str(data / "sts-train.csv"): sha256_of(data / "sts-train.csv")},
+    )
     same_data([records[0], read_record(run)])
 
 

@@ -25,11 +25,15 @@ def undisturbed(tmp_path_factory, no_fsync):
 
 def test_the_loss_falls_and_the_record_is_complete(undisturbed):
     history = undisturbed["history"]
-    assert [entry["step"] for entry in history] == [5, 10, 15] and [entry["epoch"] for entry in history] == [1, 2, 3]
+    assert [entry["step"] for entry in history] == [5, 10, 15] and [
+        entry["epoch"] for entry in history
+    ] == [1, 2, 3]
     assert set(history[0]) == {"epoch", "step", "loss", "score", "a", "b"}
     assert history[0]["loss"] > history[1]["loss"] > history[2]["loss"]
     assert history[0]["score"] < history[1]["score"] < history[2]["score"]
-    assert undisturbed["is_finished"] and undisturbed["step"] == undisturbed["num_steps"] == NUM_STEPS
+    assert (
+        undisturbed["is_finished"] and undisturbed["step"] == undisturbed["num_steps"] == NUM_STEPS
+    )
 
 
 def test_the_recorded_loss_is_the_mean_since_the_evaluation_before(tmp_path):
@@ -37,7 +41,8 @@ def test_the_recorded_loss_is_the_mean_since_the_evaluation_before(tmp_path):
     kept = replace(job, loss=lambda task, batch: losses.append(job.loss(task, batch)) or losses[-1])
     history = fit(kept).history
     assert [entry["loss"] for entry in history] == pytest.approx(
-        [torch.stack(losses[start : start + 5]).mean().item() for start in (0, 5, 10)])
+        [torch.stack(losses[start : start + 5]).mean().item() for start in (0, 5, 10)]
+    )
 
 
 def test_equal_to_a_loop_written_by_hand(tmp_path):
@@ -54,14 +59,18 @@ def test_equal_to_a_loop_written_by_hand(tmp_path):
             batch = other.load(task, rows)
             nn.functional.mse_loss(other.model(task, batch.inputs), batch.targets).backward()
             nn.utils.clip_grad_norm_(other.model.parameters(), 0.5)
-            factor = min((number + 1) / 3, (NUM_STEPS - number) / (NUM_STEPS - 3))  # 0.2 x 15 = 3 steps of warm-up
+            factor = min(
+                (number + 1) / 3, (NUM_STEPS - number) / (NUM_STEPS - 3)
+            )  # 0.2 x 15 = 3 steps of warm-up
             other.optimizer.param_groups[0]["lr"] = 0.05 * factor
             other.optimizer.step()
             number += 1
         score = other.evaluate()["score"]
         if best is None or score > best[0]:
             best = score, copy.deepcopy(other.model.state_dict())
-    assert all(torch.equal(tensor, best[1][name]) for name, tensor in job.model.state_dict().items())
+    assert all(
+        torch.equal(tensor, best[1][name]) for name, tensor in job.model.state_dict().items()
+    )
 
 
 def test_a_seed_fixes_the_run(tmp_path, undisturbed):
@@ -80,7 +89,11 @@ def test_the_schedule_is_applied(tmp_path, name, peak):
     job.optimizer.step = lambda: (rates.append(job.optimizer.param_groups[0]["lr"]), step())
     fit(job)
     assert rates[:3] == pytest.approx([peak / 3, 2 * peak / 3, peak])  # 3 steps of warm-up
-    expected = {"linear": peak / 12, "cosine": peak * 0.5 * (1 + math.cos(math.pi * 11 / 12)), "constant": peak}
+    expected = {
+        "linear": peak / 12,
+        "cosine": peak * 0.5 * (1 + math.cos(math.pi * 11 / 12)),
+        "constant": peak,
+    }
     assert len(rates) == NUM_STEPS and rates[-1] == pytest.approx(expected[name])
 
 
@@ -110,23 +123,41 @@ def test_clipping(tmp_path, limit):
 
 def test_accumulation_is_a_larger_batch(tmp_path):
     """Two batches of four in one update = one batch of eight: the mean of equal-sized means."""
-    def one_task(size):
-        return lambda epoch, generator: [[("a", list(range(start, start + size)))] for start in range(0, 16, size)]
 
-    small = make_job(tmp_path / "small", dropout=0.0, plan=one_task(4), accumulation=2, max_grad_norm=0)
+    def one_task(size):
+        return lambda epoch, generator: [
+            [("a", list(range(start, start + size)))] for start in range(0, 16, size)
+        ]
+
+    small = make_job(
+        tmp_path / "small", dropout=0.0, plan=one_task(4), accumulation=2, max_grad_norm=0
+    )
     large = make_job(tmp_path / "large", dropout=0.0, plan=one_task(8), max_grad_norm=0)
-    for one, other in zip(gradient_of_first_step(small), gradient_of_first_step(large), strict=True):
+    for one, other in zip(
+        gradient_of_first_step(small), gradient_of_first_step(large), strict=True
+    ):
         if one is not None:
-            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-7)  # fp32 sums in another order
-    small, large = (replace(job, folder=tmp_path / "whole" / job.folder.name) for job in (small, large))
-    assert len(small.epoch_steps(0, torch.Generator())) == len(large.epoch_steps(0, torch.Generator())) == 2
+            torch.testing.assert_close(
+                one, other, rtol=1e-5, atol=1e-7
+            )  # fp32 sums in another order
+    small, large = (
+        replace(job, folder=tmp_path / "whole" / job.folder.name) for job in (small, large)
+    )
+    assert (
+        len(small.epoch_steps(0, torch.Generator()))
+        == len(large.epoch_steps(0, torch.Generator()))
+        == 2
+    )
 
 
 def test_a_step_of_two_tasks_is_weighed(tmp_path):
     plan = lambda epoch, generator: [[("a", [0, 1]), ("b", [2, 3])]] * 3  # noqa: E731
     job = make_job(tmp_path, plan=plan, weigh=lambda tasks: [0.25, 0.75], accumulation=2)
     steps = job.epoch_steps(0, torch.Generator())
-    assert steps == [[("a", [0, 1], 0.125), ("b", [2, 3], 0.375)] * 2, [("a", [0, 1], 0.25), ("b", [2, 3], 0.75)]]
+    assert steps == [
+        [("a", [0, 1], 0.125), ("b", [2, 3], 0.375)] * 2,
+        [("a", [0, 1], 0.25), ("b", [2, 3], 0.75)],
+    ]
     with pytest.raises(ValueError):
         replace(job, weigh=lambda tasks: [1.0]).epoch_steps(0, torch.Generator())
 
@@ -143,8 +174,10 @@ def test_patience(tmp_path, patience, evaluations):
     assert fit(replace(job, patience=patience), resume=True).history == progress.history
 
 
-@pytest.mark.parametrize(("parts", "points"), [(1, [5]), (2, [3, 5]), (4, [2, 3, 4, 5]), (5, [1, 2, 3, 4, 5]),
-                                               (9, [1, 2, 3, 4, 5])])
+@pytest.mark.parametrize(
+    ("parts", "points"),
+    [(1, [5]), (2, [3, 5]), (4, [2, 3, 4, 5]), (5, [1, 2, 3, 4, 5]), (9, [1, 2, 3, 4, 5])],
+)
 def test_evaluations_within_an_epoch(tmp_path, parts, points):
     job = make_job(tmp_path, evaluations_per_epoch=parts, epochs=2)
     history = fit(job).history
@@ -162,7 +195,9 @@ def test_the_best_is_kept_and_not_the_last(tmp_path, best):
 
     progress = fit(replace(job, evaluate=evaluate))
     assert progress.best_step == 5 * (best + 1) and progress.best_score == 1.0
-    assert all(torch.equal(tensor, seen[best][name]) for name, tensor in job.model.state_dict().items())
+    assert all(
+        torch.equal(tensor, seen[best][name]) for name, tensor in job.model.state_dict().items()
+    )
     assert not torch.equal(seen[best]["body.weight"], seen[best - 1]["body.weight"])
 
 
@@ -172,7 +207,9 @@ def test_of_equal_scores_the_first_is_kept(tmp_path):
 
 def test_the_lower_is_kept_where_the_score_says_so(tmp_path):
     losses = iter([3.0, 1.0, 2.0])
-    job = replace(make_job(tmp_path, epochs=3), evaluate=lambda: {"loss_of_dev": next(losses), "score": 0.0})
+    job = replace(
+        make_job(tmp_path, epochs=3), evaluate=lambda: {"loss_of_dev": next(losses), "score": 0.0}
+    )
     progress = fit(replace(job, score="-loss_of_dev"))
     assert (progress.best_step, progress.best_score) == (10, -1.0)
 
@@ -185,14 +222,22 @@ def test_frozen_and_untouched_parameters_keep_their_bits(tmp_path):
     assert job.model.body.weight.requires_grad  # the next job may train it
     after = job.model.state_dict()
     moved = {name for name in before if not torch.equal(before[name], after[name])}
-    assert moved == {"heads.a.weight", "heads.a.bias"}  # not the frozen body, the other head (decay!), the idle one
+    assert moved == {
+        "heads.a.weight",
+        "heads.a.bias",
+    }  # not the frozen body, the other head (decay!), the idle one
 
 
 def test_a_head_without_a_batch_in_the_step_stands_still(tmp_path):
     """After it was trained once: a gradient of zeros would let its moments and its decay move it on."""
-    job = make_job(tmp_path, epochs=1, plan=lambda epoch, generator: [[("a", [0, 1])], [("b", [0, 1])]])
+    job = make_job(
+        tmp_path, epochs=1, plan=lambda epoch, generator: [[("a", [0, 1])], [("b", [0, 1])]]
+    )
     weights, step = [], job.optimizer.step
-    job.optimizer.step = lambda: (step(), weights.append(job.model.heads["a"].weight.detach().clone()))
+    job.optimizer.step = lambda: (
+        step(),
+        weights.append(job.model.heads["a"].weight.detach().clone()),
+    )
     fit(job)
     assert torch.equal(weights[0], weights[1])
 
@@ -230,10 +275,18 @@ def test_a_number_that_is_not_finite_stops_the_job(tmp_path, kind, value, limit)
     task, rows = make_job(tmp_path).plan(0, torch.Generator().manual_seed(2))[3][0]
     message = str(raised.value)
     assert message.startswith(f"toy: {'the loss' if kind == 'loss' else 'the gradient'}")
-    assert "at step 4 of 15" in message and f"Batch: {task}: {', '.join(f'row-{row}' for row in rows)}." in message
-    assert f"Last good checkpoint: {tmp_path} (step 2)" in message and "learning rate (--lr, " in message
+    assert (
+        "at step 4 of 15" in message
+        and f"Batch: {task}: {', '.join(f'row-{row}' for row in rows)}." in message
+    )
+    assert (
+        f"Last good checkpoint: {tmp_path} (step 2)" in message
+        and "learning rate (--lr, " in message
+    )
     assert len(states) == 3  # the weights are those after step 3
-    assert all(torch.equal(tensor, states[-1][name]) for name, tensor in job.model.state_dict().items())
+    assert all(
+        torch.equal(tensor, states[-1][name]) for name, tensor in job.model.state_dict().items()
+    )
 
 
 def test_without_a_checkpoint_it_says_so(tmp_path):

@@ -68,7 +68,9 @@ def test_stopped_inside_an_evaluation(tmp_path, undisturbed, number, how):
 
     with pytest.raises(Kill if how is Kill else Interrupted):
         fit(make_job(tmp_path, disturb=disturb))
-    if how is not Kill:  # it stopped at once: the evaluation is not in the record, the step before it is
+    if (
+        how is not Kill
+    ):  # it stopped at once: the evaluation is not in the record, the step before it is
         state = load_checkpoint(tmp_path)[1]
         assert len(state["history"]) == number - 1 and state["step"] == 5 * number
     assert resumed(tmp_path) == undisturbed
@@ -99,6 +101,7 @@ def test_killed_before_any_save(tmp_path, undisturbed, monkeypatch, number):
 def test_stopped_again_and_again(tmp_path, undisturbed):
     """A signal in the second step of every attempt, and every fourth attempt a kill."""
     for attempt in range(30):
+
         def disturb(when, count, attempt=attempt):
             if (when, count) == ("step", 2):
                 if attempt % 4 == 3:
@@ -127,7 +130,9 @@ def test_a_finished_job_resumes_to_its_result(tmp_path, undisturbed):
 def test_a_signal_after_the_last_step_is_not_lost(tmp_path, undisturbed, monkeypatch):
     """The job is done, but what follows it in the run must not start."""
     finish = Loop.finish
-    monkeypatch.setattr(Loop, "finish", lambda self: (finish(self), signal.raise_signal(signal.SIGINT)))
+    monkeypatch.setattr(
+        Loop, "finish", lambda self: (finish(self), signal.raise_signal(signal.SIGINT))
+    )
     with pytest.raises(Interrupted):
         fit(make_job(tmp_path))
     monkeypatch.undo()
@@ -139,8 +144,15 @@ def test_the_handlers_are_put_back(tmp_path):
     for wanted in (signal.SIG_DFL, signal.SIG_IGN):  # ignored, as nohup asks, it is not heard
         signal.signal(signal.SIGHUP, wanted)
         before, inside = [signal.getsignal(number) for number in numbers], []
-        fit(make_job(tmp_path, epochs=1, disturb=lambda when, count, inside=inside: inside.append(
-            [signal.getsignal(number) for number in numbers])))
+        fit(
+            make_job(
+                tmp_path,
+                epochs=1,
+                disturb=lambda when, count, inside=inside: inside.append(
+                    [signal.getsignal(number) for number in numbers]
+                ),
+            )
+        )
         assert inside[0][0] == inside[0][1] not in before
         assert inside[0][2] == (signal.SIG_IGN if wanted == signal.SIG_IGN else inside[0][0])
         assert [signal.getsignal(number) for number in numbers] == before
@@ -155,11 +167,16 @@ def test_a_checkpoint_of_another_model_or_without_its_best(tmp_path):
         fit(make_job(tmp_path, disturb=disturb, save_every=1))
     job = make_job(tmp_path)
     job.model.other = torch.nn.Linear(2, 2)
-    with pytest.raises(ValueError, match=r"checkpoint is not of this model or version \(.*Missing key.*other.weight"):
+    with pytest.raises(
+        ValueError,
+        match=r"checkpoint is not of this model or version \(.*Missing key.*other.weight",
+    ):
         fit(job, resume=True)
     state = json.loads((tmp_path / "state.json").read_text())
     (tmp_path / state["keep"][0]).unlink()
-    with pytest.raises(ValueError, match=r"the checkpoint cannot be read \(.*best-.*\). Delete that folder"):
+    with pytest.raises(
+        ValueError, match=r"the checkpoint cannot be read \(.*best-.*\). Delete that folder"
+    ):
         fit(make_job(tmp_path), resume=True)
 
 

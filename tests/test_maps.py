@@ -34,11 +34,20 @@ def model(tiny_model):
 
 def training(**changes) -> dict:
     """Before, three evaluations of which the second is the best, after."""
-    history = [{"epoch": 1, "step": step, "loss": loss, **dict(zip(SCORES, scores, strict=True))}
-               for step, loss, scores in ((10, 2.0, (0.4, 0.5, 0.6, -1.0)), (20, 0.5, (0.6, 0.5, 0.4, -2.0)),
-                                          (30, 0.00025, (0.5, 0.5, 0.5, -3.0)))]
-    return {"before": dict(zip(SCORES, (0.3, 0.2, 0.1, -0.5), strict=True)), "is_kept": True, "history": history,
-            "after": {name: history[1][name] for name in SCORES}} | changes
+    history = [
+        {"epoch": 1, "step": step, "loss": loss, **dict(zip(SCORES, scores, strict=True))}
+        for step, loss, scores in (
+            (10, 2.0, (0.4, 0.5, 0.6, -1.0)),
+            (20, 0.5, (0.6, 0.5, 0.4, -2.0)),
+            (30, 0.00025, (0.5, 0.5, 0.5, -3.0)),
+        )
+    ]
+    return {
+        "before": dict(zip(SCORES, (0.3, 0.2, 0.1, -0.5), strict=True)),
+        "is_kept": True,
+        "history": history,
+        "after": {name: history[1][name] for name in SCORES},
+    } | changes
 
 
 # --- which pairs ------------------------------------------------------------------------------------------------------
@@ -61,7 +70,10 @@ def test_no_pair_is_both_and_there_are_as_many_of_each():
     for seed in range(20):
         labels = np.random.default_rng(seed).integers(0, 6, 100).astype(float)
         positive, negative = choose_pairs(labels)
-        assert len(set(positive)) == len(set(negative)) == 20 and labels[positive].min() > labels[negative].max()
+        assert (
+            len(set(positive)) == len(set(negative)) == 20
+            and labels[positive].min() > labels[negative].max()
+        )
 
 
 # --- where they stand -------------------------------------------------------------------------------------------------
@@ -71,7 +83,9 @@ def test_a_map_is_t_sne_of_normalised_vectors_and_always_the_same():
     vectors = np.random.default_rng(0).normal(size=(30, 8))
     points = project(vectors)
     assert points.shape == (30, 2) and np.isfinite(points).all()
-    assert np.array_equal(points, project(vectors)) and np.array_equal(points, project(4 * vectors))  # 4 is exact
+    assert np.array_equal(points, project(vectors)) and np.array_equal(
+        points, project(4 * vectors)
+    )  # 4 is exact
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     other = TSNE(perplexity=8.0, init="pca", method="exact", random_state=0).fit_transform(units)
     assert np.allclose(points, other, atol=1e-4 * np.abs(other).max())
@@ -99,9 +113,17 @@ def test_the_record_of_a_map_by_another_way(model, sample_data):
     kinds = [pair["is_positive"] for pair in found["pairs"]]
     count = len(labels) // 2
     assert kinds == [True] * count + [False] * count and min(labels[:count]) > max(labels[count:])
-    examples = [next(each for each in pairs.examples if (each.sentence_1, each.sentence_2) == (
-        pair["sentence_1"], pair["sentence_2"])) for pair in found["pairs"]]
-    vectors = embed(model[0], EncodedExamples(examples, model[1], 64, "bi"), "mean", "fp32").double()
+    examples = [
+        next(
+            each
+            for each in pairs.examples
+            if (each.sentence_1, each.sentence_2) == (pair["sentence_1"], pair["sentence_2"])
+        )
+        for pair in found["pairs"]
+    ]
+    vectors = embed(
+        model[0], EncodedExamples(examples, model[1], 64, "bi"), "mean", "fp32"
+    ).double()
     cosines = torch.nn.functional.cosine_similarity(vectors[:, None], vectors[None], dim=-1)
     beside = [0, 0]
     for row in range(4 * count):
@@ -111,13 +133,24 @@ def test_the_record_of_a_map_by_another_way(model, sample_data):
     after = found["maps"]["after"]
     assert after["beside"] == beside and after["beside"] != [0, 0]
     own = torch.stack([cosines[row, row + 2 * count] for row in range(2 * count)])
-    assert after["cosine"] == pytest.approx([float(own[:count].mean()), float(own[count:].mean())], abs=1e-6)
+    assert after["cosine"] == pytest.approx(
+        [float(own[:count].mean()), float(own[count:].mean())], abs=1e-6
+    )
     points = np.array(after["points"])  # (2K, 2, 2): both sentences of a pair stand in its row
     assert points.shape == (2 * count, 2, 2)
     # fp32 vectors of other batches: measured below 1e-3 of the map's size
-    assert np.allclose(points, project(vectors.numpy()).reshape(2, -1, 2).swapaxes(0, 1), atol=0.05 * np.ptp(points))
-    assert found["maps"]["before"]["points"] != after["points"] and list(found["maps"]) == ["before", "after"]
-    assert found == measure_map({"before": (other, model[1]), "after": model}, "dev", pairs, OPTIONS)
+    assert np.allclose(
+        points,
+        project(vectors.numpy()).reshape(2, -1, 2).swapaxes(0, 1),
+        atol=0.05 * np.ptp(points),
+    )
+    assert found["maps"]["before"]["points"] != after["points"] and list(found["maps"]) == [
+        "before",
+        "after",
+    ]
+    assert found == measure_map(
+        {"before": (other, model[1]), "after": model}, "dev", pairs, OPTIONS
+    )
     json.dumps(found, allow_nan=False)
 
 
@@ -125,19 +158,38 @@ def test_the_record_of_a_map_by_another_way(model, sample_data):
 
 
 def test_a_map_s_section_by_hand():
-    pairs = [{"label": 5.0, "sentence_1": "a", "sentence_2": "b", "is_positive": True},
-             {"label": 0.5, "sentence_1": "c", "sentence_2": "d", "is_positive": False}]
-    of_map = {"points": [[[0, 0], [1, 1]], [[2, 2], [3, 3]]], "cosine": [0.98765, -0.5], "beside": [2, 0]}
+    pairs = [
+        {"label": 5.0, "sentence_1": "a", "sentence_2": "b", "is_positive": True},
+        {"label": 0.5, "sentence_1": "c", "sentence_2": "d", "is_positive": False},
+    ]
+    of_map = {
+        "points": [[[0, 0], [1, 1]], [[2, 2], [3, 3]]],
+        "cosine": [0.98765, -0.5],
+        "beside": [2, 0],
+    }
     alone = pages.map_section({"set": "dev", "pairs": pairs, "maps": {"": of_map}}, None)
     assert alone.body.summary.header == ("pairs", "number", "labels", "mean cosine", "nearest")
-    assert alone.body.summary.rows == (("positive", "1", "5", "0.988", "2 of 2"),
-                                       ("negative", "1", "0.5", "-0.500", "0 of 2"))
-    assert "--before MODEL adds" in alone.prose and "Only who lies beside whom counts" in alone.prose
+    assert alone.body.summary.rows == (
+        ("positive", "1", "5", "0.988", "2 of 2"),
+        ("negative", "1", "0.5", "-0.500", "0 of 2"),
+    )
+    assert (
+        "--before MODEL adds" in alone.prose and "Only who lies beside whom counts" in alone.prose
+    )
     assert alone.body.pictures[0].notes == ("label 5: a / b", "label 0.5: c / d")
-    both = pages.map_section({"set": "dev", "pairs": pairs, "maps": {"before": of_map, "after": of_map}}, "start")
-    assert [picture.title for picture in both.body.pictures] == ["before", "after"] and "Before is start." in both.prose
-    assert both.body.summary.header[3:] == ("mean cosine, before", "mean cosine, after", "nearest, before",
-                                            "nearest, after")
+    both = pages.map_section(
+        {"set": "dev", "pairs": pairs, "maps": {"before": of_map, "after": of_map}}, "start"
+    )
+    assert [picture.title for picture in both.body.pictures] == [
+        "before",
+        "after",
+    ] and "Before is start." in both.prose
+    assert both.body.summary.header[3:] == (
+        "mean cosine, before",
+        "mean cosine, after",
+        "nearest, before",
+        "nearest, after",
+    )
 
 
 def test_training_by_hand():
@@ -148,13 +200,36 @@ def test_training_by_hand():
     assert (path.x_label, path.y_label) == ("uniformity", "alignment")
     assert path.names == ("before", "1", "2 = after", "3")
     assert path.notes[1] == "1, step 10: alignment 0.6000, uniformity -1.0000"
-    assert way.body.summary.rows == (("before", "0.1000", "-0.5000"), ("after", "0.4000", "-2.0000"))
+    assert way.body.summary.rows == (
+        ("before", "0.1000", "-0.5000"),
+        ("after", "0.4000", "-2.0000"),
+    )
     loss, score = curves.body.pictures
-    assert (loss.x, loss.y, loss.marked) == ([10, 20, 30], [2, 0.5, 0.00025], 1) and loss.y_label == "loss"
+    assert (loss.x, loss.y, loss.marked) == (
+        [10, 20, 30],
+        [2, 0.5, 0.00025],
+        1,
+    ) and loss.y_label == "loss"
     assert (score.x, score.y, score.marked) == ([0, 10, 20, 30], [0.3, 0.4, 0.6, 0.5], 2)
     assert loss.x_ticks == score.x_ticks and loss.x_ticks[0] == 0
-    assert curves.body.summary.rows[0] == ("before", "0", "–", "0.3000", "0.2000", "0.1000", "-0.5000")
-    assert curves.body.summary.rows[3] == ("3", "30", "0.00025", "0.5000", "0.5000", "0.5000", "-3.0000")
+    assert curves.body.summary.rows[0] == (
+        "before",
+        "0",
+        "–",
+        "0.3000",
+        "0.2000",
+        "0.1000",
+        "-0.5000",
+    )
+    assert curves.body.summary.rows[3] == (
+        "3",
+        "30",
+        "0.00025",
+        "0.5000",
+        "0.5000",
+        "0.5000",
+        "-3.0000",
+    )
 
 
 def test_training_that_was_not_kept_says_so():
@@ -168,18 +243,37 @@ def test_both_copies_of_contrastive_tension_stand_in_the_table():
         point |= {"spearman_first": 0.1 * number, "spearman_second": 0.5}
     grid = pages.training_sections(found)[-1].body.summary
     assert grid.header[-2:] == ("spearman_first", "spearman_second")
-    assert [row[-2:] for row in grid.rows][:3] == [("–", "–"), ("0.0000", "0.5000"), ("0.1000", "0.5000")]
+    assert [row[-2:] for row in grid.rows][:3] == [
+        ("–", "–"),
+        ("0.0000", "0.5000"),
+        ("0.1000", "0.5000"),
+    ]
 
 
 def test_a_stage_without_alignment_has_curves_only():
-    history = [{"epoch": 1, "step": 5 * number, "loss": 3.0, "held_out_loss": loss, "masked_accuracy": 0.25}
-               for number, loss in ((1, 2.0), (2, 1.5), (3, 1.75))]
+    history = [
+        {
+            "epoch": 1,
+            "step": 5 * number,
+            "loss": 3.0,
+            "held_out_loss": loss,
+            "masked_accuracy": 0.25,
+        }
+        for number, loss in ((1, 2.0), (2, 1.5), (3, 1.75))
+    ]
     scores = {"held_out_loss": 2.5, "masked_accuracy": 0.125}
-    sections = pages.training_sections({"before": scores, "after": scores, "is_kept": True, "history": history})
+    sections = pages.training_sections(
+        {"before": scores, "after": scores, "is_kept": True, "history": history}
+    )
     assert [section.title for section in sections] == ["Training", "Loss and dev score"]
     assert sections[1].body.pictures[1].y == [2.5, 2.0, 1.5, 1.75]
     assert sections[1].body.pictures[1].y_label == "held-out loss of dev"
-    assert [row[0] for row in sections[1].body.summary.rows] == ["before", "1", "2 = after", "3"]  # the lowest
+    assert [row[0] for row in sections[1].body.summary.rows] == [
+        "before",
+        "1",
+        "2 = after",
+        "3",
+    ]  # the lowest
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -189,42 +283,80 @@ def test_the_page_of_a_stage_s_folder(capsys, make_stages, sample_data, tiny_mod
     """A real stage: its own stage.json, the encoder that it started from, every picture, twice the same bytes."""
     stage = make_stages("simcse")[0]
     stage.train(is_resumed=False)
-    flags = [str(stage.folder), "--sets", str(sample_data / "sts-dev.csv"), "--before", str(tiny_model), "--device",
-             "cpu", "--report"]
+    flags = [
+        str(stage.folder),
+        "--sets",
+        str(sample_data / "sts-dev.csv"),
+        "--before",
+        str(tiny_model),
+        "--device",
+        "cpu",
+        "--report",
+    ]
     for name in ("one.html", "two.html"):
         assert main([*flags, str(tmp_path / name)]) == 0
     assert f"{tmp_path / 'one.html'}" in capsys.readouterr().out
     text = (tmp_path / "one.html").read_text(encoding="utf-8")
     assert text == (tmp_path / "two.html").read_text(encoding="utf-8")
     page = Page(text)
-    assert not page.faults and page.count("svg") == 7  # boxes, histograms, two maps, the way, loss, score
+    assert (
+        not page.faults and page.count("svg") == 7
+    )  # boxes, histograms, two maps, the way, loss, score
     assert page.texts["h2"][-3:] == ["Layer by pooling, sts-dev", "Map of pairs", "Training"]
     history = json.loads((stage.folder / "stage.json").read_text(encoding="utf-8"))["history"]
     assert [row[1] for row in page.tables[-1][2:]] == [f"{entry['step']:,}" for entry in history]
-    assert [row[3] for row in page.tables[-1][2:]] == [f"{entry['spearman']:.4f}" for entry in history]
+    assert [row[3] for row in page.tables[-1][2:]] == [
+        f"{entry['spearman']:.4f}" for entry in history
+    ]
     assert not list(tmp_path.glob("quality*"))
 
 
 def test_a_folder_without_stage_json_has_no_chapter_on_training(tiny_model, sample_data, tmp_path):
     assert read_training(str(tiny_model)) == {}
-    assert main([str(tiny_model), "--sets", str(sample_data / "sts-dev.csv"), "--report", str(tmp_path / "a.html"),
-                 "--device", "cpu"]) == 0
+    assert (
+        main(
+            [
+                str(tiny_model),
+                "--sets",
+                str(sample_data / "sts-dev.csv"),
+                "--report",
+                str(tmp_path / "a.html"),
+                "--device",
+                "cpu",
+            ]
+        )
+        == 0
+    )
     page = Page((tmp_path / "a.html").read_text(encoding="utf-8"))
     assert "Training" not in page.texts["h2"] and page.count("svg") == 3
 
 
-@pytest.mark.parametrize(("content", "problem"), [
-    ("{", "JSONDecodeError"), ("[]", "TypeError"), (json.dumps({"before": {}}), "KeyError: 'after'"),
-    (json.dumps(training(history=[])), "no evaluations"), (json.dumps(training(before={"f1": 0.5})), "or none with"),
-    (json.dumps(training(after={"spearman": 0.5})), "KeyError: 'pearson'"),
-    (json.dumps(training(after=dict.fromkeys(SCORES, "high"))), "a score that is no number"),
-    (json.dumps(training(before={**training()["before"], "uniformity": None})), "a score that is no number"),
-])
-def test_a_damaged_stage_json_is_refused(capsys, tiny_model, sample_data, tmp_path, content, problem):
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("{", "JSONDecodeError"),
+        ("[]", "TypeError"),
+        (json.dumps({"before": {}}), "KeyError: 'after'"),
+        (json.dumps(training(history=[])), "no evaluations"),
+        (json.dumps(training(before={"f1": 0.5})), "or none with"),
+        (json.dumps(training(after={"spearman": 0.5})), "KeyError: 'pearson'"),
+        (json.dumps(training(after=dict.fromkeys(SCORES, "high"))), "a score that is no number"),
+        (
+            json.dumps(training(before={**training()["before"], "uniformity": None})),
+            "a score that is no number",
+        ),
+    ],
+)
+def test_a_damaged_stage_json_is_refused(
+    capsys, tiny_model, sample_data, tmp_path, content, problem
+):
     folder = tmp_path / "encoder"
     shutil.copytree(tiny_model, folder)
     (folder / "stage.json").write_text(content, encoding="utf-8")
     assert main([str(folder), "--sets", str(sample_data / "sts-dev.csv"), "--device", "cpu"]) == 2
     said = capsys.readouterr().err
-    assert f"{folder / 'stage.json'}: is not what a stage of training writes" in said and problem in said
+    assert (
+        f"{folder / 'stage.json'}: is not what a stage of training writes" in said
+        and problem in said
+    )
     assert "Restore the file, or remove it" in said

@@ -27,18 +27,24 @@ def test_sentiment_by_hand():
     logits = torch.tensor([[math.log(6), 0, 0, 0, 0], [0, 0, 0, 0, 0]])
     # softmax of the first row: 6/10, then 1/10 each; of the second: 1/5 each
     expected = (-math.log(0.6) - math.log(0.2)) / 2
-    assert sentiment_loss(logits, torch.tensor([0.0, 3.0])).item() == pytest.approx(expected, rel=1e-6)
+    assert sentiment_loss(logits, torch.tensor([0.0, 3.0])).item() == pytest.approx(
+        expected, rel=1e-6
+    )
 
 
 def test_paraphrase_by_hand():
     # sigmoid(log 3) = 3/4: a duplicate costs -log 3/4, a non-duplicate -log 1/4; logit 0 costs log 2 either way
     logit = torch.tensor([math.log(3), math.log(3), 0.0])
     expected = (-math.log(0.75) - math.log(0.25) + math.log(2)) / 3
-    assert paraphrase_loss(logit, torch.tensor([1.0, 0.0, 1.0])).item() == pytest.approx(expected, rel=1e-6)
+    assert paraphrase_loss(logit, torch.tensor([1.0, 0.0, 1.0])).item() == pytest.approx(
+        expected, rel=1e-6
+    )
 
 
 def test_prior_shift_by_hand():
-    assert prior_shift(0.5, 0.2) == pytest.approx(math.log(4))  # odds 1 : 1 in training, 1 : 4 elsewhere
+    assert prior_shift(0.5, 0.2) == pytest.approx(
+        math.log(4)
+    )  # odds 1 : 1 in training, 1 : 4 elsewhere
     assert prior_shift(0.8, 0.5) == pytest.approx(math.log(4)) and prior_shift(0.37, 0.37) == 0
     logit = torch.tensor([0.0, 1.0, -2.0], dtype=torch.bfloat16)  # 1 + 0.001 is 1 in bfloat16
     labels = torch.tensor([1.0, 0.0, 1.0])
@@ -50,7 +56,9 @@ def test_a_probability_as_label_of_paraphrases_by_hand():
     # logit log 3 says 3/4; of a label of 1/4 a quarter pays -log 3/4, the rest -log 1/4; no shift, which is for classes
     logit, labels = torch.tensor([math.log(3), 0.0]), torch.tensor([0.25, 1.0])
     unsure, sure = -0.25 * math.log(0.75) - 0.75 * math.log(0.25), -math.log(0.9)
-    assert paraphrase_loss(logit, labels, shift=math.log(9)).item() == pytest.approx((unsure + sure) / 2, rel=1e-6)
+    assert paraphrase_loss(logit, labels, shift=math.log(9)).item() == pytest.approx(
+        (unsure + sure) / 2, rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("share", [0, 1])
@@ -82,19 +90,29 @@ def test_what_the_shifted_loss_learns_has_the_prior_s_odds(prior):
 
 def test_similarity_by_hand():
     # (0.5^2 + 2^2) / 2; a label of 2.75 cut to an integer would give (1.25^2 + 2^2) / 2
-    assert similarity_loss(torch.tensor([3.25, 7.0]), torch.tensor([2.75, 5.0])).item() == pytest.approx(2.125)
+    assert similarity_loss(
+        torch.tensor([3.25, 7.0]), torch.tensor([2.75, 5.0])
+    ).item() == pytest.approx(2.125)
 
 
 def test_slow_loops():
     outputs = [outputs_for(name) for name in LOSSES]
     logits, logit, prediction = (output.tolist() for output in outputs)
-    sentiment = [-row[int(label)] + math.log(sum(math.exp(value) for value in row))
-                 for row, label in zip(logits, SENTIMENT_LABELS.tolist(), strict=True)]
-    paraphrase = [math.log(1 + math.exp(-value if label else value))
-                  for value, label in zip(logit, BINARY_LABELS.tolist(), strict=True)]
-    similarity = [(value - label) ** 2 for value, label in zip(prediction, SIMILARITY_LABELS.tolist(), strict=True)]
-    for (loss, _, labels, _), output, slow in zip(LOSSES.values(), outputs, (sentiment, paraphrase, similarity),
-                                                  strict=True):
+    sentiment = [
+        -row[int(label)] + math.log(sum(math.exp(value) for value in row))
+        for row, label in zip(logits, SENTIMENT_LABELS.tolist(), strict=True)
+    ]
+    paraphrase = [
+        math.log(1 + math.exp(-value if label else value))
+        for value, label in zip(logit, BINARY_LABELS.tolist(), strict=True)
+    ]
+    similarity = [
+        (value - label) ** 2
+        for value, label in zip(prediction, SIMILARITY_LABELS.tolist(), strict=True)
+    ]
+    for (loss, _, labels, _), output, slow in zip(
+        LOSSES.values(), outputs, (sentiment, paraphrase, similarity), strict=True
+    ):
         assert loss(output, labels).item() == pytest.approx(sum(slow) / 6, rel=1e-6)  # fp32, 6 rows
 
 
@@ -127,14 +145,18 @@ def test_under_autocast_as_without(name):
     loss, _, labels, _ = LOSSES[name]
     with torch.autocast("cpu", dtype=torch.bfloat16):
         value = loss(outputs_for(name, torch.bfloat16), labels)
-    torch.testing.assert_close(value, loss(outputs_for(name, torch.bfloat16), labels), rtol=0, atol=0)
+    torch.testing.assert_close(
+        value, loss(outputs_for(name, torch.bfloat16), labels), rtol=0, atol=0
+    )
 
 
 @each_loss
 def test_permuting_the_batch_changes_nothing(name):
     loss, _, labels, _ = LOSSES[name]
     order, outputs = torch.tensor([3, 0, 5, 1, 4, 2]), outputs_for(name)
-    torch.testing.assert_close(loss(outputs[order], labels[order]), loss(outputs, labels), rtol=1e-6, atol=0)
+    torch.testing.assert_close(
+        loss(outputs[order], labels[order]), loss(outputs, labels), rtol=1e-6, atol=0
+    )
 
 
 @each_loss
@@ -145,8 +167,12 @@ def test_negative_control_labels_in_another_order(name):
 
 
 def test_extreme_logits_stay_finite():
-    assert paraphrase_loss(torch.tensor([1e4, -1e4]), torch.tensor([0.0, 1.0])).item() == pytest.approx(1e4)
-    assert sentiment_loss(torch.tensor([[1e4, 0, 0, 0, 0]]), torch.tensor([1.0])).item() == pytest.approx(1e4)
+    assert paraphrase_loss(
+        torch.tensor([1e4, -1e4]), torch.tensor([0.0, 1.0])
+    ).item() == pytest.approx(1e4)
+    assert sentiment_loss(
+        torch.tensor([[1e4, 0, 0, 0, 0]]), torch.tensor([1.0])
+    ).item() == pytest.approx(1e4)
 
 
 @pytest.mark.parametrize("loss", [paraphrase_loss, similarity_loss])

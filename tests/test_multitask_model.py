@@ -14,11 +14,19 @@ from multitask.model import MultitaskBert
 from multitask.tasks import TASKS
 
 ROWS = {
-    "sst": [Example("1", "a short doctor", None, 2.0), Example("2", "the girl", None, 0.0),
-            Example("3", "a tall soldier is helping the girl near a hotel", None, 4.0)],
-    "para": [Example("1", "is the hotel tall", "how tall is the hotel", 1.0),
-             Example("2", "a girl", "the doctor", 0.0)],
-    "sts": [Example("1", "a girl", "a tall girl", 4.0), Example("2", "the soldier is in a hotel", "a letter", 0.5)],
+    "sst": [
+        Example("1", "a short doctor", None, 2.0),
+        Example("2", "the girl", None, 0.0),
+        Example("3", "a tall soldier is helping the girl near a hotel", None, 4.0),
+    ],
+    "para": [
+        Example("1", "is the hotel tall", "how tall is the hotel", 1.0),
+        Example("2", "a girl", "the doctor", 0.0),
+    ],
+    "sts": [
+        Example("1", "a girl", "a tall girl", 4.0),
+        Example("2", "the soldier is in a hotel", "a letter", 0.5),
+    ],
 }
 
 
@@ -50,12 +58,16 @@ def test_shapes(tiny_model, tokenizer, pair_encoding, pooling):
 @pytest.mark.parametrize("drops_out", [True, False])
 def test_training_with_and_without_dropout_in_the_encoder(tiny_model, tokenizer, drops_out):
     """Without it the heads' dropout stays, and the encoder learns all the same."""
-    encoder = BertModel.from_pretrained(tiny_model, hidden_dropout_prob=0.5, attention_probs_dropout_prob=0.5)
+    encoder = BertModel.from_pretrained(
+        tiny_model, hidden_dropout_prob=0.5, attention_probs_dropout_prob=0.5
+    )
     model = MultitaskBert(encoder, "mean", "cross", 0.5, 0, drops_out=drops_out)
     assert model.train() is model and model.training and model.heads["sst"].training
     assert encoder.training == drops_out == encoder.layers[0].attention.training
     batch = batch_of("sst", tokenizer, "cross")
-    once, again = (encoder(batch.input_ids, batch.attention_mask).last_hidden_state for _ in range(2))
+    once, again = (
+        encoder(batch.input_ids, batch.attention_mask).last_hidden_state for _ in range(2)
+    )
     assert torch.equal(once, again) != drops_out
     assert not torch.equal(model("sst", batch), model("sst", batch))
     model("sst", batch).sum().backward()
@@ -68,7 +80,9 @@ def test_heads_of_another_version_are_told(tiny_model, tokenizer, tmp_path):
     tensors = load_file(tmp_path / "heads.safetensors")
     tensors["heads.old.bias"] = tensors.pop("heads.sts.dense.bias")
     save_file(tensors, tmp_path / "heads.safetensors")
-    with pytest.raises(ValueError, match="have, or lack, heads.old.bias, heads.sts.dense.bias, so another version"):
+    with pytest.raises(
+        ValueError, match="have, or lack, heads.old.bias, heads.sts.dense.bias, so another version"
+    ):
         MultitaskBert.from_pretrained(tmp_path)
 
 
@@ -87,7 +101,10 @@ def test_features_of_a_pair_by_hand():
 
 
 def swapped(examples):
-    return [Example(example.id, example.sentence_2, example.sentence_1, example.label) for example in examples]
+    return [
+        Example(example.id, example.sentence_2, example.sentence_1, example.label)
+        for example in examples
+    ]
 
 
 @torch.no_grad()
@@ -101,7 +118,9 @@ def test_swapping_a_pair_apart(tiny_model, tokenizer):
     weight = model.heads["sts"].dense.weight  # (1, 4H)
     u, v, difference, product = weight.clone().chunk(4, dim=1)
     weight.copy_(torch.cat([v, u, difference, product], dim=1))
-    torch.testing.assert_close(model("sts", other), expected, rtol=0, atol=1e-5)  # fp32, another padding
+    torch.testing.assert_close(
+        model("sts", other), expected, rtol=0, atol=1e-5
+    )  # fp32, another padding
 
 
 def test_a_pair_apart_in_one_pass_is_two_passes(tiny_model, tokenizer):
@@ -113,16 +132,28 @@ def test_a_pair_apart_in_one_pass_is_two_passes(tiny_model, tokenizer):
             rows = []
             for example in ROWS["sts"]:
                 sides = [tokenizer([text]) for text in (example.sentence_1, example.sentence_2)]
-                u, v = (torch.tanh(model.shared(model.encoder(side["input_ids"]).last_hidden_state[0].mean(dim=0)))
-                        for side in sides)
+                u, v = (
+                    torch.tanh(
+                        model.shared(
+                            model.encoder(side["input_ids"]).last_hidden_state[0].mean(dim=0)
+                        )
+                    )
+                    for side in sides
+                )
                 rows.append(torch.cat([u, v, (u - v).abs(), u * v]))
             dense = model.heads["sts"].dense
             output = (torch.stack(rows) @ dense.weight.T + dense.bias)[:, 0]
         else:
             output = model("sts", batch_of("sts", tokenizer, "bi"))
         TASKS["sts"].loss(output, torch.tensor([4.0, 0.5])).backward()
-        found.append({"output": output.detach()} | {name: parameter.grad for name, parameter in model.named_parameters()
-                                                    if parameter.grad is not None})
+        found.append(
+            {"output": output.detach()}
+            | {
+                name: parameter.grad
+                for name, parameter in model.named_parameters()
+                if parameter.grad is not None
+            }
+        )
     assert len(found[0]) > 30
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
 
@@ -131,7 +162,9 @@ def test_a_pair_apart_in_one_pass_is_two_passes(tiny_model, tokenizer):
 def test_swapping_a_pair_together(tiny_model, tokenizer):
     """In one row the two orders are two inputs, told apart by position and segment."""
     model = make_model(tiny_model).eval()
-    one, other = (batch_of("sts", tokenizer, "cross", rows) for rows in (ROWS["sts"], swapped(ROWS["sts"])))
+    one, other = (
+        batch_of("sts", tokenizer, "cross", rows) for rows in (ROWS["sts"], swapped(ROWS["sts"]))
+    )
     assert (model("sts", one) - model("sts", other)).abs().max() > 1e-5
 
 
@@ -143,8 +176,12 @@ def test_a_pair_in_one_row_gives_the_mean_of_each_sentence(tiny_model, tokenizer
     for row, example in enumerate(ROWS["sts"]):
         alone = batch_of("sts", tokenizer, "cross", [example])
         states = model.encoder(alone.input_ids, None, alone.token_type_ids).last_hidden_state[0]
-        sides = [states[[place for place, side in enumerate(alone.token_type_ids[0]) if side == wanted]].mean(dim=0)
-                 for wanted in (0, 1)]
+        sides = [
+            states[
+                [place for place, side in enumerate(alone.token_type_ids[0]) if side == wanted]
+            ].mean(dim=0)
+            for wanted in (0, 1)
+        ]
         u, v = (torch.tanh(model.shared(side)) for side in sides)
         features = torch.cat([u, v, (u - v).abs(), u * v])
         assert float(dense(features)) == pytest.approx(float(found[row]), abs=1e-5)
@@ -168,8 +205,12 @@ def test_every_parameter_gets_a_gradient(tiny_model, tokenizer, pair_encoding, p
     for task in TASKS:
         batch = batch_of(task, tokenizer, pair_encoding)
         TASKS[task].loss(model(task, batch), batch.labels).backward()
-    without = {name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0}
-    assert without == (set() if pooling == "pooler" else {"encoder.pooler.weight", "encoder.pooler.bias"})
+    without = {
+        name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0
+    }
+    assert without == (
+        set() if pooling == "pooler" else {"encoder.pooler.weight", "encoder.pooler.bias"}
+    )
 
 
 def test_a_task_reaches_its_own_head_only(tiny_model, tokenizer):
@@ -189,12 +230,19 @@ def test_heads_depend_on_the_seed_alone(tiny_model):
     same, other = (MultitaskBert(encoder, "mean", "cross", 0.1, seed=seed) for seed in (3, 4))
     assert all(torch.equal(p, q) for p, q in zip(one.parameters(), same.parameters(), strict=True))
     assert not torch.equal(one.shared.weight, other.shared.weight)
-    assert one.shared.weight.std().item() == pytest.approx(0.02, rel=0.2) and not one.shared.bias.any()
+    assert (
+        one.shared.weight.std().item() == pytest.approx(0.02, rel=0.2) and not one.shared.bias.any()
+    )
 
 
 def test_dropout_is_before_the_head_and_off_when_predicting(tiny_model, tokenizer):
-    encoder = BertModel.from_pretrained(tiny_model, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    model, batch = MultitaskBert(encoder, "mean", "cross", 0.5, seed=0), batch_of("sst", tokenizer, "cross")
+    encoder = BertModel.from_pretrained(
+        tiny_model, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    )
+    model, batch = (
+        MultitaskBert(encoder, "mean", "cross", 0.5, seed=0),
+        batch_of("sst", tokenizer, "cross"),
+    )
     assert not torch.equal(model.train()("sst", batch), model("sst", batch))
     assert torch.equal(model.eval()("sst", batch), model("sst", batch))
 
@@ -218,7 +266,10 @@ def test_saved_and_loaded(tiny_model, tokenizer, tmp_path, pair_encoding):
     loaded = MultitaskBert.from_pretrained(tmp_path)
     assert (loaded.pooling, loaded.pair_encoding, loaded.training) == ("cls", pair_encoding, False)
     assert loaded.state_dict().keys() == model.state_dict().keys()
-    assert all(torch.equal(tensor, loaded.state_dict()[name]) for name, tensor in model.state_dict().items())
+    assert all(
+        torch.equal(tensor, loaded.state_dict()[name])
+        for name, tensor in model.state_dict().items()
+    )
     again = BertTokenizer.from_pretrained(tmp_path)
     for task in TASKS:
         batch = batch_of(task, again, pair_encoding)
@@ -228,20 +279,30 @@ def test_saved_and_loaded(tiny_model, tokenizer, tmp_path, pair_encoding):
         (tmp_path / "heads.safetensors").unlink()
         if wrong:
             save_file(wrong, tmp_path / "heads.safetensors")
-        with pytest.raises(ValueError, match=r"(?s)heads.safetensors: these heads cannot be read .*Bring the folder"):
+        with pytest.raises(
+            ValueError,
+            match=r"(?s)heads.safetensors: these heads cannot be read .*Bring the folder",
+        ):
             MultitaskBert.from_pretrained(tmp_path)
     save_file(heads, tmp_path / "heads.safetensors")
     (tmp_path / "sentence.json").unlink()
-    with pytest.raises(ValueError, match="have, or lack, a record of their pooling, so another version"):
+    with pytest.raises(
+        ValueError, match="have, or lack, a record of their pooling, so another version"
+    ):
         MultitaskBert.from_pretrained(tmp_path)
     stored = json.loads((tmp_path / "heads.json").read_text())
     for change in ({"depth": 3}, {"head": "foo"}):
         (tmp_path / "heads.json").write_text(json.dumps(stored | change))
-        with pytest.raises(ValueError, match=r"heads.json: of another version \(.*(depth|foo).*\). Start the run anew"):
+        with pytest.raises(
+            ValueError,
+            match=r"heads.json: of another version \(.*(depth|foo).*\). Start the run anew",
+        ):
             MultitaskBert.from_pretrained(tmp_path)
     for content in ("{", "[]", "{}"):
         (tmp_path / "heads.json").write_text(content)
-        with pytest.raises(ValueError, match=r"heads.json: no record of heads there .*such as runs/NAME/model"):
+        with pytest.raises(
+            ValueError, match=r"heads.json: no record of heads there .*such as runs/NAME/model"
+        ):
             MultitaskBert.from_pretrained(tmp_path)
 
 
@@ -259,7 +320,9 @@ def test_a_name_without_a_head_is_an_error(tiny_model):
 
 
 def test_transformers_opens_the_folder(tiny_model, tokenizer, tmp_path):
-    transformers = pytest.importorskip("transformers", reason="transformers is the reference; run setup.sh --dev")
+    transformers = pytest.importorskip(
+        "transformers", reason="transformers is the reference; run setup.sh --dev"
+    )
     model = make_model(tiny_model).eval()
     model.save_pretrained(tmp_path, tokenizer)
     assert json.loads((tmp_path / "config.json").read_text())["model_type"] == "bert"
@@ -270,6 +333,10 @@ def test_transformers_opens_the_folder(tiny_model, tokenizer, tmp_path):
         expected = reference(*inputs).last_hidden_state
         found = model.encoder(*inputs).last_hidden_state
     is_token = batch.attention_mask.bool()
-    torch.testing.assert_close(found[is_token], expected[is_token], rtol=0, atol=1e-5)  # fp32, 2 layers
-    ids = transformers.AutoTokenizer.from_pretrained(tmp_path)("a tall soldier", "the hotel")["input_ids"]
+    torch.testing.assert_close(
+        found[is_token], expected[is_token], rtol=0, atol=1e-5
+    )  # fp32, 2 layers
+    ids = transformers.AutoTokenizer.from_pretrained(tmp_path)("a tall soldier", "the hotel")[
+        "input_ids"
+    ]
     assert ids == tokenizer.encode(["a tall soldier"], ["the hotel"])[0][0]

@@ -20,21 +20,30 @@ from minbert import AdamW
 FLOAT32 = 1e-6  # fp32 has 7 digits and the numbers here are near 1: measured 1e-7
 
 
-def step_once(optimizer_class=AdamW, start: float = 1.0, gradients: tuple[float, ...] = (3.0,), **options) -> float:
+def step_once(
+    optimizer_class=AdamW, start: float = 1.0, gradients: tuple[float, ...] = (3.0,), **options
+) -> float:
     """One number and its gradient at each step; where it ends."""
     parameter = nn.Parameter(torch.tensor([start], dtype=torch.float64))
     optimizer = optimizer_class([parameter], **options)
     for gradient in gradients:
         parameter.grad = torch.tensor([gradient], dtype=torch.float64)
         optimizer.step()
-        assert parameter.grad is not None and parameter.grad.item() == gradient, "step() changed parameter.grad"
+        assert parameter.grad is not None and parameter.grad.item() == gradient, (
+            "step() changed parameter.grad"
+        )
     return parameter.item()
 
 
 def assert_found(found: float, expected: float, hint: str, mistakes: dict[float, str]) -> None:
     """`mistakes` says which mistake ends at which number; any other one gets the hint."""
-    hint = next((said for number, said in mistakes.items() if math.isclose(found, number, abs_tol=1e-3)), hint)
-    assert found == pytest.approx(expected, abs=1e-9), f"found {found:.7g}, expected {expected:.7g}: {hint}"
+    hint = next(
+        (said for number, said in mistakes.items() if math.isclose(found, number, abs_tol=1e-3)),
+        hint,
+    )
+    assert found == pytest.approx(expected, abs=1e-9), (
+        f"found {found:.7g}, expected {expected:.7g}: {hint}"
+    )
 
 
 SWAPPED = "beta_1 and beta_2 are swapped."
@@ -45,56 +54,86 @@ SWAPPED = "beta_1 and beta_2 are swapped."
 
 def check_first_step(optimizer_class) -> None:
     """m = 0.1 g and v = 0.001 g^2; corrected, both are g and g^2 again, so the step is lr x sign(g): 1 - 0.5 = 0.5."""
-    assert_found(step_once(optimizer_class, lr=0.5, eps=0.0), 0.5, "is each line of the formula there?", {
-        1.0: "the parameter did not move: not written yet, or rebound to a new tensor? Change it in place.",
-        1.5: "the step goes up the gradient; subtract it.",
-        -0.58114: "the bias correction, sqrt(1 - beta_2^t) / (1 - beta_1^t), is missing.",
-        0.98419: "the bias correction has sqrt(1 - beta_2^t), not 1 - beta_2^t.",
-        0.62788: "t is 1 at the first step, not 2.",
-        0.75: "the step is multiplied by lr twice.",
-        0.0: "the step is not multiplied by lr.",
-        -4.27046: "the second moment needs its square root.",
-        -4.0: "the first moment is (1 - beta_1) g here, 0.3; is that g itself? Or is the correction upside down? It is "
-              "sqrt(1 - beta_2^t) / (1 - beta_1^t).",
-    })
+    assert_found(
+        step_once(optimizer_class, lr=0.5, eps=0.0),
+        0.5,
+        "is each line of the formula there?",
+        {
+            1.0: "the parameter did not move: not written yet, or rebound to a new tensor? Change it in place.",
+            1.5: "the step goes up the gradient; subtract it.",
+            -0.58114: "the bias correction, sqrt(1 - beta_2^t) / (1 - beta_1^t), is missing.",
+            0.98419: "the bias correction has sqrt(1 - beta_2^t), not 1 - beta_2^t.",
+            0.62788: "t is 1 at the first step, not 2.",
+            0.75: "the step is multiplied by lr twice.",
+            0.0: "the step is not multiplied by lr.",
+            -4.27046: "the second moment needs its square root.",
+            -4.0: "the first moment is (1 - beta_1) g here, 0.3; is that g itself? Or is the correction upside down? It is "
+            "sqrt(1 - beta_2^t) / (1 - beta_1^t).",
+        },
+    )
 
 
 def check_second_step(optimizer_class) -> None:
     """Gradients 3 and -1: m = 0.9 x 0.3 - 0.1 = 0.17, v = 0.999 x 0.009 + 0.001 = 0.009991, and t = 2."""
     correction = math.sqrt(1 - 0.999**2) / (1 - 0.9**2)
     found = step_once(optimizer_class, gradients=(3.0, -1.0), lr=0.5, eps=0.0)
-    assert_found(found, 0.5 - 0.5 * correction * 0.17 / math.sqrt(0.009991),
-                 "right at step 1, wrong at step 2: are both moments and t kept in self.state, v without its root, and "
-                 "does the group's lr stay as it is?", {0.27176: SWAPPED})
+    assert_found(
+        found,
+        0.5 - 0.5 * correction * 0.17 / math.sqrt(0.009991),
+        "right at step 1, wrong at step 2: are both moments and t kept in self.state, v without its root, and "
+        "does the group's lr stay as it is?",
+        {0.27176: SWAPPED},
+    )
 
 
 def check_without_correction(optimizer_class) -> None:
     """Without correction the step is lr x 0.1 / sqrt(0.001) = 3.1623 lr."""
     found = step_once(optimizer_class, start=0.0, lr=1.0, eps=0.0, correct_bias=False)
-    assert_found(found, -0.1 / math.sqrt(0.001), "is that the step of the uncorrected moments?", {
-        -1.0: "correct_bias=False is not heeded.", -0.0031623: SWAPPED})
+    assert_found(
+        found,
+        -0.1 / math.sqrt(0.001),
+        "is that the step of the uncorrected moments?",
+        {-1.0: "correct_bias=False is not heeded.", -0.0031623: SWAPPED},
+    )
 
 
 def check_eps(optimizer_class) -> None:
     """m = 0.3, sqrt(v) = sqrt(0.009) = 0.094868; eps = 1 is added to the uncorrected root: 0.3 / 1.094868."""
     found = step_once(optimizer_class, start=0.0, lr=1.0, eps=1.0)
     correction = math.sqrt(1 - 0.999) / (1 - 0.9)
-    assert_found(found, -correction * 0.3 / (math.sqrt(0.009) + 1), "is eps outside the root, and added to sqrt(v) "
-                 "before the bias correction, which is folded into the step size?", {})
+    assert_found(
+        found,
+        -correction * 0.3 / (math.sqrt(0.009) + 1),
+        "is eps outside the root, and added to sqrt(v) "
+        "before the bias correction, which is folded into the step size?",
+        {},
+    )
 
 
 def check_decay(optimizer_class) -> None:
     """The step first, 1 - 0.25 = 0.75; then the decay by lr x weight_decay = 0.05: 0.75 x 0.95 = 0.7125."""
     found = step_once(optimizer_class, lr=0.25, eps=0.0, weight_decay=0.2)
-    assert_found(found, 0.7125, "is weight decay applied after the step, with the current learning rate?", {
-        0.75: "weight decay is left out, or added to the gradient, where Adam's normalisation swallows it.",
-        0.7: "weight decay is applied before the step, or to the value from before it; the course applies it after.",
-        0.6: "weight decay is not multiplied by lr.",
-        0.7875: "weight decay has the wrong sign.",
-        0.738141: "weight decay is multiplied by lr alone, not by the bias-corrected step size.",
-    })
-    found = step_once(optimizer_class, start=0.0, lr=0.25, eps=0.0, weight_decay=0.2, correct_bias=False)
-    assert_found(found, -0.25 * 0.1 / math.sqrt(0.001) * 0.95, "weight decay does not depend on correct_bias", {})
+    assert_found(
+        found,
+        0.7125,
+        "is weight decay applied after the step, with the current learning rate?",
+        {
+            0.75: "weight decay is left out, or added to the gradient, where Adam's normalisation swallows it.",
+            0.7: "weight decay is applied before the step, or to the value from before it; the course applies it after.",
+            0.6: "weight decay is not multiplied by lr.",
+            0.7875: "weight decay has the wrong sign.",
+            0.738141: "weight decay is multiplied by lr alone, not by the bias-corrected step size.",
+        },
+    )
+    found = step_once(
+        optimizer_class, start=0.0, lr=0.25, eps=0.0, weight_decay=0.2, correct_bias=False
+    )
+    assert_found(
+        found,
+        -0.25 * 0.1 / math.sqrt(0.001) * 0.95,
+        "weight decay does not depend on correct_bias",
+        {},
+    )
 
 
 def check_decay_follows_the_schedule(optimizer_class) -> None:
@@ -104,11 +143,19 @@ def check_decay_follows_the_schedule(optimizer_class) -> None:
     optimizer.param_groups[0]["lr"] = 0.0
     parameter.grad = torch.ones(1)
     optimizer.step()
-    assert parameter.item() == 1.0, "read lr from the group at each step: does the decay use the current learning rate?"
+    assert parameter.item() == 1.0, (
+        "read lr from the group at each step: does the decay use the current learning rate?"
+    )
 
 
-CHECKS = [check_first_step, check_second_step, check_without_correction, check_eps, check_decay,
-          check_decay_follows_the_schedule]
+CHECKS = [
+    check_first_step,
+    check_second_step,
+    check_without_correction,
+    check_eps,
+    check_decay,
+    check_decay_follows_the_schedule,
+]
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -124,7 +171,9 @@ def test_course_reference():
 
     Even the rounding has to agree: the same in float64 ends 7e-6 away, because 1,000 float32 steps round 1,000 times.
     """
-    reference = torch.tensor([[0.55482787, 0.86665666, 0.07291982], [-0.44724506, -0.2951228, -0.2717272]])
+    reference = torch.tensor(
+        [[0.55482787, 0.86665666, 0.07291982], [-0.44724506, -0.2951228, -0.2717272]]
+    )
     torch.manual_seed(0)
     random = np.random.default_rng(0)
     model = nn.Linear(3, 2, bias=False)
@@ -164,7 +213,9 @@ def test_slow_loop():
             correction = math.sqrt(1 - beta_2**t) / (1 - beta_1**t)
             values[i] -= current * correction * first[i] / (math.sqrt(second[i]) + eps)
             values[i] -= current * decay * values[i]
-    assert parameter.tolist() == pytest.approx(values, abs=1e-12), "compare with this loop, line by line"
+    assert parameter.tolist() == pytest.approx(values, abs=1e-12), (
+        "compare with this loop, line by line"
+    )
 
 
 # --- PyTorch's AdamW -------------------------------------------------------------------------------------------------
@@ -184,13 +235,18 @@ def train_side_by_side(eps: float, torch_eps) -> float:
             q.grad = p.grad.clone()
         optimizer.step()
         reference.step()
-    return max((p - q).abs().max().item() for p, q in zip(ours.parameters(), theirs.parameters(), strict=True))
+    return max(
+        (p - q).abs().max().item()
+        for p, q in zip(ours.parameters(), theirs.parameters(), strict=True)
+    )
 
 
 def test_equals_torch_adamw_with_a_small_eps():
     """eps stands in another place (next test), which a small one hides: 100 steps, at most 1e-6 apart."""
     difference = train_side_by_side(1e-8, lambda t: 1e-8)
-    assert difference <= FLOAT32, f"off by {difference:.2e} from torch.optim.AdamW; look at test_by_hand"
+    assert difference <= FLOAT32, (
+        f"off by {difference:.2e} from torch.optim.AdamW; look at test_by_hand"
+    )
 
 
 def test_equals_torch_adamw_with_any_eps_once_it_is_put_in_the_same_place():
@@ -199,8 +255,12 @@ def test_equals_torch_adamw_with_any_eps_once_it_is_put_in_the_same_place():
     They are one formula with eps_torch = eps / sqrt(1 - b2^t), which starts at 32 eps and goes to eps.
     """
     difference = train_side_by_side(1e-2, lambda t: 1e-2 / math.sqrt(1 - 0.999**t))
-    assert difference <= FLOAT32, f"off by {difference:.2e}: eps belongs beside the uncorrected sqrt(v)"
-    assert train_side_by_side(1e-2, lambda t: 1e-2) > 1e-3, "a negative control: the place of eps is not free"
+    assert difference <= FLOAT32, (
+        f"off by {difference:.2e}: eps belongs beside the uncorrected sqrt(v)"
+    )
+    assert train_side_by_side(1e-2, lambda t: 1e-2) > 1e-3, (
+        "a negative control: the place of eps is not free"
+    )
 
 
 # --- properties ------------------------------------------------------------------------------------------------------
@@ -208,20 +268,31 @@ def test_equals_torch_adamw_with_any_eps_once_it_is_put_in_the_same_place():
 
 def test_groups_have_their_own_settings():
     frozen, fast, slow, other = (nn.Parameter(torch.ones(2)) for _ in range(4))
-    groups = [{"params": [frozen, fast], "lr": 0.1}, {"params": [slow], "weight_decay": 0.5},
-              {"params": [other], "betas": (0.8, 0.9), "eps": 1.0, "correct_bias": False}]
+    groups = [
+        {"params": [frozen, fast], "lr": 0.1},
+        {"params": [slow], "weight_decay": 0.5},
+        {"params": [other], "betas": (0.8, 0.9), "eps": 1.0, "correct_bias": False},
+    ]
     optimizer = AdamW(groups, lr=0.01, eps=0.0)
     fast.grad, slow.grad, other.grad = torch.ones(2), torch.ones(2), torch.ones(2)
     try:
         optimizer.step()
     except (AttributeError, TypeError) as error:
         pytest.fail(f"skip parameters whose grad is None ({error})")
-    assert frozen.tolist() == [1.0, 1.0], "without a gradient a parameter is neither moved nor decayed"
-    assert not torch.equal(fast, torch.ones(2)), "it stands after one without a gradient: continue, not break or return"
+    assert frozen.tolist() == [1.0, 1.0], (
+        "without a gradient a parameter is neither moved nor decayed"
+    )
+    assert not torch.equal(fast, torch.ones(2)), (
+        "it stands after one without a gradient: continue, not break or return"
+    )
     assert torch.allclose(fast, torch.tensor(1 - 0.1)), "a group's own lr"
-    assert torch.allclose(slow, torch.tensor((1 - 0.01) * (1 - 0.01 * 0.5))), "the default lr, the group's own decay"
+    assert torch.allclose(slow, torch.tensor((1 - 0.01) * (1 - 0.01 * 0.5))), (
+        "the default lr, the group's own decay"
+    )
     expected = 1 - 0.01 * 0.2 / (math.sqrt(0.1) + 1)
-    assert torch.allclose(other, torch.tensor(expected)), "betas, eps and correct_bias are those of the group"
+    assert torch.allclose(other, torch.tensor(expected)), (
+        "betas, eps and correct_bias are those of the group"
+    )
 
 
 def test_each_parameter_counts_its_own_steps():
@@ -268,8 +339,17 @@ def test_closure_is_called_with_gradients_on():
     assert parameter.item() == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("options", [{"lr": -1.0}, {"betas": (1.0, 0.9)}, {"betas": (0.9, -0.1)}, {"eps": -1e-8},
-                                     {"weight_decay": -0.1}, {"lr": math.nan}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"lr": -1.0},
+        {"betas": (1.0, 0.9)},
+        {"betas": (0.9, -0.1)},
+        {"eps": -1e-8},
+        {"weight_decay": -0.1},
+        {"lr": math.nan},
+    ],
+)
 def test_values_out_of_range_are_refused(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         AdamW([nn.Parameter(torch.ones(1))], **options)

@@ -13,8 +13,12 @@ from options import Options
 ROOT = Path(__file__).resolve().parent.parent
 FIELDS = {item.name: item for item in fields(Options)}
 
-WORDS = {"task": "(sst|para|sts)", "task.name": "(sst|para|sts)", "split": "(train|dev|test)",
-         "item.name": f"({'|'.join(item.name for item in fields(Settings))})"}
+WORDS = {
+    "task": "(sst|para|sts)",
+    "task.name": "(sst|para|sts)",
+    "split": "(train|dev|test)",
+    "item.name": f"({'|'.join(item.name for item in fields(Settings))})",
+}
 
 
 def reads_in(source: str) -> set[str]:
@@ -23,19 +27,35 @@ def reads_in(source: str) -> set[str]:
     The checks of option_checks.py do not count: an option that is only checked does nothing.
     """
     tree = ast.parse(source)
-    checks = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "__post_init__"]
+    checks = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name == "__post_init__"
+    ]
     skipped = {inner for node in checks for inner in ast.walk(node)}
     patterns = set()
-    own = {inner for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == "Options"
-           for inner in ast.walk(node)}
+    own = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and node.name == "Options"
+        for inner in ast.walk(node)
+    }
     for node in (node for node in ast.walk(tree) if node not in skipped):
         if isinstance(node, ast.Attribute) and (
-                ast.unparse(node.value) == "options" or (node in own and ast.unparse(node.value) == "self")):
+            ast.unparse(node.value) == "options"
+            or (node in own and ast.unparse(node.value) == "self")
+        ):
             patterns.add(node.attr)
         is_getattr = isinstance(node, ast.Call) and ast.unparse(node.func) == "getattr"
         if is_getattr and isinstance(node.args[1], ast.JoinedStr):
-            patterns.add("".join(part.value if isinstance(part, ast.Constant)
-                                 else WORDS.get(ast.unparse(part.value), "none") for part in node.args[1].values))
+            patterns.add(
+                "".join(
+                    part.value
+                    if isinstance(part, ast.Constant)
+                    else WORDS.get(ast.unparse(part.value), "none")
+                    for part in node.args[1].values
+                )
+            )
     return patterns
 
 
@@ -46,7 +66,11 @@ def unread(names, sources: list[str]) -> list[str]:
 
 def test_no_option_that_nothing_reads():
     paths = [ROOT / name for name in ("run_multitask.py", "command_line.py", "options.py")]
-    paths += [path for room in ("minbert", "data", "contrastive", "multitask") for path in (ROOT / room).glob("*.py")]
+    paths += [
+        path
+        for room in ("minbert", "data", "contrastive", "multitask")
+        for path in (ROOT / room).glob("*.py")
+    ]
     assert not unread(FIELDS, [path.read_text(encoding="utf-8") for path in paths])
 
 
@@ -55,4 +79,9 @@ def test_an_option_that_nothing_reads_is_noticed():
     checked = "class Options:\n    def __post_init__(self):\n        assert self.checked\n"
     other = "class Shuffle:\n    def f(self):\n        return self.dead_flag\n"
     names = ("alive", "sst_dev", "sst_dev_out", "dead", "checked", "dead_flag")
-    assert unread(names, [source, checked, other]) == ["sst_dev_out", "dead", "checked", "dead_flag"]
+    assert unread(names, [source, checked, other]) == [
+        "sst_dev_out",
+        "dead",
+        "checked",
+        "dead_flag",
+    ]

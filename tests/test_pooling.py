@@ -13,7 +13,10 @@ OUTPUT = BertOutput(HIDDEN, torch.tensor([[0.5, -0.5], [0.25, 0.75]]))
 
 
 def test_by_hand():
-    assert pool(OUTPUT, MASK, "mean").tolist() == [[3, 5], [7, 7]]  # (1 + 3 + 5) / 3, (2 + 4 + 9) / 3; one token alone
+    assert pool(OUTPUT, MASK, "mean").tolist() == [
+        [3, 5],
+        [7, 7],
+    ]  # (1 + 3 + 5) / 3, (2 + 4 + 9) / 3; one token alone
     assert pool(OUTPUT, MASK, "cls").tolist() == [[1, 2], [7, 7]]
     assert pool(OUTPUT, MASK, "pooler").tolist() == [[0.5, -0.5], [0.25, 0.75]]
 
@@ -22,9 +25,15 @@ def test_mean_is_a_slow_loop():
     torch.manual_seed(0)
     hidden, lengths = torch.randn(5, 7, 4), [7, 1, 3, 5, 2]
     mask = torch.tensor([[int(token < length) for token in range(7)] for length in lengths])
-    slow = torch.stack([sum(hidden[row, token] for token in range(length)) / length
-                        for row, length in enumerate(lengths)])
-    torch.testing.assert_close(mean(hidden, mask), slow, rtol=1e-6, atol=1e-6)  # fp32, sums of 7 in another order
+    slow = torch.stack(
+        [
+            sum(hidden[row, token] for token in range(length)) / length
+            for row, length in enumerate(lengths)
+        ]
+    )
+    torch.testing.assert_close(
+        mean(hidden, mask), slow, rtol=1e-6, atol=1e-6
+    )  # fp32, sums of 7 in another order
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
@@ -45,8 +54,12 @@ def test_padding_never_matters(tiny_model, pooling):
         mask = torch.nn.functional.pad(mask, (0, 6))
         found = pool(encoder(longer, mask), mask, pooling)
         unmasked = pool(encoder(longer), torch.ones_like(longer), pooling)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)  # fp32, 2 layers: measured 2e-7 to 1e-6
-    assert (unmasked - expected).abs().max() > 1e-3  # the negative control: unmasked padding does matter
+    torch.testing.assert_close(
+        found, expected, rtol=0, atol=1e-5
+    )  # fp32, 2 layers: measured 2e-7 to 1e-6
+    assert (
+        unmasked - expected
+    ).abs().max() > 1e-3  # the negative control: unmasked padding does matter
 
 
 def test_an_unknown_pooling():
@@ -60,11 +73,16 @@ def test_a_model_remembers_its_pooling(tmp_path):
     save_pooling(tmp_path, "mean")
     check_pooling(tmp_path, "mean")
     assert stored_pooling(tmp_path) == "mean"
-    with pytest.raises(ValueError, match="trained with --pooling mean; asked for is cls.*Pass --pooling mean"):
+    with pytest.raises(
+        ValueError, match="trained with --pooling mean; asked for is cls.*Pass --pooling mean"
+    ):
         check_pooling(tmp_path, "cls")
 
 
 def test_a_note_of_no_pooling_of_ours(tmp_path):
     (tmp_path / "sentence.json").write_text('{"pooling": "max"}', encoding="utf-8")
-    with pytest.raises(ValueError, match="sentence.json: names no pooling .it is none of mean, cls, pooler.*Delete it"):
+    with pytest.raises(
+        ValueError,
+        match="sentence.json: names no pooling .it is none of mean, cls, pooler.*Delete it",
+    ):
         stored_pooling(tmp_path)

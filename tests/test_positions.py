@@ -22,12 +22,18 @@ from minbert.pooling import POOLINGS, pool, positions_read
 from multitask.model import MultitaskBert
 from tests.test_bert import make_batch, make_model
 
-POSITIONS = torch.tensor([0, 13, 4, 9, 18])  # of 3 rows of 9 tokens: (0, 0), (1, 4), (0, 4), (1, 0), (2, 0)
+POSITIONS = torch.tensor(
+    [0, 13, 4, 9, 18]
+)  # of 3 rows of 9 tokens: (0, 0), (1, 4), (0, 4), (1, 0), (2, 0)
 
 
 def gradients(loss: Tensor, module: torch.nn.Module) -> dict[str, Tensor]:
     loss.backward()
-    found = {name: parameter.grad for name, parameter in module.named_parameters() if parameter.grad is not None}
+    found = {
+        name: parameter.grad
+        for name, parameter in module.named_parameters()
+        if parameter.grad is not None
+    }
     module.zero_grad(set_to_none=True)
     return found
 
@@ -43,7 +49,9 @@ def widths(model: BertModel) -> list[int]:
     """The rows that each layer's feed-forward network was given, filled at every pass."""
     found: list[int] = []
     for layer in model.layers:
-        layer.feed_forward.register_forward_hook(lambda _, inputs, __: found.append(inputs[0].shape[:-1].numel()))
+        layer.feed_forward.register_forward_hook(
+            lambda _, inputs, __: found.append(inputs[0].shape[:-1].numel())
+        )
     return found
 
 
@@ -58,9 +66,13 @@ def test_as_the_whole_layer_in_values_and_gradients(implementation):
     expected = gradients(chosen.pow(3).sum() + pooled.sum(), model)
     seen.clear()
     output = model(**batch, output_hidden_states=True, positions=POSITIONS)
-    assert seen == [27, 27, 5], "the last feed-forward network works on the five positions, the others on all 27 tokens"
+    assert seen == [27, 27, 5], (
+        "the last feed-forward network works on the five positions, the others on all 27 tokens"
+    )
     assert output.last_hidden_state.shape == (5, 1, 24) and output.pooler_output.shape == (5, 24)
-    assert output.hidden_states[-1] is output.last_hidden_state and output.hidden_states[-2].shape == (3, 9, 24)
+    assert output.hidden_states[-1] is output.last_hidden_state and output.hidden_states[
+        -2
+    ].shape == (3, 9, 24)
     torch.testing.assert_close(output.last_hidden_state.squeeze(1), chosen, rtol=0, atol=1e-12)
     torch.testing.assert_close(output.pooler_output, pooled, rtol=0, atol=1e-12)
     loss = output.last_hidden_state.pow(3).sum() + output.pooler_output.sum()
@@ -70,14 +82,23 @@ def test_as_the_whole_layer_in_values_and_gradients(implementation):
 def test_the_first_tokens_are_what_cls_and_pooler_read():
     mask = make_batch()["attention_mask"]  # (3, 9)
     assert positions_read(mask, "mean") is None
-    assert positions_read(mask, "cls").tolist() == positions_read(mask, "pooler").tolist() == [0, 9, 18]
+    assert (
+        positions_read(mask, "cls").tolist()
+        == positions_read(mask, "pooler").tolist()
+        == [0, 9, 18]
+    )
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_every_way_to_a_sentence_vector_gives_the_whole_layers(tiny_model, pooling):
     """Multitask outputs, contrastive vectors and embeddings, against the vectors of the whole last layer."""
-    encoder, tokenizer = BertModel.from_pretrained(tiny_model), BertTokenizer.from_pretrained(tiny_model)
-    rows = EncodedExamples([Example(text, text, None, 0.0) for text in ("a b c d", "b", "c a b")], tokenizer, 16)
+    encoder, tokenizer = (
+        BertModel.from_pretrained(tiny_model),
+        BertTokenizer.from_pretrained(tiny_model),
+    )
+    rows = EncodedExamples(
+        [Example(text, text, None, 0.0) for text in ("a b c d", "b", "c a b")], tokenizer, 16
+    )
     batch = rows.batch([0, 1, 2])
     inputs = (batch.input_ids, batch.attention_mask)
     with torch.no_grad():
@@ -101,8 +122,12 @@ def test_masked_language_modelling_reads_masked_tokens_only(num_chosen):
     labels[chosen] = torch.randint(60, (num_chosen,), generator=torch.Generator().manual_seed(1))
     labels = labels.view(3, 9)
     reference = copy.deepcopy(model)
-    logits = reference(reference.bert(**batch).last_hidden_state)  # (B, T, V): the head at every token
-    loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum")
+    logits = reference(
+        reference.bert(**batch).last_hidden_state
+    )  # (B, T, V): the head at every token
+    loss = F.cross_entropy(
+        logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum"
+    )
     expected = gradients(loss / max(1, num_chosen), reference)
     seen = widths(model.bert)
     found = model.loss(batch["input_ids"], labels, batch["token_type_ids"], batch["attention_mask"])

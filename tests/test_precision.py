@@ -22,7 +22,9 @@ STAGES = ("sst", "para", "sts", "mlm", "simcse", "bsc", "ct", "sg")
 def model_folder(tiny_model, tmp_path_factory):
     """The tiny model without dropout, whose masks would differ."""
     folder = tmp_path_factory.mktemp("model")
-    encoder = BertModel.from_pretrained(tiny_model, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    encoder = BertModel.from_pretrained(
+        tiny_model, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    )
     encoder.save_pretrained(folder)
     BertTokenizer.from_pretrained(tiny_model).save_pretrained(folder)
     return folder
@@ -30,18 +32,34 @@ def model_folder(tiny_model, tmp_path_factory):
 
 def make_job(stage, model_folder, sample_data, folder):
     from options import Options
-    options = Options(data_dir=str(sample_data), model=str(model_folder), hidden_dropout_prob=0.0, lr=1e-3, mlm_lr=1e-3,
-                      pair_encoding="cross", max_length=48, precision="fp32", pretrain="mlm", batch_size=8).with_files()
+
+    options = Options(
+        data_dir=str(sample_data),
+        model=str(model_folder),
+        hidden_dropout_prob=0.0,
+        lr=1e-3,
+        mlm_lr=1e-3,
+        pair_encoding="cross",
+        max_length=48,
+        precision="fp32",
+        pretrain="mlm",
+        batch_size=8,
+    ).with_files()
     tokenizer = BertTokenizer.from_pretrained(model_folder)
-    tables = {task: {split: table.cut(16) for split, table in splits.items()}
-              for task, splits in train.read_tables(options).items()}
+    tables = {
+        task: {split: table.cut(16) for split, table in splits.items()}
+        for task, splits in train.read_tables(options).items()
+    }
     if stage in ("simcse", "bsc", "ct", "sg"):
         return make_chain(stage, model_folder, tables, tokenizer, folder)[0].job
     rows = train.encode_tables(tables, tokenizer, options.max_length, "cross")
     encoder = BertModel.from_pretrained(model_folder)
     if stage == "mlm":
         from multitask import further
-        return further.build_stage(options, encoder, tokenizer, rows, model_folder, folder, "encoder", "", CPU).job
+
+        return further.build_stage(
+            options, encoder, tokenizer, rows, model_folder, folder, "encoder", "", CPU
+        ).job
     return train.build_job(options, encoder, rows, folder, CPU)
 
 
@@ -52,7 +70,13 @@ def loss_and_gradient(job, step, precision: str) -> tuple[float, torch.Tensor]:
     job.model.train()
     torch.manual_seed(0)  # which tokens are masked
     loss, _ = backward(job, step)
-    found = torch.cat([parameter.grad.flatten() for parameter in job.model.parameters() if parameter.grad is not None])
+    found = torch.cat(
+        [
+            parameter.grad.flatten()
+            for parameter in job.model.parameters()
+            if parameter.grad is not None
+        ]
+    )
     job.model.zero_grad()
     return loss, found
 
@@ -62,7 +86,9 @@ def test_a_step_in_bf16_is_the_step_in_fp32(stage, model_folder, sample_data, tm
     job = make_job(stage, model_folder, sample_data, tmp_path)
     steps = [step for step in job.all_steps() if stage not in train.TASKS or step[0][0] == stage]
     step, other = islice(steps, 2)
-    (loss, gradient), (rounded, in_bf16) = (loss_and_gradient(job, step, each) for each in ("fp32", "bf16"))
+    (loss, gradient), (rounded, in_bf16) = (
+        loss_and_gradient(job, step, each) for each in ("fp32", "bf16")
+    )
     assert gradient.norm() > 0 and rounded == pytest.approx(loss, rel=0.02) and rounded != loss
     assert F.cosine_similarity(in_bf16, gradient, dim=0) > 0.99
     assert in_bf16.norm() == pytest.approx(gradient.norm().item(), rel=0.05)

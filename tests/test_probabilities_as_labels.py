@@ -18,19 +18,39 @@ from options import Options
 @pytest.fixture
 def job_on(sample_data, tiny_model, tmp_path):
     """A function: a training file of PARA, given as text, and options -> the rows and the job of a run on it."""
+
     def make(text: str, **changes):
         folder = shutil.copytree(sample_data, tmp_path / "data")
         (folder / COURSE_FILES["para"]["train"]).write_text(text, encoding="utf-8")
-        options = Options(data_dir=str(folder), model=str(tiny_model), pair_encoding="cross", lr=1e-3, batch_size=8,
-                          epochs=1, precision="fp32", **changes).with_files()
-        rows = encode_tables(read_tables(options), BertTokenizer.from_pretrained(tiny_model), 48, "cross")
-        return rows, build_job(options, BertModel.from_pretrained(tiny_model), rows, tmp_path / "run",
-                               torch.device("cpu"))
+        options = Options(
+            data_dir=str(folder),
+            model=str(tiny_model),
+            pair_encoding="cross",
+            lr=1e-3,
+            batch_size=8,
+            epochs=1,
+            precision="fp32",
+            **changes,
+        ).with_files()
+        rows = encode_tables(
+            read_tables(options), BertTokenizer.from_pretrained(tiny_model), 48, "cross"
+        )
+        return rows, build_job(
+            options,
+            BertModel.from_pretrained(tiny_model),
+            rows,
+            tmp_path / "run",
+            torch.device("cpu"),
+        )
+
     return make
 
 
 def file_of(labels: list[float | str]) -> str:
-    rows = (f"{index}\tq{index}\tHow do I {index} ?\tHow to {index} ?\t{label}" for index, label in enumerate(labels))
+    rows = (
+        f"{index}\tq{index}\tHow do I {index} ?\tHow to {index} ?\t{label}"
+        for index, label in enumerate(labels)
+    )
     return "\n".join(["\tid\tsentence1\tsentence2\tis_duplicate", *rows])
 
 
@@ -47,13 +67,18 @@ def test_a_run_learns_from_what_others_say(two_runs, job_on, monkeypatch, capsys
     job.model.eval()
     with torch.no_grad():
         logit = job.model("para", batch)
-        torch.testing.assert_close(job.loss("para", batch), paraphrase_loss(logit, torch.tensor([*map(float, said)])))
+        torch.testing.assert_close(
+            job.loss("para", batch), paraphrase_loss(logit, torch.tensor([*map(float, said)]))
+        )
 
 
 def test_the_shift_is_of_the_classes_and_for_them(job_on, monkeypatch):
     shares = []
-    monkeypatch.setattr(multitask.train, "prior_shift",
-                        lambda share, prior: shares.append(share) or prior_shift(share, prior))
+    monkeypatch.setattr(
+        multitask.train,
+        "prior_shift",
+        lambda share, prior: shares.append(share) or prior_shift(share, prior),
+    )
     rows, job = job_on(file_of([1, 0, 0, 0, 0.9, 0.8]), para_prior=0.5)  # the mean of all is .45
     assert shares == [0.25]
     batch = rows["para"]["train"].batch(list(range(6)))
@@ -66,5 +91,8 @@ def test_the_shift_is_of_the_classes_and_for_them(job_on, monkeypatch):
 
 
 def test_probabilities_alone_have_no_share(job_on):
-    with pytest.raises(ValueError, match="--para_prior 0.5 needs training pairs labelled 0 and 1; PARA's are not both"):
+    with pytest.raises(
+        ValueError,
+        match="--para_prior 0.5 needs training pairs labelled 0 and 1; PARA's are not both",
+    ):
         job_on(file_of([0.1, 0.9]), para_prior=0.5)

@@ -17,10 +17,32 @@ from minbert import processes
 from tests.test_corpus import LINES
 
 ROOT = Path(__file__).resolve().parent.parent
-STAGES = ("mt-dnn", "pcgrad", "accumulation", "gradvac", "heads-first", "heads-alone", "bi", "dual", "cosine", "fusion",
-          "mlm", "pretrain", *PRESETS)
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--rdzv-backend", "c10d",
-            "--rdzv-endpoint", "localhost:0"]  # any free port
+STAGES = (
+    "mt-dnn",
+    "pcgrad",
+    "accumulation",
+    "gradvac",
+    "heads-first",
+    "heads-alone",
+    "bi",
+    "dual",
+    "cosine",
+    "fusion",
+    "mlm",
+    "pretrain",
+    *PRESETS,
+)
+TORCHRUN = [
+    sys.executable,
+    "-m",
+    "torch.distributed.run",
+    "--nproc_per_node",
+    "2",
+    "--rdzv-backend",
+    "c10d",
+    "--rdzv-endpoint",
+    "localhost:0",
+]  # any free port
 WATCH = """import os, sys
 
 def note(event, arguments):
@@ -32,7 +54,9 @@ sys.addaudithook(note)
 """
 
 
-def run(*command: str | Path, limit: int = 300, watch: Path | None = None) -> subprocess.CompletedProcess:
+def run(
+    *command: str | Path, limit: int = 300, watch: Path | None = None
+) -> subprocess.CompletedProcess:
     """watch: a folder into which each process writes what it puts into place, as renamed-NUMBER.
 
     Of its stderr the beginning tells what went wrong: whichever process ended first, then the others, then torchrun.
@@ -41,8 +65,14 @@ def run(*command: str | Path, limit: int = 300, watch: Path | None = None) -> su
     if watch:
         (watch / "sitecustomize.py").write_text(WATCH)
         environment |= {"WATCH": str(watch), "PYTHONPATH": str(watch)}
-    return subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, timeout=limit,
-                          env=environment)
+    return subprocess.run(
+        list(map(str, command)),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=limit,
+        env=environment,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +89,10 @@ def curves(tiny_model, sample_data, tmp_path_factory):
         result = run(*start, "tests/toy_processes.py", model, sample_data, folder / name, *STAGES)
         assert result.returncode == 0, result.stderr[:6000]
         found.append(json.loads((folder / name / "losses.json").read_text()))
-    weights = [json.loads((folder / "together" / f"weights-{number}.json").read_text()) for number in (0, 1)]
+    weights = [
+        json.loads((folder / "together" / f"weights-{number}.json").read_text())
+        for number in (0, 1)
+    ]
     return *found, weights, folder
 
 
@@ -91,16 +124,37 @@ def test_a_process_that_ends_ends_the_job(tiny_model, sample_data, tmp_path):
     result = run(*TORCHRUN, "tests/toy_processes.py", tiny_model, sample_data, tmp_path, "death")
     assert result.returncode != 0 and not (tmp_path / "losses.json").exists()
     assert "exitcode: 9" in " ".join(result.stderr.split()).replace("exitcode : 9", "exitcode: 9")
-    assert "process 0 of 2 lost the others" in result.stderr, "the other one hangs, or ends without a word"
+    assert "process 0 of 2 lost the others" in result.stderr, (
+        "the other one hangs, or ends without a word"
+    )
     assert time.monotonic() - started < 100, "it is noticed when it ends, not when patience does"
 
 
 @pytest.fixture(scope="module")
 def command(tiny_model, sample_data, tmp_path_factory):
     """A small run of three stages in two processes, without --name."""
-    return [*TORCHRUN, "run_multitask.py", "--model", tiny_model, "--data-dir", sample_data, "--precision", "fp32",
-            "--pretrain", "mlm,simcse", "--batch-size", "8", "--epochs", "2", "--save-every", "1", "--device", "cpu",
-            "--output-dir", tmp_path_factory.mktemp("runs")]
+    return [
+        *TORCHRUN,
+        "run_multitask.py",
+        "--model",
+        tiny_model,
+        "--data-dir",
+        sample_data,
+        "--precision",
+        "fp32",
+        "--pretrain",
+        "mlm,simcse",
+        "--batch-size",
+        "8",
+        "--epochs",
+        "2",
+        "--save-every",
+        "1",
+        "--device",
+        "cpu",
+        "--output-dir",
+        tmp_path_factory.mktemp("runs"),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -117,44 +171,80 @@ def test_one_process_prints_and_writes(whole_run):
     assert printed.count("leaderboard files:") == 1 and printed.count("zero-shot STS dev") == 1
     record = json.loads((folder / "run.json").read_text())
     assert record["scores"].keys() >= {"sst", "para", "sts"} and len(record["epochs"]) == 2
-    assert len(list((folder / "predictions").iterdir())) == 6 and not (folder / "checkpoint").exists()
+    assert (
+        len(list((folder / "predictions").iterdir())) == 6 and not (folder / "checkpoint").exists()
+    )
     others = [path.read_text() for path in watch.glob("renamed-*") if path.name != "renamed-0"]
-    assert not any(str(folder.parent) in text for text in others), "another one writes more than the cache of tokens"
+    assert not any(str(folder.parent) in text for text in others), (
+        "another one writes more than the cache of tokens"
+    )
     renamed = (watch / "renamed-0").read_text().splitlines()
     written = {str(path) for path in (folder / "predictions").iterdir()}
     assert written <= set(renamed) and all(renamed.count(path) == 1 for path in written)
 
 
 def test_a_run_that_was_stopped_in_each_stage_ends_in_the_same_bits(command, whole_run):
-    folder = command[-1] / "stopped" / "run"  # a folder of its own, or its stages would be taken from there
+    folder = (
+        command[-1] / "stopped" / "run"
+    )  # a folder of its own, or its stages would be taken from there
     going = [*command[:-1], folder.parent, "--name", "run"]
     for stage in ("mlm", "simcse", "multitask"):
         with open(command[-1] / "stderr.txt", "w+") as said:
-            process = subprocess.Popen(list(map(str, going)), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=said,
-                                       start_new_session=True)
+            process = subprocess.Popen(
+                list(map(str, going)),
+                cwd=ROOT,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                start_new_session=True,
+            )
         deadline = time.monotonic() + 300
         while not (folder / "checkpoint" / stage / "state.json").is_file():
             complaint = (command[-1] / "stderr.txt").read_text()[:6000]
             assert process.poll() is None and time.monotonic() < deadline, complaint
             time.sleep(0.02)
-        os.killpg(process.pid, signal.SIGINT)  # Ctrl-C, which a terminal sends to torchrun and to the processes at once
+        os.killpg(
+            process.pid, signal.SIGINT
+        )  # Ctrl-C, which a terminal sends to torchrun and to the processes at once
         process.wait(timeout=100)
         assert process.returncode != 0 and not (folder / "run.json").exists()
         going = [*TORCHRUN, "run_multitask.py", "--resume", folder]
     result = run(*going)
     assert result.returncode == 0, result.stderr[:6000]
     for name in ("model.safetensors", "heads.safetensors"):
-        assert (folder / "model" / name).read_bytes() == (whole_run[1] / "model" / name).read_bytes()
+        assert (folder / "model" / name).read_bytes() == (
+            whole_run[1] / "model" / name
+        ).read_bytes()
 
 
 def test_pretraining_in_two_processes_is_stopped_and_ends(tmp_path):
     """From the command line to the folder; that it ends in the same bits is asked of the other command."""
     (tmp_path / "text.txt").write_text("\n".join(LINES), encoding="utf-8")
     pretrain = [*TORCHRUN, "-m", "minbert.pretrain"]
-    flags = ["--corpus", tmp_path / "text.txt", "--size", "tiny", "--vocabulary", "minbert-mini", "--tokens", "3840",
-             "--batch-size", "6", "--block-size", "16", "--precision", "fp32", "--device", "cpu"]
-    stopped = subprocess.Popen(list(map(str, [*pretrain, *flags, "--out", tmp_path / "stopped"])), cwd=ROOT,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    flags = [
+        "--corpus",
+        tmp_path / "text.txt",
+        "--size",
+        "tiny",
+        "--vocabulary",
+        "minbert-mini",
+        "--tokens",
+        "3840",
+        "--batch-size",
+        "6",
+        "--block-size",
+        "16",
+        "--precision",
+        "fp32",
+        "--device",
+        "cpu",
+    ]
+    stopped = subprocess.Popen(
+        list(map(str, [*pretrain, *flags, "--out", tmp_path / "stopped"])),
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     deadline = time.monotonic() + 300
     while not (tmp_path / "stopped" / "checkpoint" / "state.json").is_file():
         assert stopped.poll() is None and time.monotonic() < deadline
@@ -171,7 +261,11 @@ def test_pretraining_in_two_processes_is_stopped_and_ends(tmp_path):
 
 
 def test_alone_nothing_changes():
-    assert (processes.count(), processes.number(), processes.own_rows(3)) == (1, 0, ([0, 1, 2], 1.0))
+    assert (processes.count(), processes.number(), processes.own_rows(3)) == (
+        1,
+        0,
+        ([0, 1, 2], 1.0),
+    )
     tensor = torch.arange(6.0).view(3, 2)
     assert processes.add(tensor) is tensor and processes.gather(tensor, 3) is tensor
     before = torch.get_rng_state()
@@ -190,20 +284,26 @@ def test_each_process_needs_a_gpu_of_its_own(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(ValueError, match="process 2 on this machine, which has 1 GPUs; .*_per_node 1 to torchrun"):
+    with pytest.raises(
+        ValueError, match="process 2 on this machine, which has 1 GPUs; .*_per_node 1 to torchrun"
+    ):
         processes.join("auto")
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     with pytest.raises(ValueError, match="cannot share an Apple GPU: .* Pass --device cpu"):
         processes.join("auto")
     met = []
-    monkeypatch.setattr(torch.distributed, "init_process_group", lambda backend, timeout: met.append(backend))
+    monkeypatch.setattr(
+        torch.distributed, "init_process_group", lambda backend, timeout: met.append(backend)
+    )
     monkeypatch.setattr(processes, "number", lambda: 0)
     processes.join("cpu")
     assert met == ["gloo"]
 
 
-@pytest.mark.parametrize(("number", "count", "expected"), [
-    (0, 2, ([0, 2, 4], 0.6)), (1, 2, ([1, 3], 0.4)), (2, 3, ([2], 0.2)), (6, 7, ([0], 0.0))])
+@pytest.mark.parametrize(
+    ("number", "count", "expected"),
+    [(0, 2, ([0, 2, 4], 0.6)), (1, 2, ([1, 3], 0.4)), (2, 3, ([2], 0.2)), (6, 7, ([0], 0.0))],
+)
 def test_every_row_is_one_process_own(monkeypatch, number, count, expected):
     monkeypatch.setattr(processes, "number", lambda: number)
     monkeypatch.setattr(processes, "count", lambda: count)
@@ -226,4 +326,6 @@ def test_masks_differ_between_processes_and_states_do_not(monkeypatch):
     torch.manual_seed(3)
     torch.randint(2**62, ())
     torch.randint(2**62, ())
-    assert torch.equal(torch.get_rng_state(), left[0]), "one draw further for each time that anything was drawn"
+    assert torch.equal(torch.get_rng_state(), left[0]), (
+        "one draw further for each time that anything was drawn"
+    )

@@ -7,8 +7,14 @@ from multitask.recipes import COMPARISONS, RECIPES, recipe_list, values_of
 from options import Options
 from tests.test_options import options_of, refusal
 
-READS_TRIPLETS = ["gen-nli", "gen-nli-before-given", "gen-given-before-nli", "gen-surgery", "gen-nli-1-epoch",
-                  "rob-15"]
+READS_TRIPLETS = [
+    "gen-nli",
+    "gen-nli-before-given",
+    "gen-given-before-nli",
+    "gen-surgery",
+    "gen-nli-1-epoch",
+    "rob-15",
+]
 DEFAULTS = ["defaults", "head-features", "sampling-mt-dnn"]  # the last two by their names
 
 
@@ -39,14 +45,24 @@ def test_rows_are_told_apart():
     for name in RECIPES:
         seen.setdefault(tuple(sorted(values_of(name).items())), []).append(name)
     assert [names for names in seen.values() if len(names) > 1] == [
-        ["gen-baseline", "gen-first-shared"], ["gen-given", "gen-all-given"]]
+        ["gen-baseline", "gen-first-shared"],
+        ["gen-given", "gen-all-given"],
+    ]
 
 
 def test_a_row_by_hand():
     assert values_of("rob-14") == {
-        "pooling": "pooler", "lr": 1e-5, "batch_size": 64, "vector_dropout_prob": 0.1, "hidden_dropout_prob": 0.0,
+        "pooling": "pooler",
+        "lr": 1e-5,
+        "batch_size": 64,
+        "vector_dropout_prob": 0.1,
+        "hidden_dropout_prob": 0.0,
         "common_layer": "tanh",
-        "sampling": "mt-dnn", "head": "dpha", "epochs": 5, "sampling_weights": "para=2"}
+        "sampling": "mt-dnn",
+        "head": "dpha",
+        "epochs": 5,
+        "sampling_weights": "para=2",
+    }
 
 
 ROB = """
@@ -81,9 +97,15 @@ def test_each_row_of_the_rob_report(row):
     assert place == float(dropout) and (options.common_layer == "tanh") == bool(common)
     assert (options.head, options.para_head) == (head, para_head or "auto")
     is_double = options.sampling_weights == "para=2"
-    assert is_double == (int(number) >= 10 and number != "12"), "PARA's double weight has no place in joint steps"
-    assert [published.sst, published.para, published.sts, *published.train] == [float(score) for score in scores]
-    assert options.sampling == sampling and options.surgery == ("pcgrad" if number == "12" else "mean")
+    assert is_double == (int(number) >= 10 and number != "12"), (
+        "PARA's double weight has no place in joint steps"
+    )
+    assert [published.sst, published.para, published.sts, *published.train] == [
+        float(score) for score in scores
+    ]
+    assert options.sampling == sampling and options.surgery == (
+        "pcgrad" if number == "12" else "mean"
+    )
     assert options.pretrain == ("simcse-nli" if number == "15" else "none")
     assert options.hand_on == ("trained" if number == "15" else "better")
 
@@ -91,19 +113,40 @@ def test_each_row_of_the_rob_report(row):
 def test_a_row_with_contrastive_pretraining_by_hand():
     given = values_of("gen-given")
     assert given == {
-        "pooling": "cls", "head": "mlp", "pair_encoding": "bi", "sharing": "first", "common_layer": "none", "lr": 1e-5,
-        "batch_size": 16, "hidden_dropout_prob": 0.3, "epochs": 10, "sampling": "joint", "joint_limit": "smallest",
-        "pretrain": "simcse-supervised", "hand_on": "trained", "contrastive_lr": 2e-5, "contrastive_batch_size": 16,
-        "contrastive_projection": "mlp"}
+        "pooling": "cls",
+        "head": "mlp",
+        "pair_encoding": "bi",
+        "sharing": "first",
+        "common_layer": "none",
+        "lr": 1e-5,
+        "batch_size": 16,
+        "hidden_dropout_prob": 0.3,
+        "epochs": 10,
+        "sampling": "joint",
+        "joint_limit": "smallest",
+        "pretrain": "simcse-supervised",
+        "hand_on": "trained",
+        "contrastive_lr": 2e-5,
+        "contrastive_batch_size": 16,
+        "contrastive_projection": "mlp",
+    }
     for name, changes in {
-        "gen-quora-only": {"unsupervised_too": "none"}, "gen-nli": {"pretrain": "simcse-nli"},
+        "gen-quora-only": {"unsupervised_too": "none"},
+        "gen-nli": {"pretrain": "simcse-nli"},
         "gen-quora-no-negatives": {"unsupervised_too": "none", "labelled_negatives": "no"},
         "gen-nli-before-given": {"pretrain": "simcse-nli,simcse-supervised"},
         "gen-given-before-nli": {"pretrain": "simcse-supervised,simcse-nli"},
-        "gen-surgery": {"pretrain": "simcse-nli,simcse-supervised", "surgery": "pcgrad", "surgery_reduction": "mean"},
-        "gen-nli-1-epoch": {"pretrain": "simcse-nli", "contrastive_epochs": 1}, "gen-given-sts": {"tasks": "sts"},
-        "gen-given-2-epochs": {"contrastive_epochs": 2}, "gen-given-3-epochs": {"contrastive_epochs": 3},
-        "gen-given-lr-1e-5": {"contrastive_lr": 1e-5}, "gen-given-lr-3e-5": {"contrastive_lr": 3e-5},
+        "gen-surgery": {
+            "pretrain": "simcse-nli,simcse-supervised",
+            "surgery": "pcgrad",
+            "surgery_reduction": "mean",
+        },
+        "gen-nli-1-epoch": {"pretrain": "simcse-nli", "contrastive_epochs": 1},
+        "gen-given-sts": {"tasks": "sts"},
+        "gen-given-2-epochs": {"contrastive_epochs": 2},
+        "gen-given-3-epochs": {"contrastive_epochs": 3},
+        "gen-given-lr-1e-5": {"contrastive_lr": 1e-5},
+        "gen-given-lr-3e-5": {"contrastive_lr": 3e-5},
     }.items():
         assert values_of(name) == given | changes, name
 
@@ -116,14 +159,18 @@ def test_a_row_with_nli_asks_for_its_file(capsys, name):
 
 
 def test_flags_beside_a_recipe_win_and_the_folder_is_named_after_it(tmp_path):
-    options = options_of("--recipe", "rob-14", "--lr", "5e-5", "--model", "minilm", "--output-dir", str(tmp_path))
+    options = options_of(
+        "--recipe", "rob-14", "--lr", "5e-5", "--model", "minilm", "--output-dir", str(tmp_path)
+    )
     assert options.lr == 5e-5 and options.head == "dpha"
     assert choose_folder(options).name == "rob-14-minilm-sample-seed11711"
 
 
 def test_a_name_that_is_none(capsys):
-    assert "there is no recipe 'rob14'; did you mean rob-14? --list-recipes shows them all." in refusal(
-        capsys, "--recipe", "rob14")
+    assert (
+        "there is no recipe 'rob14'; did you mean rob-14? --list-recipes shows them all."
+        in refusal(capsys, "--recipe", "rob14")
+    )
 
 
 def test_the_list_shows_all(capsys):
@@ -132,8 +179,14 @@ def test_the_list_shows_all(capsys):
     assert caught.value.code == 0
     text = capsys.readouterr().out
     assert text == recipe_list() + "\n" and all(name in text for name in (*RECIPES, *COMPARISONS))
-    assert [line.split()[0] for line in text.splitlines()[1:len(RECIPES) + 1]] == [*RECIPES]  # a line each
-    assert "gen-given-para                -  0.836      -      -  Table 2, 3 given, PARA alone" in text
+    assert [line.split()[0] for line in text.splitlines()[1 : len(RECIPES) + 1]] == [
+        *RECIPES
+    ]  # a line each
+    assert (
+        "gen-given-para                -  0.836      -      -  Table 2, 3 given, PARA alone" in text
+    )
     assert "python -m multitask.ensemble RUN... --method best --out DIR" in text
-    assert ("rob-14                    0.526  0.880  0.879  0.762  MT-DNN + DPHA + CL, dropout 0.1: the report's best. "
-            "Train 0.990, 0.931, 0.994." in text)
+    assert (
+        "rob-14                    0.526  0.880  0.879  0.762  MT-DNN + DPHA + CL, dropout 0.1: the report's best. "
+        "Train 0.990, 0.931, 0.994." in text
+    )

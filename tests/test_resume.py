@@ -28,7 +28,9 @@ def stopped(run, stage: str, step: int, number: int, *flags) -> tuple[int, str]:
 
 
 def test_killed_in_each_stage_and_interrupted(tmp_path, flags):
-    undisturbed = start(*flags(tmp_path / "undisturbed"))  # beside the other, for there are two cores
+    undisturbed = start(
+        *flags(tmp_path / "undisturbed")
+    )  # beside the other, for there are two cores
     run = tmp_path / "stopped" / "run"
     assert stopped(run, "simcse", 6, signal.SIGKILL, *flags(run.parent))[0] == -signal.SIGKILL
     assert saved_step(run, "simcse") >= 6 and not (run / "encoder").exists()
@@ -53,6 +55,8 @@ def test_killed_in_each_stage_and_interrupted(tmp_path, flags):
 def test_that_a_run_is_finished_is_said_by_the_first_process_alone(tmp_path, monkeypatch, capsys):
     (tmp_path / "run.json").touch()
     said_before_they_met = []
-    monkeypatch.setattr(processes, "join", lambda device: said_before_they_met.append(capsys.readouterr().out))
+    monkeypatch.setattr(
+        processes, "join", lambda device: said_before_they_met.append(capsys.readouterr().out)
+    )
     run_multitask.run(Options(), tmp_path, is_resumed=True)
     assert said_before_they_met == [""] and "is finished" in capsys.readouterr().out

@@ -44,7 +44,12 @@ class Command:
 
     def train(self, *flags: str) -> tuple[int, str, str]:
         own = {"--model": "tiny", "--data-dir": "data", "--output-dir": "runs"}
-        given = [str(part) for flag, name in own.items() if flag not in flags for part in (flag, self.folder / name)]
+        given = [
+            str(part)
+            for flag, name in own.items()
+            if flag not in flags
+            for part in (flag, self.folder / name)
+        ]
         return self.run(*given, "--name", "mine", "--epochs", "2", "--precision", "fp32", *flags)
 
     def resume(self) -> tuple[int, str, str]:
@@ -53,7 +58,11 @@ class Command:
     def stored(self) -> dict[str, bytes]:
         """All files of all runs."""
         runs = self.folder / "runs"
-        return {str(path.relative_to(runs)): path.read_bytes() for path in runs.rglob("*") if path.is_file()}
+        return {
+            str(path.relative_to(runs)): path.read_bytes()
+            for path in runs.rglob("*")
+            if path.is_file()
+        }
 
     def replace_line(self, name: str, number: int, line: bytes) -> None:
         lines = self.path(name).read_bytes().splitlines(keepends=True)
@@ -72,7 +81,9 @@ def assert_refused(command: Command, result: tuple[int, str, str], words: tuple[
     """Exit code 2, all words on standard error, no traceback, and no folder of any run."""
     code, _, message = result
     missing = [word for word in words if word not in message]
-    assert code == 2 and not missing and "Traceback" not in message, f"exit code {code}, {missing} not in: {message}"
+    assert code == 2 and not missing and "Traceback" not in message, (
+        f"exit code {code}, {missing} not in: {message}"
+    )
     assert not (command.folder / "runs").exists()
 
 
@@ -80,11 +91,36 @@ def assert_refused(command: Command, result: tuple[int, str, str], words: tuple[
 
 SST_ROW = b"3\ta1b2c3\t A fine film .\t%s\n"
 BAD_LINES = {  # file, line, what stands there instead, words of the message
-    "label that is not a number": ("ids-sst-train.csv", 5, SST_ROW % b"n/a", "label 'n/a' is not a number; SST"),
-    "label out of range": ("ids-sst-dev.csv", 5, SST_ROW % b"7", "label '7' is not allowed; SST labels are whole"),
-    "row short of fields": ("sts-train.csv", 4, b"2\tabc\tOne.\n", "the row has 3 fields; the header names 5"),
-    "not UTF-8": ("quora-dev.csv", 6, b"4\tabc\tCaf\xe9?\tWhy?\t1.0\n", "the row holds bytes that are not UTF-8"),
-    "id with a blank": ("sts-dev.csv", 3, b"1\ta b\tOne.\tTwo.\t1.0\n", "the id 'a b' holds a blank or a comma"),
+    "label that is not a number": (
+        "ids-sst-train.csv",
+        5,
+        SST_ROW % b"n/a",
+        "label 'n/a' is not a number; SST",
+    ),
+    "label out of range": (
+        "ids-sst-dev.csv",
+        5,
+        SST_ROW % b"7",
+        "label '7' is not allowed; SST labels are whole",
+    ),
+    "row short of fields": (
+        "sts-train.csv",
+        4,
+        b"2\tabc\tOne.\n",
+        "the row has 3 fields; the header names 5",
+    ),
+    "not UTF-8": (
+        "quora-dev.csv",
+        6,
+        b"4\tabc\tCaf\xe9?\tWhy?\t1.0\n",
+        "the row holds bytes that are not UTF-8",
+    ),
+    "id with a blank": (
+        "sts-dev.csv",
+        3,
+        b"1\ta b\tOne.\tTwo.\t1.0\n",
+        "the id 'a b' holds a blank or a comma",
+    ),
 }
 
 
@@ -93,14 +129,19 @@ def test_bad_row(command, name):
     file, line, content, words = BAD_LINES[name]
     command.replace_line(file, line, content)
     advice = "Fix the row, or pass --drop-bad-rows to skip and count such rows."
-    assert_refused(command, command.train(), (f"{command.path(file)}, line {line}: ", words, advice))
+    assert_refused(
+        command, command.train(), (f"{command.path(file)}, line {line}: ", words, advice)
+    )
 
 
 def test_duplicate_ids(command):
     lines = command.path("sts-dev.csv").read_bytes().splitlines(keepends=True)
     command.replace_line("sts-dev.csv", 9, lines[3])
     row_id = lines[3].split(b"\t")[1].decode()
-    words = (f"{command.path('sts-dev.csv')}, line 9: the id {row_id} stands on line 4 already", "Fix the row")
+    words = (
+        f"{command.path('sts-dev.csv')}, line 9: the id {row_id} stands on line 4 already",
+        "Fix the row",
+    )
     assert_refused(command, command.train(), words)
 
 
@@ -108,22 +149,44 @@ def test_bad_rows_are_dropped_and_counted_where_that_is_asked_for(command):
     command.replace_line("ids-sst-train.csv", 5, SST_ROW % b"n/a")
     code, output, message = command.train("--drop-bad-rows")
     assert code == 0, message
-    assert f"{NUM_ROWS} rows read, 1 dropped (line 5, id a1b2c3: label 'n/a' is not a number" in output
+    assert (
+        f"{NUM_ROWS} rows read, 1 dropped (line 5, id a1b2c3: label 'n/a' is not a number" in output
+    )
 
 
 def test_a_row_of_a_test_file_is_never_dropped(command):
     command.replace_line("sts-test-student.csv", 3, b"1\tabc\tOnly one sentence\n")
-    words = (f"{command.path('sts-test-student.csv')}, line 3: the row has 3 fields", "each row of a file without")
+    words = (
+        f"{command.path('sts-test-student.csv')}, line 3: the row has 3 fields",
+        "each row of a file without",
+    )
     assert_refused(command, command.train("--drop-bad-rows"), words)
 
 
-@pytest.mark.parametrize(("content", "words"), [
-    (None, ("there is no such file. Check the path or --data-dir, or resume where", "`python -m data.download --out")),
-    (b"", ("the file is empty; needed are a header and at least one row. Restore the file",)),
-    (b"\tid\tsentence1\tsentence2\tis_duplicate\n", ("a header and no usable rows (0 dropped)",)),
-    (b"\tid\tsentence1\tsentence2\tlabel\n0\ta1\tOne?\tTwo?\t1.0\n",
-     (", line 1: the header has no column is_duplicate; found are: id, sentence1, sentence2, label.", "Fix the head")),
-])
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (
+            None,
+            (
+                "there is no such file. Check the path or --data-dir, or resume where",
+                "`python -m data.download --out",
+            ),
+        ),
+        (b"", ("the file is empty; needed are a header and at least one row. Restore the file",)),
+        (
+            b"\tid\tsentence1\tsentence2\tis_duplicate\n",
+            ("a header and no usable rows (0 dropped)",),
+        ),
+        (
+            b"\tid\tsentence1\tsentence2\tlabel\n0\ta1\tOne?\tTwo?\t1.0\n",
+            (
+                ", line 1: the header has no column is_duplicate; found are: id, sentence1, sentence2, label.",
+                "Fix the head",
+            ),
+        ),
+    ],
+)
 def test_bad_file(command, content, words):
     path = command.path("quora-train.csv")
     path.unlink() if content is None else path.write_bytes(content)
@@ -131,7 +194,11 @@ def test_bad_file(command, content, words):
 
 
 def test_a_missing_folder_of_data(command):
-    assert_refused(command, command.train("--data-dir", "nowhere"), ("ids-sst-train.csv: there is no such file.",))
+    assert_refused(
+        command,
+        command.train("--data-dir", "nowhere"),
+        ("ids-sst-train.csv: there is no such file.",),
+    )
 
 
 # --- models ----------------------------------------------------------------------------------------------------------
@@ -152,18 +219,62 @@ def add_tokens(path: Path) -> None:
 
 
 BAD_MODELS = {  # file, what happens to it, words of the message
-    "no config.json": ("config.json", Path.unlink, ("tiny: no config.json in it; a model folder", "Check the path.")),
-    "config.json not JSON": ("config.json", cut_short, ("config.json: not valid JSON", "fetch the model again")),
-    "no vocab.txt": ("vocab.txt", Path.unlink, ("tiny: no vocab.txt in it; it must hold the WordPiece vocabulary",)),
-    "vocab.txt beyond the embeddings": ("vocab.txt", add_tokens, ("config.json has vocab_size", "do not belong")),
-    "no weights": ("model.safetensors", Path.unlink, ("tiny: neither model.safetensors nor pytorch_model.bin in it",)),
-    "truncated weights": ("model.safetensors", cut_short, ("model.safetensors: cannot be read (", "Fetch it again.")),
-    "weight of another shape": ("model.safetensors", reshape_a_weight, (
-        "'pooler.dense.weight' has shape (32, 31); config.json asks for (32, 32).", "do not belong together")),
-    "another pooling": ("sentence.json", lambda path: path.write_text('{"pooling": "cls"}'), (
-        "this encoder was trained with --pooling cls; asked for is mean", "Pass --pooling cls, or start from another")),
-    "no pooling": ("sentence.json", lambda path: path.write_text("{}"), ("sentence.json: names no pooling", "Delete")),
-    "tokenizer settings": ("tokenizer_config.json", cut_short, ("tiny: ", "tokenizer_config.json not JSON", "Fetch")),
+    "no config.json": (
+        "config.json",
+        Path.unlink,
+        ("tiny: no config.json in it; a model folder", "Check the path."),
+    ),
+    "config.json not JSON": (
+        "config.json",
+        cut_short,
+        ("config.json: not valid JSON", "fetch the model again"),
+    ),
+    "no vocab.txt": (
+        "vocab.txt",
+        Path.unlink,
+        ("tiny: no vocab.txt in it; it must hold the WordPiece vocabulary",),
+    ),
+    "vocab.txt beyond the embeddings": (
+        "vocab.txt",
+        add_tokens,
+        ("config.json has vocab_size", "do not belong"),
+    ),
+    "no weights": (
+        "model.safetensors",
+        Path.unlink,
+        ("tiny: neither model.safetensors nor pytorch_model.bin in it",),
+    ),
+    "truncated weights": (
+        "model.safetensors",
+        cut_short,
+        ("model.safetensors: cannot be read (", "Fetch it again."),
+    ),
+    "weight of another shape": (
+        "model.safetensors",
+        reshape_a_weight,
+        (
+            "'pooler.dense.weight' has shape (32, 31); config.json asks for (32, 32).",
+            "do not belong together",
+        ),
+    ),
+    "another pooling": (
+        "sentence.json",
+        lambda path: path.write_text('{"pooling": "cls"}'),
+        (
+            "this encoder was trained with --pooling cls; asked for is mean",
+            "Pass --pooling cls, or start from another",
+        ),
+    ),
+    "no pooling": (
+        "sentence.json",
+        lambda path: path.write_text("{}"),
+        ("sentence.json: names no pooling", "Delete"),
+    ),
+    "tokenizer settings": (
+        "tokenizer_config.json",
+        cut_short,
+        ("tiny: ", "tokenizer_config.json not JSON", "Fetch"),
+    ),
 }
 
 
@@ -174,28 +285,46 @@ def test_bad_model(command, name):
     assert_refused(command, command.train(), (str(command.folder / "tiny"), *words))
 
 
-@pytest.mark.parametrize(("model", "words"), [
-    ("./nowhere", ("./nowhere: no such folder. Give 'minbert-mini'",)),
-    ("no-such-model", ("no-such-model: not a folder here, not in the Hugging Face cache", "Check the spelling")),
-])
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("./nowhere", ("./nowhere: no such folder. Give 'minbert-mini'",)),
+        (
+            "no-such-model",
+            (
+                "no-such-model: not a folder here, not in the Hugging Face cache",
+                "Check the spelling",
+            ),
+        ),
+    ],
+)
 def test_a_model_that_is_nowhere(command, model, words):
     assert_refused(command, command.train("--model", model), words)
 
 
-@pytest.mark.parametrize("flags", [["--max_length", "129"],
-                                   ["--pretrain", "simcse", "--contrastive_max_length", "129"]])
+@pytest.mark.parametrize(
+    "flags", [["--max_length", "129"], ["--pretrain", "simcse", "--contrastive_max_length", "129"]]
+)
 def test_more_tokens_than_positions(command, flags):
-    words = (f"{flags[-2]} is 129; {command.folder / 'tiny'} has 128 positions. Pass at most that.",)
+    words = (
+        f"{flags[-2]} is 129; {command.folder / 'tiny'} has 128 positions. Pass at most that.",
+    )
     assert_refused(command, command.train(*flags), words)
 
 
 # --- flags and places ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("flags", "words"), [
-    (["--epoch", "3"], ("unknown flag --epoch; did you mean --epochs?",)),
-    (["--use_gpu", "--device", "cpu"], ("--use_gpu asks for cuda and --device for cpu; pass only one of them.",)),
-])
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--epoch", "3"], ("unknown flag --epoch; did you mean --epochs?",)),
+        (
+            ["--use_gpu", "--device", "cpu"],
+            ("--use_gpu asks for cuda and --device for cpu; pass only one of them.",),
+        ),
+    ],
+)
 def test_flags(command, flags, words):
     assert_refused(command, command.train(*flags), words)  # the rest is in test_options.py
 
@@ -203,14 +332,33 @@ def test_flags(command, flags, words):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 @pytest.mark.parametrize("flags", [["--device", "cuda"], ["--use_gpu"]])
 def test_a_gpu_where_none_is(command, flags):
-    assert_refused(command, command.train(*flags), ("--device cuda: torch", "finds no such device", "Use --device au"))
+    assert_refused(
+        command,
+        command.train(*flags),
+        ("--device cuda: torch", "finds no such device", "Use --device au"),
+    )
 
 
-@pytest.mark.parametrize(("flag", "path", "words"), [
-    ("--output-dir", "file/runs", ("cannot be written, because", "file is a file. Choose another folder.")),
-    ("--sst_dev_out", "file/out.csv", ("cannot be written, because", "file is a file. Choose another folder.")),
-    ("--sts_test_out", "data", ("data: a folder stands where a file is to be written. Choose another path.",)),
-])
+@pytest.mark.parametrize(
+    ("flag", "path", "words"),
+    [
+        (
+            "--output-dir",
+            "file/runs",
+            ("cannot be written, because", "file is a file. Choose another folder."),
+        ),
+        (
+            "--sst_dev_out",
+            "file/out.csv",
+            ("cannot be written, because", "file is a file. Choose another folder."),
+        ),
+        (
+            "--sts_test_out",
+            "data",
+            ("data: a folder stands where a file is to be written. Choose another path.",),
+        ),
+    ],
+)
 def test_a_place_that_cannot_be_written(command, flag, path, words):
     (command.folder / "file").write_text("in the way")
     assert_refused(command, command.train(flag, str(command.folder / path)), words)
@@ -220,7 +368,10 @@ def test_a_place_that_cannot_be_written(command, flag, path, words):
 def test_a_disk_with_too_little_room(command, monkeypatch):
     usage = shutil.disk_usage(command.folder)
     monkeypatch.setattr(price.shutil, "disk_usage", lambda path: usage._replace(free=1000))
-    words = ("0 MB free on its disk; this run needs ", " MB for checkpoints and results. Free some space, or choose a ")
+    words = (
+        "0 MB free on its disk; this run needs ",
+        " MB for checkpoints and results. Free some space, or choose a ",
+    )
     assert_refused(command, command.train(), words)
 
 
@@ -251,12 +402,21 @@ def test_a_full_disk_while_saving(command, monkeypatch, num_writes):
         patch.setattr(os, "fsync", flush_or_fail)
         code, _, message = command.train()
     stored = command.stored()
-    assert code == 2 and "the disk is full. Free some space, then run again or resume; what stood" in message
+    assert (
+        code == 2
+        and "the disk is full. Free some space, then run again or resume; what stood" in message
+    )
     assert str(command.folder / "runs" / "mine") in message
-    assert not [name for name in stored if name.endswith(".writing")] and "mine/run.json" not in stored
+    assert (
+        not [name for name in stored if name.endswith(".writing")] and "mine/run.json" not in stored
+    )
     assert command.resume()[0] == 0
     stored = command.stored()
-    results = [name for name in stored if name.startswith("undisturbed") and name.endswith((".csv", ".safetensors"))]
+    results = [
+        name
+        for name in stored
+        if name.startswith("undisturbed") and name.endswith((".csv", ".safetensors"))
+    ]
     assert len(results) == 8
     assert all(stored[name] == stored[name.replace("undisturbed", "mine")] for name in results)
 
@@ -275,7 +435,10 @@ def test_changed_data_on_resume(command, monkeypatch):
     content = path.read_bytes()
     path.write_bytes(content.replace(b"A ", b"The ", 1))
     code, _, message = command.resume()
-    assert code == 2 and f"{path} has changed since the run began. Restore it, or start a new run" in message
+    assert (
+        code == 2
+        and f"{path} has changed since the run began. Restore it, or start a new run" in message
+    )
     assert command.stored() == before
     path.write_bytes(content)
     assert command.resume()[0] == 0

@@ -37,7 +37,9 @@ def test_the_random_state_round_trip():
     draw()
     state = runtime.random_state()
     assert all(torch.is_tensor(tensor) for tensor in state.values())
-    expected = [draw() for _ in range(400)]  # past NumPy's and Python's 624 words, so that position and words count
+    expected = [
+        draw() for _ in range(400)
+    ]  # past NumPy's and Python's 624 words, so that position and words count
     runtime.seed_everything(99)
     runtime.restore_random_state(state)
     assert [draw() for _ in range(400)] == expected
@@ -66,7 +68,10 @@ def test_devices_come_with_their_reason(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     assert runtime.choose_device("auto") == (CPU, "the fastest that torch finds on this machine")
     for name in ("cuda", "mps"):
-        with pytest.raises(ValueError, match=f"--device {name}: torch .* finds no such device.*--device auto or cpu"):
+        with pytest.raises(
+            ValueError,
+            match=f"--device {name}: torch .* finds no such device.*--device auto or cpu",
+        ):
             runtime.choose_device(name)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     assert runtime.choose_device("auto")[0].type == "mps"
@@ -74,10 +79,15 @@ def test_devices_come_with_their_reason(monkeypatch):
     assert runtime.choose_device("auto")[0].type == "cuda"
 
 
-@pytest.mark.parametrize(("capabilities", "precision"), [
-    ({"amx_bf16": True, "avx512_bf16": True}, "bf16"), ({"amx_bf16": False, "avx512_bf16": True}, "bf16"),
-    ({"amx_bf16": False, "avx512_bf16": False}, "fp32"), ({}, "fp32"),
-])
+@pytest.mark.parametrize(
+    ("capabilities", "precision"),
+    [
+        ({"amx_bf16": True, "avx512_bf16": True}, "bf16"),
+        ({"amx_bf16": False, "avx512_bf16": True}, "bf16"),
+        ({"amx_bf16": False, "avx512_bf16": False}, "fp32"),
+        ({}, "fp32"),
+    ],
+)
 def test_precision_comes_with_its_reason(monkeypatch, capabilities, precision):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
     found, reason = runtime.choose_precision("auto", CPU)
@@ -91,7 +101,9 @@ def test_autocast_lowers_products_only():
     a = torch.rand(4, 4)
     with runtime.autocast(CPU, "bf16"):
         assert (a @ a).dtype == torch.bfloat16
-        assert (a + a).dtype == torch.float32 and torch.nn.functional.mse_loss(a @ a, a @ a).dtype == torch.float32
+        assert (a + a).dtype == torch.float32 and torch.nn.functional.mse_loss(
+            a @ a, a @ a
+        ).dtype == torch.float32
     with runtime.autocast(CPU, "fp32"):
         assert (a @ a).dtype == torch.float32
 
@@ -130,10 +142,20 @@ def test_memory_does_not_grow_with_the_shapes_that_a_run_meets():
     """Of 140 shapes the last 70 may take no more than those before them had; kept, each takes .3 MB."""
     if not hasattr(ctypes.CDLL(None), "mallinfo2"):
         pytest.skip("needs glibc 2.33 or newer, which tells how much memory is in use")
-    environment = {name: value for name, value in os.environ.items() if name not in runtime.KERNEL_CACHES}
-    result = subprocess.run([sys.executable, "-c", MANY_SHAPES], env=environment, capture_output=True, text=True,
-                            cwd=ROOT, check=True)
-    assert int(result.stdout) < 4e6, f"{int(result.stdout) / 1e6:.1f} MB more: do the caches have other names now?"
+    environment = {
+        name: value for name, value in os.environ.items() if name not in runtime.KERNEL_CACHES
+    }
+    result = subprocess.run(
+        [sys.executable, "-c", MANY_SHAPES],
+        env=environment,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=True,
+    )
+    assert int(result.stdout) < 4e6, (
+        f"{int(result.stdout) / 1e6:.1f} MB more: do the caches have other names now?"
+    )
 
 
 def test_keeping_freed_memory_never_fails(monkeypatch):
@@ -156,13 +178,17 @@ def test_compiled_layers_are_the_same_function(tiny_model):
         for model in (plain, compiled):
             model.zero_grad()
             model(ids, torch.ones_like(ids)).last_hidden_state.square().mean().backward()
-        for ours, theirs in zip(compiled.layers.parameters(), plain.layers.parameters(), strict=True):
+        for ours, theirs in zip(
+            compiled.layers.parameters(), plain.layers.parameters(), strict=True
+        ):
             torch.testing.assert_close(ours.grad, theirs.grad, rtol=0, atol=1e-7)
 
 
 def test_layers_are_compiled_only_when_asked_for(tiny_model, monkeypatch):
     model, asked = BertModel.from_pretrained(tiny_model), []
-    monkeypatch.setattr(type(model.layers[0]), "compile", lambda layer, **settings: asked.append(settings))
+    monkeypatch.setattr(
+        type(model.layers[0]), "compile", lambda layer, **settings: asked.append(settings)
+    )
     runtime.compile_layers(model, False)
     assert not asked
     monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 8)

@@ -61,11 +61,15 @@ def test_joint_cycles_by_whole_passes():
     steps = joint(MAKE_BATCHES, seeded())
     for task, num_batches in NUM_BATCHES.items():
         batches = batches_of(task, steps)
-        passes = [batches[start : start + num_batches] for start in range(0, len(batches), num_batches)]
+        passes = [
+            batches[start : start + num_batches] for start in range(0, len(batches), num_batches)
+        ]
         for whole in (some for some in passes if len(some) == num_batches):
             assert rows_in(whole) == list(range(NUM_ROWS[task]))
         for cut in (some for some in passes if len(some) < num_batches):
-            assert len(set(rows_in(cut))) == len(rows_in(cut))  # none twice in a pass that the epoch's end cuts short
+            assert len(set(rows_in(cut))) == len(
+                rows_in(cut)
+            )  # none twice in a pass that the epoch's end cuts short
 
 
 def test_joint_forms_the_batches_anew_for_each_pass():
@@ -101,9 +105,11 @@ def chance_of_first(sample) -> float:
     """Chi-square over 2,000 epochs: each of the 14 batches is the first equally often, a task by its batches."""
     generator, first = seeded(), Counter()
     for _ in range(2000):
-        (name, _), = sample(MAKE_BATCHES, generator)[0]
+        ((name, _),) = sample(MAKE_BATCHES, generator)[0]
         first[name] += 1
-    return chisquare([first[name] for name in NUM_BATCHES], [2000 * n / 14 for n in NUM_BATCHES.values()]).pvalue
+    return chisquare(
+        [first[name] for name in NUM_BATCHES], [2000 * n / 14 for n in NUM_BATCHES.values()]
+    ).pvalue
 
 
 def test_mt_dnn_shuffles_the_tasks_evenly():
@@ -123,9 +129,13 @@ def test_negative_control_a_pool_that_is_not_shuffled_breaks_the_law():
 def test_batch_round_robin_takes_the_batches_of_joint_one_after_the_other():
     for limit in ("largest", "smallest"):
         steps = batch_round_robin(MAKE_BATCHES, seeded(), limit)
-        assert steps == sampler("batch-round-robin", joint_limit=limit)(MAKE_BATCHES, seeded()), "of the options"
+        assert steps == sampler("batch-round-robin", joint_limit=limit)(MAKE_BATCHES, seeded()), (
+            "of the options"
+        )
         assert steps == [[batch] for step in joint(MAKE_BATCHES, seeded(), limit) for batch in step]
-        assert [name for step in steps for name, _ in step] == ["sst", "para", "sts"] * (len(steps) // 3)
+        assert [name for step in steps for name, _ in step] == ["sst", "para", "sts"] * (
+            len(steps) // 3
+        )
 
 
 def test_epoch_round_robin_follows_the_order_and_forms_repeated_tasks_anew():
@@ -140,12 +150,20 @@ def test_sequential_ends_a_task_before_the_next():
     order = ["sts", "para", "sst"]
     passes = [sequential(MAKE_BATCHES, seeded(), order, epoch, epochs=2) for epoch in range(6)]
     assert [{name for step in steps for name, _ in step} for steps in passes] == [
-        {"sts"}, {"sts"}, {"para"}, {"para"}, {"sst"}, {"sst"}]
+        {"sts"},
+        {"sts"},
+        {"para"},
+        {"para"},
+        {"sst"},
+        {"sst"},
+    ]
     assert rows_in(batches_of("para", passes[2])) == list(range(33))
 
 
 def test_only_sequential_has_an_epoch_for_each_task():
-    assert num_epochs(Options(sampling="sequential", tasks="sts,sst,sts", epochs=3)) == 9, "as often as it is named"
+    assert num_epochs(Options(sampling="sequential", tasks="sts,sst,sts", epochs=3)) == 9, (
+        "as often as it is named"
+    )
     assert num_epochs(Options(sampling="epoch-round-robin", tasks="sts,sst,sts", epochs=3)) == 3
 
 
@@ -157,22 +175,32 @@ def test_weights_are_passes():
     assert Counter(name for step in steps for name, _ in step) == {"sst": 6, "para": 3, "sts": 2}
     assert rows_in(batches_of("sst", steps)) == sorted([*range(10)] * 2)
     few = rows_in(batches_of("para", steps))
-    assert len(set(few)) == len(few) == 12 or len(few) == 9  # three of the nine batches; the last of a pass holds one
+    assert (
+        len(set(few)) == len(few) == 12 or len(few) == 9
+    )  # three of the nine batches; the last of a pass holds one
     assert mt_dnn(MAKE_BATCHES, seeded(), {"sst": 1.0}) == mt_dnn(MAKE_BATCHES, seeded())
-    assert len(batches_of("sst", mt_dnn(MAKE_BATCHES, seeded(), {"sst": 0.01}))) == 1, "a task never drops out"
+    assert len(batches_of("sst", mt_dnn(MAKE_BATCHES, seeded(), {"sst": 0.01}))) == 1, (
+        "a task never drops out"
+    )
 
 
 def numbered(num_passes: list[int]):
     """A task of two batches, of another two with every pass that is formed."""
+
     def make(generator):
         num_passes.append(len(num_passes))
         return [[10 * num_passes[-1]], [10 * num_passes[-1] + 1]]
+
     return make
 
 
 def test_a_further_pass_is_formed_anew():
-    for plan in (lambda make: mt_dnn({"a": make}, seeded(), {"a": 3}), lambda make: power(
-            {"a": make, "b": lambda generator: [[row] for row in range(40)]}, seeded(), 0.0)):
+    for plan in (
+        lambda make: mt_dnn({"a": make}, seeded(), {"a": 3}),
+        lambda make: power(
+            {"a": make, "b": lambda generator: [[row] for row in range(40)]}, seeded(), 0.0
+        ),
+    ):
         seen = [rows[0] for step in plan(numbered([])) for task, rows in step if task == "a"]
         assert len(seen) >= 6 and len(set(seen)) == len(seen), "a batch came twice"
 
@@ -194,10 +222,14 @@ def test_power_draws_tasks_by_its_law(exponent, seed):
         return power(MAKE_BATCHES, generator, exponent)
 
     assert chance_of_power(draw, exponent) > 1e-4
-    assert chance_of_power(draw, 1.0 if exponent < 1 else 0.0) < 1e-4, "the negative control: another power"
+    assert chance_of_power(draw, 1.0 if exponent < 1 else 0.0) < 1e-4, (
+        "the negative control: another power"
+    )
 
 
-@pytest.mark.parametrize(("epoch", "exponent", "other"), [(0, 1.0, 0.6), (2, 0.6, 0.2), (4, 0.2, 0.6)])
+@pytest.mark.parametrize(
+    ("epoch", "exponent", "other"), [(0, 1.0, 0.6), (2, 0.6, 0.2), (4, 0.2, 0.6)]
+)
 def test_annealed_draws_tasks_by_the_law_of_its_epoch(epoch, exponent, other):
     options, generator = Options(sampling="annealed", epochs=5), seeded()
 
@@ -221,12 +253,15 @@ def test_power_goes_through_whole_passes():
 
 
 def test_the_exponent_anneals():
-    assert [annealed_exponent(epoch, 5) for epoch in range(5)] == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])
+    assert [annealed_exponent(epoch, 5) for epoch in range(5)] == pytest.approx(
+        [1.0, 0.8, 0.6, 0.4, 0.2]
+    )
     assert annealed_exponent(0, 1) == pytest.approx(0.2)
     for epoch in range(5):
         options = Options(sampling="annealed", epochs=5)
         assert steps_of_epoch(options, MAKE_BATCHES, seeded(), epoch) == power(
-            MAKE_BATCHES, seeded(), annealed_exponent(epoch, 5))
+            MAKE_BATCHES, seeded(), annealed_exponent(epoch, 5)
+        )
 
 
 # --- every sampler --------------------------------------------------------------------------------------------------
@@ -236,14 +271,21 @@ NAMES = next(item.metadata["choices"] for item in fields(Options) if item.name =
 
 def sampler(name: str, **changes):
     def sample(make_batches, generator, epoch: int = 0):
-        options = Options(sampling=name, **changes) if not make_batches else Options(
-            sampling=name, tasks=",".join(make_batches), **changes)
+        options = (
+            Options(sampling=name, **changes)
+            if not make_batches
+            else Options(sampling=name, tasks=",".join(make_batches), **changes)
+        )
         return steps_of_epoch(options, make_batches, generator, epoch)
+
     return sample
 
 
 every_sampler = pytest.mark.parametrize(
-    "sample", [*map(sampler, NAMES), sampler("joint", joint_limit="smallest")], ids=[*NAMES, "joint-smallest"])
+    "sample",
+    [*map(sampler, NAMES), sampler("joint", joint_limit="smallest")],
+    ids=[*NAMES, "joint-smallest"],
+)
 
 
 def test_each_name_is_another_plan():

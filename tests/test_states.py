@@ -20,7 +20,9 @@ from contrastive.states import (
 from minbert.bert import BertOutput
 from minbert.pooling import mean, pool
 
-HIDDEN = torch.tensor([[[1.0, -2], [3, -4], [5, -9]], [[-7, 7], [100, -100], [100, 100]]])  # (2, 3, 2)
+HIDDEN = torch.tensor(
+    [[[1.0, -2], [3, -4], [5, -9]], [[-7, 7], [100, -100], [100, 100]]]
+)  # (2, 3, 2)
 MASK = torch.tensor([[1, 1, 1], [1, 0, 0]])
 
 
@@ -31,7 +33,9 @@ def random_states(num_states: int, lengths: list[int], num_units: int = 6, seed:
     states = [torch.randn(shape, generator=generator)]
     for _ in range(num_states - 1):
         states.append(states[-1] + 0.7 * torch.randn(shape, generator=generator))
-    mask = torch.tensor([[int(token < length) for token in range(max(lengths))] for length in lengths])
+    mask = torch.tensor(
+        [[int(token < length) for token in range(max(lengths))] for length in lengths]
+    )
     return states, mask
 
 
@@ -43,13 +47,20 @@ def test_poolings_by_hand():
     assert first_token(HIDDEN, MASK).tolist() == [[1, -2], [-7, 7]]
     last = torch.tensor([[[2.0, 0], [2, 0], [2, 6]], [[1, 1], [9, 9], [9, 9]]])
     found = first_last_mean([torch.full_like(HIDDEN, 1000), HIDDEN, HIDDEN * 50, last], MASK)
-    assert found.tolist() == [[2.5, -1.5], [-3, 4]]  # ((3, -5) + (2, 2)) / 2, ((-7, 7) + (1, 1)) / 2; no embeddings
+    assert found.tolist() == [
+        [2.5, -1.5],
+        [-3, 4],
+    ]  # ((3, -5) + (2, 2)) / 2, ((-7, 7) + (1, 1)) / 2; no embeddings
 
 
 def test_max_is_a_slow_loop_and_sentence_transformers():
     (state,), mask = random_states(1, [5, 1, 3])
-    slow = torch.stack([torch.stack([max(state[row, :length, unit]) for unit in range(6)])
-                        for row, length in enumerate([5, 1, 3])])
+    slow = torch.stack(
+        [
+            torch.stack([max(state[row, :length, unit]) for unit in range(6)])
+            for row, length in enumerate([5, 1, 3])
+        ]
+    )
     assert torch.equal(maximum(state, mask), slow)
     models = pytest.importorskip("sentence_transformers.models")
     library = models.Pooling(6, pooling_mode="max")
@@ -64,7 +75,13 @@ def slow_weights(states: np.ndarray, window: int) -> np.ndarray:
     """(S, H) -> (S,): the formula as the paper prints it, with a basis from a singular value decomposition."""
     alignment, novelty = [], []
     for i, v in enumerate(states):
-        context = np.stack([states[j] for j in range(i - window, i + window + 1) if j != i and 0 <= j < len(states)])
+        context = np.stack(
+            [
+                states[j]
+                for j in range(i - window, i + window + 1)
+                if j != i and 0 <= j < len(states)
+            ]
+        )
         cosines = [u @ v / np.linalg.norm(u) / np.linalg.norm(v) for u in context]
         alignment.append(1 / (sum(cosines) / (2 * window)))
         basis, sizes, _ = np.linalg.svd(context.T, full_matrices=False)
@@ -76,13 +93,18 @@ def slow_weights(states: np.ndarray, window: int) -> np.ndarray:
 def test_state_weights_by_hand():
     """Sums of cosines 1.6, 1.6, 1.2: inverse .3, .3, .4. Only the third leaves the line of the others, by .8."""
     states = torch.tensor([[1.0, 0], [2, 0], [0.6, 0.8]]).unsqueeze(1).double()  # (3, 1, 2)
-    torch.testing.assert_close(state_weights(states), torch.tensor([[0.15, 0.15, 0.7]]).double(), rtol=0, atol=1e-7)
+    torch.testing.assert_close(
+        state_weights(states), torch.tensor([[0.15, 0.15, 0.7]]).double(), rtol=0, atol=1e-7
+    )
 
 
 @pytest.mark.parametrize("window", [1, 2, 3])
 @pytest.mark.parametrize("num_states", [2, 3, 5, 9])
 def test_state_weights_are_a_slow_loop(num_states, window):
-    states = torch.randn(num_states, 7, 12, generator=torch.Generator().manual_seed(num_states)).double() + 2
+    states = (
+        torch.randn(num_states, 7, 12, generator=torch.Generator().manual_seed(num_states)).double()
+        + 2
+    )
     found = state_weights(states, window)
     slow = np.stack([slow_weights(states[:, token].numpy(), window) for token in range(7)])
     assert (slow > 0).all(), "a sum of cosines below 0: choose another seed"
@@ -93,22 +115,31 @@ def test_state_weights_are_a_slow_loop(num_states, window):
 def test_state_weights_do_not_ask_for_length_or_direction():
     states = torch.randn(5, 4, 8, generator=torch.Generator().manual_seed(1)).double() + 1
     weights = state_weights(states)
-    rotation = torch.linalg.qr(torch.randn(8, 8, generator=torch.Generator().manual_seed(2)).double())[0]
+    rotation = torch.linalg.qr(
+        torch.randn(8, 8, generator=torch.Generator().manual_seed(2)).double()
+    )[0]
     lengths = torch.rand(5, 4, 1, generator=torch.Generator().manual_seed(3)).double() + 0.1
-    torch.testing.assert_close(state_weights(states @ rotation * lengths), weights, rtol=0, atol=1e-9)
+    torch.testing.assert_close(
+        state_weights(states @ rotation * lengths), weights, rtol=0, atol=1e-9
+    )
     assert (weights - 0.2).abs().max() > 0.02  # they do ask for something
 
 
 def test_states_that_leave_the_formula_undefined():
-    same = torch.ones(4, 2, 3).double()  # nothing is new: inverse alignment alone, whose sums have 2, 3, 3, 2 terms
-    torch.testing.assert_close(state_weights(same), torch.tensor([[0.3, 0.2, 0.2, 0.3]] * 2).double(), rtol=0,
-                               atol=1e-6)  # pinv's rounding under a square root
+    same = torch.ones(
+        4, 2, 3
+    ).double()  # nothing is new: inverse alignment alone, whose sums have 2, 3, 3, 2 terms
+    torch.testing.assert_close(
+        state_weights(same), torch.tensor([[0.3, 0.2, 0.2, 0.3]] * 2).double(), rtol=0, atol=1e-6
+    )  # pinv's rounding under a square root
     opposite = torch.stack([torch.ones(2, 3), -torch.ones(2, 3), torch.ones(2, 3)]).double()
     assert (state_weights(opposite) >= 0).all() and torch.isfinite(state_weights(opposite)).all()
 
 
 def test_token_variances_by_hand():
-    states = torch.tensor([[[1.0, 0]], [[2, 0]], [[0, 3]]])  # cosines 1 and 0: mean .5, variance .25
+    states = torch.tensor(
+        [[[1.0, 0]], [[2, 0]], [[0, 3]]]
+    )  # cosines 1 and 0: mean .5, variance .25
     assert token_variances(states).tolist() == [0.25]
 
 
@@ -117,14 +148,24 @@ def test_wk_pooling_is_a_slow_loop():
     states, mask = random_states(7, lengths)  # 6 layers: states 2 to 6
     found = wk_pool(states, mask)
     for row, length in enumerate(lengths):
-        of_row = torch.stack(states[2:])[:, row, :length - 1].double().numpy()  # (5, tokens, 6)
-        tokens = [slow_weights_clamped(of_row[:, token]) @ of_row[:, token] for token in range(length - 1)]
+        of_row = torch.stack(states[2:])[:, row, : length - 1].double().numpy()  # (5, tokens, 6)
+        tokens = [
+            slow_weights_clamped(of_row[:, token]) @ of_row[:, token] for token in range(length - 1)
+        ]
         variances = []
         for token in range(length - 1):
             v = of_row[:, token]
-            variances.append(np.var([v[i] @ v[i + 1] / np.linalg.norm(v[i]) / np.linalg.norm(v[i + 1])
-                                     for i in range(4)]))
-        expected = sum(variance * token for variance, token in zip(variances, tokens, strict=True)) / sum(variances)
+            variances.append(
+                np.var(
+                    [
+                        v[i] @ v[i + 1] / np.linalg.norm(v[i]) / np.linalg.norm(v[i + 1])
+                        for i in range(4)
+                    ]
+                )
+            )
+        expected = sum(
+            variance * token for variance, token in zip(variances, tokens, strict=True)
+        ) / sum(variances)
         np.testing.assert_allclose(found[row], expected, rtol=0, atol=1e-5)  # the result is float32
     assert found.dtype == torch.float32
 
@@ -150,8 +191,9 @@ def test_wk_pooling_leaves_out_padding_the_last_token_and_early_states():
     assert changed(1, 0, 1) and changed(3, 1, 0)  # the negative control
     longer = [F.pad(state, (0, 0, 0, 2), value=7.0) for state in states]
     torch.testing.assert_close(wk_pool(longer, F.pad(mask, (0, 2))), found, rtol=0, atol=1e-6)
-    torch.testing.assert_close(wk_pool([state.flip(0) for state in states], mask.flip(0)), found.flip(0), rtol=0,
-                               atol=1e-6)
+    torch.testing.assert_close(
+        wk_pool([state.flip(0) for state in states], mask.flip(0)), found.flip(0), rtol=0, atol=1e-6
+    )
 
 
 def test_one_layer_has_no_variance_so_tokens_weigh_the_same():
@@ -159,7 +201,9 @@ def test_one_layer_has_no_variance_so_tokens_weigh_the_same():
     other = torch.tensor([[[0.0, 1], [3, 0], [8, 8]]])
     # Two states of a token are each other's context and weigh the same; two tokens count, [SEP] does not.
     found = wk_pool([state, other], torch.tensor([[1, 1, 1]]))
-    torch.testing.assert_close(found, torch.tensor([[1.0, 0.5]]), rtol=0, atol=1e-6)  # ((.5, .5) + (1.5, .5)) / 2
+    torch.testing.assert_close(
+        found, torch.tensor([[1.0, 0.5]]), rtol=0, atol=1e-6
+    )  # ((.5, .5) + (1.5, .5)) / 2
 
 
 # --- whitening --------------------------------------------------------------------------------------------------------
@@ -167,8 +211,11 @@ def test_one_layer_has_no_variance_so_tokens_weigh_the_same():
 
 def correlated(num_rows: int, num_units: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(4)
-    return torch.randn(num_rows, num_units, generator=generator) @ torch.randn(num_units, num_units,
-                                                                               generator=generator) + 5
+    return (
+        torch.randn(num_rows, num_units, generator=generator)
+        @ torch.randn(num_units, num_units, generator=generator)
+        + 5
+    )
 
 
 def cosines(vectors: torch.Tensor) -> torch.Tensor:
@@ -180,7 +227,9 @@ def test_whitening_by_hand():
     """Around (3, 4): variances 2 and .5, so that lengths 2 and 1 both become the square root of 2."""
     found = whiten(torch.tensor([[5.0, 4], [1, 4], [3, 5], [3, 3]]))
     expected = torch.tensor([[2.0, -2, 0, 0], [-2, 2, 0, 0], [0, 0, 2, -2], [0, 0, -2, 2]])
-    torch.testing.assert_close(found @ found.T, expected, rtol=0, atol=1e-5)  # a basis is free up to signs
+    torch.testing.assert_close(
+        found @ found.T, expected, rtol=0, atol=1e-5
+    )  # a basis is free up to signs
 
 
 def test_whitened_vectors_have_mean_0_and_covariance_1():
@@ -191,8 +240,11 @@ def test_whitened_vectors_have_mean_0_and_covariance_1():
 
 def test_whitening_is_scikit_learn_s():
     from sklearn.decomposition import PCA
+
     vectors = correlated(60, 8)
-    library = torch.from_numpy(PCA(whiten=True, svd_solver="full").fit_transform(vectors.double().numpy()))
+    library = torch.from_numpy(
+        PCA(whiten=True, svd_solver="full").fit_transform(vectors.double().numpy())
+    )
     torch.testing.assert_close(cosines(whiten(vectors)), cosines(library), rtol=0, atol=1e-5)
     assert (cosines(vectors) - cosines(library)).abs().max() > 0.1  # the negative control
 
@@ -200,12 +252,16 @@ def test_whitening_is_scikit_learn_s():
 def test_whitening_undoes_every_linear_map():
     vectors, generator = correlated(60, 8), torch.Generator().manual_seed(5)
     mapped = vectors @ torch.randn(8, 8, generator=generator) - 3
-    torch.testing.assert_close(cosines(whiten(mapped)), cosines(whiten(vectors)), rtol=0, atol=1e-3)  # fp32 input
+    torch.testing.assert_close(
+        cosines(whiten(mapped)), cosines(whiten(vectors)), rtol=0, atol=1e-3
+    )  # fp32 input
 
 
 def test_too_few_vectors_become_equally_far_apart():
     found = cosines(whiten(correlated(6, 8)))
-    torch.testing.assert_close(found, torch.full((6, 6), -1 / 5).double().fill_diagonal_(1), rtol=0, atol=1e-4)
+    torch.testing.assert_close(
+        found, torch.full((6, 6), -1 / 5).double().fill_diagonal_(1), rtol=0, atol=1e-4
+    )
 
 
 def test_directions_without_variance_are_left_out():
@@ -227,9 +283,13 @@ def test_the_own_vector_comes_first_and_no_kind_twice():
 def test_kinds_are_what_their_names_say():
     states, mask = random_states(4, [4, 3])
     output = BertOutput(states[-1], torch.tanh(states[-1][:, 0]), tuple(states))
-    expected = {"[CLS]": pool(output, mask, "cls"), "mean": pool(output, mask, "mean"),
-                "pooler": output.pooler_output, "first-last mean": first_last_mean(states, mask),
-                "WK": wk_pool(states, mask)}
+    expected = {
+        "[CLS]": pool(output, mask, "cls"),
+        "mean": pool(output, mask, "mean"),
+        "pooler": output.pooler_output,
+        "first-last mean": first_last_mean(states, mask),
+        "WK": wk_pool(states, mask),
+    }
     for name, make in kinds_of("pooler", True).items():
         assert torch.equal(make(output, mask), expected[name])
 
@@ -244,4 +304,6 @@ def test_survey_cosines_are_a_slow_loop():
         vectors = poolings[name](states[state], mask).numpy().astype(np.float64)
         for pair in range(2):
             u, v = vectors[pair], vectors[pair + 2]
-            assert values[pair] == pytest.approx(u @ v / np.linalg.norm(u) / np.linalg.norm(v), abs=1e-6)
+            assert values[pair] == pytest.approx(
+                u @ v / np.linalg.norm(u) / np.linalg.norm(v), abs=1e-6
+            )

@@ -23,7 +23,9 @@ class ManyHeads(nn.Module):
         torch.manual_seed(1)
         self.body = nn.Linear(3, 5)
         self.heads = nn.ModuleList(nn.Linear(5, 1) for _ in range(num_tasks))
-        for head in self.heads:  # alike, so that opposite targets pull the body in opposite directions
+        for (
+            head
+        ) in self.heads:  # alike, so that opposite targets pull the body in opposite directions
             head.load_state_dict(self.heads[0].state_dict())
 
 
@@ -35,12 +37,25 @@ def make_step(folder, num_tasks: int, scale: float):
         outputs = model.heads[int(task)](torch.tanh(model.body(batch.inputs))).squeeze(-1)
         return scale * (outputs - (-1) ** int(task) * 3 * batch.targets).square().mean()
 
-    job = replace(make_job(folder), model=model, optimizer=AdamW(model.parameters()), loss=loss,
-                  surgery=GradientSurgery("pcgrad", "sum", 0.01, [str(task) for task in range(num_tasks)], SEED))
-    step = [(str(task), list(range(3 * task, 3 * task + 3)), 1 / num_tasks) for task in range(num_tasks)]
-    own = [torch.autograd.grad(loss(task, job.load(task, rows)), list(model.body.parameters()))
-           for task, rows, _ in step]
-    flat = torch.stack([torch.cat([gradient.flatten() for gradient in of_task]) for of_task in own]).double()  # (K, P)
+    job = replace(
+        make_job(folder),
+        model=model,
+        optimizer=AdamW(model.parameters()),
+        loss=loss,
+        surgery=GradientSurgery(
+            "pcgrad", "sum", 0.01, [str(task) for task in range(num_tasks)], SEED
+        ),
+    )
+    step = [
+        (str(task), list(range(3 * task, 3 * task + 3)), 1 / num_tasks) for task in range(num_tasks)
+    ]
+    own = [
+        torch.autograd.grad(loss(task, job.load(task, rows)), list(model.body.parameters()))
+        for task, rows, _ in step
+    ]
+    flat = torch.stack(
+        [torch.cat([gradient.flatten() for gradient in of_task]) for of_task in own]
+    ).double()  # (K, P)
     assert (flat @ flat.T < 0).any(), "nothing conflicts, so nothing is tested"
     return job, step, flat
 
@@ -48,7 +63,9 @@ def make_step(folder, num_tasks: int, scale: float):
 def of_the_body(job, step) -> torch.Tensor:
     """The shared gradient, (P,), that one step leaves."""
     backward(job, step)
-    return torch.cat([parameter.grad.flatten() for parameter in job.model.body.parameters()]).double()
+    return torch.cat(
+        [parameter.grad.flatten() for parameter in job.model.body.parameters()]
+    ).double()
 
 
 @pytest.mark.parametrize("num_tasks", [2, 3, 4, 5, 6])
@@ -57,7 +74,9 @@ def test_a_step_is_that_of_a_plain_loop(tmp_path, num_tasks, scale):
     job, step, flat = make_step(tmp_path, num_tasks, scale)
     expected = plain_pcgrad(flat, orders_of(SEED, num_tasks))
     found = of_the_body(job, step)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5 * float(flat.abs().max()))  # fp32 Gramian
+    torch.testing.assert_close(
+        found, expected, rtol=1e-4, atol=1e-5 * float(flat.abs().max())
+    )  # fp32 Gramian
     for task, rows, _ in step:
         head = job.model.heads[int(task)].weight
         (alone,) = torch.autograd.grad(job.loss(task, job.load(task, rows)), [head])
@@ -67,7 +86,12 @@ def test_a_step_is_that_of_a_plain_loop(tmp_path, num_tasks, scale):
 def test_negative_control_gradients_that_were_summed_before(tmp_path, monkeypatch):
     """Each backward pass adds to what the tasks before it left, and so every gradient but the first is a sum."""
     job, step, flat = make_step(tmp_path, 3, 1.0)
-    monkeypatch.setattr(gradients, "take", lambda parameters: [
-        None if parameter.grad is None else parameter.grad.clone() for parameter in parameters])
+    monkeypatch.setattr(
+        gradients,
+        "take",
+        lambda parameters: [
+            None if parameter.grad is None else parameter.grad.clone() for parameter in parameters
+        ],
+    )
     expected = plain_pcgrad(flat, orders_of(SEED, 3))
     assert not torch.allclose(of_the_body(job, step), expected, rtol=0.05)

@@ -13,29 +13,41 @@ def test_cosines_are_kept_by_pair_of_tasks():
     surgery = GradientSurgery("pcgrad", "sum", 0.01, ["sst", "para", "sts", "sst"], seed=0)
     gradients = rows([3, 0], [-1, 0], [0, 2])
     surgery(gradients @ gradients.T, ["sst", "para", "sts"])
-    surgery(gradients[[2, 0]] @ gradients[[2, 0]].T, ["sts", "sst"])  # another order, and PARA is not in it
+    surgery(
+        gradients[[2, 0]] @ gradients[[2, 0]].T, ["sts", "sst"]
+    )  # another order, and PARA is not in it
     zero = torch.zeros(2, 2, dtype=torch.float64)
     surgery(zero, ["sst", "sts"])
     found = {tuple(entry.pop("tasks")): entry for entry in surgery.conflicts()}
-    assert found == {("sst", "para"): {"steps": 1, "conflicts": 1.0, "cosine": -1.0},
-                     ("sst", "sts"): {"steps": 3, "conflicts": 0.0, "cosine": 0.0},
-                     ("para", "sts"): {"steps": 1, "conflicts": 0.0, "cosine": 0.0}}
+    assert found == {
+        ("sst", "para"): {"steps": 1, "conflicts": 1.0, "cosine": -1.0},
+        ("sst", "sts"): {"steps": 3, "conflicts": 0.0, "cosine": 0.0},
+        ("para", "sts"): {"steps": 1, "conflicts": 0.0, "cosine": 0.0},
+    }
 
 
 def test_targets_follow_the_names_of_the_tasks():
     gradients = rows([1, 0], [-1, 1])
-    one, other = (GradientSurgery("gradvac", "sum", 0.5, ["sst", "para", "sts"], seed=0) for _ in range(2))
+    one, other = (
+        GradientSurgery("gradvac", "sum", 0.5, ["sst", "para", "sts"], seed=0) for _ in range(2)
+    )
     first = one(gradients @ gradients.T, ["sst", "sts"])
     second = other(gradients[[1, 0]] @ gradients[[1, 0]].T, ["sts", "sst"])
     torch.testing.assert_close(first, second[[1, 0]])
-    assert torch.equal(one.targets, other.targets) and one.targets[0, 2] != 0 and not one.targets[1].any()
+    assert (
+        torch.equal(one.targets, other.targets)
+        and one.targets[0, 2] != 0
+        and not one.targets[1].any()
+    )
 
 
 @pytest.mark.parametrize("method", ["pcgrad", "gradvac"])
 def test_the_reduction_is_that_of_the_run(method):
     gradients, names = rows([1, 0], [-1, 1]), ["sst", "sts"]
-    whole, mean = (GradientSurgery(method, reduction, 0.5, names, seed=0)(gradients @ gradients.T, names)
-                   for reduction in ("sum", "mean"))
+    whole, mean = (
+        GradientSurgery(method, reduction, 0.5, names, seed=0)(gradients @ gradients.T, names)
+        for reduction in ("sum", "mean")
+    )
     torch.testing.assert_close(whole, 2 * mean)
 
 
@@ -64,5 +76,7 @@ def test_the_state_goes_into_a_checkpoint_and_back():
     gradients = rows([1, 0], [-1, 1])
     one(gradients @ gradients.T, ["sst", "sts"])
     other.load_state_dict(one.state_dict())
-    assert torch.equal(one(gradients @ gradients.T, ["sst", "sts"]), other(gradients @ gradients.T, ["sst", "sts"]))
+    assert torch.equal(
+        one(gradients @ gradients.T, ["sst", "sts"]), other(gradients @ gradients.T, ["sst", "sts"])
+    )
     assert one.conflicts() == other.conflicts() and one.conflicts()[0]["steps"] == 2

@@ -25,7 +25,11 @@ def test_the_table():
     assert [task.num_outputs for task in TASKS.values()] == [5, 1, 1]
     assert [task.is_pair for task in TASKS.values()] == [False, True, True]
     assert [task.metric for task in TASKS.values()] == ["accuracy", "accuracy", "Pearson"]
-    assert [task.loss for task in TASKS.values()] == [sentiment_loss, paraphrase_loss, similarity_loss]
+    assert [task.loss for task in TASKS.values()] == [
+        sentiment_loss,
+        paraphrase_loss,
+        similarity_loss,
+    ]
 
 
 def test_sst_takes_the_most_likely_class():
@@ -39,7 +43,9 @@ def test_para_rounds_the_sigmoid():
     predictions = TASKS["para"].decode(logits)
     assert predictions.tolist() == [0, 0, 0, 0, 1, 1, 1] and predictions.dtype == np.float32
     random = np.random.default_rng(0).normal(size=1000).astype(np.float32)
-    assert TASKS["para"].decode(random).tolist() == torch.from_numpy(random).sigmoid().round().tolist()
+    assert (
+        TASKS["para"].decode(random).tolist() == torch.from_numpy(random).sigmoid().round().tolist()
+    )
 
 
 def test_sts_keeps_the_number():
@@ -75,8 +81,12 @@ def test_pearson_slow_loop_and_numpy():
     x, y = predictions.tolist(), labels.tolist()
     mean_x, mean_y = sum(x) / 200, sum(y) / 200
     covariance = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True))
-    slow = covariance / math.sqrt(sum((a - mean_x) ** 2 for a in x) * sum((b - mean_y) ** 2 for b in y))
-    assert pearson(predictions, labels) == pytest.approx(slow, rel=1e-12)  # float64, 200 terms: measured 4e-16
+    slow = covariance / math.sqrt(
+        sum((a - mean_x) ** 2 for a in x) * sum((b - mean_y) ** 2 for b in y)
+    )
+    assert pearson(predictions, labels) == pytest.approx(
+        slow, rel=1e-12
+    )  # float64, 200 terms: measured 4e-16
     assert pearson(predictions, labels) == pytest.approx(np.corrcoef(x, y)[0, 1], rel=1e-12)
 
 
@@ -86,14 +96,19 @@ def test_pearson_ignores_scale_and_shift_and_order():
     assert pearson(predictions * 4 + 8, labels) == pytest.approx(score, rel=1e-6)
     order = [3, 0, 4, 2, 1]
     assert pearson(predictions[order], labels[order]) == pytest.approx(score, rel=1e-12)
-    assert pearson(predictions[order], labels) < score - 0.1  # negative control: rows that belong to other labels
+    assert (
+        pearson(predictions[order], labels) < score - 0.1
+    )  # negative control: rows that belong to other labels
 
 
-@pytest.mark.parametrize("predictions, labels", [
-    (floats(2.5, 2.5, 2.5), floats(0, 3, 5)),
-    (floats(0, 3, 5), floats(1, 1, 1)),
-    (floats(2.5), floats(3)),
-])
+@pytest.mark.parametrize(
+    "predictions, labels",
+    [
+        (floats(2.5, 2.5, 2.5), floats(0, 3, 5)),
+        (floats(0, 3, 5), floats(1, 1, 1)),
+        (floats(2.5), floats(3)),
+    ],
+)
 def test_pearson_of_a_constant_is_zero_and_not_nan(predictions, labels):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -120,7 +135,9 @@ def test_pearson_refuses_what_is_not_finite():
 
 @pytest.mark.parametrize("score", [accuracy, pearson])
 def test_scores_refuse_other_shapes(score):
-    with pytest.raises(ValueError, match=r"shape \(3, 1\), labels \(3,\)"):  # would broadcast to (3, 3)
+    with pytest.raises(
+        ValueError, match=r"shape \(3, 1\), labels \(3,\)"
+    ):  # would broadcast to (3, 3)
         score(np.zeros((3, 1)), np.zeros(3))
     with pytest.raises(ValueError, match="N >= 1"):
         score(np.zeros(0), np.zeros(0))

@@ -11,18 +11,59 @@ from minbert import BertTokenizer
 from minbert.mlm import Masking
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-PIECES = ["play", "##ing", "##ed", "un", "##play", "##able", "the", "cafe", "world", "hello", ",", ".", "!", "'",
-          "中", "国", *"abcdefghijklmnopqrstuvwxyz0123456789",
-          *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz0123456789")]
+PIECES = [
+    "play",
+    "##ing",
+    "##ed",
+    "un",
+    "##play",
+    "##able",
+    "the",
+    "cafe",
+    "world",
+    "hello",
+    ",",
+    ".",
+    "!",
+    "'",
+    "中",
+    "国",
+    *"abcdefghijklmnopqrstuvwxyz0123456789",
+    *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz0123456789"),
+]
 
 SENTENCES = [
-    "Hello, world!", "unplayable", "The café is playing.", "", " ", "\t\n", "...", "''", "don't", "a-b_c/d\\e",
-    "naïve Ångström ÉCOLE ﬁne Straße İstanbul", "e\u0301 combining",
-    "中国 and 中国人", "日本語テキスト", "한국어", "привет мир", "مرحبا",
-    "emoji 😀 👩‍👩‍👧 🇫🇷 ❤️", "zero\u200bwidth\u00a0space\u3000wide",
-    "con\x00trol \x07bell \x1b esc\u0085 \ufffd end", "\ufefffirst",
-    "x" * 1000, "x" * 100, "x" * 101, "long " * 40, "1,000.5% €5 £3 ½ ² №", "[CLS] in [SEP] text [MASK] [UNK] [PAD]",
-    "[cls] lower [Sep]", "##ing alone", "http://a.b/c?d=e&f", "𝒳 math 𠀀 rare",
+    "Hello, world!",
+    "unplayable",
+    "The café is playing.",
+    "",
+    " ",
+    "\t\n",
+    "...",
+    "''",
+    "don't",
+    "a-b_c/d\\e",
+    "naïve Ångström ÉCOLE ﬁne Straße İstanbul",
+    "e\u0301 combining",
+    "中国 and 中国人",
+    "日本語テキスト",
+    "한국어",
+    "привет мир",
+    "مرحبا",
+    "emoji 😀 👩‍👩‍👧 🇫🇷 ❤️",
+    "zero\u200bwidth\u00a0space\u3000wide",
+    "con\x00trol \x07bell \x1b esc\u0085 \ufffd end",
+    "\ufefffirst",
+    "x" * 1000,
+    "x" * 100,
+    "x" * 101,
+    "long " * 40,
+    "1,000.5% €5 £3 ½ ² №",
+    "[CLS] in [SEP] text [MASK] [UNK] [PAD]",
+    "[cls] lower [Sep]",
+    "##ing alone",
+    "http://a.b/c?d=e&f",
+    "𝒳 math 𠀀 rare",
     "\u2018quotes\u2019 \u201cq\u201d \u2014 dash",
     "line\r\nbreak\u2028and\u2029more",
 ]
@@ -50,7 +91,8 @@ def number(*tokens: str) -> list[int]:
 def test_a_sentence_by_hand(tokenizer):
     ids, types = tokenizer.encode(["Hello, unplayable café"])
     assert ids == [number("[CLS]", "hello", ",", "un", "##play", "##able", "cafe", "[SEP]")], (
-        "lowercase, strip accents, cut at punctuation, then the longest piece from the left")
+        "lowercase, strip accents, cut at punctuation, then the longest piece from the left"
+    )
     assert types == [[0] * 8]
 
 
@@ -61,19 +103,25 @@ def test_a_pair_by_hand(tokenizer):
 
 
 def test_a_word_that_cannot_be_cut_is_unknown_as_a_whole(tokenizer):
-    assert tokenizer.encode(["play日play 😀"])[0] == [number("[CLS]", "play", "[UNK]", "play", "[UNK]", "[SEP]")]
+    assert tokenizer.encode(["play日play 😀"])[0] == [
+        number("[CLS]", "play", "[UNK]", "play", "[UNK]", "[SEP]")
+    ]
 
 
 def test_truncation_by_hand(tokenizer):
     ids, types = tokenizer.encode(["hello hello hello world"], ["the world"], max_length=7)
-    assert ids == [number("[CLS]", "hello", "hello", "[SEP]", "the", "world", "[SEP]")], "the longer gives first"
+    assert ids == [number("[CLS]", "hello", "hello", "[SEP]", "the", "world", "[SEP]")], (
+        "the longer gives first"
+    )
     assert types == [[0, 0, 0, 0, 1, 1, 1]]
 
 
 def test_padded_tensors_by_hand(tokenizer):
     batch = tokenizer(["hello", "hello world"], ["the", "world"])
-    assert batch["input_ids"].tolist() == [number("[CLS]", "hello", "[SEP]", "the", "[SEP]", "[PAD]"),
-                                           number("[CLS]", "hello", "world", "[SEP]", "world", "[SEP]")]
+    assert batch["input_ids"].tolist() == [
+        number("[CLS]", "hello", "[SEP]", "the", "[SEP]", "[PAD]"),
+        number("[CLS]", "hello", "world", "[SEP]", "world", "[SEP]"),
+    ]
     assert batch["attention_mask"].tolist() == [[1, 1, 1, 1, 1, 0], [1] * 6]
     assert batch["token_type_ids"].tolist() == [[0, 0, 0, 1, 1, 0], [0, 0, 0, 0, 1, 1]]
 
@@ -85,16 +133,31 @@ def cut_word(word: str, vocabulary: dict[str, int]) -> list[str]:
     """WordPiece as Wu et al. 2016 use it: the longest piece from the left, again and again, or [UNK] for the whole."""
     pieces, start = [], 0
     while start < len(word):
-        ends = [end for end in range(len(word), start, -1) if ("##" if start else "") + word[start:end] in vocabulary]
+        ends = [
+            end
+            for end in range(len(word), start, -1)
+            if ("##" if start else "") + word[start:end] in vocabulary
+        ]
         if not ends:
             return ["[UNK]"]
-        pieces.append(("##" if start else "") + word[start:ends[0]])
+        pieces.append(("##" if start else "") + word[start : ends[0]])
         start = ends[0]
     return pieces
 
 
 def test_slow_loop(tokenizer):
-    words = ["played", "unplayed", "playingable", "worlds", "the", "x" * 100, "é" * 3 + "z", "b2b", "undo", "cafes"]
+    words = [
+        "played",
+        "unplayed",
+        "playingable",
+        "worlds",
+        "the",
+        "x" * 100,
+        "é" * 3 + "z",
+        "b2b",
+        "undo",
+        "cafes",
+    ]
     found = tokenizer.encode(words)[0]
     for word, ids in zip(words, found, strict=True):
         assert ids[1:-1] == number(*cut_word(word.replace("é", "e"), tokenizer.vocabulary)), word
@@ -105,8 +168,13 @@ def test_slow_loop(tokenizer):
 
 def assert_equals_transformers(folder, max_length: int) -> None:
     """Single sentences, and each sentence paired with the one before it and with itself."""
-    transformers = pytest.importorskip("transformers", reason="transformers is the reference; run setup.sh --dev")
-    ours, theirs = BertTokenizer.from_pretrained(folder), transformers.BertTokenizerFast.from_pretrained(folder)
+    transformers = pytest.importorskip(
+        "transformers", reason="transformers is the reference; run setup.sh --dev"
+    )
+    ours, theirs = (
+        BertTokenizer.from_pretrained(folder),
+        transformers.BertTokenizerFast.from_pretrained(folder),
+    )
     shifted = SENTENCES[-1:] + SENTENCES[:-1]
     for seconds in (None, shifted, SENTENCES):
         expected = theirs(SENTENCES, seconds, truncation="longest_first", max_length=max_length)
@@ -128,10 +196,15 @@ def test_equals_transformers_on_the_vocabulary_of_bert(minilm_folder, max_length
 
 
 def test_saved_tokenizer_opens_in_transformers(tokenizer, tmp_path):
-    transformers = pytest.importorskip("transformers", reason="transformers is the reference; run setup.sh --dev")
+    transformers = pytest.importorskip(
+        "transformers", reason="transformers is the reference; run setup.sh --dev"
+    )
     tokenizer.save_pretrained(tmp_path)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    assert theirs(SENTENCES, truncation=True, max_length=64)["input_ids"] == tokenizer.encode(SENTENCES, None, 64)[0]
+    assert (
+        theirs(SENTENCES, truncation=True, max_length=64)["input_ids"]
+        == tokenizer.encode(SENTENCES, None, 64)[0]
+    )
     assert BertTokenizer.from_pretrained(tmp_path).encode(SENTENCES) == tokenizer.encode(SENTENCES)
 
 
@@ -142,7 +215,9 @@ def test_a_batch_is_its_rows_one_by_one(tokenizer):
     """Also after a call with another max_length: no setting of one call may stay for the next."""
     together = tokenizer.encode(SENTENCES, max_length=128)[0]
     tokenizer.encode(SENTENCES, SENTENCES, max_length=5)
-    assert together == [tokenizer.encode([sentence], max_length=128)[0][0] for sentence in SENTENCES]
+    assert together == [
+        tokenizer.encode([sentence], max_length=128)[0][0] for sentence in SENTENCES
+    ]
     assert max(map(len, together)) <= 128
     assert tokenizer.encode([]) == ([], [])
 
@@ -162,7 +237,10 @@ def test_blank_and_doubled_lines_move_no_id(tmp_path, tokenizer):
     """The line's number is the id; of two lines with one token the later counts, as in transformers."""
     (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL, "", PIECES[0], *PIECES]) + "\n")
     found = BertTokenizer.from_pretrained(tmp_path)
-    assert found.vocabulary[PIECES[0]] == len(SPECIAL) + 2 and found.vocabulary[PIECES[-1]] == len(SPECIAL + PIECES) + 1
+    assert (
+        found.vocabulary[PIECES[0]] == len(SPECIAL) + 2
+        and found.vocabulary[PIECES[-1]] == len(SPECIAL + PIECES) + 1
+    )
     found.save_pretrained(tmp_path / "again")
     assert BertTokenizer.from_pretrained(tmp_path / "again").vocabulary == found.vocabulary
 
@@ -173,20 +251,33 @@ def test_a_cased_model_keeps_case_and_accents(small_folder, tmp_path):
     cased = BertTokenizer.from_pretrained(tmp_path)
     assert cased.encode(["Café cafe"])[0][0][1:-1] == [len(SPECIAL + PIECES), *number("cafe")]
     cased.save_pretrained(tmp_path / "again")
-    assert BertTokenizer.from_pretrained(tmp_path / "again").encode(["Café"]) == cased.encode(["Café"])
+    assert BertTokenizer.from_pretrained(tmp_path / "again").encode(["Café"]) == cased.encode(
+        ["Café"]
+    )
 
 
-@pytest.mark.parametrize("settings", [
-    {"strip_accents": False}, {"do_lower_case": False, "strip_accents": True}, {"tokenize_chinese_chars": False}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"strip_accents": False},
+        {"do_lower_case": False, "strip_accents": True},
+        {"tokenize_chinese_chars": False},
+    ],
+)
 def test_every_setting_is_that_of_transformers(small_folder, tmp_path, settings):
     shutil.copytree(small_folder, tmp_path / "model")
     vocabulary = tmp_path / "model" / "vocab.txt"
     vocabulary.write_text(vocabulary.read_text() + "café\ncafe\nCafe\n中文\n中\n文\n")
     (tmp_path / "model" / "tokenizer_config.json").write_text(json.dumps(settings))
     assert_equals_transformers(tmp_path / "model", 32)
-    ours, plain = BertTokenizer.from_pretrained(tmp_path / "model"), BertTokenizer.from_pretrained(small_folder)
+    ours, plain = (
+        BertTokenizer.from_pretrained(tmp_path / "model"),
+        BertTokenizer.from_pretrained(small_folder),
+    )
     texts = ["Café cafe 中文"]
-    assert ours.encode(texts) != BertTokenizer(ours.vocabulary).encode(texts), "the setting changes something"
+    assert ours.encode(texts) != BertTokenizer(ours.vocabulary).encode(texts), (
+        "the setting changes something"
+    )
     assert ours.fingerprint != BertTokenizer(ours.vocabulary).fingerprint != plain.fingerprint
     ours.save_pretrained(tmp_path / "again")
     assert BertTokenizer.from_pretrained(tmp_path / "again").encode(texts) == ours.encode(texts)
@@ -222,12 +313,23 @@ def test_negative_control_case_and_truncation_are_not_free(small_folder, tokeniz
     assert swapped != tokenizer.encode([""] * len(SENTENCES), SENTENCES, 10)[1]
 
 
-@pytest.mark.parametrize("content", ["[1]", '{"strip_accents": 3}', '{"do_lower_case": "yes"}',
-                                     '{"do_lower_case": null}', '{"tokenize_chinese_chars": 1}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[1]",
+        '{"strip_accents": 3}',
+        '{"do_lower_case": "yes"}',
+        '{"do_lower_case": null}',
+        '{"tokenize_chinese_chars": 1}',
+    ],
+)
 def test_settings_that_are_none_are_refused(tmp_path, content):
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
     (tmp_path / "tokenizer_config.json").write_text(content)
-    with pytest.raises(ValueError, match=r"tokenizer_config.json: not a table in which do_lower_case, strip_accents"):
+    with pytest.raises(
+        ValueError,
+        match=r"tokenizer_config.json: not a table in which do_lower_case, strip_accents",
+    ):
         BertTokenizer.from_pretrained(tmp_path)
 
 

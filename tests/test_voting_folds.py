@@ -11,7 +11,14 @@ import pytest
 from multitask import voting
 from multitask.tasks import TASKS, pearson
 from multitask.voting import METHODS, make_folds, out_of_fold
-from tests.toy_votes import EVERY_METHOD_AND_TASK, NUM_ROWS, NUM_RUNS, apply_to, make_outputs, make_votes
+from tests.toy_votes import (
+    EVERY_METHOD_AND_TASK,
+    NUM_ROWS,
+    NUM_RUNS,
+    apply_to,
+    make_outputs,
+    make_votes,
+)
 
 
 @pytest.mark.parametrize(("num_rows", "num_folds"), [(10, 5), (11, 5), (4, 4), (103, 2)])
@@ -28,7 +35,9 @@ def test_another_seed_draws_other_folds():
 
 @pytest.mark.parametrize(("num_rows", "num_folds"), [(10, 1), (10, 0), (4, 5)])
 def test_folds_that_cannot_be(num_rows, num_folds):
-    with pytest.raises(ValueError, match=f"{num_folds} folds of {num_rows} dev rows; needed are 2 at least"):
+    with pytest.raises(
+        ValueError, match=f"{num_folds} folds of {num_rows} dev rows; needed are 2 at least"
+    ):
         make_folds(num_rows, num_folds, seed=1)
 
 
@@ -42,7 +51,9 @@ def test_out_of_fold_is_a_slow_loop(method, task):
     for row in range(NUM_ROWS):
         others = [other for other in range(NUM_ROWS) if folds[other] != folds[row]]
         of_row = weigh(votes[:, others], labels[others])
-        np.testing.assert_allclose(mixed[row], sum(of_row[run] * votes[run, row] for run in range(NUM_RUNS)))
+        np.testing.assert_allclose(
+            mixed[row], sum(of_row[run] * votes[run, row] for run in range(NUM_RUNS))
+        )
         np.testing.assert_allclose(weights[folds[row]], of_row)
 
 
@@ -85,13 +96,19 @@ def test_negative_control_of_guesses(method, task, monkeypatch):
     Without the prior, which takes most of the shine from fitted weights (below).
     """
     monkeypatch.setattr(voting, "PRIOR_ROWS", 0)
-    chance, deviation = {"sst": (0.2, 0.4), "para": (0.5, 0.5), "sts": (0.0, 1.0)}[task]  # of one row's score
+    chance, deviation = {"sst": (0.2, 0.4), "para": (0.5, 0.5), "sts": (0.0, 1.0)}[
+        task
+    ]  # of one row's score
     flattered, honest = [], []
     for seed in range(20):
         labels, _ = make_outputs(task, num_rows=200, seed=seed)
-        noise = np.random.default_rng([seed, 1]).normal(size=(20, 200, 5) if task == "sst" else (20, 200))
+        noise = np.random.default_rng([seed, 1]).normal(
+            size=(20, 200, 5) if task == "sst" else (20, 200)
+        )
         outcome = apply_to(method, task, labels, list(noise), seed=seed)
-        flattered.append(TASKS[task].score(outcome.test, labels))  # of the rows that the weights were fitted on
+        flattered.append(
+            TASKS[task].score(outcome.test, labels)
+        )  # of the rows that the weights were fitted on
         honest.append(outcome.out_of_fold)
     error = deviation / math.sqrt(20 * 200)  # 20 draws of 200 rows
     assert np.mean(flattered) > chance + 4 * error
@@ -107,7 +124,9 @@ def test_a_prior_flatters_less(task, chance, deviation, monkeypatch):
         flattered, honest = [], []
         for seed in range(20):
             labels, _ = make_outputs(task, num_rows=200, seed=seed)
-            noise = np.random.default_rng([seed, 1]).normal(size=(20, 200, 5) if task == "sst" else (20, 200))
+            noise = np.random.default_rng([seed, 1]).normal(
+                size=(20, 200, 5) if task == "sst" else (20, 200)
+            )
             outcome = apply_to("weighted", task, labels, list(noise), seed=seed)
             flattered.append(TASKS[task].score(outcome.test, labels))
             honest.append(outcome.out_of_fold)

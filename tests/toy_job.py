@@ -43,7 +43,9 @@ class TwoHeads(nn.Module):
         return self.heads[task](self.dropout(torch.tanh(self.body(inputs)))).squeeze(-1)
 
 
-def make_job(folder, dropout: float = 0.3, disturb: Callable = lambda when, number: None, **changes) -> Job:
+def make_job(
+    folder, dropout: float = 0.3, disturb: Callable = lambda when, number: None, **changes
+) -> Job:
     """`disturb(when, number)` is called in each loss ("step") and each evaluation ("evaluation"), counted from 1."""
     generator = torch.Generator().manual_seed(8)
     inputs = torch.randn(NUM_ROWS, 3, generator=generator)
@@ -68,16 +70,30 @@ def make_job(folder, dropout: float = 0.3, disturb: Callable = lambda when, numb
     def evaluate():
         model.eval()
         with torch.no_grad():
-            errors = {task: float(nn.functional.mse_loss(model(task, inputs), targets)) for task in "ab"}
+            errors = {
+                task: float(nn.functional.mse_loss(model(task, inputs), targets)) for task in "ab"
+            }
         disturbed("evaluation")
         model.train()
         return {"score": -sum(errors.values()), **errors}
 
     job = Job(
-        name="toy", folder=folder, model=model, optimizer=AdamW(model.parameters(), lr=0.05, weight_decay=0.01),
-        plan=plan, load=lambda task, rows: Rows(inputs[rows], targets[rows], tuple(f"row-{row}" for row in rows)),
-        loss=loss, evaluate=evaluate, score="score", epochs=EPOCHS, device=torch.device("cpu"), precision="fp32",
-        seed=2, save_every=2,
+        name="toy",
+        folder=folder,
+        model=model,
+        optimizer=AdamW(model.parameters(), lr=0.05, weight_decay=0.01),
+        plan=plan,
+        load=lambda task, rows: Rows(
+            inputs[rows], targets[rows], tuple(f"row-{row}" for row in rows)
+        ),
+        loss=loss,
+        evaluate=evaluate,
+        score="score",
+        epochs=EPOCHS,
+        device=torch.device("cpu"),
+        precision="fp32",
+        seed=2,
+        save_every=2,
     )
     return replace(job, **changes)
 
@@ -99,10 +115,18 @@ def killed_at(job: Job, step: int) -> Job:
 def bits(job: Job, progress) -> dict:
     """All that a run leaves behind but its seconds: weights, optimizer state, progress."""
     weights = {name: tensor.numpy().tobytes() for name, tensor in job.model.state_dict().items()}
-    moments = [{key: value.numpy().tobytes() if torch.is_tensor(value) else value for key, value in state.items()}
-               for state in job.optimizer.state.values()]
+    moments = [
+        {
+            key: value.numpy().tobytes() if torch.is_tensor(value) else value
+            for key, value in state.items()
+        }
+        for state in job.optimizer.state.values()
+    ]
     seen = {name: value for name, value in vars(progress).items() if name != "seconds"}
-    rates = [(group["lr"], group["initial_lr"], group["weight_decay"]) for group in job.optimizer.param_groups]
+    rates = [
+        (group["lr"], group["initial_lr"], group["weight_decay"])
+        for group in job.optimizer.param_groups
+    ]
     return {"weights": weights, "moments": moments, "rates": rates, **copy.deepcopy(seen)}
 
 

@@ -33,18 +33,35 @@ from tests.toy_stages import make_chain, write_triplets
 CPU = torch.device("cpu")
 NUM_STEPS = 50
 # A batch of 5 has no equal halves; the last one of 16 rows is a single row, and a second process has none of it.
-COMMON = {"precision": "fp32", "max_length": 48, "batch_size": 5, "lr": 1e-3, "epochs": NUM_STEPS, "warmup": 0.0,
-          "hidden_dropout_prob": 0.0, "pair_encoding": "cross"}
-CHANGES = {"mt-dnn": {}, "death": {}, "bi": {"pair_encoding": "bi"},
-           "dual": {"pair_encoding": "dual", "head": "dpha", "sampling": "annealed"},
-           "pcgrad": {"sampling": "joint", "surgery": "pcgrad"},
-           "accumulation": {"sampling": "joint", "surgery": "pcgrad", "accumulation": 2, "epochs": 2 * NUM_STEPS},
-           "gradvac": {"sampling": "joint", "surgery": "gradvac"},
-           "heads-first": {"heads_first": NUM_STEPS},
-           "heads-alone": {"option": "pretrain"},
-           "cosine": {"head": "cosine", "common_layer": "none", "tasks": "sst,sts", "pair_encoding": "bi"},
-           "fusion": {"pretrain": "simcse", "contrastive_order": "fusion"},
-           "mlm": {"pretrain": "mlm", "mlm_batch_size": 5, "mlm_epochs": NUM_STEPS, "mlm_lr": 1e-3}}
+COMMON = {
+    "precision": "fp32",
+    "max_length": 48,
+    "batch_size": 5,
+    "lr": 1e-3,
+    "epochs": NUM_STEPS,
+    "warmup": 0.0,
+    "hidden_dropout_prob": 0.0,
+    "pair_encoding": "cross",
+}
+CHANGES = {
+    "mt-dnn": {},
+    "death": {},
+    "bi": {"pair_encoding": "bi"},
+    "dual": {"pair_encoding": "dual", "head": "dpha", "sampling": "annealed"},
+    "pcgrad": {"sampling": "joint", "surgery": "pcgrad"},
+    "accumulation": {
+        "sampling": "joint",
+        "surgery": "pcgrad",
+        "accumulation": 2,
+        "epochs": 2 * NUM_STEPS,
+    },
+    "gradvac": {"sampling": "joint", "surgery": "gradvac"},
+    "heads-first": {"heads_first": NUM_STEPS},
+    "heads-alone": {"option": "pretrain"},
+    "cosine": {"head": "cosine", "common_layer": "none", "tasks": "sst,sts", "pair_encoding": "bi"},
+    "fusion": {"pretrain": "simcse", "contrastive_order": "fusion"},
+    "mlm": {"pretrain": "mlm", "mlm_batch_size": 5, "mlm_epochs": NUM_STEPS, "mlm_lr": 1e-3},
+}
 
 
 def make_job(name: str, model: Path, data: Path, out: Path) -> Job:
@@ -53,30 +70,61 @@ def make_job(name: str, model: Path, data: Path, out: Path) -> Job:
     options = Options(data_dir=str(data), model=str(model), **COMMON).with_files()
     if name == "pretrain":
         out.mkdir(parents=True, exist_ok=True)
-        sentences = [example.sentence_1 for example in train.read_tables(options)["sst"]["train"].examples]
+        sentences = [
+            example.sentence_1 for example in train.read_tables(options)["sst"]["train"].examples
+        ]
         corpus = out / f"corpus-{processes.number()}.txt"
         corpus.write_text("\n".join(sentences), encoding="utf-8")
-        flags = {"--corpus": corpus, "--out": out / "model", "--size": "tiny", "--vocabulary": model, "--batch-size": 5,
-                 "--block-size": 16, "--tokens": 8000, "--precision": "fp32", "--device": "cpu"}
+        flags = {
+            "--corpus": corpus,
+            "--out": out / "model",
+            "--size": "tiny",
+            "--vocabulary": model,
+            "--batch-size": 5,
+            "--block-size": 16,
+            "--tokens": 8000,
+            "--precision": "fp32",
+            "--device": "cpu",
+        }
         arguments = pretrain.parse([str(word) for flag in flags.items() for word in flag])
         return from_text.build_job(arguments, *from_text.read_corpus(arguments))
-    num_rows = 48 if name in PRESETS else 16  # simcse-nli makes its triplets of 48; of all others a stage takes 16
-    tables = {task: {split: table.cut(num_rows) for split, table in splits.items()}
-              for task, splits in train.read_tables(options).items()}
+    num_rows = (
+        48 if name in PRESETS else 16
+    )  # simcse-nli makes its triplets of 48; of all others a stage takes 16
+    tables = {
+        task: {split: table.cut(num_rows) for split, table in splits.items()}
+        for task, splits in train.read_tables(options).items()
+    }
     if name in PRESETS:
         shuffle = {"bsc_shuffle": "knn"} if name == "bsc" else {}
         size = {} if name == "ct" else {"contrastive_batch_size": 5}
         size |= {"contrastive_chunk": 2} if name in ("simcse", "simcse-nli") else {}
         # A file of each process's own: one that both write is empty at the moment in which the other one reads it.
-        nli = {"nli": write_triplets(out.parent / f"nli-{processes.number()}.tsv", tables)} if "nli" in name else {}
-        (stage,) = make_chain(name, model, tables, tokenizer, out, contrastive_epochs=NUM_STEPS, contrastive_lr=5e-5,
-                              **size, **shuffle, **nli)
+        nli = (
+            {"nli": write_triplets(out.parent / f"nli-{processes.number()}.tsv", tables)}
+            if "nli" in name
+            else {}
+        )
+        (stage,) = make_chain(
+            name,
+            model,
+            tables,
+            tokenizer,
+            out,
+            contrastive_epochs=NUM_STEPS,
+            contrastive_lr=5e-5,
+            **size,
+            **shuffle,
+            **nli,
+        )
         return stage.job
     options = replace(options, **CHANGES[name])
     rows = train.encode_tables(tables, tokenizer, options.max_length, options.pair_encoding)
     encoder = BertModel.from_pretrained(model)
     if name == "mlm":
-        return further.build_stage(options, encoder, tokenizer, rows, model, out, "encoder", "", CPU).job
+        return further.build_stage(
+            options, encoder, tokenizer, rows, model, out, "encoder", "", CPU
+        ).job
     companion = build_companion(options, encoder, CPU) if name == "fusion" else None
     job = train.build_job(options, encoder, rows, out, CPU, companion)
     return train.heads_job(job, options) if name == "heads-first" else job
@@ -106,8 +154,11 @@ def losses_of(job: Job, dies: bool) -> tuple[list[float], list[float]]:
 
     def look_and_clip(parameters, max_norm):
         if not gradients:
-            gradients.extend(float(parameter.grad.abs().double().sum()) for parameter in parameters
-                             if parameter.grad is not None)
+            gradients.extend(
+                float(parameter.grad.abs().double().sum())
+                for parameter in parameters
+                if parameter.grad is not None
+            )
         return clip(parameters, max_norm)
 
     def evaluate() -> dict[str, float]:
@@ -118,24 +169,41 @@ def losses_of(job: Job, dies: bool) -> tuple[list[float], list[float]]:
         return {"score": -num_evaluations}
 
     with suppress(Enough), mock.patch("torch.nn.utils.clip_grad_norm_", look_and_clip):
-        fit(replace(job, patience=0, evaluations_per_epoch=10_000, evaluate=evaluate, score="score",
-                    loss=dying if dies else job.loss, on_evaluation=lambda history: found.append(history[-1]["loss"])))
+        fit(
+            replace(
+                job,
+                patience=0,
+                evaluations_per_epoch=10_000,
+                evaluate=evaluate,
+                score="score",
+                loss=dying if dies else job.loss,
+                on_evaluation=lambda history: found.append(history[-1]["loss"]),
+            )
+        )
     return found, gradients
 
 
 def main(model: str, data: str, out: str, *names: str) -> None:
     """Run the stages one after the other."""
     torch.set_num_threads(1)
-    methods.GUIDED_WIDTH = 64  # instead of 4,096, which is most of what two processes would tell each other
-    checkpoint.write_tensors = checkpoint.save_checkpoint = lambda *saved: None  # after each step it would take long
+    methods.GUIDED_WIDTH = (
+        64  # instead of 4,096, which is most of what two processes would tell each other
+    )
+    checkpoint.write_tensors = checkpoint.save_checkpoint = lambda *saved: (
+        None
+    )  # after each step it would take long
     processes.join("cpu")
     losses, gradients, weights = {}, {}, {}
     for name in names:
         job = make_job(name, Path(model), Path(data), Path(out) / name)
-        if name == "death":  # torchrun ends the other one too, which on a busy machine could be before it has spoken
+        if (
+            name == "death"
+        ):  # torchrun ends the other one too, which on a busy machine could be before it has spoken
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         losses[name], gradients[name] = losses_of(job, name == "death")
-        weights[name] = sum(float(parameter.detach().double().sum()) for parameter in job.model.parameters())
+        weights[name] = sum(
+            float(parameter.detach().double().sum()) for parameter in job.model.parameters()
+        )
     (Path(out) / f"weights-{processes.number()}.json").write_text(json.dumps(weights))
     atexit.register((Path(out) / f"cleared-up-{processes.number()}").touch)
     processes.leave()

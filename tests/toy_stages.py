@@ -16,11 +16,15 @@ def write_triplets(path: Path, tables: dict, task: str = "sts") -> str:
     """A file of 16 triplets, made of a task's training sentences; returns its path."""
     texts = [example.sentence_1 for example in tables[task]["train"].examples]
     rows = ["\t".join(texts[start : start + 3]) for start in range(0, 48, 3)]
-    path.write_text("\n".join(["premise\tentailment\tcontradiction", *rows]) + "\n", encoding="utf-8")
+    path.write_text(
+        "\n".join(["premise\tentailment\tcontradiction", *rows]) + "\n", encoding="utf-8"
+    )
     return str(path)
 
 
-def make_chain(chain: str, model: Path, tables: dict, tokenizer, run: Path, **changes) -> list[Stage]:
+def make_chain(
+    chain: str, model: Path, tables: dict, tokenizer, run: Path, **changes
+) -> list[Stage]:
     """The stages that `chain` names, on one encoder of the folder `model`; changes replace options."""
     changes = {**FAST, **changes}
     if "simcse-nli" in chain and "nli" not in changes:
@@ -31,7 +35,19 @@ def make_chain(chain: str, model: Path, tables: dict, tokenizer, run: Path, **ch
     stages, start = [], encoder_fingerprint(encoder, tokenizer)
     for name in options.stages:
         folder = "encoder" if name == options.stages[-1] else f"encoder-{name}"
-        stages.append(build_stage(options, name, encoder, tokenizer, train, tables["sts"]["dev"].examples, run, folder,
-                                  start, torch.device("cpu")))
+        stages.append(
+            build_stage(
+                options,
+                name,
+                encoder,
+                tokenizer,
+                train,
+                tables["sts"]["dev"].examples,
+                run,
+                folder,
+                start,
+                torch.device("cpu"),
+            )
+        )
         start = stages[-1].fingerprint
     return stages

@@ -15,10 +15,18 @@ NUM_ROWS, NUM_RUNS = 60, 3
 EVERY_METHOD_AND_TASK = [(method, task) for method in METHODS for task in TASKS]
 
 
-def make_outputs(task: str, num_runs: int = NUM_RUNS, num_rows: int = NUM_ROWS, seed: int = 0, signal: float = 1.0):
+def make_outputs(
+    task: str,
+    num_runs: int = NUM_RUNS,
+    num_rows: int = NUM_ROWS,
+    seed: int = 0,
+    signal: float = 1.0,
+):
     """(labels (N,), raw outputs of each run): noise around the label, more of it in each further run."""
     generator = np.random.default_rng(seed)
-    noise = [generator.normal(size=(num_rows, 5) if task == "sst" else num_rows) for _ in range(num_runs)]
+    noise = [
+        generator.normal(size=(num_rows, 5) if task == "sst" else num_rows) for _ in range(num_runs)
+    ]
     if task == "sst":
         labels = generator.integers(0, 5, num_rows)
         truth = 2.0 * np.eye(5)[labels]
@@ -28,7 +36,9 @@ def make_outputs(task: str, num_runs: int = NUM_RUNS, num_rows: int = NUM_ROWS, 
     else:
         labels = generator.uniform(0, 5, num_rows)
         truth = labels
-    outputs = [(signal * truth + (run + 1) * of_run).astype(np.float32) for run, of_run in enumerate(noise)]
+    outputs = [
+        (signal * truth + (run + 1) * of_run).astype(np.float32) for run, of_run in enumerate(noise)
+    ]
     return labels.astype(np.float32), outputs
 
 
@@ -41,12 +51,16 @@ def make_votes(task: str, **settings):
 def apply_to(method: str, task: str, labels, outputs, seed: int = 3):
     """The outcome of a method on the raw outputs of each run, as dev and as test, in five folds."""
     votes = gather_votes(TASKS[task], outputs, outputs)
-    return apply_method(METHODS[method].weigh, TASKS[task], votes, labels, make_folds(len(labels), 5, seed))
+    return apply_method(
+        METHODS[method].weigh, TASKS[task], votes, labels, make_folds(len(labels), 5, seed)
+    )
 
 
 def altered(run: Path, folder: Path, alter) -> Path:
     """A copy of a run whose run.json went through `alter`."""
-    record = json.loads((Path(shutil.copytree(run, folder)) / "run.json").read_text(encoding="utf-8"))
+    record = json.loads(
+        (Path(shutil.copytree(run, folder)) / "run.json").read_text(encoding="utf-8")
+    )
     alter(record)
     (folder / "run.json").write_text(json.dumps(record), encoding="utf-8")
     return folder
