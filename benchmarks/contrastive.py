@@ -18,13 +18,15 @@ import torch
 
 from benchmarks.series import course_tables, go_on, shown_mean
 from benchmarks.sides import Process
+from command_line.options import Options
 from contrastive.presets import OWN, PRESETS
-from contrastive.pretrain import build_stage
-from minbert import BertConfig, BertModel, BertTokenizer, price, runtime, weights
-from minbert.stage import encoder_fingerprint
-from multitask.recipes import COMPARISONS
-from multitask.train import read_tables
-from options import Options
+from contrastive.stage import build_stage
+from experiments.recipes import COMPARISONS
+from minbert import BertConfig, BertModel, BertTokenizer, weights
+from minbert.training import cost_estimate as price
+from minbert.training import runtime
+from minbert.training.stage import encoder_fingerprint
+from multitask.stage import read_tables
 
 TEXTS = (
     "nli",

@@ -14,13 +14,14 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.series import course_tables, go_on, shown_mean
+from command_line.options import Options
 from contrastive.presets import AUTO
-from minbert import BertConfig, BertModel, BertTokenizer, runtime, weights
-from minbert.from_text import fresh_encoder
-from minbert.loop import fit
+from minbert import BertConfig, BertModel, BertTokenizer, weights
+from minbert.pretraining.plain_text import fresh_encoder
+from minbert.training import runtime
+from minbert.training.loop import fit
+from multitask.stage import build_job, encode_tables, read_tables
 from multitask.tasks import TASKS
-from multitask.train import build_job, encode_tables, read_tables
-from options import Options
 
 EPOCHS = {"sst": 4, "para": 2, "sts": 6}  # fixed before the first run, the same for every encoder
 MAX_LENGTH = 96

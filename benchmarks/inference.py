@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from benchmarks.comparison import Check, Comparison, json_line, versions
 from benchmarks.material import (
     MAX_LENGTH,
     Limit,
@@ -23,11 +24,11 @@ from benchmarks.material import (
     require,
     sst_examples,
 )
-from benchmarks.result import Check, Comparison, json_line, versions
 from benchmarks.sides import Process, alternate
-from contrastive.export import export
-from contrastive.vectors import open_embedder
-from minbert import BertModel, BertTokenizer, runtime
+from contrastive.embed.export import export
+from contrastive.embedder import open_embedder
+from minbert import BertModel, BertTokenizer
+from minbert.training import runtime
 
 VECTORS = "vectors"  # a request; a part gives nothing back, so that no time goes into sending
 

@@ -2,7 +2,7 @@
 
 A tiny model runs once undisturbed over a cut of the sample data, then K times with SIGKILL at a random step and
 `--resume`. Weights must agree in every bit, leaderboard files in every byte, and the scores of each epoch exactly.
-tests/test_resume.py asks the same of one run, and borrows the functions.
+tests/system/test_resume.py asks the same of one run, and borrows the functions.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from benchmarks.result import versions
+from benchmarks.comparison import versions
 from data.readers import COURSE_FILES
 from minbert import BertConfig, BertModel
-from minbert.blocks import train_tokenizer
+from minbert.pretraining.packing import train_tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent
 ROWS = {"train": 64, "dev": 24, "test": 12}

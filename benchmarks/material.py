@@ -11,8 +11,10 @@ from pathlib import Path
 import torch
 
 from data.readers import COURSE_FILES, SST, Example, read_examples
-from minbert import BertConfig, BertModel, BertTokenizer, price, runtime, weights
-from minbert.pretrain import SIZES
+from minbert import BertConfig, BertModel, BertTokenizer, weights
+from minbert.pretraining.sizes import SIZES
+from minbert.training import cost_estimate as price
+from minbert.training import runtime
 
 DEVICE = torch.device("cpu")  # every goal is one of a processor with two threads
 MINILM_SHAPE = BertConfig(

@@ -6,8 +6,8 @@ process of its own. Python, torch and the model count on both sides.
 
 from __future__ import annotations
 
+from benchmarks.comparison import Comparison, json_line, versions
 from benchmarks.material import Place, Settings, require, sst_examples
-from benchmarks.result import Comparison, json_line, versions
 from benchmarks.sides import Process
 from benchmarks.training import our_side, peer_side, write_heads
 

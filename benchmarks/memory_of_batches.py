@@ -21,13 +21,15 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from benchmarks.result import verdict, versions
-from contrastive.pretrain import build_stage
-from minbert import BertConfig, BertModel, BertTokenizer, price, runtime, weights
-from minbert.loop import Loop
-from minbert.stage import encoder_fingerprint
-from multitask.train import read_tables
-from options import Options
+from benchmarks.comparison import verdict, versions
+from command_line.options import Options
+from contrastive.stage import build_stage
+from minbert import BertConfig, BertModel, BertTokenizer, weights
+from minbert.training import cost_estimate as price
+from minbert.training import runtime
+from minbert.training.loop import Loop
+from minbert.training.stage import encoder_fingerprint
+from multitask.stage import read_tables
 
 GOAL = 1.1  # of the ratio
 NUM_STEPS = 3  # the second and third have the optimizer's moments beside them

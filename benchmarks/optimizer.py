@@ -12,8 +12,8 @@ import math
 import torch
 from torch import nn
 
+from benchmarks.comparison import Check, Comparison, json_line, versions
 from benchmarks.material import Settings
-from benchmarks.result import Check, Comparison, json_line, versions
 from benchmarks.sides import alternate
 from minbert import AdamW, BertModel
 from minbert.optimizer import parameter_groups

@@ -1,7 +1,7 @@
 """How fast is pretraining, against a plain Hugging Face loop and against the machine's own limit?
 
 `python -m benchmarks.pretraining --size mini`: an update of each side in turn, the same configuration, blocks of random
-tokens. Ours is the loop of `python -m minbert.pretrain` in its own precision; the peer is transformers' BertForMaskedLM
+tokens. Ours is the loop of `python -m minbert.pretraining` in its own precision; the peer is transformers' BertForMaskedLM
 with DataCollatorForLanguageModeling and torch.optim.AdamW in fp32. Each side has a process of its own, as it would be
 used. Prints medians, and one line of JSON at the end.
 """
@@ -18,12 +18,15 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from benchmarks.comparison import Comparison, json_line, versions
 from benchmarks.material import DEVICE, Limit, require
-from benchmarks.result import Comparison, json_line, versions
 from benchmarks.sides import Process, Take, alternate
-from minbert import BertModel, BertTokenizer, from_text, pretrain, runtime
-from minbert.loop import Loop
+from minbert import BertModel, BertTokenizer
+from minbert.pretraining import __main__ as pretrain
+from minbert.pretraining import plain_text as from_text
 from minbert.tokenizer import SPECIAL_TOKENS
+from minbert.training import runtime
+from minbert.training.loop import Loop
 
 NUM_BLOCKS = 512
 
@@ -47,7 +50,7 @@ def make_blocks(tokenizer: BertTokenizer, block_size: int) -> np.ndarray:
 
 
 def make_loop(flags: list[str]) -> Loop:
-    """The loop of `python -m minbert.pretrain` with these flags, before its first update."""
+    """The loop of `python -m minbert.pretraining` with these flags, before its first update."""
     arguments = pretrain.parse(flags)
     tokenizer = make_tokenizer(arguments.size)
     blocks = make_blocks(tokenizer, arguments.block_size)

@@ -19,11 +19,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from benchmarks import inference, simcse
+from benchmarks.comparison import versions
 from benchmarks.material import DEVICE, Settings, sst_examples, write_model
-from benchmarks.result import versions
 from benchmarks.sides import Take
 from benchmarks.training import our_side
-from minbert import price, runtime
+from minbert.training import cost_estimate as price
+from minbert.training import runtime
 
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCTS = ("mm", "addmm", "bmm")

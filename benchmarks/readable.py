@@ -16,11 +16,12 @@ from unittest import mock
 import torch.nn.functional as F
 
 from benchmarks.series import course_tables, go_on, shown_mean
-from minbert import AdamW, BertConfig, BertModel, BertTokenizer, runtime, weights
-from minbert.loop import fit
+from command_line.options import Options
+from minbert import AdamW, BertConfig, BertModel, BertTokenizer, weights
+from minbert.training import runtime
+from minbert.training.loop import fit
+from multitask.stage import build_job, encode_tables, read_tables
 from multitask.tasks import TASKS
-from multitask.train import build_job, encode_tables, read_tables
-from options import Options
 
 PATHS = ("fast", "readable")
 SCORES = (*TASKS, "overall_2023")

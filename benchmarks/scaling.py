@@ -21,15 +21,17 @@ from pathlib import Path
 import numpy
 import torch
 
+from benchmarks.comparison import versions
 from benchmarks.material import DEVICE
-from benchmarks.result import versions
 from benchmarks.series import course_tables
 from benchmarks.sides import alternate
-from minbert import BertConfig, BertModel, BertTokenizer, price, runtime
+from command_line.options import Options
+from minbert import BertConfig, BertModel, BertTokenizer
 from minbert.optimizer import AdamW
-from minbert.pretrain import SIZES
-from multitask.train import build_job, encode_tables, read_tables
-from options import Options
+from minbert.pretraining.sizes import SIZES
+from minbert.training import cost_estimate as price
+from minbert.training import runtime
+from multitask.stage import build_job, encode_tables, read_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 TIMES = (1, 2, 4, 8)

@@ -8,9 +8,9 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from command_line.options import Options
 from data.readers import Table
-from multitask.train import read_tables
-from options import Options
+from multitask.stage import read_tables
 
 
 def course_tables(

@@ -11,15 +11,16 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from benchmarks.comparison import Comparison, json_line, versions
 from benchmarks.material import DEVICE, Limit, Settings, layer_flops, sst_examples
-from benchmarks.result import Comparison, json_line, versions
 from benchmarks.sides import alternate
 from contrastive import losses
 from contrastive.methods import SimCSE, same_text
 from contrastive.presets import PRESETS
 from data.batching import Batch, EncodedExamples, length_grouped_batches
-from minbert import AdamW, BertModel, BertTokenizer, runtime
+from minbert import AdamW, BertModel, BertTokenizer
 from minbert.optimizer import parameter_groups
+from minbert.training import runtime
 
 PRESET = PRESETS["simcse"]  # batches of 64, at most 32 tokens
 

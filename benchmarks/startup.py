@@ -10,8 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks.comparison import Check, Comparison, json_line, versions
 from benchmarks.material import Settings, require
-from benchmarks.result import Check, Comparison, json_line, versions
 from benchmarks.sides import alternate
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -14,15 +14,18 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.comparison import Check, Comparison, json_line, versions
 from benchmarks.material import DEVICE, Limit, Settings, layer_flops
-from benchmarks.result import Check, Comparison, json_line, versions
 from benchmarks.sides import Process, alternate
 from benchmarks.training import make_loop
-from minbert import BertConfig, BertModel, BertTokenizer, price, runtime
-from minbert.gradients import accumulate, take
-from minbert.loop import Job, Loop
-from multitask.train import build_job, encode_tables, read_tables
-from options import Options
+from command_line.options import Options
+from minbert import BertConfig, BertModel, BertTokenizer
+from minbert.training import cost_estimate as price
+from minbert.training import runtime
+from minbert.training.gradients import accumulate, take
+from minbert.training.job import Job
+from minbert.training.loop import Loop
+from multitask.stage import build_job, encode_tables, read_tables
 
 NUM_ROWS = 2000  # of a training file; the batches are drawn from them
 NUM_MEASURED = 10  # steps before the memory is read

@@ -13,14 +13,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.comparison import Check, Comparison, json_line, versions
 from benchmarks.material import MAX_LENGTH, Settings, require
-from benchmarks.result import Check, Comparison, json_line, versions
 from benchmarks.sides import alternate
+from command_line.options import Options
 from data.batching import EncodedExamples
 from data.readers import Example
 from minbert import BertTokenizer
-from multitask.train import read_tables
-from options import Options
+from multitask.stage import read_tables
 
 Files = Sequence[Sequence[Example]]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+from benchmarks.comparison import Check, Comparison, json_line, versions
 from benchmarks.material import (
     Limit,
     Place,
@@ -17,7 +18,6 @@ from benchmarks.material import (
     require,
     sst_examples,
 )
-from benchmarks.result import Check, Comparison, json_line, versions
 from benchmarks.sides import Process, alternate
 from benchmarks.training import our_side, peer_side, write_heads
 

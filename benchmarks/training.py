@@ -15,13 +15,16 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from benchmarks.material import MAX_LENGTH, Place
+from command_line.options import Options
 from data.batching import EncodedExamples, length_grouped_batches
 from data.readers import Example
-from minbert import BertModel, BertTokenizer, price, runtime
-from minbert.loop import Job, Loop
+from minbert import BertModel, BertTokenizer
 from minbert.pooling import save_pooling, stored_pooling
-from multitask.train import build_job
-from options import Options
+from minbert.training import cost_estimate as price
+from minbert.training import runtime
+from minbert.training.job import Job
+from minbert.training.loop import Loop
+from multitask.stage import build_job
 
 HEADS_DROPOUT, WEIGHT_DECAY = Options().hidden_dropout_prob, Options().weight_decay
 MAX_NORM = 1.0

@@ -22,7 +22,9 @@ from pathlib import Path
 import numpy as np
 
 from data.readers import COURSE_FILES, FORMATS, Example, read_examples
-from minbert.command import check_at_least, check_writable, exit_code, is_free
+from minbert.commands.arguments import check_at_least
+from minbert.commands.ending import exit_code
+from minbert.commands.paths import check_writable, is_free
 
 MIN_WORDS, MAX_WORDS = 5, 40  # of a sentence of SST; a text of a pair may be shorter
 NUM_NEAREST, CHUNK = 40, 500  # nearest texts that are looked at; queries at a time

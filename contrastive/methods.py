@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from contrastive import losses
 from contrastive.caching import in_pieces
+from contrastive.inputs import POSITIVE_ABOVE
 from contrastive.negatives import no_negatives, same_text
-from contrastive.states import maximum
-from contrastive.text import POSITIVE_ABOVE
 from data.batching import Batch
-from minbert import BertModel, processes
-from minbert.pooling import mean, pool, positions_read
+from minbert import BertModel
+from minbert.pooling import maximum, mean, pool, positions_read
+from minbert.training import processes
 
 GUIDED_WIDTH = 4096  # of the self-guided projection
 

@@ -1,4 +1,4 @@
-"""STS sets and labelled sentences of any source -> examples, for measuring sentence vectors (contrastive/survey.py).
+"""STS sets and labelled sentences of any source -> examples, for measuring sentence vectors (contrastive/quality/__main__.py).
 
 The name of the label column tells two kinds of file apart. `score` and `label` stand in plain files, as STS12 to 16 and
 SICK are passed on: tab-separated, a line a row, a quotation mark is a character like any other (STS12 has sentences

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from minbert.bert import BertOutput
-from minbert.checkpoint import write_json
+from minbert.commands.files import write_json
 
 POOLINGS = ("mean", "cls", "pooler")
 FILE_NAME = "sentence.json"
@@ -79,3 +79,9 @@ def check_pooling(folder: str | Path, pooling: str) -> None:
             f"{folder}: this encoder was trained with --pooling {stored}; asked for is {pooling}, "
             f"whose vectors it never learned. Pass --pooling {stored}, or start from another model."
         )
+
+
+def maximum(hidden_states: Tensor, attention_mask: Tensor) -> Tensor:
+    """(R, T, H), (R, T) of 1 and 0 -> (R, H) float32: the greatest value of each unit over real tokens."""
+    is_padding = (attention_mask == 0).unsqueeze(-1)  # (R, T, 1)
+    return hidden_states.float().masked_fill(is_padding, -torch.inf).amax(dim=1)

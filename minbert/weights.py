@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from minbert.checkpoint import write_tensors
+from minbert.commands.files import write_tensors
 
 if TYPE_CHECKING:
     from minbert.bert import BertModel
@@ -43,7 +43,7 @@ NAME_TABLE = {
     "pooler": "pooler.dense",
 }
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
-EMBEDDED = {"minbert-mini": Path(__file__).parent / "pretrained"}
+EMBEDDED = {"minbert-mini": Path(__file__).parent / "bundled"}
 
 
 @dataclass(frozen=True)

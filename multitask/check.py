@@ -9,7 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from data.readers import COURSE_FILES, Table, read_examples
-from multitask.predictions import find_task, read_predictions, score_predictions, verify_predictions
+from multitask.prediction_files import (
+    find_task,
+    read_predictions,
+    score_predictions,
+    verify_predictions,
+)
 from multitask.tasks import TASKS, Task, overall_2023, overall_2024
 
 SAMPLE_DIR = Path(__file__).parent.parent / "data" / "sample"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minbert.curves import draw_panels
+from minbert.reporting.curves import draw_panels
 from multitask.surgery import GradientSurgery
 from multitask.tasks import TASKS
 

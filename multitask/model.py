@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from data.batching import Batch
 from minbert import BertModel, BertTokenizer
-from minbert.checkpoint import write_json, write_tensors
+from minbert.commands.files import write_json, write_tensors
 from minbert.dropout import Dropout
 from minbert.pooling import mean, pool, positions_read, save_pooling, stored_pooling
 from multitask.heads import (

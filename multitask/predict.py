@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from data.readers import FORMATS, Example
-from minbert.command import exit_code
+from minbert.commands.ending import exit_code
 
 
 def read_rows(lines: Iterable[str], is_pair: bool) -> list[Example]:
@@ -82,11 +82,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
 
     from data.batching import EncodedExamples
-    from multitask.evaluate import predict
-    from multitask.finished import knows, open_model, read_record
+    from multitask.ensemble.voting import decode, probabilities
+    from multitask.evaluation import predict
+    from multitask.saved_run import knows, open_model, read_record
+    from multitask.stage import cuts
     from multitask.tasks import TASKS
-    from multitask.train import cuts
-    from multitask.voting import decode, probabilities
 
     runs, task, total = [read_record(folder) for folder in given.runs], TASKS[given.task], 0
     for run in runs:

@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 
 from data.readers import numbers_by_task
-from minbert.loop import Step
+from minbert.training.job import Step
 
 Rows = list[int]  # the numbers of a batch's rows
 # For each task: forms its batches for one pass over its rows, every row in exactly one, drawn anew at each call.

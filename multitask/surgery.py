@@ -1,4 +1,4 @@
-"""How the K tasks of one step become one gradient. Called by train.py; next: minbert/gradients.py, which applies it.
+"""How the K tasks of one step become one gradient. Called by train.py; next: minbert/training/gradients.py, which applies it.
 
 K tasks, P parameters, T tasks of the run, S steps. mean, sum and weighted are weights of the losses, known before any
 backward pass. PCGrad and GradVac look at the gradients, but only at their dot products: the K x K Gramian G tells all.

@@ -1,6 +1,6 @@
 """The three tasks, and everything that differs between them. Next: losses.py, sampling.py; then predictions.py.
 
-[ROB], [GEN]: two reports of the course (multitask/recipes.py); [CT]: contrastive tension, Carlsson et al. 2021.
+[ROB], [GEN]: two reports of the course (experiments/recipes.py); [CT]: contrastive tension, Carlsson et al. 2021.
 Legend: N rows. docs/tour.md says what a fourth task needs beside an entry of TASKS.
 """
 

@@ -54,7 +54,7 @@ def _one_thread():
 def no_fsync():
     """A kill is not a power cut: what was written is there without fsync, which on a busy disk takes most of a run."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("minbert.checkpoint.os.fsync", lambda descriptor: None)
+        patch.setattr("minbert.commands.files.os.fsync", lambda descriptor: None)
         yield
 
 
@@ -160,7 +160,7 @@ def two_runs(tiny_model, sample_data, tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("two-runs")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("minbert.checkpoint.os.fsync", lambda descriptor: None)  # as in no_fsync
+        patch.setattr("minbert.commands.files.os.fsync", lambda descriptor: None)  # as in no_fsync
         for name, seed in (("first", "1"), ("second", "2")):
             # Enough steps for different answers to different rows; in fp32, which every machine computes alike.
             assert (
@@ -200,10 +200,10 @@ def sample_data(cut_sample, tmp_path_factory):
 @pytest.fixture
 def make_stages(sample_data, tiny_model, tmp_path, monkeypatch, no_fsync):
     """A function that builds the stages of a chain (toy_stages.py), small and quick."""
+    from command_line.options import Options
     from contrastive import methods
     from minbert import BertTokenizer
-    from multitask.train import read_tables
-    from options import Options
+    from multitask.stage import read_tables
     from tests.toy_stages import make_chain
 
     monkeypatch.setattr(methods, "GUIDED_WIDTH", 24)

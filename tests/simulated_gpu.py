@@ -112,9 +112,11 @@ def tensors_of(*trees) -> list[torch.Tensor]:
 
 def install() -> None:
     """Make the device known to torch and the only one that our code finds."""
+    from command_line.options import Options
     from contrastive import methods
-    from minbert import mlm, price, runtime
-    from options import Options
+    from minbert.pretraining import mlm
+    from minbert.training import cost_estimate as price
+    from minbert.training import runtime
 
     backend_registration._setup_privateuseone_for_python_backend("gpu")
     torch.gpu.synchronize = lambda: None

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from minbert import AdamW
-from minbert.loop import Job, fit
+from minbert.training.job import Job
+from minbert.training.loop import fit
 
 NUM_ROWS, BATCH_SIZE, EPOCHS = 20, 4, 3
 NUM_STEPS = NUM_ROWS // BATCH_SIZE * EPOCHS  # 5 x 3 = 15

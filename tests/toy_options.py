@@ -2,8 +2,8 @@
 
 import pytest
 
-from command_line import parse
-from options import Options
+from command_line.options import Options
+from command_line.parser import parse
 
 
 def options_of(*flags: str) -> Options:

@@ -21,13 +21,18 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from command_line.options import Options
 from contrastive import methods
 from contrastive.presets import PRESETS
-from contrastive.pretrain import build_companion
-from minbert import BertModel, BertTokenizer, checkpoint, from_text, pretrain, processes
-from minbert.loop import Job, fit
-from multitask import further, train
-from options import Options
+from contrastive.stage import build_companion
+from minbert import BertModel, BertTokenizer
+from minbert.pretraining import __main__ as pretrain
+from minbert.pretraining import plain_text as from_text
+from minbert.pretraining import stage as further
+from minbert.training import checkpoint, processes
+from minbert.training.job import Job
+from minbert.training.loop import fit
+from multitask import stage as train
 from tests.toy_stages import make_chain, write_triplets
 
 CPU = torch.device("cpu")

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import torch
 
-from contrastive.pretrain import build_stage
+from command_line.options import Options
+from contrastive.stage import build_stage
 from minbert import BertModel
-from minbert.stage import Stage, encoder_fingerprint
-from options import Options
+from minbert.training.stage import Stage, encoder_fingerprint
 
 FAST = {"contrastive_lr": 2e-3, "contrastive_batch_size": 8, "contrastive_warmup": 0.0}
 

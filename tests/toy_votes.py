@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from multitask.ensemble.voting import METHODS, apply_method, gather_votes, make_folds
 from multitask.tasks import TASKS
-from multitask.voting import METHODS, apply_method, gather_votes, make_folds
 
 NUM_ROWS, NUM_RUNS = 60, 3
 EVERY_METHOD_AND_TASK = [(method, task) for method in METHODS for task in TASKS]

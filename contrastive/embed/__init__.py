@@ -1,0 +1,1 @@
+"""Use the sentence vectors of an encoder."""

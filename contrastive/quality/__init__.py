@@ -1,0 +1,1 @@
+"""How good are the sentence vectors of an encoder?."""

@@ -1,0 +1,1 @@
+"""Published tables as named recipes, run over seeds."""

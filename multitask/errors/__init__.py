@@ -1,0 +1,1 @@
+"""Where a finished run is wrong."""

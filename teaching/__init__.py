@@ -1,0 +1,1 @@
+"""The hand-out for a course."""

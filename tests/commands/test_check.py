@@ -1,0 +1,187 @@
+"""multitask/check.py and the score of a leaderboard file: `python -m multitask.check FILE...`."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.readers import COURSE_FILES, read_examples
+from multitask.check import main
+from multitask.prediction_files import score_predictions
+from multitask.prediction_files import write_predictions as write
+from multitask.tasks import TASKS
+
+ROOT = Path(__file__).parents[2]
+SST = TASKS["sst"]
+IDS = ["a7d575c9ed86ea9633660c67e", "33cfa32975091f471e3a19656", "0009d487c97525f8589179641"]
+VALUES = {
+    "sst": np.array([3, 0, 4]),
+    "para": np.array([1, 0, 1]),
+    "sts": np.float32([2.7514617, -0.25, 5]),
+}
+LABELS = {"sst": [3, 1, 4], "para": [1, 0, 0], "sts": [2.5, 0.0, 4.75]}
+
+
+@pytest.fixture
+def data_dir(tmp_path):
+    """The course's six dev and test files, three rows each; IDS are dev's, and the test ids start with t."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for task in TASKS.values():
+        sentences = [f"sentence {number}" for number in range(len(task.format.text_columns))]
+        for split, labels in (("dev", LABELS[task.name]), ("test", None)):
+            ids = IDS if split == "dev" else [f"t{row_id}" for row_id in IDS]
+            header = [
+                "",
+                "id",
+                *task.format.text_columns,
+                *([task.format.label_column] if labels else []),
+            ]
+            rows = [
+                [str(index), row_id, *sentences, *([str(labels[index])] if labels else [])]
+                for index, row_id in enumerate(ids)
+            ]
+            text = "".join("\t".join(row) + "\n" for row in [header, *rows])
+            (folder / COURSE_FILES[task.name][split]).write_text(text)
+    return folder
+
+
+def write_six(folder: Path) -> list[str]:
+    paths = []
+    for task in TASKS.values():
+        for split, ids in (("dev", IDS), ("test", [f"t{row_id}" for row_id in IDS])):
+            paths.append(str(folder / f"{task.name}-{split}-output.csv"))
+            write(paths[-1], task, ids, VALUES[task.name])
+    return paths
+
+
+def read_dev(data_dir, task):
+    return read_examples(data_dir / COURSE_FILES[task.name]["dev"], task.format)
+
+
+def test_scores_by_hand(tmp_path, data_dir):
+    write_six(tmp_path / "out")
+    scores = {
+        task.name: score_predictions(
+            tmp_path / "out" / f"{task.name}-dev-output.csv", task, read_dev(data_dir, task)
+        )
+        for task in TASKS.values()
+    }
+    assert scores["sst"] == pytest.approx(2 / 3) and scores["para"] == pytest.approx(2 / 3)
+    assert scores["sts"] == pytest.approx(np.corrcoef(VALUES["sts"], LABELS["sts"])[0, 1], rel=1e-6)
+
+
+def test_the_score_follows_the_id_and_not_the_place(tmp_path, data_dir):
+    write(tmp_path / "file.csv", SST, IDS[::-1], VALUES["sst"][::-1])
+    assert score_predictions(tmp_path / "file.csv", SST, read_dev(data_dir, SST)) == pytest.approx(
+        2 / 3
+    )
+    write(
+        tmp_path / "file.csv", SST, IDS[::-1], VALUES["sst"]
+    )  # negative control: values that belong to other ids
+    assert score_predictions(tmp_path / "file.csv", SST, read_dev(data_dir, SST)) == 0.0
+
+
+def test_a_table_without_labels_has_no_score(tmp_path, data_dir):
+    write(tmp_path / "file.csv", SST, [f"t{row_id}" for row_id in IDS], VALUES["sst"])
+    table = read_examples(data_dir / COURSE_FILES["sst"]["test"], SST.format, labelled=False)
+    with pytest.raises(ValueError, match="the rows have no labels; a score needs a labelled file"):
+        score_predictions(tmp_path / "file.csv", SST, table)
+
+
+def test_check_scores_dev_verifies_test_and_gives_both_overalls(tmp_path, data_dir, capsys):
+    paths = write_six(tmp_path / "out")
+    assert main([*paths, "--data-dir", str(data_dir)]) == 0
+    printed = capsys.readouterr()
+    pearson = np.corrcoef(VALUES["sts"], LABELS["sts"])[0, 1]
+    assert printed.err == ""
+    assert printed.out.splitlines() == [
+        f"{paths[0]}: SST dev, 3 rows, accuracy 0.6667",
+        f"{paths[1]}: SST test, 3 rows, every id once, no labels to score against",
+        f"{paths[2]}: PARA dev, 3 rows, accuracy 0.6667",
+        f"{paths[3]}: PARA test, 3 rows, every id once, no labels to score against",
+        f"{paths[4]}: STS dev, 3 rows, Pearson {pearson:.4f}",
+        f"{paths[5]}: STS test, 3 rows, every id once, no labels to score against",
+        f"overall 2023: {(4 / 3 + pearson) / 3:.4f}, overall 2024: {(4 / 3 + (pearson + 1) / 2) / 3:.4f}",
+    ]
+
+
+def test_check_gives_no_overall_for_two_tasks_or_for_two_files_of_one(tmp_path, data_dir, capsys):
+    sst, _, para, _, sts, _ = write_six(tmp_path / "out")
+    assert main([sst, para, "--data-dir", str(data_dir)]) == 0
+    assert main([sst, sst, para, sts, "--data-dir", str(data_dir)]) == 0
+    assert "overall 20" not in capsys.readouterr().out
+
+
+def test_check_goes_on_after_a_refused_file_and_exits_2(tmp_path, data_dir, capsys):
+    sst, _, para, _, sts, _ = write_six(tmp_path / "out")
+    bad = tmp_path / "bad.csv"
+    bad.write_bytes(Path(para).read_bytes().replace(b"656 , 0.0", b"656 , 0.7"))
+    assert main([sst, str(bad), str(tmp_path / "none.csv"), sts, "--data-dir", str(data_dir)]) == 2
+    printed = capsys.readouterr()
+    assert [line.split(":")[0] for line in printed.out.splitlines()] == [sst, sts]
+    assert f"refused: {bad}, line 3: the value is '0.7'" in printed.err
+    assert f"refused: {tmp_path / 'none.csv'}: cannot be read" in printed.err
+
+
+def test_check_names_a_missing_id_of_either_split(tmp_path, data_dir, capsys):
+    write(tmp_path / "dev.csv", SST, IDS[:2], [3, 0])
+    write(tmp_path / "test.csv", SST, [f"t{row_id}" for row_id in IDS[:2]], [3, 0])
+    write(tmp_path / "other.csv", SST, ["x1", "x2"], [3, 0])
+    files = [str(tmp_path / name) for name in ("dev.csv", "test.csv", "other.csv")]
+    assert main([*files, "--data-dir", str(data_dir)]) == 2
+    printed = capsys.readouterr()
+    assert f"dev.csv: of 3 expected SST ids, 1 missing ({IDS[2]})" in printed.err
+    assert f"test.csv: of 3 expected SST ids, 1 missing (t{IDS[2]})" in printed.err
+    assert "other.csv: none of its 2 ids is in the SST dev or test file" in printed.err
+    assert printed.out == ""
+
+
+def test_check_against_a_gold_file(tmp_path, data_dir, capsys):
+    paths = write_six(tmp_path / "out")
+    gold = str(data_dir / COURSE_FILES["sst"]["dev"])
+    assert main([paths[0], "--gold", gold]) == 0
+    assert capsys.readouterr().out == f"{paths[0]}: SST gold, 3 rows, accuracy 0.6667\n"
+    assert main([paths[4], "--gold", gold]) == 2
+    assert "the header has no column" in capsys.readouterr().err
+
+
+def test_check_with_a_header_of_no_task(tmp_path, data_dir, capsys):
+    (tmp_path / "file.csv").write_bytes(b"id,Predicted_Sentiment\n")
+    assert main([str(tmp_path / "file.csv"), "--data-dir", str(data_dir)]) == 2
+    error = capsys.readouterr().err
+    assert (
+        "line 1: the header is 'id,Predicted_Sentiment\\n'; needed is one of 'id \\t Predicted_Sentiment"
+        in error
+    )
+
+
+def test_check_counts_the_rows_that_the_reader_drops(tmp_path, data_dir, capsys):
+    gold = data_dir / COURSE_FILES["sst"]["dev"]
+    with open(gold, "a") as file:
+        file.write("3\tbad1\tA sentence\tn/a\n4\tbad2\tA sentence\t\n")
+    path = write_six(tmp_path / "out")[0]
+    assert main([path, "--gold", str(gold)]) == 2
+    assert "label 'n/a' is not a number" in capsys.readouterr().err
+    assert main([path, "--gold", str(gold), "--drop-bad-rows"]) == 0
+    assert f"3 rows (2 rows of {gold} dropped), accuracy 0.6667" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["--gold"], ["file.csv", "--unknown"], ["file.csv", "--data", "x"]]
+)
+def test_argparse_errors_exit_2(arguments):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+
+
+def test_as_a_command(tmp_path, data_dir):
+    paths = write_six(tmp_path / "out")
+    command = [sys.executable, "-m", "multitask.check", *paths, "--data-dir", str(data_dir)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stdout.splitlines()[-1].startswith("overall 2023: ")
+    command[3] = str(tmp_path / "none.csv")
+    assert subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 2

@@ -1,0 +1,327 @@
+"""contrastive/embed/__main__.py: the command, what it prints, writes and refuses. The arithmetic is in test_vectors.py."""
+
+import contextlib
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from contrastive.embed.__main__ import main, split_sentences
+from contrastive.embedder import nearest, open_embedder
+
+ROOT = Path(__file__).resolve().parents[2]
+SENTENCES = [
+    "a doctor is helping the girl",
+    "the girl",
+    "a man is in the hotel",
+    "the tall soldier",
+    "the girl is in",
+]
+TEXT = "".join(f"{sentence}\n" for sentence in SENTENCES).encode()
+
+
+@pytest.fixture
+def command(monkeypatch, tiny_model, no_fsync):
+    """A function (flags, content of standard input, model) -> exit code, standard output, standard error."""
+
+    def run(*flags, content: bytes = TEXT, model=tiny_model, stream=io.TextIOWrapper):
+        monkeypatch.setattr(sys, "stdin", stream(io.BytesIO(content)))
+        out = stream(io.BytesIO())
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()) as err:
+            code = main([str(model), "--device", "cpu", *map(str, flags)])
+        out.flush()
+        given = out.buffer.getvalue()
+        return code, given if given.startswith(b"\x93NUMPY") else given.decode(), err.getvalue()
+
+    return run
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+def test_vectors_are_written(command, tiny_model, tmp_path):
+    code, out, err = command("--out", tmp_path / "vectors.npy")
+    vectors, _ = open_embedder(tiny_model, device="cpu")[0].encode(SENTENCES)
+    assert code == 0 and not out and "5 sentences, 0 of them cut" in err and "pooling: mean" in err
+    stored = np.load(tmp_path / "vectors.npy")
+    assert stored.dtype == np.float32
+    np.testing.assert_array_equal(stored, vectors.numpy())
+    assert command("--out", tmp_path / "vectors.npy", "--normalise")[0] == 0  # written over
+    np.testing.assert_allclose(
+        np.load(tmp_path / "vectors.npy"),
+        stored / np.linalg.norm(stored, axis=1)[:, None],
+        atol=1e-6,
+    )
+
+
+def test_alone_it_sends_the_vectors_on(command, tiny_model):
+    vectors, _ = open_embedder(tiny_model, device="cpu")[0].encode(SENTENCES)
+    for flags in ([], ["--out", "-"]):
+        code, out, err = command(*flags)
+        assert code == 0 and "vectors: -, 5 rows" in err
+        np.testing.assert_array_equal(np.load(io.BytesIO(out)), vectors.numpy())
+    np.testing.assert_allclose(
+        np.linalg.norm(np.load(io.BytesIO(command("--normalise")[1])), axis=1), 1, atol=1e-6
+    )
+
+
+class Terminal(io.TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_vectors_do_not_fill_a_terminal(command):
+    for flags in ([], ["--out", "-"]):
+        code, out, err = command(*flags, stream=Terminal)
+        assert code == 2 and not out and "no text for a terminal" in err and "> vectors.npy" in err
+
+
+def test_the_vectors_go_through_a_pipe(tiny_model, tmp_path):
+    script = 'printf \'the girl\\na man\\n\' | "$0" -m contrastive.embed "$1" | cat > "$2"'
+    command = [
+        "bash",
+        "-o",
+        "pipefail",
+        "-c",
+        script,
+        sys.executable,
+        str(tiny_model),
+        str(tmp_path / "v.npy"),
+    ]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    assert np.load(tmp_path / "v.npy").shape[0] == 2
+
+
+def test_the_nearest_are_printed_with_their_lines(command, tiny_model):
+    code, out, _ = command("--nearest", 2)
+    blocks = re.split(r"\n(?! )", out.rstrip("\n"))
+    vectors, _ = open_embedder(tiny_model, device="cpu")[0].encode(SENTENCES)
+    assert code == 0 and len(blocks) == 5
+    for row, (block, cosines, rows) in enumerate(zip(blocks, *nearest(vectors, 2), strict=True)):
+        expected = [
+            f"  {cosine:7.4f}  {other + 1}: {SENTENCES[other]}"
+            for cosine, other in zip(cosines.tolist(), rows.tolist(), strict=True)
+        ]
+        assert block.split("\n") == [f"{row + 1}: {SENTENCES[row]}", *expected]
+
+
+def test_a_query_finds_its_like(command, tmp_path):
+    (tmp_path / "sentences.txt").write_bytes(TEXT)
+    code, out, _ = command(
+        "--query", " The  girl ", "--top", 3, "--input", tmp_path / "sentences.txt", content=b""
+    )
+    lines = out.splitlines()
+    assert (
+        code == 0
+        and lines[0] == "query: The  girl"
+        and lines[1] == "   1.0000  2: the girl"
+        and len(lines) == 4
+    )
+    code, out, _ = command("--query", "the girl", "--nearest", 1)  # both, and five of five
+    assert code == 0 and out.count("query:") == 1 and len(out.splitlines()) == 6 + 5 * 2
+    code, out, _ = command("--query", "the girl is in the hotel", "--max-length", 5)
+    assert code == 0 and out.startswith("query (cut to 5 tokens): ")
+
+
+def test_an_export_needs_no_sentences(command, tmp_path):
+    code, out, err = command("--export", tmp_path / "model", "--pooling", "cls", content=b"")
+    assert (
+        code == 0
+        and not out
+        and "export: " in err
+        and (tmp_path / "model" / "modules.json").is_file()
+    )
+    assert command("--query", "the girl", model=tmp_path / "model")[0] == 0
+
+
+def test_on_a_terminal_it_says_what_it_waits_for(command):
+    assert "end with Ctrl-D" in command("--nearest", 1, stream=Terminal)[2]
+    assert "end with Ctrl-D" not in command("--nearest", 1)[2]
+
+
+# --- sentences --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"one\ntwo", b"one\ntwo\n", b"one\r\ntwo\r\n", b"\xef\xbb\xbfone\ntwo\n", b" one\t\n  two \n"],
+)
+def test_lines_of_every_system(content):
+    assert split_sentences(content, "it") == ["one", "two"]
+
+
+def test_only_newlines_end_a_line():
+    """Python's splitlines also breaks at these, and every row after them would be another line's."""
+    text = "one\u2028still one\x0bone\x85one\ntwo"
+    assert split_sentences(text.encode(), "it") == text.split("\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", ("standard input holds no lines", "one sentence a line", "--input sentences.txt")),
+        (b"one\n\nthree\n", ("standard input, line 2 is empty", "row 1 of the vectors", "grep")),
+        (b"one\n \t\nthree\n", ("line 2 is empty",)),
+        (b"one\ntwo\n\n", ("line 3 is empty",)),
+        (
+            b"one\ntwo\ncaf\xe9\n",
+            ("standard input, line 3: its byte 4 (0xe9) is not UTF-8", "iconv"),
+        ),
+        ("one\ntwo".encode("utf-16"), ("line 1: its byte 1 (0xff)",)),
+    ],
+)
+def test_sentences_that_are_refused(command, content, words, tmp_path):
+    code, out, err = command("--out", tmp_path / "vectors.npy", content=content)
+    assert code == 2 and not out and all(word in err for word in words) and err.count("\n") == 1, (
+        err
+    )
+    assert not [*tmp_path.iterdir()]
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--out", "-", "--nearest", 1], ("--out - would share standard output", "pass a file")),
+        (["--out", "-", "--query", "x"], ("--out - would share standard output",)),
+        (["--nearest", 0], ("--nearest is 0", "1 or more")),
+        (["--nearest", 5], ("--nearest is 5; standard input holds 5 sentences", "has 4 others")),
+        (["--query", "  "], ("--query is empty",)),
+        (["--query", "\udce9"], ("--query is not UTF-8",)),
+        (["--query", "x", "--top", 0], ("--top is 0",)),
+        (["--nearest", 1, "--top", 3], ("--top has no effect without --query",)),
+        (["--nearest", 1, "--normalise"], ("--normalise has no effect without --out or --export",)),
+        (["--nearest", 1, "--batch-size", 0], ("--batch-size is 0", "1 or more")),
+        (["--nearest", 1, "--max-length", 3], ("--max-length is 3", "4 or more")),
+        (["--nearest", 1, "--max-length", 129], ("--max-length is 129", "128 positions")),
+        (
+            ["--nearest", 1, "--input", "DIR/absent.txt"],
+            ("--input is ", "absent.txt, which cannot be read", "Check"),
+        ),
+        (
+            ["--nearest", 1, "--input", "DIR"],
+            (
+                "--input is ",
+                "cannot be read",
+            ),
+        ),
+        (
+            ["--export", "DIR/new", "--input", "DIR/x"],
+            ("--input has no effect without --out or --nearest or --query",),
+        ),
+        (["--out", "DIR"], ("--out is ", "a folder", "vectors.npy")),
+        (["--out", "/dev/null"], ("not a plain file",)),
+        (["--out", "DIR/absent/vectors.npy"], ("there is no folder", "absent")),
+        (
+            ["--out", "DIR/full.txt", "--input", "DIR/absent.txt"],
+            ("--input is ", "absent.txt, which cannot be read"),
+        ),
+        (["--out", "DIR/full.txt", "--input", "DIR/full.txt"], ("which holds the sentences",)),
+        (["--out", "DIR/new", "--export", "DIR/new"], ("--out and --export are both",)),
+        (["--export", "DIR"], ("which exists", "Choose another")),
+        (["--export", "DIR/full.txt/new"], ("is a file", "Choose another folder")),
+    ],
+)
+def test_requests_that_are_refused(command, flags, words, tmp_path):
+    (tmp_path / "full.txt").write_bytes(TEXT)
+    code, out, err = command(*(str(flag).replace("DIR", str(tmp_path)) for flag in flags))
+    assert code == 2 and not out and err.startswith("python -m contrastive.embed: "), err
+    assert all(word in err for word in words), err
+    assert [*tmp_path.iterdir()] == [tmp_path / "full.txt"] and (
+        tmp_path / "full.txt"
+    ).read_bytes() == TEXT
+
+
+@pytest.mark.parametrize("invisible", ["\u200b", "\xad", "\0"])
+def test_a_sentence_of_nothing_is_refused(command, tmp_path, invisible):
+    code, _, err = command(
+        "--out", tmp_path / "v.npy", content=f"a man\n{invisible}\nthe girl\n".encode()
+    )
+    assert (
+        code == 2
+        and "sentence 2 (" in err
+        and "holds nothing that the model reads" in err
+        and "leave it out" in err
+    )
+    assert not [*tmp_path.iterdir()]
+    code, _, err = command("--out", tmp_path / "v.npy", "--query", "\u200b")
+    assert (
+        code == 2
+        and "--query ('\\u200b') holds nothing that the model reads" in err
+        and not [*tmp_path.iterdir()]
+    )
+
+
+def test_one_sentence_has_no_other(command):
+    assert (
+        "holds 1 sentence, so that each has 0 others"
+        in command("--nearest", 1, content=b"alone\n")[2]
+    )
+
+
+def test_an_unknown_model(command, tmp_path):
+    code, _, err = command("--nearest", 1, model=tmp_path / "absent" / "model")
+    assert code == 2 and "no such folder" in err and "minilm" in err
+
+
+def test_ctrl_c(command, tmp_path, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("contrastive.embedder.embed", stop)
+    code, out, err = command("--out", tmp_path / "vectors.npy", "--nearest", 1)
+    assert code == 130 and not out and "Stopped" in err and not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(("flags", "code"), [(["--help"], 0), (["minilm", "--nearest", "2"], 2)])
+def test_help_and_bad_input_load_nothing_heavy(flags, code):
+    """They answer at once only because torch is imported late."""
+    command = [sys.executable, "-X", "importtime", "-m", "contrastive.embed", *flags]
+    result = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=60, input="one sentence\n"
+    )
+    assert result.returncode == code, result.stderr[-500:]
+    assert "usage" in result.stdout if code == 0 else "--nearest is 2" in result.stderr
+    loaded = {
+        line.rsplit("|", 1)[-1].strip().split(".")[0]
+        for line in result.stderr.splitlines()
+        if "|" in line
+    }
+    assert not loaded & {"torch", "transformers", "tokenizers", "scipy", "numpy", "huggingface_hub"}
+
+
+def test_the_sentences_of_standard_input_are_not_replaced(tmp_path):
+    (tmp_path / "s.txt").write_text("one sentence\n")
+    with (tmp_path / "s.txt").open() as sentences:
+        result = subprocess.run(
+            [sys.executable, "-m", "contrastive.embed", "minilm", "--out", tmp_path / "s.txt"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            stdin=sentences,
+        )
+    assert result.returncode == 2 and "which holds the sentences" in result.stderr
+    assert (tmp_path / "s.txt").read_text() == "one sentence\n"
+
+
+def test_a_reader_that_has_seen_enough(tiny_model):
+    """`| head -1` closes the pipe; that is no error."""
+    code = (
+        "import sys, contrastive.embed as embed; embed.work = lambda *_, **__: iter(['x' * 9] * 99999)\n"
+        "sys.exit(embed.main(['minilm', '--nearest', '1']))"
+    )
+    script = (
+        f"printf 'one\\ntwo\\n' | '{sys.executable}' -c \"$0\" | head -1; exit ${{PIPESTATUS[1]}}"
+    )
+    result = subprocess.run(
+        ["bash", "-c", script, code], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert result.returncode == 0 and result.stdout == "xxxxxxxxx\n" and not result.stderr

@@ -1,0 +1,253 @@
+"""contrastive/embedder.py: nearest vectors by hand, by slow loops and by a full sort; sentences to vectors by hand."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from contrastive.embedder import nearest, open_embedder, write_vectors
+from minbert import BertModel, BertTokenizer
+from minbert.pooling import pool, save_pooling
+
+SENTENCES = [
+    "a doctor is helping the girl",
+    "the girl",
+    "a short man is in the hotel near the street",
+    "two men walk",
+    "a doctor",
+    "the tall soldier is in the street",
+    "?",
+    "is the girl in the hotel",
+]
+
+
+def random_vectors(num_rows: int, size: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(num_rows, size, generator=torch.Generator().manual_seed(seed))
+
+
+def slow_nearest(vectors, queries, num_neighbours, is_self_left_out):
+    """Python floats and a full sort, one pair at a time."""
+
+    def cosine(x, y):
+        return sum(a * b for a, b in zip(x, y, strict=True)) / math.hypot(*x) / math.hypot(*y)
+
+    found = []
+    for number, query in enumerate(queries.tolist()):
+        ranked = sorted(
+            (-cosine(query, vector), row)
+            for row, vector in enumerate(vectors.tolist())
+            if not (is_self_left_out and row == number)
+        )
+        found.append(ranked[:num_neighbours])
+    return (
+        torch.tensor([[-negative for negative, _ in ranked] for ranked in found]),
+        torch.tensor([[row for _, row in ranked] for ranked in found]),
+    )
+
+
+# --- nearest ----------------------------------------------------------------------------------------------------------
+
+
+def test_three_vectors_by_hand():
+    vectors = torch.tensor(
+        [[2.0, 0], [3, 4], [0, 5]]
+    )  # angles 0, 53.1 and 90 degrees; lengths do not matter
+    cosines, rows = nearest(vectors, 2)
+    assert rows.tolist() == [[1, 2], [2, 0], [1, 0]] and rows.dtype == torch.int64
+    assert cosines.dtype == torch.float32
+    torch.testing.assert_close(cosines, torch.tensor([[0.6, 0.0], [0.8, 0.6], [0.8, 0.0]]))
+    cosines, rows = nearest(
+        vectors, 3, torch.tensor([[-1.0, 0]])
+    )  # a query may be any row's opposite
+    assert rows.tolist() == [[2, 1, 0]]
+    torch.testing.assert_close(cosines, torch.tensor([[0.0, -0.6, -1.0]]))
+
+
+@pytest.mark.parametrize("num_neighbours", [1, 4, 19])
+def test_is_a_slow_loop(num_neighbours):
+    vectors, queries = random_vectors(20, 7), random_vectors(3, 7, seed=1)
+    for found, expected in (
+        (nearest(vectors, num_neighbours), slow_nearest(vectors, vectors, num_neighbours, True)),
+        (
+            nearest(vectors, num_neighbours, queries),
+            slow_nearest(vectors, queries, num_neighbours, False),
+        ),
+    ):
+        assert torch.equal(found[1], expected[1])
+        torch.testing.assert_close(
+            found[0], expected[0], rtol=0, atol=1e-7
+        )  # float64, rounded to float32 at the end
+
+
+def test_ties_and_the_size_of_a_chunk_do_not_matter():
+    """A full stable sort of 61 rows, most of them copies of one another in other lengths."""
+    vectors = (
+        random_vectors(9, 37)[torch.arange(61) * 5 % 9] * 2.0 ** (torch.arange(61) % 7)[:, None]
+    )
+    unit = torch.nn.functional.normalize(vectors.double(), dim=-1)
+    cosines = (unit @ unit.T).mul(1e9).round().fill_diagonal_(-2e9)  # copies tie exactly
+    expected = cosines.argsort(dim=-1, descending=True, stable=True)[:, :-1]
+    for max_cells in (1, 61 * 3, 61 * 60, 10**6):
+        found = nearest(vectors, 60, max_cells=max_cells)
+        assert torch.equal(found[1], expected)
+    assert torch.equal(
+        nearest(vectors, 11)[1], expected[:, :11]
+    )  # fewer neighbours: the beginning of the same list
+
+
+def test_never_itself_even_among_equals():
+    cosines, rows = nearest(torch.ones(5, 3), 4)
+    assert rows.tolist() == [[other for other in range(5) if other != row] for row in range(5)]
+    assert cosines.max() <= 1 and torch.allclose(cosines, torch.ones(5, 4))
+    assert nearest(torch.tensor([[1.0, 0], [-1, 0]]), 1)[1].tolist() == [
+        [1],
+        [0],
+    ]  # rather the opposite than itself
+
+
+def test_permuting_the_input_permutes_the_result():
+    vectors, order = (
+        random_vectors(30, 8),
+        torch.randperm(30, generator=torch.Generator().manual_seed(1)),
+    )
+    cosines, rows = nearest(vectors, 6)
+    permuted_cosines, permuted_rows = nearest(vectors[order], 6)
+    assert torch.equal(order[permuted_rows], rows[order])
+    torch.testing.assert_close(permuted_cosines, cosines[order])
+
+
+def test_is_semantic_search_of_sentence_transformers():
+    util = pytest.importorskip(
+        "sentence_transformers.util", reason="sentence-transformers is the reference"
+    )
+    vectors, queries = random_vectors(50, 12), random_vectors(4, 12, seed=2)
+    cosines, rows = nearest(vectors, 10, queries)
+    for number, hits in enumerate(util.semantic_search(queries, vectors, top_k=10)):
+        assert [hit["corpus_id"] for hit in hits] == rows[number].tolist()
+        assert [hit["score"] for hit in hits] == pytest.approx(
+            cosines[number].tolist(), abs=1e-6
+        )  # it is in float32
+
+
+@pytest.mark.parametrize(
+    ("num_neighbours", "queries", "needed"),
+    [
+        (0, None, "1 to 2"),
+        (3, None, "1 to 2"),
+        (4, torch.ones(1, 2), "1 to 3"),
+        (0, torch.ones(1, 2), "1 to 3"),
+    ],
+)
+def test_neighbours_that_there_are_not(num_neighbours, queries, needed):
+    with pytest.raises(
+        ValueError, match=f"{num_neighbours} neighbours are asked for; .* Ask for {needed}"
+    ):
+        nearest(torch.eye(3, 2), num_neighbours, queries)
+
+
+# --- sentences to vectors ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "pooler"])
+def test_vectors_are_those_of_the_model_and_pool_by_hand(tiny_model, pooling):
+    embedder, _ = open_embedder(tiny_model, pooling, batch_size=3, device="cpu")
+    vectors, num_cut = embedder.encode(SENTENCES)
+    assert vectors.shape == (8, 32) and vectors.dtype == torch.float32 and num_cut == 0
+    model, tokenizer = (
+        BertModel.from_pretrained(tiny_model),
+        BertTokenizer.from_pretrained(tiny_model),
+    )
+    with torch.no_grad():
+        for vector, sentence in zip(
+            vectors, SENTENCES, strict=True
+        ):  # each alone, without any padding
+            batch = tokenizer([sentence])
+            alone = pool(model(**batch), batch["attention_mask"], pooling)[0]
+            torch.testing.assert_close(
+                vector, alone, rtol=0, atol=1e-5
+            )  # fp32, 2 layers: measured 1e-7
+
+
+def test_permuting_the_sentences_permutes_the_vectors_and_batches_show_progress(tiny_model):
+    embedder, _ = open_embedder(tiny_model, batch_size=3, device="cpu")
+    seen = []
+
+    def progress(batches):
+        seen.extend(map(len, batches))
+        return batches
+
+    vectors, _ = embedder.encode(SENTENCES, progress)
+    assert seen == [3, 3, 2]
+    backwards, _ = embedder.encode(SENTENCES[::-1])
+    torch.testing.assert_close(backwards.flip(0), vectors, rtol=0, atol=1e-5)
+
+
+def test_what_is_cut_is_counted(tiny_model):
+    embedder, _ = open_embedder(tiny_model, max_length=5, device="cpu")  # [CLS], 3 tokens, [SEP]
+    vectors, num_cut = embedder.encode(["a the is", "a the is the", "a the is in the"])
+    assert num_cut == 2 and torch.allclose(vectors, vectors[:1], atol=1e-5)
+
+
+def test_auto_is_the_pooling_that_the_folder_notes(tiny_model, model_copy):
+    assert open_embedder(tiny_model)[0].pooling == "mean"
+    save_pooling(model_copy, "cls")
+    embedder, notes = open_embedder(model_copy)
+    assert embedder.pooling == "cls" and "pooling: cls (the model was trained for it)" in notes
+    with pytest.raises(ValueError, match="trained with --pooling cls; asked for is mean"):
+        open_embedder(model_copy, "mean")
+
+
+def test_a_pooler_without_weights_is_refused(model_copy):
+    from safetensors.torch import load_file, save_file
+
+    path = model_copy / "model.safetensors"
+    save_file(
+        {name: tensor for name, tensor in load_file(path).items() if not name.startswith("pooler")},
+        path,
+    )
+    with pytest.raises(
+        ValueError, match="holds no weights for it .*pooler.dense.*Pass --pooling mean or cls"
+    ):
+        open_embedder(model_copy, "pooler")
+    assert open_embedder(model_copy)[0].pooling == "mean"  # what needs no pooler goes on
+
+
+def test_weights_that_are_not_finite_are_noticed(model_copy):
+    embedder, _ = open_embedder(model_copy, device="cpu")
+    with torch.no_grad():
+        embedder.encoder.layers[0].feed_forward.up.weight[0, 0] = float("nan")
+    with pytest.raises(ValueError, match="not finite; its weights are damaged"):
+        embedder.encode(["a girl"])
+
+
+def test_a_length_beyond_the_positions(tiny_model):
+    with pytest.raises(ValueError, match="--max-length is 129; .* has 128 positions"):
+        open_embedder(tiny_model, max_length=129)
+
+
+def test_one_string_is_not_read_letter_by_letter(tiny_model):
+    with pytest.raises(ValueError, match="letter by letter; give a list"):
+        open_embedder(tiny_model)[0].encode("A lovely film.")
+
+
+@pytest.mark.parametrize("is_normalised", [False, True])
+def test_vectors_on_disk(tmp_path, is_normalised):
+    vectors, path = random_vectors(5, 3), tmp_path / "vectors"  # no suffix is added
+    write_vectors(path, vectors, is_normalised)
+    stored = np.load(path)
+    assert stored.dtype == np.float32 and stored.shape == (5, 3) and [*tmp_path.iterdir()] == [path]
+    lengths = np.linalg.norm(stored, axis=1)
+    np.testing.assert_allclose(lengths, 1 if is_normalised else vectors.norm(dim=1), rtol=1e-6)
+    np.testing.assert_allclose(
+        stored / lengths[:, None], vectors / vectors.norm(dim=1, keepdim=True), atol=1e-6
+    )
+
+
+def test_a_link_stays_one(tmp_path):
+    (tmp_path / "link.npy").symlink_to(tmp_path / "vectors.npy")
+    write_vectors(tmp_path / "link.npy", torch.eye(2), False)
+    assert (tmp_path / "link.npy").is_symlink() and np.load(tmp_path / "vectors.npy").tolist() == [
+        [1, 0],
+        [0, 1],
+    ]

@@ -1,0 +1,355 @@
+"""data/readers.py: the course's format, every bad input with its message, and no row lost silently."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from data.readers import (
+    COURSE_FILES,
+    FORMATS,
+    PARA,
+    SST,
+    STS,
+    TRAINING_FORMATS,
+    Example,
+    read_examples,
+    sha256_of,
+)
+
+COURSE = Path(__file__).parents[3] / "shared" / "data" / "course"
+SST_HEADER = "\tid\tsentence\tsentiment\n"
+STS_HEADER = "\tid\tsentence1\tsentence2\tsimilarity\n"
+PARA_HEADER = "\tid\tsentence1\tsentence2\tis_duplicate\n"
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(content: str | bytes) -> Path:
+        path = tmp_path / "rows.csv"
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return write_file
+
+
+def message_of(path, format, **options) -> str:
+    with pytest.raises(ValueError) as caught:
+        read_examples(path, format, **options)
+    return str(caught.value)
+
+
+def test_single_sentence_by_hand(write):
+    path = write(SST_HEADER + "0\taa1\t A lovely film .\t3\n1\tbb2\t It 's dull .\t1\n")
+    table = read_examples(path, SST)
+    assert table.examples == (
+        Example("aa1", "A lovely film .", None, 3.0),
+        Example("bb2", "It 's dull .", None, 1.0),
+    )
+    assert table.summary == f"{path}: 2 rows read, 0 dropped"
+
+
+def test_pair_with_decimals_and_doubled_quotes(write):
+    path = write(STS_HEADER + '7\taa1\tA man sings.\t"""Who sings?"" he asked."\t2.75\n')
+    assert read_examples(path, STS).examples == (
+        Example("aa1", "A man sings.", '"Who sings?" he asked.', 2.75),
+    )
+
+
+def test_a_probability_is_a_label_of_training_pairs_alone(write):
+    path = write(PARA_HEADER + "0\tq1\tA ?\tB ?\t0.25\n")
+    assert read_examples(path, TRAINING_FORMATS["para"]).examples[0].label == 0.25
+    assert "label '0.25' is not allowed; PARA labels are whole numbers 0 to 1" in message_of(
+        path, PARA
+    )
+    path = write(PARA_HEADER + "0\tq1\tA ?\tB ?\t1.5\n")
+    assert "label '1.5' is not allowed; PARA labels are 0 to 1" in message_of(
+        path, TRAINING_FORMATS["para"]
+    )
+    assert TRAINING_FORMATS | {"para": PARA} == FORMATS
+
+
+def test_columns_are_found_by_name_as_in_the_sst_test_file(write):
+    path = write("0\t\tid\tsentence\n1\t0.0\taa1\t Effective\n")
+    assert read_examples(path, SST, labelled=False).examples == (
+        Example("aa1", "Effective", None, None),
+    )
+
+
+def test_labels_are_ignored_where_none_are_asked_for(write):
+    path = write(SST_HEADER + "0\taa1\tFine\tunknown\n")
+    assert read_examples(path, SST, labelled=False).examples[0].label is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "\ufeff" + SST_HEADER + "0\taa1\tFine\t3\n",  # byte-order mark
+        SST_HEADER.replace("\n", "\r\n") + "0\taa1\tFine\t3\r\n",
+        SST_HEADER + "\n0\taa1\tFine\t3\n\n\n",  # blank lines
+        SST_HEADER + "0\taa1\tFine\t3",  # no line break at the end
+        SST_HEADER + "0\taa1\tFine\t3.0\n",
+    ],
+)
+def test_harmless_variations(write, content):
+    assert read_examples(write(content), SST).examples == (Example("aa1", "Fine", None, 3.0),)
+
+
+def test_line_break_inside_quotes_belongs_to_the_sentence_and_counts_as_a_line(write):
+    path = write(SST_HEADER + '0\taa1\t"two\nlines"\t3\n1\tbb2\tFine\tnine\n')
+    assert "line 4: label 'nine'" in message_of(path, SST)
+    table = read_examples(path, SST, drop_bad_rows=True)
+    assert table.examples[0].sentence_1 == "two\nlines"
+
+
+def test_labelled_rows_without_label_or_sentence_are_dropped_and_named(write):
+    path = write(
+        PARA_HEADER + "0\taa1\tWhy?\tHow?\t1.0\n1\tbb2\tWhy?\tHow?\t\n2\tcc3\tWhy?\t\t\n"
+        "3\tdd4\t \tHow?\t0.0\n"
+    )
+    table = read_examples(path, PARA)
+    assert [example.id for example in table.examples] == ["aa1"]
+    assert table.summary == (
+        f"{path}: 4 rows read, 3 dropped (line 3, id bb2: empty label; line 4, id cc3: empty "
+        "sentence2 and label; line 5, id dd4: empty sentence1)"
+    )
+
+
+def test_a_dropped_row_is_found_by_any_id_that_can_be_printed(write):
+    table = read_examples(
+        write(SST_HEADER + "0\tq-17\t \t3\n1\ta\x07\t \t3\n2\tbb2\tFine\t3\n"), SST
+    )
+    assert "(line 2, id q-17: empty sentence; line 3, id unusable: empty sentence)" in table.summary
+
+
+def test_unlabelled_rows_are_never_dropped(write):
+    path = write("\tid\tsentence1\tsentence2\n0\taa1\tWhy?\t\n1\tbb2\t\tHow?\n")
+    table = read_examples(path, PARA, labelled=False, drop_bad_rows=True)
+    assert table.examples == (Example("aa1", "Why?", "", None), Example("bb2", "", "How?", None))
+    short = write("\tid\tsentence1\tsentence2\n0\taa1\tWhy?\n")
+    message = message_of(short, PARA, labelled=False, drop_bad_rows=True)
+    assert "line 2: the row has 3 fields" in message and "none is skipped" in message
+
+
+def test_summary_names_five_rows_and_counts_the_rest(write):
+    path = write(
+        SST_HEADER + "".join(f"{n}\tid{n}\tFine\t\n" for n in range(8)) + "9\taa1\tFine\t3\n"
+    )
+    summary = read_examples(path, SST).summary
+    assert "9 rows read, 8 dropped" in summary and "id id4" in summary and "id id5" not in summary
+    assert summary.endswith("; and 3 more)")
+
+
+BAD_ROWS = {
+    "label is a word": (
+        STS,
+        STS_HEADER,
+        "0\taa1\tOne.\tTwo.\tn/a\n",
+        "label 'n/a' is not a number; STS labels are 0 to 5",
+    ),
+    "label is nan": (
+        STS,
+        STS_HEADER,
+        "0\taa1\tOne.\tTwo.\tnan\n",
+        "label 'nan' is not a number; STS labels are 0 to 5",
+    ),
+    "label too high": (
+        STS,
+        STS_HEADER,
+        "0\taa1\tOne.\tTwo.\t5.1\n",
+        "label '5.1' is not allowed; STS labels are 0 to 5",
+    ),
+    "label infinite": (
+        STS,
+        STS_HEADER,
+        "0\taa1\tOne.\tTwo.\tinf\n",
+        "label 'inf' is not allowed; STS labels are 0 to 5",
+    ),
+    "label negative": (
+        SST,
+        SST_HEADER,
+        "0\taa1\tFine\t-1\n",
+        "label '-1' is not allowed; SST labels are whole numbers",
+    ),
+    "label not whole": (
+        PARA,
+        PARA_HEADER,
+        "0\taa1\tWhy?\tHow?\t0.5\n",
+        "label '0.5' is not allowed; PARA labels are whole numbers 0 to 1",
+    ),
+    "row too short": (
+        SST,
+        SST_HEADER,
+        "0\taa1\tFine\n",
+        "the row has 3 fields; the header names 4",
+    ),
+    "row too long": (
+        SST,
+        SST_HEADER,
+        "0\taa1\tFine\tfilm\t3\n",
+        "the row has 5 fields; the header names 4",
+    ),
+    "id empty": (SST, SST_HEADER, "0\t\tFine\t3\n", "the id is empty"),
+    "id doubled": (SST, SST_HEADER, "0\tgood\tFine\t3\n", "the id good stands on line 2 already"),
+    "not UTF-8": (
+        SST,
+        SST_HEADER,
+        b"0\taa1\tcaf\xe9\t3\n",
+        "the row holds bytes that are not UTF-8",
+    ),
+    "a zero byte": (
+        SST,
+        SST_HEADER,
+        b"0\taa1\tca\0\t3\n",
+        "the row holds bytes that are not UTF-8; the files are",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ROWS)
+def test_bad_row_is_an_error_with_line_and_advice_or_is_dropped_and_named(write, name):
+    format, header, bad_row, expected = BAD_ROWS[name]
+    good_label = {"sst": "\t2", "para": "\tHow?\t1", "sts": "\tHow?\t2.5"}[format.name]
+    good_row = f"0\tgood\tFine{good_label}\n"
+    bad_row = bad_row if isinstance(bad_row, bytes) else bad_row.encode()
+    path = write((header + good_row).encode() + bad_row)
+    message = message_of(path, format)
+    last_line = 3 + bad_row.strip().count(b"\n")
+    assert message.startswith(f"{path}, line {last_line}: {expected}")
+    assert message.endswith("Fix the row, or pass --drop-bad-rows to skip and count such rows.")
+    table = read_examples(path, format, drop_bad_rows=True)
+    assert [example.id for example in table.examples] == ["good"]
+    assert (
+        f"2 rows read, 1 dropped (line {last_line}, id " in table.summary
+        and expected in table.summary
+    )
+
+
+def test_missing_file(tmp_path):
+    message = message_of(tmp_path / "absent.csv", SST)
+    assert "absent.csv: there is no such file" in message and "python -m data.download" in message
+
+
+def test_folder_instead_of_a_file(tmp_path):
+    assert "cannot be read" in message_of(tmp_path, SST)
+
+
+@pytest.mark.parametrize("content", ["", "\n\n", "\ufeff"])
+def test_empty_file(write, content):
+    assert "rows.csv: the file is empty; needed are a header and at least one row" in message_of(
+        write(content), SST
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (
+            SST_HEADER.encode("utf-16-le"),
+            "the header has no column",
+        ),  # no mark at the start: read as it stands
+        (
+            b"\xff\xfe" + SST_HEADER.encode("utf-16-le"),
+            "the file is UTF-16; convert it with iconv -f utf-16 -t utf-8",
+        ),
+        (
+            b"\xfe\xff" + SST_HEADER.encode("utf-16-be"),
+            "the file is UTF-16; convert it with iconv -f utf-16 -t utf-8",
+        ),
+        (
+            gzip.compress(SST_HEADER.encode()),
+            "the file is compressed; unpack it with gunzip first. Needed is tab-",
+        ),
+    ],
+    ids=["UTF-16 without a mark", "UTF-16 LE", "UTF-16 BE", "gzip"],
+)  # gzip writes the time, which would name the test
+def test_a_file_that_is_no_utf_8_text(write, content, words):
+    assert words in message_of(write(content), SST)
+
+
+def test_header_without_rows(write):
+    assert "a header and no usable rows (0 dropped)" in message_of(write(SST_HEADER), SST)
+
+
+def test_header_and_only_dropped_rows(write):
+    message = message_of(write(SST_HEADER + "0\taa1\tFine\t\n"), SST)
+    assert "a header and no usable rows (1 dropped, the first: line 2, id aa1: " in message
+
+
+def test_header_without_a_needed_column_names_those_found(write):
+    message = message_of(write("\tid\tphrase\tsentiment\n0\taa1\tFine\t3\n"), SST)
+    assert "line 1: the header has no column sentence; found are: id, phrase, sentiment." in message
+    assert "SST files need id, sentence, sentiment, separated by tabs." in message
+
+
+def test_header_of_a_file_separated_by_commas(write):
+    assert "has no column id, sentence, sentiment" in message_of(
+        write("id,sentence,sentiment\n1,Fine,3\n"), SST
+    )
+
+
+def test_file_that_is_not_text(write):
+    assert "line 1: the header has no column" in message_of(
+        write(b"PK\x03\x04\xff\xfe\x00\x80\n\x99"), SST
+    )
+
+
+@pytest.mark.parametrize("dropping", [False, True])
+@pytest.mark.parametrize("end", ['It is "fine"\t3\n', "Good\t2\nthree\tfields\n"])
+def test_a_quote_that_swallows_rows_is_never_dropped_with_them(write, dropping, end):
+    """Named by its first line; --drop-bad-rows would count one row and lose them all."""
+    path = write((SST_HEADER + '0\taa1\tFine\t3\n0\taa2\t"Fine\t3\n1\tbb2\t' + end).encode())
+    with pytest.raises(
+        ValueError, match="the row that begins on line 3 has a field with tabs"
+    ) as caught:
+        read_examples(path, SST, drop_bad_rows=dropping)
+    assert "a quote that is never closed, or stands where none belongs" in str(caught.value)
+
+
+def test_two_quotes_that_swallow_a_row_with_the_line_ends_of_an_old_mac(write):
+    path = write(
+        (SST_HEADER + '0\taa1\t"Good\t1\n1\taa2\t"Bad\t2\n2\taa3\tFine\t3\n')
+        .replace("\n", "\r")
+        .encode()
+    )
+    assert "has a field with tabs and line breaks" in message_of(path, SST)
+
+
+def test_a_very_long_sentence_is_a_sentence(write):
+    """Python's csv stops at 131,072 characters a field unless it is told otherwise."""
+    text = "word " * 80_000
+    (example,) = read_examples(write(SST_HEADER + f"0\taa1\t{text}\t3\n"), SST).examples
+    assert example.sentence_1 == text.strip()
+
+
+def test_quote_that_is_never_closed(write):
+    path = write(
+        SST_HEADER + '0\taa1\t"Fine\t3\n' + "1\tbb2\tA long row follows the quote.\t3\n" * 5000
+    )
+    assert "a quote that is never closed, or stands where none belongs, does this" in message_of(
+        path, SST
+    )
+
+
+def test_sha256_of_a_known_text(write):
+    assert (
+        sha256_of(write("abc"))
+        == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    )
+
+
+@pytest.mark.skipif(not COURSE.is_dir(), reason="the course's files are not beside this repository")
+def test_course_files_lose_only_the_two_broken_quora_rows():
+    num_rows = {}
+    for format in (SST, PARA, STS):
+        for split, name in COURSE_FILES[format.name].items():
+            table = read_examples(COURSE / name, format, labelled=split != "test")
+            num_rows[name] = (len(table.examples), len(table.dropped))
+    assert num_rows["ids-sst-train.csv"] == (8544, 0) and num_rows["ids-sst-dev.csv"] == (1101, 0)
+    assert num_rows["ids-sst-test-student.csv"] == (2210, 0) and num_rows["quora-dev.csv"] == (
+        20212,
+        2,
+    )
+    assert num_rows["sts-train.csv"] == (6040, 0) and num_rows["sts-dev.csv"] == (863, 0)
+    assert num_rows["sts-test-student.csv"] == (1725, 0)
+    assert [name for name, (_, num_dropped) in num_rows.items() if num_dropped] == ["quora-dev.csv"]

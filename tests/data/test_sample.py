@@ -1,0 +1,166 @@
+"""data/sample.py: the committed bytes are what the generator writes, and the labels follow from the meaning."""
+
+import sys
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from data import sample
+from data.readers import COURSE_FILES, PARA, SST, STS, read_examples
+from data.sample import (
+    NUM_ROWS,
+    compare_scenes,
+    correct_spelling,
+    make_clause,
+    read_meanings,
+    write_sample,
+)
+
+SAMPLE = Path(__file__).parents[2] / "data" / "sample"
+
+
+def read_split(format, split):
+    return read_examples(
+        SAMPLE / COURSE_FILES[format.name][split], format, labelled=split != "test"
+    ).examples
+
+
+def texts_of(examples):
+    return {frozenset((example.sentence_1, example.sentence_2)) for example in examples}
+
+
+def test_generator_writes_the_committed_bytes(tmp_path):
+    write_sample(tmp_path, seed=0)
+    written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    committed = {path.name: path.read_bytes() for path in SAMPLE.glob("*.csv")}
+    assert len(written) == 9 and written == committed
+
+
+def test_another_seed_writes_other_rows(tmp_path):
+    write_sample(tmp_path, seed=1)
+    name = COURSE_FILES["sts"]["dev"]
+    assert (tmp_path / name).read_bytes() != (SAMPLE / name).read_bytes()
+
+
+@pytest.mark.parametrize("format", [SST, PARA, STS], ids=lambda format: format.name)
+def test_rows_are_readable_balanced_and_in_one_file_only(format):
+    splits = {split: read_split(format, split) for split in NUM_ROWS}
+    assert {split: len(examples) for split, examples in splits.items()} == NUM_ROWS
+    texts = [texts_of(examples) for examples in splits.values()]
+    assert len(set().union(*texts)) == sum(NUM_ROWS.values())
+    assert len({example.id for examples in splits.values() for example in examples}) == sum(
+        NUM_ROWS.values()
+    )
+    share = 1 / (format.high + 1)
+    for split in ("train", "dev"):
+        counts = Counter(round(example.label) for example in splits[split])
+        assert all(
+            0.75 * share < count / NUM_ROWS[split] < 1.25 * share for count in counts.values()
+        )
+
+
+def test_files_have_the_course_headers():
+    headers = {path.name: path.read_text().split("\n")[0] for path in SAMPLE.glob("*.csv")}
+    assert headers["ids-sst-train.csv"] == "\tid\tsentence\tsentiment"
+    assert headers["ids-sst-test-student.csv"] == "0\t\tid\tsentence"
+    assert headers["quora-dev.csv"] == "\tid\tsentence1\tsentence2\tis_duplicate"
+    assert headers["sts-test-student.csv"] == "\tid\tsentence1\tsentence2"
+
+
+def test_word_order_decides_where_the_words_are_the_same():
+    def words(sentence):
+        return sorted(sentence.lower().strip("?").split())
+
+    pairs = [
+        example
+        for example in read_split(PARA, "train")
+        if words(example.sentence_1) == words(example.sentence_2)
+    ]
+    assert len(pairs) > 20 and {example.label for example in pairs} == {0.0}
+
+
+def test_scores_of_scenes_by_hand():
+    man, woman, boy = ("person0", ("man",)), ("person0", ("woman",)), ("person1", ("boy",))
+    scene = {
+        "person": man,
+        "quality": None,
+        "verb": ("music0", ("playing",)),
+        "object": ("music1", ("flute",)),
+        "place": ("0", ("in a park",)),
+    }
+    assert compare_scenes(scene, scene) == 5.0
+    assert compare_scenes(scene, scene | {"person": woman}) == 4.5  # a related person counts half
+    assert (
+        compare_scenes(scene, scene | {"person": boy}) == 3.5
+    )  # another one takes its quality along
+    assert (
+        compare_scenes(scene, scene | {"quality": ("0", ("tall",))}) == 4.75
+    )  # only one scene says it
+    assert (
+        compare_scenes(scene, scene | {"verb": ("any0", ("buying",))}) == 3.0
+    )  # a place needs its event
+    unrelated = {
+        "person": boy,
+        "quality": None,
+        "verb": ("any0", ("buying",)),
+        "object": ("food0", ("onion",)),
+        "place": scene["place"],
+    }
+    assert compare_scenes(scene, unrelated) == 0.0
+
+
+@pytest.mark.parametrize(
+    "text, score",
+    [
+        ("is good", 1),
+        ("is not dull", 1),
+        ("is far from clever", -1),
+        ("is anything but boring", 2),
+        ("is hardly dreadful", 0),
+        ("is only mildly amusing", 0),
+        ("is utterly silly", -2),
+        ("is superb", 2),
+    ],
+)
+def test_scores_of_judgements(text, score):
+    random = Random(0)
+    clauses = [make_clause(random) for _ in range(8000)]
+    assert {
+        found for clause, found in clauses if clause.replace("  ", " ").endswith(f" {text}")
+    } == {score}
+
+
+def test_articles_and_word_lists():
+    assert correct_spelling("a apple and  a used boat") == "An apple and a used boat"
+    assert correct_spelling("a unhappy man eats a onion") == "An unhappy man eats an onion"
+    assert read_meanings("car/automobile, boat | pie", "thing") == [
+        ("thing0", ("car", "automobile")),
+        ("thing0", ("boat",)),
+        ("thing1", ("pie",)),
+    ]
+
+
+def test_no_sentence_reads_wrong():
+    for format in (SST, PARA, STS):
+        for example in read_split(format, "train"):
+            for sentence in filter(None, (example.sentence_1, example.sentence_2)):
+                lowered = f" {sentence.lower()}"
+                assert "  " not in lowered and not set("{}[]|/_") & set(lowered), sentence
+                assert sentence[0].isupper() and sentence[-1] in ".?", sentence
+                assert not any(f" a {vowel}" in lowered for vowel in "aeio"), sentence
+
+
+def test_it_replaces_no_file(tmp_path, monkeypatch, capsys):
+    (tmp_path / "quora-dev.csv").write_text("mine")
+    for out, words in (
+        (tmp_path, "quora-dev.csv exists, and would be replaced by made-up rows"),
+        (tmp_path / "quora-dev.csv" / "new", "cannot be written (Not a directory)"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["sample", "--out", str(out)])
+        with pytest.raises(SystemExit, match="2"):
+            sample.main()
+        assert words in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["quora-dev.csv"]
+    assert (tmp_path / "quora-dev.csv").read_text() == "mine"

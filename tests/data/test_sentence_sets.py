@@ -1,0 +1,156 @@
+"""data/sentence_sets.py: plain files and the course's, and what is said of files that cannot be read."""
+
+from pathlib import Path
+
+import pytest
+
+from data.sentence_sets import read_labelled, read_pairs
+
+SAMPLE = Path(__file__).resolve().parents[2] / "data" / "sample"
+
+
+def write(folder: Path, text: str | bytes) -> Path:
+    path = folder / "set.tsv"
+    path.write_bytes(text.encode("utf-8") if isinstance(text, str) else text)
+    return path
+
+
+# --- what is read -----------------------------------------------------------------------------------------------------
+
+
+def test_a_plain_file_by_hand(tmp_path):
+    """Columns in any order; a quote that is never closed is a character; no line ends inside a sentence."""
+    path = write(
+        tmp_path,
+        'sentence2\tsubset\tscore\tsentence1\r\n"Then\tnews\t4.500\the said.\r\n\r\n'
+        "b\u2028c\tforum\t0\t a \n",
+    )
+    found = read_pairs(path)
+    assert [(each.sentence_1, each.sentence_2, each.label) for each in found.examples] == [
+        ("he said.", '"Then', 4.5),
+        ("a", "b\u2028c", 0.0),
+    ]
+    assert (
+        found.subsets == ("news", "forum")
+        and found.classes == ()
+        and found.summary == f"{path}: 2 rows read"
+    )
+
+
+def test_without_subsets_and_with_a_byte_order_mark(tmp_path):
+    found = read_pairs(
+        write(tmp_path, "\ufeffscore\tsentence1\tsentence2\tentailment\n1\ta\tb\tNO\n5\ta\ta\tYES")
+    )
+    assert found.subsets is None and [each.label for each in found.examples] == [1, 5]
+
+
+def test_sick_as_it_is_published(tmp_path):
+    text = (
+        "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
+        "1\ta\tb\t4.5\tNEUTRAL\n2\tc\td\t1\tYES\n"
+    )
+    assert [
+        (each.sentence_1, each.sentence_2, each.label)
+        for each in read_pairs(write(tmp_path, text)).examples
+    ] == [("a", "b", 4.5), ("c", "d", 1.0)]
+
+
+def test_the_course_s_files_are_quoted(tmp_path):
+    path = write(
+        tmp_path,
+        '\tid\tsentence1\tsentence2\tsimilarity\n0\tx\t"He said ""no"" ."\tb\t2.5\n1\ty\ta\tb\t5\n',
+    )
+    assert read_pairs(path).examples[0].sentence_1 == 'He said "no" .'
+    assert len(read_pairs(SAMPLE / "sts-dev.csv").examples) == 500
+
+
+def test_classes_are_numbered_in_the_order_of_their_names(tmp_path):
+    path = write(tmp_path, 'label\tsentence\nspam\ta\nham\tb\nspam\t"c\nham\td\n')
+    found = read_labelled(path, 2)
+    assert found.classes == ("ham", "spam") and [each.label for each in found.examples] == [
+        1,
+        0,
+        1,
+        0,
+    ]
+    assert found.examples[2].sentence_1 == '"c' and found.examples[0].sentence_2 is None
+
+
+def test_the_course_s_sentiment_file():
+    found = read_labelled(SAMPLE / "ids-sst-dev.csv", 10)
+    assert found.classes == ("0", "1", "2", "3", "4") and len(found.examples) == 500
+    assert found.examples[0].label == 1 and "0 dropped" in found.summary
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+HEADER = "score\tsentence1\tsentence2\tsubset\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "the file is empty; needed are a header and a row at least"),
+        (HEADER, "the file is a header and no rows"),
+        (
+            "id\tsentence1\n1\ta\n",
+            "line 1: the header has no column score, sentence2; found are: id, sentence1. Needed are "
+            "score, sentence1, sentence2, separated by tabs (or similarity for score",
+        ),
+        ("score,sentence1,sentence2\n1,a,b\n", "found are: score,sentence1,sentence2. Needed are"),
+        (
+            HEADER + "1\ta\tb\tx\n2\ta\tb\n",
+            "line 3: the row has 3 fields; the header names 4. Fix the row",
+        ),
+        (
+            HEADER + "1\ta\tb\tx\n\n2\ta\t \tx\n",
+            "line 4: sentence2 is empty; each row needs a value there",
+        ),
+        (HEADER + "1\ta\tb\t\n2\ta\tb\tx\n", "line 2: subset is empty"),
+        (HEADER + "1\ta\tb\tx\nhigh\ta\tb\tx\n", "line 3: score 'high' is not a number"),
+        (HEADER + "nan\ta\tb\tx\n", "line 2: score 'nan' is not a number"),
+        (HEADER + "3\ta\tb\tx\n3\tc\td\tx\n", "all labels are 3; needed are different ones"),
+        (
+            HEADER.encode() + b"1\ta\tb\tx\n2\t\xff\tb\tx\n",
+            "line 3: holds bytes that are not UTF-8",
+        ),
+        (
+            "\tid\tsentence1\tsentence2\tsimilarity\n0\tx\ta\tb\t9\n",
+            "line 2: label '9' is not allowed; STS labels are",
+        ),
+    ],
+)
+def test_pairs_that_cannot_be_read(tmp_path, text, complaint):
+    path = write(tmp_path, text)
+    with pytest.raises(ValueError) as caught:
+        read_pairs(path)
+    assert str(caught.value).startswith(str(path)) and complaint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (
+            "label\tsentence\na\tx\na\ty\n",
+            "found is the one class 'a'; needed are two classes at least, each with 2 dif",
+        ),
+        ("label\tsentence\na\tx\nb\ty\nb\tz\n", "found is 1 sentences of class 'a'"),
+        (
+            "class\tsentence\na\tx\n",
+            "has no column label; found are: class, sentence. Needed are label, sentence, "
+            "separated by tabs (or sentiment for label",
+        ),
+        ("label\tsentence\n\tx\n", "line 2: label is empty"),
+    ],
+)
+def test_classes_that_cannot_be_read(tmp_path, text, complaint):
+    with pytest.raises(ValueError) as caught:
+        read_labelled(write(tmp_path, text), 2)
+    assert complaint in str(caught.value)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(ValueError, match="gone.tsv: cannot be read .*Check the path"):
+        read_pairs(tmp_path / "gone.tsv")
+    with pytest.raises(ValueError, match="cannot be read"):
+        read_labelled(tmp_path, 2)

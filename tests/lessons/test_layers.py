@@ -1,0 +1,446 @@
+"""The encoder on its own; run it alone with `python -m pytest tests/lessons/test_layers.py`.
+
+The first failure says most: add `-x`; attention.py has to work before (test_attention.py). B batch, T tokens, H hidden.
+From easy to hard: numbers worked by hand, a layer in plain Python, properties, Hugging Face's BertModel in values and
+gradients. That wrong versions fail, with the right hint, is tested in test_student_mistakes.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from minbert import BertConfig, BertModel
+from minbert.bert import BertEmbeddings, BertLayer, FeedForward
+from minbert.weights import to_hugging_face
+
+TINY = BertConfig(
+    vocab_size=60,
+    hidden_size=24,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    intermediate_size=40,
+    max_position_embeddings=20,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+)
+
+
+def make_model(**changes) -> BertModel:
+    torch.manual_seed(0)
+    model = BertModel(dataclasses.replace(TINY, **changes))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    return model.eval()
+
+
+def make_batch(num_tokens: int = 9, vocab_size: int = 60) -> dict[str, Tensor]:
+    """Three rows (B, T): a full one, a padded pair, and one of two tokens."""
+    input_ids = torch.randint(
+        1, vocab_size, (3, num_tokens), generator=torch.Generator().manual_seed(1)
+    )
+    mask = (torch.arange(num_tokens) < torch.tensor([[num_tokens], [num_tokens - 4], [2]])).long()
+    segments = (torch.arange(num_tokens) >= 3).long()
+    return {
+        "input_ids": input_ids * mask,
+        "attention_mask": mask,
+        "token_type_ids": segments * mask,
+    }
+
+
+def assert_close(found: Tensor, expected: Tensor, tolerance: float, hint: str) -> None:
+    assert isinstance(found, Tensor), (
+        f"found {found}, expected a tensor: not written yet, or is the return missing?"
+    )
+    assert found.shape == expected.shape, (
+        f"shape {tuple(found.shape)}, expected {tuple(expected.shape)}. {hint}"
+    )
+    difference = (found - expected).abs().max().item()
+    assert difference <= tolerance, (
+        f"off by {difference:.2e}, at most {tolerance:.0e} expected. {hint}"
+    )
+
+
+# --- by hand ---------------------------------------------------------------------------------------------------------
+
+
+EPS = "nearly right: has each LayerNorm eps=config.layer_norm_eps (1e-12; torch's default is 1e-5)?"
+EMBEDDINGS = {  # what comes out, and what makes it so
+    (
+        -0.2673,
+        -1.0690,
+        1.3363,
+    ): "the position embedding is missing, or not row t of its table for token t, from 0.",
+    (0.0, 1.2247, -1.2247): "the segment embedding is missing: is token_type_ids used?",
+    (1.0, 2.0, 3.0): "the LayerNorm is missing.",
+}
+
+
+def check_embeddings(embeddings_class) -> None:
+    """Word (1, 0, 0) + position (0, 2, 0) + segment (0, 0, 3) = (1, 2, 3); normalised: (-1, 0, 1) x sqrt(3/2)."""
+    embeddings = embeddings_class(
+        BertConfig(vocab_size=3, hidden_size=3, num_attention_heads=1)
+    ).eval()
+    with torch.no_grad():
+        for table in (embeddings.word, embeddings.position, embeddings.segment):
+            table.weight.zero_()
+        embeddings.word.weight[2, 0] = 1.0
+        embeddings.position.weight[1, 1] = 2.0
+        embeddings.segment.weight[1, 2] = 3.0
+    output = embeddings(torch.tensor([[1, 2]]), torch.tensor([[0, 1]]))
+    assert isinstance(output, Tensor), f"found {output}, expected a tensor: not written yet?"
+    found, expected = output[0, 1], torch.tensor([-1.0, 0.0, 1.0]) * math.sqrt(1.5)
+    hint = "are word, position and segment embeddings added before the LayerNorm, with dropout after it, in training?"
+    for vector, said in EMBEDDINGS.items():
+        hint = said if torch.allclose(found, torch.tensor(vector), atol=1e-3) else hint
+    assert_close(
+        found, expected, 1e-6, EPS if torch.allclose(found, expected, atol=1e-4) else hint
+    )  # measured 1e-7
+
+
+def check_feed_forward(feed_forward_class) -> None:
+    """With matrices 1 and 2, twice GELU is left: 2 x 1 x Phi(1) = 1.6826895; by the tanh approximation 1.6823840."""
+    layer = feed_forward_class(
+        BertConfig(hidden_size=1, num_attention_heads=1, intermediate_size=1)
+    )
+    with torch.no_grad():
+        for factor, linear in ((1.0, layer.up), (2.0, layer.down)):
+            linear.weight.fill_(factor)
+            linear.bias.zero_()
+    assert_close(
+        layer(torch.ones(1, 1, 1)),
+        torch.tensor([[[1.6826895]]]),
+        1e-6,
+        "down(gelu(up(x))), and BERT's GELU is the erf form, x Phi(x), not ReLU or the tanh approximation",
+    )
+
+
+def test_embeddings_by_hand():
+    check_embeddings(BertEmbeddings)
+
+
+def test_feed_forward_by_hand():
+    check_feed_forward(FeedForward)
+
+
+# --- a layer in plain Python -----------------------------------------------------------------------------------------
+
+
+def linear(module, rows):
+    return [
+        [
+            sum(w * x for w, x in zip(weights, row, strict=True)) + bias
+            for weights, bias in zip(module.weight.tolist(), module.bias.tolist(), strict=True)
+        ]
+        for row in rows
+    ]
+
+
+def add_and_norm(module, rows, others):
+    result = []
+    for row, other in zip(rows, others, strict=True):
+        total = [a + b for a, b in zip(row, other, strict=True)]
+        mean = sum(total) / len(total)
+        deviation = math.sqrt(sum((x - mean) ** 2 for x in total) / len(total) + 1e-12)
+        result.append(
+            [
+                (x - mean) / deviation * weight + bias
+                for x, weight, bias in zip(
+                    total, module.weight.tolist(), module.bias.tolist(), strict=True
+                )
+            ]
+        )
+    return result
+
+
+def attend_by_loops(module, rows, num_heads):
+    query, key, value = (
+        linear(projection, rows) for projection in (module.query, module.key, module.value)
+    )
+    size, context = len(rows[0]) // num_heads, [[] for _ in rows]
+    for head in range(num_heads):
+        units = range(head * size, (head + 1) * size)
+        for i in range(len(rows)):
+            scores = [
+                sum(query[i][d] * key[j][d] for d in units) / math.sqrt(size)
+                for j in range(len(rows))
+            ]
+            weights = [math.exp(score) for score in scores]
+            context[i] += [
+                sum(w * value[j][d] for j, w in enumerate(weights)) / sum(weights) for d in units
+            ]
+    return linear(module.output, context)
+
+
+def check_layer(layer_class) -> None:
+    """Two heads, four units, three tokens, one number at a time."""
+    torch.manual_seed(0)
+    layer = (
+        layer_class(BertConfig(hidden_size=4, num_attention_heads=2, intermediate_size=6))
+        .double()
+        .eval()
+    )
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.copy_(torch.randn_like(parameter))
+    tokens = torch.randn(1, 3, 4, dtype=torch.float64)
+    rows = tokens[0].tolist()
+    attended = add_and_norm(layer.attention_norm, rows, attend_by_loops(layer.attention, rows, 2))
+    activated = [
+        [x * 0.5 * (1 + math.erf(x / math.sqrt(2))) for x in row]
+        for row in linear(layer.feed_forward.up, attended)
+    ]
+    expected = add_and_norm(
+        layer.feed_forward_norm, attended, linear(layer.feed_forward.down, activated)
+    )
+    given = tokens.clone()
+    found, expected = layer(given, None), torch.tensor(expected, dtype=torch.float64)[None]
+    assert isinstance(found, Tensor), f"found {found}, expected a tensor: not written yet?"
+    assert torch.equal(given, tokens), (
+        "the layer changed its argument in place: write x = x + ..., not x += ..."
+    )
+    assert torch.equal(found, layer(tokens, None)), (
+        "two calls in eval() differ: is dropout drawn in evaluation?"
+    )
+    hint = (
+        "a layer is norm(x + attention(x)), then norm(y + feed_forward(y)): is each input added back, and does "
+        "each LayerNorm stand after its sum?"
+    )
+    assert_close(
+        found,
+        expected,
+        1e-8,  # float64: measured 1e-14
+        EPS if torch.allclose(found, expected, atol=1e-4) else hint,
+    )
+    assert_close(
+        layer(tokens, None, torch.tensor([2])),
+        expected[:, 2:],
+        1e-8,
+        "with `positions` only these tokens, of all rows in one sequence, go on after attention: (P, 1, H).",
+    )
+
+
+def test_layer_against_plain_python():
+    check_layer(BertLayer)
+
+
+def test_pooler_by_hand():
+    model = make_model()
+    with torch.no_grad():
+        model.pooler.weight.copy_(2 * torch.eye(24))
+        model.pooler.bias.fill_(0.5)
+    output = model(**make_batch())
+    assert_close(
+        output.pooler_output,
+        torch.tanh(2 * output.last_hidden_state[:, 0] + 0.5),
+        1e-6,
+        "the pooler is tanh(linear([CLS])), and [CLS] is token 0",
+    )
+
+
+# --- properties ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("implementation", ["eager", "fused"])
+def test_padding_never_changes_a_result(implementation):
+    """Each row alone and unpadded = the row in a padded batch, whatever ids stand in the padding."""
+    model, batch = make_model(attention_implementation=implementation), make_batch()
+    together = model(**batch)
+    noisy = {**batch, "input_ids": torch.where(batch["attention_mask"] == 0, 7, batch["input_ids"])}
+    for row, length in enumerate(batch["attention_mask"].sum(1).tolist()):
+        alone = model(
+            batch["input_ids"][row : row + 1, :length],
+            token_type_ids=batch["token_type_ids"][row : row + 1, :length],
+        )
+        for output in (
+            together,
+            model(**noisy),
+        ):  # fp32: kernels of another size round otherwise, measured 1e-6
+            assert_close(
+                output.last_hidden_state[row, :length],
+                alone.last_hidden_state[0],
+                1e-5,
+                "padding leaks in: does mask_to_bias(attention_mask) reach every layer?",
+            )
+            assert_close(
+                output.pooler_output[row],
+                alone.pooler_output[0],
+                1e-5,
+                "padding leaks into the pooler",
+            )
+
+
+def test_permuting_the_batch_permutes_the_output():
+    model, batch, order = make_model(), make_batch(), torch.tensor([2, 0, 1])
+    shuffled = model(**{name: tensor[order] for name, tensor in batch.items()})
+    assert_close(
+        shuffled.last_hidden_state,
+        model(**batch).last_hidden_state[order],
+        1e-6,
+        "rows of a batch are mixed",
+    )
+
+
+def test_every_parameter_gets_a_gradient():
+    model = make_model()
+    output = model(**make_batch())
+    (output.last_hidden_state.pow(3).sum() + output.pooler_output.sum()).backward()
+    num_tensors = 5 + 3 * 16 + 2  # embeddings and their norm, three layers, pooler
+    assert len(list(model.parameters())) == num_tensors, (
+        "are the layers, each with its own weights, in a ModuleList?"
+    )
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, (
+            f"{name} has no gradient: it is not used, or detached on the way"
+        )
+        is_zero = not parameter.grad.any()
+        assert not is_zero or name.endswith("key.bias"), (
+            f"{name} has a gradient of zeros"
+        )  # key.bias: see above
+
+
+def test_without_dropout_training_is_evaluation():
+    model, batch = make_model(), make_batch()
+    assert torch.equal(
+        model.train()(**batch).last_hidden_state, model.eval()(**batch).last_hidden_state
+    )
+
+
+def test_the_pooler_has_no_dropout():
+    model = make_model(hidden_dropout_prob=0.5).train()
+    output = model(**make_batch())
+    assert_close(
+        output.pooler_output,
+        torch.tanh(model.pooler(output.last_hidden_state[:, 0])),
+        1e-6,
+        "the pooler is tanh(linear([CLS])) in training too, without dropout",
+    )
+
+
+def test_a_layer_drops_by_the_hidden_probability():
+    config = dataclasses.replace(TINY, hidden_dropout_prob=0.5)  # of attention: 0
+    layer, hidden_states = BertLayer(config).train(), torch.randn(2, 5, 24)
+    assert not torch.equal(layer(hidden_states, None), layer(hidden_states, None)), (
+        "two calls in train() are equal: what attention and the network add has dropout of config.hidden_dropout_prob"
+    )
+
+
+@pytest.mark.parametrize("field", ["hidden_dropout_prob", "attention_probs_dropout_prob"])
+def test_each_dropout_is_drawn_in_training_only(field):
+    model, batch = make_model(**{field: 0.5}), make_batch()
+    first, second = model.train()(**batch).pooler_output, model(**batch).pooler_output
+    assert not torch.allclose(first, second), f"{field} is not used"
+    assert torch.equal(model.eval()(**batch).pooler_output, model(**batch).pooler_output)
+
+
+def test_dropout_stands_after_the_embeddings_and_before_both_sums_of_a_layer(monkeypatch):
+    """With all units dropped a layer is its two norms: nothing of what attention and the network add is left."""
+    monkeypatch.setattr(
+        "minbert.dropout.Dropout.forward", lambda self, inputs: torch.zeros_like(inputs)
+    )
+    monkeypatch.setattr(
+        "torch.nn.functional.dropout", lambda inputs, *_, **__: torch.zeros_like(inputs)
+    )
+    model, hidden_states = make_model(), torch.randn(2, 5, 24)
+    embedded = model.embeddings(
+        torch.ones(2, 5, dtype=torch.long), torch.zeros(2, 5, dtype=torch.long)
+    )
+    assert not embedded.any(), (
+        "the last thing that is done to the embeddings is dropout, after the LayerNorm"
+    )
+    layer = model.layers[1]
+    expected = layer.feed_forward_norm(layer.attention_norm(hidden_states))
+    assert torch.equal(layer(hidden_states, None), expected), (
+        "dropout belongs on what attention gives and on what the feed-forward network gives, before each is added"
+    )
+
+
+def test_defaults_and_ways_to_read_the_output():
+    model, batch = make_model(), make_batch()
+    ids = batch["input_ids"][:1]
+    output = model(ids, output_hidden_states=True)
+    explicit = model(ids, torch.ones_like(ids), torch.zeros_like(ids))
+    assert_close(
+        output.last_hidden_state,
+        explicit.last_hidden_state,
+        1e-6,
+        "default: all tokens real, all segment 0",
+    )
+    assert output["pooler_output"] is output.pooler_output
+    assert len(output.hidden_states) == TINY.num_hidden_layers + 1
+    assert output.hidden_states[-1] is output.last_hidden_state
+    assert explicit.hidden_states is None
+
+
+def test_too_many_tokens_are_refused():
+    with pytest.raises(ValueError, match="21 tokens.*20 positions"):
+        make_model()(torch.ones(1, 21, dtype=torch.long))
+
+
+# --- Hugging Face ----------------------------------------------------------------------------------------------------
+
+
+def compare_with_hugging_face(folder, implementation: str, batch: dict[str, Tensor]) -> None:
+    """Outputs within 1e-5, and the gradient of every parameter within 1e-4 of its own size."""
+    transformers = pytest.importorskip(
+        "transformers", reason="transformers is the reference; run setup.sh --dev"
+    )
+    theirs = transformers.BertModel.from_pretrained(folder, attn_implementation="eager").eval()
+    ours = BertModel.from_pretrained(folder, attention_implementation=implementation)
+    assert not ours.training, "from_pretrained gives a model in evaluation mode"
+    torch.manual_seed(2)
+    found, expected = (model(**batch, output_hidden_states=True) for model in (ours, theirs))
+    for number, (mine, other) in enumerate(
+        zip(found.hidden_states, expected.hidden_states, strict=True)
+    ):
+        assert_close(
+            mine,
+            other,
+            1e-5,
+            f"hidden state {number} (0 is the embeddings) is the first that differs; does "
+            "each layer take the one before, is none changed in place, are two names swapped in NAME_TABLE?",
+        )
+    assert_close(
+        found.pooler_output, expected.pooler_output, 1e-5, "is the pooler tanh(linear([CLS]))?"
+    )
+    token_weights, pooled_weights = (
+        torch.randn_like(found.last_hidden_state),
+        torch.randn_like(found.pooler_output),
+    )
+    token_weights = token_weights * batch["attention_mask"].unsqueeze(-1)
+    for output in (
+        found,
+        expected,
+    ):  # fp32, 3 and 6 layers: values measured 3e-6, gradients 3e-6 relative
+        (
+            (output.last_hidden_state * token_weights).sum()
+            + (output.pooler_output * pooled_weights).sum()
+        ).backward()
+    gradients = {name: parameter.grad for name, parameter in theirs.named_parameters()}
+    for name, parameter in ours.named_parameters():
+        reference = gradients.pop(to_hugging_face(name))
+        scale = reference.norm()
+        if name.endswith("attention.key.bias"):
+            # The same number added to all scores of a query leaves the softmax as it is, so the true gradient is 0 and
+            # both have rounding noise only; it is measured against the query's bias.
+            scale = ours.get_parameter(name.replace("key", "query")).grad.norm()
+        difference = ((parameter.grad - reference).norm() / scale).item()
+        assert difference <= 1e-4, f"the gradient of {name} is off by {difference:.1e} of its size"
+    assert not gradients, f"parameters that we lack: {sorted(gradients)}"
+
+
+@pytest.mark.parametrize("implementation", ["eager", "fused"])
+def test_equals_hugging_face_on_a_tiny_random_model(hugging_face_folder, implementation):
+    compare_with_hugging_face(hugging_face_folder, implementation, make_batch())
+
+
+@pytest.mark.parametrize("implementation", ["eager", "fused"])
+def test_equals_hugging_face_on_minilm(minilm_folder, implementation):
+    compare_with_hugging_face(
+        minilm_folder, implementation, make_batch(num_tokens=24, vocab_size=30522)
+    )

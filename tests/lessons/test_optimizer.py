@@ -1,0 +1,355 @@
+"""AdamW on its own; run it alone with `python -m pytest tests/lessons/test_optimizer.py`.
+
+The first failure says most: add `-x`. Steps worked by hand, the course's reference numbers, a slow loop in plain
+Python, PyTorch's AdamW, properties. That wrong versions fail, with the right hint, is tested in
+test_student_mistakes.py; what makes groups of parameters, and the fused step, in files of their own.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from minbert import AdamW
+
+FLOAT32 = 1e-6  # fp32 has 7 digits and the numbers here are near 1: measured 1e-7
+
+
+def step_once(
+    optimizer_class=AdamW, start: float = 1.0, gradients: tuple[float, ...] = (3.0,), **options
+) -> float:
+    """One number and its gradient at each step; where it ends."""
+    parameter = nn.Parameter(torch.tensor([start], dtype=torch.float64))
+    optimizer = optimizer_class([parameter], **options)
+    for gradient in gradients:
+        parameter.grad = torch.tensor([gradient], dtype=torch.float64)
+        optimizer.step()
+        assert parameter.grad is not None and parameter.grad.item() == gradient, (
+            "step() changed parameter.grad"
+        )
+    return parameter.item()
+
+
+def assert_found(found: float, expected: float, hint: str, mistakes: dict[float, str]) -> None:
+    """`mistakes` says which mistake ends at which number; any other one gets the hint."""
+    hint = next(
+        (said for number, said in mistakes.items() if math.isclose(found, number, abs_tol=1e-3)),
+        hint,
+    )
+    assert found == pytest.approx(expected, abs=1e-9), (
+        f"found {found:.7g}, expected {expected:.7g}: {hint}"
+    )
+
+
+SWAPPED = "beta_1 and beta_2 are swapped."
+
+
+# --- by hand ---------------------------------------------------------------------------------------------------------
+
+
+def check_first_step(optimizer_class) -> None:
+    """m = 0.1 g and v = 0.001 g^2; corrected, both are g and g^2 again, so the step is lr x sign(g): 1 - 0.5 = 0.5."""
+    assert_found(
+        step_once(optimizer_class, lr=0.5, eps=0.0),
+        0.5,
+        "is each line of the formula there?",
+        {
+            1.0: "the parameter did not move: not written yet, or rebound to a new tensor? Change it in place.",
+            1.5: "the step goes up the gradient; subtract it.",
+            -0.58114: "the bias correction, sqrt(1 - beta_2^t) / (1 - beta_1^t), is missing.",
+            0.98419: "the bias correction has sqrt(1 - beta_2^t), not 1 - beta_2^t.",
+            0.62788: "t is 1 at the first step, not 2.",
+            0.75: "the step is multiplied by lr twice.",
+            0.0: "the step is not multiplied by lr.",
+            -4.27046: "the second moment needs its square root.",
+            -4.0: "the first moment is (1 - beta_1) g here, 0.3; is that g itself? Or is the correction upside down? It is "
+            "sqrt(1 - beta_2^t) / (1 - beta_1^t).",
+        },
+    )
+
+
+def check_second_step(optimizer_class) -> None:
+    """Gradients 3 and -1: m = 0.9 x 0.3 - 0.1 = 0.17, v = 0.999 x 0.009 + 0.001 = 0.009991, and t = 2."""
+    correction = math.sqrt(1 - 0.999**2) / (1 - 0.9**2)
+    found = step_once(optimizer_class, gradients=(3.0, -1.0), lr=0.5, eps=0.0)
+    assert_found(
+        found,
+        0.5 - 0.5 * correction * 0.17 / math.sqrt(0.009991),
+        "right at step 1, wrong at step 2: are both moments and t kept in self.state, v without its root, and "
+        "does the group's lr stay as it is?",
+        {0.27176: SWAPPED},
+    )
+
+
+def check_without_correction(optimizer_class) -> None:
+    """Without correction the step is lr x 0.1 / sqrt(0.001) = 3.1623 lr."""
+    found = step_once(optimizer_class, start=0.0, lr=1.0, eps=0.0, correct_bias=False)
+    assert_found(
+        found,
+        -0.1 / math.sqrt(0.001),
+        "is that the step of the uncorrected moments?",
+        {-1.0: "correct_bias=False is not heeded.", -0.0031623: SWAPPED},
+    )
+
+
+def check_eps(optimizer_class) -> None:
+    """m = 0.3, sqrt(v) = sqrt(0.009) = 0.094868; eps = 1 is added to the uncorrected root: 0.3 / 1.094868."""
+    found = step_once(optimizer_class, start=0.0, lr=1.0, eps=1.0)
+    correction = math.sqrt(1 - 0.999) / (1 - 0.9)
+    assert_found(
+        found,
+        -correction * 0.3 / (math.sqrt(0.009) + 1),
+        "is eps outside the root, and added to sqrt(v) "
+        "before the bias correction, which is folded into the step size?",
+        {},
+    )
+
+
+def check_decay(optimizer_class) -> None:
+    """The step first, 1 - 0.25 = 0.75; then the decay by lr x weight_decay = 0.05: 0.75 x 0.95 = 0.7125."""
+    found = step_once(optimizer_class, lr=0.25, eps=0.0, weight_decay=0.2)
+    assert_found(
+        found,
+        0.7125,
+        "is weight decay applied after the step, with the current learning rate?",
+        {
+            0.75: "weight decay is left out, or added to the gradient, where Adam's normalisation swallows it.",
+            0.7: "weight decay is applied before the step, or to the value from before it; the course applies it after.",
+            0.6: "weight decay is not multiplied by lr.",
+            0.7875: "weight decay has the wrong sign.",
+            0.738141: "weight decay is multiplied by lr alone, not by the bias-corrected step size.",
+        },
+    )
+    found = step_once(
+        optimizer_class, start=0.0, lr=0.25, eps=0.0, weight_decay=0.2, correct_bias=False
+    )
+    assert_found(
+        found,
+        -0.25 * 0.1 / math.sqrt(0.001) * 0.95,
+        "weight decay does not depend on correct_bias",
+        {},
+    )
+
+
+def check_decay_follows_the_schedule(optimizer_class) -> None:
+    """A schedule changes the group's lr; lr = 0 must neither step nor decay."""
+    parameter = nn.Parameter(torch.ones(1))
+    optimizer = optimizer_class([parameter], lr=0.5, weight_decay=0.5)
+    optimizer.param_groups[0]["lr"] = 0.0
+    parameter.grad = torch.ones(1)
+    optimizer.step()
+    assert parameter.item() == 1.0, (
+        "read lr from the group at each step: does the decay use the current learning rate?"
+    )
+
+
+CHECKS = [
+    check_first_step,
+    check_second_step,
+    check_without_correction,
+    check_eps,
+    check_decay,
+    check_decay_follows_the_schedule,
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_by_hand(check):
+    check(AdamW)
+
+
+# --- the course's reference ------------------------------------------------------------------------------------------
+
+
+def test_course_reference():
+    """The course's optimizer_test.py: linear 3 -> 2 without bias, 1,000 steps; its six numbers.
+
+    Even the rounding has to agree: the same in float64 ends 7e-6 away, because 1,000 float32 steps round 1,000 times.
+    """
+    reference = torch.tensor(
+        [[0.55482787, 0.86665666, 0.07291982], [-0.44724506, -0.2951228, -0.2717272]]
+    )
+    torch.manual_seed(0)
+    random = np.random.default_rng(0)
+    model = nn.Linear(3, 2, bias=False)
+    optimizer = AdamW(model.parameters(), lr=1e-3, weight_decay=1e-4, correct_bias=True)
+    for _ in range(1000):
+        optimizer.zero_grad()
+        x = torch.FloatTensor(random.uniform(size=[model.in_features]))
+        target = torch.stack([x[0] + x[1], -x[2]])
+        ((model(x) - target) ** 2).sum().backward()
+        optimizer.step()
+    difference = (model.weight.detach() - reference).abs().max().item()
+    assert difference <= FLOAT32, (
+        f"off by {difference:.2e} in 1,000 steps. 2e-5: is weight decay applied after the step, as p - lr decay p, "
+        "with the current learning rate (p times (1 - lr decay) rounds badly)? 3e-4: is eps inside the root? "
+        "More: look at test_by_hand first."
+    )
+
+
+# --- a slow loop -----------------------------------------------------------------------------------------------------
+
+
+def test_slow_loop():
+    """Plain Python numbers, three parameters, fifty steps of changing gradients and learning rates."""
+    random = np.random.default_rng(1)
+    lr, (beta_1, beta_2), eps, decay = 0.01, (0.8, 0.95), 1e-3, 0.1
+    values, first, second = [1.0, -2.0, 0.5], [0.0] * 3, [0.0] * 3
+    parameter = nn.Parameter(torch.tensor(values, dtype=torch.float64))
+    optimizer = AdamW([parameter], lr=lr, betas=(beta_1, beta_2), eps=eps, weight_decay=decay)
+    for t in range(1, 51):
+        gradient, current = random.normal(size=3), lr / t
+        parameter.grad = torch.tensor(gradient)  # a copy, which this loop does not share
+        optimizer.param_groups[0]["lr"] = current
+        optimizer.step()
+        for i, g in enumerate(gradient):
+            first[i] = beta_1 * first[i] + (1 - beta_1) * g
+            second[i] = beta_2 * second[i] + (1 - beta_2) * g * g
+            correction = math.sqrt(1 - beta_2**t) / (1 - beta_1**t)
+            values[i] -= current * correction * first[i] / (math.sqrt(second[i]) + eps)
+            values[i] -= current * decay * values[i]
+    assert parameter.tolist() == pytest.approx(values, abs=1e-12), (
+        "compare with this loop, line by line"
+    )
+
+
+# --- PyTorch's AdamW -------------------------------------------------------------------------------------------------
+
+
+def train_side_by_side(eps: float, torch_eps) -> float:
+    """100 steps of both optimizers on the same gradients, without decay; the largest difference between the weights."""
+    torch.manual_seed(0)
+    ours = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
+    theirs = copy.deepcopy(ours)
+    optimizer = AdamW(ours.parameters(), lr=1e-3, eps=eps)
+    reference = torch.optim.AdamW(theirs.parameters(), lr=1e-3, eps=eps, weight_decay=0.0)
+    for t in range(1, 101):
+        reference.param_groups[0]["eps"] = torch_eps(t)
+        for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+            p.grad = torch.randn(p.shape)
+            q.grad = p.grad.clone()
+        optimizer.step()
+        reference.step()
+    return max(
+        (p - q).abs().max().item()
+        for p, q in zip(ours.parameters(), theirs.parameters(), strict=True)
+    )
+
+
+def test_equals_torch_adamw_with_a_small_eps():
+    """eps stands in another place (next test), which a small one hides: 100 steps, at most 1e-6 apart."""
+    difference = train_side_by_side(1e-8, lambda t: 1e-8)
+    assert difference <= FLOAT32, (
+        f"off by {difference:.2e} from torch.optim.AdamW; look at test_by_hand"
+    )
+
+
+def test_equals_torch_adamw_with_any_eps_once_it_is_put_in_the_same_place():
+    """Ours: m / (sqrt(v) + eps) x sqrt(1 - b2^t); torch's: m / (sqrt(v) / sqrt(1 - b2^t) + eps).
+
+    They are one formula with eps_torch = eps / sqrt(1 - b2^t), which starts at 32 eps and goes to eps.
+    """
+    difference = train_side_by_side(1e-2, lambda t: 1e-2 / math.sqrt(1 - 0.999**t))
+    assert difference <= FLOAT32, (
+        f"off by {difference:.2e}: eps belongs beside the uncorrected sqrt(v)"
+    )
+    assert train_side_by_side(1e-2, lambda t: 1e-2) > 1e-3, (
+        "a negative control: the place of eps is not free"
+    )
+
+
+# --- properties ------------------------------------------------------------------------------------------------------
+
+
+def test_groups_have_their_own_settings():
+    frozen, fast, slow, other = (nn.Parameter(torch.ones(2)) for _ in range(4))
+    groups = [
+        {"params": [frozen, fast], "lr": 0.1},
+        {"params": [slow], "weight_decay": 0.5},
+        {"params": [other], "betas": (0.8, 0.9), "eps": 1.0, "correct_bias": False},
+    ]
+    optimizer = AdamW(groups, lr=0.01, eps=0.0)
+    fast.grad, slow.grad, other.grad = torch.ones(2), torch.ones(2), torch.ones(2)
+    try:
+        optimizer.step()
+    except (AttributeError, TypeError) as error:
+        pytest.fail(f"skip parameters whose grad is None ({error})")
+    assert frozen.tolist() == [1.0, 1.0], (
+        "without a gradient a parameter is neither moved nor decayed"
+    )
+    assert not torch.equal(fast, torch.ones(2)), (
+        "it stands after one without a gradient: continue, not break or return"
+    )
+    assert torch.allclose(fast, torch.tensor(1 - 0.1)), "a group's own lr"
+    assert torch.allclose(slow, torch.tensor((1 - 0.01) * (1 - 0.01 * 0.5))), (
+        "the default lr, the group's own decay"
+    )
+    expected = 1 - 0.01 * 0.2 / (math.sqrt(0.1) + 1)
+    assert torch.allclose(other, torch.tensor(expected)), (
+        "betas, eps and correct_bias are those of the group"
+    )
+
+
+def test_each_parameter_counts_its_own_steps():
+    """A head that the first steps do not touch takes its first step, lr x sign(g), when it is touched."""
+    always, later = (nn.Parameter(torch.ones(1)) for _ in range(2))
+    optimizer = AdamW([always, later], lr=0.5, eps=0.0)
+    for step in range(5):
+        always.grad, later.grad = torch.ones(1), torch.ones(1) if step == 4 else None
+        optimizer.step()
+    assert later.item() == pytest.approx(0.5), "is t kept for each parameter, and not once for all?"
+
+
+def test_state_round_trip_continues_to_the_same_bits():
+    torch.manual_seed(0)
+    gradients = torch.randn(20, 7)
+
+    def run(parameter, optimizer, rows):
+        for gradient in rows:
+            parameter.grad = gradient.clone()
+            optimizer.step()
+
+    straight = nn.Parameter(torch.ones(7))
+    run(straight, AdamW([straight], weight_decay=0.1), gradients)
+    first = nn.Parameter(torch.ones(7))
+    stopped = AdamW([first], weight_decay=0.1)
+    run(first, stopped, gradients[:10])
+    second = nn.Parameter(first.detach().clone())
+    resumed = AdamW([second], lr=99.0)  # the stored settings replace these
+    resumed.load_state_dict(copy.deepcopy(stopped.state_dict()))
+    run(second, resumed, gradients[10:])
+    assert torch.equal(straight, second), "is the step count, or a moment, missing from self.state?"
+
+
+def test_closure_is_called_with_gradients_on():
+    parameter = nn.Parameter(torch.ones(1))
+    optimizer = AdamW([parameter], lr=0.5, eps=0.0)
+
+    def closure():
+        loss = (2 * parameter).sum()
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure).item() == 2.0
+    assert parameter.item() == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"lr": -1.0},
+        {"betas": (1.0, 0.9)},
+        {"betas": (0.9, -0.1)},
+        {"eps": -1e-8},
+        {"weight_decay": -0.1},
+        {"lr": math.nan},
+    ],
+)
+def test_values_out_of_range_are_refused(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        AdamW([nn.Parameter(torch.ones(1))], **options)

@@ -1,0 +1,177 @@
+"""minbert/weights.py::download: hub names, the library's cache, and what happens without a network."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from minbert import BertConfig, BertModel
+from minbert.weights import resolve
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = BertConfig(
+    vocab_size=30,
+    hidden_size=8,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=12,
+    max_position_embeddings=10,
+)
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return BertModel(TINY).eval()
+
+
+@pytest.fixture
+def folder(model, tmp_path):
+    """A model folder in Hugging Face layout."""
+    model.save_pretrained(tmp_path / "model")
+    (tmp_path / "model" / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
+    return tmp_path / "model"
+
+
+def assert_loads(name: str, model: BertModel) -> None:
+    loaded = BertModel.from_pretrained(name)
+    assert all(
+        torch.equal(loaded.get_parameter(each), parameter)
+        for each, parameter in model.named_parameters()
+    )
+
+
+def make_cache(
+    home: Path, folder: Path, name: str = "acme/tiny-bert", files: tuple[str, ...] = ()
+) -> Path:
+    """The layout that huggingface_hub keeps below HF_HOME; returns the snapshot."""
+    repository = home / "hub" / f"models--{name.replace('/', '--')}"
+    snapshot = repository / "snapshots" / ("ab" * 20)
+    snapshot.mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("ab" * 20)
+    for file in files or [path.name for path in folder.iterdir()]:
+        shutil.copy(folder / file, snapshot)
+    return snapshot
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """An empty Hugging Face cache; the library reads its place and its switch at import, hence the constants."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "home" / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    return tmp_path / "home"
+
+
+def test_hub_name_is_found_in_the_cache(home, folder, model):
+    snapshot = make_cache(home, folder)
+    assert resolve("acme/tiny-bert") == snapshot
+    assert_loads("acme/tiny-bert", model)
+
+
+def test_the_hub_is_asked_only_for_what_the_cache_lacks(home, folder, monkeypatch):
+    """Without a network asking takes half a minute, also for a model that is there."""
+    from huggingface_hub import constants, file_download
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+
+    def ask(*_, **__):
+        raise OSError("the hub was asked")
+
+    monkeypatch.setattr(file_download, "get_hf_file_metadata", ask)
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    snapshot = make_cache(home, folder)
+    assert resolve("acme/tiny-bert") == snapshot
+    for file in (
+        "tokenizer_config.json",
+        "vocab.txt",
+    ):  # without the first a cased model would be lower-cased
+        (snapshot / file).unlink()
+        with pytest.raises(ValueError, match="acme/tiny-bert: .*the hub was asked.* the spelling"):
+            resolve("acme/tiny-bert")
+
+
+def test_a_hub_that_fails_on_one_file_is_no_answer(home, folder, monkeypatch):
+    """Without tokenizer_config.json a cased model would be lower-cased; a model that has none is another matter."""
+    import huggingface_hub
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    snapshot = make_cache(home, folder, files=("config.json", "vocab.txt"))
+
+    def fetch(name, file, local_files_only=False):
+        if file == "tokenizer_config.json":
+            raise (
+                LocalEntryNotFoundError("the hub did not answer")
+                if fails or local_files_only
+                else (EntryNotFoundError("404"))
+            )
+        if not (snapshot / file).is_file():
+            if local_files_only:
+                raise LocalEntryNotFoundError("not in the cache")
+            shutil.copy(folder / file, snapshot)
+        return str(snapshot / file)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
+    fails = True
+    with pytest.raises(ValueError, match=r"acme/tiny-bert: .*the hub did not answer"):
+        resolve("acme/tiny-bert")
+    assert not (snapshot / "model.safetensors").exists()
+    fails = False
+    assert resolve("acme/tiny-bert") == snapshot and (snapshot / "model.safetensors").exists()
+    fails = True  # it has answered before, or the weights would not be here
+    assert resolve("acme/tiny-bert") == snapshot
+
+
+def test_hub_name_with_the_older_weights_format(home, folder, model):
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    make_cache(home, folder, "tiny-bert")
+    assert_loads("tiny-bert", model)
+
+
+def test_hub_name_whose_cache_lacks_the_weights(home, folder):
+    make_cache(home, folder, files=("config.json", "vocab.txt"))
+    with pytest.raises(ValueError, match="acme/tiny-bert: .* the network, .* minilm"):
+        resolve("acme/tiny-bert")
+
+
+def test_unknown_hub_name_offline(home):
+    with pytest.raises(
+        ValueError, match="acme/no-such-bert: .* the spelling and the network, .* --model minilm"
+    ):
+        resolve("acme/no-such-bert")
+
+
+def test_offline_switch_and_cache_place_are_the_librarys_own(folder, tmp_path):
+    """In a process of its own: HF_HOME and HF_HUB_OFFLINE as a user sets them, and no constants are touched."""
+    make_cache(tmp_path / "home", folder)
+    program = "import sys; from minbert.weights import resolve; print(resolve(sys.argv[1]))"
+
+    def ask(name: str) -> subprocess.CompletedProcess:
+        kept = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("HF_", "HUGGINGFACE_"))
+        }
+        environment = {**kept, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
+        return subprocess.run(
+            [sys.executable, "-c", program, name],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    found = ask("acme/tiny-bert")
+    assert found.returncode == 0, found.stderr
+    assert json.loads((Path(found.stdout.strip()) / "config.json").read_text())["hidden_size"] == 8
+    assert "not in the Hugging Face cache" in ask("acme/other").stderr

@@ -1,0 +1,155 @@
+"""multitask/evaluation.py: predictions in row order, and scores that are the tasks' own."""
+
+import numpy as np
+import pytest
+import torch
+
+from command_line.options import Options
+from data.batching import EncodedExamples
+from data.readers import Example
+from minbert import BertModel, BertTokenizer
+from multitask.evaluation import evaluate, labels_of, predict
+from multitask.model import MultitaskBert
+from multitask.stage import encode_tables, read_tables
+from multitask.tasks import TASKS
+
+
+@pytest.fixture(scope="module", params=["cross", "bi"])
+def case(request, tiny_model, sample_data):
+    """A model and the encoded dev rows, for each pair encoding."""
+    tables = read_tables(Options(data_dir=str(sample_data)).with_files())
+    model = MultitaskBert(BertModel.from_pretrained(tiny_model), "mean", request.param, 0.5, seed=0)
+    rows = encode_tables(tables, BertTokenizer.from_pretrained(tiny_model), 64, request.param)
+    return model, {task: splits["dev"] for task, splits in rows.items()}
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("batch_size", [1, 7, 100])
+def test_row_order_whatever_the_batches(case, task, batch_size):
+    model, rows = case
+    found = predict(model, task, rows[task], "fp32", batch_size)
+    assert found.dtype == np.float32 and found.shape == ((24, 5) if task == "sst" else (24,))
+    model.eval()
+    with torch.no_grad():
+        alone = np.concatenate(
+            [model(task, rows[task].batch([index])).numpy() for index in range(24)]
+        )
+    np.testing.assert_allclose(
+        found, alone, rtol=0, atol=1e-5
+    )  # fp32, 2 layers: padding adds up in another order
+
+
+def test_the_mode_is_put_back_and_no_graph_is_kept(case):
+    model, rows = case
+    for mode in (True, False):
+        model.train(mode)
+        first = predict(model, "sst", rows["sst"], "fp32")
+        assert model.training == mode == model.encoder.training
+        np.testing.assert_array_equal(
+            predict(model, "sst", rows["sst"], "fp32"), first
+        )  # no dropout in it
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_the_precision_is_the_one_asked_for(case):
+    model, rows = case
+    exact, rounded = (
+        predict(model, "sst", rows["sst"], precision) for precision in ("fp32", "bf16")
+    )
+    assert 0 < np.abs(exact - rounded).max() < 0.05  # bf16 has 8 significant bits
+
+
+@pytest.mark.parametrize("encoding", ["cross", "bi", "dual"])
+def test_pairs_of_another_encoding_are_refused(case, tiny_model, encoding):
+    """Most would give numbers, and wrong ones; of SST's single sentences every encoding is the same."""
+    model, rows = case
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+    pairs, sentences = (
+        EncodedExamples(rows[task].examples, tokenizer, 64, encoding) for task in ("sts", "sst")
+    )
+    np.testing.assert_array_equal(
+        predict(model, "sst", sentences, "fp32"), predict(model, "sst", rows["sst"], "fp32")
+    )
+    if encoding == model.pair_encoding:
+        assert predict(model, "sts", pairs, "fp32").shape == (24,)
+    else:
+        with pytest.raises(
+            ValueError,
+            match=f"encoded '{encoding}', this model reads '{model.pair_encoding}'; make",
+        ):
+            predict(model, "sts", pairs, "fp32")
+
+
+def test_rows_without_labels(case, tiny_model):
+    model, rows = case
+    examples = [
+        Example(example.id, example.sentence_1, None, None) for example in rows["sst"].examples
+    ]
+    unlabelled = EncodedExamples(examples, BertTokenizer.from_pretrained(tiny_model), 64)
+    np.testing.assert_array_equal(
+        predict(model, "sst", unlabelled, "fp32"), predict(model, "sst", rows["sst"], "fp32")
+    )
+
+
+def test_labels(case):
+    _, rows = case
+    labels = labels_of(rows["sts"])
+    assert labels.dtype == np.float32 and labels.tolist() == [
+        example.label for example in rows["sts"].examples
+    ]
+
+
+def test_scores_are_the_tasks_own(case):
+    model, rows = case
+    scores = evaluate(model, rows, "fp32")
+    assert list(scores) == ["sst", "para", "sts", "overall_2023", "overall_2024"]
+    logits = predict(model, "sst", rows["sst"], "fp32")
+    assert scores["sst"] == np.mean(logits.argmax(1) == labels_of(rows["sst"]))
+    logits = predict(model, "para", rows["para"], "fp32")
+    assert scores["para"] == np.mean((logits > 0) == labels_of(rows["para"]))
+    numbers = predict(model, "sts", rows["sts"], "fp32")
+    assert scores["sts"] == pytest.approx(
+        np.corrcoef(numbers, labels_of(rows["sts"]))[0, 1], abs=1e-6
+    )
+    assert scores["overall_2023"] == pytest.approx(
+        (scores["sst"] + scores["para"] + scores["sts"]) / 3
+    )
+    assert scores["overall_2024"] == pytest.approx(
+        (scores["sst"] + scores["para"] + (scores["sts"] + 1) / 2) / 3
+    )
+
+
+def test_a_task_alone_has_no_overall_score(case):
+    model, rows = case
+    assert evaluate(model, {"sts": rows["sts"]}, "fp32") == {
+        "sts": evaluate(model, rows, "fp32")["sts"]
+    }
+
+
+def test_a_perfect_model_scores_one(case, monkeypatch):
+    _, rows = case
+
+    def perfect(model, task, rows, precision):
+        labels = labels_of(rows)
+        return (
+            np.eye(5, dtype=np.float32)[labels.astype(int)]
+            if task == "sst"
+            else labels
+            if task == "sts"
+            else (labels * 2 - 1)
+        )
+
+    monkeypatch.setattr("multitask.evaluation.predict", perfect)
+    assert evaluate(None, rows, "fp32") == pytest.approx(
+        dict.fromkeys(["sst", "para", "sts", "overall_2023", "overall_2024"], 1.0)
+    )
+
+
+def test_a_model_that_diverged_is_refused(case):
+    model, rows = case
+    bias = model.heads["sts"].dense.bias
+    before = bias.detach().clone()
+    bias.data.fill_(float("nan"))
+    with pytest.raises(ValueError, match="The model has diverged"):
+        evaluate(model, rows, "fp32")
+    bias.data.copy_(before)

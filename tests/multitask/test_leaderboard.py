@@ -1,0 +1,166 @@
+"""multitask/leaderboard.py: the six files byte for byte, and the closing table."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from command_line.options import Options
+from data.readers import Example, Table
+from minbert import BertModel, BertTokenizer
+from multitask import leaderboard as results
+from multitask.evaluation import evaluate
+from multitask.model import MultitaskBert
+from multitask.stage import encode_tables, read_tables
+
+GOLDEN = {
+    "sst-dev-output.csv": b"id \t Predicted_Sentiment \nabc1 , 4 \nabc2 , 0 \n",
+    "sst-test-output.csv": b"id \t Predicted_Sentiment \nt1 , 0 \nt2 , 4 \n",
+    "para-dev-output.csv": b"id \t Predicted_Is_Paraphrase \nabc1 , 1.0 \nabc2 , 0.0 \n",
+    "para-test-output.csv": b"id \t Predicted_Is_Paraphrase \nt1 , 0.0 \nt2 , 1.0 \n",
+    "sts-dev-output.csv": b"id \t Predicted_Similiary \nabc1 , 2.75 \nabc2 , -0.1 \n",
+    "sts-test-output.csv": b"id \t Predicted_Similiary \nt1 , -0.1 \nt2 , 2.75 \n",
+}
+OUTPUTS = {
+    "sst": np.array([[0, 0, 0, 0, 1], [1, 0, 0, 0, 0]], dtype=np.float32),
+    "para": np.array([0.3, -0.3], dtype=np.float32),
+    "sts": np.array([2.75, -0.1], dtype=np.float32),
+}
+LABELS = {"sst": (4.0, 1.0), "para": (1.0, 0.0), "sts": (5.0, 0.0)}
+
+
+class Rows:
+    """What write_results reads of encoded rows."""
+
+    def __init__(self, table):
+        self.examples = table.examples
+
+
+def make_table(task, split):
+    second = None if task == "sst" else "b"
+    rows = [
+        Example(
+            f"{'t' if split == 'test' else 'abc'}{number + 1}",
+            "a",
+            second,
+            None if split == "test" else LABELS[task][number],
+        )
+        for number in range(2)
+    ]
+    return Table("made up", tuple(rows), ())
+
+
+def test_the_six_files_byte_for_byte(tmp_path, monkeypatch):
+    tables = {
+        task: {split: make_table(task, split) for split in ("dev", "test")} for task in LABELS
+    }
+    rows = {
+        task: {split: Rows(table) for split, table in splits.items()}
+        for task, splits in tables.items()
+    }
+    monkeypatch.setattr(
+        results,
+        "predict",
+        lambda model, task, rows, precision: OUTPUTS[task][
+            :: -1 if rows.examples[0].id == "t1" else 1
+        ],
+    )
+    paths = results.output_paths(Options(), tmp_path)
+    scores = results.write_results(None, rows, tables, paths, "fp32")
+    written = {path.name: path.read_bytes() for path in (tmp_path / "predictions").iterdir()}
+    assert written == GOLDEN
+    assert scores == pytest.approx(
+        {"sst": 0.5, "para": 1.0, "sts": 1.0, "overall_2023": 2.5 / 3, "overall_2024": 2.5 / 3}
+    )
+
+
+def test_paths_of_ones_own(tmp_path):
+    paths = results.output_paths(
+        Options(sst_dev_out="mine/a.csv", sts_test_out="/else/b.csv"), tmp_path
+    )
+    assert paths["sst"] == {
+        "dev": Path("mine/a.csv"),
+        "test": tmp_path / "predictions" / "sst-test-output.csv",
+    }
+    assert paths["sts"]["test"] == Path("/else/b.csv")
+    assert sum(len(splits) for splits in paths.values()) == 6
+
+
+@pytest.mark.parametrize("pair_encoding", ["cross", "bi"])
+def test_scores_of_the_files_are_those_of_evaluate(
+    tiny_model, sample_data, tmp_path, pair_encoding
+):
+    options = Options(data_dir=str(sample_data), pair_encoding=pair_encoding).with_files()
+    tables = read_tables(options)
+    rows = encode_tables(tables, BertTokenizer.from_pretrained(tiny_model), 64, pair_encoding)
+    model = MultitaskBert(BertModel.from_pretrained(tiny_model), "mean", pair_encoding, 0.1, seed=1)
+    paths = results.output_paths(options, tmp_path)
+    scores = results.write_results(model, rows, tables, paths, "fp32")
+    assert scores == evaluate(model, {task: splits["dev"] for task, splits in rows.items()}, "fp32")
+    for task, splits in paths.items():
+        for split, path in splits.items():
+            ids = [line.split(" , ")[0] for line in path.read_text().splitlines()[1:]]
+            assert ids == [example.id for example in tables[task][split].examples]
+
+
+def test_output_that_does_not_fit_its_rows_leaves_no_file(tmp_path, monkeypatch):
+    tables = {
+        task: {split: make_table(task, split) for split in ("dev", "test")} for task in LABELS
+    }
+    rows = {
+        task: {split: Rows(table) for split, table in splits.items()}
+        for task, splits in tables.items()
+    }
+    monkeypatch.setattr(results, "predict", lambda model, task, rows, precision: OUTPUTS[task][:1])
+    with pytest.raises(ValueError, match="2 ids and 1 predictions"):
+        results.write_results(None, rows, tables, results.output_paths(Options(), tmp_path), "fp32")
+    assert not list(tmp_path.rglob("*.csv"))
+
+
+def test_baselines(sample_data):
+    tables = read_tables(Options(data_dir=str(sample_data)).with_files())
+    found = results.baseline_scores(tables)
+    assert list(found) == ["majority", "TF-IDF"]
+    for scores in found.values():
+        assert scores["overall_2023"] == pytest.approx(
+            (scores["sst"] + scores["para"] + scores["sts"]) / 3
+        )
+    assert found["majority"]["sts"] == 0.0
+
+
+def test_the_closing_table():
+    scores = {
+        "sst": 0.5,
+        "para": 0.75,
+        "sts": 0.875,
+        "overall_2023": 2.125 / 3,
+        "overall_2024": 2.1875 / 3,
+    }
+    lines = results.closing_table(scores, {"majority": dict.fromkeys(scores, 0.25)}).splitlines()
+    assert lines == [
+        "dev            minBERT  majority",
+        "SST accuracy    0.5000    0.2500",
+        "PARA accuracy   0.7500    0.2500",
+        "STS Pearson     0.8750    0.2500",
+        "overall 2023    0.7083    0.2500",
+        "overall 2024    0.7292    0.2500",
+    ]
+
+
+def test_what_was_not_trained_has_no_score():
+    scores = {
+        "sst": 0.5,
+        "para": 0.75,
+        "sts": 0.875,
+        "overall_2023": 2.125 / 3,
+        "overall_2024": 2.1875 / 3,
+    }
+    lines = results.closing_table(
+        scores, {"majority": dict.fromkeys(scores, 0.25)}, known=["sst"]
+    ).splitlines()
+    assert lines[1:3] == ["SST accuracy    0.5000    0.2500", "PARA accuracy        –    0.2500"]
+    assert lines[4:] == [
+        "overall 2023         –    0.2500",
+        "overall 2024         –    0.2500",
+        "–: not trained; the files of PARA, STS hold what an untrained head says",
+    ]

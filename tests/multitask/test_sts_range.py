@@ -1,0 +1,322 @@
+"""STS as a cosine: the fitted range by hand, what is predicted, what trains, and that a resumed run has the same M."""
+
+import copy
+import json
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import run_multitask
+from command_line.options import Options
+from minbert import BertModel, BertTokenizer
+from minbert.pooling import pool
+from minbert.training.cost_estimate import probe
+from minbert.training.loop import fit
+from multitask.evaluation import predict
+from multitask.heads import CosineHead
+from multitask.losses import fitted_range, similarity_loss, similarity_regression
+from multitask.saved_run import open_run
+from multitask.stage import build_job, encode_tables, heads_job, read_tables
+from tests.command_line.test_options import options_of, refusal
+from tests.multitask.test_stage import after_two_steps, differ
+from tests.toy_job import Kill, killed_at
+
+CPU = torch.device("cpu")
+U, V = torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 1.0]])
+OWN_VECTORS = {"head": "cosine", "tasks": "sst,sts", "common_layer": "none"}
+
+
+@pytest.fixture
+def make_job(sample_data, tiny_model, tmp_path, no_fsync):
+    """A function that builds the multitask stage on 16 training rows a task, from an encoder that may be given."""
+
+    def make(name: str = "run", encoder: BertModel | None = None, **changes):
+        options = Options(
+            data_dir=str(sample_data),
+            model=str(tiny_model),
+            **{
+                "batch_size": 4,
+                "epochs": 2,
+                "lr": 1e-3,
+                "precision": "fp32",
+                "max_length": 48,
+                "pair_encoding": "bi",
+                "train_rows": "sst=16,para=16,sts=16",
+                "dev_rows": "sst=8,para=8,sts=8",
+                "sts_range": "fitted",
+                **OWN_VECTORS,
+                **changes,
+            },
+        ).with_files()
+        rows = encode_tables(
+            read_tables(options),
+            BertTokenizer.from_pretrained(tiny_model),
+            48,
+            options.pair_encoding,
+        )
+        job = build_job(
+            options, encoder or BertModel.from_pretrained(tiny_model), rows, tmp_path / name, CPU
+        )
+        return job, rows, options
+
+    return make
+
+
+@torch.no_grad()
+def lowest_of(encoder: BertModel, rows) -> float:
+    """M in a slow loop: each sentence alone, the pairs of the first bucket of .25 that holds any, its edge included."""
+    encoder.eval()
+    edge = next(
+        0.25 * number
+        for number in range(1, 21)
+        if any(each.label <= 0.25 * number for each in rows.examples)
+    )
+    cosines = []
+    for row, example in enumerate(rows.examples):
+        if example.label <= edge:
+            batch = rows.batch([row])
+            u, v = pool(
+                encoder(batch.input_ids, batch.attention_mask), batch.attention_mask, "mean"
+            )
+            cosines.append(float(u @ v / (u.norm() * v.norm())))
+    return sum(cosines) / len(cosines)
+
+
+# --- the formulas -----------------------------------------------------------------------------------------------------
+
+
+def test_the_fitted_range_by_hand():
+    cosines, labels = torch.tensor([0.5, 0.7, 0.9, 1.0]), torch.tensor([0.0, 0.25, 0.26, 5.0])
+    assert fitted_range(cosines, labels) == pytest.approx(0.6)  # the edge belongs to the bucket
+    assert fitted_range(cosines, labels + 0.3) == pytest.approx(
+        0.5
+    )  # (.25, .5] holds the first alone
+    assert fitted_range(cosines, labels + 0.55) == pytest.approx(
+        0.5
+    )  # .55 in (.5, .75], .8 and .81 in the next
+    with pytest.raises(ValueError, match="all vectors are equal"):
+        fitted_range(torch.ones(4), labels)
+
+
+def test_prediction_and_loss_by_hand():
+    """cos 45 degrees = .707, M = .6: (.707 - .6) / .4 of 5 points; the label 2.5 stands for a cosine of .8."""
+    head = CosineHead(has_range=True)
+    head.lowest.fill_(0.6)
+    prediction = head(U, V)
+    assert prediction.item() == pytest.approx(5 * (math.sqrt(0.5) - 0.6) / 0.4)
+    found = similarity_regression(prediction, torch.tensor([2.5]), head.lowest)
+    assert found.item() == pytest.approx(25 * (math.sqrt(0.5) - 0.8) ** 2)
+    assert head(U, U).item() == pytest.approx(5.0), "a cosine of 1 is five points, whatever M"
+    assert head(torch.tensor([[0.6, 0.8]]), U).item() == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_range_from_0_is_what_it_was():
+    prediction, labels = CosineHead()(U, V), torch.tensor([2.5])
+    assert torch.equal(prediction, 5 * F.cosine_similarity(U, V))
+    assert torch.equal(
+        similarity_regression(prediction, labels, 0.0), similarity_loss(prediction, labels)
+    )
+    assert not CosineHead().state_dict() and set(CosineHead(has_range=True).state_dict()) == {
+        "lowest"
+    }
+
+
+def test_the_gradient_is_that_of_the_cosine_s_regression():
+    generator = torch.Generator().manual_seed(0)
+    u, v = (torch.randn(6, 5, dtype=torch.float64, generator=generator).float() for _ in range(2))
+    labels, head = torch.tensor([0.0, 1, 2, 3, 4, 5]), CosineHead(has_range=True)
+    head.lowest.fill_(0.3)
+    u.requires_grad_()
+    found = torch.autograd.grad(similarity_regression(head(u, v), labels, head.lowest), u)[0]
+    expected = torch.autograd.grad(
+        25 * F.mse_loss(F.cosine_similarity(u, v), 0.3 + 0.7 * labels / 5), u
+    )[0]
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)  # fp32
+    other = torch.autograd.grad(similarity_loss(5 * F.cosine_similarity(u, v), labels), u)[0]
+    assert (found - other).abs().max() > 1e-2, "the negative control: targets from 0 pull elsewhere"
+
+
+def test_finite_differences_and_the_order_of_the_batch():
+    """The loss computes in float32; of a square central differences are exact, so a wide step does."""
+    predictions, labels = (
+        torch.tensor([0.1, -0.4, 0.9], dtype=torch.float64, requires_grad=True),
+        torch.arange(3.0),
+    )
+    assert torch.autograd.gradcheck(
+        lambda each: similarity_regression(each, labels, 0.3), [predictions], eps=0.5, atol=1e-5
+    )
+    order = torch.tensor([2, 0, 1])
+    whole = similarity_regression(predictions, labels, 0.3)
+    torch.testing.assert_close(similarity_regression(predictions[order], labels[order], 0.3), whole)
+    assert not torch.isclose(similarity_regression(predictions[order], labels, 0.3), whole), (
+        "other pairs"
+    )
+
+
+# --- the stage --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("head", ["cosine", "mlp"])
+def test_the_range_changes_what_is_learned(make_job, head):
+    changes = {"head": head, "tasks": "sst,sts"}
+    found = [
+        after_two_steps(make_job(each, sts_range=each, **changes)[0]) for each in ("zero", "fitted")
+    ]
+    (lowest,) = {name for name in found[1] if name not in found[0]}
+    assert lowest.endswith("lowest") and found[1].pop(lowest) != 0
+    assert differ(*found)
+
+
+def test_m_is_that_of_the_model_as_training_begins(make_job, tiny_model):
+    """Not as the job is built: --pretrain's stages train the encoder in between."""
+    job, rows, _ = make_job()
+    probe(job)
+    assert job.model.lowest == 0, "a price fits nothing"
+    with torch.no_grad():
+        for parameter in job.model.encoder.layers[1].parameters():
+            parameter.mul_(1.5)
+    expected = lowest_of(job.model.encoder, rows["sts"]["train"])
+    assert (
+        abs(lowest_of(BertModel.from_pretrained(tiny_model), rows["sts"]["train"]) - expected)
+        > 1e-4
+    )
+    history = fit(job).history
+    assert [entry["sts_lowest"] for entry in history] == pytest.approx(
+        [expected] * 2, abs=1e-5
+    )  # fp32, other padding
+    points = torch.from_numpy(predict(job.model, "sts", rows["sts"]["dev"], "fp32"))
+    batch = rows["sts"]["dev"].batch(range(8))
+    with torch.no_grad():
+        vectors = pool(
+            job.model.encoder.eval()(batch.input_ids, batch.attention_mask),
+            batch.attention_mask,
+            "mean",
+        )
+    cosines = expected + (1 - expected) * points / 5  # back again
+    torch.testing.assert_close(
+        cosines, F.cosine_similarity(*vectors.chunk(2)), rtol=0, atol=1e-5
+    )  # fp32
+
+
+def test_a_cosine_of_its_own_vectors_trains_the_encoder(make_job):
+    """There is no weight outside of it that STS could move, and it learns: the regression's loss falls."""
+    job, _, _ = make_job(tasks="sts", sts_range="zero", epochs=8, lr=2e-3, dev_rows="sts=8")
+    before = copy.deepcopy(job.model.state_dict())
+    history = fit(job).history
+    moved = {
+        name.split(".")[0]
+        for name, tensor in job.model.state_dict().items()
+        if not torch.equal(tensor, before[name])
+    }
+    assert moved == {"encoder"} and history[-1]["loss"] < 0.7 * history[0]["loss"]
+
+
+def test_with_heads_first_it_is_fitted_once(make_job):
+    job, rows, options = make_job(head="mlp")
+    expected = None
+
+    def told(epoch: int) -> None:
+        nonlocal expected
+        job.before_epoch(epoch)
+        expected = expected or float(job.model.lowest)
+
+    fit(replace(heads_job(job, replace(options, heads_first=1)), before_epoch=told))
+    fit(replace(job, before_epoch=told))
+    assert expected == float(job.model.lowest) != 0
+
+
+@pytest.mark.parametrize("step", [2, 10])
+def test_a_killed_stage_goes_on_with_the_same_m(make_job, step):
+    """Killed in the first or the second of two epochs of 8 steps; resumed from another encoder than it began with."""
+    job, _, _ = make_job("undisturbed")
+    history = fit(job).history
+    stopped, _, _ = make_job("stopped")
+    with pytest.raises(Kill):
+        fit(killed_at(stopped, step))
+    other = BertModel(job.model.encoder.config)
+    again, _, _ = make_job("stopped", other)
+    assert fit(again, resume=True).history == history
+    assert (
+        not differ(again.model.state_dict(), job.model.state_dict())
+        and again.model.lowest == job.model.lowest != 0
+    )
+
+
+def test_all_layers_frozen_leave_nothing(make_job):
+    with pytest.raises(
+        ValueError, match="--freeze 2 leaves nothing to train for a loss on the vectors"
+    ):
+        make_job(freeze="2")
+    make_job(freeze="1")
+    make_job(freeze="2", common_layer="tanh")
+    make_job(freeze="2", pooling="pooler")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (
+            "--head cosine --tasks sts --common_layer none --option pretrain",
+            "nothing to train for STS where the encoder",
+        ),
+        (
+            "--head cosine --tasks sts --common_layer none --heads_first 1",
+            "nothing to train for STS where the encoder is",
+        ),
+        (
+            "--sts_range fitted",
+            "effect with --head features; add --head mlp or cosine, or pass --sts_range zero.",
+        ),
+        (
+            "--sts_range fitted --head cosine --tasks sst",
+            "has no effect with --tasks sst. Drop it, or add sts.",
+        ),
+    ],
+)
+def test_what_nothing_would_read_or_train_is_refused(capsys, flags, words):
+    assert words in refusal(capsys, *flags.split())
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--head cosine --tasks sst --common_layer none --option pretrain",
+        "--head cosine --tasks sts --option pretrain",
+        "--head cosine --tasks sst,sts --sts_range fitted",
+        "--head mlp --sts_range fitted --heads_first 1",
+    ],
+)
+def test_what_makes_sense(flags):
+    assert options_of(*flags.split()).head in ("cosine", "mlp")
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def test_a_run(sample_data, tiny_model, tmp_path, no_fsync, capsys):
+    """M in run.json and in the saved model; the files of STS hold points of similarity."""
+    flags = {
+        "model": tiny_model,
+        "data-dir": sample_data,
+        "output-dir": tmp_path,
+        "name": "r",
+        "epochs": 1,
+        "batch-size": 8,
+        "precision": "fp32",
+        "head": "cosine",
+        "tasks": "sst,sts",
+        "sts-range": "fitted",
+        "common-layer": "none",
+    }
+    assert run_multitask.main([f"--{name}={value}" for name, value in flags.items()]) == 0
+    assert "sts_lowest 0." in capsys.readouterr().out
+    record = json.loads((tmp_path / "r" / "run.json").read_text())
+    run = open_run(tmp_path / "r")
+    assert record["options"]["sts_range"] == "fitted"
+    assert float(run.model.lowest) == record["epochs"][0]["sts_lowest"] != 0
+    written = (tmp_path / "r" / "predictions" / "sts-dev-output.csv").read_text().splitlines()[1:]
+    points = [float(line.split(",")[1]) for line in written]
+    assert points == pytest.approx(run.outputs("sts", "dev").tolist(), abs=1e-5)

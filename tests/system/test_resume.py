@@ -1,0 +1,62 @@
+"""The whole command, stopped from outside: killed in each stage, interrupted once, resumed to the same bits.
+
+One run bears all three stops. `python -m benchmarks.kill_resume` asks the same at random steps, as often as wanted.
+"""
+
+import signal
+
+import pytest
+
+import run_multitask
+from benchmarks.kill_resume import differences, finish, saved_step, settings, start, stop_when
+from command_line.options import Options
+from minbert.commands.ending import this_python
+from minbert.training import processes
+
+
+@pytest.fixture(scope="module")
+def flags(sample_data, tiny_model):
+    return lambda folder: settings(tiny_model, sample_data, folder)
+
+
+def stopped(run, stage: str, step: int, number: int, *flags) -> tuple[int, str]:
+    """Start or resume, send the signal once the stage has saved `step`; the exit code and what was complained."""
+    process = start(*flags)
+    assert stop_when(process, lambda: saved_step(run, stage) >= step, number), process.communicate()
+    _, complaints = process.communicate(timeout=300)
+    return process.returncode, complaints
+
+
+def test_killed_in_each_stage_and_interrupted(tmp_path, flags):
+    undisturbed = start(
+        *flags(tmp_path / "undisturbed")
+    )  # beside the other, for there are two cores
+    run = tmp_path / "stopped" / "run"
+    assert stopped(run, "simcse", 6, signal.SIGKILL, *flags(run.parent))[0] == -signal.SIGKILL
+    assert saved_step(run, "simcse") >= 6 and not (run / "encoder").exists()
+
+    code, complaints = stopped(run, "multitask", 9, signal.SIGINT, "--resume", run)
+    assert code == 130
+    assert f"Stopped. Continue with: {this_python()} run_multitask.py --resume {run}" in complaints
+    assert "Traceback" not in complaints
+    step = saved_step(run, "multitask")
+
+    code, _ = stopped(run, "multitask", step + 9, signal.SIGKILL, "--resume", run)
+    assert code == -signal.SIGKILL and not (run / "run.json").exists()
+    printed = finish(start("--resume", run))
+    assert "encoder reused from" in printed and "leaderboard files:" in printed
+
+    finish(undisturbed)
+    assert differences(tmp_path / "undisturbed" / "run", run) == []
+    assert not (run / "checkpoint").exists()
+    assert "is finished, there is nothing to resume" in finish(start("--resume", run))
+
+
+def test_that_a_run_is_finished_is_said_by_the_first_process_alone(tmp_path, monkeypatch, capsys):
+    (tmp_path / "run.json").touch()
+    said_before_they_met = []
+    monkeypatch.setattr(
+        processes, "join", lambda device: said_before_they_met.append(capsys.readouterr().out)
+    )
+    run_multitask.run(Options(), tmp_path, is_resumed=True)
+    assert said_before_they_met == [""] and "is finished" in capsys.readouterr().out

@@ -1,0 +1,47 @@
+"""The Python that the documents print does what they say of it."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def run_snippet(monkeypatch, tmp_path):
+    """A function: a document's first Python block with an import is run in the root -> the names it leaves behind."""
+
+    def run(document: str, **replaced: Path) -> dict:
+        blocks = re.findall(
+            r"(?ms)^```python\n(.*?)^```", (ROOT / document).read_text(encoding="utf-8")
+        )
+        code = next(block for block in blocks if "import" in block)
+        for name, path in replaced.items():
+            assert name in code
+            code = code.replace(name, str(path))
+        (tmp_path / "snippet.py").write_text(code, encoding="utf-8")
+        return runpy.run_path(str(tmp_path / "snippet.py"))
+
+    monkeypatch.chdir(ROOT)
+    return run
+
+
+def test_the_first_page(run_snippet):
+    names = run_snippet("README.md")
+    ids = names["tokenizer"].encode(["A lovely film."])[0][0]
+    assert names["output"].last_hidden_state.shape == (1, len(ids), 192)
+    assert (names["vectors"].shape, names["num_cut"]) == ((2, 192), 0)
+
+
+def test_the_tour(run_snippet, capsys):
+    run_snippet("docs/tour.md")
+    assert "'humour'" in capsys.readouterr().out
+
+
+def test_a_finished_run(run_snippet, two_runs):
+    names = run_snippet("docs/multitask.md", **{"runs/NAME": two_runs[0]})
+    assert names["similarities"].shape == (1,) and -5 < names["similarities"][0] < 10

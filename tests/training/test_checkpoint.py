@@ -1,0 +1,267 @@
+"""minbert/training/checkpoint.py: files are whole or not there at all, and what comes back is what was stored, bit for bit."""
+
+import errno
+import json
+import os
+import stat
+
+import pytest
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from minbert import AdamW
+from minbert.commands.files import write_atomically, write_json, write_tensors
+from minbert.training import checkpoint
+from minbert.training.checkpoint import (
+    STATE_FILE,
+    load_checkpoint,
+    pack_optimizer,
+    save_checkpoint,
+    unpack_optimizer,
+)
+
+
+def full_disk(*_, **__):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def half_written(path):
+    path.write_text("half of")
+    full_disk()
+
+
+FULL_DISKS = {  # the two forms in which the libraries say it
+    "OSError": OSError(errno.ENOSPC, "No space left on device"),
+    "SafetensorError": SafetensorError(
+        "Error while serializing: I/O error: No space left on device (os error 28)"
+    ),
+}
+
+
+def test_a_file_is_written_and_replaced(tmp_path):
+    path = tmp_path / "new" / "folder" / "notes.txt"
+    for text in ("first", "second"):
+        write_atomically(path, lambda beside, text=text: beside.write_text(text))
+        assert path.read_text() == text
+    assert [found.name for found in path.parent.iterdir()] == ["notes.txt"]
+
+
+def test_a_failing_write_leaves_the_old_file_and_no_litter(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("old")
+    with pytest.raises(
+        ValueError, match="notes.txt: the disk is full. Free some space, then run again or resume"
+    ):
+        write_atomically(path, half_written)
+    assert path.read_text() == "old" and os.listdir(tmp_path) == ["notes.txt"]
+
+
+@pytest.mark.parametrize("error", FULL_DISKS.values(), ids=FULL_DISKS)
+def test_a_full_disk_while_saving_tensors(tmp_path, monkeypatch, error):
+    write_tensors(tmp_path / "model.safetensors", {"w": torch.ones(2)})
+
+    def save_half(tensors, path, metadata):
+        path.write_bytes(b"\x00" * 5)
+        raise error
+
+    monkeypatch.setattr(checkpoint, "save_file", save_half)
+    with pytest.raises(ValueError, match="model.safetensors: the disk is full. Free some space"):
+        write_tensors(tmp_path / "model.safetensors", {"w": torch.zeros(2)})
+    assert os.listdir(tmp_path) == ["model.safetensors"]
+    assert load_file(tmp_path / "model.safetensors")["w"].tolist() == [1, 1]
+
+
+@pytest.mark.skipif(
+    not os.path.exists("/dev/full"), reason="/dev/full, a device that is always full, is Linux's"
+)
+def test_a_disk_that_really_is_full(tmp_path):
+    def write(beside):
+        with open("/dev/full", "wb") as device:
+            device.write(b"x")
+
+    with pytest.raises(ValueError, match="the disk is full"):
+        write_atomically(tmp_path / "notes.txt", write)
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ValueError, match=r"cannot be written \(.*\). Check the folder"):
+        write_json(tmp_path / "file" / "state.json", {})
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_file_modes_follow_the_umask(tmp_path, mask, mode):
+    before = os.umask(mask)
+    try:
+        write_tensors(
+            tmp_path / "a.safetensors", {"w": torch.ones(1)}
+        )  # safetensors itself would give 0o600
+        write_json(tmp_path / "a.json", {})
+        assert os.umask(mask) == mask
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {mode}
+
+
+def test_a_file_system_without_modes(tmp_path, monkeypatch):
+    def refuse(self, mode):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(checkpoint.Path, "chmod", refuse)
+    write_json(tmp_path / "a.json", {"b": 1})
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_json_is_exact_and_holds_finite_numbers_only(tmp_path):
+    content = {"loss": 0.1 + 0.2, "tiny": 5e-324, "name": "ü"}
+    write_json(tmp_path / "a.json", content)
+    assert json.loads((tmp_path / "a.json").read_text("utf-8")) == content
+    with pytest.raises(ValueError, match="nan"):
+        write_json(tmp_path / "a.json", {"loss": float("nan")})
+
+
+def test_a_checkpoint_comes_back_and_replaces_the_one_before(tmp_path):
+    assert load_checkpoint(tmp_path) is None and load_checkpoint(tmp_path / "absent") is None
+    write_tensors(tmp_path / "best-3.safetensors", {"w": torch.zeros(1)})
+    write_tensors(tmp_path / "best-1.safetensors", {"w": torch.zeros(1)})
+    for step in (5, 9):
+        (
+            tmp_path / f".step-0000000{step - 1}.safetensors.writing"
+        ).touch()  # a kill in the middle of a save
+        tensors = {
+            "w": torch.full((2, 2), step, dtype=torch.float64),
+            "bits": torch.tensor([step], dtype=torch.uint8),
+        }
+        save_checkpoint(tmp_path, tensors, {"step": step, "keep": ["best-3.safetensors"]})
+        found, state = load_checkpoint(tmp_path)
+        assert state["step"] == step and all(
+            torch.equal(found[name], tensor) for name, tensor in tensors.items()
+        )
+        assert found["w"].dtype == torch.float64
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "best-3.safetensors",
+        state["tensors"],
+        STATE_FILE,
+    }
+
+
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/maps"), reason="the system does not list a process's files"
+)
+def test_what_was_loaded_does_not_hold_the_file(tmp_path):
+    """A resumed run deletes it, and as long as a tensor looked into it the disk would have no room for the next."""
+    save_checkpoint(tmp_path, {"moments": torch.ones(1000)}, {"step": 1})
+    tensors, state = load_checkpoint(tmp_path)
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        assert not [line for line in maps if state["tensors"] in line]
+    assert tensors["moments"].sum() == 1000
+
+
+@pytest.mark.parametrize("num_saves", [1, 2, 3, 4])
+def test_a_crash_between_the_tensor_file_and_the_json_loses_nothing(
+    tmp_path, monkeypatch, num_saves
+):
+    """However often a step is saved, its next tensor file is not the one that the standing JSON names."""
+    for number in range(num_saves):
+        save_checkpoint(
+            tmp_path, {"w": torch.tensor([float(number)])}, {"step": 7, "number": number}
+        )
+    monkeypatch.setattr(checkpoint, "write_json", full_disk)
+    for _ in range(2):  # and a second crash at the same place
+        with pytest.raises(OSError):
+            save_checkpoint(tmp_path, {"w": torch.tensor([99.0])}, {"step": 7, "number": 99})
+        tensors, state = load_checkpoint(tmp_path)
+        assert state["number"] == num_saves - 1 and tensors["w"].tolist() == [num_saves - 1]
+    monkeypatch.undo()
+    save_checkpoint(tmp_path, {"w": torch.tensor([5.0])}, {"step": 7, "number": 5})
+    assert load_checkpoint(tmp_path)[0]["w"].tolist() == [5]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_full_disk_keeps_the_previous_checkpoint(tmp_path, monkeypatch):
+    save_checkpoint(tmp_path, {"w": torch.ones(1)}, {"step": 1})
+    monkeypatch.setattr(checkpoint, "save_file", full_disk)
+    with pytest.raises(ValueError, match="step-00000002.safetensors: the disk is full"):
+        save_checkpoint(tmp_path, {"w": torch.zeros(1)}, {"step": 2})
+    tensors, state = load_checkpoint(tmp_path)
+    assert (
+        state["step"] == 1 and tensors["w"].tolist() == [1] and len(list(tmp_path.iterdir())) == 2
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "null", "[]", "{}", '{"tensors": "absent.safetensors"}', '{"tensors": 3}']
+)
+def test_a_damaged_state_file_is_named(tmp_path, text):
+    save_checkpoint(tmp_path, {"w": torch.ones(1)}, {"step": 1})
+    (tmp_path / STATE_FILE).write_text(text)
+    with pytest.raises(
+        ValueError,
+        match="the checkpoint cannot be read .*Delete that folder to start this stage anew",
+    ):
+        load_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("num_bytes", [0, 7, 60])
+def test_a_truncated_tensor_file_is_named(tmp_path, num_bytes):
+    save_checkpoint(tmp_path, {"w": torch.ones(100)}, {"step": 1})
+    path = tmp_path / "step-00000001.safetensors"
+    path.write_bytes(path.read_bytes()[:num_bytes])
+    with pytest.raises(ValueError, match="the checkpoint cannot be read"):
+        load_checkpoint(tmp_path)
+
+
+def make_optimizer(seed: int):
+    torch.manual_seed(seed)
+    weights, bias, untouched = (
+        torch.nn.Parameter(torch.randn(shape)) for shape in ((4, 3), (3,), (2,))
+    )
+    groups = [
+        {"params": [weights], "weight_decay": 0.01},
+        {"params": [bias, untouched], "weight_decay": 0.0},
+    ]
+    return [weights, bias, untouched], AdamW(groups, lr=1e-3 / 3)
+
+
+def steps(parameters, optimizer, num_steps: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(num_steps):
+        for parameter in parameters[:2]:  # the third never gets a gradient, so it has no state
+            parameter.grad = torch.randn(parameter.shape, generator=generator)
+        optimizer.step()
+
+
+def test_an_optimizer_comes_back_to_the_bit(tmp_path):
+    parameters, optimizer = make_optimizer(0)
+    steps(parameters, optimizer, 5, seed=1)
+    tensors, content = pack_optimizer(optimizer)
+    save_checkpoint(tmp_path, tensors, {"step": 5, "optimizer": content})
+    others, resumed = make_optimizer(1)
+    for other, parameter in zip(others, parameters, strict=True):
+        other.data.copy_(parameter.data)
+    stored, state = load_checkpoint(tmp_path)
+    unpack_optimizer(resumed, stored, state["optimizer"])
+    assert [group["lr"] for group in resumed.param_groups] == [1e-3 / 3] * 2
+    assert [group["weight_decay"] for group in resumed.param_groups] == [0.01, 0.0]
+    steps(parameters, optimizer, 5, seed=2)
+    steps(others, resumed, 5, seed=2)
+    assert all(torch.equal(one, other) for one, other in zip(parameters, others, strict=True))
+    for one, other in zip(parameters[:2], others[:2], strict=True):
+        assert optimizer.state[one]["step"] == resumed.state[other]["step"] == 10
+        assert all(
+            torch.equal(optimizer.state[one][key], resumed.state[other][key])
+            for key in ("first_moment", "second_moment")
+        )
+
+
+def test_an_optimizer_without_its_moments_goes_another_way():
+    """The negative control: a resume that forgot the state would be noticed."""
+    parameters, optimizer = make_optimizer(0)
+    steps(parameters, optimizer, 5, seed=1)
+    others, fresh = make_optimizer(1)
+    for other, parameter in zip(others, parameters, strict=True):
+        other.data.copy_(parameter.data)
+    steps(parameters, optimizer, 1, seed=2)
+    steps(others, fresh, 1, seed=2)
+    assert not torch.equal(parameters[0], others[0])

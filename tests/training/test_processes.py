@@ -1,0 +1,331 @@
+"""minbert/training/processes.py: several processes train what one would; what only one of them may do; one that dies."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from contrastive.presets import PRESETS
+from minbert.training import processes
+from tests.data.test_corpus import LINES
+
+ROOT = Path(__file__).resolve().parents[2]
+STAGES = (
+    "mt-dnn",
+    "pcgrad",
+    "accumulation",
+    "gradvac",
+    "heads-first",
+    "heads-alone",
+    "bi",
+    "dual",
+    "cosine",
+    "fusion",
+    "mlm",
+    "pretrain",
+    *PRESETS,
+)
+TORCHRUN = [
+    sys.executable,
+    "-m",
+    "torch.distributed.run",
+    "--nproc_per_node",
+    "2",
+    "--rdzv-backend",
+    "c10d",
+    "--rdzv-endpoint",
+    "localhost:0",
+]  # any free port
+WATCH = """import os, sys
+
+def note(event, arguments):
+    if event == "os.rename":  # whatever a run leaves is written beside its place, and renamed
+        with open(os.path.join(os.environ["WATCH"], "renamed-" + os.environ.get("RANK", "launcher")), "a") as file:
+            print(arguments[1], file=file)
+
+sys.addaudithook(note)
+"""
+
+
+def run(
+    *command: str | Path, limit: int = 300, watch: Path | None = None
+) -> subprocess.CompletedProcess:
+    """watch: a folder into which each process writes what it puts into place, as renamed-NUMBER.
+
+    Of its stderr the beginning tells what went wrong: whichever process ended first, then the others, then torchrun.
+    """
+    environment = os.environ | {"PYTHONFAULTHANDLER": "1"}  # a process that aborts says where
+    if watch:
+        (watch / "sitecustomize.py").write_text(WATCH)
+        environment |= {"WATCH": str(watch), "PYTHONPATH": str(watch)}
+    return subprocess.run(
+        list(map(str, command)),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=limit,
+        env=environment,
+    )
+
+
+@pytest.fixture(scope="module")
+def curves(tiny_model, sample_data, tmp_path_factory):
+    """What 50 steps of each stage left: (of one process, of two), sums of both processes' weights, the folder."""
+    folder = tmp_path_factory.mktemp("processes")
+    model = shutil.copytree(tiny_model, folder / "model")
+    config = json.loads((model / "config.json").read_text())
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (model / "config.json").write_text(json.dumps(config))
+    found = []
+    for name, start in (("alone", [sys.executable]), ("together", TORCHRUN)):
+        (folder / name).mkdir()
+        result = run(*start, "tests/toy_processes.py", model, sample_data, folder / name, *STAGES)
+        assert result.returncode == 0, result.stderr[:6000]
+        found.append(json.loads((folder / name / "losses.json").read_text()))
+    weights = [
+        json.loads((folder / "together" / f"weights-{number}.json").read_text())
+        for number in (0, 1)
+    ]
+    return *found, weights, folder
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_two_processes_have_the_losses_of_one(curves, stage):
+    alone, together, weights, _ = curves
+    alone, together = alone["losses"][stage], together["losses"][stage]
+    assert len(alone) == 50 and len(set(alone)) > 40
+    assert together == pytest.approx(alone, rel=1e-5, abs=1e-6)
+    assert weights[0][stage] == weights[1][stage], "both end with the same weights"
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_two_processes_have_the_gradients_of_one(curves, stage):
+    """Without them: a factor, such as rows whose gradient in another process is not added, hardly moves the losses."""
+    alone, together = (which["gradients"][stage] for which in curves[:2])
+    assert len(alone) >= 4 and sum(alone) > 0  # the heads alone have four
+    assert together == pytest.approx(alone, rel=1e-4, abs=1e-6)
+
+
+def test_of_several_processes_none_clears_up(curves):
+    """A thread of gloo that is still alive while Python does so can abort its process."""
+    assert not list((curves[3] / "together").glob("cleared-up-*"))
+    assert (curves[3] / "alone" / "cleared-up-0").exists(), "one alone does"
+
+
+def test_a_process_that_ends_ends_the_job(tiny_model, sample_data, tmp_path):
+    started = time.monotonic()
+    result = run(*TORCHRUN, "tests/toy_processes.py", tiny_model, sample_data, tmp_path, "death")
+    assert result.returncode != 0 and not (tmp_path / "losses.json").exists()
+    assert "exitcode: 9" in " ".join(result.stderr.split()).replace("exitcode : 9", "exitcode: 9")
+    assert "process 0 of 2 lost the others" in result.stderr, (
+        "the other one hangs, or ends without a word"
+    )
+    assert time.monotonic() - started < 100, "it is noticed when it ends, not when patience does"
+
+
+@pytest.fixture(scope="module")
+def command(tiny_model, sample_data, tmp_path_factory):
+    """A small run of three stages in two processes, without --name."""
+    return [
+        *TORCHRUN,
+        "run_multitask.py",
+        "--model",
+        tiny_model,
+        "--data-dir",
+        sample_data,
+        "--precision",
+        "fp32",
+        "--pretrain",
+        "mlm,simcse",
+        "--batch-size",
+        "8",
+        "--epochs",
+        "2",
+        "--save-every",
+        "1",
+        "--device",
+        "cpu",
+        "--output-dir",
+        tmp_path_factory.mktemp("runs"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def whole_run(command, tmp_path_factory):
+    """What it printed, its folder, and the folder of what each process put into place."""
+    watch = tmp_path_factory.mktemp("watch")
+    result = run(*command, "--name", "whole", watch=watch)
+    assert result.returncode == 0, result.stderr[:6000]
+    return result.stdout, command[-1] / "whole", watch
+
+
+def test_one_process_prints_and_writes(whole_run):
+    printed, folder, watch = whole_run
+    assert printed.count("leaderboard files:") == 1 and printed.count("zero-shot STS dev") == 1
+    record = json.loads((folder / "run.json").read_text())
+    assert record["scores"].keys() >= {"sst", "para", "sts"} and len(record["epochs"]) == 2
+    assert (
+        len(list((folder / "predictions").iterdir())) == 6 and not (folder / "checkpoint").exists()
+    )
+    others = [path.read_text() for path in watch.glob("renamed-*") if path.name != "renamed-0"]
+    assert not any(str(folder.parent) in text for text in others), (
+        "another one writes more than the cache of tokens"
+    )
+    renamed = (watch / "renamed-0").read_text().splitlines()
+    written = {str(path) for path in (folder / "predictions").iterdir()}
+    assert written <= set(renamed) and all(renamed.count(path) == 1 for path in written)
+
+
+def test_a_run_that_was_stopped_in_each_stage_ends_in_the_same_bits(command, whole_run):
+    folder = (
+        command[-1] / "stopped" / "run"
+    )  # a folder of its own, or its stages would be taken from there
+    going = [*command[:-1], folder.parent, "--name", "run"]
+    for stage in ("mlm", "simcse", "multitask"):
+        with open(command[-1] / "stderr.txt", "w+") as said:
+            process = subprocess.Popen(
+                list(map(str, going)),
+                cwd=ROOT,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + 300
+        while not (folder / "checkpoint" / stage / "state.json").is_file():
+            complaint = (command[-1] / "stderr.txt").read_text()[:6000]
+            assert process.poll() is None and time.monotonic() < deadline, complaint
+            time.sleep(0.02)
+        os.killpg(
+            process.pid, signal.SIGINT
+        )  # Ctrl-C, which a terminal sends to torchrun and to the processes at once
+        process.wait(timeout=100)
+        assert process.returncode != 0 and not (folder / "run.json").exists()
+        going = [*TORCHRUN, "run_multitask.py", "--resume", folder]
+    result = run(*going)
+    assert result.returncode == 0, result.stderr[:6000]
+    for name in ("model.safetensors", "heads.safetensors"):
+        assert (folder / "model" / name).read_bytes() == (
+            whole_run[1] / "model" / name
+        ).read_bytes()
+
+
+def test_pretraining_in_two_processes_is_stopped_and_ends(tmp_path):
+    """From the command line to the folder; that it ends in the same bits is asked of the other command."""
+    (tmp_path / "text.txt").write_text("\n".join(LINES), encoding="utf-8")
+    pretrain = [*TORCHRUN, "-m", "minbert.pretraining"]
+    flags = [
+        "--corpus",
+        tmp_path / "text.txt",
+        "--size",
+        "tiny",
+        "--vocabulary",
+        "minbert-mini",
+        "--tokens",
+        "3840",
+        "--batch-size",
+        "6",
+        "--block-size",
+        "16",
+        "--precision",
+        "fp32",
+        "--device",
+        "cpu",
+    ]
+    stopped = subprocess.Popen(
+        list(map(str, [*pretrain, *flags, "--out", tmp_path / "stopped"])),
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 300
+    while not (tmp_path / "stopped" / "checkpoint" / "state.json").is_file():
+        assert stopped.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    os.killpg(stopped.pid, signal.SIGINT)
+    stopped.wait(timeout=100)
+    assert stopped.returncode != 0 and not (tmp_path / "stopped" / "run.json").exists()
+    resumed = run(*pretrain, "--resume", tmp_path / "stopped")
+    assert resumed.returncode == 0, resumed.stderr[:6000]
+    assert resumed.stdout.count("tokens/s") == 1 and "predicted" in resumed.stdout
+    record = json.loads((tmp_path / "stopped" / "run.json").read_text())
+    assert record["machine"]["processes"] == 2 and record["tokens"] == 3840
+    assert len(record["history"]) == 40 and (tmp_path / "stopped" / "model.safetensors").is_file()
+
+
+def test_alone_nothing_changes():
+    assert (processes.count(), processes.number(), processes.own_rows(3)) == (
+        1,
+        0,
+        ([0, 1, 2], 1.0),
+    )
+    tensor = torch.arange(6.0).view(3, 2)
+    assert processes.add(tensor) is tensor and processes.gather(tensor, 3) is tensor
+    before = torch.get_rng_state()
+    with processes.own_randomness():
+        assert torch.equal(torch.get_rng_state(), before)
+    assert processes.any_of(True) and not processes.any_of(False)
+    processes.leave()
+    processes.end()
+    assert processes.from_first(lambda: 5) == 5
+
+
+def test_each_process_needs_a_gpu_of_its_own(monkeypatch):
+    """Asked before the processes meet, which here they never would."""
+    for name, value in {"WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(
+        ValueError, match="process 2 on this machine, which has 1 GPUs; .*_per_node 1 to torchrun"
+    ):
+        processes.join("auto")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    with pytest.raises(ValueError, match="cannot share an Apple GPU: .* Pass --device cpu"):
+        processes.join("auto")
+    met = []
+    monkeypatch.setattr(
+        torch.distributed, "init_process_group", lambda backend, timeout: met.append(backend)
+    )
+    monkeypatch.setattr(processes, "number", lambda: 0)
+    processes.join("cpu")
+    assert met == ["gloo"]
+
+
+@pytest.mark.parametrize(
+    ("number", "count", "expected"),
+    [(0, 2, ([0, 2, 4], 0.6)), (1, 2, ([1, 3], 0.4)), (2, 3, ([2], 0.2)), (6, 7, ([0], 0.0))],
+)
+def test_every_row_is_one_process_own(monkeypatch, number, count, expected):
+    monkeypatch.setattr(processes, "number", lambda: number)
+    monkeypatch.setattr(processes, "count", lambda: count)
+    assert processes.own_rows(5) == expected
+
+
+def test_masks_differ_between_processes_and_states_do_not(monkeypatch):
+    drawn, left = [], []
+    for number in (0, 1):
+        monkeypatch.setattr(processes, "number", lambda number=number: number)
+        monkeypatch.setattr(processes, "count", lambda: 2)
+        torch.manual_seed(3)
+        for _ in range(2):
+            with processes.own_randomness():
+                drawn.append(torch.rand(4).tolist())
+            with processes.own_randomness():
+                pass
+        left.append(torch.get_rng_state())
+    assert len(set(map(tuple, drawn))) == 4 and torch.equal(*left)
+    torch.manual_seed(3)
+    torch.randint(2**62, ())
+    torch.randint(2**62, ())
+    assert torch.equal(torch.get_rng_state(), left[0]), (
+        "one draw further for each time that anything was drawn"
+    )
