@@ -1,23 +1,65 @@
-"""The one command: options -> data -> encoder -> price -> contrastive stage -> multitask stage -> files -> run.json.
+"""The main job: from the options of a command line to six leaderboard files and run.json.
 
-`run` is the way through. torch is imported once the command line is understood."""
+`run` is the way through, in seven steps. torch is imported once the command line is understood.
+"""
 
 from __future__ import annotations
 
 import signal
 import sys
 import time
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from command_line.options import AUTO, Options
+from command_line.automatic import Choice, has_dropout_in_tasks
+from command_line.automatic import resolve as resolve_options
+from command_line.options import Options
 from command_line.parser import choose_folder, parse
 from minbert.commands.ending import exit_code, resumable
 from minbert.commands.paths import check_writable, in_shell
 
+if TYPE_CHECKING:
+    import torch
+
+    from data.readers import Table
+    from minbert import BertModel, BertTokenizer
+    from minbert.training.cost_estimate import CostEstimate
+    from minbert.training.job import Job, Progress
+    from minbert.training.stage import Chain, Stage
+    from multitask.stage import Rows
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What every step of a run reads: options without "auto", data, encoder, tokenizer."""
+
+    options: Options
+    folder: Path  # receives all that is written
+    model_folder: Path
+    device: torch.device
+    prediction_paths: dict[str, dict[str, Path]]  # [task][split]
+    tables: dict[str, dict[str, Table]]  # [task][split]
+    rows: Rows  # [task][split], the tables as token ids
+    encoder: BertModel
+    tokenizer: BertTokenizer
+    start: str  # fingerprint of the encoder before any training
+    digests: dict[str, str]  # SHA-256 of each input file
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What training leaves behind."""
+
+    job: Job  # of the tasks; its model is the best one
+    progress: Progress  # of that job
+    stages: dict[str, dict]  # scores before and after each stage of --pretrain
+    seconds: float
+
 
 @exit_code("run_multitask.py")
-def main(argv: list[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     options, resumed = parse(argv)
     folder = resumed or choose_folder(options)
     with resumable(in_shell(Path(__file__)), folder):
@@ -25,189 +67,333 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def run(options: Options, folder: Path, is_resumed: bool) -> None:
-    """Everything between the options and run.json; `folder` receives all that is written."""
-    from contrastive import stage as pretrain
-    from data.readers import sha256_of
-    from minbert import BertModel, BertTokenizer
-    from minbert.training import cost_estimate as price
-    from minbert.training import processes, runtime
-    from minbert.training import run_folder as record
-    from minbert.training.loop import fit
-    from minbert.training.stage import encoder_fingerprint, plan_chain, run_chain
-    from multitask import baselines, conflicts, tasks
-    from multitask import leaderboard as results
-    from multitask import stage as train
+    """The main job. `folder` receives all that is written."""
+    from minbert.training import processes
 
-    processes.join(options.device)
-    if (folder / "run.json").is_file():
-        print(
-            f"{folder} is finished, there is nothing to resume; its scores are in {folder / 'run.json'}."
-        )
+    processes.join(options.training.device)
+    if is_finished(folder):
         return
-    folder = processes.from_first(
-        lambda: record.hold(folder)
-    )  # the others may have found another name free
-    options, model_folder, device = resolve(options)
-    paths = results.output_paths(options, folder)
-    check_writable(folder, [path for splits in paths.values() for path in splits.values()])
-    tables = train.read_tables(options)
-    print(
-        *(table.summary for splits in tables.values() for table in splits.values()),
-        baselines.repeated_rows(tables),
-        sep="\n",
-    )
-    runtime.seed_everything(options.seed)  # what the model's files lack is drawn at random
-    encoder = BertModel.from_pretrained(
-        model_folder, attention_implementation=options.attention, **options.dropout_of_encoder()
-    ).to(device)
-    runtime.compile_layers(encoder, options.compile)
-    tokenizer = BertTokenizer.from_pretrained(model_folder, options.token_folder)
-    rows = train.encode_tables(tables, tokenizer, options.max_length, options.pair_encoding)
-    print(encoder.load_report, train.cuts(rows, options.max_length), sep="\n")
-    start = encoder_fingerprint(encoder, tokenizer)
-    stages = build_stages(
-        options, encoder, tokenizer, tables, rows, model_folder, folder, start, device
-    )
-    is_late = options.contrastive_order == "last"  # then a stage starts from what only this run has
-    chain = plan_chain(stages, [] if is_late else sorted(folder.parent.glob("*/encoder*")))
-    companion = (
-        pretrain.build_companion(options, encoder, device)
-        if options.contrastive_order == "fusion"
-        else None
-    )
-    job = train.build_job(options, encoder, rows, folder, device, companion)
-    jobs = [train.heads_job(job, options), job] if options.heads_first else [job]
-    prices = price.quote(
-        [stage.job for stage, reused in chain if not reused] + jobs, folder, is_resumed
-    )
-    print("\n".join(map(str, prices)))
-    files = {path: sha256_of(path) for path in options.input_files()}
-    record.claim(
-        folder, asdict(options), files | {f"--model {options.model}": start}, is_resumed
-    )  # here it begins
-    price.keep(prices, folder)
-    qualities, seconds = run_chain([] if is_late else chain, is_resumed)
-    *before, progress = [fit(each, is_resumed) for each in jobs]
-    if is_late:
-        qualities, seconds = run_chain(chain, is_resumed)
-    processes.leave()  # the first process goes on alone
-    closing = time.perf_counter()
-    conflict_record, conflict_report = conflicts.report(job.surgery, folder)
-    scores = results.write_results(job.model, rows, tables, paths, options.precision)
-    seconds += sum(each.seconds for each in (*before, progress)) + time.perf_counter() - closing
-    job.model.save_pretrained(folder / "model", tokenizer)
-    to_beat = results.baseline_scores(tables)
-    actual = {"seconds": seconds, "peak_memory": price.peak_memory(device)}
-    record.write_record(
-        folder,
-        asdict(options),
-        files,
-        scores=scores,
-        baselines=to_beat,
-        epochs=progress.history,
-        best_step=progress.best_step,
-        conflicts=conflict_record,
-        stages=qualities,
-        predicted=[asdict(item) for item in prices],
-        actual=actual,
-    )
-    table = results.closing_table(scores, to_beat, tasks.learned(options.order, options.head))
-    print(conflict_report + table, price.comparison(prices, **actual), sep="\n")
-    print(
-        f"model: {folder / 'model'}\nrecord: {folder / 'run.json'}\nleaderboard files:",
-        *(path for splits in paths.values() for path in splits.values()),
-        sep="\n  ",
-    )
+    setup = prepare(options, folder)  # device, precision, rows, encoder, tokenizer
+    stages = plan_pretraining(setup)  # --pretrain; what is already trained is reused
+    jobs = build_task_jobs(setup)  # heads first where asked, then everything
+    cost = estimate(setup, stages, jobs, is_resumed)  # printed before any work begins
+    begin_run(setup, cost, is_resumed)  # options.json exists from here on: the run can be resumed
+    outcome = train(setup, stages, jobs, is_resumed)
+    write_results(setup, cost, outcome)  # six verified files, the model, run.json
     processes.end()
 
 
-def build_stages(
-    options: Options,
-    encoder,
-    tokenizer,
-    tables,
-    rows,
-    model_folder: Path,
-    run: Path,
-    start: str,
-    device,
-) -> list:
-    """The stages of --pretrain, in order; each starts from the encoder that the one before it leaves, at first `start`."""
-    from contrastive import stage as pretrain
-    from minbert.pretraining import stage as further
-    from minbert.training.stage import stage_fingerprint
-
-    train = {task: splits["train"].examples for task, splits in tables.items()}
-
-    def build(stage: str, folder: str, start: str):
-        if stage == "mlm":
-            return further.build_stage(
-                options, encoder, tokenizer, rows, model_folder, run, folder, start, device
-            )
-        return pretrain.build_stage(
-            options,
-            stage,
-            encoder,
-            tokenizer,
-            train,
-            tables["sts"]["dev"].examples,
-            run,
-            folder,
-            start,
-            device,
-        )
-
-    stages = []
-    if options.contrastive_order == "last":  # then they start from what the tasks make of it
-        start = stage_fingerprint(start, asdict(options), ())
-    names = [
-        name for name in options.stages if name != "simcse" or options.contrastive_order != "fusion"
-    ]
-    for name in names:
-        folder = "encoder" if name == names[-1] else f"encoder-{name}"
-        stages.append(build(name, folder, start))
-        start = stages[-1].fingerprint
-    return stages
+def is_finished(folder: Path) -> bool:
+    """Whether the run in `folder` has come to its end; says so."""
+    record = folder / "run.json"
+    if record.is_file():
+        print(f"{folder} is finished, there is nothing to resume; its scores are in {record}.")
+    return record.is_file()
 
 
-def resolve(options: Options) -> tuple[Options, Path, object]:
-    """Replace what is "auto" and print each value with its reason; also returns the model's folder and the device."""
+# --- 1. prepare -------------------------------------------------------------------------------------
+
+
+def prepare(options: Options, folder: Path) -> Setup:
+    """Resolve the options, check the paths, read the data, open the encoder."""
+    from data.readers import sha256_of
+    from minbert import BertModel, BertTokenizer
+    from minbert.training import processes, run_folder, runtime
+    from minbert.training.stage import encoder_fingerprint
+    from multitask import baselines, leaderboard, stage
+
+    # Of several processes only the first one decides: the others may have found another name free.
+    folder = processes.from_first(lambda: run_folder.hold(folder))
+    options, model_folder, device = resolve(options)
+    paths = leaderboard.output_paths(options.multitask.files, folder)
+    check_writable(folder, [path for splits in paths.values() for path in splits.values()])
+
+    tables = stage.read_tables(options.data)
+    for splits in tables.values():
+        for table in splits.values():
+            print(table.summary)
+    print(baselines.repeated_rows(tables))
+
+    runtime.seed_everything(options.training.seed)  # for weights that the model's files lack
+    encoder = BertModel.from_pretrained(
+        model_folder,
+        attention_implementation=options.encoder.attention,
+        **options.encoder.dropout_overrides(),
+    ).to(device)
+    runtime.compile_layers(encoder, options.encoder.compile)
+    tokenizer = BertTokenizer.from_pretrained(model_folder, options.data.token_folder)
+    max_length = options.data.max_length
+    rows = stage.encode_tables(tables, tokenizer, max_length, options.multitask.heads.pair_encoding)
+    print(encoder.load_report)
+    print(stage.cuts(rows, max_length))
+    return Setup(
+        options=options,
+        folder=folder,
+        model_folder=model_folder,
+        device=device,
+        prediction_paths=paths,
+        tables=tables,
+        rows=rows,
+        encoder=encoder,
+        tokenizer=tokenizer,
+        start=encoder_fingerprint(encoder, tokenizer),
+        digests={path: sha256_of(path) for path in options.input_files()},
+    )
+
+
+def resolve(options: Options) -> tuple[Options, Path, torch.device]:
+    """Replace what is "auto", and print each value with its reason.
+
+    Returns the options, the model's folder and the device. ValueError where the model cannot do
+    what the options ask.
+    """
     from contrastive.presets import described, settings_of
     from minbert import BertConfig, weights
     from minbert.pooling import check_pooling
     from minbert.training import runtime
 
     runtime.settle_memory()
-    device, device_reason = runtime.choose_device("cuda" if options.use_gpu else options.device)
-    precision, precision_reason = runtime.choose_precision(options.precision, device)
-    model_folder = weights.resolve(options.model)
-    check_pooling(model_folder, options.pooling)
+    name = "cuda" if options.training.use_gpu else options.training.device
+    device, device_reason = runtime.choose_device(name)
+    precision, precision_reason = runtime.choose_precision(options.training.precision, device)
+    model_folder = weights.resolve(options.encoder.model)
+    check_pooling(model_folder, options.encoder.pooling)
     config = BertConfig.from_pretrained(model_folder)
-    options = replace(options, device=device.type, precision=precision)
-    settings = {
-        method: settings_of(method, options, config.hidden_size) for method in options.methods
-    }
-    lengths = [("contrastive_max_length", each.max_length) for each in settings.values()]
-    for name, length in [("max_length", options.max_length), *lengths]:
+
+    settings = {}
+    lengths = [("max_length", options.data.max_length)]
+    for method in options.run.methods:
+        settings[method] = settings_of(method, options.contrastive, config.hidden_size, device.type)
+        lengths.append(("contrastive_max_length", settings[method].max_length))
+    for what, length in lengths:
         if length > config.max_position_embeddings:
             raise ValueError(
-                f"--{name} is {length}; {options.model} has {config.max_position_embeddings} positions. "
-                "Pass at most that."
+                f"--{what} is {length}; {options.encoder.model} has "
+                f"{config.max_position_embeddings} positions. Pass at most that."
             )
-    options, encoder_reasons = options.for_encoder(config.hidden_size)
-    reasons = {"device": device_reason, "precision": precision_reason, **encoder_reasons}
-    if options.attention == AUTO:
-        options = replace(options, attention="fused" if device.type == "cuda" else "eager")
-        reasons["attention"] = (
-            "torch's fused kernel wins on a GPU, its backward pass is slow on CPU"
-        )
-    for name, reason in reasons.items():
-        print(f"{name}: {getattr(options, name)} ({reason})")
-    for method, each in settings.items():
-        print(described(method, each, options))
+
+    options, reasons = resolve_options(
+        options,
+        config.hidden_size,
+        Choice(device.type, device_reason),
+        Choice(precision, precision_reason),
+    )
+    values = options.flat()
+    for option, reason in reasons.items():
+        print(f"{option}: {values[option]} ({reason})")
+    for method, chosen in settings.items():
+        print(described(method, chosen, options.contrastive, device.type, values))
     return options, model_folder, device
 
 
+# --- 2. plan the stages of --pretrain ----------------------------------------------------------------
+
+
+def plan_pretraining(setup: Setup) -> Chain:
+    """The stages of --pretrain, each with the finished encoder that is used instead, if there is one.
+
+    A stage after the tasks (--contrastive_order last) starts from an encoder that only this run has.
+    """
+    from minbert.training.stage import plan_chain
+
+    candidates = []
+    if not setup.options.contrastive.is_last:
+        candidates = sorted(setup.folder.parent.glob("*/encoder*"))
+    return plan_chain(build_stages(setup), candidates)
+
+
+def build_stages(setup: Setup) -> list[Stage]:
+    """The stages in order. Each starts from the encoder that the one before it leaves."""
+    from minbert.training.stage import stage_fingerprint
+
+    options = setup.options
+    start = setup.start
+    if options.contrastive.is_last:  # they start from what the tasks make of the encoder
+        start = stage_fingerprint(start, options.flat(), ())
+    names = list(options.run.stages)
+    if options.contrastive.is_fusion:  # SimCSE is trained together with the tasks
+        names.remove("simcse")
+    stages: list[Stage] = []
+    for name in names:
+        # The last encoder is the result of the chain.
+        folder = setup.folder / ("encoder" if name == names[-1] else f"encoder-{name}")
+        stage = build_stage(setup, name, folder, start)
+        stages.append(stage)
+        start = stage.fingerprint
+    return stages
+
+
+def build_stage(setup: Setup, name: str, folder: Path, start: str) -> Stage:
+    """One stage of --pretrain. start: fingerprint of what it starts from."""
+    if name == "mlm":
+        return build_mlm_stage(setup, folder, start)
+    from contrastive import stage
+
+    options = setup.options
+    text = stage.StageText(
+        train={task: splits["train"].examples for task, splits in setup.tables.items()},
+        sts_dev=setup.tables["sts"]["dev"].examples,
+        sts_max_length=options.data.max_length,
+    )
+    return stage.build_stage(
+        name,
+        options.contrastive,
+        options.training,
+        options.encoder.pooling,
+        setup.encoder,
+        setup.tokenizer,
+        text,
+        stage.Place(start, folder, setup.folder / "checkpoint" / name),
+    )
+
+
+def build_mlm_stage(setup: Setup, folder: Path, start: str) -> Stage:
+    """Masked language modelling on the tasks' own training rows."""
+    from minbert.pretraining import stage
+    from multitask.stage import rows_for_mlm
+
+    options = setup.options
+    # mlm learns no sentence vector. One that an earlier stage has learned stays noted.
+    earlier = set(options.run.stages[: options.run.stages.index("mlm")])
+    if options.contrastive.is_fusion:
+        earlier.discard("simcse")
+    return stage.build_stage(
+        options.mlm,
+        options.training,
+        options.encoder.pooling,
+        bool(earlier),
+        setup.encoder,
+        setup.tokenizer,
+        rows_for_mlm(setup.rows, options.multitask, options.mlm.mlm_batch_size, options.data),
+        stage.Place(start, setup.model_folder, folder, setup.folder / "checkpoint" / "mlm"),
+    )
+
+
+# --- 3. build the jobs of the tasks ------------------------------------------------------------------
+
+
+def build_task_jobs(setup: Setup) -> list[Job]:
+    """The multitask stage as jobs: the heads on a frozen encoder where --heads_first asks, then all."""
+    from contrastive.stage import build_companion
+    from multitask import stage
+
+    options = setup.options
+    companion = None
+    if options.contrastive.is_fusion:
+        companion = build_companion(
+            options.contrastive, options.training, options.encoder.pooling, setup.encoder
+        )
+    job = stage.build_job(
+        options.multitask,
+        options.training,
+        options.encoder.pooling,
+        has_dropout_in_tasks(options, setup.encoder.config.hidden_size),
+        setup.encoder,
+        setup.rows,
+        setup.folder,
+        companion,
+    )
+    if not options.multitask.fine_tuning.heads_first:
+        return [job]
+    return [stage.heads_job(job, options.multitask, options.training), job]
+
+
+# --- 4. estimate the cost ----------------------------------------------------------------------------
+
+
+def estimate(setup: Setup, stages: Chain, jobs: list[Job], is_resumed: bool) -> list[CostEstimate]:
+    """What the run will cost in time, memory and disk, from a few real steps of each job."""
+    from minbert.training import cost_estimate
+
+    planned = [step.stage.job for step in stages if step.reused is None]
+    costs = cost_estimate.estimate(planned + jobs, setup.folder, is_resumed)
+    for cost in costs:
+        print(cost)
+    return costs
+
+
+# --- 5. begin the run --------------------------------------------------------------------------------
+
+
+def begin_run(setup: Setup, costs: list[CostEstimate], is_resumed: bool) -> None:
+    """Make the run's folder with options.json, or on resume check that the inputs are the same."""
+    from minbert.training import cost_estimate, run_folder
+
+    inputs = {**setup.digests, f"--model {setup.options.encoder.model}": setup.start}
+    run_folder.claim(setup.folder, setup.options.flat(), inputs, is_resumed)
+    cost_estimate.keep(costs, setup.folder)
+
+
+# --- 6. train ----------------------------------------------------------------------------------------
+
+
+def train(setup: Setup, stages: Chain, jobs: list[Job], is_resumed: bool) -> Outcome:
+    """Train the stages before or after the tasks, and the tasks."""
+    from minbert.training import processes
+    from minbert.training.loop import fit
+    from minbert.training.stage import run_chain
+
+    is_last = setup.options.contrastive.is_last
+    qualities: dict[str, dict] = {}
+    seconds = 0.0
+    if not is_last:
+        qualities, seconds = run_chain(stages, is_resumed)
+    for job in jobs:
+        progress = fit(job, is_resumed)
+        seconds += progress.seconds
+    if is_last:
+        qualities, spent = run_chain(stages, is_resumed)
+        seconds += spent
+    processes.leave()  # of several processes the first one goes on alone
+    return Outcome(jobs[-1], progress, qualities, seconds)
+
+
+# --- 7. write the results ----------------------------------------------------------------------------
+
+
+def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> None:
+    """Write the six leaderboard files, the model and run.json, and print the closing table."""
+    from minbert.training import cost_estimate, run_folder
+    from multitask import conflicts, leaderboard, tasks
+
+    options = setup.options
+    started = time.perf_counter()
+    conflict_record, conflict_table = conflicts.report(outcome.job.surgery, setup.folder)
+    model: Any = outcome.job.model
+    scores = leaderboard.write_results(
+        model, setup.rows, setup.tables, setup.prediction_paths, options.training.precision
+    )
+    seconds = outcome.seconds + time.perf_counter() - started
+
+    model.save_pretrained(setup.folder / "model", setup.tokenizer)
+    baselines = leaderboard.baseline_scores(setup.tables)
+    actual = {"seconds": seconds, "peak_memory": cost_estimate.peak_memory(setup.device)}
+    run_folder.write_record(
+        setup.folder,
+        options.flat(),
+        setup.digests,
+        scores=scores,
+        baselines=baselines,
+        epochs=outcome.progress.history,
+        best_step=outcome.progress.best_step,
+        conflicts=conflict_record,
+        stages=outcome.stages,
+        predicted=[asdict(cost) for cost in costs],
+        actual=actual,
+    )
+
+    trained = tasks.learned(options.multitask.tasks.order, options.multitask.heads.head)
+    print(conflict_table + leaderboard.closing_table(scores, baselines, trained))
+    print(cost_estimate.comparison(costs, **actual))
+    print(f"model: {setup.folder / 'model'}")
+    print(f"record: {setup.folder / 'run.json'}")
+    print("leaderboard files:")
+    for splits in setup.prediction_paths.values():
+        for path in splits.values():
+            print(f"  {path}")
+
+
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, outside the loop too
+    # SIGTERM ends a run as Ctrl-C does, outside the training loop, too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

@@ -1,161 +1,186 @@
-"""What a contrastive stage reads: sentences, labelled pairs, triplets, plain text. Next: plans.py, pretrain.py.
+"""What each contrastive method reads, and the steps of its epochs.
 
-B triplets, N all of them, R rows for the encoder.
+`COLLECTORS` has one function per method of presets.py. Next: stage.py, which trains on the inputs.
 """
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 
-from data.batching import Batch, EncodedExamples
-from data.corpus import check_files, read_lines
+from contrastive import sentences
+from contrastive.batch_order import Shuffle, tension_plan
+from contrastive.options import ContrastiveOptions
+from contrastive.presets import Settings
+from data.batching import WINDOW, EncodedExamples, length_grouped_batches
 from data.readers import Example
-from data.token_cache import tokenize_once
 from minbert import BertTokenizer
+from minbert.training.job import Step
 
-POSITIVE_ABOVE = 0.6  # [BSC]: STS pairs belong together where score / 5 is above
-TRIPLET = ("premise", "entailment", "contradiction")
-RELEASED = (
-    "sent0",
-    "sent1",
-    "hard_neg",
-)  # the same in the file of SimCSE's authors, which is comma-separated
+EncodedRows = EncodedExamples | sentences.EncodedTriplets
 
 
-def unique_sentences(
-    examples: Iterable[Example], tokenizer: BertTokenizer, max_length: int
-) -> list[Example]:
-    """Every sentence of the examples once, each side of a pair on its own, in first-seen order.
+@dataclass(frozen=True)
+class Inputs:
+    """Rows by the name that a step gives them, and the steps of an epoch.
 
-    Sentences that the tokenizer cannot tell apart (case, accents, what max_length cuts) count as one, so that no batch
-    holds a negative that is equal to its anchor.
+    For BSC's knn and cluster also the `shuffle` that reorders its pairs, and `shuffled`, the first
+    sentences of the pairs, by which it does so.
     """
-    texts = [text for example in examples for text in example.texts]
-    if not texts:
-        return []
-    rows = tokenize_once(tokenizer, texts, None, max_length)
-    ends = rows.lengths.cumsum()
-    first_seen: dict[bytes, str] = {}
-    for start, end, text in zip(ends - rows.lengths, ends, texts, strict=True):
-        first_seen.setdefault(rows.tokens[0, start:end].tobytes(), text)
-    return [
-        Example(f"sentence-{number}", text, None, None)
-        for number, text in enumerate(first_seen.values())
-    ]
+
+    rows: Mapping[str, EncodedRows]
+    plan: Callable[[int, torch.Generator], list[Step]]
+    shuffle: Shuffle | None = None
+    shuffled: EncodedExamples | None = None
+
+    @property
+    def examples(self) -> list[Example]:
+        """All rows as text, in order."""
+        return [example for rows in self.rows.values() for example in rows.examples]
 
 
-def labelled_pairs(
-    para: Iterable[Example], sts: Iterable[Example], keeps_negatives: bool
-) -> list[Example]:
-    """The tasks' pairs with labels 0 to 1: PARA's own, and score / 5 of STS.
+class Source(NamedTuple):
+    """Where a method's rows come from."""
 
-    Above POSITIVE_ABOVE two sentences belong together; others remain only where negatives are kept.
+    method: str
+    options: ContrastiveOptions
+    settings: Settings
+    train: Mapping[str, Sequence[Example]]  # training examples by task
+    tokenizer: BertTokenizer
+    seed: int
+
+    def encode(self, examples: Iterable[Example], pair_encoding: str = "cross") -> EncodedExamples:
+        """Token ids of examples, cut to the method's maximum length."""
+        length = self.settings.max_length
+        return EncodedExamples(list(examples), self.tokenizer, length, pair_encoding)
+
+    def sentences(self, tasks: Iterable[str]) -> EncodedExamples:
+        """The different sentences of these tasks."""
+        examples = [example for task in tasks for example in self.train[task]]
+        length = self.settings.max_length
+        return self.encode(sentences.unique_sentences(examples, self.tokenizer, length))
+
+    def pairs(self, sts: Sequence[Example], keeps_negatives: bool) -> EncodedExamples:
+        """The labelled pairs of PARA and of `sts`, each sentence in a row of its own."""
+        pairs = sentences.labelled_pairs(self.train["para"], sts, keeps_negatives)
+        return self.encode(pairs, "bi")
+
+
+def collect(source: Source) -> Inputs:
+    """What the method reads. ValueError where a file that its options name cannot be used."""
+    return COLLECTORS[source.method](source)
+
+
+def all_sentences(source: Source) -> Inputs:
+    """simcse, sg, sg-opt: the different sentences of all tasks."""
+    return in_turn({source.method: source.sentences(source.train)}, source.settings)
+
+
+def paraphrase_pairs(source: Source) -> Inputs:
+    """simcse-supervised: PARA's pairs, then the sentences of the tasks without such labels ([GEN])."""
+    options = source.options.supervised
+    pairs = source.pairs((), options.labelled_negatives == "yes")
+    rows: dict[str, EncodedRows] = {source.method: pairs}
+    for task in source.train:
+        if task in options.unsupervised_too.split(","):
+            rows[task] = source.sentences([task])
+    return in_turn(rows, source.settings)
+
+
+def nli_triplets(source: Source) -> Inputs:
+    """simcse-nli: the triplets of --nli."""
+    triplets = sentences.read_triplets(source.options.triplets.nli)
+    encoded = sentences.EncodedTriplets(triplets, source.tokenizer, source.settings.max_length)
+    return in_turn({source.method: encoded}, source.settings)
+
+
+def ranking_pairs(source: Source) -> Inputs:
+    """mnr: the pairs of PARA and STS that belong together."""
+    pairs = source.pairs(source.train["sts"], keeps_negatives=False)
+    return in_turn({source.method: pairs}, source.settings)
+
+
+def softmax_pairs(source: Source) -> Inputs:
+    """bsc: the labelled pairs of PARA and STS, in the order that --bsc_shuffle names."""
+    options = source.options.bsc
+    keeps_negatives = options.bsc_labelled_negatives == "yes"
+    rows = source.pairs(source.train["sts"], keeps_negatives)
+    name = options.bsc_shuffle
+    if name in ("random", "any-length"):
+        window = WINDOW if name == "random" else 1
+        return in_turn({source.method: rows}, source.settings, window=window)
+
+    shuffle = Shuffle(name, len(rows), source.settings.batch_size, source.seed)
+    first = [Example(pair.id, pair.sentence_1, None, None) for pair in rows.examples]
+    inputs = in_turn({source.method: rows}, source.settings, shuffle)
+    return replace(inputs, shuffled=source.encode(first))
+
+
+def tension_rows(source: Source) -> EncodedExamples:
+    """The sentences of contrastive tension: those of the tasks, or of --ct_corpus."""
+    examples = [example for task in source.train.values() for example in task]
+    chosen = sentences.tension_sentences(
+        source.options.tension.ct_corpus,
+        examples,
+        source.tokenizer,
+        source.settings.max_length,
+        source.seed,
+    )
+    return source.encode(chosen)
+
+
+def tension_pairs(source: Source) -> Inputs:
+    """ct: pairs of one sentence with itself, and of two different ones."""
+    rows = tension_rows(source)
+    follows_code = source.options.tension.ct_negatives == "code"
+
+    def plan(epoch: int, generator: torch.Generator) -> list[Step]:
+        return tension_plan(len(rows), source.settings.batch_size, follows_code, generator)
+
+    return Inputs({source.method: rows}, plan)
+
+
+def tension_in_batch(source: Source) -> Inputs:
+    """ct-in-batch: single sentences."""
+    return in_turn({source.method: tension_rows(source)}, source.settings)
+
+
+COLLECTORS: dict[str, Callable[[Source], Inputs]] = {
+    "simcse": all_sentences,
+    "simcse-supervised": paraphrase_pairs,
+    "simcse-nli": nli_triplets,
+    "mnr": ranking_pairs,
+    "bsc": softmax_pairs,
+    "ct": tension_pairs,
+    "ct-in-batch": tension_in_batch,
+    "sg": all_sentences,
+    "sg-opt": all_sentences,
+}
+
+
+def in_turn(
+    rows: Mapping[str, EncodedRows],
+    settings: Settings,
+    shuffle: Shuffle | None = None,
+    window: int = WINDOW,
+) -> Inputs:
+    """An epoch that passes once over the rows of each name, one name after the other.
+
+    Batches have rows of similar length within windows of `window` batches (1: of any length), or
+    the order of the shuffle.
     """
-    pairs = [
-        Example(f"para-{each.id}", each.sentence_1, each.sentence_2, each.label) for each in para
-    ]
-    pairs += [
-        Example(f"sts-{each.id}", each.sentence_1, each.sentence_2, each.label / 5) for each in sts
-    ]
-    return [pair for pair in pairs if keeps_negatives or pair.label > POSITIVE_ABOVE]
 
-
-def read_triplets(path: str | Path) -> list[tuple[str, str, str]]:
-    """(premise, entailment, contradiction) of a tab-separated file with these columns; further ones are not read.
-
-    Or sent0, sent1, hard_neg of a comma-separated one. ValueError names file and line where a column or a text is
-    missing.
-    """
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            has_tabs = "\t" in file.readline()
-            file.seek(0)
-            lines = csv.reader(
-                file,
-                **{"delimiter": "\t", "quoting": csv.QUOTE_NONE} if has_tabs else {"strict": True},
+    def plan(epoch: int, generator: torch.Generator) -> list[Step]:
+        ordered = shuffle.batches(epoch) if shuffle else []
+        steps: list[Step] = []
+        for name, encoded in rows.items():
+            batches = ordered or length_grouped_batches(
+                encoded.lengths, settings.batch_size, generator, window
             )
-            (_, header), *rows = [(lines.line_num, row) for row in lines if row] or [(1, [])]
-    except OSError as error:
-        raise ValueError(
-            f"--nli {path}: {error.strerror}. Give a file of triplets, tab-separated with the columns "
-            f"{', '.join(TRIPLET)}."
-        ) from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(
-            f"{path}: neither tab- nor comma-separated UTF-8 ({error}). Convert the file."
-        ) from error
-    names = TRIPLET if has_tabs else RELEASED
-    if not set(names) <= set(header) or not rows:
-        raise ValueError(
-            f"{path}, line 1: the header has the columns {', '.join(header) or 'none'}, and {len(rows)} "
-            f"rows follow; needed are {', '.join(TRIPLET)}, separated by tabs, or {', '.join(RELEASED)}, "
-            "separated by commas, and rows. Fix the file."
-        )
-    columns = [header.index(name) for name in names]
-    triplets = []
-    for number, row in rows:
-        texts = tuple(row[column].strip() for column in columns if column < len(row))
-        if len(texts) < 3 or not all(texts):
-            raise ValueError(
-                f"{path}, line {number}: {', '.join(names)} are not all there. Fix or remove the row."
-            )
-        triplets.append(texts)
-    return triplets
+            steps += [[(name, batch)] for batch in batches]
+        return steps
 
-
-class EncodedTriplets:
-    """Triplets tokenized once; a batch of B has R = 3B rows: first sentences, positives, hard negatives."""
-
-    def __init__(
-        self, triplets: Sequence[tuple[str, str, str]], tokenizer: BertTokenizer, max_length: int
-    ) -> None:
-        self.examples = tuple(
-            Example(f"triplet-{number}", triplet[side], None, None)
-            for side in range(3)
-            for number, triplet in enumerate(triplets)
-        )
-        self.rows = EncodedExamples(self.examples, tokenizer, max_length)
-        self.num_truncated = self.rows.num_truncated
-        self.lengths = self.rows.lengths.reshape(3, -1).max(axis=0)  # (N,)
-
-    def batch(self, indices: Sequence[int]) -> Batch:
-        """The triplets at `indices`, in that order."""
-        return self.rows.batch(
-            [index + side * len(self.lengths) for side in range(3) for index in indices]
-        )
-
-
-def tension_sentences(
-    corpus: str, train: Iterable[Example], tokenizer: BertTokenizer, max_length: int, seed: int
-) -> list[Example]:
-    """What contrastive tension reads: "none" the training sentences, "random-words" as many sequences of words drawn
-    from the vocabulary, as long as those ([CT] 5.4 draws 20 to 75 tokens), else the lines of a text file. No sentence
-    twice.
-    """
-    if corpus == "random-words":
-        generator = torch.Generator().manual_seed(seed)
-        words = [token for token in tokenizer.vocabulary if token.isalpha()]
-        lengths = [
-            len(each.sentence_1.split()) for each in unique_sentences(train, tokenizer, max_length)
-        ]
-        draws = (
-            torch.randint(len(words), (length,), generator=generator).tolist() for length in lengths
-        )
-        train = [
-            Example("", " ".join(words[index] for index in draw), None, None) for draw in draws
-        ]
-    elif corpus != "none":
-        check_files([Path(corpus)])
-        train = [Example("", line, None, None) for line in read_lines([Path(corpus)])]
-    sentences = unique_sentences(train, tokenizer, max_length)
-    if len(sentences) < 2:
-        source = "the training data" if corpus == "none" else f"--ct_corpus {corpus}"
-        raise ValueError(
-            f"{source}: {len(sentences)} different sentences; contrastive tension needs two, to tell them "
-            "apart. Give more text."
-        )
-    return sentences
+    return Inputs(rows, plan, shuffle)

@@ -7,15 +7,18 @@ method(batch, task) is the loss of a batch, a scalar; `task` tells batches apart
 from __future__ import annotations
 
 import copy
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from contrastive import losses
 from contrastive.caching import in_pieces
-from contrastive.inputs import POSITIVE_ABOVE
 from contrastive.negatives import no_negatives, same_text
+from contrastive.options import ContrastiveOptions
+from contrastive.presets import Settings
+from contrastive.sentences import POSITIVE_ABOVE
 from data.batching import Batch
 from minbert import BertModel
 from minbert.pooling import maximum, mean, pool, positions_read
@@ -343,33 +346,57 @@ class SelfGuided(Method):
         return loss + self.regulariser * self.distance()
 
 
-def build_method(method: str, options, settings, encoder: BertModel) -> Method:
-    """The module of a stage: `method` is its name in --pretrain, `settings` its resolved Settings (presets.py)."""
-    shared = (encoder, options.pooling, settings.temperature, settings.projection, settings.chunk)
-    match method:
-        case "simcse-supervised":
-            return SupervisedSimCSE(*shared)
-        case "simcse-nli":
-            return TripletSimCSE(*shared, hard_negative_weight=options.hard_negative_weight)
-        case "mnr":
-            return Ranking(*shared, similarity=options.mnr_similarity)
-        case "bsc":
-            return BatchSoftmax(
-                *shared,
-                symmetric=options.bsc_symmetric == "yes",
-                normalise=options.bsc_normalise,
-                align=None if options.bsc_align == "none" else options.bsc_align,
-                learns_temperature=options.bsc_temperature_lr != "none",
-            )
-        case "ct" | "ct-in-batch":
-            return ContrastiveTension(*shared, in_batch=method == "ct-in-batch")
-        case "sg" | "sg-opt":
-            return SelfGuided(
-                *shared,
-                objective="opt3" if method == "sg-opt" else options.sg_loss,
-                state_pooling=options.sg_states,
-                regulariser=options.sg_regulariser,
-            )
-        case "simcse":
-            return SimCSE(*shared)
-    raise AssertionError(f"there is no method {method}")
+def build_method(
+    method: str,
+    options: ContrastiveOptions,
+    settings: Settings,
+    pooling: str,
+    encoder: BertModel,
+) -> Method:
+    """The module of a stage. method: its name in --pretrain. settings: see presets.py."""
+    return BUILDERS[method](
+        options,
+        encoder,
+        pooling,
+        settings.temperature,
+        settings.projection,
+        settings.chunk,
+    )
+
+
+def build_bsc(options: ContrastiveOptions, *shared: Any) -> Method:
+    """BatchSoftmax with the options of bsc. shared: the arguments of every Method."""
+    own = options.bsc
+    return BatchSoftmax(
+        *shared,
+        symmetric=own.bsc_symmetric == "yes",
+        normalise=own.bsc_normalise,
+        align=None if own.bsc_align == "none" else own.bsc_align,
+        learns_temperature=own.bsc_temperature_lr != "none",
+    )
+
+
+def build_self_guided(objective: str, options: ContrastiveOptions, *shared: Any) -> Method:
+    """SelfGuided with an objective and the options of sg."""
+    own = options.self_guided
+    return SelfGuided(
+        *shared,
+        objective=objective,
+        state_pooling=own.sg_states,
+        regulariser=own.sg_regulariser,
+    )
+
+
+BUILDERS: dict[str, Callable[..., Method]] = {
+    "simcse": lambda options, *shared: SimCSE(*shared),
+    "simcse-supervised": lambda options, *shared: SupervisedSimCSE(*shared),
+    "simcse-nli": lambda options, *shared: TripletSimCSE(
+        *shared, hard_negative_weight=options.triplets.hard_negative_weight
+    ),
+    "mnr": lambda options, *shared: Ranking(*shared, similarity=options.mnr.mnr_similarity),
+    "bsc": build_bsc,
+    "ct": lambda options, *shared: ContrastiveTension(*shared, in_batch=False),
+    "ct-in-batch": lambda options, *shared: ContrastiveTension(*shared, in_batch=True),
+    "sg": lambda options, *shared: build_self_guided(options.self_guided.sg_loss, options, *shared),
+    "sg-opt": lambda options, *shared: build_self_guided("opt3", options, *shared),
+}

@@ -1,312 +1,281 @@
-"""Encoder in, encoder checkpoint out, through minbert.training.loop: the contrastive stages.
+"""The contrastive stages: an encoder in, a better encoder out, trained in the one loop.
 
-quality.py makes the table before and after. Next: minbert/training/stage.py, which trains a stage or reuses a finished one.
+zero_shot.py makes the table before and after. Next: minbert/training/stage.py, which trains a stage
+or uses a finished one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from contrastive import inputs as text
-from contrastive.batch_order import Shuffle, tension_plan
+from contrastive.inputs import EncodedRows, Inputs, Source, collect
 from contrastive.methods import Method, SimCSE, build_method
-from contrastive.presets import OWN, RMSPROP, Settings, settings_of
+from contrastive.options import ContrastiveOptions
+from contrastive.presets import METHODS, RMSPROP, Settings, settings_of
 from contrastive.zero_shot import dev_labels, embed, sts_quality
-from data.batching import WINDOW, EncodedExamples, length_grouped_batches
+from data.batching import EncodedExamples
 from data.readers import Example
 from minbert import AdamW, BertModel, BertTokenizer
+from minbert.commands.options import flat
 from minbert.optimizer import parameter_groups
 from minbert.training import processes
-from minbert.training.job import Job, Step
-from minbert.training.stage import Stage, code_of, stage_fingerprint
+from minbert.training.job import Job
+from minbert.training.options import TrainingOptions
+from minbert.training.stage import Stage, code_of, shared_identity, stage_fingerprint
 
 SCALE_LR = 1e-3  # of the scale that ct-in-batch learns, as [BSC] section 3 has for its own
+EVALUATIONS = 4  # per epoch where a preset does not say
 
 
 @dataclass(frozen=True)
-class Material:
-    """What a stage reads: rows by the task that a step names, and an epoch's steps. For BSC's knn and cluster also the
-    `shuffle` that reorders its pairs, and `shuffled`, their first sentences, by which it does so.
-    """
+class StageText:
+    """The text of a stage: training examples by task, and the STS dev pairs that measure it."""
 
-    rows: dict[str, EncodedExamples | text.EncodedTriplets]
-    plan: Callable[[int, torch.Generator], list[Step]]
-    shuffle: Shuffle | None = None
-    shuffled: EncodedExamples | None = None
-
-    @property
-    def examples(self) -> list[Example]:
-        return [example for rows in self.rows.values() for example in rows.examples]
+    train: dict[str, Sequence[Example]]
+    sts_dev: Sequence[Example]
+    sts_max_length: int  # tokens, of the dev pairs
 
 
-def build_companion(options, encoder: BertModel, device: torch.device) -> SimCSE:
-    """The loss that goes with every batch in fusion training; its projection is drawn from the run's seed."""
-    return build_model(
-        "simcse",
-        options,
-        settings_of("simcse", options, encoder.config.hidden_size),
-        encoder,
-        device,
-    )
+@dataclass(frozen=True)
+class Place:
+    """Where a stage starts, and where it writes."""
+
+    start: str  # fingerprint of the encoder that it starts from
+    folder: Path  # of the trained encoder
+    checkpoints: Path
+
+
+def build_companion(
+    options: ContrastiveOptions, training: TrainingOptions, pooling: str, encoder: BertModel
+) -> SimCSE:
+    """The loss that goes with every batch in fusion training. Its projection is drawn from the seed."""
+    device = training.device
+    settings = settings_of("simcse", options, encoder.config.hidden_size, device)
+    model = build_model("simcse", options, settings, pooling, encoder, training)
+    assert isinstance(model, SimCSE)
+    return model
 
 
 def build_model(
-    method: str, options, settings: Settings, encoder: BertModel, device: torch.device
-) -> Method:
-    """The method's module on `encoder`; what it adds is drawn from the run's seed, whatever was drawn before."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(options.seed)
-        return build_method(method, options, settings, encoder).to(device)
-
-
-def collect(
     method: str,
-    options,
+    options: ContrastiveOptions,
     settings: Settings,
-    train: dict[str, Sequence[Example]],
-    tokenizer: BertTokenizer,
-) -> Material:
-    """What `method` reads of the training examples by task, or of the files that options name."""
-    length = settings.max_length
-
-    def of_sentences(*tasks: str) -> EncodedExamples:
-        examples = [example for task in tasks for example in train[task]]
-        return EncodedExamples(
-            text.unique_sentences(examples, tokenizer, length), tokenizer, length
-        )
-
-    def of_pairs(sts: Sequence[Example], keeps_negatives: bool) -> EncodedExamples:
-        pairs = text.labelled_pairs(train["para"], sts, keeps_negatives)
-        return EncodedExamples(pairs, tokenizer, length, pair_encoding="bi")
-
-    match method:
-        case "simcse-nli":
-            return in_turn(
-                {method: text.EncodedTriplets(text.read_triplets(options.nli), tokenizer, length)},
-                settings,
-            )
-        case (
-            "simcse-supervised"
-        ):  # [GEN]: each epoch ends with the sentences that have no such labels
-            pairs = of_pairs((), options.labelled_negatives == "yes")
-            without = [task for task in train if task in options.unsupervised_too.split(",")]
-            return in_turn(
-                {method: pairs, **{task: of_sentences(task) for task in without}}, settings
-            )
-        case "mnr":
-            return in_turn({method: of_pairs(train["sts"], keeps_negatives=False)}, settings)
-        case "bsc":
-            rows = of_pairs(train["sts"], options.bsc_labelled_negatives == "yes")
-            if options.bsc_shuffle in ("random", "any-length"):
-                return in_turn(
-                    {method: rows},
-                    settings,
-                    window=WINDOW if options.bsc_shuffle == "random" else 1,
-                )
-            shuffle = Shuffle(options.bsc_shuffle, len(rows), settings.batch_size, options.seed)
-            first = [Example(each.id, each.sentence_1, None, None) for each in rows.examples]
-            return replace(
-                in_turn({method: rows}, settings, shuffle),
-                shuffled=EncodedExamples(first, tokenizer, length),
-            )
-        case "ct" | "ct-in-batch":
-            every = [example for examples in train.values() for example in examples]
-            sentences = text.tension_sentences(
-                options.ct_corpus, every, tokenizer, length, options.seed
-            )
-            rows = EncodedExamples(sentences, tokenizer, length)
-            if method == "ct-in-batch":
-                return in_turn({method: rows}, settings)
-            return Material(
-                {method: rows},
-                lambda epoch, generator: tension_plan(
-                    len(rows), settings.batch_size, options.ct_negatives == "code", generator
-                ),
-            )
-        case "simcse" | "sg" | "sg-opt":
-            return in_turn({method: of_sentences(*train)}, settings)
-    raise AssertionError(f"nothing says what {method} reads")
-
-
-def in_turn(
-    rows: dict, settings: Settings, shuffle: Shuffle | None = None, window: int = WINDOW
-) -> Material:
-    """An epoch passes once over each task's rows, task after task: in batches of similar length within windows of
-    `window` batches (1: of any length), or in the shuffle's order."""
-
-    def plan(epoch: int, generator: torch.Generator) -> list[Step]:
-        ordered = shuffle.batches(epoch) if shuffle else []
-        return [
-            [(task, batch)]
-            for task, each in rows.items()
-            for batch in ordered
-            or length_grouped_batches(each.lengths, settings.batch_size, generator, window)
-        ]
-
-    return Material(rows, plan, shuffle)
+    pooling: str,
+    encoder: BertModel,
+    training: TrainingOptions,
+) -> Method:
+    """The method's module on `encoder`. What it adds is drawn from the seed, whatever came before."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(training.seed)
+        return build_method(method, options, settings, pooling, encoder).to(training.device)
 
 
 def build_optimizer(
-    model: Method, settings: Settings, decay: float, scale_lr: float | str
+    model: Method, settings: Settings, weight_decay: float, scale_lr: float | str
 ) -> torch.optim.Optimizer:
-    """The preset's optimizer. A scale that learns has its own rate, "none" where there is none; RMSprop decays nothing,
-    as in [CT]."""
+    """The preset's optimizer. RMSprop has no weight decay, as in [CT].
 
-    def rate_of(name: str) -> float:
+    scale_lr: learning rate of 1 / temperature where that is trained, else "none".
+    """
+
+    def learning_rate(name: str) -> float | str:
         return scale_lr if name == "scale" else settings.lr
 
     if settings.optimizer == "rmsprop":
-        return torch.optim.RMSprop(parameter_groups(model, 0.0, rate_of), lr=settings.lr, **RMSPROP)
-    return AdamW(
-        parameter_groups(model, decay, rate_of), lr=settings.lr, betas=settings.betas, fused=True
-    )
+        groups = parameter_groups(model, 0.0, learning_rate)
+        return torch.optim.RMSprop(groups, lr=settings.lr, **RMSPROP)
+    groups = parameter_groups(model, weight_decay, learning_rate)
+    return AdamW(groups, lr=settings.lr, betas=settings.betas, fused=True)
 
 
 def build_stage(
-    options,
     method: str,
+    options: ContrastiveOptions,
+    training: TrainingOptions,
+    pooling: str,
     encoder: BertModel,
     tokenizer: BertTokenizer,
-    train: dict[str, Sequence[Example]],
-    sts_dev: Iterable[Example],
-    run: Path,
-    name: str,
-    start: str,
-    device: torch.device,
+    text: StageText,
+    place: Place,
 ) -> Stage:
-    """The stage that `method` names in --pretrain, judged by the STS dev pairs.
+    """The stage that `method` names in --pretrain. It trains `encoder` in place.
 
-    `options` is the run's Options, `train` the training examples by task, `run` the run's folder, `name` that of the
-    encoder's folder in it; `start` is the fingerprint of what the stage starts from; `encoder` is trained in place.
-    Raises ValueError where a file that options name cannot be used.
+    Zero-shot STS dev selects the best weights. ValueError where a file that the options name cannot
+    be used.
     """
-    settings = settings_of(method, options, encoder.config.hidden_size)
-    material = collect(method, options, settings, train, tokenizer)
-    dev_pairs = EncodedExamples(list(sts_dev), tokenizer, options.max_length, pair_encoding="bi")
-    dev_labels(dev_pairs)  # what cannot judge the stage is said before anything is trained
-    model = build_model(method, options, settings, encoder, device)
-    model.shuffle = material.shuffle and material.shuffle.to(
-        device
-    )  # its order belongs to a checkpoint
+    settings = settings_of(method, options, encoder.config.hidden_size, training.device)
+    source = Source(method, options, settings, text.train, tokenizer, training.seed)
+    inputs = collect(source)
+    dev_pairs = EncodedExamples(
+        list(text.sts_dev), tokenizer, text.sts_max_length, pair_encoding="bi"
+    )
+    dev_labels(dev_pairs)  # refuses pairs that cannot measure the stage before anything is trained
 
-    def quality(judged: BertModel = encoder) -> dict[str, float]:
-        return processes.from_first(
-            lambda: sts_quality(judged, dev_pairs, options.pooling, options.precision)
+    model = build_model(method, options, settings, pooling, encoder, training)
+    if inputs.shuffle is not None:
+        # Its order belongs to a checkpoint.
+        model.shuffle = inputs.shuffle.to(torch.device(training.device))
+    contrastive = ContrastiveTraining(
+        method, options, settings, training, pooling, model, inputs, dev_pairs
+    )
+    identity = contrastive.identity() | {"max_length": text.sts_max_length}
+    examples = (*inputs.examples, *dev_pairs.examples)
+    here = Path(__file__).parent
+    return Stage(
+        job=contrastive.job(place.checkpoints),
+        encoder=encoder,
+        tokenizer=tokenizer,
+        pooling=pooling,
+        quality=contrastive.quality,
+        heading="zero-shot STS dev",
+        folder=place.folder,
+        fingerprint=stage_fingerprint(place.start, identity, examples),
+        begin=model.begin,
+        close=contrastive.keep_better,
+        projection=model.projection,
+        settings=asdict(settings) | {"betas": list(settings.betas)},  # as JSON gives them back
+        notes=tuple(describe(method, name, rows, settings) for name, rows in inputs.rows.items()),
+        keeps_better=training.hand_on == "better" and not options.is_last,
+        code=code_of(here, here.parent / "data"),
+    )
+
+
+@dataclass(frozen=True)
+class ContrastiveTraining:
+    """The parts of a stage, and what the loop calls on them."""
+
+    method: str
+    options: ContrastiveOptions
+    settings: Settings
+    training: TrainingOptions
+    pooling: str
+    model: Method
+    inputs: Inputs
+    dev_pairs: EncodedExamples
+
+    def job(self, folder: Path) -> Job:
+        """The stage as the loop takes it. folder: of its checkpoints."""
+        settings, training, model = self.settings, self.training, self.model
+        learns_at = self.options.bsc.bsc_temperature_lr if self.method == "bsc" else SCALE_LR
+        return Job(
+            name=self.method,
+            folder=folder,
+            model=model,
+            optimizer=build_optimizer(model, settings, training.weight_decay, learns_at),
+            plan=self.inputs.plan,
+            load=self.load,
+            loss=self.loss,
+            evaluate=self.scores,
+            score="spearman",
+            epochs=settings.epochs,
+            device=torch.device(training.device),
+            precision=training.precision,
+            seed=training.seed,
+            schedule=settings.schedule,
+            warmup=settings.warmup,
+            max_grad_norm=training.max_grad_norm,
+            patience=settings.patience,
+            save_every=training.save_every,
+            evaluations_per_epoch=self.evaluations_per_epoch(),
+            closing_tokens=self.tokens_of_shuffles(),
+            frozen=model.frozen(),
+            before_epoch=self.before_epoch,
+            evaluation_tokens=int(self.dev_pairs.sizes.sum()) * len(model.copies()),
         )
 
-    def before_epoch(epoch: int) -> None:
-        if (
-            material.shuffle and epoch > 0
-        ):  # a model that has learned nothing yet knows no neighbours
-            material.shuffle.renew(
-                epoch,
-                processes.from_first(
-                    lambda: material.shuffle.order_of(
-                        epoch, embed(encoder, material.shuffled, options.pooling, options.precision)
-                    )
-                ),
-            )
+    def load(self, name: str, indices: list[int]) -> Any:
+        """A batch on the device."""
+        return self.inputs.rows[name].batch(indices).to(torch.device(self.training.device))
 
-    num_steps = len(material.plan(0, torch.Generator().manual_seed(options.seed)))
-    evaluations = math.ceil(num_steps / settings.evaluate_every) if settings.evaluate_every else 4
-    num_encoded = (
-        int(material.shuffled.sizes.sum()) * (settings.epochs - 1) if material.shuffle else 0
+    def loss(self, name: str, batch: Any) -> Tensor:
+        """This process's share of the loss. Each process computes the whole of it."""
+        return self.model(batch, name) / processes.count()
+
+    def quality(self, encoder: BertModel | None = None) -> dict[str, float]:
+        """Zero-shot STS of an encoder, by default of the one that is trained."""
+        judged = self.model.encoder if encoder is None else encoder
+        return processes.from_first(
+            lambda: sts_quality(judged, self.dev_pairs, self.pooling, self.training.precision)
+        )
+
+    def scores(self) -> dict[str, float]:
+        """The scores of the encoder. Of two copies those of the better one, and each one's Spearman."""
+        scores = {name: self.quality(copy) for name, copy in self.model.copies().items()}
+        if len(scores) == 1:
+            return scores["only"]
+        best = max(scores.values(), key=lambda score: score["spearman"])
+        return best | {f"spearman_{name}": score["spearman"] for name, score in scores.items()}
+
+    def keep_better(self) -> dict[str, float]:
+        """Put the better one of two copies into the encoder.
+
+        Returns the Spearman of each copy, and the scale that was trained. [CT] reports the worse
+        copy, so that the choice is no advantage. A user of the encoder takes the better one.
+        """
+        model = self.model
+        copies = model.copies()
+        outcome = {}
+        if len(copies) > 1:
+            spearman = {name: self.quality(copy)["spearman"] for name, copy in copies.items()}
+            better = max(spearman, key=spearman.__getitem__)
+            model.encoder.load_state_dict(copies[better].state_dict())
+            outcome = {f"Spearman of the {name} copy": value for name, value in spearman.items()}
+        if model.scale is not None:
+            outcome["scale that learned"] = model.scale.item()
+        return outcome
+
+    def before_epoch(self, epoch: int) -> None:
+        """Renew the shuffle of BSC. A model that has learned nothing yet knows no neighbours."""
+        shuffle, sentences = self.inputs.shuffle, self.inputs.shuffled
+        if shuffle is None or sentences is None or epoch == 0:
+            return
+
+        def new_order() -> Any:
+            vectors = embed(self.model.encoder, sentences, self.pooling, self.training.precision)
+            return shuffle.order_of(epoch, vectors)
+
+        shuffle.renew(epoch, processes.from_first(new_order))
+
+    def evaluations_per_epoch(self) -> int:
+        """How often an epoch is evaluated."""
+        if not self.settings.evaluate_every:
+            return EVALUATIONS
+        generator = torch.Generator().manual_seed(self.training.seed)
+        num_steps = len(self.inputs.plan(0, generator))
+        return math.ceil(num_steps / self.settings.evaluate_every)
+
+    def tokens_of_shuffles(self) -> int:
+        """Tokens that all shuffles of BSC encode, for the cost estimate."""
+        if self.inputs.shuffled is None:
+            return 0
+        return int(self.inputs.shuffled.sizes.sum()) * (self.settings.epochs - 1)
+
+    def identity(self) -> dict[str, Any]:
+        """The values that decide what the stage does, for its fingerprint."""
+        values = flat(self.options)
+        own = {name: values[name] for name in METHODS[self.method].own_options}
+        return {
+            "method": self.method,
+            "device": self.training.device,
+            "torch": torch.__version__,
+            "settings": asdict(self.settings),
+            **shared_identity(self.training, self.pooling),
+            **own,
+        }
+
+
+def describe(method: str, name: str, rows: EncodedRows, settings: Settings) -> str:
+    """One line for the user: how many rows a stage reads, and how many were cut."""
+    kind = "pairs" if rows.examples[0].sentence_2 else "sentences"
+    of_task = "" if name == method else f" of {name}"
+    return (
+        f"{method}: {len(rows.examples):,} {kind}{of_task}, {rows.num_truncated:,} rows cut to "
+        f"{settings.max_length} tokens"
     )
-    job = Job(
-        name=method,
-        folder=run / "checkpoint" / method,
-        model=model,
-        optimizer=build_optimizer(
-            model,
-            settings,
-            options.weight_decay,
-            options.bsc_temperature_lr if method == "bsc" else SCALE_LR,
-        ),
-        plan=material.plan,
-        load=lambda task, indices: material.rows[task].batch(indices).to(device),
-        loss=lambda task, batch: (
-            model(batch, task) / processes.count()
-        ),  # each process computes the whole loss
-        evaluate=lambda: scores_of_better(model, quality),
-        score="spearman",
-        epochs=settings.epochs,
-        device=device,
-        precision=options.precision,
-        seed=options.seed,
-        schedule=settings.schedule,
-        warmup=settings.warmup,
-        max_grad_norm=options.max_grad_norm,
-        patience=settings.patience,
-        save_every=options.save_every,
-        evaluations_per_epoch=evaluations,
-        closing_tokens=num_encoded,
-        frozen=model.frozen(),
-        before_epoch=before_epoch,
-        evaluation_tokens=int(dev_pairs.sizes.sum()) * len(model.copies()),
-    )
-    notes = tuple(
-        f"{method}: {len(each.examples):,} {'pairs' if each.examples[0].sentence_2 else 'sentences'}"
-        f"{'' if name == method else f' of {name}'}, "
-        f"{each.num_truncated:,} rows cut to {settings.max_length} tokens"
-        for name, each in material.rows.items()
-    )
-    identity = {
-        "method": method,
-        "device": str(device),
-        "torch": torch.__version__,
-        "settings": asdict(settings),
-        **options.of_stage("max_length", *OWN[method]),
-    }  # the dev pairs' length
-    fingerprint = stage_fingerprint(start, identity, (*material.examples, *dev_pairs.examples))
-    return Stage(
-        job,
-        encoder,
-        tokenizer,
-        options.pooling,
-        quality,
-        "zero-shot STS dev",
-        run / name,
-        fingerprint,
-        begin=model.begin,
-        close=lambda: keep_better(model, quality),
-        projection=model.projection,
-        settings=asdict(settings) | {"betas": list(settings.betas)},
-        notes=notes,  # as JSON gives them back
-        keeps_better=options.hand_on == "better" and options.contrastive_order != "last",
-        code=code_of(Path(__file__).parent, Path(__file__).parent.parent / "data"),
-    )
-
-
-def scores_of_better(
-    model: Method, quality: Callable[[BertModel], dict[str, float]]
-) -> dict[str, float]:
-    """The scores of the encoder, or of the better one of two copies and beside them the Spearman of each."""
-    scores = {name: quality(each) for name, each in model.copies().items()}
-    if len(scores) == 1:
-        return scores["only"]
-    beside = {f"spearman_{name}": each["spearman"] for name, each in scores.items()}
-    return max(scores.values(), key=lambda each: each["spearman"]) | beside
-
-
-def keep_better(
-    model: Method, quality: Callable[[BertModel], dict[str, float]]
-) -> dict[str, float]:
-    """Put the better one of two copies into the encoder; returns the Spearman of each, and the scale that learned.
-
-    [CT] reports the worse copy, so that the choice is no advantage; who uses the encoder takes the better.
-    """
-    copies = model.copies()
-    found = (
-        {}
-        if len(copies) == 1
-        else {name: quality(each)["spearman"] for name, each in copies.items()}
-    )
-    if found:
-        model.encoder.load_state_dict(copies[max(found, key=found.get)].state_dict())
-    learned = {} if model.scale is None else {"scale that learned": model.scale.item()}
-    return {f"Spearman of the {name} copy": score for name, score in found.items()} | learned

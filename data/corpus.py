@@ -1,4 +1,4 @@
-"""Files of plain text -> paragraphs. Next: blocks.py, or contrastive/inputs.py."""
+"""Files of plain text -> paragraphs. Next: blocks.py, or contrastive/sentences.py."""
 
 from __future__ import annotations
 

@@ -9,10 +9,12 @@ import numpy as np
 
 from data.batching import EncodedExamples
 from data.readers import Table
+from minbert.commands.options import AUTO
 from minbert.reporting.tables import score_table
 from multitask.baselines import majority_score, tfidf_score
 from multitask.evaluation import predict
 from multitask.model import MultitaskBert
+from multitask.options import PredictionFileOptions
 from multitask.prediction_files import score_predictions, verify_predictions, write_predictions
 from multitask.tasks import TASKS, with_overall
 
@@ -32,17 +34,15 @@ def default_paths(folder: Path) -> dict[str, dict[str, Path]]:
     }
 
 
-def output_paths(options, folder: Path) -> dict[str, dict[str, Path]]:
-    """Where the six files go, as paths[task][split]: as given by --sst_dev_out and its siblings, or into the run."""
-    return {
-        task: {
-            split: path
-            if (given := getattr(options, f"{task}_{split}_out")) == "auto"
-            else Path(given)
-            for split, path in splits.items()
-        }
-        for task, splits in default_paths(folder).items()
-    }
+def output_paths(options: PredictionFileOptions, folder: Path) -> dict[str, dict[str, Path]]:
+    """Where the six files go, as paths[task][split]: as --sst_dev_out and its like say, or into the run."""
+    paths = default_paths(folder)
+    for task, splits in paths.items():
+        for split in splits:
+            path = options.path_of(task, split)
+            if path != AUTO:
+                splits[split] = Path(path)
+    return paths
 
 
 def write_results(

@@ -12,6 +12,7 @@ import torch
 
 from data.readers import numbers_by_task
 from minbert.training.job import Step
+from multitask.options import TaskOptions
 
 Rows = list[int]  # the numbers of a batch's rows
 # For each task: forms its batches for one pass over its rows, every row in exactly one, drawn anew at each call.
@@ -155,12 +156,20 @@ def annealed_exponent(epoch: int, epochs: int) -> float:
 
 
 def steps_of_epoch(
-    options, make_batches: MakeBatches, generator: torch.Generator, epoch: int
+    options: TaskOptions,
+    epochs: int,
+    make_batches: MakeBatches,
+    generator: torch.Generator,
+    epoch: int,
 ) -> list[Step]:
-    """What --sampling names, for one epoch (counted from 0) of a run with these Options."""
+    """The steps of one epoch as --sampling names them.
+
+    epochs: --epochs. epoch: counted from 0. Every draw comes from the generator.
+    """
     match options.sampling:
         case "mt-dnn":
-            return mt_dnn(make_batches, generator, numbers_by_task(options.sampling_weights))
+            weights = numbers_by_task(options.sampling_weights)
+            return mt_dnn(make_batches, generator, weights)
         case "joint":
             return joint(make_batches, generator, options.joint_limit)
         case "batch-round-robin":
@@ -168,17 +177,17 @@ def steps_of_epoch(
         case "epoch-round-robin":
             return epoch_round_robin(make_batches, generator, options.order)
         case "sequential":
-            return sequential(make_batches, generator, options.order, epoch, options.epochs)
+            return sequential(make_batches, generator, options.order, epoch, epochs)
         case "annealed":
-            return power(make_batches, generator, annealed_exponent(epoch, options.epochs))
+            return power(make_batches, generator, annealed_exponent(epoch, epochs))
         case "power":
             return power(make_batches, generator, options.sampling_power)
     raise AssertionError(options.sampling)
 
 
-def num_epochs(options) -> int:
-    """How many epochs a run asks steps for: --epochs, and for "sequential" so many for each task in turn."""
-    return options.epochs * (len(options.order) if options.sampling == "sequential" else 1)
+def num_epochs(options: TaskOptions, epochs: int) -> int:
+    """How many epochs a run plans: --epochs, and with "sequential" as many for each task in turn."""
+    return epochs * len(options.order) if options.sampling == "sequential" else epochs
 
 
 def _first_pass(make_batches: MakeBatches, generator: torch.Generator) -> dict[str, list[Rows]]:

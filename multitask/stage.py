@@ -8,45 +8,52 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from data.batching import Batch, EncodedExamples, length_grouped_batches
+from data.options import DataOptions
 from data.readers import FORMATS, TRAINING_FORMATS, Table, numbers_by_task, read_examples
 from minbert import AdamW, BertModel, BertTokenizer
+from minbert.commands.options import NONE
 from minbert.optimizer import layer_decayed, parameter_groups
+from minbert.pretraining.stage import StageRows
 from minbert.training import processes
 from minbert.training.job import Job, Step
+from minbert.training.options import TrainingOptions
 from multitask import surgery
 from multitask.evaluation import evaluate, labels_of, predict
 from multitask.losses import fitted_range, paraphrase_loss, prior_shift, similarity_regression
 from multitask.model import MultitaskBert
-from multitask.sampling import MakeBatches, num_epochs, steps_of_epoch
-from multitask.tasks import COURSE, TASKS
+from multitask.options import MultitaskOptions, TaskOptions
+from multitask.sampling import MakeBatches, mt_dnn, num_epochs, steps_of_epoch
+from multitask.tasks import TASKS
 
 FUSION_PREFIX = "contrastive-"  # before a task's name: its batch for the companion's loss
 HEADS_LR = 1e-3  # of heads on a frozen encoder, as with --option pretrain
 SPLITS = ("train", "dev", "test")
+Rows = dict[str, dict[str, EncodedExamples]]  # [task][split]
 
 
-def read_tables(options) -> dict[str, dict[str, Table]]:
-    """The nine files of a run, as tables[task][split]; ValueError names the first that cannot be used.
+def read_tables(options: DataOptions) -> dict[str, dict[str, Table]]:
+    """The nine files of a run, as tables[task][split]. ValueError names the first unusable one.
 
-    Of training and dev files at most --train_rows and --dev_rows are taken; test files stay whole, for the leaderboard.
+    Training and dev files are cut to --train_rows and --dev_rows. Test files stay whole, for the
+    leaderboard.
     """
-    tables = {
-        task: {
-            split: read_examples(
-                getattr(options, f"{task}_{split}"),
-                (TRAINING_FORMATS if split == "train" else FORMATS)[task],
+    tables: dict[str, dict[str, Table]] = {}
+    for task in TASKS:
+        tables[task] = {}
+        for split in SPLITS:
+            formats = TRAINING_FORMATS if split == "train" else FORMATS
+            tables[task][split] = read_examples(
+                options.file_of(task, split),
+                formats[task],
                 labelled=split != "test",
                 drop_bad_rows=options.drop_bad_rows,
             )
-            for split in SPLITS
-        }
-        for task in TASKS
-    }
     for split, limits in {"train": options.train_rows, "dev": options.dev_rows}.items():
         for task, limit in numbers_by_task(limits).items():
             tables[task][split] = tables[task][split].cut(int(limit))
@@ -98,132 +105,167 @@ def batches_of(
     }
 
 
-def how_to_combine(options) -> dict:
-    """What --surgery means for the Job: weights of the losses, or what is done to each task's own gradient."""
-    match options.surgery:
-        case "mean":
-            return {"weigh": surgery.mean}
-        case "sum" | "weighted":  # "sum" takes no --loss_weights: each is 1
-            return {
-                "weigh": partial(surgery.weighted, weights=numbers_by_task(options.loss_weights))
-            }
+def rows_for_mlm(
+    rows: Rows, options: MultitaskOptions, batch_size: int, data: DataOptions
+) -> StageRows:
+    """The rows of the tasks as the stage `--pretrain mlm` takes them."""
+    make_batches = batches_of(rows, batch_size, options.fine_tuning.max_tokens)
+    examples = []
+    for splits in rows.values():
+        examples += [*splits["train"].examples, *splits["dev"].examples]
+    here = Path(__file__).parent
+    return StageRows(
+        train={task: splits["train"] for task, splits in rows.items()},
+        dev=[splits["dev"] for splits in rows.values()],
+        examples=examples,
+        plan=lambda generator: mt_dnn(make_batches, generator),
+        identity={
+            "max_length": data.max_length,
+            "max_tokens": options.fine_tuning.max_tokens,
+            "pair_encoding": options.heads.pair_encoding,
+        },
+        sources=(here, here.parent / "data"),
+    )
+
+
+def how_to_combine(options: TaskOptions, seed: int) -> dict[str, Any]:
+    """What --surgery means for the Job: weights of the losses, or a change of the tasks' gradients."""
+    if options.surgery == "mean":
+        return {"weigh": surgery.mean}
+    if not options.changes_gradients:  # sum or weighted; "sum" takes no --loss_weights: each is 1
+        weights = numbers_by_task(options.loss_weights)
+        return {"weigh": partial(surgery.weighted, weights=weights)}
     return {
         "surgery": surgery.GradientSurgery(
             options.surgery,
             options.surgery_reduction,
             options.gradvac_beta,
             options.order,
-            options.seed,
+            seed,
         )
     }
 
 
 def build_job(
-    options,
+    options: MultitaskOptions,
+    training: TrainingOptions,
+    pooling: str,
+    has_encoder_dropout: bool,
     encoder: BertModel,
-    rows: dict[str, dict[str, EncodedExamples]],
+    rows: Rows,
     folder: Path,
-    device: torch.device,
     companion: nn.Module | None = None,
 ) -> Job:
-    """The multitask stage as a Job. `options` is the run's Options; its model wraps `encoder` and trains it in place.
+    """The multitask stage as a Job. Its model wraps `encoder` and trains it in place.
 
-    With --option pretrain the encoder is frozen and only the shared layer and the heads learn. The best model is that
-    of the best --score; "auto" is the overall score of 2023, or with fewer --tasks the mean of theirs.
+    With --option pretrain the encoder is frozen, and only the shared layer and the heads are
+    trained. The dev score --score selects the best model. folder: of the run.
 
-    companion: for fusion training ([GEN] section 4.2), a module that gives the contrastive loss of a batch on the same
-    encoder, and whose `projection` learns too. After each step its batches come once more, for that loss.
+    companion: for fusion training ([GEN] section 4.2), a module that gives the contrastive loss of a
+    batch on the same encoder, and whose `projection` is trained, too. After each step its batches
+    come once more, for that loss.
     """
+    tasks, heads, fine_tuning = options.tasks, options.heads, options.fine_tuning
+    device = torch.device(training.device)
     model = MultitaskBert(
         encoder,
-        options.pooling,
-        options.pair_encoding,
-        options.hidden_dropout_prob,
-        options.seed,
-        options.head,
-        options.head_of_para,
-        options.sharing,
-        options.common_layer == "tanh",
-        options.sts_range,
-        options.vector_dropout_prob,
-        options.drops_out(encoder.config.hidden_size),
+        pooling,
+        heads.pair_encoding,
+        heads.hidden_dropout_prob,
+        training.seed,
+        heads.head,
+        heads.head_of_para,
+        heads.sharing,
+        heads.common_layer == "tanh",
+        heads.sts_range,
+        heads.vector_dropout_prob,
+        has_encoder_dropout,
     )
     if companion is not None:
         model.companion = companion.projection
     model.to(device)
-    trained = {task: rows[task] for task in options.order}
+
+    trained = {task: rows[task] for task in tasks.order}
     dev = {task: splits["dev"] for task, splits in trained.items()}
-    shift = 0.0
-    if options.para_prior != "none":
-        labels = labels_of(rows["para"]["train"])
-        classes = labels[labels % 1 == 0]  # a probability is right for other pairs as it is
-        shift = prior_shift(float(classes.mean()) if len(classes) else 0.0, options.para_prior)
+    para_shift = shift_of_para(heads.para_prior, rows)
+    make_batches = batches_of(trained, fine_tuning.batch_size, fine_tuning.max_tokens)
 
     def plan(epoch: int, generator: torch.Generator) -> list[Step]:
-        steps = steps_of_epoch(
-            options, batches_of(trained, options.batch_size, options.max_tokens), generator, epoch
-        )
-        if companion is None:
-            return steps
-        return [
-            each
-            for step in steps
-            for each in (step, [(FUSION_PREFIX + task, indices) for task, indices in step])
-        ]
+        steps = steps_of_epoch(tasks, fine_tuning.epochs, make_batches, generator, epoch)
+        return steps if companion is None else with_companion(steps)
+
+    def load(task: str, indices: list[int]) -> Batch:
+        return rows[task.removeprefix(FUSION_PREFIX)]["train"].batch(indices).to(device)
 
     def loss(task: str, batch: Batch) -> Tensor:
-        if task.startswith(FUSION_PREFIX):
+        if companion is not None and task.startswith(FUSION_PREFIX):
             return companion(batch) / processes.count()
-        return task_loss(model, task, batch, shift)
+        return task_loss(model, task, batch, para_shift)
 
-    automatic = (
-        "overall_2023" if dev.keys() == COURSE else "mean" if len(dev) > 1 else options.order[0]
-    )
-    rates = (
-        layer_decayed(options.lr, options.layer_decay, encoder.config.num_hidden_layers)
-        if options.layer_decay < 1
-        else None
-    )
+    def scores() -> dict[str, float]:
+        dev_scores = processes.from_first(lambda: evaluate(model, dev, training.precision))
+        return dev_scores | model.fitted()
 
-    def num_tokens(of_rows: dict[str, dict[str, EncodedExamples]], split: str) -> int:
-        return sum(int(splits[split].sizes.sum()) for splits in of_rows.values())
+    learning_rates = None
+    peak = float(fine_tuning.lr)
+    if fine_tuning.layer_decay < 1:
+        num_layers = encoder.config.num_hidden_layers
+        learning_rates = layer_decayed(peak, fine_tuning.layer_decay, num_layers)
+    parameters = parameter_groups(model, training.weight_decay, learning_rates)
 
+    closing_tokens = num_tokens(rows, "dev") + num_tokens(rows, "test")
+    if model.has_range:  # fit_range predicts the training rows of STS
+        closing_tokens += num_tokens({"sts": rows["sts"]}, "train")
     return Job(
         name="multitask",
         folder=folder / "checkpoint" / "multitask",
         model=model,
-        optimizer=AdamW(
-            parameter_groups(model, options.weight_decay, rates), lr=options.lr, fused=True
-        ),
+        optimizer=AdamW(parameters, lr=peak, fused=True),
         plan=plan,
-        load=lambda task, indices: (
-            rows[task.removeprefix(FUSION_PREFIX)]["train"].batch(indices).to(device)
-        ),
+        load=load,
         loss=loss,
-        **how_to_combine(options),
-        evaluate=lambda: (
-            processes.from_first(lambda: evaluate(model, dev, options.precision)) | model.fitted()
-        ),
-        before_epoch=lambda epoch: fit_range(model, rows, options.precision),
-        score=automatic if options.score == "auto" else options.score,
-        patience=options.patience,
-        epochs=num_epochs(options),
+        **how_to_combine(tasks, training.seed),
+        evaluate=scores,
+        before_epoch=lambda epoch: fit_range(model, rows, training.precision),
+        score=tasks.score,
+        patience=fine_tuning.patience,
+        epochs=num_epochs(tasks, fine_tuning.epochs),
         device=device,
-        precision=options.precision,
-        seed=options.seed,
-        schedule=options.schedule,
-        warmup=options.warmup,
-        max_grad_norm=options.max_grad_norm,
-        accumulation=options.accumulation,
-        save_every=options.save_every,
+        precision=training.precision,
+        seed=training.seed,
+        schedule=training.schedule,
+        warmup=training.warmup,
+        max_grad_norm=training.max_grad_norm,
+        accumulation=fine_tuning.accumulation,
+        save_every=training.save_every,
         evaluation_tokens=num_tokens(trained, "dev"),
-        closing_tokens=num_tokens(rows, "dev")
-        + num_tokens(rows, "test")
-        + (
-            num_tokens({"sts": rows["sts"]}, "train") if model.has_range else 0
-        ),  # which fit_range predicts
-        frozen=frozen_parameters(options, encoder),
+        closing_tokens=closing_tokens,
+        frozen=frozen_parameters(options, pooling, encoder, companion),
     )
+
+
+def num_tokens(rows: Rows, split: str) -> int:
+    """Tokens of one split of all tasks."""
+    return sum(int(splits[split].sizes.sum()) for splits in rows.values())
+
+
+def with_companion(steps: list[Step]) -> list[Step]:
+    """Each step, and after it the same batches for the contrastive loss ([GEN] section 4.2)."""
+    both = []
+    for step in steps:
+        both.append(step)
+        both.append([(FUSION_PREFIX + task, indices) for task, indices in step])
+    return both
+
+
+def shift_of_para(prior: float | str, rows: Rows) -> float:
+    """What is added to PARA's logits in training where --para_prior is set (losses.prior_shift)."""
+    if prior == NONE:
+        return 0.0
+    labels = labels_of(rows["para"]["train"])
+    classes = labels[labels % 1 == 0]  # a label that is a probability needs no shift
+    share = float(classes.mean()) if len(classes) else 0.0
+    return prior_shift(share, float(prior))
 
 
 def task_loss(model: MultitaskBert, task: str, batch: Batch, para_shift: float) -> Tensor:
@@ -259,48 +301,59 @@ def fit_range(
         model.lowest.fill_(fitted_range(cosines, torch.from_numpy(labels_of(pairs))))
 
 
-def frozen_parameters(options, encoder: BertModel) -> tuple[nn.Parameter, ...]:
-    """Those of the encoder that --option pretrain or --freeze keep as they are."""
-    if options.option == "pretrain":
+def frozen_parameters(
+    options: MultitaskOptions, pooling: str, encoder: BertModel, companion: nn.Module | None
+) -> tuple[nn.Parameter, ...]:
+    """The encoder's parameters that --option pretrain or --freeze keep as they are."""
+    freeze = options.fine_tuning.freeze
+    if options.fine_tuning.option == "pretrain":
         return tuple(encoder.parameters())
-    if options.freeze == "none":
+    if freeze == NONE:
         return ()
-    num_layers = 0 if options.freeze == "embeddings" else int(options.freeze)
+    num_layers = 0 if freeze == "embeddings" else int(freeze)
     if num_layers > len(encoder.layers):
         raise ValueError(
-            f"--freeze is {num_layers}; this encoder has {len(encoder.layers)} layers. Pass at most that."
+            f"--freeze is {num_layers}; this encoder has {len(encoder.layers)} layers. Pass at most "
+            "that."
         )
-    reads_vectors = (
-        options.head == "cosine" and options.common_layer == "none" and "sts" in options.order
-    )
-    reads_vectors |= (
-        options.surgery not in ("mean", "sum", "weighted") and not options.shares_a_layer
-    )
-    reads_vectors |= (
-        options.contrastive_order == "fusion" and options.contrastive_projection == "none"
-    )
-    if reads_vectors and num_layers == len(encoder.layers) and options.pooling != "pooler":
+    is_all_frozen = num_layers == len(encoder.layers) and pooling != "pooler"
+    if is_all_frozen and needs_encoder(options, companion):
         raise ValueError(
-            f"--freeze {num_layers} leaves nothing to train for a loss on the vectors themselves (--head "
-            "cosine, --contrastive_order fusion), or that the tasks of --surgery share; freeze fewer."
+            f"--freeze {num_layers} leaves nothing to train for a loss on the vectors themselves "
+            "(--head cosine, --contrastive_order fusion), or that the tasks of --surgery share; "
+            "freeze fewer."
         )
-    parts = (encoder.embeddings, *encoder.layers[:num_layers])
-    return tuple(parameter for part in parts for parameter in part.parameters())
+    frozen = list(encoder.embeddings.parameters())
+    for layer in encoder.layers[:num_layers]:
+        frozen += layer.parameters()
+    return tuple(frozen)
 
 
-def heads_job(job: Job, options) -> Job:
-    """What goes before `job` with --heads_first: the same model, the encoder frozen, its own optimizer and epochs.
+def needs_encoder(options: MultitaskOptions, companion: nn.Module | None) -> bool:
+    """Whether a loss, or gradient surgery, has no other parameters than the encoder's."""
+    heads, tasks = options.heads, options.tasks
+    has_no_layer = heads.head == "cosine" and heads.common_layer == NONE
+    if has_no_layer and "sts" in tasks.order:
+        return True
+    if tasks.changes_gradients and not heads.shares_a_layer(tasks):
+        return True
+    return companion is not None and not list(companion.projection.parameters())
 
-    Its epochs are sampled as the first one of `job`: annealing begins after them.
+
+def heads_job(job: Job, options: MultitaskOptions, training: TrainingOptions) -> Job:
+    """The job before `job` with --heads_first: the same model, its encoder frozen, an own optimizer.
+
+    Each of its epochs is sampled as the first one of `job`: annealing begins after them.
     """
+    parameters = parameter_groups(job.model, training.weight_decay)
     return replace(
         job,
         name="heads",
         folder=job.folder.with_name("heads"),
-        epochs=options.heads_first,
-        optimizer=AdamW(parameter_groups(job.model, options.weight_decay), lr=HEADS_LR, fused=True),
+        epochs=options.fine_tuning.heads_first,
+        optimizer=AdamW(parameters, lr=HEADS_LR, fused=True),
         plan=lambda epoch, generator: job.plan(0, generator),
         frozen=tuple(job.model.encoder.parameters()),
         closing_tokens=0,
-        **how_to_combine(options),
+        **how_to_combine(options.tasks, training.seed),
     )

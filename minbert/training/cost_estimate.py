@@ -33,7 +33,7 @@ INFERENCE_SHARE = (
 
 
 @dataclass(frozen=True)
-class Price:
+class CostEstimate:
     """The cost of one job: steps, wall-clock seconds, peak resident bytes of the process, bytes on disk."""
 
     name: str
@@ -63,7 +63,7 @@ def peak_memory(device: torch.device) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def probe(job: Job, num_timed: int = 4) -> Price:
+def probe(job: Job, num_timed: int = 4) -> CostEstimate:
     """Time real steps of `job`, the largest among them, and scale by tokens. Leaves no trace in the job.
 
     The steps run with a learning rate of 0, so weights keep their bits; the optimizer's state and gradients are dropped
@@ -112,7 +112,9 @@ def probe(job: Job, num_timed: int = 4) -> Price:
     disk = (
         8 * bytes_of_model
     )  # a new best and a new checkpoint (weights, two moments) beside the old ones
-    return Price(job.name, num_steps, tokens * seconds_per_token, peak_memory(job.device), disk)
+    return CostEstimate(
+        job.name, num_steps, tokens * seconds_per_token, peak_memory(job.device), disk
+    )
 
 
 def matrix_product_limit(device: torch.device, precision: str, num_timed: int = 10) -> float:
@@ -146,7 +148,7 @@ def rehearse(job: Job, step: list[Part]) -> None:
     job.optimizer.step()
 
 
-def quote(jobs: list[Job], folder: Path, is_resumed: bool) -> list[Price]:
+def estimate(jobs: list[Job], folder: Path, is_resumed: bool) -> list[CostEstimate]:
     """The price of each job; a resumed run reads what `keep` wrote instead of probing again.
 
     Writes nothing. Raises ValueError where the disk has too little room.
@@ -154,20 +156,23 @@ def quote(jobs: list[Job], folder: Path, is_resumed: bool) -> list[Price]:
     path = folder / FILE_NAME
     if is_resumed and path.is_file():
         with suppress(ValueError, KeyError, TypeError):  # a damaged one is made anew
-            return [Price(**item) for item in json.loads(path.read_text(encoding="utf-8"))["jobs"]]
+            return [
+                CostEstimate(**item)
+                for item in json.loads(path.read_text(encoding="utf-8"))["jobs"]
+            ]
     prices = [probe(job) for job in jobs]
     check_disk(prices, folder)
     return prices
 
 
-def keep(prices: list[Price], folder: Path) -> None:
+def keep(prices: list[CostEstimate], folder: Path) -> None:
     """Write folder/price.json, from which a resumed run quotes."""
     processes.from_first(
         lambda: write_json(folder / FILE_NAME, {"jobs": [asdict(price) for price in prices]})
     )
 
 
-def comparison(prices: list[Price], seconds: float, peak_memory: int) -> str:
+def comparison(prices: list[CostEstimate], seconds: float, peak_memory: int) -> str:
     """The closing line: what was predicted and what it took."""
     predicted = max(price.peak_memory for price in prices)
     return (
@@ -176,7 +181,7 @@ def comparison(prices: list[Price], seconds: float, peak_memory: int) -> str:
     )
 
 
-def check_disk(prices: list[Price], folder: Path) -> None:
+def check_disk(prices: list[CostEstimate], folder: Path) -> None:
     """ValueError where the disk of `folder`, which need not exist yet, has less room than the jobs will need."""
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     needed, free = sum(price.disk for price in prices), shutil.disk_usage(existing).free

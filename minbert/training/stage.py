@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -25,6 +26,7 @@ from minbert.training import processes
 from minbert.training.code_version import digest_of
 from minbert.training.job import Job
 from minbert.training.loop import fit
+from minbert.training.options import TrainingOptions
 
 STAGE_FILE = "stage.json"
 
@@ -159,30 +161,53 @@ class Stage:
         return "\n".join(lines)
 
 
-def plan_chain(stages: list[Stage], candidates: list[Path]) -> list[tuple[Stage, Path | None]]:
-    """Which stages of a chain to go through, each with the finished encoder that replaces its training, if any.
+class ChainStep(NamedTuple):
+    """A stage, and the folder of the finished encoder that is used instead of training it, if any."""
 
-    What comes before the last reusable stage need not be trained, so it is left out where it is not reusable itself.
+    stage: Stage
+    reused: Path | None
+
+
+Chain = list[ChainStep]
+
+
+def plan_chain(stages: list[Stage], candidates: list[Path]) -> Chain:
+    """Which stages of a chain to go through, and where a finished encoder is used instead.
+
+    candidates: folders of encoders of other runs. A stage before the last usable encoder need not be
+    trained, so it is left out unless its own encoder is usable.
     """
     reusable = processes.from_first(
         lambda: [stage.reusable([stage.folder, *candidates]) for stage in stages]
     )
-    chain = list(zip(stages, reusable, strict=True))
-    last = max((number for number, (_, found) in enumerate(chain) if found), default=-1)
-    return [(stage, found) for number, (stage, found) in enumerate(chain) if found or number > last]
+    last = -1
+    for number, folder in enumerate(reusable):
+        if folder is not None:
+            last = number
+    chain = []
+    for number, (stage, folder) in enumerate(zip(stages, reusable, strict=True)):
+        if folder is not None or number > last:
+            chain.append(ChainStep(stage, folder))
+    return chain
 
 
-def run_chain(
-    chain: list[tuple[Stage, Path | None]], is_resumed: bool
-) -> tuple[dict[str, dict], float]:
-    """Train or reuse each stage in turn and print its table; returns quality by stage name, and the seconds spent."""
-    qualities, seconds = {}, 0.0
-    for stage, found in chain:
-        quality, spent = stage.reuse(found) if found else stage.train(is_resumed)
-        if found:
-            print(f"{stage.job.name}: encoder reused from {found} (same options and data)")
+def run_chain(chain: Chain, is_resumed: bool) -> tuple[dict[str, dict], float]:
+    """Train each stage in turn, or load its finished encoder, and print its table.
+
+    Returns the qualities by the name of the stage, and the seconds spent.
+    """
+    qualities = {}
+    seconds = 0.0
+    for stage, reused in chain:
+        name = stage.job.name
+        if reused is None:
+            quality, spent = stage.train(is_resumed)
+        else:
+            quality, spent = stage.reuse(reused)
+            print(f"{name}: encoder reused from {reused} (same options and data)")
         print(stage.table(quality))
-        qualities[stage.job.name], seconds = quality, seconds + spent
+        qualities[name] = quality
+        seconds += spent
     return qualities, seconds
 
 
@@ -206,6 +231,18 @@ def stage_fingerprint(start: str, settings: dict, examples: Iterable[object]) ->
     for example in examples:
         digest.update(f"{example}\n".encode())
     return digest.hexdigest()
+
+
+def shared_identity(training: TrainingOptions, pooling: str) -> dict[str, Any]:
+    """The options that decide what every stage does, for its fingerprint."""
+    return {
+        "pooling": pooling,
+        "precision": training.precision,
+        "weight_decay": training.weight_decay,
+        "max_grad_norm": training.max_grad_norm,
+        "seed": training.seed,
+        "hand_on": training.hand_on,
+    }
 
 
 def code_of(*places: Path) -> str:

@@ -12,7 +12,7 @@ from contrastive.batch_order import (
     knn_order,
     tension_plan,
 )
-from contrastive.inputs import (
+from contrastive.sentences import (
     EncodedTriplets,
     labelled_pairs,
     read_triplets,

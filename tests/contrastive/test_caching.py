@@ -13,7 +13,6 @@ from torch.utils.checkpoint import checkpoint
 
 from command_line.options import Options
 from contrastive import caching, methods
-from contrastive.inputs import EncodedTriplets
 from contrastive.methods import (
     BatchSoftmax,
     ContrastiveTension,
@@ -24,6 +23,7 @@ from contrastive.methods import (
     TripletSimCSE,
 )
 from contrastive.presets import PRESETS
+from contrastive.sentences import EncodedTriplets
 from contrastive.stage import build_companion
 from data.batching import Batch, EncodedExamples
 from data.readers import Example

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from command_line.options import Options
-from contrastive.inputs import EncodedTriplets
 from contrastive.methods import (
     BatchSoftmax,
     ContrastiveTension,
@@ -21,6 +20,7 @@ from contrastive.methods import (
 )
 from contrastive.negatives import no_negatives
 from contrastive.presets import PRESETS, settings_of
+from contrastive.sentences import EncodedTriplets
 from data.batching import EncodedExamples
 from data.readers import Example
 from minbert import BertModel, BertTokenizer

@@ -9,9 +9,9 @@ import torch
 from safetensors.torch import load_file
 
 from command_line.options import Options
-from contrastive.inputs import unique_sentences
 from contrastive.losses import info_nce
 from contrastive.methods import SimCSE
+from contrastive.sentences import unique_sentences
 from contrastive.stage import build_stage
 from contrastive.zero_shot import sts_quality
 from data.batching import EncodedExamples

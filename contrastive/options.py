@@ -1,0 +1,216 @@
+"""Options of the contrastive stages: those of all methods, then those of single methods. No torch here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minbert.commands.options import AUTO, NONE, OptionGroup, flag, group
+
+
+@dataclass(frozen=True)
+class SupervisedOptions(OptionGroup):
+    """Of simcse-supervised (the GEN report)."""
+
+    labelled_negatives: str = flag(
+        "yes",
+        "With simcse-supervised: PARA pairs labelled 0 are candidates.",
+        choices=("yes", "no"),
+    )
+    unsupervised_too: str = flag(
+        "sst,sts",
+        "With simcse-supervised: the tasks whose sentences follow PARA's pairs in each epoch, as "
+        "unsupervised SimCSE.",
+        choices=("sst,sts", NONE),
+    )
+
+
+@dataclass(frozen=True)
+class NliOptions(OptionGroup):
+    """Of simcse-nli (Gao et al. 2021, section 4)."""
+
+    nli: str = flag(
+        NONE,
+        "The triplets of simcse-nli: a tab-separated file with the columns premise, entailment, "
+        "contradiction, or a comma-separated file with sent0, sent1, hard_neg.",
+    )
+    hard_negative_weight: float = flag(
+        0.0, "With simcse-nli: log-weight of a triplet's own contradiction.", low=-20, high=20
+    )
+
+
+@dataclass(frozen=True)
+class MnrOptions(OptionGroup):
+    """Of mnr (Henderson et al. 2017)."""
+
+    mnr_similarity: str = flag(
+        "cos",
+        "With mnr: cosine, or the dot product of Henderson et al. 2017.",
+        choices=("cos", "dot"),
+    )
+
+
+@dataclass(frozen=True)
+class BscOptions(OptionGroup):
+    """Of bsc (Chernyavskiy et al. 2022)."""
+
+    bsc_symmetric: str = flag(
+        "yes", "With bsc: softmax over rows and columns, or over rows only.", choices=("yes", "no")
+    )
+    bsc_labelled_negatives: str = flag(
+        "yes",
+        "With bsc: pairs that do not belong together are candidates.",
+        choices=("yes", "no"),
+    )
+    bsc_normalise: str = flag(
+        "l2",
+        "With bsc: divide vectors by their length (l2), scale each coordinate to its range in the "
+        "batch (batch), or do neither.",
+        choices=("l2", "batch", NONE),
+    )
+    bsc_align: float | str = flag(
+        NONE,
+        "With bsc: share m of the loss that is BSC. The rest moves a pair's cosine to its label. The "
+        "paper uses 0.1 to 0.9.",
+        low=0.01,
+        high=0.99,
+    )
+    bsc_temperature_lr: float | str = flag(
+        NONE,
+        "With bsc: 1 / temperature is a parameter that starts at 1 and has this peak learning rate. "
+        "The paper uses 1e-3.",
+        low=1e-9,
+    )
+    bsc_shuffle: str = flag(
+        "random",
+        "With bsc: batches of similar length (random) or of any length. knn (neighbours) and cluster "
+        "(k-means) put similar pairs into one batch from the second epoch on.",
+        choices=("random", "any-length", "knn", "cluster"),
+    )
+
+
+@dataclass(frozen=True)
+class TensionOptions(OptionGroup):
+    """Of ct and ct-in-batch (contrastive tension, Carlsson et al. 2021)."""
+
+    ct_corpus: str = flag(
+        NONE,
+        "With ct and ct-in-batch: the text to read. A text file with a sentence or paragraph per "
+        "line, or random-words (sequences drawn from the vocabulary). none: the training sentences.",
+    )
+    ct_negatives: str = flag(
+        "paper",
+        "With ct: a negative pair is the anchor and another sentence (paper), or two other sentences "
+        "(code).",
+        choices=("paper", "code"),
+    )
+
+
+@dataclass(frozen=True)
+class SelfGuidedOptions(OptionGroup):
+    """Of sg and sg-opt (Kim et al. 2021)."""
+
+    sg_loss: str = flag(
+        "nt-xent",
+        "With sg: all vectors are anchors (nt-xent), only T's vectors are (opt1), and only F's are "
+        "candidates (opt2).",
+        choices=("nt-xent", "opt1", "opt2"),
+    )
+    sg_states: str = flag(
+        "max",
+        "With sg and sg-opt: how F's hidden states are pooled, max (paper) or mean (code).",
+        choices=("max", "mean"),
+    )
+    sg_regulariser: float = flag(
+        0.1, "With sg and sg-opt: weight of the squared distance of T's weights from F's.", low=0
+    )
+
+
+@dataclass(frozen=True)
+class ContrastiveOptions(OptionGroup):
+    """What replaces the values of a method's preset, and the options of single methods."""
+
+    contrastive_order: str = flag(
+        "first",
+        "When the contrastive stages of --pretrain run: before the tasks (first), after them (last), "
+        "or simcse together with them (fusion: each batch on its task, then on the contrastive "
+        "loss).",
+        choices=("first", "last", "fusion"),
+    )
+    contrastive_epochs: int | str = flag(
+        AUTO,
+        "Epochs of a contrastive stage. auto, here and below: the value in the method's preset, "
+        "which is printed when a run starts.",
+        low=1,
+        is_common=True,
+    )
+    contrastive_batch_size: int | str = flag(
+        AUTO, "Sentences or pairs in a batch.", low=2, is_common=True
+    )
+    contrastive_lr: float | str = flag(
+        AUTO, "Peak learning rate. auto: the preset's x 768 / hidden size.", low=1e-9
+    )
+    contrastive_temperature: float | str = flag(AUTO, "Softmax temperature.", low=1e-3)
+    contrastive_max_length: int | str = flag(AUTO, "Maximum number of tokens in a sentence.", low=4)
+    contrastive_projection: str = flag(
+        AUTO,
+        "Layers between pooling and loss, in training only: none, a linear layer and tanh (Gao et "
+        "al. 2021), or two layers (mlp, the GEN report).",
+        choices=(AUTO, NONE, "tanh", "mlp"),
+    )
+    contrastive_optimizer: str = flag(
+        AUTO, "AdamW, or RMSprop (alpha 0.9, epsilon 1e-7).", choices=(AUTO, "adamw", "rmsprop")
+    )
+    contrastive_schedule: str = flag(
+        AUTO,
+        "Learning rate after warm-up. tension: the steps of Carlsson et al. 2021.",
+        choices=(AUTO, "linear", "cosine", "constant", "tension"),
+    )
+    contrastive_warmup: float | str = flag(
+        AUTO, "Share of the steps in which the learning rate rises.", low=0, high=1
+    )
+    contrastive_evaluate_every: int | str = flag(
+        AUTO,
+        "Maximum number of steps between evaluations, which are evenly spaced in an epoch. 0: four "
+        "evaluations per epoch.",
+        low=0,
+    )
+    contrastive_patience: int | str = flag(
+        AUTO,
+        "Stop a contrastive stage after this number of evaluations without a better score. 0: never "
+        "stop early.",
+        low=0,
+    )
+    contrastive_chunk: int | str = flag(
+        AUTO,
+        "Rows in the encoder at a time, for large batches in little memory (gradient caching, Gao, "
+        "Zhang et al. 2021). 0: the whole batch.",
+        low=0,
+    )
+    supervised: SupervisedOptions = group(SupervisedOptions)
+    triplets: NliOptions = group(NliOptions)
+    mnr: MnrOptions = group(MnrOptions)
+    bsc: BscOptions = group(BscOptions)
+    tension: TensionOptions = group(TensionOptions)
+    self_guided: SelfGuidedOptions = group(SelfGuidedOptions)
+
+    @property
+    def is_fusion(self) -> bool:
+        """Whether SimCSE's loss is trained together with the tasks."""
+        return self.contrastive_order == "fusion"
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the contrastive stages run after the tasks."""
+        return self.contrastive_order == "last"
+
+    def text_files(self) -> list[str]:
+        """The files of text that the methods' own options name."""
+        paths = [self.triplets.nli, self.tension.ct_corpus]
+        return [path for path in paths if path not in (NONE, "random-words")]
+
+    def check(self) -> None:
+        if self.bsc.bsc_shuffle in ("knn", "cluster") and self.contrastive_epochs == 1:
+            raise ValueError(
+                f"--bsc_shuffle {self.bsc.bsc_shuffle} has no effect in one epoch: it begins with "
+                "the second. Drop --contrastive_epochs 1, or the shuffle."
+            )

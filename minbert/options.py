@@ -1,0 +1,61 @@
+"""Options of the encoder. No torch here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minbert.commands.options import AUTO, OptionGroup, flag
+
+SMALL = 256  # Encoders with fewer units than this have other defaults.
+
+
+@dataclass(frozen=True)
+class EncoderOptions(OptionGroup):
+    """Which encoder a run starts from, and how it computes."""
+
+    model: str = flag(
+        "minbert-mini",
+        "Encoder to start from: minbert-mini (bundled), minilm (after setup.sh --minilm), a folder "
+        "in the Hugging Face layout, or a hub name such as bert-base-uncased.",
+        is_common=True,
+    )
+    pooling: str = flag(
+        "mean",
+        "How token vectors become one sentence vector: the mean of all tokens, the [CLS] token, or "
+        "BERT's pooler.",
+        choices=("mean", "cls", "pooler"),
+        is_common=True,
+    )
+    attention: str = flag(
+        AUTO,
+        "Attention written out (eager), or torch's fused kernel. Both compute the same function. "
+        "auto: fused on a GPU, eager elsewhere.",
+        choices=(AUTO, "eager", "fused"),
+    )
+    encoder_dropout: float | str = flag(
+        AUTO,
+        "Dropout in the encoder. auto: the value in config.json. In the tasks, encoders narrower "
+        f"than {SMALL} units use 0 unless you set this or --attention_dropout.",
+        low=0,
+        high=0.9,
+    )
+    attention_dropout: float | str = flag(
+        AUTO, "Dropout of attention probabilities. auto: as --encoder_dropout.", low=0, high=0.9
+    )
+    compile: bool = flag(
+        False,
+        "Compile the encoder's layers with torch.compile, for a GPU. The first steps then take a "
+        "minute.",
+    )
+
+    def dropout_overrides(self) -> dict[str, float]:
+        """The dropout fields of the encoder's config that the user has set."""
+        values = {
+            "hidden_dropout_prob": self.encoder_dropout,
+            "attention_probs_dropout_prob": self.attention_dropout,
+        }
+        return {name: value for name, value in values.items() if value != AUTO}  # type: ignore[misc]
+
+    def has_dropout_in_tasks(self, hidden_size: int) -> bool:
+        """Whether the encoder drops out in the multitask stage, too."""
+        return hidden_size >= SMALL or bool(self.dropout_overrides())

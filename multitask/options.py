@@ -1,0 +1,421 @@
+"""Options of the multitask stage. No torch here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from data.options import check_numbers
+from data.readers import COURSE_FILES
+from minbert.commands.options import (
+    AUTO,
+    NONE,
+    OnlyWith,
+    OptionGroup,
+    check_only_with,
+    flag,
+    group,
+)
+
+# The pair encodings that a head can read. The first one is what "auto" becomes.
+ENCODINGS_OF = {
+    "ph": ("dual",),
+    "dph": ("dual",),
+    "dpha": ("dual",),
+    "mlp": ("bi", "cross"),
+    "cosine": ("bi", "cross"),
+    "vm": ("cross", "bi", "dual"),
+    "features": ("cross", "bi"),
+}
+OVERALL_SCORES = ("overall_2023", "overall_2024")
+
+
+@dataclass(frozen=True)
+class TaskOptions(OptionGroup):
+    """The tasks, which batches make a step, and how its losses become one gradient."""
+
+    tasks: str = flag(
+        "sst,para,sts",
+        "Tasks to train, in this order. With --sampling sequential or epoch-round-robin a task may "
+        "come several times.",
+        is_common=True,
+    )
+    sampling: str = flag(
+        "mt-dnn",
+        "Which batches make a step. mt-dnn shuffles the batches of all tasks and takes one per step "
+        "(Liu et al. 2019). joint puts one batch of every task into each step. batch-round-robin and "
+        "epoch-round-robin take turns by batch or by task. sequential finishes one task before the "
+        "next. power draws a task by its size. annealed draws by size at first and evenly at the end "
+        "(Stickland and Murray 2019).",
+        choices=(
+            "mt-dnn",
+            "joint",
+            "batch-round-robin",
+            "epoch-round-robin",
+            "sequential",
+            "annealed",
+            "power",
+        ),
+        is_common=True,
+    )
+    sampling_weights: str = flag(
+        NONE,
+        "With --sampling mt-dnn: how often an epoch passes over a task's rows, such as "
+        "para=2,sts=0.5. Tasks that are not named have 1.",
+        only_with=OnlyWith("sampling", ("mt-dnn",)),
+    )
+    sampling_power: float = flag(
+        0.5,
+        "With --sampling power: a task is drawn with probability proportional to its size to this "
+        "power. 1: proportional to size. 0: uniform.",
+        low=0,
+        high=1,
+        only_with=OnlyWith("sampling", ("power",)),
+    )
+    joint_limit: str = flag(
+        "largest",
+        "With --sampling joint or batch-round-robin: an epoch is one pass over the largest task "
+        "(smaller ones repeat) or over the smallest (larger ones are cut).",
+        choices=("largest", "smallest"),
+        only_with=OnlyWith("sampling", ("joint", "batch-round-robin")),
+    )
+    surgery: str = flag(
+        "mean",
+        "How the losses of a step become one gradient: their mean, their sum, or a weighted sum "
+        "(--loss_weights). pcgrad (Yu et al. 2020) and gradvac (Wang et al. 2021) change gradients "
+        "that conflict.",
+        choices=("mean", "sum", "weighted", "pcgrad", "gradvac"),
+        is_common=True,
+    )
+    surgery_reduction: str = flag(
+        "sum",
+        "With pcgrad and gradvac: the changed gradients are summed (as in the papers) or averaged.",
+        choices=("sum", "mean"),
+        only_with=OnlyWith("surgery", ("pcgrad", "gradvac")),
+    )
+    gradvac_beta: float = flag(
+        0.01,
+        "With gradvac: how fast its target follows the observed cosines.",
+        low=0,
+        high=1,
+        only_with=OnlyWith("surgery", ("gradvac",)),
+    )
+    loss_weights: str = flag(
+        NONE,
+        "With --surgery weighted: factors of the tasks' losses, such as para=2,sts=0.5. Tasks that "
+        "are not named have 1.",
+        only_with=OnlyWith("surgery", ("weighted",)),
+    )
+    score: str = flag(
+        AUTO,
+        "The dev score that selects the best epoch. auto: overall_2023, or with fewer --tasks the "
+        "mean of their scores.",
+        choices=(AUTO, *OVERALL_SCORES, "mean", "sst", "para", "sts"),
+    )
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The names of the tasks, in order. A name may come several times."""
+        return tuple(self.tasks.split(","))
+
+    @property
+    def changes_gradients(self) -> bool:
+        """Whether each task's own gradient is needed."""
+        return self.surgery in ("pcgrad", "gradvac")
+
+    def check(self) -> None:
+        self.check_names()
+        check_numbers("sampling_weights", self.sampling_weights, self.order, self.tasks)
+        check_numbers("loss_weights", self.loss_weights, self.order, self.tasks)
+        self.check_score()
+        check_only_with(self)
+        if self.surgery == "weighted" and self.loss_weights == NONE:
+            raise ValueError(
+                "--surgery weighted has no weights; add --loss_weights, such as para=2."
+            )
+
+    def check_names(self) -> None:
+        if any(task not in COURSE_FILES for task in self.order):
+            raise ValueError(
+                f"--tasks is '{self.tasks}'; it is some of these, separated by commas: "
+                f"{', '.join(COURSE_FILES)}."
+            )
+        is_repeated = len(set(self.order)) < len(self.order)
+        if is_repeated and self.sampling not in ("sequential", "epoch-round-robin"):
+            raise ValueError(
+                f"--tasks {self.tasks} names a task twice; that has a meaning with --sampling "
+                "sequential and epoch-round-robin only."
+            )
+
+    def check_score(self) -> None:
+        scores = set(self.order)
+        if scores == set(COURSE_FILES):
+            scores |= set(OVERALL_SCORES)
+        elif len(scores) > 1:
+            scores.add("mean")
+        if self.score not in (AUTO, *scores):
+            raise ValueError(
+                f"--score {self.score} cannot select an epoch of --tasks {self.tasks}; it can be "
+                f"{', '.join(sorted(scores))}."
+            )
+
+
+@dataclass(frozen=True)
+class HeadOptions(OptionGroup):
+    """What reads the sentence vectors, and how pairs are encoded."""
+
+    pair_encoding: str = flag(
+        AUTO,
+        "How a pair is encoded: one row '[CLS] a [SEP] b [SEP]' (cross), each sentence alone (bi), "
+        "or one row in each order (dual). auto: the encoding that --head needs, else cross, but bi "
+        "with features and a frozen encoder.",
+        choices=(AUTO, "cross", "bi", "dual"),
+        is_common=True,
+    )
+    head: str = flag(
+        "features",
+        "What reads the vectors u and v of a pair: features (a linear layer on u, v, |u - v|, "
+        "u * v), vm (on u, v), ph, dph, dpha (both orders; the ROB report), mlp (two layers, cosine "
+        "for STS, bilinear for PARA; the GEN report), or cosine (no weights).",
+        choices=("features", "vm", "ph", "dph", "dpha", "mlp", "cosine"),
+        is_common=True,
+    )
+    para_head: str = flag(
+        AUTO,
+        "The head of PARA. auto: --head.",
+        choices=(AUTO, "features", "vm", "ph", "dph", "dpha"),
+        # mlp has one module for PARA and STS.
+        only_with=OnlyWith("head", ("features", "vm", "ph", "dph", "dpha", "cosine")),
+    )
+    sharing: str = flag(
+        NONE,
+        "With --head mlp: PARA and STS share nothing, their heads, or the first layer.",
+        choices=(NONE, "heads", "first"),
+        only_with=OnlyWith("head", ("mlp",)),
+    )
+    sts_range: str = flag(
+        "zero",
+        "With --head mlp or cosine: the STS labels 0 to 5 mean cosines from 0 to 1 (zero), or from "
+        "M to 1 (fitted). M is the mean cosine of the least similar training pairs when the tasks "
+        "begin (Carlsson et al. 2021).",
+        choices=("zero", "fitted"),
+        only_with=OnlyWith("head", ("mlp", "cosine")),
+    )
+    para_prior: float | str = flag(
+        NONE,
+        "Share of paraphrases among the pairs to predict, if it differs from training (Menon et al. "
+        "2021). none: as in training.",
+        low=0.01,
+        high=0.99,
+    )
+    common_layer: str = flag(
+        "tanh",
+        "A linear layer and tanh before all heads (CL of the ROB report), or none.",
+        choices=("tanh", NONE),
+    )
+    vector_dropout_prob: float = flag(
+        0.0, "Dropout of sentence vectors, before the common layer.", low=0, high=0.9
+    )
+    hidden_dropout_prob: float = flag(
+        0.1,
+        "Dropout before each head (the course's name; the encoder's own is --encoder_dropout). With "
+        "--head mlp: before each of its layers, 0.3 in the GEN report.",
+        low=0,
+        high=0.9,
+        is_common=True,
+    )
+
+    @property
+    def head_of_para(self) -> str:
+        """The head of PARA, which is that of all pairs where --para_head is "auto"."""
+        return self.head if self.para_head == AUTO else self.para_head
+
+    def readable_encodings(self) -> list[str]:
+        """The pair encodings that both heads can read, the preferred one first."""
+        of_para = ENCODINGS_OF[self.head_of_para]
+        return [name for name in ENCODINGS_OF[self.head] if name in of_para]
+
+    def shares_a_layer(self, tasks: TaskOptions) -> bool:
+        """Whether all tasks of a joint step share a layer after the encoder."""
+        shares_head = self.sharing != NONE and set(tasks.order) == {"para", "sts"}
+        return self.common_layer == "tanh" or shares_head
+
+    def check(self) -> None:
+        check_only_with(self)
+        if not self.readable_encodings():
+            raise ValueError(
+                f"--head {self.head} and --para_head {self.head_of_para} read pairs in different "
+                f"encodings ({' or '.join(ENCODINGS_OF[self.head])}; "
+                f"{' or '.join(ENCODINGS_OF[self.head_of_para])}). Choose another of the two."
+            )
+        for head in sorted({self.head, self.head_of_para}):
+            if self.pair_encoding not in (AUTO, *ENCODINGS_OF[head]):
+                raise ValueError(
+                    f"--head {head} cannot read --pair_encoding {self.pair_encoding}; it needs "
+                    f"{' or '.join(ENCODINGS_OF[head])}."
+                )
+
+
+@dataclass(frozen=True)
+class FineTuningOptions(OptionGroup):
+    """How long and how fast the multitask stage trains, and what of the encoder is frozen."""
+
+    option: str = flag(
+        "finetune",
+        "Which weights are trained (the course's word). pretrain: only the shared layer and the "
+        "heads, on a frozen encoder. finetune: all of them.",
+        choices=("finetune", "pretrain"),
+        is_common=True,
+    )
+    epochs: int = flag(4, "Epochs of the multitask stage.", low=1, is_common=True)
+    batch_size: int = flag(32, "Examples in a batch, all of one task.", low=1, is_common=True)
+    max_tokens: int = flag(
+        0,
+        "Maximum number of tokens in a batch, padding included. Long rows then have fewer beside "
+        "them. 0: no limit.",
+        low=0,
+    )
+    lr: float | str = flag(
+        AUTO,
+        "Peak learning rate. auto: 1e-3 for --option pretrain, else 5e-5 x 384 / hidden size, or "
+        "5e-4 for encoders narrower than 256 units.",
+        low=1e-9,
+        is_common=True,
+    )
+    accumulation: int = flag(
+        1, "Number of steps whose gradients make one update.", low=1, is_common=True
+    )
+    layer_decay: float = flag(
+        1.0,
+        "Each layer of the encoder has this times the learning rate of the layer above it.",
+        low=0.1,
+        high=1,
+    )
+    freeze: str = flag(
+        NONE,
+        "Which part of the encoder keeps its weights: none, embeddings, or the embeddings and this "
+        "number of the lowest layers.",
+        is_common=True,
+    )
+    heads_first: int = flag(
+        0,
+        "Epochs after --pretrain and before the others in which the encoder is frozen.",
+        low=0,
+    )
+    patience: int = flag(
+        0, "Stop after this number of epochs without a better score. 0: never stop early.", low=0
+    )
+
+    def check(self) -> None:
+        if not (self.freeze in (NONE, "embeddings") or self.freeze.isdecimal()):
+            raise ValueError(
+                f"--freeze is '{self.freeze}'; it is none, embeddings, or a number of layers."
+            )
+        has_encoder_options = self.freeze != NONE or self.heads_first or self.layer_decay < 1
+        if self.option == "pretrain" and has_encoder_options:
+            raise ValueError(
+                "--freeze, --heads_first and --layer_decay have no effect with --option pretrain, "
+                "which freezes the whole encoder; drop them."
+            )
+
+
+@dataclass(frozen=True)
+class PredictionFileOptions(OptionGroup):
+    """Where the six leaderboard files go."""
+
+    sst_dev_out: str = flag(AUTO, "auto: RUN/predictions/sst-dev-output.csv.", is_file=True)
+    sst_test_out: str = flag(AUTO, "auto: RUN/predictions/sst-test-output.csv.", is_file=True)
+    para_dev_out: str = flag(AUTO, "auto: RUN/predictions/para-dev-output.csv.", is_file=True)
+    para_test_out: str = flag(AUTO, "auto: RUN/predictions/para-test-output.csv.", is_file=True)
+    sts_dev_out: str = flag(AUTO, "auto: RUN/predictions/sts-dev-output.csv.", is_file=True)
+    sts_test_out: str = flag(AUTO, "auto: RUN/predictions/sts-test-output.csv.", is_file=True)
+
+    def path_of(self, task: str, split: str) -> str:
+        """The path of one leaderboard file, or "auto"."""
+        return getattr(self, f"{task}_{split}_out")
+
+
+@dataclass(frozen=True)
+class MultitaskOptions(OptionGroup):
+    """All options of the multitask stage."""
+
+    tasks: TaskOptions = group(TaskOptions)
+    heads: HeadOptions = group(HeadOptions)
+    fine_tuning: FineTuningOptions = group(FineTuningOptions)
+    files: PredictionFileOptions = group(PredictionFileOptions)
+
+    def check(self) -> None:
+        self.check_surgery()
+        self.check_tasks_of_options()
+        self.check_sampling()
+        self.check_cosine()
+
+    def check_surgery(self) -> None:
+        """Refuse surgery where a step has one gradient only, or where the tasks share nothing."""
+        tasks = self.tasks
+        if tasks.surgery in ("mean", "weighted"):
+            return
+        if len(set(tasks.order)) == 1:
+            raise ValueError(
+                f"--surgery {tasks.surgery} has no effect with --tasks {tasks.tasks}: one task has "
+                "one gradient. Drop it."
+            )
+        # Accumulation puts several tasks into one update where the tasks alternate.
+        alternates = tasks.sampling not in ("sequential", "epoch-round-robin")
+        can_meet = tasks.changes_gradients and alternates
+        meets = can_meet and self.fine_tuning.accumulation > 1
+        if tasks.sampling != "joint" and not meets:
+            raise ValueError(
+                f"--surgery {tasks.surgery} has no effect with --sampling {tasks.sampling}: its "
+                "steps hold one task each. Add --sampling joint"
+                f"{', or --accumulation' if can_meet else ''}."
+            )
+        is_frozen = self.fine_tuning.option == "pretrain"
+        if tasks.changes_gradients and is_frozen and not self.heads.shares_a_layer(tasks):
+            raise ValueError(
+                f"--surgery {tasks.surgery} has no effect with --option pretrain and --common_layer "
+                "none: the tasks share no parameter that is trained. Drop one of the three."
+            )
+
+    def check_tasks_of_options(self) -> None:
+        """Refuse options of one task without that task."""
+        owners = {
+            "para_head": (self.heads.para_head != AUTO, "para"),
+            "para_prior": (self.heads.para_prior != NONE, "para"),
+            "sts_range": (self.heads.sts_range != "zero", "sts"),
+        }
+        for name, (is_set, task) in owners.items():
+            if is_set and task not in self.tasks.order:
+                raise ValueError(
+                    f"--{name} {getattr(self.heads, name)} has no effect with --tasks "
+                    f"{self.tasks.tasks}. Drop it, or add {task}."
+                )
+
+    def check_sampling(self) -> None:
+        """Refuse sequential sampling where its long run of one task defeats another option."""
+        if self.tasks.sampling != "sequential":
+            return
+        if self.fine_tuning.heads_first:
+            raise ValueError(
+                "--heads_first and --sampling sequential: its epochs would all go to the first "
+                "task. Use another sampling."
+            )
+        if self.fine_tuning.patience and len(self.tasks.order) > 1:
+            raise ValueError(
+                "--patience and --sampling sequential: a task that brings nothing new would end the "
+                "run, and the later ones would not begin. Drop --patience, or use another sampling."
+            )
+
+    def check_cosine(self) -> None:
+        """Refuse a cosine head that leaves nothing to train."""
+        if self.heads.head_of_para == "cosine" and "para" in self.tasks.order:
+            raise ValueError(
+                "--head cosine has nothing to train for PARA; add --para_head features, or --tasks "
+                "sst,sts."
+            )
+        is_frozen = self.fine_tuning.option == "pretrain" or self.fine_tuning.heads_first > 0
+        has_no_weights = self.heads.head == "cosine" and self.heads.common_layer == NONE
+        if is_frozen and has_no_weights and "sts" in self.tasks.order:
+            raise ValueError(
+                "--head cosine with --common_layer none has nothing to train for STS where the "
+                "encoder is frozen; drop --option pretrain and --heads_first, or add --tasks sst."
+            )
