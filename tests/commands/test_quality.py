@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import spearmanr
-from tests.commands.test_endings import HEAVY
 
 from contrastive.quality.__main__ import by_name, main
 from contrastive.quality.measurement import measure_set, measure_transfer, score_vectors
@@ -23,6 +22,7 @@ from data.batching import EncodedExamples
 from data.sentence_sets import read_labelled, read_pairs
 from minbert import BertModel, BertTokenizer
 from minbert.pooling import save_pooling
+from tests.commands.test_endings import HEAVY
 from tests.report_reader import Page, markdown_cells
 
 ROOT = Path(__file__).resolve().parents[2]
