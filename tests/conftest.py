@@ -1,4 +1,9 @@
-"""What holds for every test: no network, and few threads, so that a laptop, a shared machine and CI see the same."""
+"""Fixtures of all tests: no network, one thread, a tiny model, and a cut of the sample's files.
+
+With them a laptop, a shared machine and CI see the same numbers.
+"""
+
+from __future__ import annotations
 
 import importlib.util
 import os
@@ -7,33 +12,33 @@ import shutil
 import socket
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
+SAMPLE_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,?'-"
 
-os.environ["HF_HUB_OFFLINE"] = (
-    "1"  # read by huggingface_hub at its import, hence before any test module is loaded
-)
-os.environ.setdefault(
-    "OMP_NUM_THREADS", "1"
-)  # read by torch at its import; tiny matrices gain nothing from a second
-os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(
-    prefix="minbert-tests-"
-)  # tests leave nothing in the user's cache
-os.environ["OMP_NUM_THREADS"] = (
-    "1"  # for the processes that tests start; for this one see _one_thread
-)
+# huggingface_hub reads this at its import, so it is set before any test module is loaded.
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+# torch reads this, and so do the processes that tests start. Tiny matrices gain nothing from a
+# second thread.
+os.environ["OMP_NUM_THREADS"] = "1"
+
+# Tests leave nothing in the user's cache.
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="minbert-tests-")
 
 
 @pytest.fixture(autouse=True)
 def _no_network(monkeypatch):
-    """A test that reaches out of this machine fails with its reason (a local server, as for downloads, is allowed)."""
+    """A test that connects to another machine fails with this reason. A local server is allowed."""
     connect = socket.socket.connect
 
     def connect_locally(self, address):
-        if self.family != socket.AF_UNIX and address[0] not in {"127.0.0.1", "::1", "localhost"}:
+        is_network = self.family != socket.AF_UNIX
+        if is_network and address[0] not in {"127.0.0.1", "::1", "localhost"}:
             raise AssertionError(
                 f"this test connects to {address}; tests run offline. Use a local server or a fake."
             )
@@ -44,31 +49,36 @@ def _no_network(monkeypatch):
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread():
-    """Tensors are tiny here: a second thread only waits for the first, and on a busy machine it waits long."""
+    """Tensors are tiny here. A second thread only waits for the first, long on a busy machine."""
     import torch
 
     torch.set_num_threads(1)
 
 
+def skip_fsync(patch: pytest.MonkeyPatch) -> None:
+    """Write files without fsync, which guards against a power cut and is slow on a busy disk."""
+    patch.setattr("minbert.commands.files.os.fsync", lambda descriptor: None)
+
+
 @pytest.fixture(scope="module")
 def no_fsync():
-    """A kill is not a power cut: what was written is there without fsync, which on a busy disk takes most of a run."""
+    """Files are written without fsync. A killed process leaves them complete all the same."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("minbert.commands.files.os.fsync", lambda descriptor: None)
+        skip_fsync(patch)
         yield
 
 
 @pytest.fixture(scope="session")
 def hugging_face_folder(tmp_path_factory):
-    """A tiny random BERT that transformers made and wrote: 3 layers, 24 units, 4 heads; every parameter is random.
+    """A tiny random BERT that transformers made and wrote: 3 layers, 24 units, 4 heads.
 
-    Norms and biases too: at their start values 1 and 0, two that are swapped would go unnoticed.
+    Every parameter is random, those of norms and biases, too. At their start values 1 and 0 two
+    that are swapped would go unnoticed.
     """
     import torch
 
-    transformers = pytest.importorskip(
-        "transformers", reason="transformers is the reference; run setup.sh --dev"
-    )
+    reason = "transformers is the reference; run setup.sh --dev"
+    transformers = pytest.importorskip("transformers", reason=reason)
     folder = tmp_path_factory.mktemp("tiny-bert")
     config = transformers.BertConfig(
         vocab_size=60,
@@ -96,37 +106,41 @@ def minilm_folder():
     return Path(package.submodule_search_locations[0]) / "model"
 
 
+def sample_vocabulary() -> list[str]:
+    """Special tokens, the 300 most frequent words of the sample, and letters to spell the rest."""
+    from minbert.tokenizer import SPECIAL_TOKENS
+
+    paths = sorted(SAMPLE.glob("*-train.csv"))
+    text = " ".join(path.read_text(encoding="utf-8").lower() for path in paths)
+    counts = Counter(re.findall("[a-z]+", text)).most_common(300)
+    words = [word for word, _ in counts]
+    pieces = [f"##{letter}" for letter in SAMPLE_LETTERS]
+    return list(dict.fromkeys([*SPECIAL_TOKENS, *words, *SAMPLE_LETTERS, *pieces]))
+
+
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory):
-    """A model folder that `--model` opens: 2 layers, 32 units, 128 positions, random; the words of the sample."""
+    """A random model for `--model`: 2 layers, 32 units, 128 positions, the sample's words."""
     import torch
 
     from minbert import BertConfig, BertModel, BertTokenizer
-    from minbert.tokenizer import SPECIAL_TOKENS
 
     folder = tmp_path_factory.mktemp("tiny-model")
-    text = " ".join(
-        path.read_text(encoding="utf-8").lower() for path in sorted(SAMPLE.glob("*-train.csv"))
-    )
-    words = [word for word, _ in Counter(re.findall("[a-z]+", text)).most_common(300)]
-    letters = "abcdefghijklmnopqrstuvwxyz0123456789.,?'-"
-    tokens = dict.fromkeys(
-        [*SPECIAL_TOKENS, *words, *letters, *(f"##{letter}" for letter in letters)]
+    tokens = sample_vocabulary()
+    config = BertConfig(
+        vocab_size=len(tokens),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=128,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = BertModel(
-            BertConfig(
-                vocab_size=len(tokens),
-                hidden_size=32,
-                num_hidden_layers=2,
-                num_attention_heads=2,
-                intermediate_size=64,
-                max_position_embeddings=128,
-            )
-        )
+        model = BertModel(config)
     model.save_pretrained(folder)
-    BertTokenizer({token: number for number, token in enumerate(tokens)}).save_pretrained(folder)
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    BertTokenizer(vocabulary).save_pretrained(folder)
     return folder
 
 
@@ -136,65 +150,50 @@ def model_copy(tiny_model, tmp_path):
     return Path(shutil.copytree(tiny_model, tmp_path / "copy"))
 
 
+def write_cut(folder: Path, num_rows: int, num_train_rows: int | None = None) -> Path:
+    """Write the first rows of each sample file into `folder`.
+
+    num_train_rows: of the training files, where it is not num_rows.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in SAMPLE.glob("*.csv"):
+        num_kept = num_rows
+        if num_train_rows and "-train" in path.name:
+            num_kept = num_train_rows
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        text = "".join(lines[: num_kept + 1])
+        (folder / path.name).write_text(text, encoding="utf-8", newline="\n")
+    return folder
+
+
 @pytest.fixture(scope="session")
-def cut_sample():
-    """A function (folder, rows, train rows = rows) that writes the first rows of each sample file into a folder."""
-
-    def write_cut(folder: Path, num_rows: int, num_train_rows: int | None = None) -> Path:
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in SAMPLE.glob("*.csv"):
-            num_kept = num_train_rows or num_rows if "-train" in path.name else num_rows
-            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-            (folder / path.name).write_text(
-                "".join(lines[: num_kept + 1]), encoding="utf-8", newline="\n"
-            )
-        return folder
-
+def cut_sample() -> Callable[..., Path]:
+    """The function write_cut(folder, num_rows, num_train_rows=None)."""
     return write_cut
 
 
 @pytest.fixture(scope="session")
-def two_runs(tiny_model, sample_data, tmp_path_factory):
-    """The folders of two finished tiny runs that differ in their seed. Copy one before changing anything in it."""
-    import run_multitask
-
-    folder = tmp_path_factory.mktemp("two-runs")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("minbert.commands.files.os.fsync", lambda descriptor: None)  # as in no_fsync
-        for name, seed in (("first", "1"), ("second", "2")):
-            # Enough steps for different answers to different rows; in fp32, which every machine computes alike.
-            assert (
-                run_multitask.main(
-                    [
-                        "--model",
-                        str(tiny_model),
-                        "--data-dir",
-                        str(sample_data),
-                        "--epochs",
-                        "6",
-                        "--lr",
-                        "3e-3",
-                        "--batch-size",
-                        "8",
-                        "--precision",
-                        "fp32",
-                        "--seed",
-                        seed,
-                        "--output-dir",
-                        str(folder),
-                        "--name",
-                        name,
-                    ]
-                )
-                == 0
-            )
-    return [folder / "first", folder / "second"]
+def sample_data(cut_sample, tmp_path_factory):
+    """A folder with the nine course files: 64 train, 24 dev and 24 test rows of each task."""
+    return cut_sample(tmp_path_factory.mktemp("data"), 24, 64)
 
 
 @pytest.fixture(scope="session")
-def sample_data(cut_sample, tmp_path_factory):
-    """A folder with the nine course files, cut from the sample: 64 train, 24 dev and 24 test rows a task."""
-    return cut_sample(tmp_path_factory.mktemp("data"), 24, 64)
+def two_runs(tiny_model, sample_data, tmp_path_factory):
+    """The folders of two finished tiny runs with two seeds. Copy one before you change it."""
+    import run_multitask
+
+    folder = tmp_path_factory.mktemp("two-runs")
+    flags = ["--model", str(tiny_model), "--data-dir", str(sample_data)]
+    # Enough steps that different rows get different answers, in the precision that every machine
+    # computes alike.
+    flags += ["--epochs", "6", "--lr", "3e-3", "--batch-size", "8", "--precision", "fp32"]
+    flags += ["--output-dir", str(folder)]
+    with pytest.MonkeyPatch.context() as patch:
+        skip_fsync(patch)
+        for name, seed in (("first", "1"), ("second", "2")):
+            assert run_multitask.main([*flags, "--seed", seed, "--name", name]) == 0
+    return [folder / "first", folder / "second"]
 
 
 @pytest.fixture
@@ -207,7 +206,8 @@ def make_stages(sample_data, tiny_model, tmp_path, monkeypatch, no_fsync):
     from tests.toy_stages import make_chain
 
     monkeypatch.setattr(methods, "GUIDED_WIDTH", 24)
-    tables = read_tables(Options(data_dir=str(sample_data)).with_files())
+    options = Options.of(data_dir=str(sample_data)).with_files()
+    tables = read_tables(options.data)
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
 
     def make(chain: str, run: str = "run", **changes):

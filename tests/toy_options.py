@@ -1,4 +1,6 @@
-"""Options of a command line, and what it says of one that it refuses; for test_options.py and test_option_checks.py."""
+"""The options of a command line, and the message of one that is refused. For tests/command_line."""
+
+from __future__ import annotations
 
 import pytest
 
@@ -7,13 +9,14 @@ from command_line.parser import parse
 
 
 def options_of(*flags: str) -> Options:
+    """The options that these flags give."""
     options, resumed = parse(list(flags))
     assert resumed is None
     return options
 
 
-def refusal(capsys, *flags: str) -> str:
-    """The last line that a refused command line prints; what argparse prints before it is its usage."""
+def refusal(capsys: pytest.CaptureFixture, *flags: str) -> str:
+    """The last line that a refused command line prints. It must end with exit code 2."""
     with pytest.raises(SystemExit) as caught:
         parse(list(flags))
     assert caught.value.code == 2

@@ -1,11 +1,11 @@
-"""Stages of every contrastive method on 16 training examples a task, small and quick; for tests."""
+"""Stages of every contrastive method on 16 training examples of each task, small and quick."""
+
+from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-
 from command_line.options import Options
-from contrastive.stage import build_stage
+from contrastive.stage import Place, StageText, build_stage
 from minbert import BertModel
 from minbert.training.stage import Stage, encoder_fingerprint
 
@@ -13,41 +13,55 @@ FAST = {"contrastive_lr": 2e-3, "contrastive_batch_size": 8, "contrastive_warmup
 
 
 def write_triplets(path: Path, tables: dict, task: str = "sts") -> str:
-    """A file of 16 triplets, made of a task's training sentences; returns its path."""
+    """Write a file of 16 triplets, made of a task's training sentences; returns its path."""
     texts = [example.sentence_1 for example in tables[task]["train"].examples]
     rows = ["\t".join(texts[start : start + 3]) for start in range(0, 48, 3)]
-    path.write_text(
-        "\n".join(["premise\tentailment\tcontradiction", *rows]) + "\n", encoding="utf-8"
-    )
+    lines = ["premise\tentailment\tcontradiction", *rows]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return str(path)
 
 
 def make_chain(
     chain: str, model: Path, tables: dict, tokenizer, run: Path, **changes
 ) -> list[Stage]:
-    """The stages that `chain` names, on one encoder of the folder `model`; changes replace options."""
+    """The stages that `chain` names, on one encoder of the folder `model`.
+
+    changes: options that replace those here, by flat name. run: folder of the encoders and the
+    checkpoints.
+    """
     changes = {**FAST, **changes}
     if "simcse-nli" in chain and "nli" not in changes:
         changes["nli"] = write_triplets(run.parent / "nli.tsv", tables)
-    options = Options(pretrain=chain, model=str(model), precision="fp32", max_length=48, **changes)
+    options = Options.of(
+        pretrain=chain,
+        model=str(model),
+        device="cpu",
+        precision="fp32",
+        max_length=48,
+        **changes,
+    )
     encoder = BertModel.from_pretrained(model)
-    train = {task: splits["train"].examples[:16] for task, splits in tables.items()}
-    stages, start = [], encoder_fingerprint(encoder, tokenizer)
-    for name in options.stages:
-        folder = "encoder" if name == options.stages[-1] else f"encoder-{name}"
-        stages.append(
-            build_stage(
-                options,
-                name,
-                encoder,
-                tokenizer,
-                train,
-                tables["sts"]["dev"].examples,
-                run,
-                folder,
-                start,
-                torch.device("cpu"),
-            )
+    text = StageText(
+        train={task: splits["train"].examples[:16] for task, splits in tables.items()},
+        sts_dev=tables["sts"]["dev"].examples,
+        sts_max_length=options.data.max_length,
+    )
+    stages: list[Stage] = []
+    start = encoder_fingerprint(encoder, tokenizer)
+    names = options.run.stages
+    for name in names:
+        # The last encoder is the result of the chain.
+        folder = "encoder" if name == names[-1] else f"encoder-{name}"
+        stage = build_stage(
+            name,
+            options.contrastive,
+            options.training,
+            options.encoder.pooling,
+            encoder,
+            tokenizer,
+            text,
+            Place(start, run / folder, run / "checkpoint" / name),
         )
-        start = stages[-1].fingerprint
+        stages.append(stage)
+        start = stage.fingerprint
     return stages
