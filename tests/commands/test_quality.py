@@ -14,15 +14,15 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
+from contrastive.quality import page as pages
 from contrastive.quality.__main__ import by_name, main
 from contrastive.quality.measurement import measure_set, measure_transfer, score_vectors
 from contrastive.zero_shot import embed, sts_quality
-from contrastive.zero_shot import page as pages
 from data.batching import EncodedExamples
 from data.sentence_sets import read_labelled, read_pairs
 from minbert import BertModel, BertTokenizer
 from minbert.pooling import save_pooling
-from tests.commands.test_endings import HEAVY
+from tests.commands.test_ending import HEAVY
 from tests.report_reader import Page, markdown_cells
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -382,7 +382,7 @@ def test_auto_is_the_vector_that_the_encoder_was_trained_for(capsys, model, sts_
 
 
 def test_help_answers_without_torch():
-    command = [sys.executable, "-X", "importtime", "-m", "contrastive.zero_shot", "--help"]
+    command = [sys.executable, "-X", "importtime", "-m", "contrastive.quality", "--help"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert result.returncode == 0 and "--baselines" in result.stdout
     loaded = {

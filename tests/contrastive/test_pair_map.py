@@ -9,10 +9,10 @@ import pytest
 import torch
 from sklearn.manifold import TSNE
 
+from contrastive.quality import page as pages
 from contrastive.quality.__main__ import main, read_training
 from contrastive.quality.pair_map import choose_pairs, measure_map, project
 from contrastive.zero_shot import embed
-from contrastive.zero_shot import page as pages
 from data.batching import EncodedExamples
 from data.sentence_sets import read_pairs
 from minbert import BertModel, BertTokenizer
