@@ -82,8 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
 
     from data.batching import EncodedExamples
-    from multitask.ensemble.voting import decode, probabilities
+    from multitask.ensemble.voting import decode
     from multitask.evaluation import predict
+    from multitask.probabilities import probabilities
     from multitask.saved_run import knows, open_model, read_record
     from multitask.stage import cuts
     from multitask.tasks import TASKS

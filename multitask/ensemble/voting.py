@@ -17,6 +17,7 @@ from functools import partial
 
 import numpy as np
 
+from multitask.probabilities import probabilities
 from multitask.tasks import Task
 
 SMALLEST = (
@@ -28,14 +29,6 @@ PRIOR_ROWS = (
 Weigh = Callable[[Task, np.ndarray, np.ndarray], np.ndarray]  # (task, votes, labels) -> weights
 
 # --- what the runs say, on one scale ----------------------------------------------------------------------------------
-
-
-def probabilities(logits: np.ndarray) -> np.ndarray:
-    """Logits (N, C) -> softmax over the classes (N, C); logits (N,) -> sigmoid (N,). float64, 0 to 1."""
-    from scipy.special import expit, softmax  # late, as in tasks.py
-
-    logits = logits.astype(np.float64)
-    return softmax(logits, axis=1) if logits.ndim == 2 else expit(logits)
 
 
 def scale_of(values: np.ndarray) -> tuple[float, float]:

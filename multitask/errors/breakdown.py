@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from data.readers import Example
-from multitask.ensemble.voting import probabilities
+from multitask.probabilities import probabilities
 from multitask.tasks import Task
 
 OVERLAP_EDGES = (

@@ -8,9 +8,9 @@ import shutil
 import numpy as np
 import pytest
 
-from multitask.ensemble.voting import probabilities
 from multitask.predict import main
 from multitask.prediction_files import read_predictions
+from multitask.probabilities import probabilities
 from multitask.saved_run import open_run
 from multitask.tasks import TASKS
 from tests.toy_votes import altered

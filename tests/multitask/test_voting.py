@@ -20,11 +20,11 @@ from multitask.ensemble.voting import (
     mix,
     most_correlated,
     most_likely,
-    probabilities,
     scale_of,
     share_evenly,
     standardise,
 )
+from multitask.probabilities import probabilities
 from multitask.tasks import TASKS, pearson
 from tests.toy_votes import EVERY_METHOD_AND_TASK, NUM_RUNS, apply_to, make_outputs, make_votes
 
