@@ -152,9 +152,9 @@ def wrong_arrows(source: Source) -> list[str]:
     for line, module in imported_modules(source.tree):
         if not is_allowed(module, source):
             complaints.append(
-                f"{source.path}, line {line}: imports '{module}', which it may not. Pass the object in "
-                "as an argument, or move the code to the package that it belongs to. docs/README.md "
-                "has the rule."
+                f"{source.path}, line {line}: imports '{module}', which it may not. Pass "
+                "the object in as an argument, or move the code to the package that it belongs to. "
+                "docs/README.md has the rule."
             )
     return complaints
 
@@ -243,8 +243,8 @@ def dangerous(source: Source) -> list[str]:
     for line, module in imported_modules(source.tree):
         if module.split(".")[0] in UNPICKLERS:
             complaints.append(
-                f"{source.path}, line {line}: {module} can run code from a file. Use safetensors or "
-                "JSON."
+                f"{source.path}, line {line}: {module} can run code from a file. Use "
+                "safetensors or JSON."
             )
     return complaints
 
@@ -262,7 +262,8 @@ def prints(source: Source) -> list[str]:
         if is_main_guard(node) or (isinstance(node, ast.FunctionDef) and node.name == "main"):
             excused.update(ast.walk(node))
     return [
-        f"{source.path}, line {node.lineno}: prints. Only {' and '.join(sorted(MAY_PRINT))} do, and "
+        f"{source.path}, line {node.lineno}: prints. Only {' and '.join(sorted(MAY_PRINT))} do, "
+        "and "
         "the "
         "`main` of a script; return the text, or take a `log` function as an argument."
         for node in ast.walk(source.tree)
@@ -315,7 +316,7 @@ def undocumented(source: Source) -> list[str]:
     ]
 
 
-# --- the source keeps them --------------------------------------------------------------------------
+# --- the source keeps them ------------------------------------------------------------------------
 
 
 def complain(complaints: list[str]) -> None:
@@ -379,7 +380,7 @@ def test_a_cycle_is_noticed():
     assert cycle_in({"a": {"b"}, "b": {"c"}, "c": set()}) == []
 
 
-# --- negative controls: each rule speaks up when broken ---------------------------------------------
+# --- negative controls: each rule speaks up when broken -------------------------------------------
 
 BROKEN = [
     (wrong_arrows, "contrastive/losses.py", "from multitask.tasks import SST\n"),

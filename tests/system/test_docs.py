@@ -1,7 +1,8 @@
-"""What the documents say is still true of the source: links, paths, names, commands, flags, defaults, quoted rows.
+"""The documents agree with the source: links, paths, names, commands, flags, defaults, quoted rows.
 
-Every rule goes from one document to (line, complaint) pairs, so that each is also tried on a text that breaks it. Of
-docs/archive/, which speaks of the past, only links are checked."""
+A rule goes from one document to (line, complaint) pairs. Each rule is also tried on a text that
+breaks it. docs/archive/ speaks of the past, so only its links are checked.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import re
 import shlex
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -21,10 +22,21 @@ import pytest
 
 from command_line.options import Options
 from command_line.parser import parse
+from minbert.commands.options import all_fields
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("minbert", "data", "contrastive", "multitask", "tests", "benchmarks")
-FIELDS = {item.name: item for item in fields(Options)}
+PACKAGES = (
+    "minbert",
+    "data",
+    "contrastive",
+    "multitask",
+    "command_line",
+    "experiments",
+    "teaching",
+    "tests",
+    "benchmarks",
+)
+FIELDS = {item.name: item for item in all_fields(Options)}
 # Folders of a run, and those that .gitignore names: they appear when a command is run.
 IGNORED = re.findall(r"(?m)^/(.+/)$", (ROOT / ".gitignore").read_text(encoding="utf-8"))
 MADE_BY_COMMANDS = ("encoder/", "model/", "checkpoint/", *IGNORED)
@@ -45,7 +57,7 @@ class Document:
 
     @cached_property
     def lines(self) -> list[tuple[int, str, bool]]:
-        """(number, line, whether it stands in a fenced block) of every line; the fences themselves are left out."""
+        """(number, line, whether it is in a fenced block) of every line but the fences."""
         found, is_code = [], False
         for number, line in enumerate(self.text.splitlines(), start=1):
             if line.lstrip().startswith("```"):
@@ -67,7 +79,7 @@ class Document:
 
 PATHS = [
     ROOT / "README.md",
-    *(path for room in ("docs", *ROOMS) for path in sorted((ROOT / room).rglob("*.md"))),
+    *(path for package in ("docs", *PACKAGES) for path in sorted((ROOT / package).rglob("*.md"))),
 ]
 DOCUMENTS = [
     Document(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")) for path in PATHS
@@ -81,7 +93,7 @@ def sources() -> dict[str, str]:
     paths = [
         *ROOT.glob("*.py"),
         ROOT / "setup.sh",
-        *(path for room in ROOMS for path in (ROOT / room).rglob("*.py")),
+        *(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")),
     ]
     return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
@@ -106,7 +118,7 @@ def without_dashes(flag: str) -> str:
     return flag.strip("`").removeprefix("--").replace("-", "_")
 
 
-# --- the rules ------------------------------------------------------------------------------------------------------
+# --- the rules ------------------------------------------------------------------------------------
 
 
 def broken_links(document: Document) -> Complaints:
@@ -121,7 +133,7 @@ def broken_links(document: Document) -> Complaints:
 
 
 def is_path(span: str) -> bool:
-    """Whether a span in backticks names a file or folder of the repository that can be looked for."""
+    """Whether a span in backticks names a file or folder of the repository."""
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)*/?", span) or any(
         part.isupper() for part in span.split("/")
     ):
@@ -136,7 +148,7 @@ def is_path(span: str) -> bool:
 
 
 def missing_paths(document: Document) -> Complaints:
-    """Looked for from the root, beside the document, and, if it is a bare name, in every room."""
+    """Paths from the root or beside the document, and bare names of any of our files."""
     bare = {path.split("/")[-1] for path in sources()}
     for line, span in document.spans:
         places = (ROOT / span, (ROOT / document.path).parent / span)
@@ -151,14 +163,17 @@ def missing_names(document: Document) -> Complaints:
         if name and path not in sources():
             yield (
                 line,
-                f"`{span}`: there is no file {path}. Write its path from the root of the repository",
+                f"`{span}`: there is no file {path}. Write its path from the root",
             )
         elif name and name not in names_in(path):
             yield line, f"`{span}`: {path} does not define {name}. Write what it is called today"
 
 
 def commands(document: Document) -> Iterator[tuple[int, list[str]]]:
-    """(line, words) of every python or bash command, in fenced blocks and in backticks; chains are taken apart."""
+    """(line, words) of every python or bash command, in fenced blocks and in backticks.
+
+    Chains of commands are taken apart.
+    """
     joined: list[tuple[int, str]] = []
     for number, line, is_code in document.lines:
         if is_code and joined and joined[-1][1].endswith("\\"):
@@ -177,34 +192,54 @@ def commands(document: Document) -> Iterator[tuple[int, list[str]]]:
                 yield number, words[:end]
 
 
+def file_of(module: str) -> str:
+    """The file that `python -m MODULE` runs: that of a package is its __main__.py."""
+    path = module.replace(".", "/")
+    return f"{path}/__main__.py" if f"{path}/__main__.py" in sources() else f"{path}.py"
+
+
+def flags_in(text: str) -> set[str]:
+    """The flags that a file names, and those that it declares as fields of an option group."""
+    names = re.findall(r"(?m)^    (\w+): [^=]+ = flag\(", text)
+    declared = [f"--{name}" for name in names] + [f"--{name.replace('_', '-')}" for name in names]
+    return {*re.findall(r"--[a-z][\w-]*", text), *declared}
+
+
 def fault_of(words: list[str]) -> str | None:
     """What is wrong with a command, or None."""
     target, *rest = words[1:]
     if target == "-m":
         module, *rest = rest
-        target = f"{module.replace('.', '/')}{'/__main__' * (module in ROOMS)}.py"  # a room is run as a whole
-        if module.split(".")[0] not in ROOMS:
-            missing = [
-                word
-                for word in rest
-                if word.startswith("tests/") and not (ROOT / word.split("::")[0]).exists()
-            ]
-            return (
-                f"{missing[0]} is not there"
-                if missing
-                else (None if importlib.util.find_spec(module) else f"there is no module {module}")
-            )
+        if module.split(".")[0] not in PACKAGES:
+            return fault_of_other(module, rest)
+        target = file_of(module)
     if target not in sources():
         return None if target.startswith("-") else f"there is no file {target}"
     if target == "run_multitask.py":
         return fault_of_run(rest)
-    known = {"--help", *re.findall(r"--[a-z][\w-]*", sources()[target])}
+    # The flags of a command may stand in another file of its package.
+    folder = target.rpartition("/")[0] if target.endswith("__main__.py") else target
+    known = {"--help"}
+    for path, text in sources().items():
+        if path.startswith(folder):
+            known |= flags_in(text)
     wrong = [word for word in rest if word.startswith("--") and word.split("=")[0] not in known]
     return f"{target} has no flag {wrong[0]}" if wrong else None
 
 
+def fault_of_other(module: str, arguments: list[str]) -> str | None:
+    """What is wrong with a command that is not ours, such as pytest."""
+    for word in arguments:
+        if word.startswith("tests/") and not (ROOT / word.split("::")[0]).exists():
+            return f"{word} is not there"
+    return None if importlib.util.find_spec(module) else f"there is no module {module}"
+
+
 def fault_of_run(flags: list[str]) -> str | None:
-    """What command_line/parser.py says to the flags of a run_multitask.py command; a shell variable stands for a number."""
+    """What command_line/parser.py says to the flags of a run_multitask.py command.
+
+    A shell variable stands for a number.
+    """
     if flags[:1] == ["--resume"] and len(flags) == 2:  # its folder is an example
         return None
     with (
@@ -226,12 +261,10 @@ def wrong_commands(document: Document) -> Complaints:
 
 def wrong_flags(document: Document) -> Complaints:
     """Flags in backticks on their own, such as `--sampling joint`."""
-    known = {
-        flag
-        for path, text in sources().items()
-        if not path.startswith("tests/test_")
-        for flag in re.findall(r"--[a-z][\w-]*", text)
-    }
+    known: set[str] = set()
+    for path, text in sources().items():
+        if not Path(path).name.startswith("test_"):
+            known |= flags_in(text)
     for line, span in document.spans:
         flag, *values = span.split() if span.startswith("--") else [""]
         item = FIELDS.get(without_dashes(flag))
@@ -255,7 +288,7 @@ def wrong_defaults(document: Document) -> Complaints:
         if cells[1] != default:
             yield (
                 number,
-                f"the default of {cells[0]} is {default}, not {cells[1]}. Copy it from command_line/options.py",
+                f"the default of {cells[0]} is {default}, not {cells[1]}. Copy it from its options.py",
             )
 
 
@@ -280,7 +313,7 @@ def strange_places(document: Document) -> Complaints:
         for place in SOMEWHERE_ELSE.findall(line):
             yield (
                 number,
-                f"'{place}' means nothing to a reader elsewhere. Name a place in the repository, or say DIR",
+                f"'{place}' means nothing to a reader. Name a place in the repository, or say DIR",
             )
 
 
@@ -293,7 +326,7 @@ def broken_python(document: Document) -> Complaints:
             yield start + (error.lineno or 0), f"not Python ({error.msg}). Correct the example"
 
 
-# --- the documents keep them ------------------------------------------------------------------------------------------
+# --- the documents keep them ----------------------------------------------------------------------
 
 ALWAYS = [broken_links]
 OF_TODAY_ONLY = [
@@ -320,7 +353,7 @@ def test_every_document_keeps(rule):
 
 def test_every_option_is_explained_by_help():
     with contextlib.redirect_stdout(io.StringIO()) as shown, pytest.raises(SystemExit):
-        parse(["--help"])
+        parse(["--help-all"])
     text = "".join(shown.getvalue().split())
     words = {name: "".join(item.metadata["help"].split()) for name, item in FIELDS.items()}
     mute = [
@@ -329,7 +362,7 @@ def test_every_option_is_explained_by_help():
         if not words[name] or words[name] not in text or f"--{name}" not in text
     ]
     assert not mute, (
-        f"--help says nothing of --{', --'.join(mute)}. Give it a help text in command_line/options.py."
+        f"--help-all says nothing of --{', --'.join(mute)}. Give it a help text in its options.py."
     )
 
 
@@ -341,20 +374,18 @@ def test_every_option_stands_in_a_document():
         for flag in re.findall(r"--[a-z][\w-]*", document.text)
     }
     absent = [
-        name
-        for name, item in FIELDS.items()
-        if item.metadata["group"] != "files" and name not in flags
+        name for name, item in FIELDS.items() if not item.metadata["is_file"] and name not in flags
     ]
     assert not absent, (
         f"no document names --{', --'.join(absent)}. Add a row to the settings of a page in docs/."
     )
 
 
-# --- negative controls: each rule speaks up when broken, and only then ------------------------------------------------
+# --- negative controls: each rule speaks up when broken, and only then ----------------------------
 
 BROKEN = [
     (broken_links, "See [the\ntour](docs/detour.md)."),
-    (missing_paths, "Read `minbert/berd.py`, in the room `minbert/`."),
+    (missing_paths, "Read `minbert/berd.py`, in the package `minbert/`."),
     (missing_paths, "Read `berd.py` and the rows of `data/sample`."),
     (missing_names, "`minbert/bert.py::BertModel.backward` encodes."),
     (missing_names, "`bert.py::BertModel` is not the whole path."),
@@ -364,7 +395,7 @@ BROKEN = [
     ),
     (
         wrong_commands,
-        "```\nbash setup.sh --dev; HF_HUB_OFFLINE=1 python -m minbert.pretraining --out DIR\n```",
+        "```\nbash setup.sh --dev; HF_HUB_OFFLINE=1 python -m minbert.pretrain --out DIR\n```",
     ),
     (wrong_commands, "Run `python -m minbert.pretraining --output DIR`, or `python -m pytest`."),
     (wrong_commands, "```bash\npython -m pytest tests/test_berd.py\n```"),
@@ -379,11 +410,12 @@ KEPT = [
     (broken_links, "[A page](LICENSE), [the web](https://example.org/x), [here](#a-heading)"),
     (
         missing_paths,
-        "`minbert/bert.py`, `bert.py`, `data/`, `runs/NAME/run.json`, `1/K`, `config.json`, `DIR/x.py`",
+        "`minbert/bert.py`, `bert.py`, `data/`, `runs/NAME/run.json`, `1/K`, `a.json`, `DIR/x.py`",
     ),
     (
         missing_names,
-        "`minbert/bert.py::BertModel.forward`, `command_line/options.py::Options.epochs`, `multitask/tasks.py::TASKS`",
+        "`minbert/bert.py::BertModel.forward`, `multitask/options.py::FineTuningOptions.epochs`, "
+        "`multitask/tasks.py::TASKS`",
     ),
     (
         wrong_commands,
