@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,13 @@ class Setup:
     encoder: BertModel
     tokenizer: BertTokenizer
     start: str  # fingerprint of the encoder before any training
-    digests: dict[str, str]  # SHA-256 of each input file
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of each input file. The run asks once every reader has checked its file."""
+        from data.readers import sha256_of
+
+        return {path: sha256_of(path) for path in self.options.input_files()}
 
 
 @dataclass(frozen=True)
@@ -96,7 +103,6 @@ def is_finished(folder: Path) -> bool:
 
 def prepare(options: Options, folder: Path) -> Setup:
     """Resolve the options, check the paths, read the data, open the encoder."""
-    from data.readers import sha256_of
     from minbert import BertModel, BertTokenizer
     from minbert.training import processes, run_folder, runtime
     from minbert.training.stage import encoder_fingerprint
@@ -137,7 +143,6 @@ def prepare(options: Options, folder: Path) -> Setup:
         encoder=encoder,
         tokenizer=tokenizer,
         start=encoder_fingerprint(encoder, tokenizer),
-        digests={path: sha256_of(path) for path in options.input_files()},
     )
 
 

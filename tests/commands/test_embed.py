@@ -315,7 +315,7 @@ def test_the_sentences_of_standard_input_are_not_replaced(tmp_path):
 def test_a_reader_that_has_seen_enough(tiny_model):
     """`| head -1` closes the pipe; that is no error."""
     code = (
-        "import sys, contrastive.embed as embed; embed.work = lambda *_, **__: iter(['x' * 9] * 99999)\n"
+        "import sys, contrastive.embed.__main__ as embed; embed.work = lambda *_, **__: iter(['x' * 9] * 99999)\n"
         "sys.exit(embed.main(['minilm', '--nearest', '1']))"
     )
     script = (

@@ -22,14 +22,14 @@ from contrastive.methods import (
     SupervisedSimCSE,
     TripletSimCSE,
 )
-from contrastive.presets import PRESETS
+from contrastive.presets import METHODS
 from contrastive.sentences import EncodedTriplets
 from contrastive.stage import build_companion
 from data.batching import Batch, EncodedExamples
 from data.readers import Example
 from minbert import BertModel, BertTokenizer
 from minbert.training import runtime
-from tests.command_line.test_options import options_of, refusal
+from tests.toy_options import options_of, refusal
 
 FIRST = [
     "a doctor is helping",
@@ -130,7 +130,7 @@ def furthest(one: dict, other: dict) -> float:
 
 
 def test_every_method_is_here():
-    assert {name.split(",")[0] for name in MAKERS} == set(PRESETS)
+    assert {name.split(",")[0] for name in MAKERS} == set(METHODS)
 
 
 @every_method
@@ -236,8 +236,11 @@ def test_a_frozen_encoder_and_no_gradient_at_all(tiny_model, batches):
 
 
 def test_fusion_hands_it_to_the_companion(tiny_model):
-    options = Options(pretrain="simcse", contrastive_order="fusion", contrastive_chunk=3)
-    companion = build_companion(options, BertModel.from_pretrained(tiny_model), torch.device("cpu"))
+    options = Options.of(
+        pretrain="simcse", contrastive_order="fusion", contrastive_chunk=3, device="cpu"
+    )
+    encoder = BertModel.from_pretrained(tiny_model)
+    companion = build_companion(options.contrastive, options.training, "mean", encoder)
     assert companion.chunk == 3
 
 
@@ -248,5 +251,5 @@ def test_it_is_refused_where_nothing_reads_it(capsys):
         )
     fusion = ["--pretrain", "simcse", "--contrastive_order", "fusion"]
     nli = {"simcse-nli": ["--nli", "triplets.tsv"]}
-    for flags in (fusion, *(["--pretrain", method, *nli.get(method, [])] for method in PRESETS)):
-        assert options_of("--contrastive_chunk", "64", *flags).contrastive_chunk == 64
+    for flags in (fusion, *(["--pretrain", method, *nli.get(method, [])] for method in METHODS)):
+        assert options_of("--contrastive_chunk", "64", *flags).contrastive.contrastive_chunk == 64

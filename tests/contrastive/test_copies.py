@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from command_line.options import Options
 from contrastive import methods
 from contrastive.methods import ContrastiveTension, SelfGuided
 from data.batching import EncodedExamples
@@ -234,9 +235,12 @@ def test_the_guide_has_no_dropout_whatever_mode_is_asked_for(tiny_model, sentenc
 
 def test_every_method_is_built_from_its_options(tiny_model):
     """What build_method hands over; the values' effects are in test_contrastive_stages.py."""
-    options = SimpleNamespace(pooling="cls", sg_loss="opt1", sg_states="mean", sg_regulariser=0.5)
+    options = Options.of(
+        pretrain="sg,sg-opt", sg_loss="opt1", sg_states="mean", sg_regulariser=0.5
+    ).contrastive
     settings = SimpleNamespace(temperature=0.2, projection="none", chunk=7)
-    method = methods.build_method("sg", options, settings, BertModel.from_pretrained(tiny_model))
+    encoder = BertModel.from_pretrained(tiny_model)
+    method = methods.build_method("sg", options, settings, "cls", encoder)
     found = (
         method.pooling,
         method.temperature,
@@ -246,4 +250,4 @@ def test_every_method_is_built_from_its_options(tiny_model):
         method.chunk,
     )
     assert found == ("cls", 0.2, "opt1", "mean", 0.5, 7)
-    assert methods.build_method("sg-opt", options, settings, method.encoder).objective == "opt3"
+    assert methods.build_method("sg-opt", options, settings, "cls", encoder).objective == "opt3"

@@ -19,13 +19,14 @@ from contrastive.methods import (
     make_projection,
 )
 from contrastive.negatives import no_negatives
-from contrastive.presets import PRESETS, settings_of
+from contrastive.presets import METHODS, settings_of
 from contrastive.sentences import EncodedTriplets
 from data.batching import EncodedExamples
 from data.readers import Example
 from minbert import BertModel, BertTokenizer
 from minbert.pooling import pool
 
+OPTIONS = Options.of().contrastive
 FIRST = [
     "a doctor is helping",
     "the girl",
@@ -311,9 +312,11 @@ def test_other_normalisations_are_other_losses(encoder, pairs):
 def test_each_name_is_its_own_method_and_no_other_name_is_one(encoder):
     made = {
         name: type(
-            build_method(name, Options(), settings_of(name, Options(), 24), copy.deepcopy(encoder))
+            build_method(
+                name, OPTIONS, settings_of(name, OPTIONS, 24, "cpu"), "mean", copy.deepcopy(encoder)
+            )
         )
-        for name in PRESETS
+        for name in METHODS
     }
     assert made == {
         "simcse": SimCSE,
@@ -326,5 +329,5 @@ def test_each_name_is_its_own_method_and_no_other_name_is_one(encoder):
         "sg": SelfGuided,
         "sg-opt": SelfGuided,
     }
-    with pytest.raises(AssertionError, match="no method cosent"):
-        build_method("cosent", Options(), settings_of("simcse", Options(), 24), encoder)
+    with pytest.raises(KeyError, match="cosent"):
+        build_method("cosent", OPTIONS, settings_of("simcse", OPTIONS, 24, "cpu"), "mean", encoder)

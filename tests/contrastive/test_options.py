@@ -11,7 +11,8 @@ import torch
 
 from command_line.checks import needed_stages
 from command_line.options import Options
-from contrastive.presets import OWN, PRESETS, settings_of
+from contrastive.presets import METHODS, settings_of
+from minbert.commands.options import all_fields
 from minbert.schedule import SCHEDULES
 from minbert.training.loop import fit
 from multitask.stage import read_tables
@@ -58,7 +59,7 @@ ELSEWHERE = {"nli", "bsc_shuffle"}  # the tests below
 READERS = [
     (name, method)
     for name, (first, *_) in GROUPS.items()
-    for method in dict.fromkeys([first, *needed_stages(name, Options())])
+    for method in dict.fromkeys([first, *needed_stages(name, Options.of().contrastive)])
 ]
 
 
@@ -124,10 +125,8 @@ def test_values_are_not_each_others(make_stages):
 
 def test_all_options_of_methods_are_tried():
     tried = {name for name in GROUPS if not name.startswith("contrastive_")} | ELSEWHERE
-    assert {name for own in OWN.values() for name in own} == tried
-    choices = {
-        item.name: set(item.metadata["choices"]) for item in Options.__dataclass_fields__.values()
-    }
+    assert {name for entry in METHODS.values() for name in entry.own_options} == tried
+    choices = {item.name: set(item.metadata["choices"]) for item in all_fields(Options)}
     left_out = {
         "contrastive_schedule": {"auto", "tension"},
         "contrastive_projection": {"auto"},
@@ -138,7 +137,7 @@ def test_all_options_of_methods_are_tried():
 
 
 def test_triplets_are_those_of_the_file(make_stages, sample_data, tmp_path):
-    tables = read_tables(Options(data_dir=str(sample_data)).with_files())
+    tables = read_tables(Options.of(data_dir=str(sample_data)).with_files().data)
     stages = [
         make_stages("simcse-nli", nli=write_triplets(tmp_path / f"{task}.tsv", tables, task))[0]
         for task in ("sst", "sts")
@@ -270,8 +269,9 @@ def test_shuffles_begin_with_the_second_epoch(make_stages):
     }.items(),
 )
 def test_presets_are_those_of_the_papers(method, values):
-    assert values.items() <= asdict(PRESETS[method]).items()
-    assert Options().sg_regulariser == 0.1 and Options().sg_states == "max"
+    assert values.items() <= asdict(METHODS[method].preset).items()
+    options = Options.of().contrastive.self_guided
+    assert options.sg_regulariser == 0.1 and options.sg_states == "max"
 
 
 def test_ranking_by_dot_products_has_no_temperature_but_a_given_one():
@@ -281,7 +281,8 @@ def test_ranking_by_dot_products_has_no_temperature_but_a_given_one():
         {"mnr_similarity": "dot", "contrastive_temperature": 0.5},
     ]
     found = [
-        settings_of("mnr", Options(pretrain="mnr", **each), 768).temperature for each in chosen
+        settings_of("mnr", Options.of(pretrain="mnr", **each).contrastive, 768, "cpu").temperature
+        for each in chosen
     ]
     assert found == [0.05, 1.0, 0.5]
 
@@ -331,7 +332,7 @@ def test_evaluations_patience_and_epochs(make_stages):
 
 def test_one_sentence_alone_in_the_last_batch(make_stages):
     """A batch of one has no negatives: its loss is 0 or that of a positive, and finite."""
-    for method in PRESETS:
+    for method in METHODS:
         (stage,) = make_stages(method)
         task = stage.job.plan(0, torch.Generator().manual_seed(0))[0][0][0]
         rows = [0, 0] if method == "ct" else [0]

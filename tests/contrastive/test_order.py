@@ -1,12 +1,12 @@
 """--contrastive_order: SimCSE before the tasks, after them, or with them, from the job to the finished run."""
 
-from dataclasses import replace
 from itertools import combinations
 
 import pytest
 import torch
 
 import run_multitask
+from command_line.automatic import has_dropout_in_tasks
 from command_line.options import Options
 from contrastive.stage import build_companion
 from minbert import BertModel, BertTokenizer
@@ -18,30 +18,37 @@ from multitask.stage import build_job, encode_tables, read_tables
 from tests.toy_job import Kill, killed_at
 from tests.toy_stages import write_triplets
 
-CPU = torch.device("cpu")
-
 
 def fusion_job(options, folder):
-    encoder, tokenizer = (
-        BertModel.from_pretrained(options.model),
-        BertTokenizer.from_pretrained(options.model),
+    encoder = BertModel.from_pretrained(options.encoder.model)
+    tokenizer = BertTokenizer.from_pretrained(options.encoder.model)
+    rows = encode_tables(
+        read_tables(options.data),
+        tokenizer,
+        options.data.max_length,
+        options.multitask.heads.pair_encoding,
     )
-    rows = encode_tables(read_tables(options), tokenizer, options.max_length, options.pair_encoding)
-    companion = (
-        build_companion(options, encoder, CPU) if options.contrastive_order == "fusion" else None
+    companion = None
+    if options.contrastive.is_fusion:
+        companion = build_companion(options.contrastive, options.training, "mean", encoder)
+    has_dropout = has_dropout_in_tasks(options, encoder.config.hidden_size)
+    job = build_job(
+        options.multitask, options.training, "mean", has_dropout, encoder, rows, folder, companion
     )
-    return build_job(options, encoder, rows, folder, CPU, companion), companion
+    return job, companion
 
 
 @pytest.fixture
 def options(tiny_model, sample_data):
-    return Options(
+    return Options.of(
         model=str(tiny_model),
         data_dir=str(sample_data),
         pretrain="simcse",
         contrastive_order="fusion",
         pair_encoding="cross",
         precision="fp32",
+        device="cpu",
+        score="overall_2023",
         epochs=1,
         lr=1e-3,
         max_length=48,
@@ -50,7 +57,7 @@ def options(tiny_model, sample_data):
 
 def test_fusion_sees_each_batch_again_with_the_contrastive_loss(options, tmp_path):
     job, companion = fusion_job(options, tmp_path)
-    plain, _ = fusion_job(replace(options, contrastive_order="first"), tmp_path)
+    plain, _ = fusion_job(options.with_values(contrastive_order="first"), tmp_path)
     steps, expected = (each.plan(0, torch.Generator().manual_seed(0)) for each in (job, plain))
     assert steps[0::2] == expected
     assert steps[1::2] == [
@@ -61,7 +68,9 @@ def test_fusion_sees_each_batch_again_with_the_contrastive_loss(options, tmp_pat
     assert not torch.equal(companion.projection[0].weight, before), "the projection learns too"
     tensors, _ = load_checkpoint(job.folder)
     assert "model.companion.0.weight" in tensors, "a resumed run needs the projection"
-    job.model.save_pretrained(tmp_path / "model", BertTokenizer.from_pretrained(options.model))
+    job.model.save_pretrained(
+        tmp_path / "model", BertTokenizer.from_pretrained(options.encoder.model)
+    )
     loaded = MultitaskBert.from_pretrained(tmp_path / "model")
     assert not any("companion" in name for name in loaded.state_dict()), (
         "it is of no use after training"
@@ -69,7 +78,7 @@ def test_fusion_sees_each_batch_again_with_the_contrastive_loss(options, tmp_pat
 
 
 def test_a_frozen_encoder_leaves_nothing_for_fusion_without_a_projection(options, tmp_path):
-    frozen = replace(options, freeze="2", contrastive_projection="none")
+    frozen = options.with_values(freeze="2", contrastive_projection="none")
     with pytest.raises(
         ValueError, match="--freeze 2 leaves nothing to train for a loss on the vectors"
     ):
@@ -79,7 +88,7 @@ def test_a_frozen_encoder_leaves_nothing_for_fusion_without_a_projection(options
         {"contrastive_projection": "tanh"},
         {"contrastive_order": "first"},
     ):
-        fusion_job(replace(frozen, **others), tmp_path)
+        fusion_job(frozen.with_values(**others), tmp_path)
 
 
 @pytest.mark.parametrize("step", [2, 7])
@@ -146,7 +155,7 @@ def test_a_whole_run_of_both_kinds_of_supervised_simcse(
     tiny_model, sample_data, tmp_path, no_fsync, capsys
 ):
     nli = write_triplets(
-        tmp_path / "nli.tsv", read_tables(Options(data_dir=str(sample_data)).with_files())
+        tmp_path / "nli.tsv", read_tables(Options.of(data_dir=str(sample_data)).with_files().data)
     )
     flags = [
         "--recipe",

@@ -12,7 +12,7 @@ from command_line.options import Options
 from contrastive.losses import info_nce
 from contrastive.methods import SimCSE
 from contrastive.sentences import unique_sentences
-from contrastive.stage import build_stage
+from contrastive.stage import Place, StageText, build_stage
 from contrastive.zero_shot import sts_quality
 from data.batching import EncodedExamples
 from data.readers import Example
@@ -21,8 +21,6 @@ from minbert.pooling import check_pooling, pool
 from minbert.training.loop import fit
 from minbert.training.stage import STAGE_FILE, Stage, encoder_fingerprint
 from multitask.stage import read_tables
-
-CPU = torch.device("cpu")
 
 
 def training_examples(tables):
@@ -36,11 +34,12 @@ def tokenizer(tiny_model):
 
 @pytest.fixture(scope="module")
 def options(sample_data, tiny_model):
-    return Options(
+    return Options.of(
         pretrain="simcse",
         model=str(tiny_model),
         data_dir=str(sample_data),
         precision="fp32",
+        device="cpu",
         contrastive_batch_size=8,
         contrastive_lr=1e-3,
         lr=1e-3,
@@ -50,7 +49,7 @@ def options(sample_data, tiny_model):
 
 @pytest.fixture(scope="module")
 def tables(options):
-    return read_tables(options)
+    return read_tables(options.data)
 
 
 @pytest.fixture
@@ -67,17 +66,21 @@ def make_stage(options, tables, tokenizer, tiny_model, tmp_path):
     ) -> Stage:
         train = training_examples(tables) if train is None else train
         encoder = encoder or BertModel.from_pretrained(tiny_model)
+        changed = options.with_values(**changes)
+        run = tmp_path / name
         return build_stage(
-            replace(options, **changes),
             "simcse",
+            changed.contrastive,
+            changed.training,
+            changed.encoder.pooling,
             encoder,
             words,
-            {"sst": train},
-            dev or tables["sts"]["dev"].examples,
-            tmp_path / name,
-            "encoder",
-            encoder_fingerprint(encoder, words),
-            CPU,
+            StageText(
+                {"sst": train}, dev or tables["sts"]["dev"].examples, changed.data.max_length
+            ),
+            Place(
+                encoder_fingerprint(encoder, words), run / "encoder", run / "checkpoint" / "simcse"
+            ),
         )
 
     return make
@@ -164,17 +167,16 @@ def test_what_is_read_and_what_cannot_judge_it_are_said_before_training(make_sta
 def test_what_a_method_reads_is_counted_as_pairs_where_it_reads_pairs(
     options, tables, tokenizer, tiny_model, tmp_path
 ):
+    train = {task: tables[task]["train"].examples for task in ("para", "sts")}
     stage = build_stage(
-        options,
         "mnr",
+        options.contrastive,
+        options.training,
+        "mean",
         BertModel.from_pretrained(tiny_model),
         tokenizer,
-        {task: tables[task]["train"].examples for task in ("para", "sts")},
-        tables["sts"]["dev"].examples,
-        tmp_path,
-        "encoder",
-        "start",
-        CPU,
+        StageText(train, tables["sts"]["dev"].examples, options.data.max_length),
+        Place("start", tmp_path / "encoder", tmp_path / "checkpoint"),
     )
     num_pairs = sum(len(batch) for [(_, batch)] in stage.job.plan(0, torch.Generator()))
     assert stage.notes[0].startswith(f"mnr: {num_pairs} pairs, ")
@@ -261,7 +263,7 @@ def test_the_fingerprint(make_stage, tables, tiny_model, tokenizer):
 
 
 def test_every_option_of_the_stage_is_in_that_table():
-    names = {name for name in vars(Options()) if name.startswith("contrastive_")}
+    names = {name for name in Options.of().flat() if name.startswith("contrastive_")}
     assert names - {"contrastive_order"} <= CHANGES.keys()
 
 
