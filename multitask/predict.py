@@ -93,15 +93,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for run in runs:
         if not knows(run, task.name):
             raise ValueError(
-                f"{run.folder} was trained on {run.options.tasks}; its head for {task.title} never "
+                f"{run.folder} was trained on {run.options.tasks.tasks}; its head for {task.title} never "
                 "learned. Pass another --task, or another run."
             )
     for run in runs:
         model, tokenizer = open_model(run)
-        encoded = EncodedExamples(rows, tokenizer, run.options.max_length, model.pair_encoding)
+        encoded = EncodedExamples(rows, tokenizer, run.options.data.max_length, model.pair_encoding)
         if encoded.num_truncated:
-            print(cuts({task.name: {"input": encoded}}, run.options.max_length), file=sys.stderr)
-        outputs = predict(model, task.name, encoded, run.options.precision)
+            print(
+                cuts({task.name: {"input": encoded}}, run.options.data.max_length), file=sys.stderr
+            )
+        outputs = predict(model, task.name, encoded, run.options.training.precision)
         total += outputs if task.is_regression else probabilities(outputs)
     values = total / len(runs) if given.probabilities else decode(task, total / len(runs))
     for row, value in zip(rows, values, strict=True):

@@ -1,32 +1,41 @@
-"""A finished run, opened again from its folder: what ensemble.py and errors.py work on.
+"""Open a finished run from its folder, for the commands predict, ensemble and errors.
 
-`read_record` is quick and tells whether the run can be used; `open_run` brings the model and the rows as well.
+`read_record` is quick and says whether the run can be used. `open_run` also loads the model and the
+rows. Runs of older versions open, too, if their run.json holds the options that these commands read.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError
 
 from data.batching import EncodedExamples
+from data.options import DataOptions
 from data.readers import Table, numbers_by_task, sha256_of
 from minbert import BertTokenizer
 from minbert.commands.ending import this_python
+from minbert.commands.options import OptionGroup, all_fields, from_flat
 from minbert.commands.paths import in_shell
+from minbert.options import EncoderOptions
 from minbert.training import runtime
+from minbert.training.options import TrainingOptions
 from multitask.evaluation import predict
 from multitask.leaderboard import PREDICTED
 from multitask.model import MultitaskBert
+from multitask.options import HeadOptions, TaskOptions
 from multitask.stage import SPLITS, encode_tables, read_tables
 from multitask.tasks import TASKS, learned
 
-NEEDED = (
+Group = TypeVar("Group", bound=OptionGroup)
+
+# The options without which a run cannot be predicted again. Defaults would only guess them.
+NEEDED_OPTIONS = (
     "pair_encoding",
     "max_length",
     "precision",
@@ -35,99 +44,151 @@ NEEDED = (
     "drop_bad_rows",
     "train_rows",
     "dev_rows",
+    "tasks",
+    "head",
 )
-FILE_OPTIONS = tuple(f"{task}_{split}" for task in TASKS for split in SPLITS)
+ADVICE = "so another version wrote it. Start the run anew with this one."
+
+
+@dataclass(frozen=True)
+class SavedOptions:
+    """The options of a finished run that its predictions depend on, and those that name it."""
+
+    data: DataOptions
+    encoder: EncoderOptions
+    training: TrainingOptions
+    tasks: TaskOptions
+    heads: HeadOptions
 
 
 @dataclass(frozen=True)
 class Record:
-    """What run.json says of a finished run.
-
-    `options` are the run's; `scores` its dev scores by task name; `files` the SHA-256 of each data file by its path.
-    """
+    """The content of a finished run's run.json."""
 
     folder: Path
-    options: SimpleNamespace
-    scores: dict[str, float]
-    files: dict[str, str]
+    options: SavedOptions
+    scores: dict[str, float]  # dev scores by task
+    files: dict[str, str]  # SHA-256 of each data file, by its path
 
 
 @dataclass(frozen=True)
 class FinishedRun(Record):
-    """A record with its model in evaluation mode, and the data it was trained on.
-
-    tables[task][split] and rows[task][split] are as in train.py, rows of dev and test only.
-    """
+    """A record with the model in evaluation mode and the data of the run."""
 
     model: MultitaskBert
-    tables: dict[str, dict[str, Table]]
-    rows: dict[str, dict[str, EncodedExamples]]
+    tables: dict[str, dict[str, Table]]  # [task][split]
+    rows: dict[str, dict[str, EncodedExamples]]  # [task][split], dev and test only
 
     def outputs(self, task: str, split: str) -> np.ndarray:
-        """Raw outputs float32 in row order: (N, 5) logits for "sst", (N,) for the others."""
-        return predict(self.model, task, self.rows[task][split], self.options.precision)
+        """Predict one split. Raw outputs float32 in row order: (N, 5) for "sst", (N,) for the others."""
+        return predict(self.model, task, self.rows[task][split], self.options.training.precision)
 
 
 def read_record(folder: str | Path) -> Record:
     """Read run.json in the folder of a run of run_multitask.py.
 
-    Raises ValueError where the folder holds no finished run, or one that another version wrote.
+    Raises ValueError if the folder holds no finished run, or one of a version that saved other options.
     """
     folder = Path(folder)
-    if (folder / "options.json").is_file() and not (folder / "run.json").is_file():
-        how = f"{this_python()} {in_shell(Path(__file__).parents[1] / 'run_multitask.py')} --resume {in_shell(folder)}"
-        raise ValueError(
-            f"{folder}: the run there has not come to its end (there is no run.json). Finish it: {how}"
-        )
+    check_finished(folder)
     try:
         record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        options, files = dict(record["options"]), dict(record["files"])
+        values = dict(record["options"])
+        files = dict(record["files"])
         scores = {name: float(record["scores"][name]) for name in TASKS}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"{folder}: no finished run there (run.json: {type(error).__name__}: {error}). Give a folder "
-            "that run_multitask.py wrote, such as runs/NAME."
+            f"{folder}: no finished run there (run.json: {type(error).__name__}: {error}). Give a "
+            "folder that run_multitask.py wrote, such as runs/NAME."
         ) from error
-    missing = [name for name in NEEDED if name not in options]
-    missing += [name for name in FILE_OPTIONS if options.get(name) not in files]
+
+    missing = [name for name in NEEDED_OPTIONS if name not in values]
+    missing += [name for name in file_options(SPLITS) if values.get(name) not in files]
     if missing:
+        raise ValueError(f"{folder}: its run.json lacks {missing[0]}, {ADVICE}")
+    try:
+        options = saved_options(values)
+    except ValueError as error:
         raise ValueError(
-            f"{folder}: its run.json lacks {missing[0]}, so another version wrote it. Start the run "
-            "anew with this one."
+            f"{folder}: its run.json has an option that this version does not know ({error}), {ADVICE}"
+        ) from error
+    return Record(folder, options, scores, files)
+
+
+def check_finished(folder: Path) -> None:
+    """ValueError with the command that finishes the run, if it has begun and not ended."""
+    is_begun = (folder / "options.json").is_file()
+    if is_begun and not (folder / "run.json").is_file():
+        program = in_shell(Path(__file__).parents[1] / "run_multitask.py")
+        raise ValueError(
+            f"{folder}: the run there has not come to its end (there is no run.json). Finish it: "
+            f"{this_python()} {program} --resume {in_shell(folder)}"
         )
-    return Record(folder, SimpleNamespace(**options), scores, files)
+
+
+def saved_options(values: Mapping[str, Any]) -> SavedOptions:
+    """The option groups of a run from the flat values in its run.json.
+
+    Names that no group knows are dropped: another version had them. Raises ValueError for a value
+    that a group refuses.
+    """
+    return SavedOptions(
+        data=known_values(DataOptions, values),
+        encoder=known_values(EncoderOptions, values),
+        training=known_values(TrainingOptions, values),
+        tasks=known_values(TaskOptions, values),
+        heads=known_values(HeadOptions, values),
+    )
+
+
+def known_values(cls: Callable[..., Group], values: Mapping[str, Any]) -> Group:
+    """The group of those values that are its options."""
+    names = {item.name for item in all_fields(cls)}  # type: ignore[arg-type]
+    return from_flat(cls, {name: value for name, value in values.items() if name in names})
+
+
+def file_options(splits: Sequence[str]) -> list[str]:
+    """The names of the options that hold data files, such as "sst_dev"."""
+    names = []
+    for task in TASKS:
+        names += [f"{task}_{split}" for split in splits]
+    return names
 
 
 def knows(run: Record, task: str) -> bool:
     """Whether the run can answer the task, as tasks.learned says."""
-    return task in learned(run.options.tasks.split(","), run.options.head)
+    return task in learned(run.options.tasks.order, run.options.heads.head)
 
 
 def open_model(run: Record) -> tuple[MultitaskBert, BertTokenizer]:
-    """The run's model in evaluation mode and its tokenizer; ValueError where they cannot be read.
+    """Load the run's model, in evaluation mode, and its tokenizer.
 
-    The model is put on the device that the run had, or on the fastest of this machine where that is absent: a run of a
-    GPU is opened on a laptop.
+    The model goes to the device of the run. If this machine has no such device, it goes to the
+    fastest one that is there: a run of a GPU opens on a laptop. Raises ValueError if the files
+    cannot be read.
     """
-    options, source = run.options, run.folder / "model"
+    source = run.folder / "model"
     runtime.settle_memory()
     try:
-        model = MultitaskBert.from_pretrained(source, attention_implementation=options.attention)
+        model = MultitaskBert.from_pretrained(
+            source, attention_implementation=run.options.encoder.attention
+        )
         tokenizer = BertTokenizer.from_pretrained(source)
     except (OSError, SafetensorError, RuntimeError, KeyError) as error:
         raise ValueError(
             f"{source}: the model cannot be read ({error}). Bring the folder back as the run wrote it, "
             "or start the run anew."
         ) from error
+
     try:
-        device, _ = runtime.choose_device(options.device)
-    except ValueError:  # no such device on this machine
+        device, _ = runtime.choose_device(run.options.training.device)
+    except ValueError:
         device, _ = runtime.choose_device()
     return model.to(device), tokenizer
 
 
 def check_files(run: Record) -> None:
-    """ValueError where a data file of the run is absent or has changed since."""
+    """ValueError if a data file of the run is absent or has changed since."""
     for path, digest in run.files.items():
         if not Path(path).is_file():
             raise ValueError(
@@ -136,45 +197,58 @@ def check_files(run: Record) -> None:
             )
         if sha256_of(path) != digest:
             raise ValueError(
-                f"{run.folder}: {path} is not the file that the run was trained on, it has changed since. "
-                "Restore it, or start the run anew."
+                f"{run.folder}: {path} is not the file that the run was trained on, it has changed "
+                "since. Restore it, or start the run anew."
             )
 
 
 def open_run(folder: str | Path) -> FinishedRun:
-    """Read run.json, the model (`open_model`) and the data files (`check_files`) of a run of run_multitask.py.
+    """Read run.json, the model and the data files of a run of run_multitask.py.
 
-    Raises ValueError where the folder holds no finished run, where its model cannot be read, or where a data file is
-    absent or has changed since.
+    Raises ValueError as read_record, check_files and open_model do.
     """
     record = read_record(folder)
     check_files(record)
     model, tokenizer = open_model(record)
-    tables = read_tables(record.options)
-    predicted = {
-        name: {split: of_task[split] for split in PREDICTED} for name, of_task in tables.items()
-    }
-    rows = encode_tables(predicted, tokenizer, record.options.max_length, model.pair_encoding)
-    return FinishedRun(**vars(record), model=model, tables=tables, rows=rows)
+    tables = read_tables(record.options.data)
+
+    # Training rows take the most time to encode, and no command predicts them.
+    predicted = {}
+    for task, splits in tables.items():
+        predicted[task] = {split: splits[split] for split in PREDICTED}
+    rows = encode_tables(predicted, tokenizer, record.options.data.max_length, model.pair_encoding)
+    return FinishedRun(
+        folder=record.folder,
+        options=record.options,
+        scores=record.scores,
+        files=record.files,
+        model=model,
+        tables=tables,
+        rows=rows,
+    )
 
 
 def same_data(runs: Sequence[Record]) -> None:
-    """ValueError where the runs were not scored on the same dev and test files, so that they cannot be compared.
+    """ValueError if the runs were not scored on the same dev and test files: they cannot be compared.
 
-    What the runs were trained on may differ, but has to be there as it was (`check_files`), so that this is not found
-    when the last run is opened.
+    Runs may have different training files, but each file must be unchanged. We check all of them
+    here, before any model is opened.
     """
+    first = runs[0]
     for run in runs:
-        for name in (name for name in FILE_OPTIONS if not name.endswith("_train")):
-            paths = [getattr(other.options, name) for other in (runs[0], run)]
-            if runs[0].files[paths[0]] != run.files[paths[1]]:
+        for name in file_options(PREDICTED):
+            path = getattr(first.options.data, name)
+            other_path = getattr(run.options.data, name)
+            if first.files[path] != run.files[other_path]:
                 raise ValueError(
-                    f"{runs[0].folder} and {run.folder} have different files for --{name} ({paths[0]}, "
-                    f"{paths[1]}). Give runs on one data folder."
+                    f"{first.folder} and {run.folder} have different files for --{name} ({path}, "
+                    f"{other_path}). Give runs on one data folder."
                 )
-        if numbers_by_task(runs[0].options.dev_rows) != numbers_by_task(run.options.dev_rows):
+        dev_rows = first.options.data.dev_rows
+        other_dev_rows = run.options.data.dev_rows
+        if numbers_by_task(dev_rows) != numbers_by_task(other_dev_rows):
             raise ValueError(
-                f"{runs[0].folder} and {run.folder} were scored on different dev rows (--dev_rows "
-                f"{runs[0].options.dev_rows}, {run.options.dev_rows}). Give runs with the same."
+                f"{first.folder} and {run.folder} were scored on different dev rows (--dev_rows "
+                f"{dev_rows}, {other_dev_rows}). Give runs with the same."
             )
         check_files(run)

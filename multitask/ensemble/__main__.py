@@ -100,7 +100,7 @@ def voted_tasks(records: Sequence[Record]) -> list[list[str]]:
     The vote of a head that never learned would be noise, and a cosine that never saw a label of the task has no scale
     for it. A task that no run was trained on gets the votes of all.
     """
-    known = [[name for name in TASKS if name in run.options.tasks.split(",")] for run in records]
+    known = [[name for name in TASKS if name in run.options.tasks.order] for run in records]
     nobodys = set(TASKS).difference(*known)
     return [[name for name in TASKS if name in of_run or name in nobodys] for of_run in known]
 
@@ -205,7 +205,7 @@ def write_ensemble(
 def main(arguments: Sequence[str] | None = None) -> None:
     given = parse(arguments)
     records = check_request(given)
-    tables = read_tables(records[0].options)
+    tables = read_tables(records[0].options.data)
     labels = {name: labels_of(tables[name]["dev"]) for name in TASKS}
     folds = {
         name: make_folds(len(of_task), given.folds, given.seed) for name, of_task in labels.items()
@@ -213,7 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     runs = {}
     for record, tasks in zip(records, voted_tasks(records), strict=True):
         print(
-            f"{record.folder}: predicting dev and test; trained on {record.options.tasks}, votes on",
+            f"{record.folder}: predicting dev and test; trained on {record.options.tasks.tasks}, votes on",
             *tasks,
         )
         runs[str(record.folder)] = outputs_of(record.folder, tasks)

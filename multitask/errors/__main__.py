@@ -232,13 +232,13 @@ def run_sections(run: FinishedRun, num_worst: int) -> list[Section]:
                 task.metric,
                 f"{task.score(answers.predictions, answers.labels):.4f}",
                 f"{run.scores[name]:.4f}",
-                "yes" if name in options.tasks.split(",") else untrained,
+                "yes" if name in options.tasks.order else untrained,
             )
         )
     overview = Section(
         "Overview",
-        f"Model {options.model}, pairs encoded {options.pair_encoding}, seed {options.seed}, dev files of "
-        f"{options.data_dir}, predicted anew in {options.precision}: on another machine or with another version a row "
+        f"Model {options.encoder.model}, pairs encoded {options.heads.pair_encoding}, seed {options.training.seed}, dev files of "
+        f"{options.data.data_dir}, predicted anew in {options.training.precision}: on another machine or with another version a row "
         "may be rounded to the other side, so that a score differs a little from that in run.json.",
         Grid(("task", "rows", "metric", "score", "in run.json", "trained"), tuple(rows), "hnwnnw"),
         level=2,

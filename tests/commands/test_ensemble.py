@@ -312,7 +312,7 @@ def test_a_run_has_no_vote_in_a_task_that_it_was_not_trained_on(two_runs, tmp_pa
         altered(
             two_runs[1],
             tmp_path / name,
-            lambda record: record["options"].update(tasks="sst,para", **heads[name]),
+            lambda record: record["options"].update(tasks="sst,para", score="mean", **heads[name]),
         )
         for name in heads
     )  # noqa: B023 - called at once

@@ -151,7 +151,9 @@ def test_rows_that_are_cut_are_counted(two_runs, predict):
 
 def test_a_task_that_the_run_does_not_know_and_no_run(two_runs, tmp_path, predict):
     other = altered(
-        two_runs[0], tmp_path / "run", lambda record: record["options"].update(tasks="sst,para")
+        two_runs[0],
+        tmp_path / "run",
+        lambda record: record["options"].update(tasks="sst,para", score="mean"),
     )
     assert (
         "was trained on sst,para; its head for STS never learned. Pass"

@@ -36,7 +36,7 @@ def options_of(run: Path) -> dict:
 def test_a_run_opened_again_predicts_what_it_wrote(two_runs):
     run = open_run(two_runs[0])
     assert not run.model.training
-    assert (run.folder, run.options.seed) == (two_runs[0], 1)
+    assert (run.folder, run.options.training.seed) == (two_runs[0], 1)
     for name, task in TASKS.items():
         assert run.rows[name].keys() == {
             "dev",
@@ -53,7 +53,7 @@ def test_a_run_opened_again_predicts_what_it_wrote(two_runs):
             assert list(written) == [example.id for example in run.tables[name][split].examples]
             assert list(written.values()) == pytest.approx(task.decode(outputs), abs=1e-5)
     scores = evaluate(
-        run.model, {name: run.rows[name]["dev"] for name in TASKS}, run.options.precision
+        run.model, {name: run.rows[name]["dev"] for name in TASKS}, run.options.training.precision
     )
     assert {name: scores[name] for name in TASKS} == pytest.approx(run.scores, abs=1e-6)
 
