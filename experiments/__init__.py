@@ -1,1 +1,12 @@
-"""Published tables as named recipes, run over seeds."""
+"""Published tables as named recipes, run over seeds and set beside the published numbers.
+
+The files in reading order:
+
+    recipes.py      Published experiments and comparisons as plain dictionaries of options.
+    series.py       Recipes times seeds: the folder and the command of each run.
+    flags.py        The flags of --with as option values, and when two values mean the same.
+    run_files.py    Reading the scores, options and stages that a run wrote.
+    checks.py       Which finished or begun runs may be counted in one table.
+    tables.py       Mean and standard deviation over seeds as Markdown tables.
+    __main__.py     `python -m experiments`: run what is missing and print the tables.
+"""

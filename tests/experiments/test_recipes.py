@@ -1,11 +1,13 @@
-"""experiments/recipes.py and --recipe: every row makes a run, and its published figures add up."""
+"""experiments/recipes.py and --recipe: every row makes a run, and its published numbers add up."""
 
 import pytest
 
+from command_line.automatic import Choice, resolve
 from command_line.options import Options
 from command_line.parser import choose_folder, parse
 from experiments.recipes import COMPARISONS, RECIPES, recipe_list, values_of
-from tests.command_line.test_options import options_of, refusal
+from minbert.commands.options import changed
+from tests.toy_options import options_of, refusal
 
 READS_TRIPLETS = [
     "gen-nli",
@@ -15,28 +17,44 @@ READS_TRIPLETS = [
     "gen-nli-1-epoch",
     "rob-15",
 ]
-DEFAULTS = ["defaults", "head-features", "sampling-mt-dnn"]  # the last two by their names
+
+# Names of what is the default anyway.
+DEFAULTS = ["defaults", "head-features", "sampling-mt-dnn"]
 
 
 @pytest.mark.parametrize("name", [*RECIPES, *COMPARISONS])
 def test_every_recipe_makes_options_that_differ_from_the_defaults(name):
     reads_triplets = name in (*READS_TRIPLETS, "pretrain-simcse-nli")
-    options = options_of("--recipe", name, *(["--nli", "nli.tsv"] if reads_triplets else []))
-    assert values_of(name).items() <= vars(options).items() and options.recipe == name
-    resolved, _ = options.for_encoder(768)
-    Options(**vars(resolved))  # what "auto" became is allowed beside the rest
-    changed = set(options.changed()) - {"recipe"}
-    assert bool(set(values_of(name)) & changed) == (name not in DEFAULTS)
+    flags = ["--nli", "nli.tsv"] if reads_triplets else []
+    options = options_of("--recipe", name, *flags)
+    assert values_of(name).items() <= options.flat().items()
+    assert options.run.recipe == name
+
+    # Making the resolved options checks them: what "auto" became is allowed beside the rest.
+    resolve(options, 768, Choice("cpu", "a test"), Choice("fp32", "a test"))
+
+    differing = set(changed(options)) - {"recipe"}
+    assert bool(set(values_of(name)) & differing) == (name not in DEFAULTS)
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_published_means_are_those_of_the_three_scores(name):
-    values, published = values_of(name), RECIPES[name][1]
+    published = RECIPES[name].published
     scores = {task: getattr(published, task) for task in ("sst", "para", "sts")}
-    if published.overall is None:  # a row of one task, with its figure alone
-        assert [task for task, score in scores.items() if score is not None] == [values["tasks"]]
-    else:  # three decimals, one of them rounded the other way
+    if published.overall is None:
+        # A row of one task, with that task's score alone.
+        tasks = [task for task, score in scores.items() if score is not None]
+        assert tasks == [values_of(name)["tasks"]]
+    else:
+        # Three decimals, one of them rounded the other way.
         assert published.overall == pytest.approx(sum(scores.values()) / 3, abs=0.0011)
+
+
+def test_a_change_of_returned_values_does_not_change_the_recipe():
+    values_of("rob-14")["lr"] = 1.0
+    values_of("head-vm")["lr"] = 1.0
+    assert values_of("rob-14")["lr"] == 1e-5
+    assert values_of("head-vm") == {"head": "vm"}
 
 
 def test_rows_are_told_apart():
@@ -65,6 +83,8 @@ def test_a_row_by_hand():
     }
 
 
+# Tables 2 and 3: sampling, order of tasks, epochs (3.5 in row 15), batch size, dropout, head (with
+# PARA after +), dev scores, training scores.
 ROB = """
 1  mt-dnn            sst                  10 32 .3 vm             .388 .380 -.009 .393 .235 .008
 2  sequential        para,sst,sts          3 32 .5 ph             .327 .764 .866  .491 .824 .883
@@ -81,38 +101,45 @@ ROB = """
 13 mt-dnn            -                     5 64 .5 dpha,common    .511 .883 .885  .993 .946 .993
 14 mt-dnn            -                     5 64 .1 dpha,common    .526 .880 .879  .990 .931 .994
 15 mt-dnn            -                     4 64 .1 dpha,common    .508 .879 .881  .991 .950 .991
-"""  # tables 2 and 3: sampling, order, epochs (3.5 in row 15), batch, dropout, head (and PARA's), dev and train scores
+"""
 
 
 @pytest.mark.parametrize("row", ROB.strip().splitlines(), ids=lambda row: row.split()[0])
 def test_each_row_of_the_rob_report(row):
     number, sampling, tasks, epochs, batch_size, dropout, method, *scores = row.split()
-    nli = {"nli": "triplets.tsv"} if number == "15" else {}
-    options, published = Options(**values_of(f"rob-{number}"), **nli), RECIPES[f"rob-{number}"][1]
-    heads, _, common = method.partition(",")
-    head, _, para_head = heads.partition("+")
-    assert (options.epochs, options.batch_size, options.lr) == (int(epochs), int(batch_size), 1e-5)
-    assert options.tasks == ("sst,para,sts" if tasks == "-" else tasks)
-    place = options.vector_dropout_prob if common else options.hidden_dropout_prob
-    assert place == float(dropout) and (options.common_layer == "tanh") == bool(common)
-    assert (options.head, options.para_head) == (head, para_head or "auto")
-    is_double = options.sampling_weights == "para=2"
+    triplets = {"nli": "triplets.tsv"} if number == "15" else {}
+    options = Options.of(**values_of(f"rob-{number}"), **triplets).flat()
+    published = RECIPES[f"rob-{number}"].published
+
+    assert options["epochs"] == int(epochs)
+    assert options["batch_size"] == int(batch_size)
+    assert options["lr"] == 1e-5
+
+    head_names, _, common = method.partition(",")
+    head, _, para_head = head_names.partition("+")
+    assert options["head"] == head
+    assert options["para_head"] == (para_head or "auto")
+    assert (options["common_layer"] == "tanh") == bool(common)
+    place = "vector_dropout_prob" if common else "hidden_dropout_prob"
+    assert options[place] == float(dropout)
+
+    assert options["tasks"] == ("sst,para,sts" if tasks == "-" else tasks)
+    assert options["sampling"] == sampling
+    assert options["surgery"] == ("pcgrad" if number == "12" else "mean")
+    is_double = options["sampling_weights"] == "para=2"
     assert is_double == (int(number) >= 10 and number != "12"), (
         "PARA's double weight has no place in joint steps"
     )
-    assert [published.sst, published.para, published.sts, *published.train] == [
-        float(score) for score in scores
-    ]
-    assert options.sampling == sampling and options.surgery == (
-        "pcgrad" if number == "12" else "mean"
-    )
-    assert options.pretrain == ("simcse-nli" if number == "15" else "none")
-    assert options.hand_on == ("trained" if number == "15" else "better")
+
+    assert options["pretrain"] == ("simcse-nli" if number == "15" else "none")
+    assert options["hand_on"] == ("trained" if number == "15" else "better")
+    expected = [float(score) for score in scores]
+    assert [published.sst, published.para, published.sts, *published.train] == expected
 
 
 def test_a_row_with_contrastive_pretraining_by_hand():
-    given = values_of("gen-given")
-    assert given == {
+    gen_given = values_of("gen-given")
+    assert gen_given == {
         "pooling": "cls",
         "head": "mlp",
         "pair_encoding": "bi",
@@ -130,7 +157,7 @@ def test_a_row_with_contrastive_pretraining_by_hand():
         "contrastive_batch_size": 16,
         "contrastive_projection": "mlp",
     }
-    for name, changes in {
+    differences = {
         "gen-quora-only": {"unsupervised_too": "none"},
         "gen-nli": {"pretrain": "simcse-nli"},
         "gen-quora-no-negatives": {"unsupervised_too": "none", "labelled_negatives": "no"},
@@ -147,30 +174,30 @@ def test_a_row_with_contrastive_pretraining_by_hand():
         "gen-given-3-epochs": {"contrastive_epochs": 3},
         "gen-given-lr-1e-5": {"contrastive_lr": 1e-5},
         "gen-given-lr-3e-5": {"contrastive_lr": 3e-5},
-    }.items():
-        assert values_of(name) == given | changes, name
+    }
+    for name, changes in differences.items():
+        assert values_of(name) == gen_given | changes, name
 
 
 @pytest.mark.parametrize("name", READS_TRIPLETS)
 def test_a_row_with_nli_asks_for_its_file(capsys, name):
-    words = "the stage simcse-nli trains on triplets of sentences, and no file of them is named; add --nli FILE"
-    assert words in refusal(capsys, "--recipe", name)
-    assert RECIPES[name][0].__doc__.endswith("Add --nli FILE.")
+    message = refusal(capsys, "--recipe", name)
+    assert "the stage simcse-nli trains on triplets of sentences" in message
+    assert "add --nli FILE" in message
+    assert RECIPES[name].description.endswith("Add --nli FILE.")
 
 
 def test_flags_beside_a_recipe_win_and_the_folder_is_named_after_it(tmp_path):
-    options = options_of(
-        "--recipe", "rob-14", "--lr", "5e-5", "--model", "minilm", "--output-dir", str(tmp_path)
-    )
-    assert options.lr == 5e-5 and options.head == "dpha"
+    flags = ["--lr", "5e-5", "--model", "minilm", "--output-dir", str(tmp_path)]
+    options = options_of("--recipe", "rob-14", *flags)
+    assert options.multitask.fine_tuning.lr == 5e-5
+    assert options.multitask.heads.head == "dpha"
     assert choose_folder(options).name == "rob-14-minilm-sample-seed11711"
 
 
 def test_a_name_that_is_none(capsys):
-    assert (
-        "there is no recipe 'rob14'; did you mean rob-14? --list-recipes shows them all."
-        in refusal(capsys, "--recipe", "rob14")
-    )
+    message = "there is no recipe 'rob14'; did you mean rob-14? --list-recipes shows them all."
+    assert message in refusal(capsys, "--recipe", "rob14")
 
 
 def test_the_list_shows_all(capsys):
@@ -178,15 +205,16 @@ def test_the_list_shows_all(capsys):
         parse(["--list-recipes"])
     assert caught.value.code == 0
     text = capsys.readouterr().out
-    assert text == recipe_list() + "\n" and all(name in text for name in (*RECIPES, *COMPARISONS))
-    assert [line.split()[0] for line in text.splitlines()[1 : len(RECIPES) + 1]] == [
-        *RECIPES
-    ]  # a line each
-    assert (
-        "gen-given-para                -  0.836      -      -  Table 2, 3 given, PARA alone" in text
-    )
+    assert text == recipe_list() + "\n"
+    assert all(name in text for name in (*RECIPES, *COMPARISONS))
+
+    # One line for each recipe, in the order of the reports.
+    lines = text.splitlines()[1 : len(RECIPES) + 1]
+    assert [line.split()[0] for line in lines] == list(RECIPES)
+
+    start = "gen-given-para                -  0.836      -      -  "
+    assert f"{start}Table 2, 3 given, PARA alone" in text
     assert "python -m multitask.ensemble RUN... --method best --out DIR" in text
-    assert (
-        "rob-14                    0.526  0.880  0.879  0.762  MT-DNN + DPHA + CL, dropout 0.1: the report's best. "
-        "Train 0.990, 0.931, 0.994." in text
-    )
+    start = "rob-14                    0.526  0.880  0.879  0.762  "
+    end = "MT-DNN + DPHA + CL, dropout 0.1: the report's best. Train 0.990, 0.931, 0.994."
+    assert start + end in text

@@ -1,0 +1,61 @@
+"""Reading what a run wrote into its folder: options.json, run.json and each stage.json."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+Scores = dict[str, float]
+
+# The sections of run.json that the tables read.
+SECTIONS = ("options", "scores", "stages")
+
+
+def read_json(path: Path, *sections: str) -> dict[str, Any]:
+    """Return the content of options.json or run.json.
+
+    Raises ValueError where the file is damaged or where one of the sections is missing.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        checked = {name: dict(content[name]) for name in sections}
+        return {**content, **checked}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path}: not what a run writes ({type(error).__name__}: {error}). Move the run."
+        ) from error
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """Return the run.json of a finished run. Raises ValueError where it is damaged."""
+    return read_json(folder / "run.json", *SECTIONS)
+
+
+def dev_scores(record: dict[str, Any]) -> Scores:
+    """Return the dev scores of a finished run, by the names in run.json.
+
+    A run with fewer tasks has the scores of its own tasks. The heads of the others are untrained.
+    """
+    # Imported late, because it imports torch, which --help does not need.
+    from multitask.tasks import learned, with_overall
+
+    options = record["options"]
+    trained = learned(options["tasks"].split(","), options["head"])
+    return with_overall({name: record["scores"][name] for name in trained})
+
+
+def stage_records(folder: Path, record: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return what run.json says of each stage of --pretrain, by stage.
+
+    "seconds" comes from the folder of the stage's encoder. It is missing where that folder was
+    deleted.
+    """
+    stages = {name: dict(stage) for name, stage in record["stages"].items()}
+    for name, stage in stages.items():
+        # The last encoder is the result of the chain, so its folder has a name of its own.
+        is_last = name == list(stages)[-1]
+        path = folder / ("encoder" if is_last else f"encoder-{name}") / "stage.json"
+        if path.is_file():
+            stage["seconds"] = json.loads(path.read_text(encoding="utf-8"))["seconds"]
+    return stages

@@ -1,0 +1,75 @@
+"""A series of runs: recipes times seeds, with the folder and the command of each run."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.flags import parse_flags
+from experiments.recipes import values_of
+
+COMMAND = Path(__file__).resolve().parent.parent / "run_multitask.py"
+
+
+@dataclass(frozen=True)
+class Series:
+    """Every recipe is run with every seed.
+
+    names: recipes or comparisons of recipes.py.
+    out: the folder that holds the folders of all runs.
+    flags: flags of run_multitask.py that every run gets.
+    """
+
+    names: tuple[str, ...]
+    seeds: tuple[int, ...]
+    out: Path
+    flags: tuple[str, ...]
+
+    def folder(self, name: str, seed: int) -> Path:
+        """Return the folder of one run."""
+        return self.out / f"{name}-seed{seed}"
+
+    def folders(self, name: str) -> list[Path]:
+        """Return the folders of all runs of a recipe, seed by seed."""
+        return [self.folder(name, seed) for seed in self.seeds]
+
+    def expected_options(self, name: str) -> dict[str, Any]:
+        """Return the options that a recipe and the flags set. The flags win, as in a run."""
+        return {**values_of(name), **parse_flags(self.flags)}
+
+    def command(self, name: str, seed: int) -> list[str] | None:
+        """Return the command that brings one run to its end, or None where it is finished."""
+        folder = self.folder(name, seed)
+        if (folder / "run.json").is_file():
+            return None
+
+        start = [sys.executable, str(COMMAND)]
+        is_begun = (folder / "options.json").is_file()
+        if is_begun:
+            return [*start, "--resume", str(folder)]
+
+        what = ["--recipe", name, "--seed", str(seed)]
+        where = ["--output-dir", str(folder.parent), "--name", folder.name]
+        return [*start, *what, *where, *self.flags]
+
+
+def run_process(command: list[str], log: Path) -> int:
+    """Run a command to its end and return its exit code. Its output is added to the file `log`.
+
+    Ctrl-C in a terminal reaches the process by itself. SIGTERM reaches only this program, which
+    passes it on. In both cases the process gets the time to save.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        process = subprocess.Popen(command, stdout=output)
+
+    handler_before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    try:
+        return process.wait()
+    finally:
+        process.wait()
+        signal.signal(signal.SIGTERM, handler_before)

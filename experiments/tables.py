@@ -1,0 +1,117 @@
+"""Mean and standard deviation over seeds as Markdown tables, beside the published scores."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from experiments.recipes import RECIPES, Published
+from experiments.run_files import Scores
+
+
+class Column(NamedTuple):
+    """A column of the table: its score in run.json, its title, and its field in `Published`."""
+
+    score: str
+    title: str
+    published: str
+
+
+OVERALL = "overall_2023"
+COLUMNS = (
+    Column("sst", "SST", "sst"),
+    Column("para", "PARA", "para"),
+    Column("sts", "STS", "sts"),
+    Column(OVERALL, "overall 2023", "overall"),
+)
+STAGE_TITLES = ("stage", "n", "score", "before", "after", "handed on", "seconds")
+
+
+def format_row(cells: Sequence[str]) -> str:
+    """Return one line of a Markdown table."""
+    return f"| {' | '.join(cells)} |"
+
+
+def format_head(titles: Sequence[str]) -> list[str]:
+    """Return the two lines that begin a Markdown table."""
+    return [format_row(titles), "|---" * len(titles) + "|"]
+
+
+def format_scores(scores: Sequence[float], published: float | None = None) -> str:
+    """Return "mean ± standard deviation (published)" with three decimals.
+
+    The deviation is that of a sample (divided by n - 1). It is left out for one score. The
+    brackets are left out where nothing was published. Without scores the mean is "-".
+    """
+    text = f"{statistics.mean(scores):.3f}" if scores else "-"
+    if len(scores) > 1:
+        text += f" ± {statistics.stdev(scores):.3f}"
+    if published is not None:
+        text += f" ({published:.3f})"
+    return text
+
+
+def format_differences(runs: Sequence[Scores], controls: Sequence[Scores]) -> str:
+    """Return the overall 2023 of each run minus that of the control run with the same seed.
+
+    The text has mean, deviation, and each difference. The runs of one seed share the order of the
+    rows and the dropout masks. So a difference holds less chance than the difference of two means.
+    Returns "-" where no pair of runs has an overall score.
+    """
+    differences = []
+    for run, control in zip(runs, controls, strict=True):
+        if OVERALL in run and OVERALL in control:
+            differences.append(run[OVERALL] - control[OVERALL])
+    if not differences:
+        return "-"
+    listed = ", ".join(f"{difference:+.3f}" for difference in differences)
+    return f"{format_scores(differences)}: {listed}"
+
+
+def build_score_table(scores: Mapping[str, Sequence[Scores]], against: str = "") -> str:
+    """Return a Markdown table with one row per recipe.
+
+    scores: by recipe, the dev scores of its runs, seed by seed.
+    against: the recipe that the last column compares with, or "" for no such column.
+    """
+    titles = ["recipe", "n", *(column.title for column in COLUMNS)]
+    if against:
+        titles.append(f"less {against}, seed by seed")
+
+    lines = format_head(titles)
+    for name, runs in scores.items():
+        published = RECIPES[name].published if name in RECIPES else Published()
+        cells = [name, str(len(runs))]
+        for column in COLUMNS:
+            values = [run[column.score] for run in runs if column.score in run]
+            cells.append(format_scores(values, getattr(published, column.published)))
+        if against:
+            is_control = name == against
+            cells.append("" if is_control else format_differences(runs, scores[against]))
+        lines.append(format_row(cells))
+    return "\n".join(lines)
+
+
+def build_stage_table(stages: Mapping[str, Sequence[dict[str, Any]]]) -> str:
+    """Return a Markdown table of what each stage of --pretrain did to the encoder.
+
+    stages: by recipe and stage, the records of its runs. A record has "before" and "after", each
+    with scores by name. The table shows the first of them. It is the Spearman correlation of
+    zero-shot STS dev for contrastive stages, and the loss on held-out text for mlm.
+    """
+    lines = format_head(STAGE_TITLES)
+    for name, records in stages.items():
+        score = next(iter(records[0]["before"]))
+        before = [record["before"][score] for record in records]
+        after = [record["after"][score] for record in records]
+        num_kept = sum(record["is_kept"] for record in records)
+
+        # A stage whose encoder was deleted has no seconds.
+        seconds = [record["seconds"] for record in records if "seconds" in record]
+        mean_seconds = f"{statistics.mean(seconds):.0f}" if seconds else "-"
+
+        cells = [name, str(len(records)), score, format_scores(before), format_scores(after)]
+        cells += [f"{num_kept} of {len(records)}", mean_seconds]
+        lines.append(format_row(cells))
+    return "\n".join(lines)

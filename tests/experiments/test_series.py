@@ -1,0 +1,366 @@
+"""`python -m experiments`: which runs are left to do, what is refused, stopping and continuing."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from experiments import __main__ as experiments_command
+from experiments.__main__ import main
+from experiments.flags import is_different, parse_flags
+from experiments.run_files import dev_scores
+from experiments.series import COMMAND, Series, run_process
+from minbert.training.code_version import code_version
+
+SCORES = {"sst": 0.5, "para": 0.7, "sts": 0.6, "overall_2023": 0.6, "overall_2024": 0.66}
+
+
+def write_run(folder, recipe, tasks="sst,para,sts", head="features", **other_options):
+    """Write the files of a finished run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    options = {"tasks": tasks, "head": head, "recipe": recipe, **other_options}
+    (folder / "options.json").write_text(json.dumps({"options": options}))
+    record = {"options": options, "scores": SCORES, "stages": {}}
+    (folder / "run.json").write_text(json.dumps(record))
+
+
+@pytest.fixture
+def nothing_runs(monkeypatch):
+    """No process may be started."""
+
+    def refuse(command, log):
+        pytest.fail("it was run")
+
+    monkeypatch.setattr(experiments_command, "run_process", refuse)
+
+
+# --- the command of a run -------------------------------------------------------------------------
+
+
+def test_command_of_a_new_a_begun_and_a_finished_run(tmp_path):
+    series = Series(("rob-3",), (1,), tmp_path, ("--lr", "1e-4"))
+    folder = tmp_path / "rob-3-seed1"
+
+    command = series.command("rob-3", 1)
+    assert command[1].endswith("run_multitask.py")
+    where = ["--output-dir", str(tmp_path), "--name", "rob-3-seed1"]
+    assert command[2:] == ["--recipe", "rob-3", "--seed", "1", *where, "--lr", "1e-4"]
+
+    folder.mkdir()
+    (folder / "options.json").write_text("{}")
+    assert series.command("rob-3", 1)[2:] == ["--resume", str(folder)]
+
+    write_run(folder, "rob-3")
+    assert series.command("rob-3", 1) is None
+
+
+def test_flags_as_option_values():
+    flags = ["--lr", "1e-4", "--compile", "--train-rows=para=60", "--epochs", "2"]
+    assert parse_flags(flags) == {
+        "lr": "1e-4",
+        "compile": "True",
+        "train_rows": "para=60",
+        "epochs": "2",
+    }
+    assert parse_flags(["--compile"]) == {"compile": "True"}
+    assert parse_flags([]) == {}
+
+
+@pytest.mark.parametrize(
+    ("stored", "flag_value", "is_same"),
+    [
+        ("sst=4000,para=6000", "para=6000,sst=4000", True),
+        ("sst=4000,para=6000", "para=6000,sst=400", False),
+        ("mlm,simcse", "simcse,mlm", False),
+        (1e-4, "0.0001", True),
+        ("a/", "a", True),
+        (True, "True", True),
+        ("none", "sst=1", False),
+        ("bf16", "auto", True),
+    ],
+)
+def test_values_that_mean_the_same(stored, flag_value, is_same):
+    assert is_different(stored, flag_value) != is_same
+
+
+# --- a series of runs -----------------------------------------------------------------------------
+
+
+def test_a_series_continues_where_it_stopped(tmp_path, monkeypatch, capsys):
+    """The third run is interrupted. The same command does it and the rest, and nothing twice."""
+    started = []
+
+    def run(command, log):
+        name = command[command.index("--recipe") + 1]
+        folder = tmp_path / command[command.index("--name") + 1]
+        started.append(folder.name)
+        if len(started) == 3:
+            raise KeyboardInterrupt
+        write_run(folder, name, tasks="sst" if name == "single-sst" else "sst,para,sts")
+        return 0
+
+    monkeypatch.setattr(experiments_command, "run_process", run)
+    flags = ["head-vm", "single-sst", "--seeds", "0,1", "--out", str(tmp_path)]
+    assert main(flags) == 130
+    assert main(flags) == 0
+    assert started == [
+        "head-vm-seed0",
+        "single-sst-seed0",
+        "head-vm-seed1",
+        "head-vm-seed1",
+        "single-sst-seed1",
+    ]
+
+    table = (tmp_path / "ablation.md").read_text()
+    assert "| single-sst | 2 | 0.500 ± 0.000 | - | - | - |" in table
+    assert table.strip() in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (1, "Mend what it names first."),
+        (2, "Mend what it names first."),
+        (130, "The same command goes on from here."),
+        (-9, "The same command goes on from here."),
+    ],
+)
+def test_a_run_that_fails_ends_the_series_with_its_code(
+    tmp_path, monkeypatch, capsys, code, advice
+):
+    monkeypatch.setattr(experiments_command, "run_process", lambda command, log: code)
+    assert main(["head-vm", "--out", str(tmp_path)]) == code
+    message = f"head-vm-seed0: ended with code {code}; its message is above. {advice}\n"
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("tasks", "expected"),
+    [
+        ("sst", {"sst", "para", "sts", "overall_2023", "overall_2024"}),
+        ("sts", {"para", "sts"}),
+    ],
+)
+def test_cosine_heads_answer_the_pair_tasks_without_training(tmp_path, tasks, expected):
+    write_run(tmp_path / "run", "gen-vanilla", tasks=tasks, head="cosine")
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert set(dev_scores(record)) == expected
+
+
+# --- runs that may not be counted -----------------------------------------------------------------
+
+
+def test_one_mean_is_of_one_experiment(tmp_path, monkeypatch, capsys):
+    """Two learning rates are refused: after the run that brought the second, and then at once."""
+    started = []
+    write_run(tmp_path / "head-vm-seed0", "head-vm", seed=0, lr=1e-4)
+
+    def run(command, log):
+        started.append(command)
+        write_run(tmp_path / "head-vm-seed1", "head-vm", seed=1, lr=5e-5)
+        return 0
+
+    monkeypatch.setattr(experiments_command, "run_process", run)
+    for _ in range(2):
+        assert main(["head-vm", "--seeds", "0,1", "--out", str(tmp_path)]) == 2
+        assert "head-vm-seed0 has --lr 0.0001 and " in capsys.readouterr().err
+        assert len(started) == 1
+    assert main(["head-vm", "--seeds", "1", "--out", str(tmp_path)]) == 0
+
+
+def test_triplets_are_asked_for_before_anything_runs(tmp_path, nothing_runs, capsys):
+    for flags, path in {"--lr 1e-4": "none", "--nli nowhere.tsv": "nowhere.tsv"}.items():
+        assert main(["head-vm", "gen-nli", "--out", str(tmp_path), f"--with={flags}"]) == 2
+        message = f"gen-nli reads triplets, and --nli in --with is {path}, no file. Add"
+        assert message in capsys.readouterr().err
+
+    # Flags win over a recipe.
+    assert main(["head-vm", "--out", str(tmp_path), "--with=--pretrain simcse-nli"]) == 2
+    assert "head-vm reads triplets" in capsys.readouterr().err
+
+    # A finished run needs no file.
+    write_run(tmp_path / "gen-nli-seed0", "gen-nli")
+    assert main(["gen-nli", "--seeds", "0", "--out", str(tmp_path)]) == 0
+
+
+def test_flags_that_a_finished_run_did_not_have_are_not_ignored(tmp_path, nothing_runs, capsys):
+    """It would not be run again, and its scores would pass for those of the flags."""
+    folder = tmp_path / "head-vm-seed0"
+    options = {"lr": 1e-4, "model": "minilm", "compile": True, "precision": "bf16"}
+    write_run(folder, "head-vm", seed=0, train_rows="para=60", **options)
+    start = ["head-vm", "--seeds", "0", "--out", str(tmp_path)]
+
+    refused = {
+        "--lr 5e-5": "--lr 0.0001, and --with asks for 5e-5",
+        "--model=tiny": "--model minilm, and",
+        "--lr 1e-4 --train-rows para=6": "--train_rows para=60, and --with asks for para=6",
+    }
+    for flags, message in refused.items():
+        assert main([*start, f"--with={flags}"]) == 2
+        assert f"{folder} has {message}" in capsys.readouterr().err
+
+    same = "--lr 0.0001 --model minilm/ --compile --precision auto --train_rows=para=60"
+    for flags in ("", same):
+        assert main([*start, f"--with={flags}"]) == 0
+
+    assert main([*start, "--with=--epoch 2"]) == 2
+    message = f"--with has --epoch, which the run in {folder} does not know"
+    assert message in capsys.readouterr().err
+
+
+def test_a_run_of_other_code_is_named(tmp_path, nothing_runs, capsys):
+    """Its scores would pass for those of a method that was edited since."""
+    for seed, sha256 in enumerate([code_version()["sha256"], "f" * 64]):
+        write_run(tmp_path / f"head-vm-seed{seed}", "head-vm", seed=seed)
+        path = tmp_path / f"head-vm-seed{seed}" / "run.json"
+        record = json.loads(path.read_text())
+        record["code"] = {"sha256": sha256, "git": "abc-dirty"}
+        path.write_text(json.dumps(record))
+
+    assert main(["head-vm", "--seeds", "0,1", "--out", str(tmp_path)]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "other code" in line]
+    assert lines == [
+        f"{tmp_path / 'head-vm-seed1'}: made by other code than this (abc-dirty); remove it to "
+        "have it made anew"
+    ]
+
+
+def test_a_recipe_that_was_edited_since_is_named(tmp_path, nothing_runs, capsys):
+    write_run(tmp_path / "head-vm-seed0", "head-vm", head="ph")
+    write_run(tmp_path / "head-vm-seed1", "head-vm", seed=1, head="ph")
+    start = ["head-vm", "--seeds", "0,1", "--out", str(tmp_path)]
+
+    assert main(start) == 0
+    message = "has --head ph, where head-vm says vm: "
+    lines = [line for line in capsys.readouterr().out.splitlines() if message in line]
+    assert len(lines) == 2
+
+    assert main([*start, "--with=--head ph"]) == 0
+    assert "has --head" not in capsys.readouterr().out, "flags win over a recipe"
+
+
+def test_a_run_of_another_recipe_and_a_damaged_one_are_not_counted(tmp_path, nothing_runs, capsys):
+    folder = tmp_path / "head-vm-seed0"
+    write_run(folder, "rob-3")
+    assert main(["head-vm", "--seeds", "0", "--out", str(tmp_path)]) == 2
+    message = f"{folder} holds a run of recipe rob-3, not of head-vm. Move it"
+    assert message in capsys.readouterr().err
+
+    for content in ("", "[]", "{}"):
+        (folder / "options.json").write_text(content)
+        assert main(["head-vm", "--seeds", "0", "--out", str(tmp_path)]) == 2
+        assert f"{folder / 'options.json'}: not what a run writes (" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["", '{"options"', "[]", "{}", '{"options": {}, "scores": {}}'])
+def test_a_damaged_record_is_named_before_anything_runs(tmp_path, nothing_runs, capsys, content):
+    path = tmp_path / "head-vm-seed1" / "run.json"
+    write_run(path.parent, "head-vm", seed=1)
+    path.write_text(content)
+    assert main(["head-vm", "--seeds", "0,1", "--out", str(tmp_path)]) == 2
+    assert f"{path}: not what a run writes (" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["rob-99", "--out", "x"], "there is no recipe 'rob-99'"),
+        (
+            ["rob-1", "--out", "x", "--seeds", "0,one"],
+            "--seeds is '0,one'; it is whole numbers, separated by commas.",
+        ),
+        (["rob-1", "--out", "x", "--with=--seed 3"], "--seed is set by this command itself"),
+        (["rob-1", "--out", "x", "--against", "rob-2"], "--against is rob-2, which is not among"),
+        (["rob-1", "rob-1", "--out", "x"], "rob-1 is given twice, and would count twice."),
+        (["rob-1", "--out", "x", "--seeds", "0,1,00"], " 0 is given twice, and would count twice."),
+        (["rob-1", "--out", "x", "--with=--lr '1"], "No closing quotation"),
+    ],
+)
+def test_bad_input(flags, message, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(flags)
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+# --- real processes -------------------------------------------------------------------------------
+
+
+def test_sigterm_reaches_the_run(tmp_path):
+    """SIGTERM reaches this command alone. A run that went on would meet its own resumption."""
+    ready = tmp_path / "ready"
+    child = tmp_path / "child.py"
+    child.write_text(
+        "import pathlib, signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))\n"
+        "print('one line', flush=True)\n"
+        f"pathlib.Path({str(ready)!r}).touch()\n"
+        "time.sleep(100)\n"
+    )
+
+    def stop_when_ready():
+        while not ready.exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    stopper = threading.Thread(target=stop_when_ready)
+    stopper.start()
+    handler_before = signal.getsignal(signal.SIGTERM)
+    assert run_process([sys.executable, str(child)], tmp_path / "log") == 130
+    stopper.join()
+    assert (tmp_path / "log").read_text() == "one line\n", "the output of a run must be kept"
+    assert signal.getsignal(signal.SIGTERM) == handler_before
+
+
+def test_a_real_series_is_stopped_in_a_step_and_continues(tiny_model, sample_data, tmp_path):
+    """A terminal sends Ctrl-C to the command and to its run. The same command ends in the same
+    bits as a series that was never stopped."""
+
+    def flags(out):
+        of_run = f"--model {tiny_model} --data-dir {sample_data} --epochs 2 --save-every 1"
+        start = ["head-vm", "--seeds", "3", "--out", str(tmp_path / out)]
+        return [*start, f"--with={of_run} --precision fp32"]
+
+    output_path = tmp_path / "output.txt"
+    with open(output_path, "w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "experiments", *flags("stopped")],
+            stdout=output,
+            stderr=output,
+            cwd=COMMAND.parent,
+            start_new_session=True,
+        )
+    folder = tmp_path / "stopped" / "head-vm-seed3"
+    deadline = time.monotonic() + 100
+    while not (folder / "checkpoint" / "multitask" / "state.json").is_file():
+        assert process.poll() is None and time.monotonic() < deadline, output_path.read_text()
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(timeout=100) == 130
+    assert not (folder / "run.json").exists()
+    output = output_path.read_text()
+    assert "Continue with: " in output and "The same command goes on from here." in output
+
+    assert main(flags("stopped")) == 0
+    assert main(flags("whole")) == 0
+    log = folder.with_name("head-vm-seed3.log").read_text()
+    assert log.count("multitask: 12 steps, about") == 2 and log.count("record: ") == 1
+    for name in ("model.safetensors", "heads.safetensors"):
+        whole = tmp_path / "whole" / folder.name / "model" / name
+        assert (folder / "model" / name).read_bytes() == whole.read_bytes()
+
+
+def test_two_real_runs(tiny_model, sample_data, tmp_path):
+    of_run = f"--model {tiny_model} --data-dir {sample_data} --epochs 1"
+    start = ["head-vm", "contrastive-first", "--seeds", "3", "--out", str(tmp_path)]
+    assert main([*start, f"--with={of_run}"]) == 0
+
+    record = json.loads((tmp_path / "head-vm-seed3" / "run.json").read_text())
+    assert record["options"]["head"] == "vm" and record["options"]["seed"] == 3
+    table = (tmp_path / "ablation.md").read_text()
+    assert "\n| contrastive-first: simcse | 1 | spearman | " in table

@@ -1,0 +1,87 @@
+"""experiments/tables.py: every cell by hand."""
+
+import pytest
+
+from experiments.run_files import stage_records
+from experiments.tables import build_score_table, build_stage_table, format_scores
+
+SCORES = {"sst": 0.5, "para": 0.7, "sts": 0.6, "overall_2023": 0.6, "overall_2024": 0.66}
+
+
+@pytest.mark.parametrize(
+    ("scores", "published", "expected"),
+    [
+        ([0.5, 0.52, 0.54], 0.526, "0.520 ± 0.020 (0.526)"),
+        ([0.5], None, "0.500"),
+        ([], 0.3, "- (0.300)"),
+        ([], None, "-"),
+    ],
+)
+def test_mean_and_deviation_by_hand(scores, published, expected):
+    """A deviation of 0.016 instead of 0.020 divides by n and not by n - 1."""
+    assert format_scores(scores, published) == expected
+
+
+def test_score_table_by_hand():
+    table = build_score_table(
+        {
+            "rob-14": [SCORES, {**SCORES, "sst": 0.6}],
+            "single-sts": [{"sts": 0.8}],
+            "gen-given-para": [{"para": 0.8}],
+        }
+    )
+    assert table.splitlines() == [
+        "| recipe | n | SST | PARA | STS | overall 2023 |",
+        "|---|---|---|---|---|---|",
+        "| rob-14 | 2 | 0.550 ± 0.071 (0.526) | 0.700 ± 0.000 (0.880) | 0.600 ± 0.000 (0.879) | "
+        "0.600 ± 0.000 (0.762) |",
+        "| single-sts | 1 | - | - | 0.800 | - |",
+        "| gen-given-para | 1 | - | 0.800 (0.836) | - | - |",
+    ]
+
+
+def test_differences_by_hand():
+    """Seed by seed, with mean and deviation. A single task has no overall score to compare."""
+    runs = {
+        "head-vm": [SCORES, SCORES, SCORES],
+        "single-sst": [{"sst": 0.5}] * 3,
+        "head-ph": [{**SCORES, "overall_2023": score} for score in (0.61, 0.58, 0.64)],
+    }
+    table = build_score_table(runs, against="head-vm")
+    last_cells = [line.split(" | ")[-1] for line in table.splitlines()]
+    assert last_cells[0] == "less head-vm, seed by seed |"
+    assert last_cells[2:] == [" |", "- |", "0.010 ± 0.030: +0.010, -0.020, +0.040 |"]
+
+
+def test_stage_table_by_hand():
+    first = {
+        "before": {"spearman": 0.6, "pearson": 0},
+        "after": {"spearman": 0.7, "pearson": 0},
+        "is_kept": True,
+        "seconds": 90.0,
+    }
+    second = {**first, "after": {"spearman": 0.5, "pearson": 0}, "is_kept": False, "seconds": 110.0}
+    without_seconds = {key: value for key, value in first.items() if key != "seconds"}
+    table = build_stage_table({"bsc": [first, second], "mlm": [first], "ct": [without_seconds]})
+    assert table.splitlines() == [
+        "| stage | n | score | before | after | handed on | seconds |",
+        "|---|---|---|---|---|---|---|",
+        "| bsc | 2 | spearman | 0.600 ± 0.000 | 0.600 ± 0.141 | 1 of 2 | 100 |",
+        "| mlm | 1 | spearman | 0.600 | 0.700 | 1 of 1 | 90 |",
+        "| ct | 1 | spearman | 0.600 | 0.700 | 1 of 1 | - |",
+    ]
+
+
+def test_seconds_of_stages_come_from_the_folders_of_the_encoders(tmp_path):
+    """These folders may have been deleted."""
+    record = {"stages": {"mlm": {"is_kept": True}, "simcse": {"is_kept": False}}}
+    (tmp_path / "encoder-mlm").mkdir()
+    (tmp_path / "encoder-mlm" / "stage.json").write_text('{"seconds": 3.5}')
+    assert stage_records(tmp_path, record) == {
+        "mlm": {"is_kept": True, "seconds": 3.5},
+        "simcse": {"is_kept": False},
+    }
+
+    (tmp_path / "encoder").mkdir()
+    (tmp_path / "encoder" / "stage.json").write_text('{"seconds": 4.5}')
+    assert stage_records(tmp_path, record)["simcse"]["seconds"] == 4.5
