@@ -1,14 +1,14 @@
 """multitask/sampling.py: each sampler by its law - order, proportions, every row once per pass, seeds."""
 
 from collections import Counter
-from dataclasses import fields
 from functools import partial
 
 import pytest
 import torch
 from scipy.stats import chisquare
 
-from command_line.options import Options
+from minbert.commands.options import own_fields
+from multitask.options import TaskOptions
 from multitask.sampling import (
     annealed_exponent,
     batch_round_robin,
@@ -161,10 +161,10 @@ def test_sequential_ends_a_task_before_the_next():
 
 
 def test_only_sequential_has_an_epoch_for_each_task():
-    assert num_epochs(Options(sampling="sequential", tasks="sts,sst,sts", epochs=3)) == 9, (
+    assert num_epochs(TaskOptions(sampling="sequential", tasks="sts,sst,sts"), 3) == 9, (
         "as often as it is named"
     )
-    assert num_epochs(Options(sampling="epoch-round-robin", tasks="sts,sst,sts", epochs=3)) == 3
+    assert num_epochs(TaskOptions(sampling="epoch-round-robin", tasks="sts,sst,sts"), 3) == 3
 
 
 # --- weights and powers ---------------------------------------------------------------------------------------------
@@ -231,10 +231,10 @@ def test_power_draws_tasks_by_its_law(exponent, seed):
     ("epoch", "exponent", "other"), [(0, 1.0, 0.6), (2, 0.6, 0.2), (4, 0.2, 0.6)]
 )
 def test_annealed_draws_tasks_by_the_law_of_its_epoch(epoch, exponent, other):
-    options, generator = Options(sampling="annealed", epochs=5), seeded()
+    options, generator = TaskOptions(sampling="annealed"), seeded()
 
     def draw():
-        return steps_of_epoch(options, MAKE_BATCHES, generator, epoch)
+        return steps_of_epoch(options, 5, MAKE_BATCHES, generator, epoch)
 
     assert chance_of_power(draw, exponent) > 1e-4 > chance_of_power(draw, other)
 
@@ -258,25 +258,26 @@ def test_the_exponent_anneals():
     )
     assert annealed_exponent(0, 1) == pytest.approx(0.2)
     for epoch in range(5):
-        options = Options(sampling="annealed", epochs=5)
-        assert steps_of_epoch(options, MAKE_BATCHES, seeded(), epoch) == power(
+        options = TaskOptions(sampling="annealed")
+        assert steps_of_epoch(options, 5, MAKE_BATCHES, seeded(), epoch) == power(
             MAKE_BATCHES, seeded(), annealed_exponent(epoch, 5)
         )
 
 
 # --- every sampler --------------------------------------------------------------------------------------------------
 
-NAMES = next(item.metadata["choices"] for item in fields(Options) if item.name == "sampling")
+NAMES = next(
+    item.metadata["choices"] for item in own_fields(TaskOptions) if item.name == "sampling"
+)
 
 
-def sampler(name: str, **changes):
+def sampler(name: str, epochs: int = 4, **changes):
+    """A function: make_batches, generator, epoch -> the steps of --sampling `name`."""
+
     def sample(make_batches, generator, epoch: int = 0):
-        options = (
-            Options(sampling=name, **changes)
-            if not make_batches
-            else Options(sampling=name, tasks=",".join(make_batches), **changes)
-        )
-        return steps_of_epoch(options, make_batches, generator, epoch)
+        tasks = ",".join(make_batches) or "sst,para,sts"
+        options = TaskOptions(sampling=name, tasks=tasks, **changes)
+        return steps_of_epoch(options, epochs, make_batches, generator, epoch)
 
     return sample
 

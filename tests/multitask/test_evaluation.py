@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from command_line.options import Options
 from data.batching import EncodedExamples
+from data.options import DataOptions
 from data.readers import Example
 from minbert import BertModel, BertTokenizer
 from multitask.evaluation import evaluate, labels_of, predict
@@ -17,7 +17,7 @@ from multitask.tasks import TASKS
 @pytest.fixture(scope="module", params=["cross", "bi"])
 def case(request, tiny_model, sample_data):
     """A model and the encoded dev rows, for each pair encoding."""
-    tables = read_tables(Options(data_dir=str(sample_data)).with_files())
+    tables = read_tables(DataOptions(data_dir=str(sample_data)).with_files())
     model = MultitaskBert(BertModel.from_pretrained(tiny_model), "mean", request.param, 0.5, seed=0)
     rows = encode_tables(tables, BertTokenizer.from_pretrained(tiny_model), 64, request.param)
     return model, {task: splits["dev"] for task, splits in rows.items()}

@@ -5,12 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from command_line.options import Options
+from data.options import DataOptions
 from data.readers import Example, Table
 from minbert import BertModel, BertTokenizer
 from multitask import leaderboard as results
 from multitask.evaluation import evaluate
 from multitask.model import MultitaskBert
+from multitask.options import PredictionFileOptions
 from multitask.stage import encode_tables, read_tables
 
 GOLDEN = {
@@ -65,7 +66,7 @@ def test_the_six_files_byte_for_byte(tmp_path, monkeypatch):
             :: -1 if rows.examples[0].id == "t1" else 1
         ],
     )
-    paths = results.output_paths(Options(), tmp_path)
+    paths = results.output_paths(PredictionFileOptions(), tmp_path)
     scores = results.write_results(None, rows, tables, paths, "fp32")
     written = {path.name: path.read_bytes() for path in (tmp_path / "predictions").iterdir()}
     assert written == GOLDEN
@@ -76,7 +77,7 @@ def test_the_six_files_byte_for_byte(tmp_path, monkeypatch):
 
 def test_paths_of_ones_own(tmp_path):
     paths = results.output_paths(
-        Options(sst_dev_out="mine/a.csv", sts_test_out="/else/b.csv"), tmp_path
+        PredictionFileOptions(sst_dev_out="mine/a.csv", sts_test_out="/else/b.csv"), tmp_path
     )
     assert paths["sst"] == {
         "dev": Path("mine/a.csv"),
@@ -90,11 +91,11 @@ def test_paths_of_ones_own(tmp_path):
 def test_scores_of_the_files_are_those_of_evaluate(
     tiny_model, sample_data, tmp_path, pair_encoding
 ):
-    options = Options(data_dir=str(sample_data), pair_encoding=pair_encoding).with_files()
+    options = DataOptions(data_dir=str(sample_data)).with_files()
     tables = read_tables(options)
     rows = encode_tables(tables, BertTokenizer.from_pretrained(tiny_model), 64, pair_encoding)
     model = MultitaskBert(BertModel.from_pretrained(tiny_model), "mean", pair_encoding, 0.1, seed=1)
-    paths = results.output_paths(options, tmp_path)
+    paths = results.output_paths(PredictionFileOptions(), tmp_path)
     scores = results.write_results(model, rows, tables, paths, "fp32")
     assert scores == evaluate(model, {task: splits["dev"] for task, splits in rows.items()}, "fp32")
     for task, splits in paths.items():
@@ -113,12 +114,14 @@ def test_output_that_does_not_fit_its_rows_leaves_no_file(tmp_path, monkeypatch)
     }
     monkeypatch.setattr(results, "predict", lambda model, task, rows, precision: OUTPUTS[task][:1])
     with pytest.raises(ValueError, match="2 ids and 1 predictions"):
-        results.write_results(None, rows, tables, results.output_paths(Options(), tmp_path), "fp32")
+        results.write_results(
+            None, rows, tables, results.output_paths(PredictionFileOptions(), tmp_path), "fp32"
+        )
     assert not list(tmp_path.rglob("*.csv"))
 
 
 def test_baselines(sample_data):
-    tables = read_tables(Options(data_dir=str(sample_data)).with_files())
+    tables = read_tables(DataOptions(data_dir=str(sample_data)).with_files())
     found = results.baseline_scores(tables)
     assert list(found) == ["majority", "TF-IDF"]
     for scores in found.values():

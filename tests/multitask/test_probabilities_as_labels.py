@@ -9,10 +9,10 @@ import torch
 import multitask.stage
 from command_line.options import Options
 from data.readers import COURSE_FILES
-from minbert import BertModel, BertTokenizer
 from multitask.losses import paraphrase_loss, prior_shift
 from multitask.predict import main
-from multitask.stage import build_job, encode_tables, read_tables
+from multitask.stage import read_tables
+from tests.toy_multitask import encoded, task_job
 
 
 @pytest.fixture
@@ -22,26 +22,19 @@ def job_on(sample_data, tiny_model, tmp_path):
     def make(text: str, **changes):
         folder = shutil.copytree(sample_data, tmp_path / "data")
         (folder / COURSE_FILES["para"]["train"]).write_text(text, encoding="utf-8")
-        options = Options(
+        options = Options.of(
             data_dir=str(folder),
             model=str(tiny_model),
             pair_encoding="cross",
             lr=1e-3,
             batch_size=8,
             epochs=1,
+            max_length=48,
             precision="fp32",
             **changes,
         ).with_files()
-        rows = encode_tables(
-            read_tables(options), BertTokenizer.from_pretrained(tiny_model), 48, "cross"
-        )
-        return rows, build_job(
-            options,
-            BertModel.from_pretrained(tiny_model),
-            rows,
-            tmp_path / "run",
-            torch.device("cpu"),
-        )
+        rows = encoded(options, read_tables(options.data))
+        return rows, task_job(options, rows, tmp_path / "run")
 
     return make
 

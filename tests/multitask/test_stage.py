@@ -1,4 +1,7 @@
-"""multitask/stage.py: options -> Job; each option of the stage has its effect, and the same seed the same run."""
+"""multitask/stage.py: the job of the tasks.
+
+Each option matters, frozen parts stay, and a seed fixes the run. All jobs are tiny and run in the real loop.
+"""
 
 import copy
 from dataclasses import replace
@@ -7,13 +10,13 @@ import pytest
 import torch
 
 from command_line.options import Options
-from minbert import BertModel, BertTokenizer
+from data.readers import Table
 from minbert.training.cost_estimate import probe
 from minbert.training.loop import fit
-from multitask.stage import build_job, encode_tables, heads_job, read_tables
+from multitask.stage import heads_job, read_tables
 from multitask.tasks import TASKS
+from tests.toy_multitask import after_two_steps, differ, encoded, task_job
 
-CPU = torch.device("cpu")
 SMALL = {
     "pair_encoding": "cross",
     "batch_size": 8,
@@ -23,176 +26,178 @@ SMALL = {
     "max_length": 48,
     "warmup": 0.5,
 }
+NUM_ROWS = {"train": 16, "dev": 12, "test": 4}
 
 
 @pytest.fixture(scope="module")
 def options(sample_data, tiny_model):
-    return Options(data_dir=str(sample_data), model=str(tiny_model), **SMALL).with_files()
+    return Options.of(data_dir=str(sample_data), model=str(tiny_model), **SMALL).with_files()
+
+
+def first_rows(table: Table, num_rows: int) -> Table:
+    return replace(table, examples=table.examples[:num_rows])
 
 
 @pytest.fixture(scope="module")
 def tables(options):
     """The first 16 training rows and 12 dev rows of each task."""
-    cut = {"train": 16, "dev": 12, "test": 4}
-    return {
-        task: {
-            split: replace(table, examples=table.examples[: cut[split]])
-            for split, table in splits.items()
+    shortened = {}
+    for task, splits in read_tables(options.data).items():
+        shortened[task] = {
+            split: first_rows(table, NUM_ROWS[split]) for split, table in splits.items()
         }
-        for task, splits in read_tables(options).items()
-    }
+    return shortened
 
 
 @pytest.fixture
-def make_job(options, tables, tiny_model, tmp_path):
+def make_job(options, tables, tmp_path):
+    """A function that builds the job with some options changed."""
+
     def make(**changes):
-        changed = replace(options, **changes)
-        tokenizer = BertTokenizer.from_pretrained(tiny_model)
-        rows = encode_tables(tables, tokenizer, changed.max_length, changed.pair_encoding)
-        return build_job(
-            changed, BertModel.from_pretrained(tiny_model), rows, tmp_path / "run", CPU
-        )
+        changed = options.with_values(**changes)
+        return task_job(changed, encoded(changed, tables), tmp_path / "run")
 
     return make
 
 
-class TwoSteps(Exception): ...
+def names_of_steps(plan) -> list[list[str]]:
+    """The names of the tasks in each step."""
+    return [[task for task, _ in step] for step in plan]
 
 
-def after_two_steps(job) -> dict[str, torch.Tensor]:
-    """The weights after two updates of the real loop."""
-    step, count = job.optimizer.step, 0
-
-    def counted():
-        nonlocal count
-        step()
-        count += 1
-        if count == 2:
-            raise TwoSteps
-
-    job.optimizer.step = counted
-    with pytest.raises(TwoSteps):
-        fit(job)
-    return copy.deepcopy(job.model.state_dict())
+def batches_in(plan) -> list[tuple[str, list[int]]]:
+    """All batches of a plan with their tasks."""
+    batches = []
+    for step in plan:
+        batches += step
+    return batches
 
 
-def differ(one, other) -> bool:
-    """Whether weights differ; where heads have others, or other shapes, those of the encoder, which must feel it."""
-    is_alike = {name: each.shape for name, each in one.items()} == {
-        name: each.shape for name, each in other.items()
-    }
-    return any(
-        not torch.equal(one[name], other[name])
-        for name in one
-        if is_alike or name.startswith("encoder.")
-    )
+def moved(before, after) -> set[str]:
+    """The names of the tensors that are no longer the same."""
+    return {name for name, tensor in after.items() if not torch.equal(tensor, before[name])}
+
+
+def outside_encoder(state) -> set[str]:
+    return {name for name in state if not name.startswith("encoder.")}
+
+
+# --- the data -----------------------------------------------------------------------------------
 
 
 def test_tables_and_rows(options, sample_data):
-    tables = read_tables(options)
-    assert {
-        task: {split: len(table.examples) for split, table in splits.items()}
-        for task, splits in tables.items()
-    } == dict.fromkeys(TASKS, {"train": 64, "dev": 24, "test": 24})
-    assert all(
-        example.label is None for splits in tables.values() for example in splits["test"].examples
-    )
+    tables = read_tables(options.data)
+    assert list(tables) == list(TASKS)
+    for splits in tables.values():
+        counts = {split: len(table.examples) for split, table in splits.items()}
+        assert counts == {"train": 64, "dev": 24, "test": 24}
+        assert all(example.label is None for example in splits["test"].examples)
+
+    absent = options.with_values(sts_test=str(sample_data / "absent.csv"))
     with pytest.raises(ValueError, match="absent.csv: there is no such file"):
-        read_tables(replace(options, sts_test=str(sample_data / "absent.csv")))
+        read_tables(absent.data)
 
 
 def test_fewer_rows_at_even_distances(options):
-    whole, cut = (
-        read_tables(options),
-        read_tables(replace(options, train_rows="para=16", dev_rows="sst=5,sts=1000")),
+    whole = read_tables(options.data)
+    cut = read_tables(
+        options.with_values(train_rows="para=16", dev_rows="sst=5,sts=1000").data,
     )
     assert cut["para"]["train"].examples == whole["para"]["train"].examples[::4]  # 64 / 16
-    assert [example.id for example in cut["sst"]["dev"].examples] == [
-        whole["sst"]["dev"].examples[index].id for index in (0, 4, 9, 14, 19)
-    ]  # 24 i / 5
-    assert cut["sts"]["dev"] == whole["sts"]["dev"] and cut["sst"]["test"] == whole["sst"]["test"]
+
+    # Row i of 5 is row 24 i / 5 of the file.
+    whole_ids = [example.id for example in whole["sst"]["dev"].examples]
+    cut_ids = [example.id for example in cut["sst"]["dev"].examples]
+    assert cut_ids == [whole_ids[index] for index in (0, 4, 9, 14, 19)]
+
+    assert cut["sts"]["dev"] == whole["sts"]["dev"]
+    assert cut["sst"]["test"] == whole["sst"]["test"]
     assert cut["para"]["train"].summary.endswith("64 rows read, 0 dropped, 48 left out as asked")
+
+
+# --- which batches make a step ------------------------------------------------------------------
 
 
 def test_the_two_samplings(make_job, tables):
     generator = torch.Generator().manual_seed(0)
     joint = make_job(sampling="joint").plan(0, generator)
-    assert [[task for task, _ in step] for step in joint] == [
-        ["sst", "para", "sts"]
-    ] * 2  # 16 rows / 8
+    assert names_of_steps(joint) == [["sst", "para", "sts"]] * 2  # 16 rows / 8
     pooled = make_job(sampling="mt-dnn").plan(0, generator)
-    assert len(pooled) == 6 and all(len(step) == 1 for step in pooled)
+    assert len(pooled) == 6
+    assert all(len(step) == 1 for step in pooled)
+
     for plan in (joint, pooled):
         for name in TASKS:
-            rows = [row for step in plan for task, batch in step if task == name for row in batch]
+            rows = []
+            for task, batch in batches_in(plan):
+                rows += batch if task == name else []
             assert sorted(rows) == list(range(16))
-    assert [weight for _, _, weight in make_job(sampling="joint").epoch_steps(0, generator)[0]] == [
-        1 / 3
-    ] * 3
+
+    weights = [part[2] for part in make_job(sampling="joint").epoch_steps(0, generator)[0]]
+    assert weights == [1 / 3] * 3
 
 
-def test_a_task_alone_is_judged_by_its_own_score(tables, options, tiny_model, tmp_path):
-    rows = encode_tables(
-        {"para": tables["para"]}, BertTokenizer.from_pretrained(tiny_model), 48, "cross"
-    )
-    job = build_job(
-        replace(options, tasks="para"), BertModel.from_pretrained(tiny_model), rows, tmp_path, CPU
-    )
-    assert {task for step in job.plan(0, torch.Generator()) for task, _ in step} == {"para"}
+def test_a_task_alone_is_judged_by_its_own_score(tables, options, tmp_path):
+    changed = options.with_values(tasks="para")
+    job = task_job(changed, encoded(changed, {"para": tables["para"]}), tmp_path)
+    plan = job.plan(0, torch.Generator())
+    assert {task for task, _ in batches_in(plan)} == {"para"}
     progress = fit(job)
-    assert job.score == "para" and progress.best_score == progress.history[-1]["para"]
+    assert job.score == "para"
+    assert progress.best_score == progress.history[-1]["para"]
 
 
 def test_two_tasks_are_judged_by_their_mean_and_the_third_head_stays(make_job):
     job = make_job(tasks="sts,sst", sampling="joint", epochs=2)
     before = copy.deepcopy(job.model.heads["para"].state_dict())
     history = fit(job).history
-    assert job.score == "mean" and all(
-        entry["mean"] == (entry["sst"] + entry["sts"]) / 2 for entry in history
-    )
+    assert job.score == "mean"
+    assert all(entry["mean"] == (entry["sst"] + entry["sts"]) / 2 for entry in history)
     assert not differ(before, job.model.heads["para"].state_dict())
 
 
 def test_sequential_training_ends_a_task_before_the_next(make_job):
     job = make_job(sampling="sequential", tasks="sts,sst", epochs=2)
     seen = []
-    progress = fit(replace(job, load=lambda task, rows: seen.append(task) or job.load(task, rows)))
+
+    def load(task, rows):
+        seen.append(task)
+        return job.load(task, rows)
+
+    progress = fit(replace(job, load=load))
     assert seen == ["sts"] * 4 + ["sst"] * 4  # 16 rows / 8 = 2 batches, 2 epochs
-    assert progress.num_steps == 8 and len(progress.history) == 4
+    assert progress.num_steps == 8
+    assert len(progress.history) == 4
 
 
-def test_the_joint_limit(make_job, tables, options, tiny_model, tmp_path):
-    shorter = {
-        **tables,
-        "sst": {
-            **tables["sst"],
-            "train": replace(tables["sst"]["train"], examples=tables["sst"]["train"].examples[:8]),
-        },
-    }
-    rows = encode_tables(shorter, BertTokenizer.from_pretrained(tiny_model), 48, "cross")
+def test_the_joint_limit(tables, options, tmp_path):
+    short = {**tables["sst"], "train": first_rows(tables["sst"]["train"], 8)}
+    shorter = {**tables, "sst": short}
     lengths = {}
     for limit in ("largest", "smallest"):
-        changed = replace(options, sampling="joint", joint_limit=limit)
-        job = build_job(changed, BertModel.from_pretrained(tiny_model), rows, tmp_path, CPU)
+        changed = options.with_values(sampling="joint", joint_limit=limit)
+        job = task_job(changed, encoded(changed, shorter), tmp_path)
         lengths[limit] = len(job.plan(0, torch.Generator().manual_seed(0)))
     assert lengths == {"largest": 2, "smallest": 1}
-
-
-@pytest.mark.parametrize("sampling", ["joint", "mt-dnn", "annealed"])
-def test_the_seed_fixes_the_run(make_job, sampling):
-    first = after_two_steps(make_job(sampling=sampling))
-    torch.rand(3)
-    assert not differ(first, after_two_steps(make_job(sampling=sampling)))
-    assert differ(first, after_two_steps(make_job(sampling=sampling, seed=1)))
 
 
 def test_sampling_weights_change_the_plan(make_job):
     def count(**changes):
         plan = make_job(**changes).plan(0, torch.Generator().manual_seed(0))
-        return [task for step in plan for task, _ in step].count("para")
+        return [task for task, _ in batches_in(plan)].count("para")
 
-    assert count() == 2 and count(sampling_weights="para=2") == 4  # 16 rows / 8
+    assert count() == 2  # 16 rows / 8
+    assert count(sampling_weights="para=2") == 4
 
+
+def test_both_rows_of_a_pair_count_for_max_tokens(make_job):
+    job = make_job(pair_encoding="bi", max_tokens=60)
+    plan = job.plan(0, torch.Generator().manual_seed(0))
+    for task, rows in batches_in(plan):
+        assert len(rows) == 1 or job.load(task, rows).input_ids.numel() <= 60
+
+
+# --- what an option changes ---------------------------------------------------------------------
 
 CHANGES = {
     "surgery": "pcgrad",
@@ -229,49 +234,49 @@ def reference():
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_each_option_changes_the_weights(make_job, reference, name):
-    """After two steps of an epoch of eight, without warm-up, so that the schedules have parted by then."""
+    """After two steps of an epoch of eight, without warm-up: the schedules have parted by then."""
     base = {"sampling": "joint", "batch_size": 2, "warmup": 0.0}
     if not reference:
         reference.update(after_two_steps(make_job(**base)))
-        assert not differ(
-            reference, after_two_steps(make_job(**base))
-        )  # the negative control: nothing changed
+        # The negative control: where nothing was changed, nothing differs.
+        assert not differ(reference, after_two_steps(make_job(**base)))
     assert differ(reference, after_two_steps(make_job(**{**base, name: CHANGES[name]})))
+
+
+@pytest.mark.parametrize("name", ["save_every", "contrastive_epochs", "name", "drop_bad_rows"])
+def test_options_of_other_packages_change_nothing(make_job, name):
+    values = {"save_every": 1, "contrastive_epochs": 3, "name": "other", "drop_bad_rows": True}
+    extra = {"pretrain": "simcse"} if name.startswith("contrastive") else {}
+    expected = after_two_steps(make_job())
+    assert not differ(expected, after_two_steps(make_job(**{name: values[name]}, **extra)))
+
+
+@pytest.mark.parametrize("sampling", ["joint", "mt-dnn", "annealed"])
+def test_the_seed_fixes_the_run(make_job, sampling):
+    first = after_two_steps(make_job(sampling=sampling))
+    torch.rand(3)
+    assert not differ(first, after_two_steps(make_job(sampling=sampling)))
+    assert differ(first, after_two_steps(make_job(sampling=sampling, seed=1)))
 
 
 def test_weights_gradients_and_moments_stay_in_float32(make_job):
     job = make_job(precision="bf16", sampling="joint")
     after_two_steps(job)
-    kept = [
-        *job.model.parameters(),
-        *(
-            moment
-            for state in job.optimizer.state.values()
-            for moment in (state["first_moment"], state["second_moment"])
-        ),
-    ]
-    assert len(kept) > 90 and {tensor.dtype for tensor in kept} == {torch.float32}
+    kept = list(job.model.parameters())
+    for state in job.optimizer.state.values():
+        kept += [state["first_moment"], state["second_moment"]]
+    assert len(kept) > 90
+    assert {tensor.dtype for tensor in kept} == {torch.float32}
 
 
-@pytest.mark.parametrize("name", ["save_every", "contrastive_epochs", "name", "drop_bad_rows"])
-def test_options_of_other_rooms_change_nothing(make_job, name):
-    values = {"save_every": 1, "contrastive_epochs": 3, "name": "other", "drop_bad_rows": True}
-    extra = {"pretrain": "simcse"} if name.startswith("contrastive") else {}
-    assert not differ(
-        after_two_steps(make_job()), after_two_steps(make_job(**{name: values[name]}, **extra))
-    )
+# --- what is frozen -----------------------------------------------------------------------------
 
 
 def test_a_frozen_encoder_keeps_its_bits(make_job):
     job = make_job(option="pretrain", epochs=2, lr=1e-2, weight_decay=0.5)
     before = copy.deepcopy(job.model.state_dict())
     fit(job)
-    moved = {
-        name
-        for name, tensor in job.model.state_dict().items()
-        if not torch.equal(tensor, before[name])
-    }
-    assert moved == {name for name in before if not name.startswith("encoder.")}
+    assert moved(before, job.model.state_dict()) == outside_encoder(before)
 
 
 @pytest.mark.parametrize(
@@ -282,47 +287,43 @@ def test_frozen_parts_keep_their_bits_and_others_move(make_job, freeze, parts):
     job = make_job(freeze=freeze, epochs=1, lr=1e-2, weight_decay=0.5)
     before = copy.deepcopy(job.model.encoder.state_dict())
     fit(job)
-    still = {
-        name
-        for name, tensor in job.model.encoder.state_dict().items()
-        if torch.equal(tensor, before[name])
-    }
-    frozen = {name for name in before if name.startswith(parts)}
-    assert frozen <= still and not any(
-        name.startswith("layers.1") and name.endswith("weight") for name in still
-    )
+    still = set(before) - moved(before, job.model.encoder.state_dict())
+    assert {name for name in before if name.startswith(parts)} <= still
+    still_in_top_layer = [name for name in still if name.startswith("layers.1")]
+    assert not [name for name in still_in_top_layer if name.endswith("weight")]
     with pytest.raises(ValueError, match="--freeze is 3; this encoder has 2 layers"):
         make_job(freeze="3")
 
 
 def test_heads_first(make_job, options):
     chosen = {"heads_first": 2, "lr": 2e-3, "sampling": "joint", "surgery": "gradvac"}
+    changed = options.with_values(**chosen)
     job = make_job(**chosen)
-    first = heads_job(job, replace(options, **chosen))
-    assert first.surgery is not job.surgery and first.closing_tokens == 0 < job.closing_tokens
+    first = heads_job(job, changed.multitask, changed.training)
+    assert first.surgery is not job.surgery
+    assert first.closing_tokens == 0 < job.closing_tokens
+
     before = copy.deepcopy(job.model.state_dict())
     progress = fit(first)
     assert {group["initial_lr"] for group in first.optimizer.param_groups} == {1e-3}
-    assert len(progress.history) == 2 and first.folder != job.folder and first.model is job.model
-    moved = {
-        name
-        for name, tensor in job.model.state_dict().items()
-        if not torch.equal(tensor, before[name])
-    }
-    assert moved == {name for name in before if not name.startswith("encoder.")}
+    assert len(progress.history) == 2
+    assert first.folder != job.folder
+    assert first.model is job.model
+    assert moved(before, job.model.state_dict()) == outside_encoder(before)
     assert all(parameter.requires_grad for parameter in job.model.parameters())
+
     fit(job)
-    assert not torch.equal(
-        job.model.encoder.layers[0].feed_forward.up.weight,
-        before["encoder.layers.0.feed_forward.up.weight"],
-    )
+    name = "encoder.layers.0.feed_forward.up.weight"
+    assert not torch.equal(job.model.state_dict()[name], before[name])
 
 
 def test_heads_first_are_sampled_as_the_first_epoch(make_job, options):
-    """However many there are: an annealing that went on beyond its epochs would draw by negative powers."""
+    """However many there are. Annealing beyond its epochs would use negative powers."""
     job = replace(make_job(), plan=lambda epoch, generator: [epoch])
-    first = heads_job(job, replace(options, heads_first=5))
-    assert [first.plan(epoch, None) for epoch in range(5)] == [[0]] * 5 and job.plan(4, None) == [4]
+    changed = options.with_values(heads_first=5)
+    first = heads_job(job, changed.multitask, changed.training)
+    assert [first.plan(epoch, None) for epoch in range(5)] == [[0]] * 5
+    assert job.plan(4, None) == [4]
 
 
 def test_surgery_on_a_frozen_encoder_needs_a_shared_layer(make_job):
@@ -332,16 +333,33 @@ def test_surgery_on_a_frozen_encoder_needs_a_shared_layer(make_job):
     assert make_job(**values).surgery
 
 
-def test_both_rows_of_a_pair_count_for_max_tokens(make_job):
-    job = make_job(pair_encoding="bi", max_tokens=60)
-    batches = [batch for step in job.plan(0, torch.Generator().manual_seed(0)) for batch in step]
-    assert all(
-        len(rows) == 1 or job.load(task, rows).input_ids.numel() <= 60 for task, rows in batches
-    )
+def test_finetuning_moves_all_but_the_pooler(make_job):
+    job = make_job(sampling="joint", lr=1e-2)
+    before = copy.deepcopy(job.model.state_dict())
+    after = after_two_steps(job)
+    still = set(before) - moved(before, after)
+    # Mean pooling never reads the pooler. A bias of the keys adds the same to every score of a
+    # row, and softmax ignores that.
+    pooler = {"encoder.pooler.weight", "encoder.pooler.bias"}
+    key_biases = {f"encoder.layers.{number}.attention.key.bias" for number in range(2)}
+    assert still <= pooler | key_biases
+    assert "encoder.pooler.weight" in still
 
 
-def test_the_price_counts_the_dev_rows_of_trained_tasks_and_the_files_of_all(make_job):
-    alone, together = make_job(tasks="sst"), make_job()
+def test_biases_and_norms_do_not_decay(make_job):
+    job = make_job(weight_decay=0.3)
+    groups = {group["weight_decay"]: group["params"] for group in job.optimizer.param_groups}
+    assert {parameter.ndim for parameter in groups[0.3]} == {2}
+    assert {parameter.ndim for parameter in groups[0.0]} == {1}
+    assert sum(map(len, groups.values())) == len(list(job.model.parameters()))
+
+
+# --- evaluation and cost ------------------------------------------------------------------------
+
+
+def test_the_cost_counts_the_dev_rows_of_trained_tasks_and_the_files_of_all(make_job):
+    alone = make_job(tasks="sst")
+    together = make_job()
     assert 0 < alone.evaluation_tokens < together.evaluation_tokens
     assert alone.closing_tokens == together.closing_tokens > together.evaluation_tokens
 
@@ -352,38 +370,18 @@ def test_the_best_epoch_is_by_the_given_score(make_job):
     assert progress.best_step == max(progress.history, key=lambda entry: entry["sts"])["step"]
 
 
-def test_finetuning_moves_all_but_the_pooler(make_job):
-    job = make_job(sampling="joint", lr=1e-2)
-    before = copy.deepcopy(job.model.state_dict())
-    after = after_two_steps(job)
-    still = {name for name, tensor in after.items() if torch.equal(tensor, before[name])}
-    # mean pooling never reads the pooler; a bias of the keys adds the same to every score, which softmax ignores
-    assert still <= {
-        "encoder.pooler.weight",
-        "encoder.pooler.bias",
-        *(f"encoder.layers.{number}.attention.key.bias" for number in range(2)),
-    }
-    assert "encoder.pooler.weight" in still
-
-
-def test_biases_and_norms_do_not_decay(make_job):
-    job = make_job(weight_decay=0.3)
-    groups = {group["weight_decay"]: group["params"] for group in job.optimizer.param_groups}
-    assert {p.ndim for p in groups[0.3]} == {2} and {p.ndim for p in groups[0.0]} == {1}
-    assert sum(map(len, groups.values())) == len(list(job.model.parameters()))
-
-
 def test_the_best_epoch_is_by_the_overall_score(make_job):
     job = make_job(epochs=3)
     progress = fit(job)
-    assert job.score == "overall_2023" and len(progress.history) == 3
+    assert job.score == "overall_2023"
+    assert len(progress.history) == 3
     best = max(progress.history, key=lambda entry: entry["overall_2023"])
     assert progress.best_step == best["step"]
     scores = job.evaluate()
     assert {name: best[name] for name in scores} == scores
 
 
-def test_a_price_changes_nothing(make_job):
+def test_a_cost_estimate_changes_nothing(make_job):
     probed = make_job(sampling="joint")
     probe(probed)
     assert not differ(after_two_steps(probed), after_two_steps(make_job(sampling="joint")))

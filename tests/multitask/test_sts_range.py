@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 import run_multitask
 from command_line.options import Options
-from minbert import BertModel, BertTokenizer
+from minbert import BertModel
 from minbert.pooling import pool
 from minbert.training.cost_estimate import probe
 from minbert.training.loop import fit
@@ -19,48 +19,37 @@ from multitask.evaluation import predict
 from multitask.heads import CosineHead
 from multitask.losses import fitted_range, similarity_loss, similarity_regression
 from multitask.saved_run import open_run
-from multitask.stage import build_job, encode_tables, heads_job, read_tables
-from tests.command_line.test_options import options_of, refusal
-from tests.multitask.test_stage import after_two_steps, differ
+from multitask.stage import heads_job, read_tables
 from tests.toy_job import Kill, killed_at
+from tests.toy_multitask import after_two_steps, differ, encoded, task_job
+from tests.toy_options import options_of, refusal
 
-CPU = torch.device("cpu")
 U, V = torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 1.0]])
 OWN_VECTORS = {"head": "cosine", "tasks": "sst,sts", "common_layer": "none"}
 
 
 @pytest.fixture
 def make_job(sample_data, tiny_model, tmp_path, no_fsync):
-    """A function that builds the multitask stage on 16 training rows a task, from an encoder that may be given."""
+    """A function that builds the job on 16 training rows a task, from an encoder if one is given."""
+    base = {
+        "data_dir": str(sample_data),
+        "model": str(tiny_model),
+        "batch_size": 4,
+        "epochs": 2,
+        "lr": 1e-3,
+        "precision": "fp32",
+        "max_length": 48,
+        "pair_encoding": "bi",
+        "train_rows": "sst=16,para=16,sts=16",
+        "dev_rows": "sst=8,para=8,sts=8",
+        "sts_range": "fitted",
+        **OWN_VECTORS,
+    }
 
     def make(name: str = "run", encoder: BertModel | None = None, **changes):
-        options = Options(
-            data_dir=str(sample_data),
-            model=str(tiny_model),
-            **{
-                "batch_size": 4,
-                "epochs": 2,
-                "lr": 1e-3,
-                "precision": "fp32",
-                "max_length": 48,
-                "pair_encoding": "bi",
-                "train_rows": "sst=16,para=16,sts=16",
-                "dev_rows": "sst=8,para=8,sts=8",
-                "sts_range": "fitted",
-                **OWN_VECTORS,
-                **changes,
-            },
-        ).with_files()
-        rows = encode_tables(
-            read_tables(options),
-            BertTokenizer.from_pretrained(tiny_model),
-            48,
-            options.pair_encoding,
-        )
-        job = build_job(
-            options, encoder or BertModel.from_pretrained(tiny_model), rows, tmp_path / name, CPU
-        )
-        return job, rows, options
+        options = Options.of(**{**base, **changes}).with_files()
+        rows = encoded(options, read_tables(options.data))
+        return task_job(options, rows, tmp_path / name, encoder), rows, options
 
     return make
 
@@ -223,7 +212,12 @@ def test_with_heads_first_it_is_fitted_once(make_job):
         job.before_epoch(epoch)
         expected = expected or float(job.model.lowest)
 
-    fit(replace(heads_job(job, replace(options, heads_first=1)), before_epoch=told))
+    fit(
+        replace(
+            heads_job(job, options.with_values(heads_first=1).multitask, options.training),
+            before_epoch=told,
+        )
+    )
     fit(replace(job, before_epoch=told))
     assert expected == float(job.model.lowest) != 0
 
@@ -290,7 +284,7 @@ def test_what_nothing_would_read_or_train_is_refused(capsys, flags, words):
     ],
 )
 def test_what_makes_sense(flags):
-    assert options_of(*flags.split()).head in ("cosine", "mlp")
+    assert options_of(*flags.split()).multitask.heads.head in ("cosine", "mlp")
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

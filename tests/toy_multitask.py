@@ -1,0 +1,89 @@
+"""For tests of the multitask stage: its job from flat options, and comparisons of weights."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from command_line.automatic import Choice, has_dropout_in_tasks, resolve
+from command_line.options import Options
+from minbert import BertModel, BertTokenizer
+from minbert.training.job import Job
+from minbert.training.loop import fit
+from multitask.stage import Rows, build_job, encode_tables
+
+
+def resolved(options: Options, hidden_size: int) -> Options:
+    """The options without "auto", as a run on this machine's CPU has them."""
+    precision = Choice(options.training.precision, "")
+    return resolve(options, hidden_size, Choice("cpu", ""), precision)[0]
+
+
+def task_job(
+    options: Options,
+    rows: Rows,
+    folder: Path,
+    encoder: BertModel | None = None,
+    companion: nn.Module | None = None,
+) -> Job:
+    """The multitask stage as run_multitask.py builds it, on the CPU.
+
+    encoder: that of --model where none is given.
+    """
+    encoder = encoder or BertModel.from_pretrained(options.encoder.model)
+    hidden_size = encoder.config.hidden_size
+    options = resolved(options, hidden_size)
+    return build_job(
+        options.multitask,
+        options.training,
+        options.encoder.pooling,
+        has_dropout_in_tasks(options, hidden_size),
+        encoder,
+        rows,
+        folder,
+        companion,
+    )
+
+
+def encoded(options: Options, tables) -> Rows:
+    """The rows of the tables, by the tokenizer of --model."""
+    tokenizer = BertTokenizer.from_pretrained(options.encoder.model)
+    max_length = options.data.max_length
+    return encode_tables(tables, tokenizer, max_length, options.multitask.heads.pair_encoding)
+
+
+class TwoSteps(Exception):
+    """Ends a job after two updates."""
+
+
+def after_two_steps(job: Job) -> dict[str, Tensor]:
+    """The weights after two updates of the real loop."""
+    step = job.optimizer.step
+    count = 0
+
+    def counted():
+        nonlocal count
+        step()
+        count += 1
+        if count == 2:
+            raise TwoSteps
+
+    job.optimizer.step = counted
+    with pytest.raises(TwoSteps):
+        fit(job)
+    return copy.deepcopy(job.model.state_dict())
+
+
+def differ(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    """Whether weights differ.
+
+    Where the heads have other names or shapes, only the encoders are compared: they must feel it.
+    """
+    shapes = {name: tensor.shape for name, tensor in one.items()}
+    are_alike = shapes == {name: tensor.shape for name, tensor in other.items()}
+    names = [name for name in one if are_alike or name.startswith("encoder.")]
+    return any(not torch.equal(one[name], other[name]) for name in names)
