@@ -14,10 +14,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from command_line.automatic import Choice, has_dropout_in_tasks
-from command_line.automatic import resolve as resolve_options
+from command_line import automatic
+from command_line.automatic import Choice
+from command_line.checks import check_positions
+from command_line.folders import choose_folder
 from command_line.options import Options
-from command_line.parser import choose_folder, parse
+from command_line.parser import parse
 from minbert.commands.ending import exit_code, resumable
 from minbert.commands.paths import check_writable, in_shell
 
@@ -98,7 +100,7 @@ def is_finished(folder: Path) -> bool:
     return record.is_file()
 
 
-# --- 1. prepare -------------------------------------------------------------------------------------
+# --- 1. prepare -----------------------------------------------------------------------------------
 
 
 def prepare(options: Options, folder: Path) -> Setup:
@@ -110,7 +112,7 @@ def prepare(options: Options, folder: Path) -> Setup:
 
     # Of several processes only the first one decides: the others may have found another name free.
     folder = processes.from_first(lambda: run_folder.hold(folder))
-    options, model_folder, device = resolve(options)
+    options, model_folder, device = resolve(options, folder)
     paths = leaderboard.output_paths(options.multitask.files, folder)
     check_writable(folder, [path for splits in paths.values() for path in splits.values()])
 
@@ -146,7 +148,7 @@ def prepare(options: Options, folder: Path) -> Setup:
     )
 
 
-def resolve(options: Options) -> tuple[Options, Path, torch.device]:
+def resolve(options: Options, folder: Path) -> tuple[Options, Path, torch.device]:
     """Replace what is "auto", and print each value with its reason.
 
     Returns the options, the model's folder and the device. ValueError where the model cannot do
@@ -166,38 +168,34 @@ def resolve(options: Options) -> tuple[Options, Path, torch.device]:
     config = BertConfig.from_pretrained(model_folder)
 
     settings = {}
-    lengths = [("max_length", options.data.max_length)]
     for method in options.run.methods:
         settings[method] = settings_of(method, options.contrastive, config.hidden_size, device.type)
-        lengths.append(("contrastive_max_length", settings[method].max_length))
-    for what, length in lengths:
-        if length > config.max_position_embeddings:
-            raise ValueError(
-                f"--{what} is {length}; {options.encoder.model} has "
-                f"{config.max_position_embeddings} positions. Pass at most that."
-            )
+    lengths = [preset.max_length for preset in settings.values()]
+    check_positions(
+        options.data.max_length, lengths, options.encoder.model, config.max_position_embeddings
+    )
 
-    options, reasons = resolve_options(
+    meanings = automatic.explain(options, config, folder)
+    options, choices = automatic.resolve(
         options,
         config.hidden_size,
         Choice(device.type, device_reason),
         Choice(precision, precision_reason),
     )
-    values = options.flat()
-    for option, reason in reasons.items():
-        print(f"{option}: {values[option]} ({reason})")
+    for option, choice in {**choices, **meanings}.items():
+        print(f"{option}: {choice.value} ({choice.reason})")
     for method, chosen in settings.items():
-        print(described(method, chosen, options.contrastive, device.type, values))
+        print(described(method, chosen, options.contrastive, device.type, options.flat()))
     return options, model_folder, device
 
 
-# --- 2. plan the stages of --pretrain ----------------------------------------------------------------
+# --- 2. plan the stages of --pretrain -------------------------------------------------------------
 
 
 def plan_pretraining(setup: Setup) -> Chain:
-    """The stages of --pretrain, each with the finished encoder that is used instead, if there is one.
+    """The stages of --pretrain, each with the finished encoder that is used instead, if any.
 
-    A stage after the tasks (--contrastive_order last) starts from an encoder that only this run has.
+    A stage after the tasks (--contrastive_order last) starts from an encoder that no other run has.
     """
     from minbert.training.stage import plan_chain
 
@@ -274,11 +272,11 @@ def build_mlm_stage(setup: Setup, folder: Path, start: str) -> Stage:
     )
 
 
-# --- 3. build the jobs of the tasks ------------------------------------------------------------------
+# --- 3. build the jobs of the tasks ---------------------------------------------------------------
 
 
 def build_task_jobs(setup: Setup) -> list[Job]:
-    """The multitask stage as jobs: the heads on a frozen encoder where --heads_first asks, then all."""
+    """The multitask stage as jobs: the heads alone first where --heads_first asks, then all."""
     from contrastive.stage import build_companion
     from multitask import stage
 
@@ -292,7 +290,7 @@ def build_task_jobs(setup: Setup) -> list[Job]:
         options.multitask,
         options.training,
         options.encoder.pooling,
-        has_dropout_in_tasks(options, setup.encoder.config.hidden_size),
+        automatic.has_dropout_in_tasks(options, setup.encoder.config.hidden_size),
         setup.encoder,
         setup.rows,
         setup.folder,
@@ -303,7 +301,7 @@ def build_task_jobs(setup: Setup) -> list[Job]:
     return [stage.heads_job(job, options.multitask, options.training), job]
 
 
-# --- 4. estimate the cost ----------------------------------------------------------------------------
+# --- 4. estimate the cost -------------------------------------------------------------------------
 
 
 def estimate(setup: Setup, stages: Chain, jobs: list[Job], is_resumed: bool) -> list[CostEstimate]:
@@ -317,7 +315,7 @@ def estimate(setup: Setup, stages: Chain, jobs: list[Job], is_resumed: bool) -> 
     return costs
 
 
-# --- 5. begin the run --------------------------------------------------------------------------------
+# --- 5. begin the run -----------------------------------------------------------------------------
 
 
 def begin_run(setup: Setup, costs: list[CostEstimate], is_resumed: bool) -> None:
@@ -329,7 +327,7 @@ def begin_run(setup: Setup, costs: list[CostEstimate], is_resumed: bool) -> None
     cost_estimate.keep(costs, setup.folder)
 
 
-# --- 6. train ----------------------------------------------------------------------------------------
+# --- 6. train -------------------------------------------------------------------------------------
 
 
 def train(setup: Setup, stages: Chain, jobs: list[Job], is_resumed: bool) -> Outcome:
@@ -353,7 +351,7 @@ def train(setup: Setup, stages: Chain, jobs: list[Job], is_resumed: bool) -> Out
     return Outcome(jobs[-1], progress, qualities, seconds)
 
 
-# --- 7. write the results ----------------------------------------------------------------------------
+# --- 7. write the results -------------------------------------------------------------------------
 
 
 def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> None:

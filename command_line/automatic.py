@@ -1,18 +1,29 @@
-"""What "auto" becomes, in one place: each value with the reason that is printed. No torch here.
+"""What "auto" means, in one place: every value that is chosen for the user, with its reason.
 
-What a machine decides (device and precision) comes in as an argument.
+run_multitask.py prints each as `lr: 5e-05 (5e-5 x 384 / hidden size 384)` before any work begins.
+Three kinds of options stand elsewhere, where more is known, and are printed there:
+
+  input files        data/options.py: the course's names in --data_dir
+  leaderboard files  multitask/leaderboard.py: names in the run's folder
+  --contrastive_*    contrastive/presets.py: the values of each method's paper
+
+No torch here. Device and precision, which depend on the machine, come in as arguments.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from command_line.options import Options
 from contrastive.presets import METHODS
 from data.readers import COURSE_FILES
-from minbert.commands.options import AUTO
+from minbert.commands.options import AUTO, NONE
 from minbert.options import SMALL
 from multitask.options import ENCODINGS_OF
+
+if TYPE_CHECKING:
+    from minbert import BertConfig
 
 
 class Choice(NamedTuple):
@@ -24,11 +35,11 @@ class Choice(NamedTuple):
 
 def resolve(
     options: Options, hidden_size: int, device: Choice, precision: Choice
-) -> tuple[Options, dict[str, str]]:
+) -> tuple[Options, dict[str, Choice]]:
     """Replace every "auto" that depends on the machine, the encoder or other options.
 
-    hidden_size: of the encoder. Returns the options, and a reason for each line to print, by option.
-    What a contrastive method's preset decides stays "auto": contrastive/presets.py prints it.
+    hidden_size: of the encoder. Returns the options, and the choices to print, by option. The
+    device and the precision are printed even where the user has set them.
     """
     choices = {
         **choose_encoding(options),
@@ -37,17 +48,46 @@ def resolve(
         "attention": choose_attention(device.value),
         "score": choose_score(options),
     }
+    choices = {"device": device, "precision": precision, **only_auto(options, choices)}
+    values = {name: choice.value for name, choice in choices.items()}
+    return options.with_values(**values), choices
+
+
+def explain(options: Options, config: BertConfig, folder: Path) -> dict[str, Choice]:
+    """What "auto" means where options.json keeps the word, by option.
+
+    These are folders of this computer, and values that stand in another place. config: of the
+    encoder. folder: of the run.
+    """
+    cache = options.data.token_folder
+    choices = {
+        "name": Choice(folder.name, "made of the main options and the seed"),
+        "token_cache": Choice(cache or NONE, "the user's cache" if cache else "no home folder"),
+        **choose_dropout(options, config),
+    }
+    if "para" in options.multitask.tasks.order:
+        choices["para_head"] = Choice(options.multitask.heads.head_of_para, "as --head")
+    return only_auto(options, choices)
+
+
+def only_auto(options: Options, choices: dict[str, Choice]) -> dict[str, Choice]:
+    """The choices of options that the user has not set."""
     values = options.flat()
-    choices = {name: choice for name, choice in choices.items() if values[name] == AUTO}
-    choices = {"device": device, "precision": precision, **choices}
-    reasons = {name: choice.reason for name, choice in choices.items()}
-    if not has_dropout_in_tasks(options, hidden_size):
-        reasons["encoder_dropout"] = f"0 in the tasks, {small(hidden_size)}"
-    resolved = options.with_values(**{name: choice.value for name, choice in choices.items()})
-    return resolved, reasons
+    return {name: choice for name, choice in choices.items() if values[name] == AUTO}
 
 
-def small(hidden_size: int) -> str:
+def choose_name(options: Options) -> str:
+    """The name of a run's folder: the main options and the seed."""
+    main = options.run.recipe
+    if main == NONE:
+        stages = "-".join(options.run.stages) or NONE
+        main = f"{options.multitask.fine_tuning.option}-{stages}"
+    model = Path(options.encoder.model).name
+    data = Path(options.data.data_dir).name
+    return f"{main}-{model}-{data}-seed{options.training.seed}"
+
+
+def describe_small(hidden_size: int) -> str:
     """The reason for a value of small encoders."""
     return f"hidden size {hidden_size} is under {SMALL}"
 
@@ -74,7 +114,7 @@ def choose_learning_rates(options: Options, hidden_size: int) -> dict[str, Choic
     if options.multitask.fine_tuning.option == "pretrain":
         choices = {"lr": Choice(1e-3, "the encoder is frozen")}
     elif hidden_size < SMALL:
-        choices = {"lr": Choice(5e-4, small(hidden_size))}
+        choices = {"lr": Choice(5e-4, describe_small(hidden_size))}
     else:
         reason = f"5e-5 x 384 / hidden size {hidden_size}"
         choices = {"lr": Choice(5e-5 * 384 / hidden_size, reason)}
@@ -85,7 +125,7 @@ def choose_learning_rates(options: Options, hidden_size: int) -> dict[str, Choic
 
 
 def choose_fusion(options: Options) -> dict[str, Choice]:
-    """The settings of SimCSE in fusion training, which has no stage whose record would hold them."""
+    """The settings of SimCSE in fusion training. It has no stage whose record would hold them."""
     if not options.contrastive.is_fusion or options.run.methods != ("simcse",):
         return {}
     preset = METHODS["simcse"].preset
@@ -98,7 +138,7 @@ def choose_fusion(options: Options) -> dict[str, Choice]:
 
 def choose_attention(device: str) -> Choice:
     """Eager attention or torch's fused kernel."""
-    reason = "torch's fused kernel wins on a GPU, its backward pass is slow on CPU"
+    reason = "torch's fused kernel is faster on a GPU, its backward pass is slow on a CPU"
     return Choice("fused" if device == "cuda" else "eager", reason)
 
 
@@ -108,11 +148,23 @@ def choose_score(options: Options) -> Choice:
     if tasks == set(COURSE_FILES):
         return Choice("overall_2023", "the mean of the three tasks' scores")
     if len(tasks) > 1:
-        return Choice("mean", "of the scores of --tasks")
+        return Choice("mean", "the mean of the scores of --tasks")
     return Choice(options.multitask.tasks.order[0], "the only task")
 
 
+def choose_dropout(options: Options, config: BertConfig) -> dict[str, Choice]:
+    """The dropout in the encoder: the model's own, but 0 in the tasks of a small encoder."""
+    if not has_dropout_in_tasks(options, config.hidden_size):
+        choice = Choice(0.0, f"in the tasks, {describe_small(config.hidden_size)}")
+        return {"encoder_dropout": choice, "attention_dropout": choice}
+    reason = "as in the model's config.json"
+    return {
+        "encoder_dropout": Choice(config.hidden_dropout_prob, reason),
+        "attention_dropout": Choice(config.attention_probs_dropout_prob, reason),
+    }
+
+
 def has_dropout_in_tasks(options: Options, hidden_size: int) -> bool:
-    """Whether the encoder drops out in the tasks. Fusion needs it: SimCSE's two views differ in it."""
+    """Whether the encoder drops out in the tasks. SimCSE's two views in fusion training need it."""
     is_fusion = options.contrastive.is_fusion
     return is_fusion or options.encoder.has_dropout_in_tasks(hidden_size)

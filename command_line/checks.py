@@ -37,13 +37,13 @@ def check_stages(
         needed = needed_stages(name, contrastive)
         if needed and not set(needed) & set(stages):
             raise ValueError(
-                f"--{name} has no effect without --pretrain {' or '.join(needed)}; add that or drop "
-                "it."
+                f"--{name} has no effect without --pretrain {' or '.join(needed)}; add that or "
+                "drop it."
             )
     if "hand_on" in changed and contrastive.is_last:
         raise ValueError(
-            "--hand_on has no effect with --contrastive_order last; add --contrastive_order first or "
-            "fusion, or pass --hand_on better."
+            "--hand_on has no effect with --contrastive_order last; add --contrastive_order first "
+            "or fusion, or pass --hand_on better."
         )
 
 
@@ -65,12 +65,12 @@ def check_methods(stages: Sequence[str], contrastive: ContrastiveOptions) -> Non
     """Refuse methods without what they read, and batch sizes that they cannot use."""
     if "simcse-nli" in stages and contrastive.triplets.nli == NONE:
         raise ValueError(
-            "the stage simcse-nli trains on triplets of sentences, and no file of them is named; add "
-            "--nli FILE, tab-separated with the columns premise, entailment, contradiction."
+            "the stage simcse-nli trains on triplets of sentences, and no file of them is named; "
+            "add --nli FILE, tab-separated with the columns premise, entailment, contradiction."
         )
     size = contrastive.contrastive_batch_size
     group_size = 1 + NUM_NEGATIVES
-    if "ct" in stages and size != AUTO and size % group_size:  # type: ignore[operator]
+    if "ct" in stages and size != AUTO and size % group_size:
         raise ValueError(
             f"--contrastive_batch_size is {size}; with ct it is a multiple of {group_size}: a "
             f"positive and its {NUM_NEGATIVES} negatives."
@@ -119,13 +119,29 @@ def check_lengths(max_tokens: int, max_length: int) -> None:
         )
 
 
+def check_positions(
+    max_length: int, contrastive_lengths: Sequence[int], model: str, num_positions: int
+) -> None:
+    """Refuse rows that are longer than the encoder's positions.
+
+    contrastive_lengths: the maximum length of each contrastive stage.
+    """
+    lengths = [("max_length", max_length)]
+    lengths += [("contrastive_max_length", length) for length in contrastive_lengths]
+    for name, length in lengths:
+        if length > num_positions:
+            raise ValueError(
+                f"--{name} is {length}; {model} has {num_positions} positions. Pass at most that."
+            )
+
+
 def check_pooling(pooling: str, heads: HeadOptions) -> None:
     """Refuse heads that read two vectors where one row has one vector."""
     reads_two_vectors = {heads.head, heads.head_of_para} & {"mlp", "cosine"}
     if reads_two_vectors and heads.pair_encoding == "cross" and pooling != "mean":
         raise ValueError(
-            f"--head {heads.head} needs a vector for each sentence: use --pair_encoding bi, or cross "
-            "with --pooling mean."
+            f"--head {heads.head} needs a vector for each sentence: use --pair_encoding bi, or "
+            "cross with --pooling mean."
         )
 
 

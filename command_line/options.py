@@ -1,7 +1,7 @@
 """All options of a run: the groups of the packages, joined. No torch here.
 
-Flags are flat: `--lr` is `options.multitask.fine_tuning.lr`. The keys of options.json are flat, too.
-Next: parser.py, which makes the flags, then automatic.py, which replaces "auto".
+Flags are flat: `--lr` is `options.multitask.fine_tuning.lr`, and so are the keys of options.json.
+Next: parser.py, which makes the flags. automatic.py replaces each "auto" when a run begins.
 """
 
 from __future__ import annotations
@@ -36,22 +36,28 @@ class RunOptions(OptionGroup):
 
     pretrain: str = flag(
         NONE,
-        "Training stages before the tasks, in order and separated by commas, such as mlm,simcse. "
-        "mlm: masked language modelling on the tasks' own training rows. Without labels: simcse (Gao "
-        "et al. 2021), ct and ct-in-batch (contrastive tension, Carlsson et al. 2021), sg and sg-opt "
-        "(self-guided, Kim et al. 2021). On labelled pairs: simcse-supervised (the GEN report), mnr "
-        "(multiple negatives ranking, Henderson et al. 2017), bsc (Chernyavskiy et al. 2022). On the "
-        "triplets of --nli: simcse-nli (Gao et al. 2021, section 4).",
+        "Training stages before the tasks, in this order, such as mlm,simcse.\n"
+        "- mlm: masked language modelling on the tasks' own training rows\n"
+        "Contrastive stages on sentences without labels:\n"
+        "- simcse: Gao et al. 2021\n"
+        "- ct, ct-in-batch: contrastive tension, Carlsson et al. 2021\n"
+        "- sg, sg-opt: self-guided, Kim et al. 2021\n"
+        "On labelled pairs:\n"
+        "- simcse-supervised: the GEN report\n"
+        "- mnr: multiple negatives ranking, Henderson et al. 2017\n"
+        "- bsc: batch-softmax contrastive loss, Chernyavskiy et al. 2022\n"
+        "On the triplets of --nli:\n"
+        "- simcse-nli: Gao et al. 2021, section 4",
         is_common=True,
     )
     recipe: str = flag(
         NONE,
-        "Use the options of a published experiment (see --list-recipes). Flags beside it win.",
+        "Use the options of a published experiment. Flags beside it win. --list-recipes shows all.",
         is_common=True,
     )
     name: str = flag(
         AUTO,
-        "Name of the run's folder. auto: made of the main options and the seed.",
+        "Name of the run's folder. auto: the main options and the seed.",
         is_common=True,
     )
     output_dir: str = flag("runs", "Folder of all runs.", is_common=True)

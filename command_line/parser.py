@@ -1,26 +1,35 @@
-"""From a command line to Options, and the folder that a run goes to. No torch here.
+"""From a command line to Options. No torch here.
 
-The flags are made from the fields of the option groups, one group of flags per package.
+The flags are made from the fields of the option groups: one section of the help per group.
+Next: folders.py, which finds the folder of the run.
 """
 
 from __future__ import annotations
 
 import argparse
 import difflib
-import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import Field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from command_line.folders import load
 from command_line.options import Options, RunOptions
-from contrastive.options import ContrastiveOptions
-from contrastive.presets import METHODS
-from data.options import DataOptions
+from contrastive.options import (
+    BscOptions,
+    ContrastiveOptions,
+    MnrOptions,
+    NliOptions,
+    SelfGuidedOptions,
+    SupervisedOptions,
+    TensionOptions,
+)
+from data.options import DataOptions, InputFileOptions
 from experiments.recipes import recipe_list, values_of
-from minbert.commands.options import AUTO, NONE, all_fields
-from minbert.commands.paths import in_shell, is_free
+from minbert.commands.options import NONE, OptionGroup, direct_fields
 from minbert.options import EncoderOptions
 from minbert.pretraining.options import MlmOptions
 from minbert.training.options import TrainingOptions
@@ -32,8 +41,12 @@ from multitask.options import (
 )
 
 PROGRAM = "run_multitask.py"
-KINDS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "str": str}
-TITLES: dict[type, str] = {
+NUMBERS: dict[str, Callable[[str], Any]] = {"int": int, "float": float}
+METAVARS = {"int": "N", "float": "X"}
+MAX_WIDTH = 100  # columns of the help in a wide terminal
+
+# The sections of the help, in the order in which a reader needs them.
+SECTIONS: dict[type[OptionGroup], str] = {
     RunOptions: "the run",
     DataOptions: "data",
     EncoderOptions: "the encoder (minbert)",
@@ -42,29 +55,62 @@ TITLES: dict[type, str] = {
     TaskOptions: "tasks, sampling and gradient surgery (multitask)",
     HeadOptions: "heads (multitask)",
     ContrastiveOptions: "contrastive stages (contrastive)",
-    MlmOptions: "masked language modelling (minbert.pretraining)",
-    PredictionFileOptions: "leaderboard files",
+    SupervisedOptions: "only --pretrain simcse-supervised (the GEN report)",
+    NliOptions: "only --pretrain simcse-nli (Gao et al. 2021, section 4)",
+    MnrOptions: "only --pretrain mnr (Henderson et al. 2017)",
+    BscOptions: "only --pretrain bsc (Chernyavskiy et al. 2022)",
+    TensionOptions: "only --pretrain ct and ct-in-batch (Carlsson et al. 2021)",
+    SelfGuidedOptions: "only --pretrain sg and sg-opt (Kim et al. 2021)",
+    MlmOptions: "only --pretrain mlm (minbert.pretraining)",
+    InputFileOptions: "input files, instead of those in --data_dir",
+    PredictionFileOptions: "leaderboard files, instead of those in the run's folder",
 }
-FILES = "input files"
-HELP_HINT = f"This help shows the most common flags. `{PROGRAM} --help-all` shows all of them."
+DESCRIPTION = (
+    "Train one encoder on three tasks, after the stages of --pretrain, and write the six "
+    f"leaderboard files.\n\nExample: python {PROGRAM} --option finetune --pretrain simcse"
+)
+HELP_HINT = f"These are the most common flags. `python {PROGRAM} --help-all` shows all flags."
+SPELLING = "Every flag may be written with _ or with -, such as --data_dir or --data-dir."
+
+
+class Formatter(argparse.HelpFormatter):
+    """argparse's layout, but lines of a help text that begin with "- " stay a list."""
+
+    def __init__(self, prog: str) -> None:
+        width = min(shutil.get_terminal_size().columns - 2, MAX_WIDTH)
+        super().__init__(prog, max_help_position=26, width=width)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        lines = []
+        for paragraph in text.splitlines():
+            indent = "  " if paragraph.startswith("- ") else ""
+            lines += textwrap.wrap(
+                paragraph, width, subsequent_indent=indent, break_on_hyphens=False
+            )
+        return lines
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join(textwrap.fill(line, width) for line in text.splitlines())
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse that suggests the flag that a typo may have meant, without a page of usage before it."""
+    """argparse that suggests the flag that a typo may have meant, without a page of usage."""
 
     def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and end with exit code 2."""
         self.exit(2, f"{self.prog}: {message}\n")
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
-        namespace, unknown = self.parse_known_args(args, namespace)
+        """The values of the flags; a flag that does not exist ends the program."""
+        parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
             flags = self._option_string_actions
             close = difflib.get_close_matches(unknown[0].split("=")[0], flags, n=1)
             hint = f"; did you mean {close[0]}?" if close else "; --help-all lists all flags."
             self.error(f"unknown flag {unknown[0]}{hint}")
-        return namespace
+        return parsed or argparse.Namespace()
 
 
 class HelpAll(argparse.Action):
@@ -75,69 +121,87 @@ class HelpAll(argparse.Action):
         parser.exit()
 
 
-def number_or_word(kind: Callable[[str], Any], word: str) -> Callable[[str], Any]:
-    """What a flag takes whose default is a word, such as auto: that word, or a number of the kind."""
+def number_or_word(kind: Callable[[str], Any], word: object) -> Callable[[str], Any]:
+    """The type of a flag whose default is a word, such as auto: that word, or a number."""
 
-    def number(text: str) -> Any:  # argparse says "invalid number value"
+    # argparse says the name of this function: "invalid number value".
+    def number(text: str) -> Any:
         return text if text == word else kind(text)
 
     return number
 
 
 def help_of(item: Field) -> str:
-    """The help text of a flag, with its default and the papers of the methods that read it."""
-    papers = []
-    for entry in METHODS.values():
-        if item.name in entry.own_options and entry.preset.source not in papers:
-            papers.append(entry.preset.source)
-    default = "off" if item.default is False else item.default
-    details = "; ".join([f"default: {default}", *papers])
-    return f"{item.metadata['help']} ({details})"
+    """The help text of a flag with its default."""
+    default = item.default
+    if isinstance(default, bool):
+        default = "off"
+    elif isinstance(default, float):
+        default = f"{default:g}"
+    text = item.metadata["help"]
+    # The default of a text that ends with a list has a line of its own.
+    separator = "\n" if "\n- " in text else " "
+    return f"{text}{separator}(default: {default})".replace("%", "%%")
 
 
-def add_flag(parser: argparse._ArgumentGroup, item: Field, is_shown: bool) -> None:
+def metavar_of(item: Field) -> str | None:
+    """The word behind a flag in the help; None for the list of its choices."""
+    number = item.type.split(" | ")[0]
+    if number in METAVARS:
+        return METAVARS[number]
+    has_list = "\n- " in item.metadata["help"]
+    if item.metadata["choices"] and not has_list:
+        return None
+    return "FILE" if item.metadata["is_file"] else item.name.rpartition("_")[2].upper()
+
+
+def add_flag(section: argparse._ArgumentGroup, item: Field, is_shown: bool) -> None:
     """One flag, by both spellings: --train_rows (the course's) and --train-rows."""
-    names = dict.fromkeys([f"--{item.name}", f"--{item.name.replace('_', '-')}"])
     settings: dict[str, Any] = {"dest": item.name}
-    settings["help"] = help_of(item).replace("%", "%%") if is_shown else argparse.SUPPRESS
     if item.type == "bool":
         settings["action"] = "store_true"
     else:
-        first, *words = str(item.type).split(" | ")
-        kind = KINDS[first]
-        settings["type"] = number_or_word(kind, item.default) if words else kind
+        word, *others = item.type.split(" | ")
+        kind = NUMBERS.get(word, str)
+        settings["type"] = number_or_word(kind, item.default) if others else kind
         settings["choices"] = item.metadata["choices"] or None
-    parser.add_argument(*names, **settings)
+        settings["metavar"] = metavar_of(item)
+
+    text = help_of(item) if is_shown else argparse.SUPPRESS
+    section.add_argument(f"--{item.name}", help=text, **settings)
+    if "_" in item.name:
+        with_dashes = f"--{item.name.replace('_', '-')}"
+        section.add_argument(with_dashes, help=argparse.SUPPRESS, **settings)
 
 
 def build_parser(shows_all: bool = False) -> Parser:
-    """The parser of all flags; its help shows the common ones, or all of them."""
+    """The parser of all flags. Its help shows the common ones, or all of them."""
     parser = Parser(
         prog=PROGRAM,
+        usage="python %(prog)s [--FLAG VALUE ...]",
+        description=DESCRIPTION,
+        epilog=SPELLING if shows_all else f"{HELP_HINT}\n{SPELLING}",
+        formatter_class=Formatter,
+        add_help=False,
         allow_abbrev=False,
-        description="Contrastive pretraining, multitask training and the six leaderboard files, in "
-        "one command.",
-        epilog=None if shows_all else HELP_HINT,
         argument_default=argparse.SUPPRESS,
     )
-    parser.add_argument("--help-all", action=HelpAll, nargs=0, help="Show all flags, and stop.")
-    parser.add_argument(
+    section = parser.add_argument_group("help")
+    section.add_argument("-h", "--help", action="help", help="Show the common flags, and stop.")
+    section.add_argument("--help-all", action=HelpAll, nargs=0, help="Show all flags, and stop.")
+    section.add_argument(
         "--list-recipes", action="store_true", help="Show the values of --recipe, and stop."
     )
-    parser.add_argument(
-        "--resume", metavar="RUN", help="Continue the run in this folder with its own options."
-    )
-    files: list[Field] = []
-    for cls, title in TITLES.items():
+    for cls, title in SECTIONS.items():
         section = parser.add_argument_group(title)
-        for item in all_fields(cls):
-            if item.metadata["is_file"] and cls is DataOptions:
-                files.append(item)
-            else:
-                add_flag(section, item, shows_all or item.metadata["is_common"])
-    section = parser.add_argument_group(FILES)
-    for item in files:
-        add_flag(section, item, shows_all)
+        if cls is RunOptions:
+            section.add_argument(
+                "--resume",
+                metavar="RUN",
+                help="Continue the run in this folder, without other flags.",
+            )
+        for item in direct_fields(cls):
+            add_flag(section, item, shows_all or item.metadata["is_common"])
     return parser
 
 
@@ -153,82 +217,20 @@ def parse(argv: Sequence[str] | None = None) -> tuple[Options, Path | None]:
         parser.exit(0)
     run = values.pop("resume", None)
     try:
-        if run is not None:
-            return resume(Path(run), values), Path(run)
-        recipe = values.get("recipe", NONE)
-        of_recipe = {} if recipe == NONE else values_of(recipe)
-        return Options.of(**{**of_recipe, **values}).with_files(), None
+        if run is None:
+            return options_of(values), None
+        if values:
+            raise ValueError(
+                f"--resume continues a run with its own options; drop --{next(iter(values))}, or "
+                "start a new run without --resume."
+            )
+        return load(Path(run)), Path(run)
     except (ValueError, OSError) as error:
         parser.exit(2, f"{PROGRAM}: {error}\n")
 
 
-def resume(folder: Path, flags: dict[str, Any]) -> Options:
-    """The options of the run that --resume names; ValueError where other flags stand beside it."""
-    if flags:
-        raise ValueError(
-            f"--resume continues a run with its own options; drop --{next(iter(flags))}, or start a "
-            "new run without --resume."
-        )
-    return load(folder)
-
-
-def load(folder: Path) -> Options:
-    """The options of the run in `folder`; ValueError where there is none."""
-    path = folder / "options.json"
-    if not path.is_file():
-        raise ValueError(
-            f"--resume {folder}: no run there (options.json is missing). Give a folder such as "
-            "runs/NAME."
-        )
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        options = Options.of(**stored["options"])
-        stored["files"].keys()  # the digests of its input files, which the run compares
-        return options
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{path}: not the options of this version ({error}). Start a new run instead."
-        ) from error
-
-
-def choose_folder(options: Options) -> Path:
-    """The folder of a new run, not created yet: OUTPUT_DIR/NAME.
-
-    An automatic name that is in use is followed by -2, -3 and so on. ValueError where the name that
-    was given is none, or is in use.
-    """
-    name = options.run.name
-    parent = Path(options.run.output_dir)
-    if name == AUTO:
-        return first_free(parent, automatic_name(options))
-    if name in ("", ".", "..") or Path(name).name != name:
-        raise ValueError(
-            f"--name is '{name}'; it must be the name of one folder. --output_dir says where."
-        )
-    folder = parent / name
-    if not is_free(folder):
-        raise ValueError(
-            f"{folder} exists. Pass --resume {in_shell(folder)} to continue it, or another --name."
-        )
-    return folder
-
-
-def automatic_name(options: Options) -> str:
-    """A name made of the main options and the seed."""
-    what = options.run.recipe
-    if what == NONE:
-        stages = "-".join(options.run.stages) or NONE
-        what = f"{options.multitask.fine_tuning.option}-{stages}"
-    model = Path(options.encoder.model).name
-    data = Path(options.data.data_dir).name
-    return f"{what}-{model}-{data}-seed{options.training.seed}"
-
-
-def first_free(parent: Path, stem: str) -> Path:
-    """The first of STEM, STEM-2, STEM-3, ... that a new folder can take."""
-    folder = parent / stem
-    number = 1
-    while not is_free(folder):
-        number += 1
-        folder = parent / f"{stem}-{number}"
-    return folder
+def options_of(flags: dict[str, Any]) -> Options:
+    """The options of a new run: those of --recipe, with the flags in place of them."""
+    recipe = flags.get("recipe", NONE)
+    of_recipe = {} if recipe == NONE else values_of(recipe)
+    return Options.of(**{**of_recipe, **flags}).with_files()

@@ -1,4 +1,4 @@
-"""Options of the contrastive stages: those of all methods, then those of single methods. No torch here."""
+"""Options of the contrastive stages: of single methods, then of all methods. No torch here."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ class SupervisedOptions(OptionGroup):
 
     labelled_negatives: str = flag(
         "yes",
-        "With simcse-supervised: PARA pairs labelled 0 are candidates.",
+        "Whether PARA pairs labelled 0 are candidates.",
         choices=("yes", "no"),
     )
     unsupervised_too: str = flag(
         "sst,sts",
-        "With simcse-supervised: the tasks whose sentences follow PARA's pairs in each epoch, as "
-        "unsupervised SimCSE.",
+        "The tasks whose sentences follow the PARA pairs in each epoch, as unsupervised SimCSE.\n"
+        "- sst,sts: first those of SST, then those of STS\n"
+        "- none: only the PARA pairs",
         choices=("sst,sts", NONE),
     )
 
@@ -30,11 +31,11 @@ class NliOptions(OptionGroup):
 
     nli: str = flag(
         NONE,
-        "The triplets of simcse-nli: a tab-separated file with the columns premise, entailment, "
-        "contradiction, or a comma-separated file with sent0, sent1, hard_neg.",
+        "The file of triplets, which this stage needs: tab-separated with the columns premise, "
+        "entailment, contradiction, or comma-separated with sent0, sent1, hard_neg.",
     )
     hard_negative_weight: float = flag(
-        0.0, "With simcse-nli: log-weight of a triplet's own contradiction.", low=-20, high=20
+        0.0, "Log-weight of a triplet's own contradiction.", low=-20, high=20
     )
 
 
@@ -44,7 +45,7 @@ class MnrOptions(OptionGroup):
 
     mnr_similarity: str = flag(
         "cos",
-        "With mnr: cosine, or the dot product of Henderson et al. 2017.",
+        "Cosine, or the dot product of the paper.",
         choices=("cos", "dot"),
     )
 
@@ -54,36 +55,40 @@ class BscOptions(OptionGroup):
     """Of bsc (Chernyavskiy et al. 2022)."""
 
     bsc_symmetric: str = flag(
-        "yes", "With bsc: softmax over rows and columns, or over rows only.", choices=("yes", "no")
+        "yes", "Softmax over rows and columns (yes), or over rows only.", choices=("yes", "no")
     )
     bsc_labelled_negatives: str = flag(
         "yes",
-        "With bsc: pairs that do not belong together are candidates.",
+        "Whether pairs that do not belong together are candidates.",
         choices=("yes", "no"),
     )
     bsc_normalise: str = flag(
         "l2",
-        "With bsc: divide vectors by their length (l2), scale each coordinate to its range in the "
-        "batch (batch), or do neither.",
+        "How vectors are scaled.\n"
+        "- l2: to length 1\n"
+        "- batch: each coordinate to its range in the batch\n"
+        "- none: not at all",
         choices=("l2", "batch", NONE),
     )
     bsc_align: float | str = flag(
         NONE,
-        "With bsc: share m of the loss that is BSC. The rest moves a pair's cosine to its label. The "
-        "paper uses 0.1 to 0.9.",
+        "Share of this loss in the sum. The rest moves the cosine of a pair to its label. The "
+        "paper uses 0.1 to 0.9. none: this loss alone.",
         low=0.01,
         high=0.99,
     )
     bsc_temperature_lr: float | str = flag(
         NONE,
-        "With bsc: 1 / temperature is a parameter that starts at 1 and has this peak learning rate. "
-        "The paper uses 1e-3.",
+        "Train 1 / temperature with this peak learning rate, from 1. The paper uses 1e-3. none: "
+        "the temperature is fixed.",
         low=1e-9,
     )
     bsc_shuffle: str = flag(
         "random",
-        "With bsc: batches of similar length (random) or of any length. knn (neighbours) and cluster "
-        "(k-means) put similar pairs into one batch from the second epoch on.",
+        "Which pairs share a batch.\n"
+        "- random: pairs of similar length\n"
+        "- any-length: any pairs\n"
+        "- knn, cluster: similar pairs from the second epoch on, by neighbours or by k-means",
         choices=("random", "any-length", "knn", "cluster"),
     )
 
@@ -94,13 +99,13 @@ class TensionOptions(OptionGroup):
 
     ct_corpus: str = flag(
         NONE,
-        "With ct and ct-in-batch: the text to read. A text file with a sentence or paragraph per "
-        "line, or random-words (sequences drawn from the vocabulary). none: the training sentences.",
+        "The text to read: a text file with a sentence or paragraph per line, or random-words "
+        "(sequences drawn from the vocabulary). none: the tasks' training sentences.",
     )
     ct_negatives: str = flag(
         "paper",
-        "With ct: a negative pair is the anchor and another sentence (paper), or two other sentences "
-        "(code).",
+        "With ct: a negative pair is the anchor and another sentence, as in the paper, or two "
+        "other sentences, as in its code.",
         choices=("paper", "code"),
     )
 
@@ -111,17 +116,19 @@ class SelfGuidedOptions(OptionGroup):
 
     sg_loss: str = flag(
         "nt-xent",
-        "With sg: all vectors are anchors (nt-xent), only T's vectors are (opt1), and only F's are "
-        "candidates (opt2).",
+        "With sg: which vectors of the trained encoder T and the fixed encoder F are compared.\n"
+        "- nt-xent: all vectors are anchors\n"
+        "- opt1: only those of T are anchors\n"
+        "- opt2: as opt1, and only those of F are candidates",
         choices=("nt-xent", "opt1", "opt2"),
     )
     sg_states: str = flag(
         "max",
-        "With sg and sg-opt: how F's hidden states are pooled, max (paper) or mean (code).",
+        "How the hidden states of F are pooled: max, as in the paper, or mean, as in its code.",
         choices=("max", "mean"),
     )
     sg_regulariser: float = flag(
-        0.1, "With sg and sg-opt: weight of the squared distance of T's weights from F's.", low=0
+        0.1, "Weight of the squared distance between the weights of T and of F.", low=0
     )
 
 
@@ -131,9 +138,11 @@ class ContrastiveOptions(OptionGroup):
 
     contrastive_order: str = flag(
         "first",
-        "When the contrastive stages of --pretrain run: before the tasks (first), after them (last), "
-        "or simcse together with them (fusion: each batch on its task, then on the contrastive "
-        "loss).",
+        "When the contrastive stages of --pretrain run.\n"
+        "- first: before the tasks\n"
+        "- last: after the tasks\n"
+        "- fusion: simcse together with the tasks. Each batch makes a step on its task, then a "
+        "step on the contrastive loss.",
         choices=("first", "last", "fusion"),
     )
     contrastive_epochs: int | str = flag(
@@ -144,7 +153,7 @@ class ContrastiveOptions(OptionGroup):
         is_common=True,
     )
     contrastive_batch_size: int | str = flag(
-        AUTO, "Sentences or pairs in a batch.", low=2, is_common=True
+        AUTO, "Number of sentences or pairs in a batch.", low=2, is_common=True
     )
     contrastive_lr: float | str = flag(
         AUTO, "Peak learning rate. auto: the preset's x 768 / hidden size.", low=1e-9
@@ -162,28 +171,28 @@ class ContrastiveOptions(OptionGroup):
     )
     contrastive_schedule: str = flag(
         AUTO,
-        "Learning rate after warm-up. tension: the steps of Carlsson et al. 2021.",
+        "How the learning rate changes after the warm-up. tension: the steps of Carlsson et al. "
+        "2021.",
         choices=(AUTO, "linear", "cosine", "constant", "tension"),
     )
     contrastive_warmup: float | str = flag(
-        AUTO, "Share of the steps in which the learning rate rises.", low=0, high=1
+        AUTO, "Share of the steps in which the learning rate rises from 0.", low=0, high=1
     )
     contrastive_evaluate_every: int | str = flag(
         AUTO,
-        "Maximum number of steps between evaluations, which are evenly spaced in an epoch. 0: four "
-        "evaluations per epoch.",
+        "Maximum number of steps between two evaluations. They are evenly spaced in an epoch. 0: "
+        "four evaluations per epoch.",
         low=0,
     )
     contrastive_patience: int | str = flag(
         AUTO,
-        "Stop a contrastive stage after this number of evaluations without a better score. 0: never "
-        "stop early.",
+        "Stop after this number of evaluations without a better score. 0: never stop early.",
         low=0,
     )
     contrastive_chunk: int | str = flag(
         AUTO,
-        "Rows in the encoder at a time, for large batches in little memory (gradient caching, Gao, "
-        "Zhang et al. 2021). 0: the whole batch.",
+        "Number of rows in the encoder at a time, for large batches in little memory (gradient "
+        "caching, Gao, Zhang et al. 2021). 0: the whole batch.",
         low=0,
     )
     supervised: SupervisedOptions = group(SupervisedOptions)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from data.readers import COURSE_FILES, numbers_by_task
-from minbert.commands.options import AUTO, NONE, OptionGroup, flag
+from minbert.commands.options import AUTO, NONE, OptionGroup, flag, group, with_values
 
 
 def check_numbers(
@@ -17,7 +17,7 @@ def check_numbers(
 ) -> None:
     """ValueError where a text such as "para=2,sts=0.5" is not one number above 0 for each task.
 
-    tasks: the names it may hold. trained: --tasks as it was given, for the message.
+    tasks: the names it may hold. trained: the value of --tasks, for the message.
     is_whole: whether the numbers must be whole.
     """
     try:
@@ -29,6 +29,7 @@ def check_numbers(
             f"--{name} {text} names a task that --tasks {trained} does not train; leave it out, "
             f"or pass --{name} none."
         )
+
     is_wrong = len(numbers) < text.count("=")  # a task was named twice
     for task, number in numbers.items():
         is_wrong |= task not in tasks
@@ -38,50 +39,54 @@ def check_numbers(
         kind = "whole number" if is_whole else "number"
         example = "para=6000" if is_whole else "para=2,sts=0.5"
         raise ValueError(
-            f"--{name} is '{text}'; it is none, or tasks, each once, with a {kind} above 0, such as "
-            f"{example}."
+            f"--{name} is '{text}'; it is none, or tasks, each once, with a {kind} above 0, such "
+            f"as {example}."
         )
+
+
+@dataclass(frozen=True)
+class InputFileOptions(OptionGroup):
+    """The nine course files, one by one."""
+
+    sst_train: str = flag(AUTO, "auto: DATA_DIR/ids-sst-train.csv.", is_file=True)
+    sst_dev: str = flag(AUTO, "auto: DATA_DIR/ids-sst-dev.csv.", is_file=True)
+    sst_test: str = flag(AUTO, "auto: DATA_DIR/ids-sst-test-student.csv.", is_file=True)
+    para_train: str = flag(AUTO, "auto: DATA_DIR/quora-train.csv.", is_file=True)
+    para_dev: str = flag(AUTO, "auto: DATA_DIR/quora-dev.csv.", is_file=True)
+    para_test: str = flag(AUTO, "auto: DATA_DIR/quora-test-student.csv.", is_file=True)
+    sts_train: str = flag(AUTO, "auto: DATA_DIR/sts-train.csv.", is_file=True)
+    sts_dev: str = flag(AUTO, "auto: DATA_DIR/sts-dev.csv.", is_file=True)
+    sts_test: str = flag(AUTO, "auto: DATA_DIR/sts-test-student.csv.", is_file=True)
 
 
 @dataclass(frozen=True)
 class DataOptions(OptionGroup):
     """Which files are read, how many of their rows, and how long a row may be."""
 
-    data_dir: str = flag("data/sample", "Folder that holds the nine course files.", is_common=True)
+    data_dir: str = flag("data/sample", "Folder with the nine course files.", is_common=True)
     train_rows: str = flag(
         NONE,
-        "Use at most this many training rows of a task, evenly spaced in its file, such as "
-        "para=6000.",
+        "Maximum number of training rows of a task, such as sst=2000,para=6000. They are evenly "
+        "spaced in the file. none: all rows.",
         is_common=True,
     )
     dev_rows: str = flag(
-        NONE, "The same for dev rows. The dev leaderboard file then holds only these rows."
+        NONE,
+        "The same for dev rows. The dev leaderboard file then holds only these rows.",
     )
     drop_bad_rows: bool = flag(
-        False, "Skip and count malformed rows of labelled files instead of stopping."
+        False,
+        "Skip and count malformed rows of labelled files. Without this flag they stop the run.",
     )
     max_length: int = flag(
         128, "Maximum number of tokens in a row. Longer rows are cut.", low=4, is_common=True
     )
     token_cache: str = flag(
         AUTO,
-        "Folder that keeps token ids for the next run on the same text. auto: ~/.cache/minbert "
-        "(or $XDG_CACHE_HOME/minbert). none: keep nothing.",
+        "Folder that keeps token ids for later runs on the same text. auto: "
+        "$XDG_CACHE_HOME/minbert, or ~/.cache/minbert. none: keep nothing.",
     )
-
-    sst_train: str = flag(AUTO, "Your own file. auto: DATA_DIR/ids-sst-train.csv.", is_file=True)
-    sst_dev: str = flag(AUTO, "Your own file. auto: DATA_DIR/ids-sst-dev.csv.", is_file=True)
-    sst_test: str = flag(
-        AUTO, "Your own file. auto: DATA_DIR/ids-sst-test-student.csv.", is_file=True
-    )
-    para_train: str = flag(AUTO, "Your own file. auto: DATA_DIR/quora-train.csv.", is_file=True)
-    para_dev: str = flag(AUTO, "Your own file. auto: DATA_DIR/quora-dev.csv.", is_file=True)
-    para_test: str = flag(
-        AUTO, "Your own file. auto: DATA_DIR/quora-test-student.csv.", is_file=True
-    )
-    sts_train: str = flag(AUTO, "Your own file. auto: DATA_DIR/sts-train.csv.", is_file=True)
-    sts_dev: str = flag(AUTO, "Your own file. auto: DATA_DIR/sts-dev.csv.", is_file=True)
-    sts_test: str = flag(AUTO, "Your own file. auto: DATA_DIR/sts-test-student.csv.", is_file=True)
+    files: InputFileOptions = group(InputFileOptions)
 
     def check(self) -> None:
         for name in ("train_rows", "dev_rows"):
@@ -101,21 +106,21 @@ class DataOptions(OptionGroup):
         return Path(cache) / "minbert"
 
     def file_of(self, task: str, split: str) -> str:
-        """The path of one input file."""
-        return getattr(self, f"{task}_{split}")
+        """The path of one input file, or "auto"."""
+        return getattr(self.files, f"{task}_{split}")
 
     def with_files(self) -> DataOptions:
-        """The same options with the course's file names in data_dir where no file was given."""
-        files = {}
-        for task, splits in COURSE_FILES.items():
-            for split, name in splits.items():
+        """The same options with the course's file names in data_dir where no file is named."""
+        paths = {}
+        for task, names in COURSE_FILES.items():
+            for split, name in names.items():
                 if self.file_of(task, split) == AUTO:
-                    files[f"{task}_{split}"] = str(Path(self.data_dir) / name)
-        return replace(self, **files)
+                    paths[f"{task}_{split}"] = str(Path(self.data_dir) / name)
+        return with_values(self, **paths)
 
     def input_files(self) -> list[str]:
         """The nine files, in the order of tasks and splits."""
         paths = []
-        for task, splits in COURSE_FILES.items():
-            paths += [self.file_of(task, split) for split in splits]
+        for task, names in COURSE_FILES.items():
+            paths += [self.file_of(task, split) for split in names]
         return paths

@@ -16,35 +16,38 @@ class EncoderOptions(OptionGroup):
     model: str = flag(
         "minbert-mini",
         "Encoder to start from: minbert-mini (bundled), minilm (after setup.sh --minilm), a folder "
-        "in the Hugging Face layout, or a hub name such as bert-base-uncased.",
+        "in the Hugging Face layout, or a name on its hub, such as bert-base-uncased.",
         is_common=True,
     )
     pooling: str = flag(
         "mean",
-        "How token vectors become one sentence vector: the mean of all tokens, the [CLS] token, or "
-        "BERT's pooler.",
+        "How token vectors become one sentence vector: the mean of all tokens, the vector of "
+        "[CLS], or the output of BERT's pooler.",
         choices=("mean", "cls", "pooler"),
         is_common=True,
     )
     attention: str = flag(
         AUTO,
         "Attention written out (eager), or torch's fused kernel. Both compute the same function. "
-        "auto: fused on a GPU, eager elsewhere.",
+        "auto: fused with --device cuda, else eager.",
         choices=(AUTO, "eager", "fused"),
     )
     encoder_dropout: float | str = flag(
         AUTO,
-        "Dropout in the encoder. auto: the value in config.json. In the tasks, encoders narrower "
-        f"than {SMALL} units use 0 unless you set this or --attention_dropout.",
+        "Dropout in the encoder. auto: the value in the model's config.json. In the tasks, "
+        f"encoders narrower than {SMALL} units use 0 unless you set this or --attention_dropout.",
         low=0,
         high=0.9,
     )
     attention_dropout: float | str = flag(
-        AUTO, "Dropout of attention probabilities. auto: as --encoder_dropout.", low=0, high=0.9
+        AUTO,
+        "Dropout of attention probabilities. auto: chosen like --encoder_dropout.",
+        low=0,
+        high=0.9,
     )
     compile: bool = flag(
         False,
-        "Compile the encoder's layers with torch.compile, for a GPU. The first steps then take a "
+        "Compile the encoder's layers with torch.compile, for a GPU. The first steps take a "
         "minute.",
     )
 

@@ -11,7 +11,6 @@ from minbert.commands.options import (
     NONE,
     OnlyWith,
     OptionGroup,
-    check_only_with,
     flag,
     group,
 )
@@ -41,11 +40,14 @@ class TaskOptions(OptionGroup):
     )
     sampling: str = flag(
         "mt-dnn",
-        "Which batches make a step. mt-dnn shuffles the batches of all tasks and takes one per step "
-        "(Liu et al. 2019). joint puts one batch of every task into each step. batch-round-robin and "
-        "epoch-round-robin take turns by batch or by task. sequential finishes one task before the "
-        "next. power draws a task by its size. annealed draws by size at first and evenly at the end "
-        "(Stickland and Murray 2019).",
+        "Which batches make a step.\n"
+        "- mt-dnn: one batch, the batches of all tasks are shuffled (Liu et al. 2019)\n"
+        "- joint: one batch of every task\n"
+        "- batch-round-robin: one batch, the tasks take turns\n"
+        "- epoch-round-robin: one batch, the tasks take turns after each epoch\n"
+        "- sequential: one batch, a task begins when the one before it is finished\n"
+        "- power: one batch, its task is drawn by size\n"
+        "- annealed: as power, from by size to almost evenly (Stickland and Murray 2019)",
         choices=(
             "mt-dnn",
             "joint",
@@ -60,13 +62,13 @@ class TaskOptions(OptionGroup):
     sampling_weights: str = flag(
         NONE,
         "With --sampling mt-dnn: how often an epoch passes over a task's rows, such as "
-        "para=2,sts=0.5. Tasks that are not named have 1.",
+        "para=2,sts=0.5. Tasks without a number have 1.",
         only_with=OnlyWith("sampling", ("mt-dnn",)),
     )
     sampling_power: float = flag(
         0.5,
-        "With --sampling power: a task is drawn with probability proportional to its size to this "
-        "power. 1: proportional to size. 0: uniform.",
+        "With --sampling power: the probability of a task is proportional to its size to this "
+        "power. 0: the same for all tasks.",
         low=0,
         high=1,
         only_with=OnlyWith("sampling", ("power",)),
@@ -74,35 +76,37 @@ class TaskOptions(OptionGroup):
     joint_limit: str = flag(
         "largest",
         "With --sampling joint or batch-round-robin: an epoch is one pass over the largest task "
-        "(smaller ones repeat) or over the smallest (larger ones are cut).",
+        "(smaller ones repeat), or over the smallest (larger ones are cut).",
         choices=("largest", "smallest"),
         only_with=OnlyWith("sampling", ("joint", "batch-round-robin")),
     )
     surgery: str = flag(
         "mean",
-        "How the losses of a step become one gradient: their mean, their sum, or a weighted sum "
-        "(--loss_weights). pcgrad (Yu et al. 2020) and gradvac (Wang et al. 2021) change gradients "
-        "that conflict.",
+        "How the losses of a step become one gradient.\n"
+        "- mean, sum: of the losses\n"
+        "- weighted: the sum with --loss_weights\n"
+        "- pcgrad, gradvac: change gradients that conflict (Yu et al. 2020, Wang et al. 2021)",
         choices=("mean", "sum", "weighted", "pcgrad", "gradvac"),
         is_common=True,
     )
     surgery_reduction: str = flag(
         "sum",
-        "With pcgrad and gradvac: the changed gradients are summed (as in the papers) or averaged.",
+        "With --surgery pcgrad or gradvac: the changed gradients are summed, as in the papers, or "
+        "averaged.",
         choices=("sum", "mean"),
         only_with=OnlyWith("surgery", ("pcgrad", "gradvac")),
     )
     gradvac_beta: float = flag(
         0.01,
-        "With gradvac: how fast its target follows the observed cosines.",
+        "With --surgery gradvac: how fast its target follows the observed cosines.",
         low=0,
         high=1,
         only_with=OnlyWith("surgery", ("gradvac",)),
     )
     loss_weights: str = flag(
         NONE,
-        "With --surgery weighted: factors of the tasks' losses, such as para=2,sts=0.5. Tasks that "
-        "are not named have 1.",
+        "With --surgery weighted: factors of the tasks' losses, such as para=2,sts=0.5. Tasks "
+        "without a number have 1.",
         only_with=OnlyWith("surgery", ("weighted",)),
     )
     score: str = flag(
@@ -127,7 +131,6 @@ class TaskOptions(OptionGroup):
         check_numbers("sampling_weights", self.sampling_weights, self.order, self.tasks)
         check_numbers("loss_weights", self.loss_weights, self.order, self.tasks)
         self.check_score()
-        check_only_with(self)
         if self.surgery == "weighted" and self.loss_weights == NONE:
             raise ValueError(
                 "--surgery weighted has no weights; add --loss_weights, such as para=2."
@@ -165,17 +168,23 @@ class HeadOptions(OptionGroup):
 
     pair_encoding: str = flag(
         AUTO,
-        "How a pair is encoded: one row '[CLS] a [SEP] b [SEP]' (cross), each sentence alone (bi), "
-        "or one row in each order (dual). auto: the encoding that --head needs, else cross, but bi "
-        "with features and a frozen encoder.",
+        "How a pair of sentences is encoded.\n"
+        "- cross: one row '[CLS] a [SEP] b [SEP]'\n"
+        "- bi: each sentence alone\n"
+        "- dual: one row in each order\n"
+        "- auto: cross for the heads features and vm, bi for mlp and cosine, dual for ph, dph and "
+        "dpha. With --option pretrain also bi for features.",
         choices=(AUTO, "cross", "bi", "dual"),
         is_common=True,
     )
     head: str = flag(
         "features",
-        "What reads the vectors u and v of a pair: features (a linear layer on u, v, |u - v|, "
-        "u * v), vm (on u, v), ph, dph, dpha (both orders; the ROB report), mlp (two layers, cosine "
-        "for STS, bilinear for PARA; the GEN report), or cosine (no weights).",
+        "The layers that read the vectors u and v of a pair.\n"
+        "- features: a linear layer on u, v, |u - v| and u * v\n"
+        "- vm: a linear layer on u and v\n"
+        "- ph, dph, dpha: read both orders (the ROB report)\n"
+        "- mlp: two layers, then a cosine for STS and a bilinear form for PARA (the GEN report)\n"
+        "- cosine: the cosine of u and v, without weights",
         choices=("features", "vm", "ph", "dph", "dpha", "mlp", "cosine"),
         is_common=True,
     )
@@ -188,28 +197,29 @@ class HeadOptions(OptionGroup):
     )
     sharing: str = flag(
         NONE,
-        "With --head mlp: PARA and STS share nothing, their heads, or the first layer.",
+        "With --head mlp: PARA and STS share nothing, their heads, or the first layer of them.",
         choices=(NONE, "heads", "first"),
         only_with=OnlyWith("head", ("mlp",)),
     )
     sts_range: str = flag(
         "zero",
-        "With --head mlp or cosine: the STS labels 0 to 5 mean cosines from 0 to 1 (zero), or from "
-        "M to 1 (fitted). M is the mean cosine of the least similar training pairs when the tasks "
-        "begin (Carlsson et al. 2021).",
+        "With --head mlp or cosine: the cosines that stand for the STS labels 0 to 5.\n"
+        "- zero: 0 to 1\n"
+        "- fitted: M to 1. M is the mean cosine of the least similar training pairs when the tasks "
+        "begin (Carlsson et al. 2021)",
         choices=("zero", "fitted"),
         only_with=OnlyWith("head", ("mlp", "cosine")),
     )
     para_prior: float | str = flag(
         NONE,
-        "Share of paraphrases among the pairs to predict, if it differs from training (Menon et al. "
-        "2021). none: as in training.",
+        "Share of paraphrases among the pairs to predict, if it differs from that in training "
+        "(Menon et al. 2021). none: as in training.",
         low=0.01,
         high=0.99,
     )
     common_layer: str = flag(
         "tanh",
-        "A linear layer and tanh before all heads (CL of the ROB report), or none.",
+        "A linear layer and tanh before all heads (CL in the ROB report), or none.",
         choices=("tanh", NONE),
     )
     vector_dropout_prob: float = flag(
@@ -217,8 +227,8 @@ class HeadOptions(OptionGroup):
     )
     hidden_dropout_prob: float = flag(
         0.1,
-        "Dropout before each head (the course's name; the encoder's own is --encoder_dropout). With "
-        "--head mlp: before each of its layers, 0.3 in the GEN report.",
+        "Dropout before each head (the course's flag). With --head mlp: before each of its layers, "
+        "0.3 in the GEN report. The dropout in the encoder is --encoder_dropout.",
         low=0,
         high=0.9,
         is_common=True,
@@ -240,7 +250,6 @@ class HeadOptions(OptionGroup):
         return self.common_layer == "tanh" or shares_head
 
     def check(self) -> None:
-        check_only_with(self)
         if not self.readable_encodings():
             raise ValueError(
                 f"--head {self.head} and --para_head {self.head_of_para} read pairs in different "
@@ -261,23 +270,24 @@ class FineTuningOptions(OptionGroup):
 
     option: str = flag(
         "finetune",
-        "Which weights are trained (the course's word). pretrain: only the shared layer and the "
-        "heads, on a frozen encoder. finetune: all of them.",
+        "Which weights are trained (the course's flag).\n"
+        "- pretrain: the shared layer and the heads, on a frozen encoder\n"
+        "- finetune: all weights",
         choices=("finetune", "pretrain"),
         is_common=True,
     )
     epochs: int = flag(4, "Epochs of the multitask stage.", low=1, is_common=True)
-    batch_size: int = flag(32, "Examples in a batch, all of one task.", low=1, is_common=True)
+    batch_size: int = flag(32, "Number of rows in a batch, all of one task.", low=1, is_common=True)
     max_tokens: int = flag(
         0,
-        "Maximum number of tokens in a batch, padding included. Long rows then have fewer beside "
-        "them. 0: no limit.",
+        "Maximum number of tokens in a batch, padding included. Batches of long rows then have "
+        "fewer rows. 0: no limit.",
         low=0,
     )
     lr: float | str = flag(
         AUTO,
-        "Peak learning rate. auto: 1e-3 for --option pretrain, else 5e-5 x 384 / hidden size, or "
-        "5e-4 for encoders narrower than 256 units.",
+        "Peak learning rate. auto: 5e-5 x 384 / hidden size, or 5e-4 for encoders narrower than "
+        "256 units, or 1e-3 with --option pretrain.",
         low=1e-9,
         is_common=True,
     )
@@ -286,20 +296,18 @@ class FineTuningOptions(OptionGroup):
     )
     layer_decay: float = flag(
         1.0,
-        "Each layer of the encoder has this times the learning rate of the layer above it.",
+        "The learning rate of an encoder layer is this times that of the layer above it.",
         low=0.1,
         high=1,
     )
     freeze: str = flag(
         NONE,
-        "Which part of the encoder keeps its weights: none, embeddings, or the embeddings and this "
-        "number of the lowest layers.",
+        "Which part of the encoder is not trained: none, embeddings, or a number such as 2 (the "
+        "embeddings and the 2 lowest layers).",
         is_common=True,
     )
     heads_first: int = flag(
-        0,
-        "Epochs after --pretrain and before the others in which the encoder is frozen.",
-        low=0,
+        0, "Additional epochs before the others in which the encoder is frozen.", low=0
     )
     patience: int = flag(
         0, "Stop after this number of epochs without a better score. 0: never stop early.", low=0
@@ -372,8 +380,9 @@ class MultitaskOptions(OptionGroup):
         is_frozen = self.fine_tuning.option == "pretrain"
         if tasks.changes_gradients and is_frozen and not self.heads.shares_a_layer(tasks):
             raise ValueError(
-                f"--surgery {tasks.surgery} has no effect with --option pretrain and --common_layer "
-                "none: the tasks share no parameter that is trained. Drop one of the three."
+                f"--surgery {tasks.surgery} has no effect with --option pretrain and "
+                "--common_layer none: the tasks share no parameter that is trained. Drop one of "
+                "the three."
             )
 
     def check_tasks_of_options(self) -> None:
@@ -401,8 +410,9 @@ class MultitaskOptions(OptionGroup):
             )
         if self.fine_tuning.patience and len(self.tasks.order) > 1:
             raise ValueError(
-                "--patience and --sampling sequential: a task that brings nothing new would end the "
-                "run, and the later ones would not begin. Drop --patience, or use another sampling."
+                "--patience and --sampling sequential: a task that brings nothing new would end "
+                "the run, and the later ones would not begin. Drop --patience, or use another "
+                "sampling."
             )
 
     def check_cosine(self) -> None:

@@ -1,21 +1,35 @@
-"""How a package declares its options, and the checks that each field brings.
+"""How a package declares its options, and the checks that every field brings.
 
-An option group is a frozen dataclass in PACKAGE/options.py. Each of its fields is made by `flag`.
-A group may hold other groups as fields. `command_line` joins all groups into one `Options`.
+An option group is a frozen dataclass in PACKAGE/options.py. Each of its fields is made by `flag`,
+or by `group` where it holds another group. `command_line` joins all groups into one `Options`.
 
-Imports nothing heavy: `--help` and a typo are answered at once.
+    @dataclass(frozen=True)
+    class ExampleOptions(OptionGroup):
+        epochs: int = flag(4, "Epochs of this stage.", low=1)
+
+`ExampleOptions(epochs=0)` raises ValueError. A command line and options.json are flat: `from_flat`
+makes a group from values by name, and `flat` gives them back.
+
+This file imports nothing heavy, so that `--help` and a typo are answered at once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, NamedTuple, TypeVar
 
 AUTO = "auto"
 NONE = "none"
-KINDS = {"bool": (bool,), "int": (int,), "float": (int, float), "str": (str,)}
+
+# What a field may hold, by the words of its annotation.
+TYPES: dict[str, tuple[type, ...]] = {
+    "bool": (bool,),
+    "int": (int,),
+    "float": (int, float),
+    "str": (str,),
+}
 
 
 class OnlyWith(NamedTuple):
@@ -38,10 +52,10 @@ def flag(
 ) -> Any:
     """A field of an option group.
 
-    default: its type is that of the flag. help: one or two plain sentences for `--help`.
-    choices: the words it may be. low, high: inclusive limits of a number.
-    only_with: the option that makes it take effect. is_common: whether `--help` shows it.
-    is_file: whether it is the path of one file, which `--help-all` lists apart.
+    default: its type is that of the flag. help: plain sentences for `--help`. A line of it that
+    begins with "- " is an item of a list. choices: the words that it may be. low, high: inclusive
+    limits of a number. only_with: the option that makes it take effect. is_common: whether `--help`
+    shows it. is_file: whether it is the path of one file.
     """
     metadata = {
         "help": help,
@@ -55,102 +69,110 @@ def flag(
     return field(default=default, metadata=metadata)
 
 
-def group(cls: type) -> Any:
+def group(cls: type[OptionGroup]) -> Any:
     """A field that holds another option group, with its defaults."""
     return field(default_factory=cls)
 
 
 @dataclass(frozen=True)
 class OptionGroup:
-    """The base of every option group: it checks its fields when it is made."""
+    """The base of every option group. Making one checks it: ValueError says what to change."""
 
     def __post_init__(self) -> None:
-        for item in own_fields(type(self)):
-            check_range(item, getattr(self, item.name))
+        for item in direct_fields(type(self)):
+            check_value(item, getattr(self, item.name))
+        check_effects(self)
         self.check()
 
     def check(self) -> None:
         """Raise ValueError where the fields contradict each other."""
 
 
-Group = TypeVar("Group")
+Group = TypeVar("Group", bound=OptionGroup)
 
 
-def inner_groups(cls: type) -> Iterator[tuple[str, type]]:
-    """The fields of a group that are groups themselves, with their classes."""
-    for item in fields(cls):
-        if is_dataclass(item.default_factory):
-            yield item.name, item.default_factory  # type: ignore[misc]
+# --- from a group to flat names, and back ---------------------------------------------------------
 
 
-def own_fields(cls: type) -> list[Field]:
-    """The fields of a group that are options, without those of inner groups."""
+def direct_fields(cls: type[OptionGroup]) -> list[Field]:
+    """The options of a group, without those of the groups inside it."""
     return [item for item in fields(cls) if item.default is not MISSING]
 
 
-def all_fields(cls: type) -> list[Field]:
-    """The options of a group and of its inner groups, in order."""
-    collected = []
+def inner_groups(cls: type[OptionGroup]) -> dict[str, type[OptionGroup]]:
+    """The classes of the groups inside a group, by the name of their field."""
+    groups: dict[str, type[OptionGroup]] = {}
     for item in fields(cls):
-        if item.default is not MISSING:
-            collected.append(item)
-        elif is_dataclass(item.default_factory):
-            collected += all_fields(item.default_factory)  # type: ignore[arg-type]
+        factory = item.default_factory
+        if isinstance(factory, type) and issubclass(factory, OptionGroup):
+            groups[item.name] = factory
+    return groups
+
+
+def all_fields(cls: type[OptionGroup]) -> list[Field]:
+    """The options of a group, then those of the groups inside it."""
+    collected = direct_fields(cls)
+    for inner in inner_groups(cls).values():
+        collected += all_fields(inner)
     return collected
 
 
-def flat(group: object) -> dict[str, Any]:
+def flat(options: OptionGroup) -> dict[str, Any]:
     """The values of all options in a group, by name."""
-    values: dict[str, Any] = {}
-    for item in fields(group):  # type: ignore[arg-type]
-        value = getattr(group, item.name)
-        if item.default is not MISSING:
-            values[item.name] = value
-        else:
-            values |= flat(value)
+    values = {item.name: getattr(options, item.name) for item in direct_fields(type(options))}
+    for name in inner_groups(type(options)):
+        values |= flat(getattr(options, name))
     return values
 
 
-def from_flat(cls: Callable[..., Group], values: Mapping[str, Any]) -> Group:
-    """A group from values by name; TypeError for a name that is no option."""
-    names = {item.name for item in all_fields(cls)}  # type: ignore[arg-type]
-    unknown = sorted(set(values) - names)
+def from_flat(cls: type[Group], values: Mapping[str, Any]) -> Group:
+    """A group from values by name. The other options have their defaults.
+
+    Raises TypeError for a name that is no option, and ValueError for values that are refused.
+    """
+    unknown = set(values) - {item.name for item in all_fields(cls)}
     if unknown:
-        raise TypeError(f"unknown option {unknown[0]}")
+        raise TypeError(f"unknown option {min(unknown)}")
     return _build(cls, values)
 
 
-def _build(cls: Callable[..., Group], values: Mapping[str, Any]) -> Group:
-    own = {item.name for item in own_fields(cls)}  # type: ignore[arg-type]
-    arguments = {name: value for name, value in values.items() if name in own}
-    for name, inner in inner_groups(cls):  # type: ignore[arg-type]
+def _build(cls: type[Group], values: Mapping[str, Any]) -> Group:
+    names = [item.name for item in direct_fields(cls)]
+    arguments = {name: values[name] for name in names if name in values}
+    for name, inner in inner_groups(cls).items():
         arguments[name] = _build(inner, values)
     return cls(**arguments)
 
 
-def with_values(group: Group, **values: Any) -> Group:
+def with_values(options: Group, **values: Any) -> Group:
     """The same group with other values of some options, wherever they stand in it."""
-    return from_flat(type(group), {**flat(group), **values})
+    return from_flat(type(options), {**flat(options), **values})
 
 
-def changed(group: object) -> dict[str, Any]:
+def changed(options: OptionGroup) -> dict[str, Any]:
     """The options of a group that differ from their defaults, by name."""
-    defaults = {item.name: item.default for item in all_fields(type(group))}
-    return {name: value for name, value in flat(group).items() if value != defaults[name]}
+    defaults = {item.name: item.default for item in all_fields(type(options))}
+    return {name: value for name, value in flat(options).items() if value != defaults[name]}
 
 
-def check_range(item: Field, value: Any) -> None:
+# --- checks ---------------------------------------------------------------------------------------
+
+
+def check_value(item: Field, value: Any) -> None:
     """ValueError for a value of another type, a word that is no choice, a number out of range.
 
     A command line gives only values of the right type. A file edited by hand may not.
     """
     # isinstance would take True for an int.
-    if not any(type(value) in KINDS[kind] for kind in str(item.type).split(" | ")):
-        expected = str(item.type).replace("|", "or")
+    if not any(type(value) in TYPES[word] for word in item.type.split(" | ")):
+        expected = item.type.replace("|", "or")
         raise ValueError(f"--{item.name} is {value!r}; it must be {expected}.")
+
     choices = item.metadata["choices"]
     if choices and value not in choices:
         raise ValueError(f"--{item.name} is '{value}'; it is one of {', '.join(choices)}.")
+
+    # A word instead of a number, such as auto, must be the default.
     low, high = item.metadata["low"], item.metadata["high"]
     is_word = isinstance(value, str) and value == item.default
     if low is None or is_word:
@@ -160,15 +182,16 @@ def check_range(item: Field, value: Any) -> None:
         raise ValueError(f"--{item.name} is {value}; it must be {limit}.")
 
 
-def check_only_with(group: object) -> None:
+def check_effects(options: OptionGroup) -> None:
     """ValueError for an option that has no effect under the value of another one."""
-    differing = changed(group)
-    for item in own_fields(type(group)):
+    differing = changed(options)
+    for item in direct_fields(type(options)):
         other = item.metadata["only_with"]
         if other is None or item.name not in differing:
             continue
-        value = getattr(group, other.name)
+        value = getattr(options, other.name)
         if value not in other.values:
+            # To drop the flag is not enough where a recipe has set it.
             raise ValueError(
                 f"--{item.name} has no effect with --{other.name} {value}; add --{other.name} "
                 f"{' or '.join(other.values)}, or pass --{item.name} {item.default}."

@@ -11,7 +11,7 @@ from minbert.commands.options import AUTO, OptionGroup, flag
 class MlmOptions(OptionGroup):
     """Masked language modelling on the tasks' own training rows."""
 
-    mlm_epochs: int = flag(1, "Epochs of --pretrain mlm.", low=1)
+    mlm_epochs: int = flag(1, "Epochs of the stage.", low=1)
     mlm_batch_size: int = flag(32, "Rows in a batch.", low=1)
     mlm_lr: float | str = flag(
         AUTO, "Peak learning rate. auto: 5e-5 x 768 / hidden size.", low=1e-9

@@ -11,38 +11,44 @@ from minbert.commands.options import AUTO, OptionGroup, flag
 class TrainingOptions(OptionGroup):
     """Device, precision, seed, and how the optimizer steps."""
 
-    seed: int = flag(11711, "Seed of everything random.", low=0, high=2**32 - 1, is_common=True)
+    seed: int = flag(11711, "Seed of all random numbers.", low=0, high=2**32 - 1, is_common=True)
     device: str = flag(
         AUTO,
         "Where to compute. auto: the fastest device that PyTorch finds.",
         choices=(AUTO, "cpu", "cuda", "mps"),
         is_common=True,
     )
-    use_gpu: bool = flag(False, "The course's flag. The same as --device cuda.", is_common=True)
+    use_gpu: bool = flag(False, "The same as --device cuda (the course's flag).", is_common=True)
     precision: str = flag(
         AUTO,
-        "Precision of matrix products. Weights and losses stay in float32. auto: bf16 where the "
-        "processor has bf16 instructions.",
+        "Precision of matrix products. Weights and losses stay in float32. auto: bf16 if the "
+        "processor has fast instructions for it.",
         choices=(AUTO, "bf16", "fp32"),
         is_common=True,
     )
     save_every: int = flag(200, "Steps between checkpoints.", low=1)
     hand_on: str = flag(
         "better",
-        "Which encoder a stage of --pretrain gives to the next: the better one of its start and its "
-        "result (by zero-shot STS, after mlm by held-out loss), or always the trained one.",
+        "Which encoder a stage of --pretrain gives to the next stage.\n"
+        "- better: the better one of its start and its result, by zero-shot STS (mlm: by held-out "
+        "loss)\n"
+        "- trained: always its result",
         choices=("better", "trained"),
     )
     schedule: str = flag(
         "linear",
-        "Learning rate after warm-up.",
+        "How the learning rate changes after the warm-up.",
         choices=("linear", "cosine", "constant"),
     )
-    warmup: float = flag(0.1, "Share of the steps in which the learning rate rises.", low=0, high=1)
-    weight_decay: float = flag(
-        0.01, "Decoupled weight decay of matrices. Biases and norms have none.", low=0
+    warmup: float = flag(
+        0.1, "Share of the steps in which the learning rate rises from 0.", low=0, high=1
     )
-    max_grad_norm: float = flag(1.0, "Clip the gradient to this norm. 0: never clip.", low=0)
+    weight_decay: float = flag(
+        0.01, "Decoupled weight decay of matrices. Biases and layer norms have none.", low=0
+    )
+    max_grad_norm: float = flag(
+        1.0, "Scale gradients with a larger norm down to it. 0: never.", low=0
+    )
 
     def check(self) -> None:
         if self.use_gpu and self.device not in (AUTO, "cuda"):

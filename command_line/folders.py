@@ -1,0 +1,64 @@
+"""The folder of a run: a new one, or the one that --resume names. No torch here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from command_line.automatic import choose_name
+from command_line.options import Options
+from minbert.commands.options import AUTO
+from minbert.commands.paths import in_shell, is_free
+
+
+def choose_folder(options: Options) -> Path:
+    """The folder of a new run, not created yet: OUTPUT_DIR/NAME.
+
+    An automatic name that is in use is followed by -2, -3 and so on. ValueError where the name of
+    the user is no folder's name, or is in use.
+    """
+    name = options.run.name
+    parent = Path(options.run.output_dir)
+    if name == AUTO:
+        return first_free(parent, choose_name(options))
+    if name in ("", ".", "..") or Path(name).name != name:
+        raise ValueError(
+            f"--name is '{name}'; it must be the name of one folder. --output_dir says where."
+        )
+    folder = parent / name
+    if not is_free(folder):
+        raise ValueError(
+            f"{folder} exists. Pass --resume {in_shell(folder)} to continue it, or another --name."
+        )
+    return folder
+
+
+def first_free(parent: Path, stem: str) -> Path:
+    """The first of STEM, STEM-2, STEM-3, ... that a new folder can take."""
+    folder = parent / stem
+    number = 1
+    while not is_free(folder):
+        number += 1
+        folder = parent / f"{stem}-{number}"
+    return folder
+
+
+def load(folder: Path) -> Options:
+    """The options of the run in `folder`; ValueError where there is none."""
+    path = folder / "options.json"
+    if not path.is_file():
+        raise ValueError(
+            f"--resume {folder}: no run there (options.json is missing). Give a folder such as "
+            "runs/NAME."
+        )
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        options = Options.of(**stored["options"])
+        # The digests of the run's input files, which it compares.
+        if not isinstance(stored["files"], dict):
+            raise TypeError("'files' is no table")
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path}: not the options of this version ({error}). Start a new run instead."
+        ) from error
+    return options
