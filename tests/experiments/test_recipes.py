@@ -3,8 +3,9 @@
 import pytest
 
 from command_line.automatic import Choice, resolve
+from command_line.folders import choose_folder
 from command_line.options import Options
-from command_line.parser import choose_folder, parse
+from command_line.parser import parse
 from experiments.recipes import COMPARISONS, RECIPES, recipe_list, values_of
 from minbert.commands.options import changed
 from tests.toy_options import options_of, refusal
