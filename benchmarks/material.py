@@ -97,6 +97,13 @@ class Limit:
         return statistics.median(self.found)
 
 
+def without_bf16(what: str, device: torch.device = DEVICE) -> list[str]:
+    """The note that bf16 is skipped where the device would emulate it, and `what` that changes; else nothing."""
+    return (
+        [] if runtime.is_native("bf16", device) else [f"bf16 is skipped: {runtime.NO_BF16}. {what}"]
+    )
+
+
 def require(*packages: str) -> None:
     """ValueError where a peer is not installed; nothing is imported."""
     absent = [name for name in packages if importlib.util.find_spec(name.replace("-", "_")) is None]

@@ -7,7 +7,7 @@ process of its own. Python, torch and the model count on both sides.
 from __future__ import annotations
 
 from benchmarks.comparison import Comparison, json_line, versions
-from benchmarks.material import Place, Settings, require, sst_examples
+from benchmarks.material import Place, Settings, require, sst_examples, without_bf16
 from benchmarks.sides import Process
 from benchmarks.training import our_side, peer_side, write_heads
 
@@ -53,5 +53,8 @@ def run(settings: Settings) -> dict:
         "memory",
         [comparison],
         versions("transformers"),
-        notes=[f"{NUM_STEPS} steps on the {len(examples)} longest sentences"],
+        notes=[
+            *without_bf16("Both sides are in fp32."),
+            f"{NUM_STEPS} steps on the {len(examples)} longest sentences",
+        ],
     )

@@ -22,6 +22,7 @@ import torch
 from tqdm import tqdm
 
 from benchmarks.comparison import verdict, versions
+from benchmarks.material import DEVICE
 from command_line.options import Options
 from contrastive.stage import build_stage
 from minbert import BertConfig, BertModel, BertTokenizer, weights
@@ -52,7 +53,6 @@ def measure(given: argparse.Namespace, batch_size: int, chunk: int, folder: Path
     """Peak bytes of this process and seconds of a step; with batch_size 0 it loads everything and trains nothing."""
     if given.keep_freed_memory:
         runtime.settle_memory()
-    device = torch.device("cpu")
     options = Options(
         data_dir=given.data_dir,
         pretrain="simcse",
@@ -76,7 +76,7 @@ def measure(given: argparse.Namespace, batch_size: int, chunk: int, folder: Path
         folder,
         "encoder",
         encoder_fingerprint(encoder, tokenizer),
-        device,
+        DEVICE,
     )
     task, steps = "simcse", stage.job.plan(0, torch.Generator().manual_seed(0))
     rows = [row for ((_, batch),) in steps for row in batch]
@@ -90,7 +90,7 @@ def measure(given: argparse.Namespace, batch_size: int, chunk: int, folder: Path
     for _ in range(NUM_STEPS if batch_size else 0):
         loop.train_step(loop.job.epoch_steps(0, torch.Generator())[0])
     return {
-        "peak": price.peak_memory(device),
+        "peak": price.peak_memory(DEVICE),
         "seconds": (time.perf_counter() - started) / NUM_STEPS,
         "tokens": stage.job.load(task, longest[:1]).input_ids.size(1),
     }
@@ -129,6 +129,10 @@ def main() -> None:
     )
     parser.add_argument("--side", help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if not runtime.is_native(given.precision, DEVICE):
+        parser.error(
+            f"--precision bf16: {runtime.NO_BF16}. A step would take very long. Use --precision fp32."
+        )
     if given.side:
         batch_size, chunk = map(int, given.side.split(","))
         with tempfile.TemporaryDirectory() as folder:

@@ -19,7 +19,7 @@ import torch
 from tqdm import tqdm
 
 from benchmarks.comparison import Comparison, json_line, versions
-from benchmarks.material import DEVICE, Limit, require
+from benchmarks.material import DEVICE, Limit, require, without_bf16
 from benchmarks.sides import Process, Take, alternate
 from minbert import BertModel, BertTokenizer
 from minbert.pretraining import __main__ as pretrain
@@ -171,20 +171,25 @@ def main() -> None:
             seconds = alternate(
                 {"ours": ours, "peer": peer}, given.n, num_warm=3, between=limit.measure
             )
+    goal = (">=", 2.5) if precision == "bf16" else None  # it is set for bf16
     found = Comparison.of(
         f"ours ({precision}) : Hugging Face (fp32)",
         "tokens/s",
         seconds["ours"],
         seconds["peer"],
-        (">=", 2.5),
+        goal,
         per=given.batch_size * given.block_size,
     )
     share = layer_flops(given.size) * found.ours / limit.median
+    notes = without_bf16("Both sides are in fp32. The goal is for bf16 and is left out.")
     print(
+        *notes,
         f"{given.size}, {given.batch_size} blocks of {given.block_size}, {threads} threads, n = {given.n}\n"
         f"ours ({precision})  {found.ours:>10,.0f} tokens/s\n"
-        f"Hugging Face (fp32)  {found.peer:>10,.0f} tokens/s; ratio {found.ours / found.peer:.3f} (goal: 2.5)\n"
-        f"ours reaches {share:.1%} of {limit.median / 1e9:,.0f} GFLOP/s (median of {given.n})"
+        f"Hugging Face (fp32)  {found.peer:>10,.0f} tokens/s; ratio {found.ours / found.peer:.3f}"
+        f"{' (goal: 2.5)' * bool(goal)}\n"
+        f"ours reaches {share:.1%} of {limit.median / 1e9:,.0f} GFLOP/s (median of {given.n})",
+        sep="\n",
     )
     print(
         json.dumps(
@@ -192,6 +197,7 @@ def main() -> None:
                 f"pretraining-{given.size}",
                 [found],
                 versions("transformers"),
+                notes=notes,
                 share_of_limit=share,
                 limit=limit.median,
             )

@@ -20,7 +20,7 @@ from torch.utils.flop_counter import flop_registry
 
 from benchmarks import inference, simcse
 from benchmarks.comparison import versions
-from benchmarks.material import DEVICE, Settings, sst_examples, write_model
+from benchmarks.material import DEVICE, Settings, sst_examples, without_bf16, write_model
 from benchmarks.sides import Take
 from benchmarks.training import our_side
 from minbert.training import cost_estimate as price
@@ -167,8 +167,10 @@ def main() -> None:
         }
     limit = price.matrix_product_limit(DEVICE, settings.precision)
     print(
-        f"{given.name}, {model}, {settings.precision}, {given.threads} threads, {given.parts} batches\n\n"
-        f"{table(sides, given.rows)}\n"
+        *without_bf16("All is in fp32."),
+        f"{given.name}, {model}, {settings.precision}, {given.threads} "
+        f"threads, {given.parts} batches\n\n{table(sides, given.rows)}\n",
+        sep="\n",
     )
     for name, side in sides.items():
         rate = side["flops"] / side["products"]

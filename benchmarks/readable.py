@@ -15,6 +15,7 @@ from unittest import mock
 
 import torch.nn.functional as F
 
+from benchmarks.material import without_bf16
 from benchmarks.series import course_tables, go_on, shown_mean
 from command_line.options import Options
 from minbert import AdamW, BertConfig, BertModel, BertTokenizer, weights
@@ -120,6 +121,8 @@ def main() -> None:
     given = parser.parse_args()
     course_tables(parser, given.data_dir, given.train_rows)
     runtime.settle_memory()
+    for note in without_bf16("Both paths are in fp32.", runtime.choose_device()[0]):
+        print(note)
     same = {
         "model": given.model,
         "data_dir": str(Path(given.data_dir).resolve()),

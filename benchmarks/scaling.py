@@ -22,7 +22,7 @@ import numpy
 import torch
 
 from benchmarks.comparison import versions
-from benchmarks.material import DEVICE
+from benchmarks.material import DEVICE, without_bf16
 from benchmarks.series import course_tables
 from benchmarks.sides import alternate
 from command_line.options import Options
@@ -189,7 +189,10 @@ def main() -> None:
     precision = runtime.choose_precision("auto", DEVICE)[0]
     limit = price.matrix_product_limit(DEVICE, precision)
     print(
-        f"{precision}, {torch.get_num_threads()} threads, {limit / 1e9:,.0f} GFLOP/s of matrix products"
+        *without_bf16("All is in fp32."),
+        f"{precision}, {torch.get_num_threads()} threads, {limit / 1e9:,.0f} "
+        "GFLOP/s of matrix products",
+        sep="\n",
     )
     runs = whole_runs(str(Path(given.data_dir).resolve()), given.runs)
     rows, seconds = [run["rows"] for run in runs], [run["seconds"] for run in runs]

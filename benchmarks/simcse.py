@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.comparison import Comparison, json_line, versions
-from benchmarks.material import DEVICE, Limit, Settings, layer_flops, sst_examples
+from benchmarks.material import DEVICE, Limit, Settings, layer_flops, sst_examples, without_bf16
 from benchmarks.sides import alternate
 from contrastive import losses
 from contrastive.methods import SimCSE, same_text
@@ -103,7 +103,10 @@ def run(settings: Settings) -> dict:
         "simcse",
         [comparison],
         versions(),
-        notes=[f"{len(batches)} batches of {PRESET.batch_size} SST sentences a round"],
+        notes=[
+            *without_bf16("Both sides are in fp32."),
+            f"{len(batches)} batches of {PRESET.batch_size} SST sentences a round",
+        ],
         share_of_limit=flops / (comparison.ours / 1e3) / limit.median,
         limit=limit.median,
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.comparison import Check, Comparison, json_line, versions
-from benchmarks.material import DEVICE, Limit, Settings, layer_flops
+from benchmarks.material import DEVICE, Limit, Settings, layer_flops, without_bf16
 from benchmarks.sides import Process, alternate
 from benchmarks.training import make_loop
 from command_line.options import Options
@@ -177,7 +177,7 @@ def run(settings: Settings) -> dict:
             len(step) + 1,
         )
     ]
-    notes = [f"three batches of {settings.batch_size}"]
+    notes = [*without_bf16("Every side is in fp32."), f"three batches of {settings.batch_size}"]
     if not has_peer:
         notes.append(
             "torchjd is not installed, so only the joint step is compared with: `bash setup.sh --dev`"

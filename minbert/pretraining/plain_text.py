@@ -178,18 +178,30 @@ def read_corpus(arguments: argparse.Namespace) -> tuple[BertTokenizer, np.ndarra
 
 
 def report(progress: Progress, job: Job, arguments: argparse.Namespace, num_processes: int) -> dict:
-    """Print what the run was worth; returns the numbers for run.json. The limit of N processes is N times one's."""
+    """Print what the run was worth; returns the numbers for run.json. The limit of N processes is N times one's.
+
+    Limit and share are None where the precision is emulated: that would be no limit of the machine, and take minutes.
+    """
     seen = progress.step * arguments.accumulation * arguments.batch_size * arguments.block_size
     per_second = seen / progress.seconds
-    limit = num_processes * price.matrix_product_limit(job.device, job.precision)
     flops = 6 * sum(
         parameter.numel() for parameter in job.model.bert.layers.parameters()
     )  # a token, embeddings apart
     best = next(entry for entry in progress.history if entry["step"] == progress.best_step)
+    limit = share = None
+    of_limit = (
+        f".\nThe limit of this machine in {job.precision} is not measured: {runtime.NO_BF16}."
+    )
+    if runtime.is_native(job.precision, job.device):
+        limit = num_processes * price.matrix_product_limit(job.device, job.precision)
+        share = flops * per_second / limit
+        of_limit = (
+            f", {share:.0%} of the {limit / 1e9:,.0f} that this machine reaches in {job.precision} matrix "
+            "products"
+        )
     print(
         f"{seen:,} tokens in {progress.seconds / 60:.1f} minutes, {per_second:,.0f} tokens/s; that is "
-        f"{flops * per_second / 1e9:,.0f} GFLOP/s, {flops * per_second / limit:.0%} of the {limit / 1e9:,.0f} that "
-        f"this machine reaches in {job.precision} matrix products"
+        f"{flops * per_second / 1e9:,.0f} GFLOP/s{of_limit}"
     )
     print(
         f"held-out loss {best['held_out_loss']:.3f} nats, masked accuracy {best['masked_accuracy']:.3f}"
@@ -200,7 +212,7 @@ def report(progress: Progress, job: Job, arguments: argparse.Namespace, num_proc
         "tokens_per_second": per_second,
         "flops_per_token": flops,
         "matrix_product_limit": limit,
-        "share_of_limit": flops * per_second / limit,
+        "share_of_limit": share,
         "best": best,
     }
 

@@ -17,6 +17,7 @@ KERNEL_CACHES = (
     "ONEDNN_PRIMITIVE_CACHE_CAPACITY",
     "LRU_CACHE_CAPACITY",
 )  # oneDNN's, ideep's; entries
+NO_BF16 = "this processor has no fast bf16 matrix product"
 
 
 def seed_everything(seed: int) -> None:
@@ -117,6 +118,19 @@ def choose_device(name: str = "auto") -> tuple[torch.device, str]:
     return torch.device(name), "as given"
 
 
+def is_native(precision: str, device: torch.device) -> bool:
+    """Whether the device has instructions for matrix products of the precision.
+
+    Without them torch computes a bf16 product in software, up to a few hundred times slower than in fp32.
+    """
+    if precision == "fp32":
+        return True
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    features = torch.cpu.get_capabilities() if device.type == "cpu" else {}
+    return bool(features.get("amx_bf16") or features.get("avx512_bf16"))
+
+
 def choose_precision(name: str, device: torch.device) -> tuple[str, str]:
     """ "auto", "fp32" or "bf16" -> the precision of matrix products and the reason.
 
@@ -124,14 +138,9 @@ def choose_precision(name: str, device: torch.device) -> tuple[str, str]:
     """
     if name != "auto":
         return name, "as given"
-    if device.type == "cuda":
-        is_native = torch.cuda.is_bf16_supported(including_emulation=False)
-    else:
-        features = torch.cpu.get_capabilities() if device.type == "cpu" else {}
-        is_native = features.get("amx_bf16") or features.get("avx512_bf16")
-    if is_native:
+    if is_native("bf16", device):
         return "bf16", "this processor has bf16 matrix instructions, faster than fp32"
-    return "fp32", "this processor has no fast bf16 matrix product"
+    return "fp32", NO_BF16
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager:

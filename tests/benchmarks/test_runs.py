@@ -14,15 +14,18 @@ from benchmarks import (
     contrastive,
     encoders,
     inference,
+    memory,
     memory_of_batches,
     profiles,
     readable,
     scaling,
+    surgery,
     train_step,
 )
-from benchmarks.material import Settings, write_model
+from benchmarks.material import Settings, layer_flops, write_model
 from benchmarks.series import shown_mean
 from minbert import AdamW
+from minbert.training import cost_estimate as price
 from tests.benchmarks.test_comparison import FIELDS
 
 PEERS = {
@@ -34,6 +37,13 @@ PEERS = {
     "memory": "transformers",
 }
 
+ROWS = {
+    "train_step": 1,
+    "inference": 1,
+    "surgery": 12,
+    "simcse": 128,
+}  # those with matrix products: rows of an item
+
 
 def test_a_mean_is_shown_with_its_deviation():
     assert [shown_mean(values) for values in ([], [0.5], [1.0, 2.0, 3.0])] == [
@@ -43,32 +53,120 @@ def test_a_mean_is_shown_with_its_deviation():
     ]
 
 
+@pytest.fixture
+def limits(monkeypatch):
+    """The precisions of the measured limits, of small products, since a processor may have to emulate bf16."""
+    measured, measure = [], price.matrix_product_limit
+    monkeypatch.setitem(price.PRODUCTS, "cpu", (64, 1))
+    monkeypatch.setattr(
+        price,
+        "matrix_product_limit",
+        lambda device, precision: (measured.append(precision), measure(device, precision))[1],
+    )
+    return measured
+
+
 def in_this_process(num_threads: int, make, *arguments):
     """Instead of benchmarks.sides.Process, which `memory` and `surgery` use here."""
     ForkingPickler.dumps((make, arguments))  # as it does: a local function, say, cannot be sent
     return contextlib.nullcontext(make(*arguments))
 
 
-@pytest.mark.parametrize("name", command.QUESTIONS)
-def test_each_runs_to_its_closing_line(capsys, monkeypatch, tiny_model, sample_data, name):
-    """With the sides of two of them in this process: what torch and the peers take to start is most of their time."""
-    for module in (inference, train_step):
-        monkeypatch.setattr(module, "Process", in_this_process)
+def run_quickly(name: str, model, data, capsys) -> tuple[dict, str]:
+    """Its line of JSON, and what it printed before."""
     if name in PEERS:
         pytest.importorskip(PEERS[name], reason=f"{PEERS[name]} is the peer; run setup.sh --dev")
-    flags = ["--quick", "--n", "1", "--threads", "1", "--model", str(tiny_model)]
+    flags = ["--quick", "--n", "1", "--threads", "1", "--model", str(model)]
     flags += ["--batch-size", "4"] if name in command.READS["batch_size"][1] else []
-    assert command.main([name, *flags, "--data-dir", str(sample_data)]) == 0
-    line = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert command.main([name, *flags, "--data-dir", str(data)]) == 0
+    *printed, last = capsys.readouterr().out.splitlines()
+    line = json.loads(last)
     assert line.keys() >= FIELDS and line["name"] == name and line["n"] >= 1
     assert line["ours"] > 0 and line["peer"] > 0 and line["ratio"] == line["ours"] / line["peer"]
-    if name in (
-        "train_step",
-        "inference",
-        "surgery",
-        "simcse",
-    ):  # matrix products; the others have no such share
-        assert 0 < line["share_of_limit"] < 1
+    return line, "\n".join(printed)
+
+
+def tokens_of_a_row(line: dict, model) -> float:
+    """What the share of the limit counts, whatever the processor and its load: its FLOPs, by those of a token."""
+    each = 1 / line["ours"] if line["unit"] == "sentences/s" else line["ours"] / 1e3  # seconds
+    flops = line["share_of_limit"] * line["limit"] * each
+    return flops / layer_flops(model, 2 if line["name"] == "inference" else 6) / ROWS[line["name"]]
+
+
+@pytest.mark.parametrize("name", command.QUESTIONS)
+def test_each_runs_to_its_closing_line(capsys, monkeypatch, tiny_model, sample_data, limits, name):
+    """With the sides of two of them in this process: what torch and the peers take to start is most of their time.
+
+    On every processor as on one with bf16 instructions: what is tiny is emulated soon enough.
+    """
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    for module in (inference, train_step):
+        monkeypatch.setattr(module, "Process", in_this_process)
+    line, printed = run_quickly(name, tiny_model, sample_data, capsys)
+    assert "skipped" not in printed
+    if name in ROWS:
+        assert set(limits) == {"bf16"} and 16 < tokens_of_a_row(line, tiny_model) < 32
+    else:
+        assert not limits and line["share_of_limit"] is None
+    if name == "inference":
+        assert [each["what"].partition(" : ")[0] for each in line["comparisons"]] == [
+            "ours (bf16)",
+            "ours (fp32)",
+            "ours (bf16)",
+        ] and len(line["checks"]) == 2
+
+
+@pytest.mark.parametrize("name", ["train_step", "inference", "surgery", "simcse", "memory"])
+def test_without_bf16_instructions_nothing_is_in_bf16(
+    capsys, monkeypatch, tiny_model, sample_data, limits, name
+):
+    """What would be emulated is skipped, and the printed lines say so."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
+    for module in (inference, memory, surgery, train_step):
+        monkeypatch.setattr(module, "Process", in_this_process)
+    product = torch.nn.functional.linear
+    monkeypatch.setattr(
+        torch.nn.functional,
+        "linear",
+        lambda rows, weight, bias=None: (
+            dtypes.add(
+                torch.get_autocast_dtype("cpu")
+                if torch.is_autocast_enabled("cpu")
+                else weight.dtype
+            ),
+            product(rows, weight, bias),
+        )[1],
+    )
+    dtypes = set()
+    line, printed = run_quickly(name, tiny_model, sample_data, capsys)
+    assert dtypes == {torch.float32}
+    assert "- bf16 is skipped: this processor has no fast bf16 matrix product." in printed
+    assert all("bf16" not in each["what"] for each in line["comparisons"] + line["checks"])
+    if name in ROWS:
+        assert set(limits) == {"fp32"} and 16 < tokens_of_a_row(line, tiny_model) < 32
+    if name == "inference":
+        assert (
+            "Ours in bf16, the peer in bf16 and the cosines of bf16 vectors are left out."
+            in printed
+        )
+        assert (
+            len(line["comparisons"]) == len(line["checks"]) == 1
+            and "ours in fp32 on cpu" in printed
+        )
+    if name == "train_step":
+        assert not line["checks"] and all(each["goal"] is None for each in line["comparisons"])
+
+
+def test_bf16_is_refused_where_it_would_be_emulated(monkeypatch, capsys):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
+    monkeypatch.setattr("sys.argv", ["memory_of_batches", "--precision", "bf16"])
+    with pytest.raises(SystemExit) as stop:
+        memory_of_batches.main()
+    assert stop.value.code == 2
+    assert (
+        "--precision bf16: this processor has no fast bf16 matrix product."
+        in capsys.readouterr().err
+    )
 
 
 def test_a_profile_counts_the_products_of_a_step_and_their_flops():

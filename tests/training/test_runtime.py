@@ -93,6 +93,9 @@ def test_precision_comes_with_its_reason(monkeypatch, capabilities, precision):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
     found, reason = runtime.choose_precision("auto", CPU)
     assert found == precision and "this processor" in reason
+    assert runtime.is_native("bf16", CPU) == (precision == "bf16") and runtime.is_native(
+        "fp32", CPU
+    )
     assert runtime.choose_precision("auto", torch.device("mps"))[0] == "fp32"
     for given in ("bf16", "fp32"):
         assert runtime.choose_precision(given, CPU) == (given, "as given")
@@ -130,10 +133,10 @@ class Info(ctypes.Structure):  # struct mallinfo2; number 7 is the memory in use
 runtime.settle_memory()
 info = ctypes.CDLL(None).mallinfo2
 info.restype = Info
-layer, used = torch.nn.Linear(192, 768), []
+layer, used = torch.nn.Linear(64, 64), []
 for tokens in range(8, 148):
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        layer(torch.ones(32, tokens, 192))
+        layer(torch.ones(4, tokens, 64))
     used.append(getattr(info(), "7"))
 print(used[-1] - used[-70])
 """
