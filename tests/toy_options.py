@@ -1,11 +1,19 @@
-"""The options of a command line, and the message of one that is refused. For tests/command_line."""
+"""The options of a command line, and the message of one that is refused."""
 
 from __future__ import annotations
 
 import pytest
 
+from command_line.checks import STAGES
 from command_line.options import Options
 from command_line.parser import parse
+from contrastive.presets import METHODS
+from minbert.commands.options import all_fields
+
+FIELDS = {item.name: item for item in all_fields(Options)}
+SPLITS = [
+    f"{task}_{split}" for task in ("sst", "para", "sts") for split in ("train", "dev", "test")
+]
 
 
 def options_of(*flags: str) -> Options:
@@ -21,3 +29,22 @@ def refusal(capsys: pytest.CaptureFixture, *flags: str) -> str:
         parse(list(flags))
     assert caught.value.code == 2
     return capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def context_of(name: str) -> list[str]:
+    """The flags without which option `name` would have no effect."""
+    if name == "hard_negative_weight":
+        return ["--pretrain", "simcse-nli", "--nli", "a.tsv"]
+    if name.startswith("contrastive_") or name == "hand_on":
+        return ["--pretrain", "simcse"]
+    for method, entry in METHODS.items():
+        if name in entry.own_options:
+            return ["--pretrain", method]
+    for stage in STAGES:
+        if name.startswith(f"{stage}_"):
+            return ["--pretrain", stage]
+    other = FIELDS[name].metadata["only_with"]
+    if other is None:
+        return []
+    flags = [f"--{other.name}", other.values[0]]
+    return [*flags, "--sampling", "joint"] if other.name == "surgery" else flags

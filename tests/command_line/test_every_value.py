@@ -1,27 +1,30 @@
-"""Every value of every option of the multitask stage makes another run: two steps on rows of the sample, compared.
+"""Every value of every option of the multitask stage makes another run.
 
-What decides which batches come when may begin alike: there the whole plan is compared; what decides when a run ends and
-which of its weights are kept, by whole runs. Options of other stages have test_contrastive_options.py and
-test_further.py (--hand_on both of them), --heads_first and the order of stages test_contrastive_order.py, those of the
-run as a whole (its folder, its files, its device) test_run_multitask.py.
+Two training steps on rows of the sample are compared. For options that decide which batches come
+when, the whole plan is compared, since it may begin alike. For options that decide when a run ends
+and which weights it keeps, whole runs are compared.
 
-The tables have 24, 16 and 8 training rows, so that samplers which look at sizes differ. test_train.py asks that an
-option has an effect at all; here each of its choices has to differ from each other one.
+The tables have 24, 16 and 8 training rows, so that samplers which look at sizes differ. Options of
+contrastive stages have tests/contrastive/test_options.py. Options of the run as a whole, such as
+its folder, files and device, have tests/system/test_run_multitask.py.
 """
 
-from dataclasses import fields
+from __future__ import annotations
+
 from itertools import combinations
+from typing import Any, NamedTuple
 
 import pytest
-import torch
 
 from command_line.options import Options
-from contrastive.presets import OWN
+from contrastive.presets import METHODS
 from data.readers import COURSE_FILES
-from minbert import BertModel, BertTokenizer
+from minbert import BertModel
+from minbert.training.job import Job
 from minbert.training.loop import fit
-from multitask.stage import build_job, encode_tables, read_tables
-from tests.multitask.test_stage import after_two_steps, differ
+from multitask.stage import read_tables
+from tests.toy_multitask import after_two_steps, differ, encoded, resolved, task_job
+from tests.toy_options import FIELDS
 
 BASE = {
     "pair_encoding": "cross",
@@ -35,8 +38,12 @@ BASE = {
     "dev_rows": "sst=4,para=4,sts=4",
     "sampling": "joint",
 }
-CPU = torch.device("cpu")
-PLANNED = (
+DUAL = {"pair_encoding": "dual", "head": "vm"}
+BI_MLP = {"pair_encoding": "bi", "head": "mlp"}
+PAIRS_BY_COSINE = ["features", "vm", "mlp", "cosine"]
+
+# Options that decide which batches come when.
+OF_THE_PLAN = {
     "sampling",
     "sampling_weights",
     "sampling_power",
@@ -44,68 +51,67 @@ PLANNED = (
     "tasks",
     "max_tokens",
     "epochs",
-)
-JUDGED = ("score", "patience")
-DUAL = {"pair_encoding": "dual", "head": "vm"}
-BI_MLP = {"pair_encoding": "bi", "head": "mlp"}
-GROUPS = [  # option, the values to tell apart, and what goes with all of them
-    (
-        "sampling",
-        [
-            "mt-dnn",
-            "joint",
-            "batch-round-robin",
-            "epoch-round-robin",
-            "sequential",
-            "annealed",
-            "power",
-        ],
-        {},
-    ),
-    ("sampling_weights", ["none", "sst=0.1", "sts=5"], {"sampling": "mt-dnn"}),
-    ("sampling_power", [0.0, 1.0], {"sampling": "power"}),
-    ("joint_limit", ["largest", "smallest"], {}),
-    ("tasks", ["sst,para,sts", "sts,para,sst", "sst,sts", "para"], {}),
-    ("head", ["ph", "dph", "dpha", "vm"], DUAL),
-    ("head", ["features", "vm", "mlp", "cosine"], {"pair_encoding": "bi", "tasks": "sst,sts"}),
-    ("head", ["features", "vm", "mlp", "cosine"], {"tasks": "sst,sts"}),
-    ("para_head", ["ph", "dph", "dpha", "vm"], {**DUAL, "head": "ph"}),
-    ("para_head", ["features", "vm"], {"pair_encoding": "bi", "head": "cosine"}),
-    ("sharing", ["none", "heads", "first"], BI_MLP),
-    ("para_prior", ["none", 0.2, 0.6], {}),
-    ("sts_range", ["zero", "fitted"], BI_MLP),
-    ("common_layer", ["tanh", "none"], {}),
-    ("pair_encoding", ["cross", "bi", "dual"], {"head": "vm", "pooling": "cls"}),
-    ("pooling", ["mean", "cls", "pooler"], {}),
-    (
+}
+# Options that decide when a run ends and which of its weights are kept.
+OF_THE_END = {"score", "patience"}
+
+
+class Case(NamedTuple):
+    """The values of an option to tell apart, and the options that go with all of them."""
+
+    name: str
+    values: list[Any]
+    context: dict[str, Any] = {}
+
+
+CASES = [
+    Case("sampling", list(FIELDS["sampling"].metadata["choices"])),
+    Case("sampling_weights", ["none", "sst=0.1", "sts=5"], {"sampling": "mt-dnn"}),
+    Case("sampling_power", [0.0, 1.0], {"sampling": "power"}),
+    Case("joint_limit", ["largest", "smallest"]),
+    Case("tasks", ["sst,para,sts", "sts,para,sst", "sst,sts", "para"]),
+    Case("head", ["ph", "dph", "dpha", "vm"], DUAL),
+    Case("head", PAIRS_BY_COSINE, {"pair_encoding": "bi", "tasks": "sst,sts"}),
+    Case("head", PAIRS_BY_COSINE, {"tasks": "sst,sts"}),
+    Case("para_head", ["ph", "dph", "dpha", "vm"], {**DUAL, "head": "ph"}),
+    Case("para_head", ["features", "vm"], {"pair_encoding": "bi", "head": "cosine"}),
+    Case("sharing", ["none", "heads", "first"], BI_MLP),
+    Case("para_prior", ["none", 0.2, 0.6]),
+    Case("sts_range", ["zero", "fitted"], BI_MLP),
+    Case("common_layer", ["tanh", "none"]),
+    Case("pair_encoding", ["cross", "bi", "dual"], {"head": "vm", "pooling": "cls"}),
+    Case("pooling", ["mean", "cls", "pooler"]),
+    Case(
         "surgery",
         ["mean", "sum", "weighted", "pcgrad", "gradvac"],
         {"max_grad_norm": 0.0, "loss_weights": "sst=3"},
     ),
-    ("surgery_reduction", ["sum", "mean"], {"surgery": "pcgrad", "max_grad_norm": 0.0}),
-    ("gradvac_beta", [0.01, 0.9], {"surgery": "gradvac"}),
-    ("loss_weights", ["sst=3", "sst=2", "para=2"], {"surgery": "weighted"}),
-    ("schedule", ["linear", "cosine", "constant"], {}),
-    ("layer_decay", [1.0, 0.9, 0.5], {}),
-    ("freeze", ["none", "embeddings", "1", "2"], {}),
-    ("max_grad_norm", [0.0, 0.01, 0.1], {}),
-    ("accumulation", [1, 2, 3], {}),
-    ("weight_decay", [0.0, 0.5], {}),
-    ("max_tokens", [0, 48, 60], {"batch_size": 8}),
-    ("option", ["finetune", "pretrain"], {}),
-    ("score", ["sst", "para", "sts", "overall_2023", "overall_2024"], {"sampling": "mt-dnn"}),
-    ("patience", [0, 1, 2], {"epochs": 5, "lr": 1e-9}),  # a score that never moves
-    ("epochs", [1, 2, 3], {}),
-    ("lr", [1e-3, 2e-3], {}),
-    ("warmup", [0.0, 0.5], {}),
-    ("batch_size", [1, 2, 4], {}),
-    ("max_length", [8, 48], {}),
-    ("seed", [0, 1], {}),
-    ("precision", ["fp32", "bf16"], {}),
-    ("hidden_dropout_prob", [0.0, 0.3, 0.6], {}),
-    ("vector_dropout_prob", [0.0, 0.3, 0.6], {}),
-    ("encoder_dropout", ["auto", 0.0, 0.5], {}),
-    ("attention_dropout", ["auto", 0.0, 0.5], {}),
+    Case("surgery_reduction", ["sum", "mean"], {"surgery": "pcgrad", "max_grad_norm": 0.0}),
+    Case("gradvac_beta", [0.01, 0.9], {"surgery": "gradvac"}),
+    Case("loss_weights", ["sst=3", "sst=2", "para=2"], {"surgery": "weighted"}),
+    Case("schedule", ["linear", "cosine", "constant"]),
+    Case("layer_decay", [1.0, 0.9, 0.5]),
+    Case("freeze", ["none", "embeddings", "1", "2"]),
+    Case("max_grad_norm", [0.0, 0.01, 0.1]),
+    Case("accumulation", [1, 2, 3]),
+    Case("weight_decay", [0.0, 0.5]),
+    Case("max_tokens", [0, 48, 60], {"batch_size": 8}),
+    Case("option", ["finetune", "pretrain"]),
+    Case("score", ["sst", "para", "sts", "overall_2023", "overall_2024"], {"sampling": "mt-dnn"}),
+    Case("score", ["sst", "sts", "mean"], {"sampling": "mt-dnn", "tasks": "sst,sts"}),
+    # With this learning rate the score never moves.
+    Case("patience", [0, 1, 2], {"epochs": 5, "lr": 1e-9}),
+    Case("epochs", [1, 2, 3]),
+    Case("lr", [1e-3, 2e-3]),
+    Case("warmup", [0.0, 0.5]),
+    Case("batch_size", [1, 2, 4]),
+    Case("max_length", [8, 48]),
+    Case("seed", [0, 1]),
+    Case("precision", ["fp32", "bf16"]),
+    Case("hidden_dropout_prob", [0.0, 0.3, 0.6]),
+    Case("vector_dropout_prob", [0.0, 0.3, 0.6]),
+    Case("encoder_dropout", ["auto", 0.0, 0.5]),
+    Case("attention_dropout", ["auto", 0.0, 0.5]),
 ]
 OF_THE_RUN = {
     "recipe",
@@ -125,75 +131,81 @@ OF_THE_RUN = {
     "save_every",
     "heads_first",
     "hand_on",
-    *(
-        f"{task}_{file}"
-        for task in COURSE_FILES
-        for file in ("train", "dev", "test", "dev_out", "test_out")
-    ),
 }
-OF_STAGES = {name for own in OWN.values() for name in own}
+ENDINGS = ("train", "dev", "test", "dev_out", "test_out")
+
+
+def is_tested_elsewhere(name: str) -> bool:
+    """Whether an option belongs to the run as a whole, or to a stage of --pretrain."""
+    files = {f"{task}_{ending}" for task in COURSE_FILES for ending in ENDINGS}
+    of_methods = [name in entry.own_options for entry in METHODS.values()]
+    is_of_a_stage = any(of_methods) or name.startswith(("contrastive_", "mlm_"))
+    return name in OF_THE_RUN or name in files or is_of_a_stage
 
 
 @pytest.fixture
 def make_job(sample_data, tiny_model, tmp_path, no_fsync):
-    """A function: changes to BASE -> the multitask stage."""
+    """A function that makes the multitask stage from changes to BASE."""
 
-    def make(**changes):
-        options = Options(
-            data_dir=str(sample_data), model=str(tiny_model), **{**BASE, **changes}
-        ).with_files()
-        encoder = BertModel.from_pretrained(tiny_model, **options.dropout_of_encoder())
-        rows = encode_tables(
-            read_tables(options),
-            BertTokenizer.from_pretrained(tiny_model),
-            options.max_length,
-            options.pair_encoding,
-        )
-        return build_job(
-            options, encoder, rows, tmp_path / "-".join(map(str, changes.values())), CPU
-        )
+    def make(**changes) -> Job:
+        values = {"data_dir": str(sample_data), "model": str(tiny_model), **BASE, **changes}
+        options = Options.of(**values).with_files()
+        encoder = BertModel.from_pretrained(tiny_model, **options.encoder.dropout_overrides())
+        options = resolved(options, encoder.config.hidden_size)
+        rows = encoded(options, read_tables(options.data))
+        folder = tmp_path / "-".join(map(str, changes.values()))
+        return task_job(options, rows, folder, encoder)
 
     return make
 
 
-@pytest.mark.parametrize(("name", "values", "context"), GROUPS)
-def test_every_value_is_another_run(name, values, context, make_job):
-    found = {}
-    for value in values:
-        changes = {**context, name: value}
-        if name == "surgery" and value != "weighted":
+def result_of(job: Job, name: str) -> Any:
+    """What option `name` must change: the plan, the end of the run, or the trained weights."""
+    if name in OF_THE_PLAN:
+        return list(job.all_steps())
+    if name in OF_THE_END:
+        progress = fit(job)
+        return len(progress.history), progress.best_score
+    weights = after_two_steps(job)
+    if name == "sts_range":
+        # That M is there is no difference yet. The trained weights have to differ.
+        weights.pop("heads.pairs.cosine.lowest", None)
+    return weights
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_every_value_is_another_run(case, make_job):
+    results = {}
+    for value in case.values:
+        changes = {**case.context, case.name: value}
+        if case.name == "surgery" and value != "weighted":
             del changes["loss_weights"]
-        job = make_job(**changes)
-        if name in PLANNED:
-            found[value] = list(job.all_steps())
-        elif name in JUDGED:
-            progress = fit(job)
-            found[value] = len(progress.history), progress.best_score
+        results[value] = result_of(make_job(**changes), case.name)
+
+    alike = []
+    for one, other in combinations(case.values, 2):
+        if isinstance(results[one], dict):
+            is_alike = not differ(results[one], results[other])
         else:
-            found[value] = after_two_steps(job)
-        if name == "sts_range":  # that M is there is no difference yet; the weights have to differ
-            found[value].pop("heads.pairs.cosine.lowest", None)
-    unlike = differ if isinstance(found[values[0]], dict) else (lambda one, other: one != other)
-    alike = [
-        pair for pair in combinations(values, 2) if not unlike(*(found[value] for value in pair))
-    ]
-    assert not alike, f"--{name}: no difference between {alike}"
+            is_alike = results[one] == results[other]
+        if is_alike:
+            alike.append((one, other))
+    assert not alike, f"--{case.name}: no difference between {alike}"
 
 
 def test_a_common_layer_is_there_where_it_is_asked_for(make_job):
     """Two values that differ could be each other's."""
-    assert [make_job(common_layer=value).model.shared is None for value in ("tanh", "none")] == [
-        False,
-        True,
-    ]
+    assert make_job(common_layer="tanh").model.shared is not None
+    assert make_job(common_layer="none").model.shared is None
 
 
-def test_choices_are_all_tried():
-    """Every option of the multitask stage stands above, and one with choices with each of them but "auto"."""
-    for item in fields(Options):
-        is_elsewhere = item.name in OF_THE_RUN | OF_STAGES or item.name.startswith(
-            ("contrastive_", "mlm_")
-        )
-        tried = {value for name, values, _ in GROUPS if name == item.name for value in values}
-        assert bool(tried) != is_elsewhere, item.name
-        assert is_elsewhere or set(item.metadata["choices"] or ()) - {"auto"} <= tried, item.name
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_choice_is_tried(name):
+    """Each option of the multitask stage stands in CASES, with each of its choices but "auto"."""
+    tried = set()
+    for case in CASES:
+        if case.name == name:
+            tried |= set(case.values)
+    assert bool(tried) != is_tested_elsewhere(name)
+    choices = set(FIELDS[name].metadata["choices"]) - {"auto"}
+    assert is_tested_elsewhere(name) or choices <= tried
