@@ -324,7 +324,7 @@ def begin_run(setup: Setup, costs: list[CostEstimate], is_resumed: bool) -> None
 
     inputs = {**setup.digests, f"--model {setup.options.encoder.model}": setup.start}
     run_folder.claim(setup.folder, setup.options.flat(), inputs, is_resumed)
-    cost_estimate.keep(costs, setup.folder)
+    cost_estimate.write_estimates(costs, setup.folder)
 
 
 # --- 6. train -------------------------------------------------------------------------------------

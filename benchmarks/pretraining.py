@@ -24,6 +24,7 @@ from benchmarks.sides import Process, Take, alternate
 from minbert import BertModel, BertTokenizer
 from minbert.pretraining import __main__ as pretrain
 from minbert.pretraining import plain_text as from_text
+from minbert.pretraining.sizes import SIZES
 from minbert.tokenizer import SPECIAL_TOKENS
 from minbert.training import runtime
 from minbert.training.loop import Loop
@@ -33,7 +34,7 @@ NUM_BLOCKS = 512
 
 def make_tokenizer(size: str) -> BertTokenizer:
     """A vocabulary as large as the size's, of words that mean nothing."""
-    num_words = pretrain.SIZES[size].vocab_size - len(SPECIAL_TOKENS)
+    num_words = SIZES[size].vocab_size - len(SPECIAL_TOKENS)
     tokens = [*SPECIAL_TOKENS, *(f"w{number}" for number in range(num_words))]
     return BertTokenizer({token: number for number, token in enumerate(tokens)})
 
@@ -51,10 +52,10 @@ def make_blocks(tokenizer: BertTokenizer, block_size: int) -> np.ndarray:
 
 def make_loop(flags: list[str]) -> Loop:
     """The loop of `python -m minbert.pretraining` with these flags, before its first update."""
-    arguments = pretrain.parse(flags)
-    tokenizer = make_tokenizer(arguments.size)
-    blocks = make_blocks(tokenizer, arguments.block_size)
-    loop = Loop(from_text.build_job(arguments, tokenizer, blocks, blocks[:1]), resume=False)
+    run = pretrain.parse(flags)
+    tokenizer = make_tokenizer(run.options.named_size)
+    blocks = make_blocks(tokenizer, run.options.block_size)
+    loop = Loop(from_text.build_job(run, tokenizer, blocks, blocks[:1]), resume=False)
     loop.bar, loop.progress.num_steps = tqdm(disable=True), 10**6
     return loop
 
@@ -69,14 +70,14 @@ def our_side(flags: list[str]) -> Take:
 
 def make_peer(flags: list[str], folder: Path) -> HuggingFace:
     """The plain loop in the same configuration."""
-    arguments = pretrain.parse(flags)
-    tokenizer = make_tokenizer(arguments.size)
+    options = pretrain.parse(flags).options
+    tokenizer = make_tokenizer(options.named_size)
     return HuggingFace(
         tokenizer,
-        make_blocks(tokenizer, arguments.block_size),
+        make_blocks(tokenizer, options.block_size),
         folder,
-        pretrain.SIZES[arguments.size],
-        arguments.batch_size,
+        SIZES[options.named_size],
+        options.batch_size,
     )
 
 
@@ -128,14 +129,14 @@ class HuggingFace:
 def layer_flops(size: str) -> int:
     """FLOPs a token of forward and backward, embeddings and head apart: 6 a weight of the layers."""
     with torch.device("meta"):
-        layers = BertModel(pretrain.SIZES[size]).layers
+        layers = BertModel(SIZES[size]).layers
     return 6 * sum(parameter.numel() for parameter in layers.parameters())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--size", choices=pretrain.SIZES, default="mini", help="named shape (%(default)s)"
+        "--size", choices=SIZES, default="mini", help="named shape (%(default)s)"
     )
     parser.add_argument("--batch-size", type=int, default=32, help="blocks a batch (%(default)s)")
     parser.add_argument("--block-size", type=int, default=64, help="tokens a block (%(default)s)")

@@ -23,7 +23,7 @@ from minbert import BertConfig, BertModel, BertTokenizer
 from minbert.training import cost_estimate as price
 from minbert.training import runtime
 from minbert.training.gradients import accumulate, take
-from minbert.training.job import Job
+from minbert.training.job import Job, Part
 from minbert.training.loop import Loop
 from multitask.stage import build_job, encode_tables, read_tables
 
@@ -86,7 +86,7 @@ def torchjd_side(loop: Loop) -> Callable[[int], None]:
         loop.job.optimizer.zero_grad(set_to_none=True)
         gradients = []
         for task, rows, _ in step:
-            accumulate(loop.job, task, rows, 1.0)
+            accumulate(loop.job, Part(task, rows, 1.0))
             gradients.append(take(loop.parameters))
         columns = list(
             zip(*gradients, strict=True)

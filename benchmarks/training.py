@@ -22,7 +22,7 @@ from minbert import BertModel, BertTokenizer
 from minbert.pooling import save_pooling, stored_pooling
 from minbert.training import cost_estimate as price
 from minbert.training import runtime
-from minbert.training.job import Job
+from minbert.training.job import Job, Part
 from minbert.training.loop import Loop
 from multitask.stage import build_job
 
@@ -101,7 +101,7 @@ def our_side(model: Path, folder: Path, examples: Sequence[Example], batch_size:
     def take(part: int | str) -> int | None:
         if part == "peak":
             return price.peak_memory(place.device)
-        loop.train_step([("sst", batches[part], 1.0)])
+        loop.train_step([Part("sst", batches[part], 1.0)])
         return place.wait()
 
     return take

@@ -127,7 +127,6 @@ def build_stage(
     )
     identity = contrastive.identity() | {"max_length": text.sts_max_length}
     examples = (*inputs.examples, *dev_pairs.examples)
-    here = Path(__file__).parent
     return Stage(
         job=contrastive.job(place.checkpoints),
         encoder=encoder,
@@ -143,7 +142,7 @@ def build_stage(
         settings=asdict(settings) | {"betas": list(settings.betas)},  # as JSON gives them back
         notes=tuple(describe(method, name, rows, settings) for name, rows in inputs.rows.items()),
         keeps_better=training.hand_on == "better" and not options.is_last,
-        code=code_of(here, here.parent / "data"),
+        code=code_of("data", "contrastive"),
     )
 
 

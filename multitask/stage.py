@@ -113,7 +113,6 @@ def rows_for_mlm(
     examples = []
     for splits in rows.values():
         examples += [*splits["train"].examples, *splits["dev"].examples]
-    here = Path(__file__).parent
     return StageRows(
         train={task: splits["train"] for task, splits in rows.items()},
         dev=[splits["dev"] for splits in rows.values()],
@@ -124,7 +123,7 @@ def rows_for_mlm(
             "max_tokens": options.fine_tuning.max_tokens,
             "pair_encoding": options.heads.pair_encoding,
         },
-        sources=(here, here.parent / "data"),
+        packages=("data", "multitask"),
     )
 
 

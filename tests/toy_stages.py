@@ -1,13 +1,16 @@
-"""Stages of every contrastive method on 16 training examples of each task, small and quick."""
+"""Stages for tests: of every contrastive method on 16 training examples of each task, and mlm."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from command_line.options import Options
 from contrastive.stage import Place, StageText, build_stage
-from minbert import BertModel
+from minbert import BertModel, BertTokenizer
+from minbert.pretraining import stage as mlm
 from minbert.training.stage import Stage, encoder_fingerprint
+from multitask.stage import Rows, rows_for_mlm
 
 FAST = {"contrastive_lr": 2e-3, "contrastive_batch_size": 8, "contrastive_warmup": 0.0}
 
@@ -65,3 +68,29 @@ def make_chain(
         stages.append(stage)
         start = stage.fingerprint
     return stages
+
+
+def make_mlm_stage(options: Options, rows: Rows, run: Path, model: Path) -> Stage:
+    """The stage `--pretrain mlm` as run_multitask.py builds it, on the CPU.
+
+    options: without "auto" in mlm_lr and precision. run: the folder of the encoder and the
+    checkpoints. model: the folder of the encoder that it starts from.
+    """
+    encoder = BertModel.from_pretrained(model)
+    tokenizer = BertTokenizer.from_pretrained(model)
+    stages = options.run.stages
+    earlier = set(stages[: stages.index("mlm")])
+    if options.contrastive.is_fusion:
+        earlier.discard("simcse")
+    training = replace(options.training, device="cpu")
+    start = encoder_fingerprint(encoder, tokenizer)
+    return mlm.build_stage(
+        options.mlm,
+        training,
+        options.encoder.pooling,
+        bool(earlier),
+        encoder,
+        tokenizer,
+        rows_for_mlm(rows, options.multitask, options.mlm.mlm_batch_size, options.data),
+        mlm.Place(start, model, run / "encoder", run / "checkpoint" / "mlm"),
+    )

@@ -1,1 +1,12 @@
-"""Masked language modelling: a stage on the tasks' own text, and a command on plain text."""
+"""Masked language modelling: a stage on the tasks' own text, and a command on plain text.
+
+The files in reading order:
+
+    mlm.py          The objective: which tokens are masked, the head that predicts them, the loss.
+    stage.py        The stage `--pretrain mlm`, on the training rows of the tasks.
+    packing.py      Plain text as a vocabulary and packed sequences without padding.
+    sizes.py        The named shapes of new encoders.
+    options.py      The options of the stage and of the command.
+    plain_text.py   The work of the command, from plain text to an encoder's folder.
+    __main__.py     `python -m minbert.pretraining`: the command line.
+"""

@@ -1,30 +1,41 @@
-"""`python -m minbert.pretraining --corpus FILES --out DIR`: a vocabulary and an encoder from plain text.
+"""`python -m minbert.pretraining --corpus FILES --out DIR`: an encoder from plain text.
 
-The command line and the named sizes; the work is that of from_text.py, which is imported late, as it brings torch, so
-that `--help` and bad input answer at once.
+This file is the command line. plain_text.py does the work. It is imported late, as it brings torch,
+so that `--help` and bad input answer at once.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import signal
 import sys
+from collections.abc import Sequence
+from dataclasses import Field
 from pathlib import Path
+from typing import Any
 
 from data.corpus import check_files
 from minbert.commands.ending import exit_code, resumable
+from minbert.commands.options import NONE, all_fields, from_flat
 from minbert.commands.paths import check_writable, is_free
-from minbert.pretraining.sizes import SIZES
+from minbert.pretraining.options import PlainTextOptions, PlainTextRun
+from minbert.training.code_version import name_of
+
+PROGRAM = "python -m minbert.pretraining"
+KINDS = {"int": int, "float": float, "str": str}
+BUILT_IN = ("minbert-mini", "minilm")  # names of models, also where a folder of that name exists
+PLACES = ("corpus", "out", "resume")  # flags that say where, not how
 
 
-def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    """The command line; with --resume the options that the run in that folder began with."""
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of all flags. The fields of PlainTextOptions make most of them."""
+    assert __doc__ is not None
     parser = argparse.ArgumentParser(
-        prog="python -m minbert.pretraining",
+        prog=PROGRAM,
         description=__doc__.splitlines()[0],
         allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
     )
     parser.add_argument(
         "--corpus", type=Path, nargs="+", help="plain-text files in UTF-8, a paragraph a line"
@@ -35,119 +46,101 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--resume", type=Path, metavar="DIR", help="continue the run in this folder; no other flag"
     )
-    parser.add_argument("--size", choices=SIZES, help="named shape (default: mini)")
-    parser.add_argument(
-        "--init",
-        type=absolute,
-        help="start from this model's weights, shape and vocabulary: "
-        "minbert-mini, or a folder of this command",
-    )
-    parser.add_argument(
-        "--vocabulary", help="take the vocabulary of this model or folder instead of a new one"
-    )
-    numbers = {  # flag: type, default, lowest, highest, help
-        "--tokens": (int, 22_000_000, 1, None, "tokens to see"),
-        "--batch-size": (int, 32, 1, None, "blocks a batch"),
-        "--accumulation": (int, 1, 1, None, "batches that make one update"),
-        "--block-size": (int, 64, 8, None, "tokens a block"),
-        "--lr": (float, 5e-4, 0, None, "peak learning rate; linear decay"),
-        "--warmup": (float, 0.05, 0, 1, "share of the updates in which the rate rises"),
-        "--pairs": (
-            float,
-            0.0,
-            0,
-            1,
-            "share of the blocks that hold two overlapping passages as a pair",
-        ),
-        "--seed": (int, 0, 0, 2**32 - 1, "seed of everything random"),
-    }
-    for flag, (kind, default, _, _, text) in numbers.items():
-        parser.add_argument(flag, type=kind, default=default, help=f"{text} (default: %(default)s)")
-    parser.add_argument(
-        "--whole-word", action="store_true", help="mask whole words instead of single tokens"
-    )
-    parser.add_argument(
-        "--compile", action="store_true", help="let torch.compile make kernels of the layers"
-    )
-    parser.add_argument(
-        "--device", choices=("auto", "cpu", "cuda", "mps"), default="auto", help="where to compute"
-    )
-    parser.add_argument(
-        "--precision", choices=("auto", "fp32", "bf16"), default="auto", help="of matrix products"
-    )
-    arguments = parser.parse_args(argv)
-    if arguments.resume:
-        return resumed(parser, arguments.resume, sys.argv[1:] if argv is None else argv)
-    for flag, (_, _, low, high, _) in numbers.items():
-        value = getattr(arguments, flag[2:].replace("-", "_"))
-        if not (low <= value < math.inf and (high is None or value <= high)):
-            limit = f"a finite number, at least {low}" if high is None else f"{low} to {high}"
-            parser.error(f"{flag} is {value}; it must be {limit}.")
-    if not (arguments.corpus and arguments.out):
-        parser.error("--corpus FILES and --out DIR are needed, or --resume DIR.")
-    for flag in ("size", "vocabulary"):
-        if arguments.init and getattr(arguments, flag):
-            parser.error(
-                f"--{flag} {getattr(arguments, flag)} and --init {arguments.init}: a folder brings its own; "
-                "drop one of the two."
+    for item in all_fields(PlainTextOptions):
+        add_flag(parser, item)
+    return parser
+
+
+def add_flag(parser: argparse.ArgumentParser, item: Field) -> None:
+    """One flag, such as --batch-size; --batch_size is accepted, too, as in run_multitask.py."""
+    names = dict.fromkeys([f"--{item.name.replace('_', '-')}", f"--{item.name}"])
+    default = "off" if item.default is False else item.default
+    settings: dict[str, Any] = {"help": f"{item.metadata['help']} (default: {default})"}
+    if item.type == "bool":
+        settings["action"] = "store_true"
+    else:
+        settings["type"] = KINDS[str(item.type)]
+        settings["choices"] = item.metadata["choices"] or None
+    parser.add_argument(*names, dest=item.name, **settings)
+
+
+def parse(argv: Sequence[str] | None = None) -> PlainTextRun:
+    """The run that a command line asks for; with --resume the one that began in that folder.
+
+    A wrong flag or combination ends the program with exit code 2 and a message.
+    """
+    parser = build_parser()
+    values = vars(parser.parse_args(argv))
+    corpus, out, resumed = (values.pop(name, None) for name in PLACES)
+    try:
+        if resumed is not None:
+            if corpus or out or values:
+                raise ValueError(
+                    "--resume continues a run with its own options; drop the other flags."
+                )
+            return load(resumed)
+        if not (corpus and out):
+            raise ValueError("--corpus FILES and --out DIR are needed, or --resume DIR.")
+        options = from_flat(
+            PlainTextOptions, {**values, "init": absolute(values.get("init", NONE))}
+        )
+        if not is_free(out):
+            raise ValueError(
+                f"--out {out} exists. Give a new folder, or continue the run in it with --resume."
             )
-    if arguments.pairs and not round(arguments.pairs * arguments.batch_size):
-        parser.error(
-            f"--pairs {arguments.pairs} of --batch-size {arguments.batch_size} is no block; raise one."
-        )
-    if not is_free(arguments.out):
-        parser.error(
-            f"--out {arguments.out} exists. Give a new folder, or continue the run in it with --resume."
-        )
-    arguments.size = None if arguments.init else arguments.size or "mini"
-    return arguments
+    except ValueError as error:
+        parser.error(str(error))
+    return PlainTextRun(tuple(corpus), out, options)
 
 
 def absolute(name: str) -> str:
-    """A folder as an absolute path, so that --resume finds it from anywhere; a built-in or hub name as it is."""
-    return (
-        str(Path(name).absolute())
-        if name not in ("", "minbert-mini", "minilm") and Path(name).is_dir()
-        else name
-    )
+    """A folder as an absolute path, so that --resume finds it from anywhere.
+
+    The name of a built-in model or of one on the hub stays as it is.
+    """
+    is_folder = name not in ("", NONE, *BUILT_IN) and Path(name).is_dir()
+    return str(Path(name).absolute()) if is_folder else name
 
 
-def resumed(parser: argparse.ArgumentParser, folder: Path, argv: list[str]) -> argparse.Namespace:
-    """The stored options of the run in `folder`; exits with code 2 where there is none or other flags are given."""
-    if any(text.startswith("--") and text.split("=")[0] != "--resume" for text in argv):
-        parser.error("--resume continues a run with its own options; drop the other flags.")
+def load(folder: Path) -> PlainTextRun:
+    """The run that began in `folder`; ValueError where there is none, or one of another version."""
+    version = ""
     try:
-        stored = json.loads((folder / "options.json").read_text(encoding="utf-8"))["options"]
-        stored["corpus"] = list(map(Path, stored["corpus"]))
-        if stored.keys() != vars(parser.parse_args([])).keys() or stored["size"] not in (
-            None,
-            *SIZES,
-        ):
+        content = json.loads((folder / "options.json").read_text(encoding="utf-8"))
+        version = f", written by {name_of(content['code'])}"
+        stored = content["options"]
+        names = {item.name for item in all_fields(PlainTextOptions)}
+        if stored.keys() != names | set(PLACES):
             raise ValueError("other options than this version's")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        parser.error(
-            f"--resume {folder}: no run of minbert.pretrain there, or of another version (options.json: "
-            f"{error}). Give the folder of --out."
-        )
-    return argparse.Namespace(**{**stored, "out": folder, "resume": folder})
+        # Commit 94b06e7 and those before wrote null for what was not given.
+        values = {name: stored[name] for name in names if stored[name] is not None}
+        options = from_flat(PlainTextOptions, values)
+        corpus = tuple(Path(name) for name in stored["corpus"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"--resume {folder}: no run of minbert.pretraining there, or of another version "
+            f"(options.json{version}: {error}). Give the folder of --out."
+        ) from error
+    return PlainTextRun(corpus, folder, options, is_resumed=True)
 
 
 @exit_code("minbert.pretraining")
-def main(argv: list[str] | None = None) -> None:
-    arguments = parse(argv)
-    if (arguments.out / "run.json").is_file():
-        print(
-            f"{arguments.out} is finished, there is nothing to resume; see {arguments.out / 'run.json'}."
-        )
+def main(argv: Sequence[str] | None = None) -> None:
+    """Train an encoder from plain text, as the command line says."""
+    run = parse(argv)
+    record = run.folder / "run.json"
+    if record.is_file():
+        print(f"{run.folder} is finished, there is nothing to resume; see {record}.")
         return
-    check_files(arguments.corpus)
-    check_writable(arguments.out)
-    with resumable("-m minbert.pretraining", arguments.out):
-        from minbert.pretraining.plain_text import run
+    check_files(list(run.corpus))
+    check_writable(run.folder)
+    with resumable("-m minbert.pretraining", run.folder):
+        from minbert.pretraining import plain_text
 
-        run(arguments)
+        plain_text.pretrain(run)
 
 
 if __name__ == "__main__":
+    # SIGTERM ends a run as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

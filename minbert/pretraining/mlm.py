@@ -1,13 +1,14 @@
-"""Masked-language-model objective and head (Devlin et al. 2019, section 3.1, task 1).
+"""Masked language modelling: the objective and the head (Devlin et al. 2019, section 3.1, task 1).
 
-B batch, T tokens, H hidden, V vocabulary, M masked tokens of the batch. Next: pretrain.py, which trains it.
+B batch, T tokens, H hidden, V vocabulary, M masked tokens of the batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -21,11 +22,15 @@ from minbert.training import processes, runtime
 from minbert.weights import copy_tensors, modernise, read_tensors, resolve, to_hugging_face
 
 IGNORED = -100  # the label of a token that is not predicted
-ROWS_AT_ONCE = {
-    "cpu": 128,
-    "cuda": 8192,
-    "mps": 8192,
-}  # on a CPU few, so that they stay in its cache
+
+# --- masking --------------------------------------------------------------------------------------
+
+
+class MaskedBatch(NamedTuple):
+    """Token ids of which some are hidden, and the original ids as labels, both (B, T) int64."""
+
+    input_ids: Tensor
+    labels: Tensor  # IGNORED where nothing was chosen
 
 
 def mask_tokens(
@@ -35,56 +40,69 @@ def mask_tokens(
     mask_token_id: int,
     probability: float = 0.15,
     continues: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Choose tokens to predict and hide most of them; draws from torch's global generator, which checkpoints save.
+) -> MaskedBatch:
+    """Choose tokens to predict, and hide most of them (Devlin et al. 2019, section 3.1).
 
-    input_ids (B, T) int64; is_special (B, T) bool, True where a token is never chosen ([CLS], [SEP], padding). Every
-    other token is chosen with `probability`; of the chosen 80 % become [MASK], 10 % a random token, 10 % stay.
-    With `continues` (B, T) bool, True for the later pieces of a word (##ing), words are chosen instead of tokens:
-    whole-word masking, where a piece cannot be guessed from the rest of its own word. What becomes of a chosen piece is
-    still drawn for each alone, as in BERT's own code.
-    Returns (corrupted input_ids, labels), both (B, T) int64; labels are IGNORED where nothing was chosen.
+    input_ids: (B, T) int64.
+    is_special: (B, T) bool, True where a token is never chosen: [CLS], [SEP], padding.
+    probability: of every other token to be chosen. Of the chosen tokens 80 % become [MASK], 10 % a
+        random token, and 10 % stay as they are.
+    continues: (B, T) bool, True for the later pieces of a word (##ing). With it, words are chosen
+        instead of tokens (whole-word masking), so that a piece cannot be guessed from the rest of
+        its own word. Each chosen piece still draws its own replacement, as in BERT's own code.
+
+    Draws from torch's global generator, whose state a checkpoint holds.
     """
-    draws = torch.rand(input_ids.shape)  # (B, T)
-    if continues is not None:  # each piece takes the draw of the token that begins its word
-        starts = (
-            torch.arange(input_ids.size(1)).expand_as(input_ids).masked_fill(continues, 0)
-        )  # (B, T)
-        draws = draws.gather(1, starts.cummax(dim=1).values)
-    chosen = (draws < probability) & ~is_special  # (B, T)
-    labels = input_ids.masked_fill(~chosen, IGNORED)
-    fate = torch.rand(input_ids.shape)  # (B, T)
-    corrupted = input_ids.masked_fill(chosen & (fate < 0.8), mask_token_id)
-    random_ids = torch.randint(vocab_size, input_ids.shape)
-    return torch.where(chosen & (fate >= 0.8) & (fate < 0.9), random_ids, corrupted), labels
+    # Which tokens to predict.
+    draws = torch.rand(input_ids.shape)  # (B, T), uniform in [0, 1)
+    if continues is not None:
+        draws = share_within_words(draws, continues)  # (B, T)
+    is_chosen = (draws < probability) & ~is_special  # (B, T)
+    labels = input_ids.masked_fill(~is_chosen, IGNORED)  # (B, T)
+
+    # 80 %: [MASK]. 10 %: a random token. The rest stays.
+    fate = torch.rand(input_ids.shape)  # (B, T), uniform in [0, 1)
+    is_hidden = is_chosen & (fate < 0.8)  # (B, T)
+    is_replaced = is_chosen & (fate >= 0.8) & (fate < 0.9)  # (B, T)
+    random_ids = torch.randint(vocab_size, input_ids.shape)  # (B, T)
+    corrupted = input_ids.masked_fill(is_hidden, mask_token_id)  # (B, T)
+    corrupted = torch.where(is_replaced, random_ids, corrupted)  # (B, T)
+    return MaskedBatch(corrupted, labels)
+
+
+def share_within_words(draws: Tensor, continues: Tensor) -> Tensor:
+    """Give every piece of a word the draw of the token that begins the word.
+
+    draws: (B, T) float. continues: (B, T) bool, True for the later pieces. Returns (B, T) float.
+    """
+    places = torch.arange(draws.size(1)).expand_as(draws)  # (B, T): 0, 1, 2, ...
+    # The place of the last token so far that began a word.
+    starts = places.masked_fill(continues, 0).cummax(dim=1).values  # (B, T)
+    return draws.gather(1, starts)  # (B, T)
 
 
 @dataclass(frozen=True)
 class Masking:
-    """`mask_tokens` for one vocabulary, input_ids (B, T) on the CPU -> (corrupted input_ids, labels)."""
+    """`mask_tokens` for one vocabulary."""
 
     is_special: Tensor  # (V,) bool
-    continues: (
-        Tensor | None
-    )  # (V,) bool: the tokens that begin with ##; None masks tokens, not words
+    continues: Tensor | None  # (V,) bool, the tokens with ##; None masks tokens, not words
     mask_token_id: int
 
     @classmethod
     def of(cls, tokenizer: BertTokenizer, whole_word: bool = False) -> Masking:
-        by_id = {number: token for token, number in tokenizer.vocabulary.items()}
-        ordered = [
-            by_id.get(number, "") for number in range(max(by_id) + 1)
-        ]  # vocab.txt may have blank lines
-        continues = (
-            torch.tensor([token.startswith("##") for token in ordered]) if whole_word else None
-        )
-        return cls(
-            torch.tensor([token in SPECIAL_TOKENS for token in ordered]),
-            continues,
-            tokenizer.mask_token_id,
-        )
+        """The masking for a tokenizer's vocabulary, of single tokens or of whole words."""
+        token_of = {number: token for token, number in tokenizer.vocabulary.items()}
+        # vocab.txt may have blank lines, whose numbers have no token.
+        tokens = [token_of.get(number, "") for number in range(max(token_of) + 1)]
+        is_special = torch.tensor([token in SPECIAL_TOKENS for token in tokens])
+        continues = None
+        if whole_word:
+            continues = torch.tensor([token.startswith("##") for token in tokens])
+        return cls(is_special, continues, tokenizer.mask_token_id)
 
-    def __call__(self, input_ids: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, input_ids: Tensor) -> MaskedBatch:
+        """Mask token ids (B, T) int64 on the CPU."""
         continues = None if self.continues is None else self.continues[input_ids]
         return mask_tokens(
             input_ids,
@@ -95,57 +113,36 @@ class Masking:
         )
 
 
-class CrossEntropy(torch.autograd.Function):
-    """Summed cross-entropy over a large vocabulary, logits (M, V) and targets (M,) int64 -> a float32 scalar in nats.
+# --- the model ------------------------------------------------------------------------------------
 
-    F.cross_entropy(logits.float(), targets, reduction="sum"), a few rows at a time: the float32 copy of the logits,
-    their log-softmax and its gradient are never held whole, and the pass over them is made once, not five times. The
-    gradient, softmax(logits) - one_hot(targets), is computed with the loss. Differentiable once.
-    """
 
-    @staticmethod
-    def forward(context, logits: Tensor, targets: Tensor) -> Tensor:
-        precise = torch.promote_types(logits.dtype, torch.float32)
-        total, gradient = (
-            torch.zeros((), dtype=precise, device=logits.device),
-            torch.empty_like(logits),
-        )
-        rows = ROWS_AT_ONCE[logits.device.type]
-        for part, target, slot in zip(
-            logits.split(rows), targets.unsqueeze(1).split(rows), gradient.split(rows), strict=True
-        ):
-            log_probabilities = part.to(precise).log_softmax(dim=-1)  # (rows, V)
-            total -= log_probabilities.gather(1, target).sum()
-            slot.copy_(
-                log_probabilities.exp_().scatter_add_(
-                    1, target, torch.full_like(target, -1, dtype=precise)
-                )
-            )
-        context.save_for_backward(gradient)
-        return total
+class Predictions(NamedTuple):
+    """What the head says of the chosen tokens, and what they were."""
 
-    @staticmethod
-    @once_differentiable
-    def backward(context, scale: Tensor) -> tuple[Tensor, None]:
-        (gradient,) = context.saved_tensors
-        return gradient * scale, None
+    logits: Tensor  # (M, V)
+    targets: Tensor  # (M,) int64
 
 
 class BertForMaskedLM(nn.Module):
-    """A BertModel with the head that predicts tokens; its output matrix is the word embedding matrix (weight tying)."""
+    """A BertModel with the head that predicts tokens.
+
+    The head's output matrix is the word embedding matrix (weight tying).
+    """
 
     def __init__(self, bert: BertModel) -> None:
         super().__init__()
+        config = bert.config
         self.bert = bert
-        self.transform = nn.Linear(bert.config.hidden_size, bert.config.hidden_size)
-        self.norm = nn.LayerNorm(bert.config.hidden_size, eps=bert.config.layer_norm_eps)
-        self.bias = nn.Parameter(torch.zeros(bert.config.vocab_size))
+        self.transform = nn.Linear(config.hidden_size, config.hidden_size)
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
         bert.initialise(self.transform)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        """Hidden states (..., H) -> logits over the vocabulary (..., V)."""
+        """Predict tokens: hidden states (..., H) -> logits over the vocabulary (..., V)."""
         transformed = self.norm(F.gelu(self.transform(hidden_states)))  # (..., H)
-        return F.linear(transformed, self.bert.embeddings.word.weight, self.bias)  # (..., V)
+        word_embeddings = self.bert.embeddings.word.weight  # (V, H)
+        return F.linear(transformed, word_embeddings, self.bias)  # (..., V)
 
     def predict(
         self,
@@ -153,14 +150,18 @@ class BertForMaskedLM(nn.Module):
         labels: Tensor,
         token_type_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Logits (M, V) and true token ids (M,) at the chosen tokens only, which is all that the head works on.
+    ) -> Predictions:
+        """Logits and true token ids at the chosen tokens only. The head works on no other token.
 
-        input_ids, labels (B, T) int64 as `mask_tokens` makes them; the others as in BertModel. M may be 0.
+        input_ids, labels: (B, T) int64, as `mask_tokens` makes them.
+        token_type_ids, attention_mask: as in BertModel. M may be 0.
         """
-        chosen = (labels != IGNORED).flatten().nonzero().squeeze(1)  # (M,)
-        output = self.bert(input_ids, attention_mask, token_type_ids, positions=chosen)
-        return self(output.last_hidden_state.squeeze(1)), labels.flatten()[chosen]  # (M, V), (M,)
+        is_chosen = (labels != IGNORED).flatten()  # (B * T,)
+        positions = is_chosen.nonzero().squeeze(1)  # (M,)
+        output = self.bert(input_ids, attention_mask, token_type_ids, positions=positions)
+        logits = self(output.last_hidden_state.squeeze(1))  # (M, V)
+        targets = labels.flatten()[positions]  # (M,)
+        return Predictions(logits, targets)
 
     def loss(
         self,
@@ -169,97 +170,161 @@ class BertForMaskedLM(nn.Module):
         token_type_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
     ) -> Tensor:
-        """Mean cross-entropy over the chosen tokens, a float32 scalar in nats; 0 where none was chosen.
+        """Mean cross-entropy over the chosen tokens, a float32 scalar in nats; 0 where M is 0.
 
-        Of several processes each gets its own rows' share of that mean.
+        Compare with transformers.BertForMaskedLM. Of several processes each gets the share of its
+        own rows in that mean.
         """
         rows, share = processes.own_rows(len(labels))
-        inputs = (input_ids, labels, token_type_ids, attention_mask)
+        inputs = rows_of(rows, (input_ids, labels, token_type_ids, attention_mask))
         with processes.own_randomness():
-            logits, targets = self.predict(
-                *(each if each is None else each[rows] for each in inputs)
-            )
-        # A sum over a process's own rows is its share; a process without rows has encoded one only to keep step.
-        return (
-            CrossEntropy.apply(logits, targets)
-            * bool(share)
-            / max(1, int((labels != IGNORED).sum()))
-        )
+            logits, targets = self.predict(*inputs)
+        total = CrossEntropy.apply(logits, targets)
+        # A process without rows has encoded one only to keep step, and its share is 0.
+        num_chosen = int((labels != IGNORED).sum())  # of all processes
+        return total * bool(share) / max(1, num_chosen)
 
     @torch.no_grad()
     def score(
-        self, batches: Iterable[tuple[Tensor, ...]], masking: Masking, precision: str
+        self, batches: Iterable[Sequence[Tensor | None]], masking: Masking, precision: str
     ) -> dict[str, float]:
-        """held_out_loss in nats and masked_accuracy, 0 to 1, under one fixed mask; random states and mode are put back.
+        """Held-out loss in nats and masked accuracy, 0 to 1, always under the same masks.
 
-        batches: tuples of input_ids, token_type_ids and attention_mask, the last two None or left out at will.
+        batches: of input_ids, token_type_ids and attention_mask, each (B, T). The last two may be
+            None or left out. precision: "fp32" or "bf16".
+        The random states and the mode of the model are afterwards as before.
         """
-        device, was_training = self.bias.device, self.training
+        device = self.bias.device
+        was_training = self.training
         self.eval()
-        total = correct = count = 0.0
+        total = 0.0
+        num_correct = 0.0
+        num_tokens = 0
         with torch.random.fork_rng(devices=[]), runtime.autocast(device, precision):
             torch.default_generator.manual_seed(0)  # the CPU's: masks are drawn there
-            for input_ids, *rest in batches:
-                inputs = (*masking(input_ids), *rest)
-                logits, targets = self.predict(
-                    *(part if part is None else part.to(device) for part in inputs)
-                )
-                total += float(F.cross_entropy(logits.float(), targets, reduction="sum"))
-                correct += float((logits.argmax(-1) == targets).sum())
-                count += len(targets)
+            for input_ids, *others in batches:
+                assert input_ids is not None
+                inputs = on_device(device, (*masking(input_ids), *others))
+                logits, targets = self.predict(*inputs)
+                loss = F.cross_entropy(logits.float(), targets, reduction="sum")
+                total += float(loss)
+                num_correct += float((logits.argmax(-1) == targets).sum())
+                num_tokens += len(targets)
         self.train(was_training)
-        return {"held_out_loss": total / max(1, count), "masked_accuracy": correct / max(1, count)}
+        return {
+            "held_out_loss": total / max(1, num_tokens),
+            "masked_accuracy": num_correct / max(1, num_tokens),
+        }
+
+    # --- files ---
 
     def save_pretrained(self, folder: str | Path, dtype: torch.dtype = torch.float32) -> None:
-        """Write the folder that BertModel.from_pretrained and transformers.AutoModelForMaskedLM open."""
-        parameters = self.bert.named_parameters()
-        encoder = {
-            f"bert.{to_hugging_face(name)}": p for name, p in parameters if "pooler" not in name
-        }
-        tensors = encoder | self.head_tensors()
-        write_tensors(
-            Path(folder) / "model.safetensors",
-            {name: tensor.to(dtype) for name, tensor in tensors.items()},
-        )
+        """Write a folder for BertModel.from_pretrained and transformers.AutoModelForMaskedLM."""
+        tensors = self.head_tensors()
+        for name, parameter in self.bert.named_parameters():
+            if "pooler" not in name:  # masked language modelling does not train it
+                tensors[f"bert.{to_hugging_face(name)}"] = parameter
+        converted = {name: tensor.to(dtype) for name, tensor in tensors.items()}
+        write_tensors(Path(folder) / "model.safetensors", converted)
         self.bert.config.save_pretrained(folder, "BertForMaskedLM")
 
     def head_tensors(self) -> dict[str, Tensor]:
         """The head's parameters by Hugging Face's names."""
-        head = {
-            "transform.dense.weight": self.transform.weight,
-            "transform.dense.bias": self.transform.bias,
-            "transform.LayerNorm.weight": self.norm.weight,
-            "transform.LayerNorm.bias": self.norm.bias,
-            "bias": self.bias,
+        return {
+            "cls.predictions.transform.dense.weight": self.transform.weight,
+            "cls.predictions.transform.dense.bias": self.transform.bias,
+            "cls.predictions.transform.LayerNorm.weight": self.norm.weight,
+            "cls.predictions.transform.LayerNorm.bias": self.norm.bias,
+            "cls.predictions.bias": self.bias,
         }
-        return {f"cls.predictions.{name}": tensor for name, tensor in head.items()}
 
     @classmethod
-    def from_pretrained(cls, name_or_folder: str | Path, **config_overrides) -> BertForMaskedLM:
-        """Names, overrides and errors as in BertModel.from_pretrained; ValueError where there is no head, too."""
+    def from_pretrained(
+        cls, name_or_folder: str | Path, **config_overrides: Any
+    ) -> BertForMaskedLM:
+        """Load a model with its head. Names, overrides and errors are those of BertModel.
+
+        ValueError, too, where the folder has no complete head.
+        """
         folder = resolve(name_or_folder)
         model = cls(BertModel.from_pretrained(folder, **config_overrides))
         if not model.load_head(folder):
             raise ValueError(
                 f"{folder}: no complete masked-language-model head in it (needed are "
-                f"{', '.join(model.head_tensors())}); give one such as minbert.pretrain writes."
+                f"{', '.join(model.head_tensors())}); give one such as minbert.pretraining writes."
             )
         return model
 
     def load_head(self, folder: str | Path) -> bool:
-        """Take the head's parameters from `folder`; False, and nothing changed, where it has no complete head.
+        """Load the head's parameters from `folder`; returns whether it has a complete head.
 
-        ValueError for one of another shape, or with an output matrix of its own: here that is the word embeddings.
+        Nothing changes where it has none. ValueError for a head of another shape, or with its own
+        output matrix: here that is the word embedding matrix.
         """
         stored = {modernise(name): tensor for name, tensor in read_tensors(folder).items()}
-        wanted = self.head_tensors()
-        if not wanted.keys() <= stored.keys():
+        head = self.head_tensors()
+        if not head.keys() <= stored.keys():
             return False
         words = stored["embeddings.word_embeddings.weight"]
-        if not torch.equal(stored.get("cls.predictions.decoder.weight", words), words):
+        output_matrix = stored.get("cls.predictions.decoder.weight", words)
+        if not torch.equal(output_matrix, words):
             raise ValueError(
-                f"{folder}: its head has an output matrix (cls.predictions.decoder.weight) other than the "
-                "word embeddings; this one shares them, as BERT's does. Give a model with shared ones."
+                f"{folder}: its head has an output matrix (cls.predictions.decoder.weight) other "
+                "than the word embeddings; this one shares them, as BERT's does. Give a model with "
+                "shared ones."
             )
-        copy_tensors(wanted, stored, folder)
+        copy_tensors(head, stored, folder)
         return True
+
+
+def on_device(device: torch.device, tensors: Iterable[Tensor | None]) -> list[Any]:
+    """The tensors on the device; None stays None."""
+    return [None if tensor is None else tensor.to(device) for tensor in tensors]
+
+
+def rows_of(rows: list[int], tensors: Iterable[Tensor | None]) -> list[Any]:
+    """These rows of each tensor; None stays None."""
+    return [None if tensor is None else tensor[rows] for tensor in tensors]
+
+
+# --- for speed ------------------------------------------------------------------------------------
+
+# Logits that are in work at once. Few on a CPU, so that they stay in its cache.
+ROWS_AT_ONCE = {"cpu": 128, "cuda": 8192, "mps": 8192}
+
+
+class CrossEntropy(torch.autograd.Function):
+    """Summed cross-entropy over a large vocabulary, a float32 scalar in nats.
+
+    CrossEntropy.apply(logits, targets) has the value and the gradient of
+    F.cross_entropy(logits.float(), targets, reduction="sum"), for logits (M, V) and targets (M,)
+    int64. It is here for speed and memory alone.
+
+    It takes a few rows at a time. So the float32 copy of the logits, their log-softmax and its
+    gradient are never in memory for all rows. The gradient, softmax(logits) - one_hot(targets), is
+    computed together with the loss: one pass over the logits instead of five. Differentiable once.
+    """
+
+    @staticmethod
+    def forward(context: Any, logits: Tensor, targets: Tensor) -> Tensor:
+        precise = torch.promote_types(logits.dtype, torch.float32)
+        total = torch.zeros((), dtype=precise, device=logits.device)
+        gradient = torch.empty_like(logits)  # (M, V)
+        size = ROWS_AT_ONCE[logits.device.type]
+        for start in range(0, len(logits), size):
+            rows = slice(start, start + size)
+            target = targets[rows].unsqueeze(1)  # (rows, 1)
+            log_probabilities = logits[rows].to(precise).log_softmax(dim=-1)  # (rows, V)
+            total -= log_probabilities.gather(1, target).sum()
+            # softmax(logits) - one_hot(target), in place.
+            minus_one = torch.full_like(target, -1, dtype=precise)
+            difference = log_probabilities.exp_().scatter_add_(1, target, minus_one)
+            gradient[rows].copy_(difference)
+        context.save_for_backward(gradient)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, scale: Tensor) -> tuple[Tensor, None]:
+        (gradient,) = context.saved_tensors
+        return gradient * scale, None

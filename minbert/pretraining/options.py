@@ -1,10 +1,14 @@
-"""Options of the stage `--pretrain mlm`. No torch here."""
+"""Options of the stage `--pretrain mlm`, and of `python -m minbert.pretraining`. No torch here."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from minbert.commands.options import AUTO, OptionGroup, flag
+from minbert.commands.options import AUTO, NONE, OptionGroup, flag
+from minbert.pretraining.sizes import SIZES
+
+DEFAULT_SIZE = "mini"
 
 
 @dataclass(frozen=True)
@@ -17,3 +21,84 @@ class MlmOptions(OptionGroup):
         AUTO, "Peak learning rate. auto: 5e-5 x 768 / hidden size.", low=1e-9
     )
     mlm_whole_word: bool = flag(False, "Mask whole words instead of single tokens.")
+
+
+@dataclass(frozen=True)
+class PlainTextOptions(OptionGroup):
+    """Masked language modelling on plain text: how an encoder is trained from it."""
+
+    size: str = flag(
+        AUTO,
+        f"Named shape. auto: {DEFAULT_SIZE}, or the shape of --init.",
+        choices=(AUTO, *SIZES),
+    )
+    init: str = flag(
+        NONE,
+        "Start from the weights, shape and vocabulary of this model: minbert-mini, or a folder of "
+        "this command.",
+    )
+    vocabulary: str = flag(
+        NONE, "Take the vocabulary of this model or folder instead of a new one."
+    )
+    tokens: int = flag(22_000_000, "Tokens to see, over all passes.", low=1)
+    batch_size: int = flag(32, "Packed sequences in a batch.", low=1)
+    accumulation: int = flag(1, "Batches that make one update.", low=1)
+    block_size: int = flag(64, "Tokens of a packed sequence.", low=8)
+    lr: float = flag(5e-4, "Peak learning rate. It decays linearly.", low=0)
+    warmup: float = flag(
+        0.05, "Share of the updates in which the learning rate rises.", low=0, high=1
+    )
+    pairs: float = flag(
+        0.0,
+        "Share of the sequences that hold two overlapping passages as a pair.",
+        low=0,
+        high=1,
+    )
+    seed: int = flag(0, "Seed of everything random.", low=0, high=2**32 - 1)
+    whole_word: bool = flag(False, "Mask whole words instead of single tokens.")
+    compile: bool = flag(False, "Let torch.compile make kernels of the layers.")
+    device: str = flag(AUTO, "Where to compute.", choices=(AUTO, "cpu", "cuda", "mps"))
+    precision: str = flag(AUTO, "Precision of matrix products.", choices=(AUTO, "fp32", "bf16"))
+
+    @property
+    def has_init(self) -> bool:
+        """Whether training goes on from the weights of another model."""
+        return self.init != NONE
+
+    @property
+    def has_vocabulary(self) -> bool:
+        """Whether the vocabulary is that of another model."""
+        return self.vocabulary != NONE
+
+    @property
+    def named_size(self) -> str:
+        """The named shape of a model that starts from random weights."""
+        return DEFAULT_SIZE if self.size == AUTO else self.size
+
+    @property
+    def batch_tokens(self) -> int:
+        """Tokens of a batch."""
+        return self.batch_size * self.block_size
+
+    def check(self) -> None:
+        given = {"size": self.size != AUTO, "vocabulary": self.has_vocabulary}
+        for name, is_given in given.items():
+            if self.has_init and is_given:
+                raise ValueError(
+                    f"--{name} {getattr(self, name)} and --init {self.init}: a model brings its own"
+                    "; drop one of the two."
+                )
+        if self.pairs and not round(self.pairs * self.batch_size):
+            raise ValueError(
+                f"--pairs {self.pairs} of --batch-size {self.batch_size} is no sequence; raise one."
+            )
+
+
+@dataclass(frozen=True)
+class PlainTextRun:
+    """One run of `python -m minbert.pretraining`: which text, into which folder, and how."""
+
+    corpus: tuple[Path, ...]
+    folder: Path
+    options: PlainTextOptions
+    is_resumed: bool = False

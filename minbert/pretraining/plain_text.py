@@ -1,15 +1,17 @@
-"""From plain text to an encoder: the work of `python -m minbert.pretraining`, whose command line is pretrain.py.
+"""From plain text to an encoder: the work of `python -m minbert.pretraining`.
 
-Text (a paragraph a line) -> WordPiece vocabulary -> token ids packed into full blocks without padding -> masked-
-language modelling through the one loop -> a folder that `--model` opens. T tokens a block, N blocks.
+Text (a paragraph a line) -> WordPiece vocabulary -> packed sequences of token ids without padding
+-> masked language modelling through the one loop -> a folder that `--model` opens.
+
+B batch, T tokens of a sequence, N sequences, P positions, H hidden.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,41 +19,77 @@ from torch import Tensor
 
 from data.corpus import read_lines
 from minbert.bert import BertModel
+from minbert.commands.options import flat
 from minbert.config import BertConfig
 from minbert.optimizer import AdamW, parameter_groups
 from minbert.pretraining.mlm import BertForMaskedLM, Masking
-from minbert.pretraining.packing import pair_up, plan_blocks, split_and_pack, train_tokenizer
+from minbert.pretraining.options import PlainTextOptions, PlainTextRun
+from minbert.pretraining.packing import (
+    PackedText,
+    pair_up,
+    plan_steps,
+    split_and_pack,
+    train_tokenizer,
+)
 from minbert.pretraining.sizes import SIZES
 from minbert.reporting.curves import Curves, missing_libraries
 from minbert.tokenizer import BertTokenizer
-from minbert.training import cost_estimate as price
-from minbert.training import processes, runtime
-from minbert.training import run_folder as record
-from minbert.training.job import Job, Progress
+from minbert.training import cost_estimate, processes, run_folder, runtime
+from minbert.training.job import Job, Progress, Step
 from minbert.training.loop import fit
 
 MAX_EVALUATIONS = 50
-MAX_HELD_OUT_BLOCKS = 512
+MAX_HELD_OUT = 512  # sequences that are scored
+EVALUATION_BATCH = 32  # sequences
+SAVE_EVERY = 500  # updates
+WEIGHT_DECAY = 0.01
+BETAS = (0.9, 0.98)  # of AdamW
+DROPOUT = 0.1  # BERT's own, for whoever fine-tunes the encoder
+FEW_HELD_OUT = 50
 FEW = ", which are few: held-out loss and accuracy, by which the weights are chosen, are rough"
 
 
 @dataclass(frozen=True)
-class Blocks:
-    """A batch for the loop: token ids (B, T) int64 and, as names for messages, the blocks' numbers."""
+class PackedBatch:
+    """A batch for the loop."""
 
-    input_ids: Tensor
-    ids: tuple[str, ...]
+    input_ids: Tensor  # (B, T) int64
+    ids: tuple[str, ...]  # names for messages: the numbers of the sequences
+
+
+class Corpus(NamedTuple):
+    """A text in the form in which the model reads it."""
+
+    tokenizer: BertTokenizer
+    train: np.ndarray  # (N, T)
+    held_out: np.ndarray  # (N, T)
+
+
+class Rounds(NamedTuple):
+    """The epochs of the loop: the model is evaluated after each of them."""
+
+    number: int
+    num_batches: int  # of each
+
+
+# --- the model ------------------------------------------------------------------------------------
 
 
 def sinusoids(num_positions: int, width: int, scale: float = 0.1) -> Tensor:
-    """Where the learned position embeddings start, (P, H): Vaswani et al. 2017, section 3.5, times `scale`."""
+    """The start values of the position embeddings, (P, H), which are trained afterwards.
+
+    Vaswani et al. 2017, section 3.5, times `scale`.
+    """
     frequencies = 10_000 ** (-torch.arange(0, width, 2) / width)  # (H / 2,)
     angles = torch.arange(num_positions).unsqueeze(1) * frequencies  # (P, H / 2)
     return torch.cat([angles.sin(), angles.cos()], dim=1) * scale  # (P, H)
 
 
 def fresh_encoder(config: BertConfig) -> BertModel:
-    """Random weights, but positions that are sinusoids: a neighbour is near before anything is learned."""
+    """An encoder with random weights, but sinusoids as positions.
+
+    So neighbours have similar position embeddings before any training.
+    """
     encoder = BertModel(config)
     positions = encoder.embeddings.position.weight
     positions.data.copy_(sinusoids(*positions.shape))
@@ -59,155 +97,321 @@ def fresh_encoder(config: BertConfig) -> BertModel:
 
 
 def build_model(
-    arguments: argparse.Namespace, vocab_size: int, device: torch.device
+    options: PlainTextOptions, vocab_size: int, device: torch.device
 ) -> BertForMaskedLM:
-    """The model of --size, or that of --init, without dropout: each pass over the text masks it anew."""
-    plain = {
+    """The model of --size or --init, without dropout: each pass over the text masks it anew."""
+    overrides: dict[str, Any] = {
         "hidden_dropout_prob": 0.0,
         "attention_probs_dropout_prob": 0.0,
-        # torch's fused kernel has a slow backward pass on CPU
+        # torch's fused kernel has a slow backward pass on CPU.
         "attention_implementation": "fused" if device.type == "cuda" else "eager",
     }
-    torch.manual_seed(arguments.seed)
-    if arguments.init:
-        model = BertForMaskedLM.from_pretrained(arguments.init, **plain)
+    torch.manual_seed(options.seed)
+    if options.has_init:
+        model = BertForMaskedLM.from_pretrained(options.init, **overrides)
     else:
-        model = BertForMaskedLM(
-            fresh_encoder(replace(SIZES[arguments.size], vocab_size=vocab_size, **plain))
-        )
-    runtime.compile_layers(model.to(device).bert, arguments.compile)
+        config = replace(SIZES[options.named_size], vocab_size=vocab_size, **overrides)
+        model = BertForMaskedLM(fresh_encoder(config))
+    runtime.compile_layers(model.to(device).bert, options.compile)
     return model
 
 
-def build_job(
-    arguments: argparse.Namespace, tokenizer: BertTokenizer, train: np.ndarray, held_out: np.ndarray
-) -> Job:
-    """The masked-language-model stage as a Job; train and held_out are blocks, (N, T)."""
-    device, _ = runtime.choose_device(arguments.device)
-    precision, _ = runtime.choose_precision(arguments.precision, device)
-    model = build_model(arguments, max(tokenizer.vocabulary.values()) + 1, device)
-    masking = Masking.of(tokenizer, arguments.whole_word)
-    rounds, num_steps = plan_rounds(arguments)
+# --- the job --------------------------------------------------------------------------------------
 
-    def blocks(rows: np.ndarray) -> Tensor:
-        return torch.from_numpy(rows.astype(np.int64))
 
-    def loss(task: str, batch: Blocks) -> Tensor:
-        input_ids, token_type_ids = pair_up(
-            batch.input_ids, arguments.pairs, tokenizer.sep_token_id
+@dataclass(frozen=True)
+class PlainTextTraining:
+    """The parts of the job, and the functions that the loop calls."""
+
+    options: PlainTextOptions
+    model: BertForMaskedLM
+    masking: Masking
+    sep_token_id: int
+    packed: PackedText
+    rounds: Rounds
+    device: torch.device
+    precision: str
+
+    def plan(self, epoch: int, generator: torch.Generator) -> list[Step]:
+        """The batches of one round. They depend on the seed alone, not on the generator."""
+        return plan_steps(
+            len(self.packed.train),
+            self.options.batch_size,
+            self.rounds.num_batches,
+            epoch,
+            self.options.seed,
         )
-        corrupted, labels = masking(input_ids)
-        return model.loss(corrupted.to(device), labels.to(device), token_type_ids.to(device))
 
-    def evaluate() -> dict[str, float]:
-        batches = ((blocks(held_out[start : start + 32]),) for start in range(0, len(held_out), 32))
-        return processes.from_first(lambda: model.score(batches, masking, precision))
+    def load(self, task: str, rows: list[int]) -> PackedBatch:
+        """The training sequences with these numbers."""
+        return PackedBatch(as_ids(self.packed.train[rows]), tuple(map(str, rows)))
 
-    batch_tokens = arguments.batch_size * arguments.block_size
-    title = f"{arguments.init or arguments.size}, {rounds * num_steps * batch_tokens:,} tokens, seed {arguments.seed}"
+    def loss(self, task: str, batch: PackedBatch) -> Tensor:
+        """The masked-language-model loss of a batch, with pairs where --pairs asks for them."""
+        share = self.options.pairs
+        input_ids, token_type_ids = pair_up(batch.input_ids, share, self.sep_token_id)
+        corrupted, labels = self.masking(input_ids)
+        inputs = (corrupted, labels, token_type_ids)
+        return self.model.loss(*(tensor.to(self.device) for tensor in inputs))
+
+    def evaluate(self) -> dict[str, float]:
+        """Loss and accuracy at the masked tokens of the held-out sequences."""
+        return processes.from_first(
+            lambda: self.model.score(self.held_out_batches(), self.masking, self.precision)
+        )
+
+    def held_out_batches(self) -> Iterator[tuple[Tensor]]:
+        """The held-out sequences as `BertForMaskedLM.score` takes them."""
+        held_out = self.packed.held_out
+        for start in range(0, len(held_out), EVALUATION_BATCH):
+            yield (as_ids(held_out[start : start + EVALUATION_BATCH]),)
+
+
+def as_ids(sequences: np.ndarray) -> Tensor:
+    """Packed sequences as token ids, int64."""
+    return torch.from_numpy(sequences.astype(np.int64))
+
+
+def build_job(
+    run: PlainTextRun, tokenizer: BertTokenizer, train: np.ndarray, held_out: np.ndarray
+) -> Job:
+    """Masked language modelling on packed sequences, (N, T) each, as a Job."""
+    options = run.options
+    device, _ = runtime.choose_device(options.device)
+    precision, _ = runtime.choose_precision(options.precision, device)
+    vocab_size = max(tokenizer.vocabulary.values()) + 1
+    model = build_model(options, vocab_size, device)
+    masking = Masking.of(tokenizer, options.whole_word)
+    rounds = plan_rounds(options)
+    training = PlainTextTraining(
+        options,
+        model,
+        masking,
+        tokenizer.sep_token_id,
+        PackedText(train, held_out),
+        rounds,
+        device,
+        precision,
+    )
+    num_tokens = rounds.number * rounds.num_batches * options.batch_tokens
+    start = options.init if options.has_init else options.named_size
+    title = f"{start}, {num_tokens:,} tokens, seed {options.seed}"
+    parameters = parameter_groups(model, WEIGHT_DECAY)
     return Job(
         name="mlm",
-        folder=arguments.out / "checkpoint",
+        folder=run.folder / "checkpoint",
         model=model,
+        optimizer=AdamW(parameters, lr=options.lr, betas=BETAS, fused=True),
+        plan=training.plan,
+        load=training.load,
+        loss=training.loss,
+        evaluate=training.evaluate,
+        score="-held_out_loss",
+        epochs=rounds.number,
         device=device,
         precision=precision,
-        optimizer=AdamW(
-            parameter_groups(model, 0.01), lr=arguments.lr, betas=(0.9, 0.98), fused=True
-        ),
-        plan=lambda epoch, _: plan_blocks(
-            len(train), arguments.batch_size, num_steps, epoch, arguments.seed
-        ),
-        load=lambda _, rows: Blocks(blocks(train[rows]), tuple(map(str, rows))),
-        loss=loss,
-        evaluate=evaluate,
-        score="-held_out_loss",
-        epochs=rounds,
-        seed=arguments.seed,
-        warmup=arguments.warmup,
-        accumulation=arguments.accumulation,
-        save_every=500,
+        seed=options.seed,
+        warmup=options.warmup,
+        accumulation=options.accumulation,
+        save_every=SAVE_EVERY,
         evaluation_tokens=held_out.size,
-        on_evaluation=Curves(arguments.out, batch_tokens * arguments.accumulation, title),
+        on_evaluation=Curves(run.folder, options.batch_tokens * options.accumulation, title),
     )
 
 
-def plan_rounds(arguments: argparse.Namespace) -> tuple[int, int]:
-    """(evaluations, batches before each) that see at least --tokens; a multiple of --accumulation batches."""
-    num_updates = -(
-        -arguments.tokens // (arguments.batch_size * arguments.block_size * arguments.accumulation)
-    )
-    num_in_round = -(-num_updates // MAX_EVALUATIONS)
-    return -(-num_updates // num_in_round), num_in_round * arguments.accumulation
+def plan_rounds(options: PlainTextOptions) -> Rounds:
+    """At most MAX_EVALUATIONS rounds that see at least --tokens.
+
+    A round has a multiple of --accumulation batches.
+    """
+    num_updates = divide_up(options.tokens, options.batch_tokens * options.accumulation)
+    updates_in_round = divide_up(num_updates, MAX_EVALUATIONS)
+    num_rounds = divide_up(num_updates, updates_in_round)
+    return Rounds(num_rounds, updates_in_round * options.accumulation)
 
 
-def read_corpus(arguments: argparse.Namespace) -> tuple[BertTokenizer, np.ndarray, np.ndarray]:
-    """The tokenizer (trained, or that of a folder) and blocks for training and held out, each (N, T)."""
-    runtime.choose_device(arguments.device)
-    config = (
-        BertForMaskedLM.from_pretrained(arguments.init).bert.config
-        if arguments.init
-        else SIZES[arguments.size]
-    )
-    if arguments.block_size > config.max_position_embeddings:
+def divide_up(number: int, divisor: int) -> int:
+    """The quotient, rounded up."""
+    return -(-number // divisor)
+
+
+# --- the text -------------------------------------------------------------------------------------
+
+
+def read_corpus(run: PlainTextRun) -> Corpus:
+    """The tokenizer (trained, or that of a folder), and the packed sequences of the text.
+
+    ValueError where the text is too short, or the sequences too long for the model.
+    """
+    options = run.options
+    runtime.choose_device(options.device)  # refuses a missing device before any work
+    if options.has_init:
+        config = BertForMaskedLM.from_pretrained(options.init).bert.config
+    else:
+        config = SIZES[options.named_size]
+    if options.block_size > config.max_position_embeddings:
         raise ValueError(
-            f"--block-size is {arguments.block_size}; this model has {config.max_position_embeddings} "
-            "positions. Pass at most that."
+            f"--block-size is {options.block_size}; this model has "
+            f"{config.max_position_embeddings} positions. Pass at most that."
         )
-    for path in arguments.corpus:
+    for path in run.corpus:
         if next(read_lines([path]), None) is None:
             print(f"{path}: an empty file; there is no text in it")
-    stored = arguments.resume or arguments.init or arguments.vocabulary
-    tokenizer = (
-        BertTokenizer.from_pretrained(stored)
-        if stored
-        else processes.from_first(
-            lambda: train_tokenizer(read_lines(arguments.corpus), config.vocab_size)
-        )
-    )
-    train, held_out = split_and_pack(arguments.corpus, tokenizer, arguments.block_size)
-    if len(train) < arguments.batch_size or not len(held_out):
+
+    corpus = list(run.corpus)
+    tokenizer = choose_tokenizer(run, config.vocab_size)
+    train, held_out = split_and_pack(corpus, tokenizer, options.block_size)
+    if len(train) < options.batch_size or len(held_out) == 0:
         raise ValueError(
-            f"the corpus makes {len(train)} training and {len(held_out)} held-out blocks of "
-            f"{arguments.block_size} tokens; needed are {arguments.batch_size} and 1. Give more text, or "
-            "a smaller --batch-size or --block-size."
+            f"the corpus makes {len(train)} training and {len(held_out)} held-out sequences of "
+            f"{options.block_size} tokens; needed are {options.batch_size} and 1. Give more text, "
+            "or a smaller --batch-size or --block-size."
         )
-    rows = torch.randperm(len(held_out), generator=torch.Generator().manual_seed(0))[
-        :MAX_HELD_OUT_BLOCKS
-    ].numpy()
-    return tokenizer, train, held_out[rows]
+    # Always the same ones, whatever the seed of the run, so that runs can be compared.
+    order = torch.randperm(len(held_out), generator=torch.Generator().manual_seed(0))
+    return Corpus(tokenizer, train, held_out[order[:MAX_HELD_OUT].numpy()])
 
 
-def report(progress: Progress, job: Job, arguments: argparse.Namespace, num_processes: int) -> dict:
-    """Print what the run was worth; returns the numbers for run.json. The limit of N processes is N times one's.
+def choose_tokenizer(run: PlainTextRun, vocab_size: int) -> BertTokenizer:
+    """The tokenizer that a run began with, that of --init or --vocabulary, or a new one.
 
-    Limit and share are None where the precision is emulated: that would be no limit of the machine, and take minutes.
+    Of several processes the first one trains it: two trainings may differ in a few pieces.
     """
-    seen = progress.step * arguments.accumulation * arguments.batch_size * arguments.block_size
-    per_second = seen / progress.seconds
-    flops = 6 * sum(
-        parameter.numel() for parameter in job.model.bert.layers.parameters()
-    )  # a token, embeddings apart
-    best = next(entry for entry in progress.history if entry["step"] == progress.best_step)
-    limit = share = None
+    options = run.options
+    if run.is_resumed:
+        return BertTokenizer.from_pretrained(run.folder)
+    if options.has_init:
+        return BertTokenizer.from_pretrained(options.init)
+    if options.has_vocabulary:
+        return BertTokenizer.from_pretrained(options.vocabulary)
+    lines = read_lines(list(run.corpus))
+    return processes.from_first(lambda: train_tokenizer(lines, vocab_size))
+
+
+# --- the run --------------------------------------------------------------------------------------
+
+
+def pretrain(run: PlainTextRun) -> None:
+    """Train and write the folder; raises ValueError for what cannot be used."""
+    processes.join(run.options.device)
+    corpus = read_corpus(run)
+    runtime.settle_memory()
+    job = build_job(run, *corpus)
+    describe(run.options, job, corpus)
+    estimates = cost_estimate.estimate([job], run.folder, run.is_resumed)
+    print(estimates[0])
+    if missing_libraries():
+        print(missing_libraries())
+
+    options = stored_options(run, job)
+    # The ids depend on the text, the vocabulary and the length, and on nothing else.
+    ids = np.concatenate([corpus.train, corpus.held_out]).tobytes()
+    files = {"the corpus": hashlib.sha256(ids).hexdigest()}
+    save_tokenizer = corpus.tokenizer.save_pretrained
+    run_folder.claim(run.folder, options, files, run.is_resumed, save_tokenizer)
+    cost_estimate.write_estimates(estimates, run.folder)
+
+    progress = fit(job, run.is_resumed)
+    num_processes = processes.count()
+    processes.leave()  # the first process goes on alone
+
+    save_model(run, job)
+    actual = {
+        "seconds": progress.seconds,
+        "peak_memory": cost_estimate.peak_memory(job.device),
+    }
+    results = measure(run.options, job, progress, num_processes)
+    run_folder.write_record(
+        run.folder,
+        options,
+        files,
+        history=progress.history,
+        **results,
+        predicted=[asdict(item) for item in estimates],
+        actual=actual,
+    )
+    print(cost_estimate.comparison(estimates, **actual))
+    print(f"written to {run.folder}")
+    processes.end()
+
+
+def describe(options: PlainTextOptions, job: Job, corpus: Corpus) -> None:
+    """Print the device, the precision, and the sizes of vocabulary, model and text."""
+    device, device_reason = runtime.choose_device(options.device)
+    precision, precision_reason = runtime.choose_precision(options.precision, job.device)
+    print(f"device: {device.type} ({device_reason})")
+    print(f"precision: {precision} ({precision_reason})")
+    num_parameters = 0
+    for name, parameter in job.model.named_parameters():
+        if "pooler" not in name:  # no objective here trains it
+            num_parameters += parameter.numel()
+    warning = FEW if len(corpus.held_out) < FEW_HELD_OUT else ""
+    print(
+        f"vocabulary of {len(corpus.tokenizer.vocabulary):,}; {num_parameters:,} parameters; "
+        f"{len(corpus.train):,} training sequences of {options.block_size} tokens, "
+        f"{len(corpus.held_out):,} held out{warning}"
+    )
+
+
+def stored_options(run: PlainTextRun, job: Job) -> dict[str, Any]:
+    """The options as options.json and run.json hold them, with what "auto" became."""
+    options = run.options
+    return {
+        **flat(options),
+        "size": options.size if options.has_init else options.named_size,
+        "device": job.device.type,
+        "precision": job.precision,
+        "corpus": [str(path.absolute()) for path in run.corpus],
+        "out": str(run.folder),
+        "resume": None,
+    }
+
+
+def save_model(run: PlainTextRun, job: Job) -> None:
+    """Write the model in half precision. Its config.json has BERT's own dropout."""
+    model: Any = job.model
+    dropout = {"hidden_dropout_prob": DROPOUT, "attention_probs_dropout_prob": DROPOUT}
+    model.bert.config = replace(model.bert.config, **dropout)
+    model.save_pretrained(run.folder, dtype=torch.float16)
+
+
+def measure(
+    options: PlainTextOptions, job: Job, progress: Progress, num_processes: int
+) -> dict[str, Any]:
+    """Print the speed and the best scores of the run; returns the numbers for run.json.
+
+    The limit of N processes is N times that of one. Limit and share are None where the precision is
+    emulated: to measure it would take minutes, and it is no limit of the machine.
+    """
+    model: Any = job.model
+    num_tokens = progress.step * options.accumulation * options.batch_tokens
+    per_second = num_tokens / progress.seconds
+    # For each token, without the embeddings: 2 forward and 4 backward for each weight.
+    num_weights = sum(parameter.numel() for parameter in model.bert.layers.parameters())
+    flops = 6 * num_weights
+    limit = None
+    share = None
     of_limit = (
         f".\nThe limit of this machine in {job.precision} is not measured: {runtime.NO_BF16}."
     )
     if runtime.is_native(job.precision, job.device):
-        limit = num_processes * price.matrix_product_limit(job.device, job.precision)
+        limit = num_processes * cost_estimate.matrix_product_limit(job.device, job.precision)
         share = flops * per_second / limit
         of_limit = (
-            f", {share:.0%} of the {limit / 1e9:,.0f} that this machine reaches in {job.precision} matrix "
-            "products"
+            f", {share:.0%} of the {limit / 1e9:,.0f} that this machine reaches in {job.precision} "
+            "matrix products"
         )
+    best = next(entry for entry in progress.history if entry["step"] == progress.best_step)
     print(
-        f"{seen:,} tokens in {progress.seconds / 60:.1f} minutes, {per_second:,.0f} tokens/s; that is "
-        f"{flops * per_second / 1e9:,.0f} GFLOP/s{of_limit}"
+        f"{num_tokens:,} tokens in {progress.seconds / 60:.1f} minutes, {per_second:,.0f} "
+        f"tokens/s; that is {flops * per_second / 1e9:,.0f} GFLOP/s{of_limit}"
     )
     print(
-        f"held-out loss {best['held_out_loss']:.3f} nats, masked accuracy {best['masked_accuracy']:.3f}"
+        f"held-out loss {best['held_out_loss']:.3f} nats, masked accuracy "
+        f"{best['masked_accuracy']:.3f}"
     )
     return {
-        "tokens": seen,
+        "tokens": num_tokens,
         "seconds": progress.seconds,
         "tokens_per_second": per_second,
         "flops_per_token": flops,
@@ -215,60 +419,3 @@ def report(progress: Progress, job: Job, arguments: argparse.Namespace, num_proc
         "share_of_limit": share,
         "best": best,
     }
-
-
-def run(arguments: argparse.Namespace) -> None:
-    """From the arguments to the folder; raises ValueError for what cannot be used."""
-    processes.join(arguments.device)
-    tokenizer, train, held_out = read_corpus(arguments)
-    runtime.settle_memory()
-    job = build_job(arguments, tokenizer, train, held_out)
-    print(f"device: {job.device.type} ({runtime.choose_device(arguments.device)[1]})")
-    print(
-        f"precision: {job.precision} ({runtime.choose_precision(arguments.precision, job.device)[1]})"
-    )
-    num_parameters = sum(
-        p.numel() for name, p in job.model.named_parameters() if "pooler" not in name
-    )
-    print(
-        f"vocabulary of {len(tokenizer.vocabulary):,}; {num_parameters:,} parameters; {len(train):,} training blocks "
-        f"of {arguments.block_size} tokens, {len(held_out):,} held out{FEW if len(held_out) < 50 else ''}"
-    )
-    prices = price.quote([job], arguments.out, bool(arguments.resume))
-    print(prices[0], *filter(None, [missing_libraries()]), sep="\n")
-    options = {
-        name: str(value) if isinstance(value, Path) else value
-        for name, value in vars(arguments).items()
-    }
-    options |= {
-        "corpus": [str(path.absolute()) for path in arguments.corpus],
-        "resume": None,
-        "device": job.device.type,
-        "precision": job.precision,
-    }
-    files = {
-        "the corpus": hashlib.sha256(np.concatenate([train, held_out])).hexdigest()
-    }  # as ids: what it depends on
-    record.claim(arguments.out, options, files, bool(arguments.resume), tokenizer.save_pretrained)
-    price.keep(prices, arguments.out)
-    progress = fit(job, bool(arguments.resume))
-    num_processes = processes.count()
-    processes.leave()  # the first process goes on alone
-    # trained without dropout; whoever fine-tunes it wants BERT's own
-    job.model.bert.config = replace(
-        job.model.bert.config, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1
-    )
-    job.model.save_pretrained(arguments.out, dtype=torch.float16)
-    actual = {"seconds": progress.seconds, "peak_memory": price.peak_memory(job.device)}
-    numbers = report(progress, job, arguments, num_processes)
-    record.write_record(
-        arguments.out,
-        options,
-        files,
-        history=progress.history,
-        **numbers,
-        predicted=[asdict(item) for item in prices],
-        actual=actual,
-    )
-    print(price.comparison(prices, **actual), f"written to {arguments.out}", sep="\n")
-    processes.end()

@@ -1,10 +1,13 @@
-"""The named sizes of `python -m minbert.pretraining --size`."""
+"""The named shapes of `python -m minbert.pretraining --size`."""
 
 from __future__ import annotations
 
 from minbert.config import BertConfig
 
-SIZES = {  # initial weights grow as 1 / sqrt(width), 0.02 at 768; number of parameters with the head, vocabulary full
+# Initial weights grow as 1 / sqrt(width), from .02 at 768 units. The numbers of parameters are with
+# the head, at the full vocabulary.
+SIZES = {
+    # 0.2 million parameters
     "tiny": BertConfig(
         vocab_size=2048,
         hidden_size=64,
@@ -13,7 +16,8 @@ SIZES = {  # initial weights grow as 1 / sqrt(width), 0.02 at 768; number of par
         intermediate_size=256,
         max_position_embeddings=128,
         initializer_range=0.07,
-    ),  # 0.2 million
+    ),
+    # 3.9 million
     "mini": BertConfig(
         vocab_size=8192,
         hidden_size=192,
@@ -22,7 +26,8 @@ SIZES = {  # initial weights grow as 1 / sqrt(width), 0.02 at 768; number of par
         intermediate_size=768,
         max_position_embeddings=128,
         initializer_range=0.04,
-    ),  # 3.9 million
+    ),
+    # 24.6 million
     "small": BertConfig(
         vocab_size=16384,
         hidden_size=512,
@@ -31,6 +36,7 @@ SIZES = {  # initial weights grow as 1 / sqrt(width), 0.02 at 768; number of par
         intermediate_size=2048,
         max_position_embeddings=256,
         initializer_range=0.025,
-    ),  # 24.6 million
-    "base": BertConfig(),  # 109.5 million, as bert-base-uncased
+    ),
+    # 109.5 million, as bert-base-uncased
+    "base": BertConfig(),
 }

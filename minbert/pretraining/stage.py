@@ -1,8 +1,10 @@
-"""`--pretrain mlm`: masked language modelling on the tasks' own training rows, before any fine-tuning.
+"""`--pretrain mlm`: masked language modelling on the tasks' own training rows.
 
-Further pretraining (Gururangan et al. 2020, "task-adaptive pretraining"). The rows are those that the
-tasks will see. Pairs share a row where --pair_encoding is "cross", so a masked token can be found in
-the other sentence. Next: minbert/training/stage.py, which runs the stage.
+Further pretraining before any fine-tuning (Gururangan et al. 2020, "task-adaptive pretraining").
+The rows are those that the tasks will see. Pairs share a row where --pair_encoding is "cross", so a
+masked token can be found in the other sentence.
+
+B batch, T tokens.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ class StageRows:
     examples: Sequence[Example]  # all of them as text, for the fingerprint
     plan: Callable[[torch.Generator], list[Step]]  # an epoch over `train`
     identity: Mapping[str, Any]  # the options that made rows and plan, for the fingerprint
-    sources: Sequence[Path]  # the Python files that made them, likewise
+    packages: Sequence[str]  # that made rows and plan, for the code of the stage
 
 
 @dataclass(frozen=True)
@@ -55,11 +57,82 @@ class Place:
     checkpoints: Path
 
 
+@dataclass(frozen=True)
+class MlmTraining:
+    """The parts of the stage, and the functions that the loop calls."""
+
+    options: MlmOptions
+    training: TrainingOptions
+    model: BertForMaskedLM
+    masking: Masking
+    rows: StageRows
+
+    def job(self, folder: Path) -> Job:
+        """The stage as the loop takes it. folder: of its checkpoints."""
+        training = self.training
+        parameters = parameter_groups(self.model, training.weight_decay)
+        return Job(
+            name="mlm",
+            folder=folder,
+            model=self.model,
+            optimizer=AdamW(parameters, lr=float(self.options.mlm_lr), fused=True),
+            plan=lambda epoch, generator: self.rows.plan(generator),
+            load=lambda task, rows: self.rows.train[task].batch(rows),
+            loss=self.loss,
+            evaluate=self.quality,
+            score=SCORE,
+            epochs=self.options.mlm_epochs,
+            device=torch.device(training.device),
+            precision=training.precision,
+            seed=training.seed,
+            schedule=training.schedule,
+            warmup=training.warmup,
+            max_grad_norm=training.max_grad_norm,
+            save_every=training.save_every,
+            evaluation_tokens=sum(int(split.sizes.sum()) for split in self.rows.dev),
+        )
+
+    def loss(self, task: str, batch: Batch) -> Tensor:
+        """The masked-language-model loss of a batch, under masks that are drawn anew."""
+        device = torch.device(self.training.device)
+        corrupted, labels = self.masking(batch.input_ids)
+        inputs = (corrupted, labels, batch.token_type_ids, batch.attention_mask)
+        return self.model.loss(*(tensor.to(device) for tensor in inputs))
+
+    def quality(self) -> dict[str, float]:
+        """Loss and accuracy at the masked tokens of the dev rows. It reads no labels."""
+        return processes.from_first(
+            lambda: self.model.score(self.dev_inputs(), self.masking, self.training.precision)
+        )
+
+    def dev_inputs(self) -> Iterator[Sequence[Tensor]]:
+        """input_ids, token_type_ids and attention_mask, (B, T) each, of rows of similar length."""
+        for split in self.rows.dev:
+            for rows in sorted_batches(split.lengths, EVALUATION_BATCH):
+                batch = split.batch(rows)
+                yield batch.input_ids, batch.token_type_ids, batch.attention_mask
+
+    def identity(self, pooling: str) -> dict[str, Any]:
+        """The values that decide what the stage does, for its fingerprint."""
+        training = self.training
+        return {
+            **shared_identity(training, pooling),
+            **flat(self.options),
+            "schedule": training.schedule,
+            "warmup": training.warmup,
+            **self.rows.identity,
+            "device": training.device,
+            "torch": torch.__version__,
+            "score": SCORE,
+            "head": digest_of_head(self.model),
+        }
+
+
 def build_stage(
     options: MlmOptions,
     training: TrainingOptions,
     pooling: str,
-    is_pooling_learned: bool,
+    is_pooling_trained: bool,
     encoder: BertModel,
     tokenizer: BertTokenizer,
     rows: StageRows,
@@ -67,80 +140,29 @@ def build_stage(
 ) -> Stage:
     """The stage on rows.train. The masked tokens of rows.dev select the best weights.
 
-    is_pooling_learned: whether an earlier stage of the chain has trained the sentence vector. Where
-    neither that nor the model's folder says so, the encoder is saved without a pooling.
-    `encoder` is trained in place. The head is that of the model where it has one, else a random one.
+    is_pooling_trained: whether an earlier stage of the chain has trained the sentence vector. Where
+        neither that nor the model's folder says so, the encoder is saved without a pooling.
+    encoder: trained in place. The head is that of the model where it has one, else a random one.
     """
-    device = torch.device(training.device)
-    masking = Masking.of(tokenizer, options.mlm_whole_word)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(training.seed)
-        model = BertForMaskedLM(encoder).to(device)
+        model = BertForMaskedLM(encoder).to(torch.device(training.device))
     model.load_head(place.model_folder)
-    identity = {
-        **shared_identity(training, pooling),
-        **flat(options),
-        "schedule": training.schedule,
-        "warmup": training.warmup,
-        **rows.identity,
-        "device": str(device),
-        "torch": torch.__version__,
-        "score": SCORE,
-        "head": digest_of_head(model),
-    }
-
-    def loss(task: str, batch: Batch) -> Tensor:
-        corrupted, labels = masking(batch.input_ids)
-        inputs = (corrupted, labels, batch.token_type_ids, batch.attention_mask)
-        return model.loss(*(tensor.to(device) for tensor in inputs))
-
-    def quality() -> dict[str, float]:
-        return processes.from_first(
-            lambda: model.score(dev_inputs(rows.dev), masking, training.precision)
-        )
-
-    parameters = parameter_groups(model, training.weight_decay)
-    job = Job(
-        name="mlm",
-        folder=place.checkpoints,
-        model=model,
-        optimizer=AdamW(parameters, lr=float(options.mlm_lr), fused=True),
-        plan=lambda epoch, generator: rows.plan(generator),
-        load=lambda task, indices: rows.train[task].batch(indices),
-        loss=loss,
-        evaluate=quality,
-        score=SCORE,
-        epochs=options.mlm_epochs,
-        device=device,
-        precision=training.precision,
-        seed=training.seed,
-        schedule=training.schedule,
-        warmup=training.warmup,
-        max_grad_norm=training.max_grad_norm,
-        save_every=training.save_every,
-        evaluation_tokens=sum(int(split.sizes.sum()) for split in rows.dev),
-    )
-    has_pooling = is_pooling_learned or stored_pooling(place.model_folder)
+    masking = Masking.of(tokenizer, options.mlm_whole_word)
+    mlm = MlmTraining(options, training, model, masking, rows)
+    has_pooling = is_pooling_trained or stored_pooling(place.model_folder)
     return Stage(
-        job=job,
+        job=mlm.job(place.checkpoints),
         encoder=encoder,
         tokenizer=tokenizer,
         pooling=pooling if has_pooling else None,
-        quality=quality,
+        quality=mlm.quality,
         heading="masked dev tokens",
         folder=place.folder,
-        fingerprint=stage_fingerprint(place.start, identity, rows.examples),
+        fingerprint=stage_fingerprint(place.start, mlm.identity(pooling), rows.examples),
         keeps_better=training.hand_on == "better",
-        code=code_of(*rows.sources),
+        code=code_of(*rows.packages),
     )
-
-
-def dev_inputs(dev: Sequence[EncodedExamples]) -> Iterator[tuple[Tensor, ...]]:
-    """input_ids, token_type_ids and attention_mask (B, T) of batches of similar length."""
-    for split in dev:
-        for indices in sorted_batches(split.lengths, EVALUATION_BATCH):
-            batch = split.batch(indices)
-            yield batch.input_ids, batch.token_type_ids, batch.attention_mask
 
 
 def digest_of_head(model: BertForMaskedLM) -> str:

@@ -1,1 +1,17 @@
-"""One training loop for every stage."""
+"""One training loop for every stage.
+
+The files in reading order:
+
+    job.py            What a stage tells the loop: model, plan of steps, loss, evaluation.
+    loop.py           The loop: steps, evaluations, the best model, checkpoints.
+    gradients.py      The gradient of one update, with or without gradient surgery.
+    checkpoint.py     Saving and loading the state of a job.
+    interruption.py   Ctrl-C and other signals to stop.
+    processes.py      Several processes that train one model.
+    runtime.py        Seeds, random states, device, precision and memory.
+    options.py        The options that every stage shares.
+    cost_estimate.py  Time, memory and disk of a job, before it starts.
+    run_folder.py     The folder of a run: its options, its lock and its record.
+    code_version.py   Which code made a result.
+    stage.py          A stage that ends in an encoder on disk, and chains of such stages.
+"""

@@ -1,14 +1,15 @@
-"""Atomic save, load, resume: tensors in safetensors, everything else in one JSON.
+"""Save a training job, and load it: tensors in safetensors, everything else in one JSON.
 
-A file is written beside its place, flushed to the disk and renamed, so a reader finds the old file or the new one and
-never half of one. A checkpoint is two files; the JSON names its tensor file and is written last, so it is what counts.
-Next: runtime.py, then loop.py.
+A checkpoint is two files. The JSON names its tensor file and is written last, so only the JSON
+decides which checkpoint is the last complete one. Both files are written atomically: a reader finds
+the old file or the new one, and never half of one.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError
@@ -20,84 +21,106 @@ from minbert.commands.files import write_json, write_tensors
 STATE_FILE = "state.json"
 
 
-def save_checkpoint(folder: Path, tensors: dict[str, Tensor], state: dict) -> None:
-    """Write a checkpoint of step state["step"] and drop the one before.
+class Checkpoint(NamedTuple):
+    """The content of a checkpoint's two files."""
+
+    tensors: dict[str, Tensor]
+    state: dict[str, Any]
+
+
+class OptimizerState(NamedTuple):
+    """The state of an optimizer, in the form in which a checkpoint holds it."""
+
+    tensors: dict[str, Tensor]  # by "number of the parameter.name", such as "0.first_moment"
+    content: dict[str, Any]  # all that is no tensor, for the JSON
+
+
+def save_checkpoint(folder: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+    """Write a checkpoint of step state["step"], and remove the one before.
 
     Files in `folder` that state["keep"] lists (the best model so far) stay.
     """
-    folder = Path(folder)
-    stem = f"step-{state['step']:08d}"
-    standing = (
-        (folder / STATE_FILE).read_text(encoding="utf-8") if (folder / STATE_FILE).is_file() else ""
-    )
-    # The same step may be saved twice, before and after its evaluation: never over the file that counts until then.
-    file_name = (
-        f"{stem}-again.safetensors"
-        if f'"{stem}.safetensors"' in standing
-        else f"{stem}.safetensors"
-    )
+    file_name = f"step-{state['step']:08d}.safetensors"
+    # A step may be saved twice, before and after its evaluation. The second file must not replace
+    # the first one before the JSON names it.
+    if named_file(folder) == file_name:
+        file_name = file_name.replace(".safetensors", "-again.safetensors")
     write_tensors(folder / file_name, tensors)
     write_json(folder / STATE_FILE, {**state, "tensors": file_name})
-    for old in (
-        *folder.glob("*.safetensors"),
-        *folder.glob(".*.writing"),
-    ):  # what a kill left half-written too
-        if old.name not in (file_name, *state.get("keep", ())):
-            old.unlink()
+
+    # Older checkpoints, and half-written files that a kill has left.
+    leftovers = [*folder.glob("*.safetensors"), *folder.glob(".*.writing")]
+    kept = {file_name, *state.get("keep", ())}
+    for path in leftovers:
+        if path.name not in kept:
+            path.unlink()
 
 
-def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict] | None:
-    """The tensors and the state of the last complete checkpoint in `folder`, or None where there is none yet."""
-    path = Path(folder) / STATE_FILE
+def named_file(folder: Path) -> str:
+    """The tensor file that the JSON in `folder` names; "" where there is none or it is damaged."""
+    try:
+        state = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
+        return state["tensors"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def load_checkpoint(folder: Path) -> Checkpoint | None:
+    """The last complete checkpoint in `folder`, or None where there is none yet.
+
+    ValueError for one that is damaged.
+    """
+    path = folder / STATE_FILE
     if not path.is_file():
         return None
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
-        # copies: what goes on with a view of the file, as moments do, would hold its place on the disk
-        tensors = {
-            name: tensor.clone()
-            for name, tensor in load_file(path.with_name(state["tensors"])).items()
-        }
+        views = load_file(path.with_name(state["tensors"]))
+        # Copies: the moments of an optimizer would go on as views of the file, and hold its space
+        # on the disk after it is removed.
+        tensors = {name: tensor.clone() for name, tensor in views.items()}
         for name in state.get("keep", ()):
-            path.with_name(name).stat()
-        return tensors, state
+            path.with_name(name).stat()  # raises where the best model is missing
+        return Checkpoint(tensors, state)
     except (ValueError, KeyError, TypeError, OSError, SafetensorError) as error:
         raise ValueError(
-            f"{folder}: the checkpoint cannot be read ({error}). Delete that folder to start this stage "
-            "anew."
+            f"{folder}: the checkpoint cannot be read ({error}). Delete that folder to start this "
+            "stage anew."
         ) from error
 
 
 def group_of(group: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """The tensors stored as "group.name", by name: several groups share one file."""
+    prefix = group + "."
     return {
-        name.removeprefix(group + "."): t
-        for name, t in tensors.items()
-        if name.startswith(group + ".")
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
     }
 
 
-def pack_optimizer(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict]:
-    """An optimizer's state as (tensors, JSON content)."""
+def pack_optimizer(optimizer: torch.optim.Optimizer) -> OptimizerState:
+    """The state of an optimizer, such as its moments, and its parameter groups."""
     stored = optimizer.state_dict()
-    tensors, numbers = {}, {}
+    tensors = {}
+    numbers: dict[str, dict[str, Any]] = {}
     for index, values in stored["state"].items():
-        tensors |= {
-            f"{index}.{key}": value for key, value in values.items() if torch.is_tensor(value)
-        }
-        numbers[str(index)] = {
-            key: value for key, value in values.items() if not torch.is_tensor(value)
-        }
-    return tensors, {"numbers": numbers, "groups": stored["param_groups"]}
+        numbers[str(index)] = {}
+        for key, value in values.items():
+            if torch.is_tensor(value):
+                tensors[f"{index}.{key}"] = value
+            else:
+                numbers[str(index)][key] = value
+    return OptimizerState(tensors, {"numbers": numbers, "groups": stored["param_groups"]})
 
 
 def unpack_optimizer(
-    optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], content: dict
+    optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], content: dict[str, Any]
 ) -> None:
     """Put back what `pack_optimizer` returned."""
-    state: dict[int, dict] = {
-        int(index): dict(values) for index, values in content["numbers"].items()
-    }
+    state: dict[int, dict[str, Any]] = {}
+    for index, numbers in content["numbers"].items():
+        state[int(index)] = dict(numbers)
     for name, tensor in tensors.items():
         index, key = name.split(".")
         state[int(index)][key] = tensor

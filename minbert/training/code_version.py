@@ -1,4 +1,8 @@
-"""Which code made a result. record.py writes it down, experiments/__main__.py compares it. Imports nothing heavy."""
+"""Which code made a result: a digest of its files, and the commit.
+
+run_folder.py writes it down, stage.py compares it before it uses an encoder of another run, and
+experiments/__main__.py compares whole runs. Imports nothing heavy.
+"""
 
 from __future__ import annotations
 
@@ -8,43 +12,60 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ("minbert", "data", "contrastive", "multitask", "command_line", "run_multitask.py")
+ROOT = Path(__file__).resolve().parents[2]  # the clone: the folder of run_multitask.py
+SOURCES = (  # all that a run may import
+    "minbert",
+    "data",
+    "contrastive",
+    "multitask",
+    "command_line",
+    "experiments/recipes.py",
+    "run_multitask.py",
+)
 
 
-def digest_of(places: list[Path]) -> str:
-    """SHA-256 of Python files and of those in folders, in this order."""
+def digest_of(*sources: str) -> str:
+    """SHA-256 of Python files, by their path and content.
+
+    sources: packages, each with all its nested packages, and single files. They are named as in
+    SOURCES, relative to the clone, so that no caller depends on where its own file is.
+    Raises ValueError for a name without a Python file.
+    """
     digest = hashlib.sha256()
-    for place in places:
-        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
-            digest.update(path.read_bytes())
+    for source in sources:
+        place = ROOT / source
+        paths = sorted(place.rglob("*.py")) if place.is_dir() else [place]
+        if not paths or not paths[0].is_file():
+            raise ValueError(f"{place}: no Python file. Name a package or a file of the clone.")
+        for path in paths:
+            content = path.read_bytes()
+            digest.update(f"{path.relative_to(ROOT).as_posix()} {len(content)}\n".encode())
+            digest.update(content)
     return digest.hexdigest()
 
 
 @cache
 def code_version() -> dict[str, str]:
-    """{"sha256": of all that a run may import, "git": its commit, "-dirty" behind it where a tracked file was edited}.
+    """The version of the code that a run may import: {"sha256": its digest, "git": its commit}.
 
-    "git" is "" where the code is no clone, or git is not installed. Asked once: what is edited while a run goes on is
-    not its code.
+    "-dirty" follows the commit where a tracked file was edited. "git" is "" where the code is no
+    clone, or git is not installed. The answer is computed once: an edit during a run does not
+    change the code of that run.
     """
-    commit = ""
-    if (ROOT / ".git").exists():  # else git would look for a clone further up
-        command = [
-            "git",
-            "-C",
-            str(ROOT),
-            "describe",
-            "--always",
-            "--dirty",
-            "--abbrev=40",
-            "--exclude=*",
-        ]
-        with suppress(OSError, subprocess.TimeoutExpired):
-            commit = subprocess.run(
-                command, capture_output=True, text=True, timeout=10
-            ).stdout.strip()
-    return {"sha256": digest_of([ROOT / name for name in SOURCES]), "git": commit}
+    return {"sha256": digest_of(*SOURCES), "git": current_commit()}
+
+
+def current_commit() -> str:
+    """The commit of the clone, with "-dirty" where a tracked file was edited; "" without git."""
+    # Without this check git would look for a clone in the folders above.
+    if not (ROOT / ".git").exists():
+        return ""
+    options = ["--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    command = ["git", "-C", str(ROOT), "describe", *options]
+    with suppress(OSError, subprocess.TimeoutExpired):
+        result = subprocess.run(command, capture_output=True, text=True, timeout=10)
+        return result.stdout.strip()
+    return ""
 
 
 def name_of(code: dict[str, str]) -> str:

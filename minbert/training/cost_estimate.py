@@ -1,4 +1,4 @@
-"""What a job will cost, asked before it starts through a probe of real steps, and compared at the end."""
+"""The cost of a job in time, memory and disk, estimated from a few real steps before it starts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import shutil
 import statistics
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -20,27 +22,36 @@ from minbert.training import processes, runtime
 from minbert.training.gradients import backward
 from minbert.training.job import Job, Part
 
-FILE_NAME = "price.json"
-NUM_SIZED = 2000  # steps whose tokens are counted: below a millisecond each, and memory goes with the largest
-PRODUCTS = {
-    "cpu": (2048, 1),
-    "cuda": (8192, 20),
-    "mps": (4096, 5),
-}  # size, number: a GPU must outlast the launch
-INFERENCE_SHARE = (
-    1 / 3
-)  # a forward pass is 2 of the 6 FLOPs that training spends on a weight and a token
+FILE_NAME = "cost_estimate.json"
+OLD_FILE_NAME = "price.json"  # in runs of commit 94b06e7 and before
+# Steps whose tokens are counted: this takes below a millisecond for each.
+NUM_SIZED = 2000
+# A forward pass is 2 of the 6 operations that training spends on a weight and a token.
+INFERENCE_SHARE = 1 / 3
+# At the highest point, a new best model and a new checkpoint (weights and two moments) are on the
+# disk beside the old ones.
+MODELS_ON_DISK = 8
+
+
+class Products(NamedTuple):
+    """The matrix products that measure the limit of a device."""
+
+    size: int
+    number: int  # a GPU must be busy for longer than a launch takes
+
+
+PRODUCTS = {"cpu": Products(2048, 1), "cuda": Products(8192, 20), "mps": Products(4096, 5)}
 
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """The cost of one job: steps, wall-clock seconds, peak resident bytes of the process, bytes on disk."""
+    """The cost of one job."""
 
     name: str
     num_steps: int
-    seconds: float
-    peak_memory: int
-    disk: int
+    seconds: float  # by the clock on the wall
+    peak_memory: int  # bytes, resident in the process or on the GPU
+    disk: int  # bytes
 
     def __str__(self) -> str:
         return (
@@ -49,144 +60,195 @@ class CostEstimate:
         )
 
 
+class SizedStep(NamedTuple):
+    """One update, and how many tokens it has with their padding."""
+
+    num_tokens: int
+    update: list[Part]
+
+
 def peak_memory(device: torch.device) -> int:
-    """Bytes at the highest point so far: resident memory of the process, or of the GPU where one is used."""
+    """Bytes at the highest point so far: of the GPU where one is used, else of the process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated()
     if device.type == "mps":
-        return (
-            torch.mps.driver_allocated_memory()
-        )  # what Metal holds is no part of the process's own
-    unit = (
-        1 if sys.platform == "darwin" else 1024
-    )  # ru_maxrss is in bytes on macOS, in KiB on Linux
+        # The memory of Metal is no part of the process's own.
+        return torch.mps.driver_allocated_memory()
+    # ru_maxrss is in bytes on macOS, and in KiB on Linux.
+    unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def probe(job: Job, num_timed: int = 4) -> CostEstimate:
-    """Time real steps of `job`, the largest among them, and scale by tokens. Leaves no trace in the job.
+    """Time real steps of `job`, the largest among them, and scale by tokens.
 
-    The steps run with a learning rate of 0, so weights keep their bits; the optimizer's state and gradients are dropped
-    and the random state is put back. Tokens are counted in NUM_SIZED steps or up to twice as many, spread over the job.
+    num_timed: steps of middle size that are timed. The tokens of NUM_SIZED steps or up to twice as
+    many are counted, spread over the whole job.
+
+    It leaves no trace in the job. The steps run with a learning rate of 0, so the weights keep
+    their bits. The state of the optimizer and the gradients are dropped, and the random state is
+    put back.
     """
-    random_state, surgery_state = (
-        runtime.random_state(),
-        job.surgery.state_dict() if job.surgery else {},
-    )
     num_steps = sum(1 for _ in job.all_steps())
-    steps = list(islice(job.all_steps(), 0, None, max(1, num_steps // NUM_SIZED)))
-    sizes = sorted(
-        (sum(job.load(task, rows).input_ids.numel() for task, rows, _ in step), number)
-        for number, step in enumerate(steps)
+    with leaving_no_trace(job):
+        steps = sized_steps(job, num_steps)
+        # The largest step runs twice, for the memory: once to warm up, and once beside the state of
+        # the optimizer. The step of median size and those just below it are timed.
+        middle = len(steps) // 2
+        chosen = [steps[-1], steps[-1]]
+        chosen += [steps[middle - min(middle, offset)] for offset in range(num_timed)]
+        seconds_per_token = time_steps(job, chosen)[2:]
+
+    # Of several processes all train, and the first one alone predicts.
+    mean_tokens = sum(step.num_tokens for step in steps) / len(steps)
+    num_evaluations = job.epochs * job.evaluations_per_epoch
+    predicted_tokens = num_evaluations * job.evaluation_tokens + job.closing_tokens
+    tokens = num_steps * mean_tokens
+    tokens += INFERENCE_SHARE * processes.count() * predicted_tokens
+    return CostEstimate(
+        job.name,
+        num_steps,
+        tokens * statistics.median(seconds_per_token),
+        peak_memory(job.device),
+        MODELS_ON_DISK * bytes_of_model(job),
     )
-    mean_tokens = sum(size for size, _ in sizes) / len(sizes)
-    middle = len(sizes) // 2  # timed are the step of median size and those just below it
-    chosen = 2 * [sizes[-1]] + [sizes[middle - min(middle, offset)] for offset in range(num_timed)]
-    rates = [group["lr"] for group in job.optimizer.param_groups]
-    timings = []
+
+
+def time_steps(job: Job, steps: Sequence[SizedStep]) -> list[float]:
+    """Rehearse the steps in this order; returns the seconds per token of each."""
+    seconds_per_token = []
     with job.freezing():
-        for size, number in chosen:
+        for step in steps:
             started = time.perf_counter()
-            rehearse(job, steps[number])
-            getattr(torch, job.device.type).synchronize()  # Python runs ahead of a GPU
-            timings.append((time.perf_counter() - started, size))
-    for group, rate in zip(job.optimizer.param_groups, rates, strict=True):
-        group["lr"] = rate
+            rehearse(job, step.update)
+            # Python runs ahead of a GPU.
+            getattr(torch, job.device.type).synchronize()
+            seconds_per_token.append((time.perf_counter() - started) / step.num_tokens)
+    return seconds_per_token
+
+
+def sized_steps(job: Job, num_steps: int) -> list[SizedStep]:
+    """Steps that are spread over the whole job, the smallest first."""
+    every = max(1, num_steps // NUM_SIZED)
+    sized = []
+    for update in islice(job.all_steps(), 0, None, every):
+        num_tokens = 0
+        for task, rows, _ in update:
+            num_tokens += job.load(task, rows).input_ids.numel()
+        sized.append(SizedStep(num_tokens, update))
+    return sorted(sized, key=lambda step: step.num_tokens)
+
+
+def bytes_of_model(job: Job) -> int:
+    """Bytes of the model's tensors."""
+    total = 0
+    for tensor in job.model.state_dict().values():
+        total += tensor.numel() * tensor.element_size()
+    return total
+
+
+@contextmanager
+def leaving_no_trace(job: Job) -> Iterator[None]:
+    """Within it the job may rehearse; afterwards all but the peak of memory is as before."""
+    random_state = runtime.random_state()
+    surgery_state = job.surgery.state_dict() if job.surgery else {}
+    learning_rates = [group["lr"] for group in job.optimizer.param_groups]
+    yield
+    for group, learning_rate in zip(job.optimizer.param_groups, learning_rates, strict=True):
+        group["lr"] = learning_rate
     job.optimizer.state.clear()
     job.optimizer.zero_grad(set_to_none=True)
     runtime.restore_random_state(random_state)
     if job.surgery:
         job.surgery.load_state_dict(surgery_state)
-    timed = timings[
-        2:
-    ]  # the largest, twice, is for the memory: once to warm up, once beside the optimizer's state
-    seconds_per_token = statistics.median(seconds / size for seconds, size in timed)
-    num_evaluations = job.epochs * job.evaluations_per_epoch
-    # Of several processes all train and the first one alone predicts.
-    tokens = num_steps * mean_tokens + INFERENCE_SHARE * processes.count() * (
-        num_evaluations * job.evaluation_tokens + job.closing_tokens
-    )
-    bytes_of_model = sum(
-        tensor.numel() * tensor.element_size() for tensor in job.model.state_dict().values()
-    )
-    disk = (
-        8 * bytes_of_model
-    )  # a new best and a new checkpoint (weights, two moments) beside the old ones
-    return CostEstimate(
-        job.name, num_steps, tokens * seconds_per_token, peak_memory(job.device), disk
-    )
 
 
-def matrix_product_limit(device: torch.device, precision: str, num_timed: int = 10) -> float:
-    """FLOP/s that one process reaches in square matrix products of the precision; the best of `num_timed`.
-
-    What a training step reaches is held against it: 6 FLOPs per weight of a layer and token (2 forward, 4 backward).
-    """
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    size, num_products = PRODUCTS[device.type]
-    matrix = torch.rand(size, size, device=device).to(dtype)
-    seconds = []
-    for _ in range(num_timed + 1):  # the first one warms up
-        started = time.perf_counter()
-        for _ in range(num_products):
-            product = matrix @ matrix
-        product[0, 0].item()  # waits for a GPU
-        seconds.append(time.perf_counter() - started)
-    return 2 * size**3 * num_products / min(seconds[1:])
-
-
-def rehearse(job: Job, step: list[Part]) -> None:
-    """One step that changes no weight: forward, backward, clip, and an update with a learning rate of 0."""
+def rehearse(job: Job, update: list[Part]) -> None:
+    """One update that changes no weight: forward, backward, clip, and a learning rate of 0."""
     job.model.train()
-    backward(job, step)
-    touched = [parameter for parameter in job.model.parameters() if parameter.grad is not None]
+    backward(job, update)
+    gradients = []
+    touched = []
+    for parameter in job.model.parameters():
+        if parameter.grad is not None:
+            touched.append(parameter)
+            gradients.append(parameter.grad)
     torch.nn.utils.clip_grad_norm_(touched, 1.0)
-    for parameter in touched:
-        parameter.grad.zero_()  # 0 times a gradient that is not finite would still reach the weights
+    # 0 times a gradient that is not finite would still reach the weights.
+    for gradient in gradients:
+        gradient.zero_()
     for group in job.optimizer.param_groups:
         group["lr"] = 0.0
     job.optimizer.step()
 
 
-def estimate(jobs: list[Job], folder: Path, is_resumed: bool) -> list[CostEstimate]:
-    """The price of each job; a resumed run reads what `keep` wrote instead of probing again.
+def matrix_product_limit(device: torch.device, precision: str, num_timed: int = 10) -> float:
+    """FLOP/s that one process reaches in square matrix products, the best of `num_timed`.
 
-    Writes nothing. Raises ValueError where the disk has too little room.
+    precision: "fp32" or "bf16". Compare a training step with it: 6 FLOPs for each weight of a layer
+    and each token, 2 forward and 4 backward.
     """
-    path = folder / FILE_NAME
-    if is_resumed and path.is_file():
-        with suppress(ValueError, KeyError, TypeError):  # a damaged one is made anew
-            return [
-                CostEstimate(**item)
-                for item in json.loads(path.read_text(encoding="utf-8"))["jobs"]
-            ]
-    prices = [probe(job) for job in jobs]
-    check_disk(prices, folder)
-    return prices
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    size, number = PRODUCTS[device.type]
+    matrix = torch.rand(size, size, device=device).to(dtype)
+    seconds = []
+    for _ in range(num_timed + 1):
+        started = time.perf_counter()
+        for _ in range(number):
+            product = matrix @ matrix
+        product[0, 0].item()  # waits for a GPU
+        seconds.append(time.perf_counter() - started)
+    fastest = min(seconds[1:])  # the first one warms up
+    return 2 * size**3 * number / fastest
 
 
-def keep(prices: list[CostEstimate], folder: Path) -> None:
-    """Write folder/price.json, from which a resumed run quotes."""
-    processes.from_first(
-        lambda: write_json(folder / FILE_NAME, {"jobs": [asdict(price) for price in prices]})
-    )
+def estimate(jobs: Sequence[Job], folder: Path, is_resumed: bool) -> list[CostEstimate]:
+    """The cost of each job. A resumed run reads what `write_estimates` wrote, and probes nothing.
+
+    Writes nothing. Raises ValueError where the disk has too little space.
+    """
+    if is_resumed:
+        for name in (FILE_NAME, OLD_FILE_NAME):
+            # Where the file is missing or damaged, the jobs are probed again.
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                return read_estimates(folder / name)
+    estimates = [probe(job) for job in jobs]
+    check_disk(estimates, folder)
+    return estimates
 
 
-def comparison(prices: list[CostEstimate], seconds: float, peak_memory: int) -> str:
-    """The closing line: what was predicted and what it took."""
-    predicted = max(price.peak_memory for price in prices)
+def read_estimates(path: Path) -> list[CostEstimate]:
+    """The estimates in a file of `write_estimates`."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return [CostEstimate(**item) for item in content["jobs"]]
+
+
+def write_estimates(estimates: Sequence[CostEstimate], folder: Path) -> None:
+    """Write folder/cost_estimate.json, which a resumed run reads."""
+    content = {"jobs": [asdict(item) for item in estimates]}
+    processes.from_first(lambda: write_json(folder / FILE_NAME, content))
+
+
+def comparison(estimates: Sequence[CostEstimate], seconds: float, peak_memory: float) -> str:
+    """The closing line of a run: the estimated cost, and the actual seconds and bytes."""
+    minutes = sum(item.seconds for item in estimates) / 60
+    memory = max(item.peak_memory for item in estimates) / 1e9
     return (
-        f"predicted {sum(price.seconds for price in prices) / 60:.1f} minutes and at least {predicted / 1e9:.1f} "
-        f"GB, took {seconds / 60:.1f} minutes and {peak_memory / 1e9:.1f} GB"
+        f"predicted {minutes:.1f} minutes and at least {memory:.1f} GB, took {seconds / 60:.1f} "
+        f"minutes and {peak_memory / 1e9:.1f} GB"
     )
 
 
-def check_disk(prices: list[CostEstimate], folder: Path) -> None:
-    """ValueError where the disk of `folder`, which need not exist yet, has less room than the jobs will need."""
+def check_disk(estimates: Sequence[CostEstimate], folder: Path) -> None:
+    """ValueError where the disk of `folder` has less space than the jobs will need.
+
+    The folder need not exist yet.
+    """
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    needed, free = sum(price.disk for price in prices), shutil.disk_usage(existing).free
+    needed = sum(item.disk for item in estimates)
+    free = shutil.disk_usage(existing).free
     if free < needed:
         raise ValueError(
-            f"{folder}: {free / 1e6:,.0f} MB free on its disk; this run needs {needed / 1e6:,.0f} MB "
-            "for checkpoints and results. Free some space, or choose a folder on another disk."
+            f"{folder}: {free / 1e6:,.0f} MB free on its disk; this run needs {needed / 1e6:,.0f} "
+            "MB for checkpoints and results. Free some space, or choose a folder on another disk."
         )

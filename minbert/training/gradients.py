@@ -1,130 +1,161 @@
-"""What a step leaves in .grad: the weighted sum of its losses' gradients, or what a surgery makes of each task's own.
+"""The gradient of one update: of the weighted losses, or as a surgery combines the tasks.
 
-K tasks, P parameters. No graph is kept and no copy of the model is made: each batch has its own backward pass, and a
-task's gradient is taken out of .grad before the next task begins. Rules that need only dot products of the gradients
-(PCGrad, GradVac; multitask/surgery.py) get the K x K Gramian. Next: loop.py, which calls `backward`.
+K tasks, P elements of one parameter.
+
+No graph is kept and no copy of the model is made. Each batch has its own backward pass, and a
+task's gradient is taken out of .grad before the next task begins. A surgery that needs only dot
+products of the gradients (PCGrad, GradVac; multitask/surgery.py) gets their K x K Gramian.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from minbert.training import processes, runtime
-from minbert.training.job import Part
+from minbert.training.job import Job, Part
 
-if TYPE_CHECKING:
-    from minbert.training.job import Job
-
-CHUNK = (
-    2**18
-)  # elements of each gradient that are multiplied at once, so that the copy stays in the cache
+# Elements of each gradient that are multiplied at once, so that their copy stays in the cache.
+CHUNK = 2**18
 
 
-def backward(job: Job, step: list[Part]) -> tuple[float, Part]:
-    """Leave the gradient of one step in .grad, which must be None before.
+class UpdateLoss(NamedTuple):
+    """The loss of one update."""
 
-    Without job.surgery it is the gradient of the weighted sum of the losses. With it the weights are not used: the
-    losses of one task are averaged, and the tasks' gradients combined.
+    loss: float
+    part: Part  # its last batch, or the batch whose loss is not finite
 
-    Returns (loss, part): the step's loss and its last batch; or, where a loss is not finite, that loss and the batch
-    that gave it, before its backward pass, for the error message.
+
+def backward(job: Job, update: list[Part]) -> UpdateLoss:
+    """Put the gradient of one update into .grad, which must be None before.
+
+    Without job.surgery it is the gradient of the weighted sum of the losses. With a surgery the
+    weights are not used: the losses of one task are averaged, and the tasks' gradients are
+    combined.
+
+    Where a loss is not finite it stops before the backward pass of that batch, and returns the loss
+    and the batch for the error message.
     """
-    groups = [step] if job.surgery is None else group_by_task(step)
+    groups = [update] if job.surgery is None else group_by_task(update)
     parameters = [
         parameter for group in job.optimizer.param_groups for parameter in group["params"]
     ]
-    total, gradients = 0.0, []
+    total = 0.0
+    gradients = []
     for group in groups:
         for part in group:
-            loss = accumulate(job, *part)
+            loss = accumulate(job, part)
             if not math.isfinite(loss):
-                return loss, part
-            total += loss * part[2] / len(groups)
+                return UpdateLoss(loss, part)
+            total += loss * part.weight / len(groups)
         processes.add_gradients(parameters)
-        if job.surgery:
+        if job.surgery is not None:
             gradients.append(take(parameters))
-    if job.surgery:
-        combine(
-            parameters,
-            gradients,
-            lambda products: job.surgery(products, [group[0][0] for group in groups]),
-        )
-    return total, part
+
+    if job.surgery is not None:
+        surgery = job.surgery
+        tasks = [group[0].task for group in groups]
+        combine(parameters, gradients, lambda products: surgery(products, tasks))
+    return UpdateLoss(total, part)
 
 
-def group_by_task(step: list[Part]) -> list[list[Part]]:
-    """The batches of each task, with weights that average them."""
-    tasks = dict.fromkeys(task for task, _, _ in step)
-    rows_of = {task: [rows for other, rows, _ in step if other == task] for task in tasks}
-    return [
-        [(task, rows, 1 / len(batches)) for rows in batches] for task, batches in rows_of.items()
-    ]
+def group_by_task(update: list[Part]) -> list[list[Part]]:
+    """The batches of each task, with weights that average them, in the order of the tasks."""
+    rows_of_tasks: dict[str, list[list[int]]] = {}
+    for task, rows, _ in update:
+        rows_of_tasks.setdefault(task, []).append(rows)
+    groups = []
+    for task, batches in rows_of_tasks.items():
+        groups.append([Part(task, rows, 1 / len(batches)) for rows in batches])
+    return groups
 
 
-def take(parameters: list[nn.Parameter]) -> list[Tensor | None]:
-    """The gradients out of .grad, which is None afterwards; nothing is copied."""
+def take(parameters: Sequence[nn.Parameter]) -> list[Tensor | None]:
+    """Take the gradients out of .grad, which is None afterwards. Nothing is copied."""
     gradients = [parameter.grad for parameter in parameters]
     for parameter in parameters:
         parameter.grad = None
     return gradients
 
 
-def accumulate(job: Job, task: str, rows: list[int], weight: float) -> float:
-    """Add this process's share of a batch's weighted gradient to .grad, unless the loss is not finite.
+def accumulate(job: Job, part: Part) -> float:
+    """Add this process's share of a batch's weighted gradient to .grad.
 
-    Returns the whole loss of the batch, not weighted.
+    A loss that is not finite adds nothing.
+
+    Returns the loss of the batch over all processes, without its weight.
+    Raises ValueError where the batch does not fit into the GPU's memory.
     """
     try:
-        batch = job.load(task, rows)
+        batch = job.load(part.task, part.rows)
         with runtime.autocast(job.device, job.precision):
-            loss = job.loss(task, batch)
-        value = float(processes.add(loss.detach().clone()))  # a clone, for `add` sums in place
+            loss = job.loss(part.task, batch)
+        # `add` sums in place, hence the clone.
+        value = float(processes.add(loss.detach().clone()))
         if math.isfinite(value):
-            (loss * weight).backward()
+            (loss * part.weight).backward()
     except torch.OutOfMemoryError as error:
+        reason = str(error).split(". ")[0]
         raise ValueError(
-            f"{job.name}: a batch of {len(rows)} examples does not fit into the GPU's memory "
-            f"({str(error).split('. ')[0]}). Pass a smaller one (--batch-size, with --accumulation for "
-            "the same update; for a stage of --pretrain --mlm-batch-size, or --contrastive-chunk), or "
+            f"{job.name}: a batch of {len(part.rows)} examples does not fit into the GPU's memory "
+            f"({reason}). Pass a smaller one (--batch-size, with --accumulation for the same "
+            "update; for a stage of --pretrain --mlm-batch-size, or --contrastive-chunk), or "
             "--precision bf16."
         ) from error
     return value
 
 
-def combine(parameters: list[nn.Parameter], gradients: list[list[Tensor | None]], weigh) -> None:
-    """Set .grad of each parameter from K tasks' gradients of it, None where a task does not touch it.
+def combine(
+    parameters: Sequence[nn.Parameter],
+    gradients: Sequence[Sequence[Tensor | None]],
+    weigh: Callable[[Tensor], Tensor],
+) -> None:
+    """Set .grad of each parameter from the K tasks' gradients of it.
 
-    What all K tasks touch is shared: its gradients are weighted by weigh(their Gramian). What fewer touch (heads) gets
-    the sum of the gradients it has, and what none touches keeps None. The tensors in `gradients` are used up.
+    gradients: for each task a gradient of every parameter, None where the task does not touch it.
+    They are used up. weigh: Gramian (K, K) -> weights (K,).
+
+    A parameter that all K tasks touch is shared: its gradients are weighted by weigh(their
+    Gramian). One that fewer tasks touch (a head) gets the sum of the gradients that it has. One
+    that no task touches keeps None.
     """
-    columns = list(zip(*gradients, strict=True))  # for each parameter the gradients of the K tasks
-    shared = [column for column in columns if all(gradient is not None for gradient in column)]
+    columns = list(zip(*gradients, strict=True))  # for each parameter its K gradients
+    shared = []
+    for column in columns:
+        present = [gradient for gradient in column if gradient is not None]
+        if len(present) == len(column):
+            shared.append(present)
     weights = weigh(gramian(shared, len(gradients))).tolist()
+
     for parameter, column in zip(parameters, columns, strict=True):
         present = [gradient for gradient in column if gradient is not None]
         if not present:
             continue
         factors = weights if len(present) == len(gradients) else [1.0] * len(present)
-        parameter.grad = present[0].mul_(factors[0])
+        # In place: a copy of every gradient would cost a model's memory for each task.
+        total = present[0].mul_(factors[0])
         for gradient, factor in zip(present[1:], factors[1:], strict=True):
-            parameter.grad.add_(gradient, alpha=factor)
+            total.add_(gradient, alpha=factor)
+        parameter.grad = total
 
 
-def gramian(columns: list[tuple[Tensor, ...]], num_tasks: int) -> Tensor:
-    """All dot products of K gradients, given for each parameter as a tuple of K tensors -> (K, K) float64 on the CPU.
+def gramian(columns: Sequence[Sequence[Tensor]], num_tasks: int) -> Tensor:
+    """All dot products of K gradients, (K, K) float64 on the CPU.
 
-    Each is read once: (K, CHUNK) @ (CHUNK, K) for a piece of a parameter, added up in float64.
+    columns: for each parameter its K gradients. Each gradient is read once.
     """
     products = [torch.zeros(num_tasks, num_tasks)]
     for column in columns:
-        for pieces in zip(*(gradient.flatten().split(CHUNK) for gradient in column), strict=True):
+        split = [gradient.flatten().split(CHUNK) for gradient in column]
+        for pieces in zip(*split, strict=True):
             stacked = torch.stack(pieces)  # (K, CHUNK)
-            products.append(stacked @ stacked.T)
-    # One copy from a GPU at the end, which would wait for each; float64 only then, as mps has none.
-    return (
-        torch.stack([each.to(products[-1].device) for each in products]).cpu().double().sum(dim=0)
-    )
+            products.append(stacked @ stacked.T)  # (K, K)
+    # A GPU copies them once at the end, as each copy would wait for it. They become float64 on the
+    # CPU, as mps has no float64.
+    device = products[-1].device
+    stacked = torch.stack([product.to(device) for product in products])  # (pieces, K, K)
+    return stacked.cpu().double().sum(dim=0)  # (K, K)

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP in a training run: heard at once, honoured where nothing is lost. Used by loop.py."""
+"""Ctrl-C, SIGTERM and SIGHUP in a training run: noticed at once, obeyed where nothing is lost."""
 
 from __future__ import annotations
 
@@ -15,32 +15,36 @@ class Interrupted(KeyboardInterrupt):
 
 
 class StopSignal:
-    """Turns these signals into a request that the loop honours after its step, or at once inside an evaluation."""
+    """Turns these signals into a request. The loop obeys it after its step.
+
+    A signal within an evaluation stops it at once: an evaluation changes nothing and can be
+    repeated.
+    """
 
     def __init__(self) -> None:
-        self.is_requested = self.is_evaluating = False
+        self.is_requested = False
+        self.is_evaluating = False
 
-    def receive(self, number: int, frame: object) -> None:
-        is_alone = (
-            processes.count() == 1
-        )  # if not, torchrun repeats what the terminal sent, and kills in half a minute
-        if self.is_requested and is_alone:  # the second time somebody means it
+    def receive(self, signal_number: int, frame: object) -> None:
+        """The handler of the signals. A second signal stops at once, without a checkpoint."""
+        # Otherwise torchrun repeats what the terminal sent, and kills half a minute later.
+        is_alone = processes.count() == 1
+        if self.is_requested and is_alone:
             raise KeyboardInterrupt
         self.is_requested = True
-        if self.is_evaluating and is_alone:  # an evaluation changes nothing and can be done again
+        if self.is_evaluating and is_alone:
             raise Interrupted
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        if (
-            threading.current_thread() is not threading.main_thread()
-        ):  # only the main thread may set handlers
+        """Within it the signals are received. Afterwards the earlier handlers are back."""
+        # Python lets only the main thread set handlers.
+        if threading.current_thread() is not threading.main_thread():
             yield
             return
         numbers = [signal.SIGINT, signal.SIGTERM]
-        if (
-            hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
-        ):  # as nohup asks
+        # nohup ignores SIGHUP, and it has to stay ignored.
+        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
             numbers.append(signal.SIGHUP)
         before = {number: signal.signal(number, self.receive) for number in numbers}
         try:

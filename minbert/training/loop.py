@@ -1,8 +1,9 @@
-"""fit(): the only training loop of the project. MLM, contrastive and multitask training all run in it.
+"""fit(): the only training loop of the project. MLM, contrastive and multitask training run in it.
 
-A stage describes itself as a `Job`: a model, a plan of steps, a loss, an evaluation. A step is a list of (task, row
-numbers); the loop does not know how the list was made. Everything else is here once: precision, accumulation, clipping,
-schedule, evaluation, best-of, logging, checkpoints, resume, interruption. Next: price.py, which asks what a Job costs.
+A stage describes itself as a `Job`: a model, a plan of steps, a loss, an evaluation. A step is a
+list of (task, row numbers), and the loop does not know how the list was made. Everything else is
+written here once: precision, accumulation, clipping, schedule, evaluation, the best model, logging,
+checkpoints, resuming, interruption.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import asdict
+from typing import NoReturn
 
 import torch
 from safetensors.torch import load_file
@@ -23,17 +25,23 @@ from minbert.training.gradients import backward
 from minbert.training.interruption import Interrupted, StopSignal
 from minbert.training.job import Job, Part, Progress
 
+SHOWN_LOSSES = 50  # steps whose mean loss the progress bar shows
+
 
 class NonFiniteLoss(FloatingPointError):
-    """A loss or gradient is nan or infinite; the message names step, task, rows and the last good checkpoint."""
+    """A loss or gradient is nan or infinite.
+
+    The message names step, task, rows and the last good checkpoint.
+    """
 
 
 def fit(job: Job, resume: bool = False) -> Progress:
-    """Train `job` to its end, leave its best model in job.model, and return the progress with all scores.
+    """Train `job` to its end. Its best model is in job.model then.
 
-    With `resume` it continues from the checkpoint in job.folder, if there is one, to the same bits as if it had never
-    stopped. Raises Interrupted after saving on a signal to stop, NonFiniteLoss where a loss or gradient is not finite,
-    ValueError where a checkpoint cannot be read or written.
+    resume: continue from the checkpoint in job.folder, if there is one. On CPU the result has the
+    same bits as if the job had never stopped. Returns the progress with all scores. Raises
+    Interrupted, after saving, on a signal to stop; NonFiniteLoss where a loss or gradient is not
+    finite; ValueError where a checkpoint cannot be read or written.
     """
     return Loop(job, resume).run()
 
@@ -42,58 +50,77 @@ class Loop:
     """One run of a job: the state that `fit` carries from step to step."""
 
     def __init__(self, job: Job, resume: bool) -> None:
-        self.job, self.progress, self.stop = job, Progress(), StopSignal()
+        self.job = job
+        self.progress = Progress()
+        self.stop = StopSignal()
+        self.bar = tqdm(disable=True)  # replaced when the job runs
+
         job.model.train()
-        runtime.seed_everything(
-            job.seed
-        )  # each stage starts from its own seed, whatever ran before it
+        # Each stage starts from its own seed, whatever ran before it.
+        runtime.seed_everything(job.seed)
         self.generator = torch.Generator().manual_seed(job.seed)
-        self.epoch_state = self.generator.get_state()
-        self.parameters = [p for group in job.optimizer.param_groups for p in group["params"]]
+        self.epoch_state = self.generator.get_state()  # from which the epoch's plan was drawn
+
+        self.parameters = []
         for group in job.optimizer.param_groups:
             group["initial_lr"] = group["lr"]
+            self.parameters += group["params"]
         if resume:
             self.restore()
         self.started = time.perf_counter() - self.progress.seconds
 
     def run(self) -> Progress:
-        job, progress = self.job, self.progress
+        """Train from where the progress says to the end of the job."""
+        job = self.job
+        progress = self.progress
         progress.num_steps = sum(1 for _ in job.all_steps())
         self.bar = tqdm(
             desc=job.name,
             unit="step",
-            disable=True if processes.number() else None,  # None: no terminal
+            # None: no bar where the output is no terminal.
+            disable=True if processes.number() else None,
             initial=progress.step,
             total=progress.num_steps,
             dynamic_ncols=True,
         )
         with self.stop.listening(), self.bar, job.freezing():
-            while (
-                progress.epoch < job.epochs
-                and not progress.is_finished
-                and not self.is_out_of_patience
-            ):
+            while not self.is_over:
                 if progress.step_in_epoch == 0:
                     job.before_epoch(progress.epoch)
-                self.epoch_state = (
-                    self.generator.get_state()
-                )  # from which a resumed run makes the same plan again
+                # A resumed run makes the same plan from this state again.
+                self.epoch_state = self.generator.get_state()
                 self.run_epoch(job.epoch_steps(progress.epoch, self.generator))
-                progress.epoch, progress.step_in_epoch = progress.epoch + 1, 0
+                progress.epoch += 1
+                progress.step_in_epoch = 0
             if not progress.is_finished:
                 self.finish()
-        if processes.any_of(
-            self.stop.is_requested
-        ):  # it came after the last step: the job is done, the rest is not
+        # A signal after the last step: the job is done, but the rest of the run is not.
+        if processes.any_of(self.stop.is_requested):
             raise Interrupted
         return progress
 
+    @property
+    def is_over(self) -> bool:
+        """Whether no epoch is left to train."""
+        progress = self.progress
+        is_at_end = progress.epoch >= self.job.epochs
+        return is_at_end or progress.is_finished or self.is_out_of_patience
+
+    @property
+    def is_out_of_patience(self) -> bool:
+        """Whether the last `patience` evaluations brought no better score (early stopping)."""
+        since_best = 0
+        for entry in self.progress.history:
+            since_best += entry["step"] > self.progress.best_step
+        return 0 < self.job.patience <= since_best
+
     def run_epoch(self, steps: list[list[Part]]) -> None:
-        """The epoch's steps that are not done yet, with the evaluations that fall due between them."""
-        job, progress, parts = self.job, self.progress, self.job.evaluations_per_epoch
-        due = {math.ceil(len(steps) * part / parts) for part in range(1, parts + 1)}
+        """The epoch's steps that are not done yet, and the evaluations between them."""
+        progress = self.progress
+        evaluated_after = evaluation_steps(len(steps), self.job.evaluations_per_epoch)
         while True:
-            if progress.step_in_epoch in due and progress.evaluated_step != progress.step:
+            is_evaluated = progress.evaluated_step == progress.step
+            if progress.step_in_epoch in evaluated_after and not is_evaluated:
                 self.evaluate()
             if progress.step_in_epoch == len(steps) or self.is_out_of_patience:
                 return
@@ -101,136 +128,159 @@ class Loop:
             if processes.any_of(self.stop.is_requested):
                 self.save()
                 raise Interrupted
-            if progress.step % job.save_every == 0:
+            if progress.step % self.job.save_every == 0:
                 self.save()
 
-    @property
-    def is_out_of_patience(self) -> bool:
-        """Whether the last `patience` evaluations brought nothing better (early stopping)."""
-        since_best = [
-            entry for entry in self.progress.history if entry["step"] > self.progress.best_step
-        ]
-        return 0 < self.job.patience <= len(since_best)
-
-    def train_step(self, step: list[Part]) -> None:
-        """One update: the step's gradient, then clip and step."""
-        job, progress = self.job, self.progress
+    def train_step(self, update: list[Part]) -> None:
+        """One update: learning rate, gradient, clipping, and the step of the optimizer."""
+        job = self.job
+        progress = self.progress
         warmup_steps = round(job.warmup * progress.num_steps)
         factor = SCHEDULES[job.schedule](progress.step, progress.num_steps, warmup_steps)
         for group in job.optimizer.param_groups:
             group["lr"] = group["initial_lr"] * factor
-        job.optimizer.zero_grad(
-            set_to_none=True
-        )  # None, not 0: a head that this step does not touch keeps its weights
-        loss, last = backward(job, step)
+
+        # None, not 0: a head that this step does not touch keeps its weights.
+        job.optimizer.zero_grad(set_to_none=True)
+        loss, last_part = backward(job, update)
         if not math.isfinite(loss):
-            self.refuse("the loss", loss, [last])
+            self.refuse("the loss", loss, [last_part])
         progress.losses.append(loss)
+
+        # The norm is computed where nothing is clipped, too: it shows whether all is finite.
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, job.max_grad_norm or math.inf)
         if not torch.isfinite(norm):
-            self.refuse("the gradient's norm", float(norm), step)
+            self.refuse("the gradient's norm", float(norm), update)
         job.optimizer.step()
-        progress.step, progress.step_in_epoch = progress.step + 1, progress.step_in_epoch + 1
-        self.bar.set_postfix(
-            loss=f"{sum(progress.losses[-50:]) / len(progress.losses[-50:]):.4f}", refresh=False
-        )
+        progress.step += 1
+        progress.step_in_epoch += 1
+
+        shown = progress.losses[-SHOWN_LOSSES:]
+        self.bar.set_postfix(loss=f"{sum(shown) / len(shown):.4f}", refresh=False)
         self.bar.update()
 
-    def refuse(self, what: str, value: float, step: list[Part]) -> None:
+    def refuse(self, what: str, value: float, parts: list[Part]) -> NoReturn:
         """Stop the job at a number that is not finite, before it reaches the weights."""
-        ids = "; ".join(
-            f"{task}: {', '.join(self.job.load(task, rows).ids)}" for task, rows, _ in step
-        )
+        progress = self.progress
+        batches = []
+        for task, rows, _ in parts:
+            batches.append(f"{task}: {', '.join(self.job.load(task, rows).ids)}")
         stored = checkpoint.load_checkpoint(self.job.folder)
-        last = f"{self.job.folder} (step {stored[1]['step']})" if stored else "none yet"
+        last = f"{self.job.folder} (step {stored.state['step']})" if stored else "none yet"
         raise NonFiniteLoss(
-            f"{self.job.name}: {what} is {value} at step {self.progress.step + 1} of "
-            f"{self.progress.num_steps}. Batch: {ids}. Last good checkpoint: {last}. Lower this "
-            "stage's learning rate (--lr, --contrastive_lr, --mlm_lr), raise its warm-up (--warmup, "
-            "--contrastive_warmup), or try --precision fp32."
+            f"{self.job.name}: {what} is {value} at step {progress.step + 1} of "
+            f"{progress.num_steps}. Batch: {'; '.join(batches)}. Last good checkpoint: {last}. "
+            "Lower this stage's learning rate (--lr, --contrastive_lr, --mlm_lr), raise its "
+            "warm-up (--warmup, --contrastive_warmup), or try --precision fp32."
         )
 
     def evaluate(self) -> None:
-        """Score the model, keep it if it is the best so far, write a line and a checkpoint."""
-        job, progress = self.job, self.progress
+        """Score the model, keep it if it is the best so far, print a line, write a checkpoint."""
+        job = self.job
+        progress = self.progress
         try:
             self.stop.is_evaluating = True
             scores = job.evaluate()
         except Interrupted:
-            self.save()  # still marked as not evaluated, so that a resumed run begins with this evaluation
+            # It is still marked as not evaluated: a resumed run begins with this evaluation.
+            self.save()
             raise
         finally:
             self.stop.is_evaluating = False
+
         loss = sum(progress.losses) / len(progress.losses)
-        progress.losses, progress.evaluated_step = [], progress.step
-        progress.history.append(
-            {"epoch": progress.epoch + 1, "step": progress.step, "loss": loss, **scores}
-        )
-        if progress.best_score is None or job.judge(scores) > progress.best_score:
-            progress.best_score, progress.best_step = job.judge(scores), progress.step
-            processes.from_first(
-                lambda: write_tensors(job.folder / self.best_file, job.model.state_dict())
-            )
+        progress.losses = []
+        progress.evaluated_step = progress.step
+        entry = {"epoch": progress.epoch + 1, "step": progress.step, "loss": loss, **scores}
+        progress.history.append(entry)
+        value = job.selection_value(scores)
+        if progress.best_score is None or value > progress.best_score:
+            progress.best_score = value
+            progress.best_step = progress.step
+            processes.from_first(self.save_best)
         self.save()
-        shown = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
+
+        shown = "  ".join(f"{name} {score:.4f}" for name, score in scores.items())
         mark = "  (best)" if progress.best_step == progress.step else ""
-        tqdm.write(
-            f"{job.name}: step {progress.step}/{progress.num_steps}  loss {loss:.4f}  {shown}{mark}"
-        )
+        position = f"step {progress.step}/{progress.num_steps}"
+        tqdm.write(f"{job.name}: {position}  loss {loss:.4f}  {shown}{mark}")
         processes.from_first(lambda: job.on_evaluation(progress.history))
 
     def finish(self) -> None:
         """Put the best model into job.model and mark the job as done."""
         if self.progress.best_step != self.progress.step:
-            self.job.model.load_state_dict(load_file(self.job.folder / self.best_file))
+            best = load_file(self.job.folder / self.best_file)
+            self.job.model.load_state_dict(best)
         self.progress.is_finished = True
         self.save()
 
     @property
     def best_file(self) -> str:
+        """The file name of the best model so far, in the job's folder."""
         return f"best-{self.progress.best_step:08d}.safetensors"
 
+    def save_best(self) -> None:
+        """Write the model as it is: the best one so far."""
+        write_tensors(self.job.folder / self.best_file, self.job.model.state_dict())
+
     def save(self) -> None:
-        """Write everything that decides the next steps: weights, optimizer, progress, every random state."""
-        self.progress.seconds = time.perf_counter() - self.started
-        optimizer_tensors, optimizer_content = checkpoint.pack_optimizer(self.job.optimizer)
+        """Write all that decides the next steps: weights, optimizer, progress, random states."""
+        job = self.job
+        progress = self.progress
+        progress.seconds = time.perf_counter() - self.started
+        optimizer = checkpoint.pack_optimizer(job.optimizer)
         groups = {
-            "model": self.job.model.state_dict(),
-            "optimizer": optimizer_tensors,
+            "model": job.model.state_dict(),
+            "optimizer": optimizer.tensors,
             "random": runtime.random_state(),
             "plan": {"epoch_state": self.epoch_state},
-            "surgery": self.job.surgery.state_dict() if self.job.surgery else {},
+            "surgery": job.surgery.state_dict() if job.surgery else {},
         }
-        tensors = {
-            f"{group}.{name}": tensor
-            for group, named in groups.items()
-            for name, tensor in named.items()
-        }
-        keep = [self.best_file] if self.progress.best_score is not None else []
-        state = {**asdict(self.progress), "optimizer": optimizer_content, "keep": keep}
-        processes.from_first(lambda: checkpoint.save_checkpoint(self.job.folder, tensors, state))
+        tensors: dict[str, Tensor] = {}
+        for group, members in groups.items():
+            for name, tensor in members.items():
+                tensors[f"{group}.{name}"] = tensor
+        kept = [self.best_file] if progress.best_score is not None else []
+        state = {**asdict(progress), "optimizer": optimizer.content, "keep": kept}
+        processes.from_first(lambda: checkpoint.save_checkpoint(job.folder, tensors, state))
 
     def restore(self) -> None:
-        """Put back what `save` wrote, if it wrote anything; ValueError where that was of another model or version."""
+        """Put back what `save` wrote, if it wrote anything.
+
+        ValueError where the checkpoint is of another model or version.
+        """
         stored = checkpoint.load_checkpoint(self.job.folder)
+        if stored is None:
+            return
         try:
-            if stored is not None:
-                self.put_back(*stored)
+            self.put_back(stored)
         except (RuntimeError, KeyError, ValueError, TypeError) as error:
             reason = " ".join(str(error).split())
             raise ValueError(
-                f"{self.job.folder}: the checkpoint is not of this model or version ({reason[:300]}). Go "
-                "back to the code that wrote it, or delete that folder to start anew."
+                f"{self.job.folder}: the checkpoint is not of this model or version "
+                f"({reason[:300]}). Go back to the code that wrote it, or delete that folder to "
+                "start anew."
             ) from error
 
-    def put_back(self, tensors: dict[str, Tensor], state: dict) -> None:
+    def put_back(self, stored: checkpoint.Checkpoint) -> None:
+        """Set all state to that of the checkpoint."""
+        job = self.job
+        tensors = stored.tensors
+        state = stored.state
         self.progress = Progress(**{name: state[name] for name in asdict(self.progress)})
-        self.job.model.load_state_dict(checkpoint.group_of("model", tensors))
-        checkpoint.unpack_optimizer(
-            self.job.optimizer, checkpoint.group_of("optimizer", tensors), state["optimizer"]
-        )
+        job.model.load_state_dict(checkpoint.group_of("model", tensors))
+        moments = checkpoint.group_of("optimizer", tensors)
+        checkpoint.unpack_optimizer(job.optimizer, moments, state["optimizer"])
         runtime.restore_random_state(checkpoint.group_of("random", tensors))
-        if self.job.surgery:
-            self.job.surgery.load_state_dict(checkpoint.group_of("surgery", tensors))
+        if job.surgery:
+            job.surgery.load_state_dict(checkpoint.group_of("surgery", tensors))
         self.epoch_state = tensors["plan.epoch_state"]
         self.generator.set_state(self.epoch_state)
+
+
+def evaluation_steps(num_steps: int, num_evaluations: int) -> set[int]:
+    """The steps of an epoch after which it is evaluated, counted from 1: evenly spread."""
+    steps = set()
+    for part in range(1, num_evaluations + 1):
+        steps.add(math.ceil(num_steps * part / num_evaluations))
+    return steps

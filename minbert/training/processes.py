@@ -1,9 +1,11 @@
-"""Several processes train one model: `torchrun --nproc_per_node N run_multitask.py ...`. Next: loop.py, the stages.
+"""Several processes train one model: `torchrun --nproc_per_node N run_multitask.py ...`.
 
-Every process goes through the same steps with the same weights and the same random numbers. Of a batch each encodes its
-own rows; a stage's loss is a share, and the shares of all processes add up to the loss of the batch, so that the sum of
-their gradients is the gradient that one process alone would have. What is predicted, scored and written, the first
-process predicts, scores and writes. Without torchrun there is one process, and every function here does nothing.
+Every process goes through the same steps with the same weights and the same random numbers. Of a
+batch each process encodes its own rows. A stage's loss is then a share: the shares of all processes
+add up to the loss of the batch. So the sum of their gradients is the gradient that one process
+alone would have. Only the first process predicts, scores and writes.
+
+Without torchrun there is one process, and every function here does nothing.
 """
 
 from __future__ import annotations
@@ -13,24 +15,40 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 Result = TypeVar("Result")
-TIMEOUT = timedelta(
-    days=1
-)  # while the first one predicts a large file; a process that ends is noticed at once
+
+# The others wait this long while the first process predicts a large file. They notice at once when
+# a process ends.
+TIMEOUT = timedelta(days=1)
+
+
+class OwnRows(NamedTuple):
+    """The rows of a batch that one process encodes."""
+
+    rows: list[int]
+    share: float  # of the batch, 0 to 1
+
+
+def num_started() -> int:
+    """How many processes torchrun has started; 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def join(device: str) -> None:
-    """Meet the others that torchrun started, by gloo (CPU) or nccl (GPU). From here on only the first one prints.
+    """Meet the other processes of torchrun, by gloo (CPU) or nccl (GPU).
 
-    device: that of the command line, "auto" too. ValueError where a machine has fewer GPUs than processes, or Apple's.
+    From here on only the first process prints.
+
+    device: that of the command line, which may be "auto".
+    ValueError where a machine has fewer GPUs than processes, or an Apple GPU.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if num_started() == 1:
         return
     if device != "cpu" and torch.backends.mps.is_available():
         raise ValueError(
@@ -39,16 +57,24 @@ def join(device: str) -> None:
         )
     has_gpu = device != "cpu" and torch.cuda.is_available()
     if has_gpu:
-        place, num_gpus = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
-        if place >= num_gpus:
-            raise ValueError(
-                f"torchrun started process {place + 1} on this machine, which has {num_gpus} GPUs; each "
-                f"process needs its own. Pass --nproc_per_node {num_gpus} to torchrun, or --device cpu."
-            )
-        torch.cuda.set_device(place)  # what "cuda" means from here on
-    dist.init_process_group("cpu:gloo,cuda:nccl" if has_gpu else "gloo", timeout=TIMEOUT)
-    if number():
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        take_gpu(int(os.environ["LOCAL_RANK"]))
+    backend = "cpu:gloo,cuda:nccl" if has_gpu else "gloo"
+    dist.init_process_group(backend, timeout=TIMEOUT)
+    if number() != 0:
+        silence = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silence, sys.stdout.fileno())
+
+
+def take_gpu(local_number: int) -> None:
+    """Make the GPU with this number the one that "cuda" means in this process."""
+    num_gpus = torch.cuda.device_count()
+    if local_number >= num_gpus:
+        raise ValueError(
+            f"torchrun started process {local_number + 1} on this machine, which has {num_gpus} "
+            f"GPUs; each process needs its own. Pass --nproc_per_node {num_gpus} to torchrun, or "
+            "--device cpu."
+        )
+    torch.cuda.set_device(local_number)
 
 
 def leave() -> None:
@@ -61,12 +87,13 @@ def leave() -> None:
 
 
 def end() -> None:
-    """All is written. One of several processes ends here at once, without Python's own clearing up.
+    """All is written: one of several processes ends here at once, without Python's clean-up.
 
-    A thread of gloo that drops its last tensor during that aborts the process (pytorch pull request 179291), which
-    torchrun takes for a failure of the whole job. One process alone goes on and returns as any program does.
+    A thread of gloo that drops its last tensor during the clean-up aborts the process (pytorch pull
+    request 179291). torchrun would take this for a failure of the whole job. One process alone goes
+    on and returns as any program does.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if num_started() > 1:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
@@ -78,7 +105,7 @@ def count() -> int:
 
 
 def number() -> int:
-    """Which of them this one is: 0 to count() - 1; 0 is the first, which writes and prints."""
+    """The number of this process, 0 to count() - 1. Process 0 writes and prints."""
     return dist.get_rank() if count() > 1 else 0
 
 
@@ -88,64 +115,75 @@ def _together() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
+        reason = str(error).splitlines()[0]
         raise ConnectionError(
-            f"process {number()} of {count()} lost the others ({str(error).splitlines()[0]}); one "
-            "of them has ended, see its message. Start again; a saved run can be resumed."
+            f"process {number()} of {count()} lost the others ({reason}); one of them has ended, "
+            "see its message. Start again; a saved run can be resumed."
         ) from error
 
 
-def own_rows(num_rows: int) -> tuple[list[int], float]:
-    """The rows of a batch that are this process's, and their share of all; all processes together have each row once.
+def own_rows(num_rows: int) -> OwnRows:
+    """The rows of a batch that are this process's. All processes together have each row once.
 
-    Where there are fewer rows than processes, those without any take row 0, with a share of 0: they have to keep step.
+    With fewer rows than processes, a process without rows takes row 0 with a share of 0: it has to
+    keep step with the others.
     """
     rows = list(range(number(), num_rows, count()))
-    return (rows, len(rows) / num_rows) if rows else ([0], 0.0)
+    if not rows:
+        return OwnRows([0], 0.0)
+    return OwnRows(rows, len(rows) / num_rows)
 
 
 def add(tensor: Tensor) -> Tensor:
-    """The sum of the processes' tensors, which have one shape, in place."""
+    """The sum of the processes' tensors, which must have one shape; computed in place."""
     if count() > 1:
         with _together():
             dist.all_reduce(tensor)
     return tensor
 
 
-def any_of(is_so: bool) -> bool:
-    """Whether it is so in any process: all decide alike."""
-    return bool(add(torch.tensor(float(is_so))))
+def any_of(is_true: bool) -> bool:
+    """Whether it is true in any process, so that all decide alike."""
+    return bool(add(torch.tensor(float(is_true))))
 
 
 def add_gradients(parameters: Sequence[nn.Parameter]) -> None:
-    """Put the sum of the processes' gradients into .grad; None, where no process has one, stays None."""
+    """Put the sum of the processes' gradients into .grad.
+
+    A .grad of None, where no process has a gradient, stays None.
+    """
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    if count() > 1 and gradients:
-        together = add(torch.cat([gradient.flatten() for gradient in gradients]))
-        parts = together.split([gradient.numel() for gradient in gradients])
-        for gradient, part in zip(gradients, parts, strict=True):
-            gradient.copy_(part.view_as(gradient))
+    if count() == 1 or not gradients:
+        return
+    # One long vector needs one message between the processes.
+    total = add(torch.cat([gradient.flatten() for gradient in gradients]))
+    pieces = total.split([gradient.numel() for gradient in gradients])
+    for gradient, piece in zip(gradients, pieces, strict=True):
+        gradient.copy_(piece.view_as(gradient))
 
 
 class Gather(torch.autograd.Function):
-    """Gather.apply(rows, num_rows): what each process made of its own_rows(num_rows) -> (num_rows, ...), in order.
+    """Gather.apply(rows, num_rows): the results of all processes, in the order of the batch.
 
-    Gradients flow back into the process that made a row, summed over what all processes make of it.
+    rows: what this process made of its own_rows(num_rows). Returns (num_rows, ...).
+    Gradients flow back into the process that made a row, summed over the use that all processes
+    make of it.
     """
 
     @staticmethod
-    def forward(context, rows: Tensor, num_rows: int) -> Tensor:
+    def forward(context: Any, rows: Tensor, num_rows: int) -> Tensor:
         context.rows, context.share = own_rows(num_rows)
-        whole = rows.new_zeros(num_rows, *rows.shape[1:])
+        batch = rows.new_zeros(num_rows, *rows.shape[1:])
         if context.share:
-            whole[context.rows] = rows
-        return add(whole)
+            batch[context.rows] = rows
+        return add(batch)
 
     @staticmethod
-    def backward(context, gradient: Tensor) -> tuple[Tensor, None]:
-        # nccl takes contiguous tensors only
-        return add(gradient.clone(memory_format=torch.contiguous_format))[context.rows] * bool(
-            context.share
-        ), None
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        # nccl takes contiguous tensors only.
+        copy = gradient.clone(memory_format=torch.contiguous_format)
+        gradient_of_rows = add(copy)[context.rows]
+        return gradient_of_rows * bool(context.share), None
 
 
 def gather(rows: Tensor, num_rows: int) -> Tensor:
@@ -154,21 +192,21 @@ def gather(rows: Tensor, num_rows: int) -> Tensor:
 
 
 def from_first(make: Callable[[], Result]) -> Result:
-    """What `make` returns in the first process, which alone calls it, in all of them."""
+    """The result of `make` in all processes. Only the first process calls it."""
     if count() == 1:
         return make()
-    found = [make() if number() == 0 else None]
+    results = [make() if number() == 0 else None]
     with _together():
-        dist.broadcast_object_list(found)
-    return found[0]
+        dist.broadcast_object_list(results)
+    return cast(Result, results[0])
 
 
 @contextmanager
 def own_randomness() -> Iterator[None]:
-    """Within it each process draws random numbers of its own: two rows must not share a dropout mask.
+    """Within it each process draws its own random numbers: two rows must not share a dropout mask.
 
-    Afterwards all have the same state again, one draw further where anything was drawn (on a GPU always), so that a
-    checkpoint needs one state, whatever the number of processes.
+    Afterwards all processes have the same state again. It is one draw further where anything was
+    drawn (on a GPU always). So a checkpoint needs one state, whatever the number of processes.
     """
     if count() == 1:
         yield
@@ -176,8 +214,9 @@ def own_randomness() -> Iterator[None]:
     common = torch.Generator()
     common.set_state(torch.get_rng_state())
     before = common.get_state()
-    torch.manual_seed(int(torch.randint(2**62, (), generator=common)) + number())
+    seed = int(torch.randint(2**62, (), generator=common))
+    torch.manual_seed(seed + number())
     started = torch.get_rng_state()
     yield
-    is_used = torch.cuda.is_initialized() or not torch.equal(started, torch.get_rng_state())
-    torch.set_rng_state(common.get_state() if is_used else before)
+    has_drawn = torch.cuda.is_initialized() or not torch.equal(started, torch.get_rng_state())
+    torch.set_rng_state(common.get_state() if has_drawn else before)

@@ -1,4 +1,4 @@
-"""What a run was: options.json when it begins, run.json when it ends."""
+"""The folder of a run: options.json when it begins, a lock while it works, run.json at its end."""
 
 from __future__ import annotations
 
@@ -8,125 +8,181 @@ import platform
 import shutil
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy
 import tokenizers
 import torch
+from filelock import FileLock, Timeout
 
 from minbert.commands.files import write_json
 from minbert.training import processes
 from minbert.training.code_version import code_version, name_of
 
-HELD = {}  # number of a file on its disk: the open file, whose lock ends with the process
+OPTIONS_FILE = "options.json"
+RECORD_FILE = "run.json"
+# Inside the run's folder, so that it moves with it. It is empty. A run that ends removes it. After
+# a kill it stays, but the lock on it has ended with the process.
+LOCK_FILE = ".lock"
+
+# The locks of this process, by the number of their file on the disk. A lock that nothing refers to
+# would be released.
+HELD_LOCKS: dict[int, FileLock] = {}
 
 
 def hold(folder: Path) -> Path:
-    """Lock the run's folder, if it is there, for this process to its end; ValueError where another one works in it.
+    """Lock a run's folder until this process ends, also after a kill; returns the folder.
 
-    Returns it. Where files cannot be locked (Windows, some network drives) nothing happens.
+    Nothing happens where no run has begun in `folder` yet, or where files cannot be locked (some
+    network drives). ValueError where another process works on the run.
     """
-    with suppress(ImportError, OSError):
-        import fcntl
+    path = folder / LOCK_FILE
+    is_begun = (folder / OPTIONS_FILE).is_file()
+    is_ours = path.is_file() and path.stat().st_ino in HELD_LOCKS
+    if not is_begun or is_ours:
+        return folder
 
-        path = folder / "options.json"
-        number = path.stat().st_ino
-        HELD[number] = HELD.get(number) or open(path)  # noqa: SIM115 - it stays open
-        try:
-            fcntl.flock(HELD[number], fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(
-                f"{folder}: another process works on this run. Wait for its end, or stop it."
-            ) from None
+    # A soft lock, which filelock can use instead, would outlive a process that is killed.
+    lock = FileLock(path, timeout=0, thread_local=False, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise ValueError(
+            f"{folder}: another process works on this run. Wait for its end, or stop it."
+        ) from None
+    except OSError:  # this file system has no locks
+        return folder
+    HELD_LOCKS[path.stat().st_ino] = lock
     return folder
+
+
+def release(folder: Path) -> None:
+    """End the lock that `hold` took in this process, if it did, and remove its file."""
+    path = folder / LOCK_FILE
+    if not path.is_file():
+        return
+    lock = HELD_LOCKS.pop(path.stat().st_ino, None)
+    if lock is not None:
+        lock.release()  # before the file goes: Windows does not remove an open file
+    path.unlink(missing_ok=True)
+
+
+def write_nothing(folder: Path) -> None:
+    """The default of `claim`: a run needs no other file to begin."""
 
 
 def claim(
     folder: Path,
-    options: dict,
+    options: dict[str, Any],
     files: dict[str, str],
     is_resumed: bool,
-    write: Callable[[Path], None] = lambda folder: None,
+    write: Callable[[Path], None] = write_nothing,
 ) -> None:
-    """Make the run's folder with its options.json; on resume check that what it reads is still the same.
+    """Make and lock the run's folder with its options.json, or check on resume what the run reads.
 
-    files: SHA-256 by name. `write` puts into the new folder what else a run cannot go on without: folder and content
-    come into being at once. Raises ValueError naming a file that has changed, or where another run took the folder, or
-    another process works on this one.
-    Where code or the number of processes or threads differ from those at the start, it says so and goes on, but not
-    to the same bits.
+    options: written to options.json. files: SHA-256 by name of all that the run reads.
+    write: puts into the new folder what else a run cannot go on without.
+
+    On resume it prints whether the code or the number of processes or threads is another one than
+    at the start. The run then goes on, but not to the same bits. Raises ValueError where a file has
+    changed since the run began, where another run took the folder, or where another process works
+    on the run.
     """
-    now = {
+    start = {
         "code": code_version(),
         "processes": processes.count(),
         "threads": torch.get_num_threads(),
     }
-
-    def make() -> None:
-        beside = folder.with_name(f".{folder.name}.{os.getpid()}")
-        try:
-            write_json(beside / "options.json", {"options": options, "files": files, **now})
-            write(beside)
-            beside.rename(folder)  # where nothing or an empty folder stands, and only there
-        except OSError as error:
-            raise ValueError(
-                f"{folder}: the run's folder cannot be made ({error.strerror}). Start the command again, "
-                "or choose another folder."
-            ) from error
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
-
     if is_resumed:
-        stored = json.loads((folder / "options.json").read_text(encoding="utf-8"))
-        changed = [name for name in files if stored["files"].get(name) != files[name]]
-        if changed:
-            raise ValueError(
-                f"--resume {folder}: {changed[0]} has changed since the run began. Restore it, or start a "
-                "new run without --resume."
-            )
-        before, told = {**now, **stored}, []
-        if before["code"]["sha256"] != now["code"]["sha256"]:
-            told.append(f"other code ({name_of(before['code'])}, now {name_of(now['code'])})")
-        told += [
-            f"another number of {what} ({before[what]}, now {now[what]})"
-            for what in ("processes", "threads")
-            if before[what] != now[what]
-        ]
-        if told:
+        stored = json.loads((folder / OPTIONS_FILE).read_text(encoding="utf-8"))
+        check_unchanged(folder, stored["files"], files)
+        changes = changes_since({**start, **stored}, start)
+        if changes:
             print(
-                f"{folder}: begun with {' and '.join(told)}; it goes on, but not to the same bits"
+                f"{folder}: begun with {' and '.join(changes)}; it goes on, but not to the same "
+                "bits"
             )
     else:
-        processes.from_first(make)
+        content = {"options": options, "files": files, **start}
+        processes.from_first(lambda: make_folder(folder, content, write))
     processes.from_first(lambda: hold(folder))
 
 
-def write_record(folder: Path, options: dict, files: dict[str, str], **results) -> None:
-    """Write run.json: command, options, code, versions, machine, inputs, results; nothing is left to be resumed."""
-    modules = (torch, numpy, tokenizers)
-    versions = {
-        "python": platform.python_version(),
-        **{module.__name__: module.__version__ for module in modules},
+def make_folder(folder: Path, content: dict[str, Any], write: Callable[[Path], None]) -> None:
+    """Make the run's folder and its files at once, or nothing.
+
+    content: of options.json. ValueError where something else than an empty folder is in its place.
+    """
+    beside = folder.with_name(f".{folder.name}.{os.getpid()}")
+    try:
+        write_json(beside / OPTIONS_FILE, content)
+        write(beside)
+        # The system renames only to where nothing or an empty folder is.
+        beside.rename(folder)
+    except OSError as error:
+        raise ValueError(
+            f"{folder}: the run's folder cannot be made ({error.strerror}). Start the command "
+            "again, or choose another folder."
+        ) from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def check_unchanged(folder: Path, before: dict[str, str], now: dict[str, str]) -> None:
+    """ValueError that names a file whose SHA-256 is not the one that the run began with."""
+    for name, digest in now.items():
+        if before.get(name) != digest:
+            raise ValueError(
+                f"--resume {folder}: {name} has changed since the run began. Restore it, or start "
+                "a new run without --resume."
+            )
+
+
+def changes_since(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What makes a resumed run end in other bits, for a message: code, processes and threads."""
+    changes = []
+    if before["code"]["sha256"] != now["code"]["sha256"]:
+        changes.append(f"other code ({name_of(before['code'])}, now {name_of(now['code'])})")
+    for name in ("processes", "threads"):
+        if before[name] != now[name]:
+            changes.append(f"another number of {name} ({before[name]}, now {now[name]})")
+    return changes
+
+
+def write_record(
+    folder: Path, options: dict[str, Any], files: dict[str, str], **results: Any
+) -> None:
+    """Write run.json: command, options, code, versions, machine, inputs and results.
+
+    The run is finished then: its checkpoints and its lock are removed.
+    """
+    versions = {"python": platform.python_version()}
+    for module in (torch, numpy, tokenizers):
+        versions[module.__name__] = module.__version__
+    record = {
+        "command": sys.argv,
+        "options": options,
+        "code": code_version(),
+        "versions": versions,
+        "machine": describe_machine(options["device"]),
+        "files": files,
+        **results,
     }
+    write_json(folder / RECORD_FILE, record)
+    shutil.rmtree(folder / "checkpoint", ignore_errors=True)
+    release(folder)
+
+
+def describe_machine(device: str) -> dict[str, Any]:
+    """The machine and the number of processes and threads, for run.json."""
     machine = {
         "system": platform.platform(),
         "threads": torch.get_num_threads(),
-        "device": options["device"],
+        "device": device,
+        # processes.count() is 1 by now: the others have ended.
         "processes": int(os.environ.get("WORLD_SIZE", "1")),
     }
     if torch.cuda.is_initialized():
         machine["gpu"] = torch.cuda.get_device_name()
-    write_json(
-        folder / "run.json",
-        {
-            "command": sys.argv,
-            "options": options,
-            "code": code_version(),
-            "versions": versions,
-            "machine": machine,
-            "files": files,
-            **results,
-        },
-    )
-    shutil.rmtree(folder / "checkpoint", ignore_errors=True)
+    return machine

@@ -1,4 +1,4 @@
-"""Seeds, device and precision, each choice with its reason, and the process's memory. Next: loop.py."""
+"""Seeds, device and precision, each choice with its reason, and the memory of the process."""
 
 from __future__ import annotations
 
@@ -6,122 +6,172 @@ import ctypes
 import os
 import random
 import shutil
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
+from types import ModuleType
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 GPUS = {"cuda": torch.cuda, "mps": torch.mps}
-KERNEL_CACHES = (
-    "ONEDNN_PRIMITIVE_CACHE_CAPACITY",
-    "LRU_CACHE_CAPACITY",
-)  # oneDNN's, ideep's; entries
+# How many compiled kernels oneDNN and ideep keep, as environment variables.
+KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+MAX_KERNELS = 64
+RECOMPILE_LIMIT = 64
+
 NO_BF16 = "this processor has no fast bf16 matrix product"
+
+# Options of glibc's mallopt, from malloc.h.
+M_TRIM_THRESHOLD = -1
+M_MMAP_MAX = -4
+
+
+class DeviceChoice(NamedTuple):
+    """A device, and why it was chosen."""
+
+    device: torch.device
+    reason: str
+
+
+class PrecisionChoice(NamedTuple):
+    """The precision of matrix products, "fp32" or "bf16", and why it was chosen."""
+
+    precision: str
+    reason: str
+
+
+class Layered(Protocol):
+    """A model with a list of layers, such as BertModel."""
+
+    @property
+    def layers(self) -> Iterable[nn.Module]:
+        """The layers, the lowest first."""
 
 
 def seed_everything(seed: int) -> None:
-    """Set Python's, NumPy's and torch's global generators (all devices)."""
+    """Set the global generators of Python, NumPy and torch (all devices)."""
     random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002 - unused here, but a student's code may draw from it
+    # Nothing here draws from NumPy's global generator, but a student's code may.
+    np.random.seed(seed % 2**32)  # noqa: NPY002
     torch.manual_seed(seed)
 
 
 def settle_memory() -> None:
-    """Keep freed memory for the next allocation, and few compiled kernels; to be called before the first product.
+    """Keep freed memory for the next allocation, and few compiled kernels.
 
-    A step allocates the same large tensors as the step before; with glibc's defaults each is mapped and zeroed anew,
-    which costs a third of a small model's step on CPU. Without mallopt (macOS, Windows) nothing happens.
+    Call it before the first matrix product.
 
-    oneDNN, torch's matrix products on CPU, compiles a kernel of .3 MB for each shape and keeps 1,024 of them by
-    default; ideep, between torch and oneDNN, keeps 1,024 of its own. Batches have many lengths, and memory would grow
-    for as long as new ones come. To compile again what is not among the last 64 costs nothing that can be measured.
-    The environment's own settings are left alone.
+    A step allocates the same large tensors as the step before. With glibc's defaults, each of them
+    is mapped and zeroed again. This costs a third of a small model's step on CPU. Without mallopt
+    (macOS, Windows) nothing happens.
+
+    oneDNN computes torch's matrix products on CPU. It compiles a kernel of .3 MB for each shape,
+    and keeps 1,024 of them by default. ideep, between torch and oneDNN, keeps 1,024 of its own.
+    Batches have many lengths, so memory would grow for as long as new lengths come. To compile a
+    kernel again that is not among the last 64 costs nothing that can be measured. What the
+    environment already sets stays as it is.
     """
     for cache in KERNEL_CACHES:
-        os.environ.setdefault(cache, "64")
+        os.environ.setdefault(cache, str(MAX_KERNELS))
     with suppress(AttributeError, OSError, TypeError):
         mallopt = ctypes.CDLL(None).mallopt
-        mallopt(-4, 0)  # M_MMAP_MAX: no separate mappings, whatever the size
-        mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: do not shrink the heap
+        mallopt(M_MMAP_MAX, 0)  # no separate mappings, whatever the size
+        mallopt(M_TRIM_THRESHOLD, 2**31 - 1)  # do not shrink the heap
 
 
 def compile_layers(encoder: nn.Module, is_wanted: bool, backend: str = "inductor") -> None:
-    """Let torch.compile make kernels of the layers of a BertModel, in place: the same function, names and files.
+    """Let torch.compile make kernels of the layers of a BertModel, in place.
 
-    backend: torch.compile's. ValueError where it would need a C++ compiler, on CPU, and there is none. torch compiles a
-    layer anew for training, evaluation, frozen parts and batches of one row, up to a limit that all layers share (8 by
-    default, 64 here); beyond it, what is new runs uncompiled.
+    The function, the names of its parameters and its files stay the same.
+
+    is_wanted: False does nothing. backend: torch.compile's.
+    ValueError where the backend needs a C++ compiler, on CPU, and there is none.
+
+    torch compiles a layer again for training, evaluation, frozen parts and batches of one row, up
+    to a limit that all layers share (8 by default, 64 here). Beyond the limit, layers run
+    uncompiled.
     """
     if not is_wanted:
         return
     compiler = os.environ.get("CXX", "g++")
-    if (
-        backend == "inductor"
-        and next(encoder.parameters()).device.type == "cpu"
-        and not shutil.which(compiler)
-    ):
+    is_on_cpu = next(encoder.parameters()).device.type == "cpu"
+    if backend == "inductor" and is_on_cpu and not shutil.which(compiler):
         raise ValueError(
-            f"--compile needs a C++ compiler on CPU; '{compiler}' is not found. Install it, or drop that."
+            f"--compile needs a C++ compiler on CPU; '{compiler}' is not found. Install it, or "
+            "drop that."
         )
-    torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
-    for layer in encoder.layers:
-        layer.compile(dynamic=True, backend=backend)  # one kernel for all lengths
+    settings = torch._dynamo.config
+    settings.recompile_limit = max(RECOMPILE_LIMIT, settings.recompile_limit)
+    for layer in cast(Layered, encoder).layers:
+        layer.compile(dynamic=True, backend=backend)  # dynamic: one kernel for all lengths
 
 
-def is_used(gpu) -> bool:
-    """Whether this process works on the GPU; to ask CUDA for a generator's state would begin to, and take memory."""
+def is_used(gpu: ModuleType) -> bool:
+    """Whether this process works on the GPU of the module torch.cuda or torch.mps.
+
+    To ask CUDA for a generator's state would begin to use the GPU, and take half a gigabyte of it.
+    """
     return gpu.is_initialized() if gpu is torch.cuda else gpu.is_available()
 
 
 def random_state() -> dict[str, Tensor]:
     """The state of every global generator in use, as tensors that a checkpoint can hold."""
     version, python_words, gaussian = random.getstate()
-    assert version == 3 and gaussian is None, (
-        "random.gauss keeps a spare number that is not saved here"
-    )
-    _, numpy_words, position, _, _ = np.random.get_state()  # noqa: NPY002
+    # random.gauss keeps a spare number, which is not saved here.
+    assert version == 3 and gaussian is None, "the state of random has a part that is not saved"
+    generator = np.random.get_state(legacy=False)["state"]  # noqa: NPY002
+    numpy_words = [*generator["key"].tolist(), generator["pos"]]
     state = {
         "python": torch.tensor(python_words),
-        "numpy": torch.tensor([*numpy_words.tolist(), position]),
+        "numpy": torch.tensor(numpy_words),
         "torch": torch.get_rng_state(),
     }
-    return state | {name: gpu.get_rng_state() for name, gpu in GPUS.items() if is_used(gpu)}
+    for name, gpu in GPUS.items():
+        if is_used(gpu):
+            state[name] = gpu.get_rng_state()
+    return state
 
 
 def restore_random_state(state: dict[str, Tensor]) -> None:
     """Put back what `random_state` returned."""
     random.setstate((3, tuple(state["python"].tolist()), None))
     *words, position = state["numpy"].tolist()
-    np.random.set_state(("MT19937", np.array(words, dtype=np.uint32), position))  # noqa: NPY002
+    numpy_words = np.array(words, dtype=np.uint32)
+    np.random.set_state(("MT19937", numpy_words, position, 0, 0.0))  # noqa: NPY002
     torch.set_rng_state(state["torch"])
     for name, gpu in GPUS.items():
         if name in state and is_used(gpu):
             gpu.set_rng_state(state[name])
 
 
-def choose_device(name: str = "auto") -> tuple[torch.device, str]:
-    """ "auto", "cpu", "cuda" or "mps" -> the device and the reason; ValueError where it is not there."""
+def choose_device(name: str = "auto") -> DeviceChoice:
+    """The device that "auto", "cpu", "cuda" or "mps" names, and the reason.
+
+    ValueError where this machine has no such device.
+    """
     available = {
         "cuda": torch.cuda.is_available(),
         "mps": torch.backends.mps.is_available(),
         "cpu": True,
     }
     if name == "auto":
-        found = next(device for device, is_there in available.items() if is_there)
-        return torch.device(found), "the fastest that torch finds on this machine"
+        fastest = next(device for device, is_available in available.items() if is_available)
+        return DeviceChoice(torch.device(fastest), "the fastest that torch finds on this machine")
     if not available[name]:
         raise ValueError(
             f"--device {name}: torch {torch.__version__} finds no such device on this machine. Use "
             "--device auto or cpu, or install a torch build for it."
         )
-    return torch.device(name), "as given"
+    return DeviceChoice(torch.device(name), "as given")
 
 
 def is_native(precision: str, device: torch.device) -> bool:
     """Whether the device has instructions for matrix products of the precision.
 
-    Without them torch computes a bf16 product in software, up to a few hundred times slower than in fp32.
+    Without them torch computes a bf16 product in software. That is up to a few hundred times slower
+    than in fp32.
     """
     if precision == "fp32":
         return True
@@ -131,20 +181,23 @@ def is_native(precision: str, device: torch.device) -> bool:
     return bool(features.get("amx_bf16") or features.get("avx512_bf16"))
 
 
-def choose_precision(name: str, device: torch.device) -> tuple[str, str]:
-    """ "auto", "fp32" or "bf16" -> the precision of matrix products and the reason.
+def choose_precision(name: str, device: torch.device) -> PrecisionChoice:
+    """The precision of matrix products that "auto", "fp32" or "bf16" names, and the reason.
 
-    Weights, optimizer state, the encoder's norms and losses stay in float32; attention's softmax sums in float32.
+    Weights, the optimizer's state, the encoder's norms and the losses stay in float32. The softmax
+    of attention sums in float32.
     """
     if name != "auto":
-        return name, "as given"
+        return PrecisionChoice(name, "as given")
     if is_native("bf16", device):
-        return "bf16", "this processor has bf16 matrix instructions, faster than fp32"
-    return "fp32", NO_BF16
+        return PrecisionChoice(
+            "bf16", "this processor has bf16 matrix instructions, faster than fp32"
+        )
+    return PrecisionChoice("fp32", NO_BF16)
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager:
-    """The context in which a forward pass runs: torch's autocast for "bf16", nothing for "fp32"."""
-    return (
-        torch.autocast(device.type, dtype=torch.bfloat16) if precision == "bf16" else nullcontext()
-    )
+    """The context of a forward pass: torch's autocast for "bf16", nothing for "fp32"."""
+    if precision == "bf16":
+        return torch.autocast(device.type, dtype=torch.bfloat16)
+    return nullcontext()

@@ -1,7 +1,7 @@
-"""A stage of training whose result is an encoder on disk: trained once, found again, put into chains.
+"""A stage of training whose result is an encoder on disk. It is trained once and reused later.
 
-`--pretrain mlm,simcse` is a list of Stages on one encoder, each a Job with a table before and after, built by
-contrastive/stage.py and minbert/pretraining/stage.py. Next: loop.py, in which its job runs.
+`--pretrain mlm,simcse` is a list of Stages on one encoder. Each is a Job with a table of scores
+before and after. contrastive/stage.py and minbert/pretraining/stage.py build them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,140 +29,169 @@ from minbert.training.loop import fit
 from minbert.training.options import TrainingOptions
 
 STAGE_FILE = "stage.json"
+QUALITY_KEYS = ("before", "after", "is_kept", "found", "settings")
+
+# What a stage was worth, as stage.json and run.json hold it: the scores "before" and "after" it;
+# "is_kept", whether the next stage begins with the trained encoder; "found", what Stage.close
+# returned; "settings", those of the stage.
+Quality = dict[str, Any]
+
+
+class StageResult(NamedTuple):
+    """What a stage was worth, and the seconds that it took."""
+
+    quality: Quality
+    seconds: float
+
+
+def return_nothing() -> dict[str, float]:
+    """The default of Stage.close."""
+    return {}
+
+
+def do_nothing() -> None:
+    """The default of Stage.begin."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A job that trains `encoder` in place, what judges it, and the folder that keeps the outcome.
+    """A job that trains `encoder` in place, the scores that judge it, and the folder of its result.
 
-    `quality()` gives named scores of the encoder as it is now, `heading` names their data. A finished encoder with the
-    same `fingerprint` (of start, options and text) is reused; one of another run only if `code` (code_of: the sources
-    that trained it) is equal too.
+    A finished encoder with the same `fingerprint` (of start, options and text) is reused. One of
+    another run is reused only if the `code` that trained it (see code_of) is the same, too.
 
-    All stages of a chain are built before the first one trains the encoder in place. What copies the encoder does so in
-    `begin()`, called when the stage starts; where copies were trained beside it, `close()`, called after the job, puts
-    what shall go on into it. What `close` returns is recorded and shown: scores of the copies, scalars that learned.
-    `settings` are recorded with it; a `projection` that was trained along is stored beside the encoder, as
-    projection.safetensors, which nothing here reads again.
+    All stages of a chain are built before the first one trains the encoder in place. So a stage
+    that needs copies of the encoder makes them in `begin`, which is called when the stage starts.
+    Where copies were trained beside the encoder, `close` puts the better one into it after the job.
     """
 
     job: Job
     encoder: BertModel
     tokenizer: BertTokenizer
-    pooling: str | None
-    quality: Callable[[], dict[str, float]]
-    heading: str
-    folder: Path
+    pooling: str | None  # stored with the encoder; None: the stage trains no sentence vector
+    quality: Callable[[], dict[str, float]]  # named scores of the encoder as it is now
+    heading: str  # of the table of scores: their data
+    folder: Path  # of the trained encoder
     fingerprint: str
-    begin: Callable[[], None] = lambda: None
-    close: Callable[[], dict[str, float]] = dict
-    settings: dict = field(default_factory=dict)
+    begin: Callable[[], None] = do_nothing
+    # Returns what is recorded and shown: scores of the copies, scalars that were trained.
+    close: Callable[[], dict[str, float]] = return_nothing
+    settings: dict[str, Any] = field(default_factory=dict)  # recorded with the scores
+    # A layer that was trained, too. It is stored beside the encoder as projection.safetensors,
+    # which nothing here reads again.
     projection: nn.Module = field(default_factory=nn.Sequential)
     keeps_better: bool = True
     code: str = ""
-    notes: tuple[
-        str, ...
-    ] = ()  # printed before it trains: what was read, and what of it was left out or cut
+    # Lines to print before it trains: what was read, and what of it was left out or cut.
+    notes: tuple[str, ...] = ()
 
-    def train(self, is_resumed: bool) -> tuple[dict, float]:
-        """Run the job and write the encoder's folder; returns its quality, and the seconds it took.
+    def train(self, is_resumed: bool) -> StageResult:
+        """Run the job and write the encoder's folder.
 
-        Quality is {"before": scores, "after": scores, "is_kept": whether the trained encoder is handed on, "found":
-        what `close` returned, "settings": those of the stage}.
-
-        With `keeps_better` the start counts as a candidate: where the job's score is worse after it, the encoder goes
-        back to where it began. Without (--hand_on trained, or after the tasks), what was trained goes on. stage.json is
-        written last, so a folder that has one is complete.
+        With `keeps_better` the start counts as a candidate: where the score that selects the best
+        weights is worse after the job, the encoder goes back to its start. Without (--hand_on
+        trained, or a stage after the tasks), the trained encoder goes on. stage.json is written
+        last, so a folder that has one is complete.
         """
-        print(*self.notes, sep="\n", end="\n" if self.notes else "")
+        for note in self.notes:
+            print(note)
         start = {name: tensor.clone() for name, tensor in self.encoder.state_dict().items()}
-        self.begin()  # on resume too: the encoder is where the stage began until fit puts its checkpoint back
+        # On resume, too: the encoder is where the stage began until fit puts its checkpoint back.
+        self.begin()
         before = self.quality()
         progress = fit(self.job, is_resumed)
-        found = self.close()
+        outcome = self.close()
         after = self.quality()
-        is_kept = not self.keeps_better or self.job.judge(after) >= self.job.judge(before)
+
+        value_before = self.job.selection_value(before)
+        value_after = self.job.selection_value(after)
+        is_kept = not self.keeps_better or value_after >= value_before
         quality = {
             "before": before,
             "after": after,
             "is_kept": is_kept,
-            "found": found,
+            "found": outcome,
             "settings": self.settings,
         }
         if not is_kept:
             self.encoder.load_state_dict(start)
-        processes.from_first(
-            lambda: self.write(
-                {"seconds": progress.seconds, "history": progress.history, **quality}
-            )
-        )
-        return quality, progress.seconds
+        record = {"seconds": progress.seconds, "history": progress.history, **quality}
+        processes.from_first(lambda: self.write(record))
+        return StageResult(quality, progress.seconds)
 
-    def write(self, outcome: dict) -> None:
-        """The encoder's folder with all that opens it; the job's checkpoints are not needed any more."""
+    def write(self, record: dict[str, Any]) -> None:
+        """Write the encoder's folder with all that opens it, and remove the job's checkpoints.
+
+        record: written to stage.json.
+        """
         self.encoder.save_pretrained(self.folder, self.pooling)
         self.tokenizer.save_pretrained(self.folder)
         if self.pooling:
             save_pooling(self.folder, self.pooling)
-        if outcome["is_kept"] and (projection := self.projection.state_dict()):
+        projection = self.projection.state_dict()
+        if record["is_kept"] and projection:
             write_tensors(self.folder / "projection.safetensors", projection)
-        write_json(
-            self.folder / STAGE_FILE,
-            {"fingerprint": self.fingerprint, "code": self.code, **outcome},
-        )
+        identity = {"fingerprint": self.fingerprint, "code": self.code}
+        write_json(self.folder / STAGE_FILE, {**identity, **record})
         shutil.rmtree(self.job.folder)
 
     def reusable(self, candidates: Iterable[Path]) -> Path | None:
-        """The first finished encoder among `candidates` that this stage would make; a damaged one is none.
+        """The first folder among `candidates` with a finished encoder that this stage would make.
 
-        Its own folder, of a run that goes on, may have been written before the code was changed.
+        A damaged folder is no candidate. The stage's own folder, of a run that is resumed, may have
+        been written before the code was changed.
         """
         for folder in candidates:
             try:
-                stage = json.loads((folder / STAGE_FILE).read_text(encoding="utf-8"))
-                if stage["fingerprint"] == self.fingerprint and (
-                    folder == self.folder or stage["code"] == self.code
-                ):
+                stored = json.loads((folder / STAGE_FILE).read_text(encoding="utf-8"))
+                is_same = stored["fingerprint"] == self.fingerprint
+                if is_same and (folder == self.folder or stored["code"] == self.code):
                     weights.read_tensors(folder)
                     return folder
             except (OSError, ValueError, KeyError, TypeError):
                 continue
         return None
 
-    def reuse(self, found: Path) -> tuple[dict, float]:
-        """Load the encoder in `found` and copy its folder to this run's; returns as `train` does."""
-        stage = json.loads((found / STAGE_FILE).read_text(encoding="utf-8"))
+    def reuse(self, source: Path) -> StageResult:
+        """Load the finished encoder in `source`, and copy its folder to this run's.
 
-        def copy() -> None:
-            shutil.copytree(
-                found, self.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(STAGE_FILE)
-            )
-            write_json(
-                self.folder / STAGE_FILE, stage
-            )  # last, as in `train`: a copy cut short does not count
-
-        if found != self.folder:
-            processes.from_first(copy)
+        Returns the quality as `train` does. The seconds of another run do not count for this one.
+        """
+        stored = json.loads((source / STAGE_FILE).read_text(encoding="utf-8"))
+        is_own = source == self.folder
+        if not is_own:
+            processes.from_first(lambda: self.copy_from(source, stored))
         weights.load(self.encoder, self.folder)
-        seconds = stage["seconds"] if found == self.folder else 0.0
-        return {
-            name: stage[name] for name in ("before", "after", "is_kept", "found", "settings")
-        }, seconds
+        quality = {name: stored[name] for name in QUALITY_KEYS}
+        return StageResult(quality, stored["seconds"] if is_own else 0.0)
 
-    def table(self, quality: dict) -> str:
-        """The scores before and after training, a row each, and a sentence where the start is kept."""
+    def copy_from(self, source: Path, stored: dict[str, Any]) -> None:
+        """Copy an encoder's folder to this run's.
+
+        stage.json is written last, as in `write`: a copy that was cut short does not count.
+        """
+        without = shutil.ignore_patterns(STAGE_FILE)
+        shutil.copytree(source, self.folder, dirs_exist_ok=True, ignore=without)
+        write_json(self.folder / STAGE_FILE, stored)
+
+    def table(self, quality: Quality) -> str:
+        """The scores before and after training, a row each.
+
+        A sentence follows where the next stage begins with the start of this one.
+        """
+        columns = {name: name for name in quality["before"]}
         rows = {when: quality[when] for when in ("before", "after")}
-        lines = [score_table(self.heading, {name: name for name in quality["before"]}, rows)]
-        lines += [f"{name}: {value:.4f}" for name, value in quality["found"].items()]
+        lines = [score_table(self.heading, columns, rows)]
+        for name, value in quality["found"].items():
+            lines.append(f"{name}: {value:.4f}")
         if not quality["is_kept"]:
-            lines.append(
-                f"its {self.job.score.lstrip('-')} is worse, so the next stage begins where this one began"
-            )
+            score = self.job.score.removeprefix("-")
+            lines.append(f"its {score} is worse, so the next stage begins where this one began")
         return "\n".join(lines)
 
 
 class ChainStep(NamedTuple):
-    """A stage, and the folder of the finished encoder that is used instead of training it, if any."""
+    """A stage, and the folder of the finished encoder that is used instead, if there is one."""
 
     stage: Stage
     reused: Path | None
@@ -171,15 +200,24 @@ class ChainStep(NamedTuple):
 Chain = list[ChainStep]
 
 
+class ChainResult(NamedTuple):
+    """What the stages of a chain were worth, by their names, and the seconds that they took."""
+
+    qualities: dict[str, Quality]
+    seconds: float
+
+
 def plan_chain(stages: list[Stage], candidates: list[Path]) -> Chain:
     """Which stages of a chain to go through, and where a finished encoder is used instead.
 
-    candidates: folders of encoders of other runs. A stage before the last usable encoder need not be
-    trained, so it is left out unless its own encoder is usable.
+    candidates: folders of encoders of other runs. A stage before the last usable encoder need not
+    be trained, so it is left out unless its own encoder is usable.
     """
-    reusable = processes.from_first(
-        lambda: [stage.reusable([stage.folder, *candidates]) for stage in stages]
-    )
+
+    def find_reusable() -> list[Path | None]:
+        return [stage.reusable([stage.folder, *candidates]) for stage in stages]
+
+    reusable = processes.from_first(find_reusable)
     last = -1
     for number, folder in enumerate(reusable):
         if folder is not None:
@@ -191,24 +229,21 @@ def plan_chain(stages: list[Stage], candidates: list[Path]) -> Chain:
     return chain
 
 
-def run_chain(chain: Chain, is_resumed: bool) -> tuple[dict[str, dict], float]:
-    """Train each stage in turn, or load its finished encoder, and print its table.
-
-    Returns the qualities by the name of the stage, and the seconds spent.
-    """
+def run_chain(chain: Chain, is_resumed: bool) -> ChainResult:
+    """Train each stage in turn, or load its finished encoder, and print its table."""
     qualities = {}
     seconds = 0.0
     for stage, reused in chain:
         name = stage.job.name
         if reused is None:
-            quality, spent = stage.train(is_resumed)
+            result = stage.train(is_resumed)
         else:
-            quality, spent = stage.reuse(reused)
+            result = stage.reuse(reused)
             print(f"{name}: encoder reused from {reused} (same options and data)")
-        print(stage.table(quality))
-        qualities[name] = quality
-        seconds += spent
-    return qualities, seconds
+        print(stage.table(result.quality))
+        qualities[name] = result.quality
+        seconds += result.seconds
+    return ChainResult(qualities, seconds)
 
 
 def encoder_fingerprint(encoder: BertModel, tokenizer: BertTokenizer) -> str:
@@ -220,14 +255,14 @@ def encoder_fingerprint(encoder: BertModel, tokenizer: BertTokenizer) -> str:
     return digest.hexdigest()
 
 
-def stage_fingerprint(start: str, settings: dict, examples: Iterable[object]) -> str:
-    """SHA-256 of what a stage starts from (the encoder's or the earlier stage's), its settings and its examples.
+def stage_fingerprint(start: str, settings: Mapping[str, Any], examples: Iterable[object]) -> str:
+    """SHA-256 of the start of a stage, its settings and its examples.
 
-    Of the number of processes too: each draws its own dropout masks.
+    start: the fingerprint of the encoder, or of the stage before this one.
+    The number of processes counts, too: each process draws its own dropout masks.
     """
-    digest = hashlib.sha256(
-        json.dumps([start, settings, processes.count()], sort_keys=True).encode()
-    )
+    identity = [start, settings, processes.count()]
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode())
     for example in examples:
         digest.update(f"{example}\n".encode())
     return digest.hexdigest()
@@ -245,6 +280,10 @@ def shared_identity(training: TrainingOptions, pooling: str) -> dict[str, Any]:
     }
 
 
-def code_of(*places: Path) -> str:
-    """SHA-256 of the Python files of minbert/ and of these places: a loss that was edited is trained anew."""
-    return digest_of([Path(__file__).parents[1], *places])
+def code_of(*packages: str) -> str:
+    """SHA-256 of the code that trains a stage: of minbert and of these packages.
+
+    packages: names at the top of the clone, such as "data". An edit in any file of a package, also
+    in a nested one, gives another digest. A stage is then trained again instead of reused.
+    """
+    return digest_of("minbert", *packages)

@@ -148,12 +148,12 @@ def test_a_stopped_run_says_how_it_goes_on(tmp_path, is_begun, advice):
 def test_pretraining_that_is_stopped_outside_the_loop_says_how_it_goes_on(
     tmp_path, monkeypatch, capsys
 ):
-    def run(arguments):
-        arguments.out.mkdir()
-        (arguments.out / "options.json").touch()
+    def run(wanted):
+        wanted.folder.mkdir()
+        (wanted.folder / "options.json").touch()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("minbert.pretraining.plain_text.run", run)
+    monkeypatch.setattr("minbert.pretraining.plain_text.pretrain", run)
     (tmp_path / "text.txt").write_text("A line.\n")
     assert (
         pretrain.main(["--corpus", str(tmp_path / "text.txt"), "--out", str(tmp_path / "out")])

@@ -15,7 +15,7 @@ from minbert.pretraining.packing import (
     HELD_OUT,
     pack,
     pair_up,
-    plan_blocks,
+    plan_steps,
     split_and_pack,
     train_tokenizer,
 )
@@ -221,7 +221,7 @@ def rows_of(steps):
 
 def test_every_block_once_in_each_pass():
     steps = [
-        step for epoch in range(6) for step in plan_blocks(12, 4, 2, epoch, seed=3)
+        step for epoch in range(6) for step in plan_steps(12, 4, 2, epoch, seed=3)
     ]  # 12 steps = 4 passes of 3
     assert all(len(step) == 1 and step[0][0] == "mlm" and len(step[0][1]) == 4 for step in steps)
     passes = [rows_of(steps[start : start + 3]) for start in range(0, 12, 3)]
@@ -231,16 +231,16 @@ def test_every_block_once_in_each_pass():
 
 def test_blocks_beyond_full_batches_come_in_other_passes():
     seen = Counter(
-        rows_of(plan_blocks(10, 4, 200, 0, seed=0))
+        rows_of(plan_steps(10, 4, 200, 0, seed=0))
     )  # 100 passes of 2 batches: 8 of 10 blocks each
     assert set(seen) == set(range(10)) and max(seen.values()) <= 100 and min(seen.values()) > 60
 
 
 def test_a_plan_needs_no_state():
-    one, two = (plan_blocks(12, 4, 5, epoch, seed=3) for epoch in (0, 1))
-    assert [*one, *two] == plan_blocks(12, 4, 10, 0, seed=3)
-    assert plan_blocks(12, 4, 5, 1, seed=3) == two != plan_blocks(12, 4, 5, 1, seed=4)
-    assert plan_blocks(12, 4, 3, 1, seed=3) != plan_blocks(
+    one, two = (plan_steps(12, 4, 5, epoch, seed=3) for epoch in (0, 1))
+    assert [*one, *two] == plan_steps(12, 4, 10, 0, seed=3)
+    assert plan_steps(12, 4, 5, 1, seed=3) == two != plan_steps(12, 4, 5, 1, seed=4)
+    assert plan_steps(12, 4, 3, 1, seed=3) != plan_steps(
         12, 4, 3, 0, seed=4
     )  # seeds share no order of a pass
 

@@ -223,7 +223,7 @@ def test_quiet_where_the_output_is_no_terminal(finished):
 
 def test_nothing_but_results_is_left(finished):
     left = {path.name for path in finished.folder.iterdir()}
-    assert left == {"options.json", "price.json", "run.json", "predictions", "encoder", "model"}
+    assert left == {"options.json", "cost_estimate.json", "run.json", "predictions", "encoder", "model"}
 
 
 # --- the same and not the same ----------------------------------------------------------------------------------------

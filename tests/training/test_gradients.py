@@ -1,29 +1,42 @@
-"""minbert/training/gradients.py: each task's own gradient, their Gramian, and what they are combined to."""
+"""minbert/training/gradients.py: each task's own gradient, their Gramian, and their combination.
+
+If a head gets another gradient than its own, the surgery has weighted what only one task touches.
+"""
+
+from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from minbert.training import gradients
 from minbert.training.gradients import backward, combine, gramian
+from minbert.training.job import Part, TaskBatch
 from minbert.training.loop import fit
 from multitask.surgery import GradientSurgery
 from tests.toy_job import bits, make_job
 
-BOTH = [[("a", [0, 1, 2]), ("b", [3, 4, 5])]] * 4
+BOTH = [TaskBatch("a", [0, 1, 2]), TaskBatch("b", [3, 4, 5])]
 
 
 def plan(epoch, generator):
-    return BOTH
+    """Four steps with a batch of both tasks."""
+    return [BOTH] * 4
+
+
+def parts(weight: float) -> list[Part]:
+    """The batches of BOTH with one weight."""
+    return [Part(task, rows, weight) for task, rows in BOTH]
 
 
 class Keep:
-    """A surgery that keeps what it is told and answers with fixed weights."""
+    """A surgery that keeps its arguments and answers with fixed weights."""
 
     def __init__(self, *weights: float) -> None:
-        self.weights, self.seen = weights, []
+        self.weights = weights
+        self.seen = []
 
     def __call__(self, products, tasks):
         self.seen.append((products, tasks))
@@ -36,14 +49,16 @@ class Keep:
         self.seen = []
 
 
-def gradients_of(job, step) -> dict[str, torch.Tensor | None]:
+def gradients_of(job, update) -> dict[str, Tensor | None]:
+    """What `backward` leaves in .grad, by name."""
     job.model.train()
     job.optimizer.zero_grad(set_to_none=True)
-    backward(job, step)
+    backward(job, update)
     return {name: parameter.grad for name, parameter in job.model.named_parameters()}
 
 
-def own_gradient(job, task, rows) -> dict[str, torch.Tensor | None]:
+def gradient_alone(job, task, rows) -> dict[str, Tensor | None]:
+    """The gradient of one batch's loss, by torch alone."""
     job.optimizer.zero_grad(set_to_none=True)
     job.loss(task, job.load(task, rows)).backward()
     return {name: parameter.grad for name, parameter in job.model.named_parameters()}
@@ -55,12 +70,15 @@ def test_a_full_gpu_is_told_with_what_helps(tmp_path):
             "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total of 8 GiB"
         )
 
-    with pytest.raises(
-        ValueError,
-        match=r"toy: a batch of 2 examples does not fit into the GPU's memory \(CUDA out of "
-        r"memory\)\. Pass a smaller one \(--batch-size, with --accumulation",
-    ):
-        backward(make_job(tmp_path, loss=loss), [("a", [0, 1], 1.0)])
+    message = (
+        r"toy: a batch of 2 examples does not fit into the GPU's memory \(CUDA out of memory\)\. "
+        r"Pass a smaller one \(--batch-size, with --accumulation"
+    )
+    with pytest.raises(ValueError, match=message):
+        backward(make_job(tmp_path, loss=loss), [Part("a", [0, 1], 1.0)])
+
+
+# --- the Gramian ----------------------------------------------------------------------------------
 
 
 def test_gramian_by_hand():
@@ -68,129 +86,131 @@ def test_gramian_by_hand():
         (torch.tensor([1.0, 2.0]), torch.tensor([3.0, -1.0])),
         (torch.tensor([[2.0]]), torch.tensor([[-4.0]])),
     ]
-    assert gramian(columns, 2).tolist() == [
-        [9.0, -7.0],
-        [-7.0, 26.0],
-    ]  # 1 + 4 + 4; 3 - 2 - 8; 9 + 1 + 16
+    # 1 + 4 + 4; 3 - 2 - 8; 9 + 1 + 16
+    assert gramian(columns, 2).tolist() == [[9.0, -7.0], [-7.0, 26.0]]
 
 
 def test_gramian_equals_the_product_of_flat_vectors_whatever_the_pieces(monkeypatch):
     torch.manual_seed(0)
     shapes = [(3, 4), (7,), (2, 5, 2), (1,)]
     columns = [tuple(torch.randn(shape, dtype=torch.float64) for _ in range(3)) for shape in shapes]
-    flat = torch.stack(
-        [torch.cat([column[task].flatten() for column in columns]) for task in range(3)]
-    )
+    vectors = []
+    for task in range(3):
+        vectors.append(torch.cat([column[task].flatten() for column in columns]))
+    flat = torch.stack(vectors)
     for chunk in (1, 4, 1000):
         monkeypatch.setattr(gradients, "CHUNK", chunk)
         torch.testing.assert_close(gramian(columns, 3), flat @ flat.T)
 
 
-def test_what_all_tasks_touch_is_weighted_and_a_head_keeps_its_own(tmp_path):
+# --- tasks meet -----------------------------------------------------------------------------------
+
+
+def test_a_shared_parameter_is_weighted_and_a_head_keeps_its_own_gradient(tmp_path):
     job = make_job(tmp_path, dropout=0.0)
-    own = {task: own_gradient(job, task, rows) for task, rows in BOTH[0]}
+    alone = {task: gradient_alone(job, task, rows) for task, rows in BOTH}
     keep = Keep(2.0, -3.0)
-    found = gradients_of(replace(job, surgery=keep), [(task, rows, 0.5) for task, rows in BOTH[0]])
-    for name in ("body.weight", "body.bias"):
-        torch.testing.assert_close(found[name], 2 * own["a"][name] - 3 * own["b"][name])
+    both = gradients_of(replace(job, surgery=keep), parts(0.5))
+    body = ("body.weight", "body.bias")
+    for name in body:
+        torch.testing.assert_close(both[name], 2 * alone["a"][name] - 3 * alone["b"][name])
     for task in "ab":
-        assert torch.equal(found[f"heads.{task}.weight"], own[task][f"heads.{task}.weight"])
-    assert found["idle"] is None, "what no task touches must keep None, or Adam would decay it"
+        name = f"heads.{task}.weight"
+        assert torch.equal(both[name], alone[task][name])
+    assert both["idle"] is None, "what no task touches must keep None, or Adam would decay it"
+
+    # The surgery sees the body only, which both tasks touch.
     ((products, tasks),) = keep.seen
-    flat = torch.stack(
-        [
-            torch.cat([own[task][name].flatten() for name in ("body.weight", "body.bias")])
-            for task in "ab"
-        ]
-    ).double()
+    vectors = []
+    for task in "ab":
+        vectors.append(torch.cat([alone[task][name].flatten() for name in body]))
+    flat = torch.stack(vectors).double()
     assert tasks == ["a", "b"]
-    torch.testing.assert_close(products, flat @ flat.T, rtol=1e-6, atol=0)  # the body only, in fp32
+    torch.testing.assert_close(products, flat @ flat.T, rtol=1e-6, atol=0)  # fp32
 
 
 def test_a_head_that_the_step_does_not_touch_keeps_none(tmp_path):
     job = replace(make_job(tmp_path), surgery=Keep(1.0))
-    found = gradients_of(job, [("a", [0, 1], 1.0)])
-    assert found["heads.b.weight"] is None and found["heads.a.weight"] is not None
+    left = gradients_of(job, [Part("a", [0, 1], 1.0)])
+    assert left["heads.b.weight"] is None and left["heads.a.weight"] is not None
 
 
 def test_accumulation_averages_a_task_s_batches_before_the_tasks_meet(tmp_path):
     job = make_job(tmp_path, dropout=0.0)
-    step = [("a", [0, 1], 0.25), ("b", [2, 3], 0.25), ("a", [4, 5], 0.25), ("a", [6, 7], 0.25)]
-    whole = own_gradient(job, "a", [0, 1, 4, 5, 6, 7])
-    found = gradients_of(replace(job, surgery=Keep(1.0, 0.0)), step)
-    torch.testing.assert_close(found["body.weight"], whole["body.weight"])
+    update = [
+        Part("a", [0, 1], 0.25),
+        Part("b", [2, 3], 0.25),
+        Part("a", [4, 5], 0.25),
+        Part("a", [6, 7], 0.25),
+    ]
+    together = gradient_alone(job, "a", [0, 1, 4, 5, 6, 7])
+    left = gradients_of(replace(job, surgery=Keep(1.0, 0.0)), update)
+    torch.testing.assert_close(left["body.weight"], together["body.weight"])
 
 
 def test_the_loss_of_a_step_with_surgery_is_the_mean_over_its_tasks(tmp_path):
     job = make_job(tmp_path, dropout=0.0)
-    first, second, other = (
-        float(job.loss(task, job.load(task, rows)).detach())
-        for task, rows in (("a", [0, 1]), ("a", [4, 5]), ("b", [2, 3]))
+    update = [Part("a", [0, 1], 0.25), Part("b", [2, 3], 0.25), Part("a", [4, 5], 0.25)]
+    first, other, second = (
+        float(job.loss(task, job.load(task, rows)).detach()) for task, rows, _ in update
     )
-    step = [("a", [0, 1], 0.25), ("b", [2, 3], 0.25), ("a", [4, 5], 0.25)]
     job.optimizer.zero_grad(set_to_none=True)
-    loss, _ = backward(replace(job, surgery=Keep(1.0, 1.0)), step)
+    loss, _ = backward(replace(job, surgery=Keep(1.0, 1.0)), update)
     assert loss == pytest.approx(((first + second) / 2 + other) / 2)
 
 
 def test_weights_of_one_are_the_sum_of_the_losses(tmp_path):
     job = make_job(tmp_path, dropout=0.0)
-    step = [(task, rows, 1.0) for task, rows in BOTH[0]]
-    summed, combined = (
-        gradients_of(job, step),
-        gradients_of(replace(job, surgery=Keep(1.0, 1.0)), step),
-    )
+    summed = gradients_of(job, parts(1.0))
+    combined = gradients_of(replace(job, surgery=Keep(1.0, 1.0)), parts(1.0))
     for name, gradient in summed.items():
         torch.testing.assert_close(combined[name], gradient)
 
 
-def test_what_two_of_three_tasks_touch_gets_their_plain_sum():
+def test_two_of_three_tasks_give_their_plain_sum():
     shared, of_two, of_one, idle = (nn.Parameter(torch.zeros(1)) for _ in range(4))
-    one, ten, hundred = torch.tensor([1.0]), torch.tensor([10.0]), torch.tensor([100.0])
+    one, ten, hundred = (torch.tensor([value]) for value in (1.0, 10.0, 100.0))
     columns = [
         [one, one.clone(), None, None],
         [ten, ten.clone(), ten.clone(), None],
         [hundred, None, None, None],
     ]
     seen = []
-    combine(
-        [shared, of_two, of_one, idle],
-        columns,
-        lambda products: seen.append(products) or torch.tensor([2.0, -1.0, 0.5]),
-    )
+
+    def weigh(products):
+        seen.append(products)
+        return torch.tensor([2.0, -1.0, 0.5])
+
+    combine([shared, of_two, of_one, idle], columns, weigh)
     assert (shared.grad, of_two.grad, of_one.grad, idle.grad) == (2 - 10 + 50, 11, 10, None)
-    assert seen[0].tolist() == [
-        [1, 10, 100],
-        [10, 100, 1000],
-        [100, 1000, 10000],
-    ]  # of the shared one alone
+    # Of the shared one alone.
+    assert seen[0].tolist() == [[1, 10, 100], [10, 100, 1000], [100, 1000, 10000]]
 
 
 def test_clipping_comes_after_surgery(tmp_path):
-    """One step of the loop: the combined gradient, made shorter as a whole, not each task's own before."""
+    """The combined gradient is made shorter, not each task's own before."""
 
-    def first_gradient(limit: float) -> torch.Tensor:
+    def first_gradient(limit: float) -> Tensor:
         job = make_job(
             tmp_path / str(limit),
             dropout=0.0,
             plan=plan,
             surgery=Keep(5.0, -3.0),
             max_grad_norm=limit,
+            epochs=1,
         )
-        found = []
-        job.optimizer.step = lambda: found.append(
-            torch.cat(
-                [
-                    parameter.grad.flatten()
-                    for parameter in job.model.parameters()
-                    if parameter.grad is not None
-                ]
-            )
-        )
-        fit(replace(job, epochs=1))
-        return found[0]
+        seen = []
 
-    free, clipped = first_gradient(0.0), first_gradient(0.01)
+        def look():
+            present = [p.grad.flatten() for p in job.model.parameters() if p.grad is not None]
+            seen.append(torch.cat(present))
+
+        job.optimizer.step = look
+        fit(job)
+        return seen[0]
+
+    free = first_gradient(0.0)
+    clipped = first_gradient(0.01)
     torch.testing.assert_close(clipped, free * (0.01 / (float(free.norm()) + 1e-6)))
     assert float(free.norm()) > 1
 
@@ -203,31 +223,32 @@ def test_no_gradient_is_copied():
 
 
 def test_a_loss_that_is_not_finite_stops_before_its_backward_pass(tmp_path):
-    job = replace(make_job(tmp_path, disturb=lambda when, number: None), surgery=Keep(1.0, 1.0))
-    nan = replace(
-        job, loss=lambda task, batch: job.loss(task, batch) * (float("nan") if task == "b" else 1.0)
-    )
-    loss, (task, rows, _) = backward(nan, [(task, rows, 1.0) for task, rows in BOTH[0]])
-    assert loss != loss and (task, rows) == BOTH[0][1]
-    gradients = {name: parameter.grad for name, parameter in job.model.named_parameters()}
-    assert all(
-        gradient is None for name, gradient in gradients.items() if name.startswith("heads.b")
-    )
-    assert all(gradient is None or gradient.isfinite().all() for gradient in gradients.values())
+    job = replace(make_job(tmp_path), surgery=Keep(1.0, 1.0))
+
+    def loss(task, batch):
+        factor = float("nan") if task == "b" else 1.0
+        return job.loss(task, batch) * factor
+
+    value, part = backward(replace(job, loss=loss), parts(1.0))
+    assert value != value and (part.task, part.rows) == BOTH[1]
+    for name, parameter in job.model.named_parameters():
+        assert parameter.grad is None or parameter.grad.isfinite().all(), name
+        assert parameter.grad is None or not name.startswith("heads.b")
+
+
+# --- a run with surgery ---------------------------------------------------------------------------
 
 
 def surgical(folder, **changes):
-    return make_job(
-        folder,
-        plan=plan,
-        surgery=GradientSurgery("gradvac", "sum", 0.1, ["a", "b"], seed=0),
-        **changes,
-    )
+    """The toy job with GradVac, whose targets are a state of their own."""
+    surgery = GradientSurgery("gradvac", "sum", 0.1, ["a", "b"], seed=0)
+    return make_job(folder, plan=plan, surgery=surgery, **changes)
 
 
 def test_a_run_with_surgery_resumes_to_the_same_bits(tmp_path):
     job = surgical(tmp_path / "whole")
-    expected, log = bits(job, fit(job)), job.surgery.state_dict()
+    expected = bits(job, fit(job))
+    log = job.surgery.state_dict()
 
     def stop(when, number):
         if when == "step" and number == 11:
@@ -238,9 +259,10 @@ def test_a_run_with_surgery_resumes_to_the_same_bits(tmp_path):
     again = surgical(tmp_path / "cut")
     torch.manual_seed(4)
     assert bits(again, fit(again, resume=True)) == expected
-    assert {name: tensor.tolist() for name, tensor in again.surgery.state_dict().items()} == {
-        name: tensor.tolist() for name, tensor in log.items()
-    }
+    log_again = again.surgery.state_dict()
+    assert log_again.keys() == log.keys()
+    for name, tensor in log.items():
+        assert log_again[name].tolist() == tensor.tolist()
     assert len(log["cosines"]) == 12 and log["targets"].any()
 
 

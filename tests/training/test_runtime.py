@@ -125,7 +125,7 @@ def test_few_kernels_are_kept_unless_the_environment_says_otherwise(monkeypatch,
 
 MANY_SHAPES = """
 import ctypes, torch
-from minbert import runtime
+from minbert.training import runtime
 
 class Info(ctypes.Structure):  # struct mallinfo2; number 7 is the memory in use
     _fields_ = [(str(number), ctypes.c_size_t) for number in range(10)]

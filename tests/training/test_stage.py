@@ -11,7 +11,6 @@ from minbert.training.job import Job
 from minbert.training.stage import (
     STAGE_FILE,
     Stage,
-    code_of,
     encoder_fingerprint,
     plan_chain,
     run_chain,
@@ -230,14 +229,6 @@ def test_another_number_of_processes_makes_another_encoder(monkeypatch):
     one = stage_fingerprint("start", {"lr": 1}, ("row",))
     monkeypatch.setattr("minbert.training.stage.processes.count", lambda: 2)
     assert stage_fingerprint("start", {"lr": 1}, ("row",)) != one
-
-
-def test_the_code_is_that_of_minbert_and_of_the_places_named(tmp_path):
-    (tmp_path / "losses.py").write_text("x = 1\n")
-    before = code_of(tmp_path)
-    assert before == code_of(tmp_path) == code_of(tmp_path / "losses.py") and before != code_of()
-    (tmp_path / "losses.py").write_text("x = -1\n")
-    assert code_of(tmp_path) == code_of(tmp_path / "losses.py") != before
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", json.dumps({"seconds": 1})])
