@@ -1,8 +1,8 @@
 """Does the fast path learn what the readable one learns? The three tasks by both, over several seeds.
 
 `python -m benchmarks.readable --data-dir DIR --out FILE`: one fine-tune for each path and seed through the multitask
-stage of a run. "fast" is what a run does: bf16 where the processor has it, AdamW.update_fused, minbert.dropout.
-"readable" has float32, AdamW.update formula by formula, torch's own dropout; attention is written out in both, as in
+stage of a run. "fast" is what a run does: bf16 where the processor has it, and the twins of minbert/fast.py.
+"readable" has float32 and the readable functions, AdamW.update formula by formula; attention is written out in both, as in
 every training on a CPU. Dev scores after the last epoch go into FILE as lines of JSON; what is there is not run again.
 """
 
@@ -11,14 +11,11 @@ from __future__ import annotations
 import argparse
 import tempfile
 from pathlib import Path
-from unittest import mock
-
-import torch.nn.functional as F
 
 from benchmarks.material import without_bf16
 from benchmarks.series import course_tables, go_on, shown_mean
 from command_line.options import Options
-from minbert import AdamW, BertConfig, BertModel, BertTokenizer, weights
+from minbert import BertConfig, BertModel, BertTokenizer, fast, weights
 from minbert.training import runtime
 from minbert.training.loop import fit
 from multitask.stage import build_job, encode_tables, read_tables
@@ -26,11 +23,6 @@ from multitask.tasks import TASKS
 
 PATHS = ("fast", "readable")
 SCORES = (*TASKS, "overall_2023")
-
-
-def update_one_by_one(optimizer: AdamW, parameters: list, group: dict) -> None:
-    for parameter in parameters:
-        optimizer.update(parameter, group)
 
 
 def fine_tune(
@@ -82,11 +74,7 @@ def run(path: str, **settings) -> dict:
     """`fine_tune` with the forms of that path."""
     if path == "fast":
         return fine_tune(path, **settings)
-    with (
-        mock.patch.object(AdamW, "update_fused", update_one_by_one),
-        mock.patch("minbert.dropout.dropout", F.dropout),
-        mock.patch("minbert.attention.dropout", F.dropout),
-    ):
+    with fast.switched_off():
         return fine_tune(path, **settings)
 
 

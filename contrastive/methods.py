@@ -21,7 +21,8 @@ from contrastive.presets import Settings
 from contrastive.sentences import POSITIVE_ABOVE
 from data.batching import Batch
 from minbert import BertModel
-from minbert.pooling import maximum, mean, pool, positions_read
+from minbert.fast import positions_read
+from minbert.pooling import maximum, mean, pool
 from minbert.training import processes
 
 GUIDED_WIDTH = 4096  # of the self-guided projection

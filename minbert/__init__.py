@@ -1,21 +1,41 @@
-"""The encoder, its optimizer and the one training loop. Knows nothing of tasks or CSV files.
+"""BERT itself, its optimizer, and what every training stage shares.
 
-Reading order: config, attention, bert, weights, tokenizer, optimizer, schedule, mlm, then checkpoint, runtime, loop.
+In reading order:
+
+config.py       The numbers that fix an encoder's shape.
+tokenizer.py    Text -> token ids.
+dropout.py      Dropout, as a function and as a module.
+attention.py    Multi-head self-attention.
+bert.py         The encoder: embeddings, layers, pooler.
+weights.py      Where weights are, how they are named, and how they are loaded.
+pooling.py      Token vectors -> one vector per row.
+optimizer.py    AdamW.
+schedule.py     The learning rate of each step.
+fast.py         Fast twins of functions in the files above.
+options.py      The option group of the encoder.
+training/       One training loop for every stage.
+pretraining/    Masked language modelling, as a stage and as a command.
+reporting/      What a person looks at: tables, figures, HTML pages.
+commands/       How every command starts and ends.
+
+The folder bundled/ holds the weights of minbert-mini.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-if (
-    TYPE_CHECKING
-):  # for editors; importing torch takes a second or two, so each name waits until it is asked for
+# For editors. At run time each name waits until it is asked for, because importing torch takes a
+# second or two.
+if TYPE_CHECKING:
     from minbert.bert import BertModel, BertOutput
     from minbert.config import BertConfig
     from minbert.optimizer import AdamW
     from minbert.tokenizer import BertTokenizer
 
 __all__ = ["AdamW", "BertConfig", "BertModel", "BertOutput", "BertTokenizer"]
-HOMES = {
+
+# A public name, and the file of this package that defines it.
+DEFINED_IN = {
     "AdamW": "optimizer",
     "BertConfig": "config",
     "BertModel": "bert",
@@ -25,7 +45,8 @@ HOMES = {
 
 
 def __getattr__(name: str) -> type:
-    """A public name of the package, from its module (PEP 562)."""
-    if name not in HOMES:
+    """Import a public name of the package when it is first asked for (PEP 562)."""
+    if name not in DEFINED_IN:
         raise AttributeError(f"module 'minbert' has no attribute '{name}'")
-    return getattr(import_module(f"minbert.{HOMES[name]}"), name)
+    module = import_module(f"minbert.{DEFINED_IN[name]}")
+    return getattr(module, name)

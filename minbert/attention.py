@@ -1,6 +1,6 @@
-"""Multi-head self-attention written out, and its fused twin beside it.
+"""Multi-head self-attention, written out step by step. It is a part of each layer in bert.py.
 
-B batch, T tokens, H hidden, N heads, D head size (H = N x D). Stands inside each layer of bert.py; read that next.
+B batch, T tokens, H hidden, N heads, D head size (H = N x D). Next: bert.py.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from minbert import fast
 from minbert.config import BertConfig
 from minbert.dropout import dropout
 
@@ -23,86 +23,88 @@ def attention(
     dropout_probability: float,
     training: bool,
 ) -> Tensor:
-    """Scaled dot-product attention, softmax(Q K^T / sqrt(D)) V (Vaswani et al. 2017, eq. 1), step by step.
+    """Compute scaled dot-product attention, softmax(Q K^T / sqrt(D)) V.
 
-    query, key, value (B, N, T, D) floating point; mask_bias broadcastable to (B, N, T, T), added to the scores: 0 where
-    a token may be attended to, a very large negative number where not; None masks nothing. Returns (B, N, T, D).
-    Compare with `fused_attention`, which computes the same without storing the (T, T) scores.
+    Vaswani et al. 2017, equation 1. Each token takes a weighted mean of the values of all tokens.
+    Compare with torch.nn.functional.scaled_dot_product_attention, which `fast.attention` calls.
+
+    query, key, value: (B, N, T, D), floating point.
+    mask_bias: broadcastable to (B, N, T, T), added to the scores. It is 0 where a token may be
+        attended to, and a very large negative number where not. None masks nothing.
+    dropout_probability: in [0, 1). training: whether to drop at all.
+    Returns (B, N, T, D).
     """
-    query = query / math.sqrt(
-        query.size(-1)
-    )  # before the product: T x D numbers to divide instead of T x T
+    # Dividing Q gives the same scores as dividing Q K^T, and Q holds fewer numbers.
+    head_size = query.size(-1)
+    query = query / math.sqrt(head_size)
     scores = query @ key.transpose(-2, -1)  # (B, N, T, T)
+
+    # The mask acts before the softmax, so that the other probabilities still sum to 1.
     if mask_bias is not None:
-        scores = scores + mask_bias  # before the softmax, so that what is left still sums to 1
-    probabilities = scores.softmax(dim=-1).to(
-        value.dtype
-    )  # (B, N, T, T); torch sums bf16 rows in float32
-    # Dropout on the weights: a link that is dropped is not attended to at all, and a row no longer sums to 1.
+        scores = scores + mask_bias
+
+    # torch sums rows of bfloat16 in float32, and under autocast returns float32.
+    probabilities = scores.softmax(dim=-1).to(value.dtype)  # (B, N, T, T)
+
+    # A dropped link is not attended to at all. A row then no longer sums to 1.
     probabilities = dropout(probabilities, dropout_probability, training)
     return probabilities @ value  # (B, N, T, D)
 
 
-def fused_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask_bias: Tensor | None,
-    dropout_probability: float,
-    training: bool,
-) -> Tensor:
-    """The same function through torch's fused kernel; arguments, shapes and result as in `attention`."""
-    if mask_bias is not None:
-        mask_bias = mask_bias.clamp(min=torch.finfo(query.dtype).min).to(
-            query.dtype
-        )  # finite in bf16 too
-    probability = dropout_probability if training else 0.0
-    return F.scaled_dot_product_attention(
-        query, key, value, attn_mask=mask_bias, dropout_p=probability
-    )
-
-
 class MultiHeadAttention(nn.Module):
-    """Self-attention with N heads and its output projection; hidden states (B, T, H) -> (B, T, H).
+    """Self-attention with N heads and an output projection (Vaswani et al. 2017, section 3.2.2).
 
-    `forward` uses the weights of query, key and value without calling these modules, so hooks on them never run.
+    Compare with torch.nn.MultiheadAttention.
     """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.num_heads, self.head_size = config.num_attention_heads, config.head_size
+        self.num_heads = config.num_attention_heads
+        self.head_size = config.head_size
         self.dropout_probability = config.attention_probs_dropout_prob
-        self.attend = fused_attention if config.attention_implementation == "fused" else attention
+        self.attend = fast.attention if config.attention_implementation == "fused" else attention
+
         self.query = nn.Linear(config.hidden_size, config.hidden_size)
         self.key = nn.Linear(config.hidden_size, config.hidden_size)
         self.value = nn.Linear(config.hidden_size, config.hidden_size)
         self.output = nn.Linear(config.hidden_size, config.hidden_size)
 
+    @fast.computed_by(fast.project)
+    def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Compute query, key and value of all heads: (B, T, H) -> three times (B, T, H)."""
+        return self.query(hidden_states), self.key(hidden_states), self.value(hidden_states)
+
     def split_heads(self, projected: Tensor) -> Tensor:
-        """(B, T, H) -> (B, N, T, D): each head sees its own D of the H units."""
-        return projected.unflatten(-1, (self.num_heads, self.head_size)).transpose(1, 2)
+        """Give each head its own D of the H units: (B, T, H) -> (B, N, T, D)."""
+        heads = projected.unflatten(-1, (self.num_heads, self.head_size))  # (B, T, N, D)
+        return heads.transpose(1, 2)  # (B, N, T, D)
 
     def forward(self, hidden_states: Tensor, mask_bias: Tensor | None = None) -> Tensor:
-        parts = (self.query, self.key, self.value)
-        weight = torch.cat(
-            [part.weight for part in parts]
-        )  # (3 H, H): one matrix product is faster than three
-        projected = F.linear(
-            hidden_states, weight, torch.cat([part.bias for part in parts])
-        )  # (B, T, 3 H)
-        query, key, value = (
-            self.split_heads(part) for part in projected.chunk(3, dim=-1)
-        )  # (B, N, T, D) each
+        """Let the tokens of each row attend to each other.
+
+        hidden_states (B, T, H); mask_bias as in `attention`. Returns (B, T, H).
+        """
+        query, key, value = self.project(hidden_states)  # (B, T, H) each
+        query = self.split_heads(query)  # (B, N, T, D)
+        key = self.split_heads(key)  # (B, N, T, D)
+        value = self.split_heads(value)  # (B, N, T, D)
+
         context = self.attend(
             query, key, value, mask_bias, self.dropout_probability, self.training
         )  # (B, N, T, D)
-        return self.output(context.transpose(1, 2).flatten(2))  # (B, T, H)
+
+        # The heads stand side by side again.
+        joined = context.transpose(1, 2).flatten(2)  # (B, T, H)
+        return self.output(joined)  # (B, T, H)
 
 
 def mask_to_bias(attention_mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """attention_mask (B, T), 1 for real tokens and 0 for padding -> additive bias (B, 1, 1, T) of `dtype`.
+    """Turn a mask of tokens into the bias that `attention` adds to its scores.
 
-    The most negative finite number rather than -inf: a softmax over a row of only -inf would be nan.
+    attention_mask (B, T), 1 for real tokens and 0 for padding. Returns (B, 1, 1, T) of `dtype`: 0
+    for real tokens, the most negative finite number for padding. It is not -inf, because a softmax
+    over a row of only -inf is nan.
     """
     is_padding = attention_mask[:, None, None, :] == 0  # (B, 1, 1, T)
-    return torch.zeros_like(is_padding, dtype=dtype).masked_fill(is_padding, torch.finfo(dtype).min)
+    zeros = torch.zeros_like(is_padding, dtype=dtype)  # (B, 1, 1, T)
+    return zeros.masked_fill(is_padding, torch.finfo(dtype).min)

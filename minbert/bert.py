@@ -1,19 +1,22 @@
 """The BERT encoder (Devlin et al. 2019): embeddings, layers, pooler.
 
-B batch, T tokens, H hidden, I intermediate, L layers, P positions. Parameters correspond one to one to Hugging Face's
-BertModel; the name table is in weights.py, which is the next file to read.
+B batch, T tokens, H hidden, I intermediate, L layers, P positions that are read.
+
+Its parameters correspond one to one to those of Hugging Face's BertModel. The table of names is
+in weights.py, which is the next file to read.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from minbert import weights
+from minbert import fast, weights
 from minbert.attention import MultiHeadAttention, mask_to_bias
 from minbert.config import BertConfig
 from minbert.dropout import Dropout
@@ -21,45 +24,59 @@ from minbert.dropout import Dropout
 
 @dataclass
 class BertOutput:
-    """What the encoder returns; by attribute or by key, as in Hugging Face's and the course's code."""
+    """The result of the encoder, read by attribute, by key or by position.
 
-    last_hidden_state: Tensor  # (B, T, H), or at `positions` (P, 1, H)
-    pooler_output: Tensor  # (B, H) or (P, H), in (-1, 1)
-    hidden_states: tuple[Tensor, ...] | None = (
-        None  # L + 1 tensors (B, T, H): the embeddings, then each layer
-    )
+    `output.pooler_output`, `output["pooler_output"]` and `output[1]` are the same tensor, as in
+    Hugging Face's code and in the course's.
+    """
 
-    def __getitem__(self, key: str) -> Tensor | tuple[Tensor, ...] | None:
-        return getattr(self, key)
+    # (B, T, H), or (P, 1, H) with `positions`.
+    last_hidden_state: Tensor
 
-    def __setitem__(
-        self, key: str, value: Tensor
-    ) -> None:  # the course's sanity check masks its padding this way
+    # (B, H), or (P, H) with `positions`; in (-1, 1).
+    pooler_output: Tensor
+
+    # L + 1 tensors (B, T, H): the embeddings, then the output of each layer.
+    hidden_states: tuple[Tensor, ...] | None = None
+
+    def __getitem__(self, key: str | int) -> Tensor | tuple[Tensor, ...] | None:
+        name = fields(self)[key].name if isinstance(key, int) else key
+        return getattr(self, name)
+
+    def __setitem__(self, key: str, value: Tensor) -> None:
+        # The course's sanity check masks its padding this way.
         setattr(self, key, value)
 
 
 class BertEmbeddings(nn.Module):
-    """Word + position + segment embeddings, normalised; input_ids (B, T) -> (B, T, H)."""
+    """Word, position and segment embeddings, added and normalised (Devlin et al. 2019, fig. 2)."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.word = nn.Embedding(
-            config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id
-        )
-        self.position = nn.Embedding(config.max_position_embeddings, config.hidden_size)
-        self.segment = nn.Embedding(config.type_vocab_size, config.hidden_size)
-        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        size = config.hidden_size
+        self.word = nn.Embedding(config.vocab_size, size, padding_idx=config.pad_token_id)
+        self.position = nn.Embedding(config.max_position_embeddings, size)
+        self.segment = nn.Embedding(config.type_vocab_size, size)
+        self.norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.hidden_dropout_prob)
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor) -> Tensor:
-        positions = self.position.weight[: input_ids.size(1)]  # (T, H), the same for every row
-        return self.dropout(
-            self.norm(self.word(input_ids) + self.segment(token_type_ids) + positions)
-        )  # (B, T, H)
+        """Embed tokens: input_ids and token_type_ids (B, T) int64 -> (B, T, H)."""
+        words = self.word(input_ids)  # (B, T, H)
+        segments = self.segment(token_type_ids)  # (B, T, H)
+
+        # Row t of the table belongs to token t, and all rows of the batch share it.
+        positions = self.position.weight[: input_ids.size(1)]  # (T, H)
+
+        embedded = self.norm(words + segments + positions)  # (B, T, H)
+        return self.dropout(embedded)
 
 
 class FeedForward(nn.Module):
-    """The position-wise network: H -> I, GELU (the erf form, not the tanh approximation), I -> H."""
+    """The position-wise network: H -> I, GELU, I -> H (Vaswani et al. 2017, equation 2).
+
+    GELU is the erf form, x Phi(x) (Hendrycks and Gimpel 2016), not the tanh approximation.
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -67,11 +84,16 @@ class FeedForward(nn.Module):
         self.down = nn.Linear(config.intermediate_size, config.hidden_size)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        return self.down(F.gelu(self.up(hidden_states)))  # (B, T, H)
+        """Transform each token by itself: (B, T, H) -> (B, T, H)."""
+        activated = F.gelu(self.up(hidden_states))  # (B, T, I)
+        return self.down(activated)  # (B, T, H)
 
 
 class BertLayer(nn.Module):
-    """Attention, add and norm, feed-forward, add and norm: the norm stands after the sum ("post-norm")."""
+    """One layer: attention, add and norm, feed-forward, add and norm.
+
+    The norm stands after the sum ("post-norm"), as in Vaswani et al. 2017, section 3.1.
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -81,27 +103,21 @@ class BertLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.hidden_dropout_prob)
 
-    def forward(
-        self, hidden_states: Tensor, mask_bias: Tensor | None, positions: Tensor | None = None
-    ) -> Tensor:
-        """Hidden states (B, T, H) -> (B, T, H), or (P, 1, H) at `positions` (P,) alone; see BertModel's forward."""
+    @fast.accepts_positions
+    def forward(self, hidden_states: Tensor, mask_bias: Tensor | None) -> Tensor:
+        """Transform hidden states (B, T, H) -> (B, T, H). mask_bias (B, 1, 1, T), or None."""
         attended = self.attention(hidden_states, mask_bias)  # (B, T, H)
-        if (
-            positions is not None
-        ):  # all that follows is done to each token by itself: (P, 1, H) instead of (B, T, H)
-            hidden_states, attended = (
-                each.flatten(0, 1).index_select(0, positions).unsqueeze(1)
-                for each in (hidden_states, attended)
-            )
-        hidden_states = self.attention_norm(hidden_states + self.dropout(attended))  # (B, T, H)
-        transformed = self.dropout(self.feed_forward(hidden_states))  # (B, T, H)
-        return self.feed_forward_norm(hidden_states + transformed)  # (B, T, H)
+        hidden_states = self.attention_norm(hidden_states + self.dropout(attended))
+
+        transformed = self.feed_forward(hidden_states)  # (B, T, H)
+        return self.feed_forward_norm(hidden_states + self.dropout(transformed))
 
 
 class BertModel(nn.Module):
     """BERT with the parameters and outputs of Hugging Face's BertModel.
 
-    Attributes: `config`, and after `from_pretrained` `load_report`, which says what was read from disk.
+    Attributes: `config`. After `from_pretrained` also `load_report`, which says what was read from
+    disk.
     """
 
     def __init__(self, config: BertConfig) -> None:
@@ -114,7 +130,11 @@ class BertModel(nn.Module):
         self.apply(self.initialise)
 
     def initialise(self, module: nn.Module) -> None:
-        """Normal(0, initializer_range) for matrices and embeddings, 0 for biases and padding (as Hugging Face does)."""
+        """Set the start values of one module, as Hugging Face does.
+
+        Matrices and embeddings are drawn from Normal(0, initializer_range). Biases and the
+        embedding of padding are 0.
+        """
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=self.config.initializer_range)
         if isinstance(module, nn.Linear) and module.bias is not None:
@@ -132,16 +152,18 @@ class BertModel(nn.Module):
     ) -> BertOutput:
         """Encode token ids (Devlin et al. 2019, section 3).
 
-        input_ids (B, T) int64 in [0, vocab_size); attention_mask (B, T), 1 for tokens and 0 for padding, default all 1;
-        token_type_ids (B, T) int64, 0 for the first sentence and 1 for the second, default all 0. T is at most
-        config.max_position_embeddings, else ValueError.
+        Compare with transformers.BertModel.
 
-        Returns last_hidden_state (B, T, H), without a meaning at padding, pooler_output (B, H) in (-1, 1), and with
-        `output_hidden_states` all L + 1 states (B, T, H), the embeddings first. Compare with transformers.BertModel.
+        input_ids: (B, T) int64 in [0, vocab_size).
+        attention_mask: (B, T), 1 for tokens and 0 for padding. Default: all 1.
+        token_type_ids: (B, T) int64, 0 for the first sentence and 1 for the second. Default: all 0.
+        output_hidden_states: whether to return all L + 1 states, the embeddings first.
+        positions: (P,) int64, the only places of the last layer that are read. It saves time, as
+            fast.layer_at_positions explains. Default: all places.
 
-        positions (P,) int64 in [0, B T), b T + t for token t of row b: where these are all that is read of the last
-        layer (each row's [CLS], or masked tokens), its feed-forward network, two thirds of its weights, leaves out the
-        rest. Each then counts as a row of one token: the last state is (P, 1, H) and pooler_output (P, H).
+        Returns last_hidden_state (B, T, H), which means nothing at padding, and pooler_output
+        (B, H) in (-1, 1). With positions they are (P, 1, H) and (P, H).
+        Raises ValueError if T is above config.max_position_embeddings.
         """
         if input_ids.size(1) > self.config.max_position_embeddings:
             raise ValueError(
@@ -150,25 +172,34 @@ class BertModel(nn.Module):
             )
         if token_type_ids is None:
             token_type_ids = torch.zeros_like(input_ids)
+
         hidden = self.embeddings(input_ids, token_type_ids)  # (B, T, H)
-        mask_bias = (
-            None if attention_mask is None else mask_to_bias(attention_mask, hidden.dtype)
-        )  # (B, 1, 1, T)
+        mask_bias = None
+        if attention_mask is not None:
+            mask_bias = mask_to_bias(attention_mask, hidden.dtype)  # (B, 1, 1, T)
+
         hidden_states = [hidden]
-        for layer in self.layers:
-            hidden = layer(hidden, mask_bias, positions if layer is self.layers[-1] else None)
+        for layer in fast.last_layer_at(self.layers, positions):
+            hidden = layer(hidden, mask_bias)  # (B, T, H)
             if output_hidden_states:
                 hidden_states.append(hidden)
-        pooled = torch.tanh(self.pooler(hidden[:, 0]))  # (B, H): [CLS] is token 0
+
+        # The pooler reads [CLS], which is token 0 of each row.
+        pooled = torch.tanh(self.pooler(hidden[:, 0]))  # (B, H)
         return BertOutput(hidden, pooled, tuple(hidden_states) if output_hidden_states else None)
 
     @classmethod
-    def from_pretrained(cls, name_or_folder: str | Path, **config_overrides) -> BertModel:
-        """Load "minbert-mini", "minilm", a folder in Hugging Face layout, or a hub name such as "bert-base-uncased".
+    def from_pretrained(cls, name_or_folder: str | Path, **config_overrides: Any) -> BertModel:
+        """Load a pretrained model.
 
-        The model comes in evaluation mode, without dropout, as Hugging Face's does; fit() puts it into training mode.
-        `config_overrides` replace fields of the stored config (dropout, attention_implementation). Raises ValueError
-        with what was found and what is needed where the folder or its weights do not fit.
+        name_or_folder: "minbert-mini", "minilm", a folder in Hugging Face layout, or a hub name
+            such as "bert-base-uncased".
+        config_overrides: replace fields of the stored config, such as dropout probabilities and
+            attention_implementation.
+
+        The model is in evaluation mode, without dropout, as Hugging Face's is. fit() puts it into
+        training mode. Raises ValueError if the folder or its weights do not fit. The message says
+        what was found and what is expected.
         """
         folder = weights.resolve(name_or_folder)
         model = cls(BertConfig.from_pretrained(folder, **config_overrides))
@@ -178,12 +209,13 @@ class BertModel(nn.Module):
     def save_pretrained(self, folder: str | Path, pooling: str | None = "pooler") -> None:
         """Write config.json and model.safetensors, a folder that transformers.AutoModel opens.
 
-        pooling: the sentence vector that was trained, or None. A pooler that the model's files lacked, and that nothing
-        trained, is left out: with random weights it would pass for a trained one.
+        pooling: the sentence vector that was trained, or None. If it is not "pooler", a pooler
+            that the model's own files lacked is not written. It holds random weights and would
+            look like a trained one.
         """
-        weights.save(
-            self,
-            folder,
-            self.load_report.missing if self.load_report and pooling != "pooler" else (),
-        )
+        is_pooler_trained = pooling == "pooler"
+        left_out: tuple[str, ...] = ()
+        if self.load_report is not None and not is_pooler_trained:
+            left_out = self.load_report.missing
+        weights.save(self, folder, left_out)
         self.config.save_pretrained(folder)

@@ -1,21 +1,27 @@
-"""BertConfig: the numbers that fix an encoder's shape, read from and written to the Hugging Face config.json.
+"""BertConfig: the numbers that fix an encoder's shape, read from and written to config.json.
 
-Next: attention.py.
+Next: tokenizer.py.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import Field, asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Any
+
+ATTENTION_IMPLEMENTATIONS = ("eager", "fused")
 
 
 @dataclass(frozen=True)
 class BertConfig:
-    """Shape and dropout of a BERT (Devlin et al. 2019, section 3); defaults are bert-base-uncased's.
+    """Shape and dropout of a BERT (Devlin et al. 2019, section 3).
 
-    Field names are Hugging Face's. `attention_implementation` is ours: "eager" is the attention written out, "fused" is
-    torch's scaled_dot_product_attention; both compute the same function.
+    The defaults are those of bert-base-uncased. The names of the fields are Hugging Face's, except
+    `attention_implementation`. There, "eager" is the attention written out, and "fused" is torch's
+    scaled_dot_product_attention. Both compute the same function.
+
+    Raises ValueError for a value of another type or out of its range.
     """
 
     vocab_size: int = 30522
@@ -35,83 +41,114 @@ class BertConfig:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value, kind = getattr(self, field.name), type(field.default)
-            if type(value) is not kind and not (kind is float and type(value) is int):
-                raise ValueError(f"{field.name} is {value!r}; it must be of type {kind.__name__}.")
-            if kind is int and value < (least := 0 if field.name == "pad_token_id" else 1):
-                raise ValueError(f"{field.name} is {value}; it must be at least {least}.")
+            self._check_type(field)
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size {self.hidden_size} is not divisible by num_attention_heads "
-                f"{self.num_attention_heads}; every head needs the same whole number of units."
+                f"{self.num_attention_heads}; every head has the same whole number of units."
             )
         if self.hidden_act != "gelu":
             raise ValueError(
-                f"hidden_act is '{self.hidden_act}'; this encoder computes 'gelu' (erf) only, as BERT."
+                f"hidden_act is '{self.hidden_act}'; this encoder computes only 'gelu' (the erf "
+                "form), as BERT does."
             )
-        if self.attention_implementation not in ("eager", "fused"):
+        if self.attention_implementation not in ATTENTION_IMPLEMENTATIONS:
             raise ValueError(
-                f"attention_implementation '{self.attention_implementation}' is not 'eager' or 'fused'."
+                f"attention_implementation '{self.attention_implementation}' is not 'eager' or "
+                "'fused'."
             )
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-            if not 0.0 <= getattr(self, name) < 1.0:
+            probability = getattr(self, name)
+            if not 0.0 <= probability < 1.0:
                 raise ValueError(
-                    f"{name} is {getattr(self, name)}; a dropout probability is at least 0 and below 1."
+                    f"{name} is {probability}; a dropout probability is at least 0 and below 1."
                 )
+
+    def _check_type(self, field: Field) -> None:
+        """Raise ValueError if a field is not of its default's type, or an int below its minimum."""
+        value = getattr(self, field.name)
+        kind = type(field.default)
+
+        # JSON writes 1.0 as 1, so an int may stand for a float. True is no number here.
+        is_int_for_float = kind is float and type(value) is int
+        if type(value) is not kind and not is_int_for_float:
+            raise ValueError(f"{field.name} is {value!r}; it must be of type {kind.__name__}.")
+
+        minimum = 0 if field.name == "pad_token_id" else 1
+        if kind is int and value < minimum:
+            raise ValueError(f"{field.name} is {value}; it must be at least {minimum}.")
 
     @property
     def head_size(self) -> int:
+        """D, the units of one attention head."""
         return self.hidden_size // self.num_attention_heads
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path, **overrides) -> BertConfig:
-        """Read `folder`/config.json; keys that are not ours are ignored, `overrides` replace what was read.
+    def from_pretrained(cls, folder: str | Path, **overrides: Any) -> BertConfig:
+        """Read `folder`/config.json. Keys that are not ours are ignored.
 
-        Raises ValueError where the file is missing, is not JSON, or describes another architecture.
+        overrides: replace what was read, by name. Raises ValueError if the file is missing, is not
+        JSON, or describes another architecture.
         """
         path = Path(folder) / "config.json"
-        if not path.is_file():
-            inside = [
-                str(path.parent) for path in sorted(Path(folder).glob("*/config.json"))
-            ]  # of a run's folder
-            hint = f"Did you mean {' or '.join(inside)}?" if inside else "Check the path."
-            raise ValueError(
-                f"{folder}: no config.json in it; a model folder in Hugging Face layout holds it beside "
-                f"vocab.txt and model.safetensors (or pytorch_model.bin). {hint}"
-            )
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ValueError(f"{path}: not valid JSON ({error}); fetch the model again.") from error
-        if not isinstance(found, dict):
-            raise ValueError(
-                f"{path}: holds a {type(found).__name__}, not an object of named fields; fetch it again."
-            )
-        if found.get("model_type", "bert") != "bert":
-            raise ValueError(
-                f"{path}: model_type is '{found['model_type']}'; this encoder loads 'bert' only."
-            )
-        if found.get("position_embedding_type", "absolute") != "absolute":
-            raise ValueError(
-                f"{path}: position_embedding_type is '{found['position_embedding_type']}'; only "
-                "'absolute' position embeddings are built here."
-            )
+        content = _read_json_object(path)
+        _check_architecture(path, content)
+
         known = {field.name for field in fields(cls)}
+        values = {name: value for name, value in content.items() if name in known}
         try:
-            return replace(
-                cls(**{key: value for key, value in found.items() if key in known}), **overrides
-            )
+            return replace(cls(**values), **overrides)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 
     def save_pretrained(self, folder: str | Path, architecture: str = "BertModel") -> None:
-        """Write `folder`/config.json so that transformers recognises a BERT, and computes in float32 by default."""
-        content = {
+        """Write `folder`/config.json, so that transformers recognises a BERT.
+
+        architecture: the class of transformers that opens it. That class computes in float32.
+        """
+        content: dict[str, Any] = {
             "architectures": [architecture],
             "model_type": "bert",
             "dtype": "float32",
             **asdict(self),
         }
+        # It says how to compute, which is no property of the weights.
         del content["attention_implementation"]
         text = json.dumps(content, indent=2, sort_keys=True) + "\n"
         (Path(folder) / "config.json").write_text(text, encoding="utf-8")
+
+
+def _read_json_object(path: Path) -> dict[str, Any]:
+    """Read an object of named fields; ValueError with what to do if there is none."""
+    folder = path.parent
+    if not path.is_file():
+        # The folder of a run holds its models one level below.
+        models = [str(inner.parent) for inner in sorted(folder.glob("*/config.json"))]
+        hint = f"Did you mean {' or '.join(models)}?" if models else "Check the path."
+        raise ValueError(
+            f"{folder}: no config.json in it; a model folder in Hugging Face layout holds it "
+            f"beside vocab.txt and model.safetensors (or pytorch_model.bin). {hint}"
+        )
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: not valid JSON ({error}); fetch the model again.") from error
+    if not isinstance(content, dict):
+        raise ValueError(
+            f"{path}: holds a {type(content).__name__}, not an object of named fields; fetch it "
+            "again."
+        )
+    return content
+
+
+def _check_architecture(path: Path, content: dict[str, Any]) -> None:
+    """Raise ValueError if the config is that of another model than BERT."""
+    model_type = content.get("model_type", "bert")
+    if model_type != "bert":
+        raise ValueError(f"{path}: model_type is '{model_type}'; this encoder loads 'bert' only.")
+    position_type = content.get("position_embedding_type", "absolute")
+    if position_type != "absolute":
+        raise ValueError(
+            f"{path}: position_embedding_type is '{position_type}'; only 'absolute' position "
+            "embeddings are built here."
+        )

@@ -1,37 +1,34 @@
-"""Dropout (Srivastava et al. 2014) with a mask that is cheap to draw on a CPU. Used in attention.py and bert.py."""
+"""Dropout (Srivastava et al. 2014), as a function and as a module.
+
+attention.py uses the function, bert.py the module. Next: attention.py.
+"""
 
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-LEVELS = 2**16  # a decision takes 16 random bits; one 64-bit draw decides four units
+from minbert import fast
 
 
+@fast.computed_by(fast.dropout)
 def dropout(inputs: Tensor, probability: float, training: bool) -> Tensor:
-    """Zero each unit with `probability` and scale the others so that the mean stays; inputs of any shape and dtype.
+    """Set each unit to 0 with `probability` and scale the others by 1 / (1 - probability).
 
-    torch's own draws a 64-bit number for every unit, one after the other, on CPU: a fifth of a fine-tuning step. Here
-    the probability is rounded to a multiple of 1 / 65,536 (0.1 becomes 0.100006), and the scale is that of the rounded
-    one, so that in float32 the mean is exact; bfloat16 rounds 1.1111 to 1.1094, as in torch's. On other devices it
-    is torch's.
+    The scale keeps the mean: a unit x becomes (1 - p) x / (1 - p) on average. So nothing has to
+    be rescaled in evaluation ("inverted" dropout).
+
+    inputs: any shape, floating point. probability in [0, 1). training: whether to drop at all.
+    Returns a tensor like `inputs`. Draws from torch's global generator. Compare with
+    torch.nn.functional.dropout, which this equals to the bit on a CPU.
     """
     if not training or probability == 0.0:
         return inputs
-    if inputs.device.type != "cpu":
-        return F.dropout(inputs, probability)
-    dropped = min(round(probability * LEVELS), LEVELS - 1)
-    words = torch.empty((inputs.numel() + 3) // 4, dtype=torch.int64).random_(
-        -(2**63), None
-    )  # every bit is random
-    levels = words.view(torch.int16)[: inputs.numel()].view(
-        inputs.shape
-    )  # -32,768 to 32,767, equally likely
-    keep = levels.ge_(dropped - LEVELS // 2).to(
-        inputs.dtype
-    )  # 1 or 0; by way of bool it takes four times as long
-    return inputs * keep.mul_(LEVELS / (LEVELS - dropped))
+
+    # 1 where a unit stays, 0 where it is dropped.
+    is_kept = torch.empty_like(inputs).bernoulli_(1 - probability)
+    mask = is_kept / (1 - probability)
+    return inputs * mask
 
 
 class Dropout(nn.Module):
@@ -42,4 +39,5 @@ class Dropout(nn.Module):
         self.probability = probability
 
     def forward(self, inputs: Tensor) -> Tensor:
+        """Drop units of `inputs`, a tensor of any shape."""
         return dropout(inputs, self.probability, self.training)

@@ -7,28 +7,40 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
+from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim.adamw import adamw
+
+from minbert import fast
 
 
 class AdamW(Optimizer):
     """Adam with decoupled weight decay, as the course defines it.
 
-    m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  p -= lr sqrt(1 - b2^t) / (1 - b1^t) * m / (sqrt(v) + eps);
-    p -= lr weight_decay p. The bias correction is folded into the step size (the "efficient" form at the end of Adam's
-    section 2), so eps is added to the uncorrected sqrt(v): torch.optim.AdamW adds it to the corrected one, and decays
-    before the step instead of after. Both differences vanish as eps and lr x weight_decay go to 0.
+    With gradient g, parameter p, step t and the moments m and v, both 0 at first:
 
-    params: parameters or groups (dicts) of them; lr >= 0; betas in [0, 1); eps >= 0; weight_decay >= 0. A parameter
-    whose grad is None is left alone. fused: the same update by torch's fused kernel, which passes over memory once.
+        m = b1 m + (1 - b1) g
+        v = b2 v + (1 - b2) g^2
+        p = p - lr sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt(v) + eps)
+        p = p - lr weight_decay p
+
+    Compare with torch.optim.AdamW. Two things differ there. Ours folds the bias correction into
+    the step size (the "efficient" form at the end of Adam's section 2), so eps is added to the
+    uncorrected sqrt(v). torch adds it to the corrected one. Ours decays after the step, torch
+    before it. Both differences vanish as eps and lr times weight_decay go to 0.
+
+    params: parameters, or groups (dicts) of them. A parameter whose grad is None stays as it is.
+    lr: the learning rate, 0 or more. betas: b1 and b2, each in [0, 1). eps: 0 or more.
+    weight_decay: 0 or more. correct_bias: whether to correct the moments, which start at 0.
+    fused: whether `fast.adamw_update` makes the same update by torch's fused kernel.
     Raises ValueError for values out of range.
     """
 
     def __init__(
         self,
-        params: Iterable,
+        params: Iterable[Any],
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-6,
@@ -37,6 +49,7 @@ class AdamW(Optimizer):
         fused: bool = False,
     ) -> None:
         for name, value in {"lr": lr, "eps": eps, "weight_decay": weight_decay}.items():
+            # `not ... >= 0` also refuses nan.
             if not value >= 0.0:
                 raise ValueError(f"{name} is {value}; it must be 0 or more.")
         if not all(0.0 <= beta < 1.0 for beta in betas):
@@ -52,126 +65,121 @@ class AdamW(Optimizer):
         super().__init__(params, defaults)
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], torch.Tensor] | None = None) -> torch.Tensor | None:
-        """Update every parameter that has a gradient; returns the closure's loss if one is given."""
+    def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:  # type: ignore[override]
+        """Update every parameter that has a gradient.
+
+        closure: computes the loss and its gradients. Returns its loss, or None without a closure.
+        """
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+
         for group in self.param_groups:
-            touched = [parameter for parameter in group["params"] if parameter.grad is not None]
-            for parameter in touched:
+            parameters = [p for p in group["params"] if p.grad is not None]
+            for parameter in parameters:
                 self.prepare(parameter)
-            if group["fused"] and group["correct_bias"]:
-                self.update_fused(touched, group)
+            if group["fused"] and group["correct_bias"] and fast.is_on():
+                fast.adamw_update(self, parameters, group)
             else:
-                for parameter in touched:
+                for parameter in parameters:
                     self.update(parameter, group)
         return loss
 
-    def prepare(self, parameter: torch.Tensor) -> None:
-        """Count the step; a parameter's state is that count and the two moments, of its own shape."""
-        state = self.state[parameter]
-        if parameter.grad.is_sparse:
+    def prepare(self, parameter: Tensor) -> None:
+        """Count the step of a parameter. Its state is that count and two moments of its shape."""
+        if parameter.grad is not None and parameter.grad.is_sparse:
             raise ValueError("AdamW needs dense gradients; build the embedding with sparse=False.")
+        state = self.state[parameter]
         if not state:
             state["step"] = 0
             state["first_moment"] = torch.zeros_like(parameter)
             state["second_moment"] = torch.zeros_like(parameter)
         state["step"] += 1
 
-    def update(self, parameter: torch.Tensor, group: dict) -> None:
-        """One parameter's step, one formula a line."""
-        gradient, state = parameter.grad, self.state[parameter]
-        first_moment, second_moment = state["first_moment"], state["second_moment"]
-        beta_1, beta_2 = group["betas"]
+    def update(self, parameter: Tensor, group: dict[str, Any]) -> None:
+        """Make one parameter's step in place, one formula a line.
 
-        first_moment.lerp_(gradient, 1 - beta_1)  # m = b1 m + (1 - b1) g
-        second_moment.mul_(beta_2).addcmul_(
-            gradient, gradient, value=1 - beta_2
-        )  # v = b2 v + (1 - b2) g^2
-        step_size = group["lr"]
-        if group["correct_bias"]:  # the moments start at 0 and are too small in the first steps
-            step_size *= math.sqrt(1 - beta_2 ** state["step"]) / (1 - beta_1 ** state["step"])
-        parameter.addcdiv_(first_moment, second_moment.sqrt().add_(group["eps"]), value=-step_size)
-        if group["weight_decay"] > 0.0:  # decoupled: it never enters the moments
-            # p - (lr decay) p, not p (1 - lr decay): in float32 1 - 1e-7 is 1 - 1.2e-7, a fifth too much decay.
-            parameter.add_(parameter, alpha=-group["lr"] * group["weight_decay"])
-
-    def update_fused(self, parameters: list[torch.Tensor], group: dict) -> None:
-        """The step of `update` for many parameters through torch.optim's kernel, whose formula is another one.
-
-        It adds eps to the corrected sqrt(v), so it gets eps / sqrt(1 - b2^t); it decays before the step, p (1 - d) - s,
-        where (p - s) (1 - d) is wanted, d = lr weight_decay, so its step s is made (1 - d) times as long. It multiplies
-        by 1 - d in float32, where d is rounded to a multiple of 6e-8: 5e-7 (5e-5 x .01) by a sixteenth at most, 1e-7 to
-        1.2e-7, and under 3e-8 nothing decays.
+        parameter: has a gradient, and its step is counted. group: its settings.
         """
-        by_step: dict[int, list[torch.Tensor]] = {}
-        for parameter in parameters:  # a head that some steps do not touch counts fewer of them
-            by_step.setdefault(self.state[parameter]["step"], []).append(parameter)
-        decay = group["lr"] * group["weight_decay"]
+        gradient = parameter.grad
+        assert gradient is not None
+        state = self.state[parameter]
+        m = state["first_moment"]
+        v = state["second_moment"]
         beta_1, beta_2 = group["betas"]
-        for step, members in by_step.items():
-            states = [self.state[parameter] for parameter in members]
-            adamw(
-                members,
-                [parameter.grad for parameter in members],
-                [state["first_moment"] for state in states],
-                [state["second_moment"] for state in states],
-                [],
-                list(
-                    torch.full((len(members),), step - 1.0, device=members[0].device)
-                ),  # the kernel adds 1
-                fused=True,
-                amsgrad=False,
-                maximize=False,
-                beta1=beta_1,
-                beta2=beta_2,
-                lr=group["lr"] * (1 - decay),
-                weight_decay=group["weight_decay"] / (1 - decay),
-                eps=group["eps"] / math.sqrt(1 - beta_2**step),
-            )
+        learning_rate = group["lr"]
+
+        # m = b1 m + (1 - b1) g
+        m.lerp_(gradient, 1 - beta_1)
+
+        # v = b2 v + (1 - b2) g^2
+        v.mul_(beta_2).addcmul_(gradient, gradient, value=1 - beta_2)
+
+        # The moments start at 0, so they are too small in the first steps.
+        step_size = learning_rate
+        if group["correct_bias"]:
+            t = state["step"]
+            step_size *= math.sqrt(1 - beta_2**t) / (1 - beta_1**t)
+
+        # p = p - step_size m / (sqrt(v) + eps)
+        denominator = v.sqrt().add_(group["eps"])
+        parameter.addcdiv_(m, denominator, value=-step_size)
+
+        # Decoupled decay: it never enters the moments. p - (lr decay) p keeps its precision. In
+        # p (1 - lr decay), the factor 1 - 1e-7 is 1 - 1.2e-7 in float32: a fifth too much decay.
+        if group["weight_decay"] > 0.0:
+            parameter.add_(parameter, alpha=-learning_rate * group["weight_decay"])
 
 
 def parameter_groups(
-    model: torch.nn.Module, weight_decay: float, lr_of: Callable[[str], float] | None = None
-) -> list[dict]:
-    """Groups for AdamW: matrices and embeddings with `weight_decay`, biases and LayerNorm (one dimension) without.
+    model: nn.Module,
+    weight_decay: float,
+    learning_rate_of: Callable[[str], float] | None = None,
+) -> list[dict[str, Any]]:
+    """Sort the parameters of a model into groups for AdamW.
 
-    So does the released code of Devlin et al. 2019. Only parameters that require a gradient are listed. With lr_of,
-    name of a parameter -> its learning rate, there are two groups for every rate.
+    Matrices and embeddings get `weight_decay`. Biases and LayerNorm, which have one dimension, get
+    none. The released code of Devlin et al. 2019 does the same. Only parameters that require a
+    gradient are listed.
+
+    learning_rate_of: from a parameter's name to its learning rate. There are then two groups for
+    each learning rate. None leaves the learning rate to the optimizer.
     """
-    by_rate: dict[float | None, list] = {}
+    by_learning_rate: dict[float | None, list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            by_rate.setdefault(lr_of(name) if lr_of else None, []).append(parameter)
-    groups = []
-    for rate, parameters in by_rate.items():
-        chosen = {} if rate is None else {"lr": rate}
-        groups += [
-            {
-                "params": [p for p in parameters if p.ndim > 1],
-                "weight_decay": weight_decay,
-                **chosen,
-            },
-            {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0, **chosen},
-        ]
+            learning_rate = learning_rate_of(name) if learning_rate_of else None
+            by_learning_rate.setdefault(learning_rate, []).append(parameter)
+
+    groups: list[dict[str, Any]] = []
+    for learning_rate, parameters in by_learning_rate.items():
+        matrices = [parameter for parameter in parameters if parameter.ndim > 1]
+        vectors = [parameter for parameter in parameters if parameter.ndim <= 1]
+        for members, decay in ((matrices, weight_decay), (vectors, 0.0)):
+            group: dict[str, Any] = {"params": members, "weight_decay": decay}
+            if learning_rate is not None:
+                group["lr"] = learning_rate
+            groups.append(group)
     return groups
 
 
 def layer_decayed(lr: float, decay: float, num_layers: int) -> Callable[[str], float]:
-    """Layer-wise learning-rate decay (Clark et al. 2020, ELECTRA, appendix): `lr_of` for `parameter_groups`.
+    """Make the `learning_rate_of` of layer-wise decay (Clark et al. 2020, ELECTRA, appendix).
 
-    lr: peak rate, above 0; decay in (0, 1]. Layer l of `encoder.layers`, 0 to L - 1, gets lr x decay^(L - l), the
-    embeddings lr x decay^(L + 1); what stands on the encoder, its pooler too, gets lr. ELECTRA's code has one factor
-    more between head and encoder: its last layer gets lr x decay^2.
+    lr: the peak learning rate, above 0. decay in (0, 1]. num_layers: L of the encoder.
+
+    Layer l of `encoder.layers`, from 0 to L - 1, gets lr decay^(L - l). The embeddings get
+    lr decay^(L + 1). The parts on top of the encoder get lr, and so does its pooler. ELECTRA's
+    code has one more factor between head and encoder: its last layer gets lr decay^2.
     """
 
-    def lr_of(name: str) -> float:
+    def learning_rate_of(name: str) -> float:
         if name.startswith("encoder.embeddings"):
             return lr * decay ** (num_layers + 1)
         if name.startswith("encoder.layers."):
-            return lr * decay ** (num_layers - int(name.split(".")[2]))
+            layer = int(name.split(".")[2])
+            return lr * decay ** (num_layers - layer)
         return lr
 
-    return lr_of
+    return learning_rate_of

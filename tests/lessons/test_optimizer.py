@@ -1,29 +1,37 @@
-"""AdamW on its own; run it alone with `python -m pytest tests/lessons/test_optimizer.py`.
+"""AdamW on its own. Run it with `python -m pytest -x tests/lessons/test_optimizer.py`.
 
-The first failure says most: add `-x`. Steps worked by hand, the course's reference numbers, a slow loop in plain
-Python, PyTorch's AdamW, properties. That wrong versions fail, with the right hint, is tested in
-test_student_mistakes.py; what makes groups of parameters, and the fused step, in files of their own.
+The first failure says most, hence `-x`. Steps worked by hand, the course's reference numbers, a
+slow loop in plain Python, PyTorch's AdamW, properties. A check takes the class that it tests. The
+same checks test the fused update in tests/minbert/test_fast.py, and wrong versions in
+tests/teaching/test_student_mistakes.py.
 """
 
 from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from minbert import AdamW
 
-FLOAT32 = 1e-6  # fp32 has 7 digits and the numbers here are near 1: measured 1e-7
+# float32 has 7 digits and the numbers here are near 1: measured 1e-7.
+FLOAT32 = 1e-6
+
+OptimizerClass = Callable[..., torch.optim.Optimizer]
 
 
 def step_once(
-    optimizer_class=AdamW, start: float = 1.0, gradients: tuple[float, ...] = (3.0,), **options
+    optimizer_class: OptimizerClass = AdamW,
+    start: float = 1.0,
+    gradients: tuple[float, ...] = (3.0,),
+    **options,
 ) -> float:
-    """One number and its gradient at each step; where it ends."""
+    """Where one number ends that has a given gradient at each step."""
     parameter = nn.Parameter(torch.tensor([start], dtype=torch.float64))
     optimizer = optimizer_class([parameter], **options)
     for gradient in gradients:
@@ -36,11 +44,13 @@ def step_once(
 
 
 def assert_found(found: float, expected: float, hint: str, mistakes: dict[float, str]) -> None:
-    """`mistakes` says which mistake ends at which number; any other one gets the hint."""
-    hint = next(
-        (said for number, said in mistakes.items() if math.isclose(found, number, abs_tol=1e-3)),
-        hint,
-    )
+    """Compare, and explain a wrong number.
+
+    mistakes: which mistake ends at which number. Any other number gets the hint.
+    """
+    for number, mistake in mistakes.items():
+        if math.isclose(found, number, abs_tol=1e-3):
+            hint = mistake
     assert found == pytest.approx(expected, abs=1e-9), (
         f"found {found:.7g}, expected {expected:.7g}: {hint}"
     )
@@ -49,17 +59,23 @@ def assert_found(found: float, expected: float, hint: str, mistakes: dict[float,
 SWAPPED = "beta_1 and beta_2 are swapped."
 
 
-# --- by hand ---------------------------------------------------------------------------------------------------------
+# --- by hand --------------------------------------------------------------------------------------
 
 
-def check_first_step(optimizer_class) -> None:
-    """m = 0.1 g and v = 0.001 g^2; corrected, both are g and g^2 again, so the step is lr x sign(g): 1 - 0.5 = 0.5."""
+def check_first_step(optimizer_class: OptimizerClass) -> None:
+    """m = 0.1 g and v = 0.001 g^2. Corrected, they are g and g^2 again.
+
+    So the step is lr times sign(g): 1 - 0.5 = 0.5.
+    """
     assert_found(
         step_once(optimizer_class, lr=0.5, eps=0.0),
         0.5,
         "is each line of the formula there?",
         {
-            1.0: "the parameter did not move: not written yet, or rebound to a new tensor? Change it in place.",
+            1.0: (
+                "the parameter did not move: not written yet, or rebound to a new tensor? Change "
+                "it in place."
+            ),
             1.5: "the step goes up the gradient; subtract it.",
             -0.58114: "the bias correction, sqrt(1 - beta_2^t) / (1 - beta_1^t), is missing.",
             0.98419: "the bias correction has sqrt(1 - beta_2^t), not 1 - beta_2^t.",
@@ -67,26 +83,28 @@ def check_first_step(optimizer_class) -> None:
             0.75: "the step is multiplied by lr twice.",
             0.0: "the step is not multiplied by lr.",
             -4.27046: "the second moment needs its square root.",
-            -4.0: "the first moment is (1 - beta_1) g here, 0.3; is that g itself? Or is the correction upside down? It is "
-            "sqrt(1 - beta_2^t) / (1 - beta_1^t).",
+            -4.0: (
+                "the first moment is (1 - beta_1) g here, 0.3; is that g itself? Or is the "
+                "correction upside down? It is sqrt(1 - beta_2^t) / (1 - beta_1^t)."
+            ),
         },
     )
 
 
-def check_second_step(optimizer_class) -> None:
-    """Gradients 3 and -1: m = 0.9 x 0.3 - 0.1 = 0.17, v = 0.999 x 0.009 + 0.001 = 0.009991, and t = 2."""
+def check_second_step(optimizer_class: OptimizerClass) -> None:
+    """Gradients 3 and -1, so m = 0.9 x 0.3 - 0.1 = 0.17, v = 0.999 x 0.009 + 0.001, and t = 2."""
     correction = math.sqrt(1 - 0.999**2) / (1 - 0.9**2)
     found = step_once(optimizer_class, gradients=(3.0, -1.0), lr=0.5, eps=0.0)
     assert_found(
         found,
         0.5 - 0.5 * correction * 0.17 / math.sqrt(0.009991),
-        "right at step 1, wrong at step 2: are both moments and t kept in self.state, v without its root, and "
-        "does the group's lr stay as it is?",
+        "right at step 1, wrong at step 2: are both moments and t kept in self.state, v without "
+        "its root, and does the group's lr stay as it is?",
         {0.27176: SWAPPED},
     )
 
 
-def check_without_correction(optimizer_class) -> None:
+def check_without_correction(optimizer_class: OptimizerClass) -> None:
     """Without correction the step is lr x 0.1 / sqrt(0.001) = 3.1623 lr."""
     found = step_once(optimizer_class, start=0.0, lr=1.0, eps=0.0, correct_bias=False)
     assert_found(
@@ -97,32 +115,43 @@ def check_without_correction(optimizer_class) -> None:
     )
 
 
-def check_eps(optimizer_class) -> None:
-    """m = 0.3, sqrt(v) = sqrt(0.009) = 0.094868; eps = 1 is added to the uncorrected root: 0.3 / 1.094868."""
+def check_eps(optimizer_class: OptimizerClass) -> None:
+    """m = 0.3, sqrt(v) = sqrt(0.009) = 0.094868.
+
+    eps = 1 is added to the uncorrected root: 0.3 / 1.094868.
+    """
     found = step_once(optimizer_class, start=0.0, lr=1.0, eps=1.0)
     correction = math.sqrt(1 - 0.999) / (1 - 0.9)
     assert_found(
         found,
         -correction * 0.3 / (math.sqrt(0.009) + 1),
-        "is eps outside the root, and added to sqrt(v) "
-        "before the bias correction, which is folded into the step size?",
+        "is eps outside the root, and added to sqrt(v) before the bias correction, which is "
+        "folded into the step size?",
         {},
     )
 
 
-def check_decay(optimizer_class) -> None:
-    """The step first, 1 - 0.25 = 0.75; then the decay by lr x weight_decay = 0.05: 0.75 x 0.95 = 0.7125."""
+def check_decay(optimizer_class: OptimizerClass) -> None:
+    """The step first, 1 - 0.25 = 0.75. Then the decay by lr x weight_decay = 0.05: 0.7125."""
     found = step_once(optimizer_class, lr=0.25, eps=0.0, weight_decay=0.2)
     assert_found(
         found,
         0.7125,
         "is weight decay applied after the step, with the current learning rate?",
         {
-            0.75: "weight decay is left out, or added to the gradient, where Adam's normalisation swallows it.",
-            0.7: "weight decay is applied before the step, or to the value from before it; the course applies it after.",
+            0.75: (
+                "weight decay is left out, or added to the gradient, where Adam's normalisation "
+                "swallows it."
+            ),
+            0.7: (
+                "weight decay is applied before the step, or to the value from before it; the "
+                "course applies it after."
+            ),
             0.6: "weight decay is not multiplied by lr.",
             0.7875: "weight decay has the wrong sign.",
-            0.738141: "weight decay is multiplied by lr alone, not by the bias-corrected step size.",
+            0.738141: (
+                "weight decay is multiplied by lr alone, not by the bias-corrected step size."
+            ),
         },
     )
     found = step_once(
@@ -136,8 +165,8 @@ def check_decay(optimizer_class) -> None:
     )
 
 
-def check_decay_follows_the_schedule(optimizer_class) -> None:
-    """A schedule changes the group's lr; lr = 0 must neither step nor decay."""
+def check_decay_follows_the_schedule(optimizer_class: OptimizerClass) -> None:
+    """A schedule changes the group's lr. With lr = 0 the parameter neither steps nor decays."""
     parameter = nn.Parameter(torch.ones(1))
     optimizer = optimizer_class([parameter], lr=0.5, weight_decay=0.5)
     optimizer.param_groups[0]["lr"] = 0.0
@@ -148,14 +177,14 @@ def check_decay_follows_the_schedule(optimizer_class) -> None:
     )
 
 
-CHECKS = [
+CHECKS = (
     check_first_step,
     check_second_step,
     check_without_correction,
     check_eps,
     check_decay,
     check_decay_follows_the_schedule,
-]
+)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -163,13 +192,14 @@ def test_by_hand(check):
     check(AdamW)
 
 
-# --- the course's reference ------------------------------------------------------------------------------------------
+# --- the course's reference -----------------------------------------------------------------------
 
 
 def test_course_reference():
-    """The course's optimizer_test.py: linear 3 -> 2 without bias, 1,000 steps; its six numbers.
+    """The six numbers of the course's optimizer_test.py: linear 3 -> 2 without bias, 1,000 steps.
 
-    Even the rounding has to agree: the same in float64 ends 7e-6 away, because 1,000 float32 steps round 1,000 times.
+    Even the rounding has to agree. The same in float64 ends 7e-6 away, because 1,000 float32 steps
+    round 1,000 times.
     """
     reference = torch.tensor(
         [[0.55482787, 0.86665666, 0.07291982], [-0.44724506, -0.2951228, -0.2717272]]
@@ -186,31 +216,38 @@ def test_course_reference():
         optimizer.step()
     difference = (model.weight.detach() - reference).abs().max().item()
     assert difference <= FLOAT32, (
-        f"off by {difference:.2e} in 1,000 steps. 2e-5: is weight decay applied after the step, as p - lr decay p, "
-        "with the current learning rate (p times (1 - lr decay) rounds badly)? 3e-4: is eps inside the root? "
-        "More: look at test_by_hand first."
+        f"off by {difference:.2e} in 1,000 steps. 2e-5: is weight decay applied after the step, as "
+        "p - lr decay p, with the current learning rate (p times (1 - lr decay) rounds badly)? "
+        "3e-4: is eps inside the root? More: look at test_by_hand first."
     )
 
 
-# --- a slow loop -----------------------------------------------------------------------------------------------------
+# --- a slow loop ----------------------------------------------------------------------------------
 
 
 def test_slow_loop():
-    """Plain Python numbers, three parameters, fifty steps of changing gradients and learning rates."""
+    """Plain Python numbers, three of them, fifty steps of changing gradients and learning rates."""
     random = np.random.default_rng(1)
-    lr, (beta_1, beta_2), eps, decay = 0.01, (0.8, 0.95), 1e-3, 0.1
-    values, first, second = [1.0, -2.0, 0.5], [0.0] * 3, [0.0] * 3
+    lr = 0.01
+    betas = (0.8, 0.95)
+    eps = 1e-3
+    decay = 0.1
+    values = [1.0, -2.0, 0.5]
+    first = [0.0] * 3
+    second = [0.0] * 3
     parameter = nn.Parameter(torch.tensor(values, dtype=torch.float64))
-    optimizer = AdamW([parameter], lr=lr, betas=(beta_1, beta_2), eps=eps, weight_decay=decay)
+    optimizer = AdamW([parameter], lr=lr, betas=betas, eps=eps, weight_decay=decay)
     for t in range(1, 51):
-        gradient, current = random.normal(size=3), lr / t
-        parameter.grad = torch.tensor(gradient)  # a copy, which this loop does not share
+        gradient = random.normal(size=3)
+        current = lr / t
+        # A copy, which this loop does not share.
+        parameter.grad = torch.tensor(gradient)
         optimizer.param_groups[0]["lr"] = current
         optimizer.step()
         for i, g in enumerate(gradient):
-            first[i] = beta_1 * first[i] + (1 - beta_1) * g
-            second[i] = beta_2 * second[i] + (1 - beta_2) * g * g
-            correction = math.sqrt(1 - beta_2**t) / (1 - beta_1**t)
+            first[i] = betas[0] * first[i] + (1 - betas[0]) * g
+            second[i] = betas[1] * second[i] + (1 - betas[1]) * g * g
+            correction = math.sqrt(1 - betas[1] ** t) / (1 - betas[0] ** t)
             values[i] -= current * correction * first[i] / (math.sqrt(second[i]) + eps)
             values[i] -= current * decay * values[i]
     assert parameter.tolist() == pytest.approx(values, abs=1e-12), (
@@ -218,11 +255,22 @@ def test_slow_loop():
     )
 
 
-# --- PyTorch's AdamW -------------------------------------------------------------------------------------------------
+# --- PyTorch's AdamW ------------------------------------------------------------------------------
 
 
-def train_side_by_side(eps: float, torch_eps) -> float:
-    """100 steps of both optimizers on the same gradients, without decay; the largest difference between the weights."""
+def largest_difference(first: Iterable[Tensor], second: Iterable[Tensor]) -> float:
+    differences = []
+    for one, other in zip(first, second, strict=True):
+        differences.append((one - other).abs().max().item())
+    return max(differences)
+
+
+def train_side_by_side(eps: float, torch_eps: Callable[[int], float]) -> float:
+    """100 steps of both optimizers on the same gradients, without decay.
+
+    torch_eps: from a step to the eps that torch's optimizer gets. Returns the largest difference
+    between the weights.
+    """
     torch.manual_seed(0)
     ours = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
     theirs = copy.deepcopy(ours)
@@ -235,14 +283,11 @@ def train_side_by_side(eps: float, torch_eps) -> float:
             q.grad = p.grad.clone()
         optimizer.step()
         reference.step()
-    return max(
-        (p - q).abs().max().item()
-        for p, q in zip(ours.parameters(), theirs.parameters(), strict=True)
-    )
+    return largest_difference(ours.parameters(), theirs.parameters())
 
 
 def test_equals_torch_adamw_with_a_small_eps():
-    """eps stands in another place (next test), which a small one hides: 100 steps, at most 1e-6 apart."""
+    """eps stands in another place, which the next test shows. A small eps hides that."""
     difference = train_side_by_side(1e-8, lambda t: 1e-8)
     assert difference <= FLOAT32, (
         f"off by {difference:.2e} from torch.optim.AdamW; look at test_by_hand"
@@ -250,20 +295,21 @@ def test_equals_torch_adamw_with_a_small_eps():
 
 
 def test_equals_torch_adamw_with_any_eps_once_it_is_put_in_the_same_place():
-    """Ours: m / (sqrt(v) + eps) x sqrt(1 - b2^t); torch's: m / (sqrt(v) / sqrt(1 - b2^t) + eps).
+    """Ours: m / (sqrt(v) + eps) x sqrt(1 - b2^t). torch's: m / (sqrt(v) / sqrt(1 - b2^t) + eps).
 
-    They are one formula with eps_torch = eps / sqrt(1 - b2^t), which starts at 32 eps and goes to eps.
+    They are one formula with eps_torch = eps / sqrt(1 - b2^t), which goes from 32 eps to eps.
     """
     difference = train_side_by_side(1e-2, lambda t: 1e-2 / math.sqrt(1 - 0.999**t))
     assert difference <= FLOAT32, (
         f"off by {difference:.2e}: eps belongs beside the uncorrected sqrt(v)"
     )
     assert train_side_by_side(1e-2, lambda t: 1e-2) > 1e-3, (
-        "a negative control: the place of eps is not free"
+        "the negative control: with the same eps the two optimizers differ. If they do not, eps "
+        "is added to the corrected root, as in torch"
     )
 
 
-# --- properties ------------------------------------------------------------------------------------------------------
+# --- properties -----------------------------------------------------------------------------------
 
 
 def test_groups_have_their_own_settings():
@@ -274,7 +320,8 @@ def test_groups_have_their_own_settings():
         {"params": [other], "betas": (0.8, 0.9), "eps": 1.0, "correct_bias": False},
     ]
     optimizer = AdamW(groups, lr=0.01, eps=0.0)
-    fast.grad, slow.grad, other.grad = torch.ones(2), torch.ones(2), torch.ones(2)
+    for parameter in (fast, slow, other):
+        parameter.grad = torch.ones(2)
     try:
         optimizer.step()
     except (AttributeError, TypeError) as error:
@@ -285,9 +332,9 @@ def test_groups_have_their_own_settings():
     assert not torch.equal(fast, torch.ones(2)), (
         "it stands after one without a gradient: continue, not break or return"
     )
-    assert torch.allclose(fast, torch.tensor(1 - 0.1)), "a group's own lr"
+    assert torch.allclose(fast, torch.tensor(1 - 0.1)), "a group's own lr is not used"
     assert torch.allclose(slow, torch.tensor((1 - 0.01) * (1 - 0.01 * 0.5))), (
-        "the default lr, the group's own decay"
+        "expected the default lr with the group's own decay"
     )
     expected = 1 - 0.01 * 0.2 / (math.sqrt(0.1) + 1)
     assert torch.allclose(other, torch.tensor(expected)), (
@@ -296,11 +343,13 @@ def test_groups_have_their_own_settings():
 
 
 def test_each_parameter_counts_its_own_steps():
-    """A head that the first steps do not touch takes its first step, lr x sign(g), when it is touched."""
-    always, later = (nn.Parameter(torch.ones(1)) for _ in range(2))
+    """A head that the first steps do not touch takes its first step, lr x sign(g), when touched."""
+    always = nn.Parameter(torch.ones(1))
+    later = nn.Parameter(torch.ones(1))
     optimizer = AdamW([always, later], lr=0.5, eps=0.0)
     for step in range(5):
-        always.grad, later.grad = torch.ones(1), torch.ones(1) if step == 4 else None
+        always.grad = torch.ones(1)
+        later.grad = torch.ones(1) if step == 4 else None
         optimizer.step()
     assert later.item() == pytest.approx(0.5), "is t kept for each parameter, and not once for all?"
 
@@ -309,20 +358,23 @@ def test_state_round_trip_continues_to_the_same_bits():
     torch.manual_seed(0)
     gradients = torch.randn(20, 7)
 
-    def run(parameter, optimizer, rows):
+    def train(parameter: nn.Parameter, optimizer: AdamW, rows: Tensor) -> None:
         for gradient in rows:
             parameter.grad = gradient.clone()
             optimizer.step()
 
     straight = nn.Parameter(torch.ones(7))
-    run(straight, AdamW([straight], weight_decay=0.1), gradients)
+    train(straight, AdamW([straight], weight_decay=0.1), gradients)
+
     first = nn.Parameter(torch.ones(7))
     stopped = AdamW([first], weight_decay=0.1)
-    run(first, stopped, gradients[:10])
+    train(first, stopped, gradients[:10])
+
     second = nn.Parameter(first.detach().clone())
-    resumed = AdamW([second], lr=99.0)  # the stored settings replace these
+    # The stored settings replace this learning rate.
+    resumed = AdamW([second], lr=99.0)
     resumed.load_state_dict(copy.deepcopy(stopped.state_dict()))
-    run(second, resumed, gradients[10:])
+    train(second, resumed, gradients[10:])
     assert torch.equal(straight, second), "is the step count, or a moment, missing from self.state?"
 
 
@@ -330,13 +382,13 @@ def test_closure_is_called_with_gradients_on():
     parameter = nn.Parameter(torch.ones(1))
     optimizer = AdamW([parameter], lr=0.5, eps=0.0)
 
-    def closure():
+    def closure() -> Tensor:
         loss = (2 * parameter).sum()
         loss.backward()
         return loss
 
-    assert optimizer.step(closure).item() == 2.0
-    assert parameter.item() == pytest.approx(0.5)
+    assert optimizer.step(closure).item() == 2.0, "step returns the loss of its closure"
+    assert parameter.item() == pytest.approx(0.5), "the step uses the gradients of the closure"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from minbert.commands.options import own_fields
+from minbert.commands.options import direct_fields
 from multitask.options import TaskOptions
 from multitask.sampling import (
     annealed_exponent,
@@ -123,7 +123,7 @@ def test_negative_control_a_pool_that_is_not_shuffled_breaks_the_law():
     assert chance_of_first(unshuffled) < 1e-4
 
 
-# --- turns ----------------------------------------------------------------------------------------------------------
+# --- turns ----------------------------------------------------------------------------------------
 
 
 def test_batch_round_robin_takes_the_batches_of_joint_one_after_the_other():
@@ -167,7 +167,7 @@ def test_only_sequential_has_an_epoch_for_each_task():
     assert num_epochs(TaskOptions(sampling="epoch-round-robin", tasks="sts,sst,sts"), 3) == 3
 
 
-# --- weights and powers ---------------------------------------------------------------------------------------------
+# --- weights and powers ---------------------------------------------------------------------------
 
 
 def test_weights_are_passes():
@@ -264,10 +264,10 @@ def test_the_exponent_anneals():
         )
 
 
-# --- every sampler --------------------------------------------------------------------------------------------------
+# --- every sampler --------------------------------------------------------------------------------
 
 NAMES = next(
-    item.metadata["choices"] for item in own_fields(TaskOptions) if item.name == "sampling"
+    item.metadata["choices"] for item in direct_fields(TaskOptions) if item.name == "sampling"
 )
 
 

@@ -49,7 +49,7 @@ def test_negative_control_the_sum_is_another_gradient():
     assert not torch.allclose(weight.grad, expected)
 
 
-# --- PCGrad ---------------------------------------------------------------------------------------------------------
+# --- PCGrad ---------------------------------------------------------------------------------------
 
 
 def rows(*values) -> torch.Tensor:
@@ -251,7 +251,7 @@ def test_pcgrad_agrees_with_torchjd(num_tasks):
     torch.testing.assert_close(pcgrad(gradients), expected)
 
 
-# --- GradVac --------------------------------------------------------------------------------------------------------
+# --- GradVac --------------------------------------------------------------------------------------
 
 
 def test_gradvac_with_targets_of_zero_is_pcgrad():

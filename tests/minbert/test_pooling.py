@@ -83,6 +83,6 @@ def test_a_note_of_no_pooling_of_ours(tmp_path):
     (tmp_path / "sentence.json").write_text('{"pooling": "max"}', encoding="utf-8")
     with pytest.raises(
         ValueError,
-        match="sentence.json: names no pooling .it is none of mean, cls, pooler.*Delete it",
+        match="sentence.json: names no pooling .it is none of mean, cls, pooler.*Delete the file",
     ):
         stored_pooling(tmp_path)

@@ -85,7 +85,7 @@ def number(*tokens: str) -> list[int]:
     return [(SPECIAL + PIECES).index(token) for token in tokens]
 
 
-# --- by hand ---------------------------------------------------------------------------------------------------------
+# --- by hand --------------------------------------------------------------------------------------
 
 
 def test_a_sentence_by_hand(tokenizer):
@@ -126,7 +126,7 @@ def test_padded_tensors_by_hand(tokenizer):
     assert batch["token_type_ids"].tolist() == [[0, 0, 0, 1, 1, 0], [0, 0, 0, 0, 1, 1]]
 
 
-# --- a slow loop -----------------------------------------------------------------------------------------------------
+# --- a slow loop ----------------------------------------------------------------------------------
 
 
 def cut_word(word: str, vocabulary: dict[str, int]) -> list[str]:
@@ -163,7 +163,7 @@ def test_slow_loop(tokenizer):
         assert ids[1:-1] == number(*cut_word(word.replace("é", "e"), tokenizer.vocabulary)), word
 
 
-# --- transformers ----------------------------------------------------------------------------------------------------
+# --- transformers ---------------------------------------------------------------------------------
 
 
 def assert_equals_transformers(folder, max_length: int) -> None:
@@ -208,7 +208,7 @@ def test_saved_tokenizer_opens_in_transformers(tokenizer, tmp_path):
     assert BertTokenizer.from_pretrained(tmp_path).encode(SENTENCES) == tokenizer.encode(SENTENCES)
 
 
-# --- properties ------------------------------------------------------------------------------------------------------
+# --- properties -----------------------------------------------------------------------------------
 
 
 def test_a_batch_is_its_rows_one_by_one(tokenizer):
@@ -283,7 +283,7 @@ def test_every_setting_is_that_of_transformers(small_folder, tmp_path, settings)
     assert BertTokenizer.from_pretrained(tmp_path / "again").encode(texts) == ours.encode(texts)
 
 
-# --- bad input -------------------------------------------------------------------------------------------------------
+# --- bad input ------------------------------------------------------------------------------------
 
 
 def test_folder_without_vocabulary(tmp_path):
@@ -302,7 +302,7 @@ def test_pairs_of_unequal_number(tokenizer):
         tokenizer.encode(["hello", "world"], ["the"])
 
 
-# --- negative controls -----------------------------------------------------------------------------------------------
+# --- negative controls ----------------------------------------------------------------------------
 
 
 def test_negative_control_case_and_truncation_are_not_free(small_folder, tokenizer, tmp_path):

@@ -60,7 +60,7 @@ def assert_same(loaded: BertModel, model: BertModel) -> None:
         assert torch.equal(loaded.get_parameter(name), parameter), name
 
 
-# --- names -----------------------------------------------------------------------------------------------------------
+# --- names ----------------------------------------------------------------------------------------
 
 
 def test_names_by_hand():
@@ -111,7 +111,7 @@ def test_names_are_one_to_one_with_transformers(model):
     } == theirs
 
 
-# --- save and load ---------------------------------------------------------------------------------------------------
+# --- save and load --------------------------------------------------------------------------------
 
 
 def test_round_trip_is_exact(folder, model):
@@ -211,7 +211,7 @@ def test_a_missing_pooler_is_reported_and_only_that_may_be_missing(folder):
         BertModel.from_pretrained(folder)
 
 
-# --- bad folders -----------------------------------------------------------------------------------------------------
+# --- bad folders ----------------------------------------------------------------------------------
 
 
 def expect_error(folder: Path, *parts: str) -> None:
@@ -281,7 +281,7 @@ def test_bin_that_is_no_table_of_tensors(folder, content):
     expect_error(folder, "pytorch_model.bin", "not a table from names to tensors")
 
 
-# --- names that are not folders --------------------------------------------------------------------------------------
+# --- names that are not folders -------------------------------------------------------------------
 
 
 def test_path_that_does_not_exist(tmp_path):

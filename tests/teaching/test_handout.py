@@ -1,15 +1,27 @@
-"""teaching/handout.py: the answers are out, all else is as it was, and a student's first test run says so."""
+"""teaching/handout.py: the answers are out, all else is as it was, and a first test run says so."""
 
 from __future__ import annotations
 
 import ast
+import copy
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from teaching import handout
-from teaching.handout import EXERCISES, LEFT_OUT, ROOT, YOURS, functions, main, without_answers
+from teaching.handout import (
+    DEFAULT_EXERCISES,
+    EXERCISES,
+    LEFT_OUT,
+    ROOT,
+    functions,
+    main,
+    without_answers,
+)
 
 
 def is_clone() -> bool:
@@ -24,77 +36,290 @@ needs_git = pytest.mark.skipif(
 )
 
 
+# --- what is removed ------------------------------------------------------------------------------
+
+SOURCE = '''\
+import a
+
+
+class C:
+    @fast.computed_by(fast.f)
+    @other
+    def f(self):
+        """Doc."""
+        # why
+        return a.b(
+            1)
+
+    def g(self): return 2
+
+
+@fast.computed_by(
+    fast.f
+)
+def f(x):
+    # how
+    return 3
+'''
+
+
 def test_bodies_by_hand():
-    source = (
-        'import a\n\n\nclass C:\n    def f(self):\n        """Doc."""\n        # why\n        return a.b(\n'
-        "            1)\n\n    def g(self): return 2\n\n\ndef f(x):\n    return 3\n"
+    bodies = {"C.f": handout.TO_WRITE.format(name="C.f"), "f": "y = x\nreturn y"}
+    assert (
+        without_answers(SOURCE, bodies)
+        == '''\
+import a
+
+
+class C:
+    @other
+    def f(self):
+        """Doc."""
+        raise NotImplementedError("C.f is not written yet")  # yours to write
+
+    def g(self): return 2
+
+
+@fast.computed_by(
+    fast.f
+)
+def f(x):
+    y = x
+    return y
+'''
     )
-    assert without_answers(source, {"C.f": "return None", "f": "y = x\nreturn y"}) == (
-        'import a\n\n\nclass C:\n    def f(self):\n        """Doc."""\n        # why\n        return None\n\n'
-        "    def g(self): return 2\n\n\ndef f(x):\n    y = x\n    return y\n"
-    )
+
+
+def test_a_function_that_is_not_there():
     with pytest.raises(KeyError, match="h"):
-        without_answers(source, {"h": "pass"})
+        without_answers(SOURCE, {"h": "pass"})
 
 
-@pytest.mark.parametrize("exercise", EXERCISES)
-def test_the_answers_are_out_and_nothing_else(exercise):
-    name, bodies, test = EXERCISES[exercise]
-    source = (ROOT / name).read_text(encoding="utf-8")
-    before, after = (
-        functions(ast.parse(text)) for text in (source, without_answers(source, bodies))
-    )
-    assert before.keys() == after.keys() and (ROOT / test).is_file()
-    for function, node in after.items():
-        is_same = ast.dump(node) == ast.dump(before[function])
-        assert is_same == (function not in bodies), function
-        assert ast.get_docstring(node) == ast.get_docstring(before[function])
-        assert ast.dump(node.args) == ast.dump(before[function].args)
-        if bodies.get(function) == YOURS:
-            assert (
-                ast.unparse(node.body[-1])
-                == f"raise NotImplementedError('{function} is not written yet')"
-            )
-            assert len(node.body) <= 2
+@pytest.mark.parametrize("name", EXERCISES)
+def test_the_answers_are_out_and_nothing_else(name):
+    exercise = EXERCISES[name]
+    assert (ROOT / exercise.tests).is_file()
+    for file, bodies in exercise.bodies().items():
+        source = (ROOT / file).read_text(encoding="utf-8")
+        before = functions(ast.parse(source))
+        after = functions(ast.parse(without_answers(source, bodies)))
+        assert before.keys() == after.keys()
+        for function, node in after.items():
+            is_same = ast.dump(node) == ast.dump(before[function])
+            assert is_same == (function not in bodies), function
+            assert ast.get_docstring(node) == ast.get_docstring(before[function])
+            assert ast.dump(node.args) == ast.dump(before[function].args)
+            if function in exercise.to_write.get(file, ()):
+                last = ast.unparse(node.body[-1])
+                assert last == f"raise NotImplementedError('{function} is not written yet')"
+                assert len(node.body) <= 2
+                assert "computed_by" not in "".join(map(ast.unparse, node.decorator_list))
+
+
+# --- no answer stands elsewhere -------------------------------------------------------------------
+
+# Statements of answers that say nothing, so that they may stand in other functions, too.
+EVERYDAY = {
+    "check(v0, v1, temperature=v2)",
+    "torch.eye(v0, dtype=v1.dtype, device=v1.device)",
+    "(v0.query, v0.key, v0.value)",
+    "v2.setdefault(v1, []).append(v0)",
+}
+SHORTEST = 20  # characters of a statement that is looked for
+
+
+def local_names(function: ast.AST) -> set[str]:
+    """The arguments of a function and the names that it assigns."""
+    names = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.arg):
+            names.add(node.arg)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names
+
+
+def without_names(value: ast.expr, names: set[str]) -> str:
+    """An expression in which local names are numbered: `layer.up(x)` and `self.up(y)` are alike."""
+    value = copy.deepcopy(value)
+    numbers: dict[str, str] = {}
+    for node in ast.walk(value):
+        if isinstance(node, ast.Name) and node.id in names:
+            node.id = numbers.setdefault(node.id, f"v{len(numbers)}")
+        elif isinstance(node, ast.arg):
+            node.arg = numbers.setdefault(node.arg, f"v{len(numbers)}")
+    return ast.unparse(value)
+
+
+def statements(function: ast.AST, names: set[str]) -> set[str]:
+    """The values that a function assigns, returns or throws away, without its names and types."""
+    found: set[str] = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Return | ast.Expr):
+            value = node.value
+            if value is not None and not isinstance(value, ast.Constant):
+                found.add(without_names(value, names))
+    return {text for text in found if len(text) >= SHORTEST} - EVERYDAY
+
+
+class Answers(NamedTuple):
+    """What is looked for in a hand-out, and the function that it belongs to."""
+
+    statements: dict[str, str]
+    lines: dict[str, str]
+
+
+def answers_of(name: str) -> Answers:
+    """The bodies that an exercise removes."""
+    answers = Answers({}, {})
+    for file, bodies in EXERCISES[name].bodies().items():
+        source = (ROOT / file).read_text(encoding="utf-8")
+        by_name = functions(ast.parse(source))
+        for function, new_body in bodies.items():
+            node = by_name[function]
+            names = local_names(node)
+            removed = statements(node, names) - statements(ast.parse(new_body), names)
+            answers.statements.update(dict.fromkeys(removed, function))
+            first = node.body[1].lineno - 1
+            for line in source.splitlines()[first : node.end_lineno]:
+                code = " ".join(line.split("  #")[0].split())
+                if len(code) >= SHORTEST and not code.startswith("#"):
+                    answers.lines[code] = function
+    return answers
+
+
+def leaks_of_code(path: Path, answers: Answers) -> Iterator[str]:
+    """The functions of a Python file that hold a statement of an answer."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef):
+            for text in statements(node, local_names(node)) & answers.statements.keys():
+                yield f"{path.name}, {node.name}: '{text}' of {answers.statements[text]}"
+
+
+def leaks_of_text(path: Path, answers: Answers) -> Iterator[str]:
+    """The lines of answers that another file holds."""
+    content = " ".join(path.read_text(encoding="utf-8").split())
+    for line, function in answers.lines.items():
+        if line in content:
+            yield f"{path.name}: '{line}' of {function}"
+
+
+def leaks(folder: Path, name: str) -> list[str]:
+    """Where a hand-out holds a piece of an answer."""
+    answers = answers_of(name)
+    found: list[str] = []
+    for path in sorted(folder.rglob("*")):
+        if path.suffix == ".py":
+            found += leaks_of_code(path, answers)
+        elif path.suffix in (".md", ".toml", ".sh", ".html"):
+            found += leaks_of_text(path, answers)
+    return found
 
 
 @needs_git
-def test_a_student_s_first_run(tmp_path, capsys):
-    """Each of the three files with hints says what is missing; another function is not the answer by another name."""
+@pytest.mark.parametrize("name", EXERCISES)
+def test_no_answer_stands_elsewhere(tmp_path, name):
+    """A student who searches the hand-out finds no other copy, also under other variable names."""
+    folder = tmp_path / "course"
+    assert main([str(folder), "--exercises", name]) == 0
+    assert leaks(folder, name) == []
+
+
+@needs_git
+@pytest.mark.parametrize(
+    ("name", "file", "words"),
+    [
+        ("layers", "minbert/fast.py", "fast.py, layer_at_positions:"),
+        ("attention", "minbert/fast.py", "fast.py, project:"),
+        ("optimizer", "minbert/fast.py", "fast.py, adamw_update:"),
+        ("optimizer", "minbert/optimizer.py", "optimizer.py, update:"),
+    ],
+)
+def test_a_copy_of_an_answer_is_noticed(tmp_path, name, file, words):
+    """The negative control: with the original file in it, a hand-out holds answers."""
+    folder = tmp_path / "course"
+    assert main([str(folder), "--exercises", name]) == 0
+    (folder / file).write_bytes((ROOT / file).read_bytes())
+    assert any(text.startswith(words) for text in leaks(folder, name))
+    (folder / "notes.md").write_text((ROOT / file).read_text(encoding="utf-8"))
+    assert any(text.startswith("notes.md:") for text in leaks(folder, name))
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def run_in(folder: Path, *command: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=120
+    )
+
+
+@needs_git
+def test_the_first_run_of_a_student(tmp_path, capsys):
+    """Each of the three default exercises says what is missing, and so does a run."""
     folder = tmp_path / "course"
     assert main([str(folder)]) == 0
     said = capsys.readouterr().out.splitlines()
     command = ".venv/bin/python -m pytest -x tests/lessons/test_optimizer.py"
     assert said[1] == f"optimizer: AdamW.update in minbert/optimizer.py; {command}"
-    assert not (folder / ".git").exists() and not any((folder / name).exists() for name in LEFT_OUT)
+    assert not (folder / ".git").exists()
+    assert not any((folder / name).exists() for name in LEFT_OUT)
     assert (folder / "README.md").read_bytes() == (ROOT / "README.md").read_bytes()
-    for exercise in ("attention", "optimizer", "layers"):
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-x",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            EXERCISES[exercise][2],
-        ]
-        result = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    for name in DEFAULT_EXERCISES:
+        tests = EXERCISES[name].tests
+        result = run_in(folder, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", tests)
         assert result.returncode == 1 and "not written yet" in result.stdout, result.stdout[-2000:]
-    command = [sys.executable, "run_multitask.py", "--epochs", "1"]
-    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
-    assert run.returncode and run.stderr.splitlines()[-1].endswith("is not written yet"), (
-        run.stderr[-2000:]
+    result = run_in(folder, "run_multitask.py", "--epochs", "1")
+    assert result.returncode
+    assert result.stderr.splitlines()[-1].endswith("is not written yet"), result.stderr[-2000:]
+
+
+@needs_git
+def test_twins_call_what_the_student_writes(tmp_path):
+    """With right answers in the three files, everything trains with the code of the student."""
+    folder = tmp_path / "course"
+    assert main([str(folder)]) == 0
+    for name in DEFAULT_EXERCISES:
+        for file, names in EXERCISES[name].to_write.items():
+            source = (ROOT / file).read_text(encoding="utf-8")
+            by_name = functions(ast.parse(source))
+            answers = {function: body_of(by_name[function]) for function in names}
+            blank = (folder / file).read_text(encoding="utf-8")
+            (folder / file).write_text(without_answers(blank, answers), encoding="utf-8")
+    tests = [EXERCISES[name].tests for name in DEFAULT_EXERCISES]
+    result = run_in(folder, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests)
+    assert result.returncode == 0, result.stdout[-2000:]
+    program = (
+        "import torch\n"
+        "from minbert import AdamW, BertConfig, BertModel, fast\n"
+        "small = dict(vocab_size=9, hidden_size=4, num_hidden_layers=2, num_attention_heads=2)\n"
+        "config = BertConfig(**small, intermediate_size=8, attention_implementation='fused')\n"
+        "model = BertModel(config)\n"
+        "optimizer = AdamW(model.parameters(), fused=True)\n"
+        "ids = torch.ones(2, 3, dtype=torch.long)\n"
+        "output = model(ids, positions=fast.positions_read(ids, 'cls'))\n"
+        "assert output.last_hidden_state.shape == (2, 1, 4)\n"
+        "output.pooler_output.sum().backward()\n"
+        "optimizer.step()\n"
     )
-    source = (folder / "minbert" / "optimizer.py").read_text()
-    assert "return adamw(" not in source and "adamw(members" not in source
+    result = run_in(folder, "-c", program)
+    assert result.returncode == 0, result.stderr[-2000:]
 
 
-def test_what_it_refuses(tmp_path, monkeypatch, capsys):
+def body_of(node: ast.FunctionDef) -> str:
+    """The statements of a function behind its docstring."""
+    return "\n".join(ast.unparse(statement) for statement in node.body[1:])
+
+
+def test_a_folder_that_is_not_free_is_refused(tmp_path, capsys):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
     assert main([str(tmp_path / "full")]) == 2
     assert "is there already, and holds something" in capsys.readouterr().err
+
+
+def test_a_folder_without_git_is_no_clone(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(handout, "ROOT", tmp_path)
-    assert main([str(tmp_path / "new")]) == 2 and "is no clone" in capsys.readouterr().err
+    assert main([str(tmp_path / "new")]) == 2
+    assert "is no clone" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()

@@ -31,7 +31,7 @@ def expect_hint(check, wrong, hint: str) -> None:
         check(wrong)
 
 
-# --- attention -------------------------------------------------------------------------------------------------------
+# --- attention ------------------------------------------------------------------------------------
 
 
 def written_attention(mistake: str):
@@ -93,7 +93,7 @@ def test_the_right_attention_passes(check):
         ("by sqrt(H)", check_by_hand, r"divided by sqrt\(H\)"),
         ("by sqrt(T)", check_by_hand, "the number of tokens"),
         ("times", check_by_hand, "multiplied by sqrt"),
-        ("after", check_by_hand, "divide the scores, before it"),
+        ("after", check_by_hand, "Divide the scores before it"),
         ("swapped", check_by_hand, "query and key are swapped"),
         ("over queries", check_by_hand, "over the keys"),
         ("over heads", check_by_hand, "over the keys"),
@@ -111,7 +111,7 @@ def test_attention(mistake, check, hint):
     expect_hint(check, written_attention(mistake), hint)
 
 
-# --- the optimizer ---------------------------------------------------------------------------------------------------
+# --- the optimizer --------------------------------------------------------------------------------
 
 
 def written_adamw(mistake: str) -> type[Optimizer]:
@@ -236,7 +236,7 @@ def test_optimizer(mistake, check, hint):
     expect_hint(check, written_adamw(mistake), hint)
 
 
-# --- the encoder -----------------------------------------------------------------------------------------------------
+# --- the encoder ----------------------------------------------------------------------------------
 
 
 class NoSegments(BertEmbeddings):

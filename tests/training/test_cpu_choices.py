@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from minbert import BertConfig, BertModel
-from minbert.attention import MultiHeadAttention, attention, fused_attention
+from minbert import BertConfig, BertModel, fast
+from minbert.attention import MultiHeadAttention, attention
 from minbert.pretraining.mlm import BertForMaskedLM
 from minbert.pretraining.options import PlainTextOptions
 from minbert.pretraining.plain_text import build_model, measure
@@ -20,7 +20,7 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize(
-    ("implementation", "function"), [("eager", attention), ("fused", fused_attention)]
+    ("implementation", "function"), [("eager", attention), ("fused", fast.attention)]
 )
 def test_a_layer_attends_as_its_config_says(implementation, function):
     """Both give the same values, so that nothing else would tell."""
