@@ -1,10 +1,18 @@
-"""Contrastive formulas as pure functions on embeddings. Next: methods.py, which makes the embeddings.
+"""Contrastive losses: pure functions on sentence vectors.
 
-B batch, H hidden, K hidden states of an encoder. Vectors may be of any floating dtype; they are scored in float32, or
-in float64 where all are, also under autocast: bfloat16's cosines are 0.002 off, a temperature of 0.05 makes it 0.04.
-Every loss is a scalar of that dtype, the mean over the batch. A temperature that is not positive, vectors that
-do not belong together row by row, and a switch of another name are a ValueError. [SG], [CT], [BSC] stand for the papers
-named in the docstrings.
+B batch, H hidden, K hidden states of an encoder, t temperature.
+
+A contrastive loss pulls vectors that belong together towards each other and pushes other vectors
+apart. Each loss here takes vectors and returns a scalar, the mean over the batch. Its docstring
+names the paper and the equation. [BSC], [CT] and [SG] stand for papers, [ROB] for a report on this
+course's project. docs/contrastive.md lists them.
+
+Vectors may have any floating dtype. Scores are computed in float32, also under autocast, or in
+float64 where all vectors are float64. A cosine in bfloat16 is wrong by about 0.002. Dividing by a
+temperature of 0.05 makes that 0.04.
+
+Every loss raises ValueError for a temperature that is not above 0, for vectors that do not belong
+together row by row, and for a word that is no choice.
 """
 
 from __future__ import annotations
@@ -16,31 +24,66 @@ import torch.nn.functional as F
 from torch import Tensor
 
 Similarity = Literal["cos", "dot"]
+Normalisation = Literal["l2", "batch", "none"]
+
+# --- what the losses share --------------------------------------------------------------------
+
+
+def score_dtype(first: Tensor, second: Tensor) -> torch.dtype:
+    """The dtype of the scores of two sets of vectors: float64 if both are, else float32."""
+    is_double = first.dtype == second.dtype == torch.float64
+    return torch.float64 if is_double else torch.float32
 
 
 def similarities(anchors: Tensor, others: Tensor, similarity: Similarity = "cos") -> Tensor:
-    """(B, H), (C, H) -> (B, C): cosines, or dot products, of every anchor with every other vector."""
+    """Cosines, or dot products, of every anchor with every other vector.
+
+    anchors (B, H); others (C, H). Returns (B, C); cosines lie in [-1, 1].
+    """
     if similarity not in ("cos", "dot"):
-        raise ValueError(f"similarity is '{similarity}'; it is cos or dot.")
-    dtype = torch.float64 if anchors.dtype == others.dtype == torch.float64 else torch.float32
-    anchors, others = anchors.to(dtype), others.to(dtype)
+        raise ValueError(f"similarity is '{similarity}'; it must be cos or dot.")
+    dtype = score_dtype(anchors, others)
+    anchors = anchors.to(dtype)
+    others = others.to(dtype)
+
     if similarity == "cos":
-        anchors, others = F.normalize(anchors, dim=-1), F.normalize(others, dim=-1)
+        anchors = F.normalize(anchors, dim=-1)
+        others = F.normalize(others, dim=-1)
     with torch.autocast(anchors.device.type, enabled=False):
-        return anchors @ others.T
+        return anchors @ others.T  # (B, C)
 
 
-def check(first: Tensor, second: Tensor, **positive: float | Tensor) -> None:
-    """ValueError where the vectors do not belong together row by row, or a number or scalar tensor is not above 0."""
+def diagonal_mask(size: int, device: torch.device) -> Tensor:
+    """(B, B) bool: True where row and column have the same number."""
+    return torch.eye(size, dtype=torch.bool, device=device)
+
+
+def check_same_shape(first: Tensor, second: Tensor) -> None:
+    """Raise ValueError where the vectors do not belong together row by row."""
     if first.shape != second.shape:
         raise ValueError(
-            f"the vectors have the shapes {tuple(first.shape)} and {tuple(second.shape)}; row i of one "
-            "belongs to row i of the other. Give equal shapes."
+            f"the vectors have the shapes {tuple(first.shape)} and {tuple(second.shape)}; row i of "
+            "one belongs to row i of the other. Pass equal shapes."
         )
-    for name, value in positive.items():
-        number = value.item() if torch.is_tensor(value) else value
-        if not 0 < number < torch.inf:
-            raise ValueError(f"{name} is {number}; it must be a finite number above 0.")
+
+
+def check_positive(name: str, value: float | Tensor) -> None:
+    """Raise ValueError for a number or a scalar tensor that is not finite and above 0."""
+    number = value.item() if isinstance(value, Tensor) else value
+    if not 0 < number < torch.inf:
+        raise ValueError(f"{name} is {number}; it must be a finite number above 0.")
+
+
+def check_labels(vectors: Tensor, labels: Tensor) -> None:
+    """Raise ValueError where there is not one label for each row of the vectors."""
+    if labels.shape != vectors.shape[:1]:
+        raise ValueError(
+            f"labels have the shape {tuple(labels.shape)}; expected is one label for each pair, "
+            f"({len(vectors)},)."
+        )
+
+
+# --- InfoNCE and multiple negatives ranking: softmax over rows ------------------------------------
 
 
 def info_nce(
@@ -55,33 +98,50 @@ def info_nce(
 ) -> Tensor:
     """Each anchor must find its own positive among all positives of the batch.
 
-    l_i = -log( exp(sim(a_i, p_i) / t) / sum_j exp(sim(a_i, p_j) / t) ), mean over i (SimCSE, Gao et al. 2021, eq. 4);
-    sim is the cosine, or with similarity "dot" the dot product. With hard_negatives n (B, H) every
-    exp(sim(a_i, n_j) / t) joins the sum, that of the own one, j = i, multiplied by exp(hard_negative_weight) (eq. 5 and
-    the released code). Others call it multiple negatives ranking with scale 1 / t,
-    NT-Xent over rows only, or in-batch softmax.
+    l_i = -log( exp(sim(a_i, p_i) / t) / sum_j exp(sim(a_i, p_j) / t) ), the mean over i.
 
-    anchors, positives (B, H); temperature > 0, a number or a scalar tensor that learns; same (B, B) bool, True where j
-    says the same as i and so is no negative of it (the diagonal does not matter); same_hard (B, B) bool, likewise for
-    the hard negatives, diagonal included. At least 0; log B, with hard negatives log 2B, is what unrelated vectors
-    give. Compare with bsc, which adds columns, and sentence-transformers' MultipleNegativesRankingLoss.
+    This is SimCSE's loss (Gao et al. 2021, equation 4) with sim the cosine. It is the cross-entropy
+    of B questions: "which of these B positives is yours?" The answers are the diagonal.
+
+    With hard negatives n_i, every exp(sim(a_i, n_j) / t) joins the sum in the denominator (equation
+    5). The term of the anchor's own hard negative, j = i, is multiplied by
+    exp(hard_negative_weight), as in the released code.
+
+    Arguments:
+        anchors, positives: (B, H), row i of both a pair that belongs together.
+        temperature: above 0; a number, or a scalar tensor that is trained.
+        hard_negatives: (B, H), one for each anchor.
+        hard_negative_weight: any number, added to the logit of an anchor's own hard negative.
+        same: (B, B) bool, True where positive j says the same as anchor i. Such a j is no negative
+            of i. The diagonal does not matter.
+        similarity: "cos", or "dot" for the dot product.
+        same_hard: (B, B) bool, the same for the hard negatives. Here the diagonal counts.
+
+    Returns a scalar, at least 0. Unrelated vectors give log B, with hard negatives log 2B.
+
+    Other names of this loss: multiple negatives ranking with scale 1 / t, NT-Xent over rows only,
+    in-batch softmax. Compare with `bsc`, which also runs over columns, and with
+    sentence-transformers' MultipleNegativesRankingLoss.
     """
-    check(anchors, positives, temperature=temperature)
+    check_same_shape(anchors, positives)
+    check_positive("temperature", temperature)
     logits = similarities(anchors, positives, similarity) / temperature  # (B, B)
-    targets = torch.arange(
-        len(anchors), device=logits.device
-    )  # (B,): the positive of row i stands in column i
+
+    # The positive of row i stands in column i.
+    targets = torch.arange(len(anchors), device=logits.device)  # (B,)
     if same is not None:
-        logits = logits.masked_fill(same & (targets != targets.unsqueeze(1)), -torch.inf)
+        is_other = targets != targets.unsqueeze(1)  # (B, B)
+        logits = logits.masked_fill(same & is_other, -torch.inf)
+
     if hard_negatives is not None:
-        check(anchors, hard_negatives)
+        check_same_shape(anchors, hard_negatives)
         hard = similarities(anchors, hard_negatives, similarity) / temperature  # (B, B)
-        hard = hard + hard_negative_weight * torch.eye(
-            len(anchors), dtype=hard.dtype, device=hard.device
-        )
+        is_own = torch.eye(len(anchors), dtype=hard.dtype, device=hard.device)  # (B, B)
+        hard = hard + hard_negative_weight * is_own
         if same_hard is not None:
             hard = hard.masked_fill(same_hard, -torch.inf)
         logits = torch.cat([logits, hard], dim=1)  # (B, 2B)
+
     return F.cross_entropy(logits, targets)
 
 
@@ -92,15 +152,23 @@ def multiple_negatives_ranking(
     similarity: Similarity = "cos",
     same: Tensor | None = None,
 ) -> Tensor:
-    """info_nce by its other name: S(x, y) = scale x similarity, scale = 1 / temperature (Henderson et al. 2017).
+    """`info_nce` under its other name: S(x, y) = scale x similarity, with scale = 1 / t.
 
-    anchors, positives (B, H), row i of both a pair that belongs together; scale above 0; `same` as in info_nce. At
-    least 0; log B for unrelated vectors. With similarity "dot" and scale 1 it is the paper's own, with "cos" and 20
-    sentence-transformers' MultipleNegativesRankingLoss ([ROB] section 3.2). Compare with bsc, which also looks from y
-    to x.
+    With similarity "dot" and scale 1 it is the loss of Henderson et al. 2017. With "cos" and 20 it
+    is sentence-transformers' MultipleNegativesRankingLoss ([ROB] section 3.2).
+
+    anchors, positives: (B, H), row i of both a pair that belongs together. scale: above 0.
+    same: as in `info_nce`.
+
+    Returns a scalar, at least 0. Unrelated vectors give log B. Compare with `bsc`, which also looks
+    from y to x.
     """
-    check(anchors, positives, scale=scale)
+    check_same_shape(anchors, positives)
+    check_positive("scale", scale)
     return info_nce(anchors, positives, 1 / scale, same=same, similarity=similarity)
+
+
+# --- batch-softmax contrastive loss: softmax over rows and columns ------------------------------
 
 
 def bsc(
@@ -108,70 +176,98 @@ def bsc(
     second: Tensor,
     temperature: float | Tensor = 0.07,
     symmetric: bool = True,
-    normalise: Literal["l2", "batch", "none"] = "l2",
+    normalise: Normalisation = "l2",
     labels: Tensor | None = None,
-    align: float | None = None,
     same: Tensor | None = None,
     positive_above: float = 0.0,
 ) -> Tensor:
-    """Batch-softmax contrastive loss with its variations (Chernyavskiy et al., [BSC] section 3).
+    """The batch-softmax contrastive loss (Chernyavskiy et al. 2022, [BSC] section 3).
 
-    S = A B^T / t; l_i = -log softmax_j(S_ij)_i over rows; symmetric: the mean of that over rows and over columns.
-    normalise: "l2" (cosine), "batch" (each coordinate of A and of B divided by its range, max - min, over the batch;
-    a coordinate without range is left as it is) or "none".
-    labels (B,): a pair labelled above positive_above belongs together; any other one is a labelled negative, which is a
-    candidate for the others and has no term of its own. The sum of the terms is divided by B all the same.
-    align m in [0, 1]: m x BSC + (1 - m) x the mean of (cos(a_i, b_i) - y_i)^2, which needs labels in [0, 1]; of a_i and
-    b_i as they are, whatever `normalise` does to them for S.
-    same (B, B) bool, True where first i and second j are no negatives of each other (the diagonal does not matter).
+    S = A B^T / t. The term of pair i is -log softmax_j(S_ij)_i, over its row. With `symmetric` it
+    is the mean of that and of -log softmax_j(S_ji)_i, over its column. The loss is the sum of the
+    terms, divided by B.
 
-    first, second (B, H). At least 0. Compare with info_nce: rows only, cosine, no labels.
+    Arguments:
+        first, second: (B, H), row i of both a pair.
+        temperature: above 0; a number, or a scalar tensor that is trained.
+        symmetric: whether the softmax also runs over columns.
+        normalise: "l2" makes S cosines. "batch" divides each coordinate of A and of B by its range
+            over the batch (`divide_by_range`). "none" leaves the vectors as they are.
+        labels: (B,), without them every pair belongs together. With them, a pair does if its label
+            is above `positive_above`. Any other pair is a labelled negative: a candidate for the
+            other pairs, without a term of its own. The sum is divided by B all the same.
+        same: (B, B) bool, True where first i and second j are no negatives of each other. The
+            diagonal does not matter.
+
+    Returns a scalar, at least 0. Unrelated vectors give log B. Compare with `info_nce`: rows only,
+    cosine, no labels. [BSC] also mixes it with `label_error`.
     """
-    check(first, second, temperature=temperature)
+    check_same_shape(first, second)
+    check_positive("temperature", temperature)
     if normalise not in ("l2", "batch", "none"):
-        raise ValueError(f"normalise is '{normalise}'; it is l2, batch or none.")
-    if labels is not None and labels.shape != first.shape[:1]:
-        raise ValueError(
-            f"labels have the shape {tuple(labels.shape)}; needed is one for each pair, ({len(first)},)."
-        )
-    compared = (by_range(first), by_range(second)) if normalise == "batch" else (first, second)
-    logits = similarities(*compared, "cos" if normalise == "l2" else "dot") / temperature  # (B, B)
+        raise ValueError(f"normalise is '{normalise}'; it must be l2, batch or none.")
+    if labels is not None:
+        check_labels(first, labels)
+
+    if normalise == "batch":
+        first = divide_by_range(first)
+        second = divide_by_range(second)
+    similarity: Similarity = "cos" if normalise == "l2" else "dot"
+    logits = similarities(first, second, similarity) / temperature  # (B, B)
     if same is not None:
-        logits = logits.masked_fill(
-            same & ~torch.eye(len(first), dtype=torch.bool, device=same.device), -torch.inf
-        )
+        is_other = ~diagonal_mask(len(first), same.device)
+        logits = logits.masked_fill(same & is_other, -torch.inf)
+
+    # Over each row, then over each column: how much of the softmax is on the diagonal.
     terms = -logits.log_softmax(dim=1).diagonal()  # (B,)
     if symmetric:
         terms = (terms - logits.log_softmax(dim=0).diagonal()) / 2
     if labels is not None:
         terms = terms * (labels > positive_above)
-    loss = terms.mean()
-    if align is None:
-        return loss
-    if labels is None or not 0 <= align <= 1:
-        raise ValueError(
-            f"align is {align}, labels are {'missing' if labels is None else 'given'}; needed are a "
-            "number from 0 to 1, and labels in [0, 1], to which it pulls the diagonal."
-        )
-    cosines = F.cosine_similarity(first.to(loss.dtype), second.to(loss.dtype), dim=-1)  # (B,)
-    return align * loss + (1 - align) * F.mse_loss(cosines, labels.to(loss.dtype))
+    return terms.mean()
 
 
-def by_range(vectors: Tensor) -> Tensor:
-    """(B, H) -> (B, H): each coordinate divided by its max - min over the batch."""
+def label_error(first: Tensor, second: Tensor, labels: Tensor) -> Tensor:
+    """The mean of (cos(a_i, b_i) - y_i)^2: how far each pair's cosine is from its label.
+
+    [BSC] section 3 trains m x bsc + (1 - m) x label_error, with m from 0.1 to 0.9. The cosine is
+    that of the vectors as they are, whatever `bsc` divides them by.
+
+    first, second: (B, H). labels: (B,) in [0, 1]. Returns a scalar from 0 to 4.
+    """
+    check_same_shape(first, second)
+    check_labels(first, labels)
+    dtype = score_dtype(first, second)
+    cosines = F.cosine_similarity(first.to(dtype), second.to(dtype), dim=-1)  # (B,)
+    return F.mse_loss(cosines, labels.to(dtype))
+
+
+def divide_by_range(vectors: Tensor) -> Tensor:
+    """Divide each coordinate by its range, max - min, over the batch.
+
+    (B, H) -> (B, H). A coordinate that is equal in all rows is left as it is.
+    """
     spread = vectors.amax(dim=0) - vectors.amin(dim=0)  # (H,)
     return vectors / torch.where(spread > 0, spread, torch.ones_like(spread))
 
 
-def contrastive_tension(first: Tensor, second: Tensor, is_identical: Tensor) -> Tensor:
-    """-log s(z) for a sentence met with itself, -log s(-z) otherwise, z = f1(s1) . f2(s2), s the logistic function.
+# --- contrastive tension: two encoders ------------------------------------------------------------
 
-    The mean over the B pairs (Carlsson et al. 2021, [CT] section 4, equation 1, as its code computes it; the paper
-    prints s(1 - z) for the second case). The dot product is not normalised, so z has no bound. first, second (B, H),
-    from two independent encoders without dropout; is_identical (B,) bool. At least 0; log 2 = 0.693 for z = 0.
+
+def contrastive_tension(first: Tensor, second: Tensor, is_identical: Tensor) -> Tensor:
+    """A sentence met with itself must score high, met with another one low.
+
+    With z = f1(s1) . f2(s2) and s the logistic function, the term of a pair is -log s(z) if both
+    sentences are the same one, and -log s(-z) otherwise (Carlsson et al. 2021, [CT] section 4,
+    equation 1). The second case follows the authors' code. The paper prints s(1 - z).
+
+    first, second: (B, H), from two independent encoders without dropout. is_identical: (B,) bool.
+
+    Returns a scalar, the mean over the pairs, at least 0. z = 0 gives log 2 = 0.693. The dot
+    product is not normalised, so z has no bound. Compare with `contrastive_tension_in_batch`.
     """
-    check(first, second)
-    dtype = torch.float64 if first.dtype == second.dtype == torch.float64 else torch.float32
+    check_same_shape(first, second)
+    dtype = score_dtype(first, second)
     z = (first.to(dtype) * second.to(dtype)).sum(dim=-1)  # (B,)
     return F.binary_cross_entropy_with_logits(z, is_identical.to(dtype))
 
@@ -179,79 +275,108 @@ def contrastive_tension(first: Tensor, second: Tensor, is_identical: Tensor) -> 
 def contrastive_tension_in_batch(
     first: Tensor, second: Tensor, scale: float | Tensor = 20.0
 ) -> Tensor:
-    """Every sentence of the batch is met with itself and, as negatives, with all others: softmax both ways.
+    """Every sentence of the batch is met with itself and, as negatives, with all others.
 
-    Not in [CT]: a variant of sentence-transformers, ContrastiveTensionLossInBatchNegatives, which learns log(scale)
-    where a tensor given here is the scale itself. first, second (B, H), the same B sentences, no two of them equal,
-    through two encoders; scale above 0, a number or a scalar tensor. At least 0; log B for unrelated vectors. It is bsc
-    with l2, symmetric, temperature 1 / scale.
+    The softmax runs both ways: it is `bsc` with cosines and temperature 1 / scale. This variant is
+    not in [CT]. It is sentence-transformers' ContrastiveTensionLossInBatchNegatives. That class
+    trains log(scale). A tensor passed here is the scale itself.
+
+    first, second: (B, H), the same B sentences through two encoders, no two of them equal.
+    scale: above 0; a number, or a scalar tensor that is trained.
+
+    Returns a scalar, at least 0. Unrelated vectors give log B.
     """
-    check(first, second, scale=scale)
+    check_same_shape(first, second)
+    check_positive("scale", scale)
     return bsc(first, second, 1 / scale)
 
 
-def nt_xent(first: Tensor, second: Tensor, temperature: float = 0.01) -> Tensor:
-    """All 2B vectors are anchors; the positive of one is its other view, all 2B - 2 others are negatives.
+# --- self-guided: an encoder and its frozen copy ------------------------------------------------
 
-    Chen et al. 2020, SimCLR, equation 1, the mean over the 2B anchors; with T's [CLS] and F's hidden states it is the
-    plain self-guided loss (Kim et al. 2021, [SG] section 3.1, L^base without its regulariser). first, second (B, H),
-    row i of both the same sentence, no two of them equal (text.py sees to that); temperature > 0. At least 0;
-    log(2B - 1) for unrelated vectors. Compare with info_nce: one side as anchors, B candidates, no negatives within a
-    side.
+
+def nt_xent(first: Tensor, second: Tensor, temperature: float = 0.01) -> Tensor:
+    """All 2B vectors are anchors: each must find its other view among the 2B - 1 other vectors.
+
+    SimCLR's loss (Chen et al. 2020, equation 1). With T's [CLS] and F's hidden states it is the
+    plain self-guided loss (Kim et al. 2021, [SG] section 3.1, L^base without its regulariser).
+
+    first, second: (B, H), row i of both the same sentence, and all B sentences different.
+    temperature: above 0.
+
+    Returns a scalar, the mean over the 2B anchors, at least 0. Unrelated vectors give log(2B - 1).
+    Compare with `info_nce`: one side as anchors, B candidates, no negatives within a side.
     """
-    check(first, second, temperature=temperature)
+    check_same_shape(first, second)
+    check_positive("temperature", temperature)
     vectors = torch.cat([first, second])  # (2B, H)
     logits = similarities(vectors, vectors) / temperature  # (2B, 2B)
-    logits = logits.masked_fill(
-        torch.eye(len(vectors), dtype=torch.bool, device=logits.device), -torch.inf
-    )
-    return F.cross_entropy(
-        logits, torch.arange(len(vectors), device=logits.device).roll(len(first))
-    )
+
+    # A vector is no candidate for itself.
+    logits = logits.masked_fill(diagonal_mask(len(vectors), logits.device), -torch.inf)
+
+    # The other view of row i stands B rows further, or B rows before it.
+    targets = torch.arange(len(vectors), device=logits.device).roll(len(first))  # (2B,)
+    return F.cross_entropy(logits, targets)
 
 
 def self_guided_opt1(cls: Tensor, hidden: Tensor, temperature: float = 0.01) -> Tensor:
-    """phi(c_i, h_i) / (sum_{j != i} phi(c_i, c_j) + sum_j phi(c_i, h_j)): only c_i as anchors ([SG] 3.2, L^opt1).
+    """Only T's vectors c_i are anchors ([SG] section 3.2, L^opt1).
 
-    phi(u, v) = exp(cos(u, v) / t), the loss is the mean over i of -log of the fraction: NT-Xent without h as anchors.
-    cls, hidden (B, H): T's [CLS] and one pooled hidden state of F of B different sentences, both after the projection;
-    temperature > 0. At least 0; log(2B - 1) for unrelated vectors.
+    With phi(u, v) = exp(cos(u, v) / t), the term of sentence i is
+    -log( phi(c_i, h_i) / (sum_{j != i} phi(c_i, c_j) + sum_j phi(c_i, h_j)) ).
+
+    cls, hidden: (B, H), T's [CLS] and one pooled hidden state of F for B different sentences, both
+    after the projection. temperature: above 0.
+
+    Returns a scalar, the mean over i, at least 0. Unrelated vectors give log(2B - 1). Compare with
+    `nt_xent`, in which the h_i are anchors, too.
     """
-    check(cls, hidden, temperature=temperature)
-    among = similarities(cls, cls) / temperature  # (B, B)
-    among = among.masked_fill(
-        torch.eye(len(cls), dtype=torch.bool, device=among.device), -torch.inf
-    )
-    logits = torch.cat([similarities(cls, hidden) / temperature, among], dim=1)  # (B, 2B)
+    check_same_shape(cls, hidden)
+    check_positive("temperature", temperature)
+    to_hidden = similarities(cls, hidden) / temperature  # (B, B)
+    to_cls = similarities(cls, cls) / temperature  # (B, B)
+    to_cls = to_cls.masked_fill(diagonal_mask(len(cls), to_cls.device), -torch.inf)
+    logits = torch.cat([to_hidden, to_cls], dim=1)  # (B, 2B)
     return F.cross_entropy(logits, torch.arange(len(cls), device=logits.device))
 
 
 def self_guided_opt2(cls: Tensor, hidden: Tensor, temperature: float = 0.01) -> Tensor:
-    """phi(c_i, h_i) / sum_j phi(c_i, h_j) ([SG] section 3.2, L^opt2): opt1 without the other c_j as negatives.
+    """Only F's hidden states are candidates ([SG] section 3.2, L^opt2).
 
-    It is info_nce between [CLS] and hidden states, all B of them candidates. Arguments as of opt1; log B for unrelated
-    vectors.
+    The term of sentence i is -log( phi(c_i, h_i) / sum_j phi(c_i, h_j) ): opt1 without the other
+    c_j as negatives. This is `info_nce` between [CLS] and hidden states.
+
+    Arguments as of `self_guided_opt1`. Unrelated vectors give log B.
     """
     return info_nce(cls, hidden, temperature)
 
 
 def self_guided_opt3(cls: Tensor, hidden: Tensor, temperature: float = 0.01) -> Tensor:
-    """phi(c_i, h_ik) / (phi(c_i, h_ik) + sum_{m != i} sum_n phi(c_i, h_mn)), mean over i and k ([SG] 3.2, L^opt3).
+    """All hidden states of F at once ([SG] section 3.2, L^opt3).
 
-    All hidden states at once: the own other layers are neither positives nor negatives of a term. With the regulariser
-    this is SG-OPT. cls (B, H), hidden (B, K, H), K = L + 1 states, both after the projection, of B different sentences;
-    temperature > 0. At least 0; log(1 + (B - 1) K) for unrelated vectors. With K = 1 it is opt2.
+    With the regulariser this is the method SG-OPT. The term of sentence i and state k is
+    -log( phi(c_i, h_ik) / (phi(c_i, h_ik) + sum_{m != i} sum_n phi(c_i, h_mn)) ).
+    The other states of sentence i itself are neither positives nor negatives of this term.
+
+    cls: (B, H). hidden: (B, K, H), K = L + 1 states. Both after the projection, of B different
+    sentences. temperature: above 0.
+
+    Returns a scalar, the mean over i and k, at least 0. Unrelated vectors give log(1 + (B - 1) K).
+    With K = 1 it is `self_guided_opt2`.
     """
-    check(cls, hidden[:, 0], temperature=temperature)
+    check_same_shape(cls, hidden[:, 0])
+    check_positive("temperature", temperature)
     batch_size, num_states, _ = hidden.shape
-    logits = (similarities(cls, hidden.flatten(0, 1)) / temperature).unflatten(
-        1, (batch_size, num_states)
-    )  # (B, B, K)
-    own = logits.diagonal(dim1=0, dim2=1).T  # (B, K)
-    is_own = torch.eye(batch_size, dtype=torch.bool, device=logits.device).unsqueeze(
-        -1
-    )  # (B, B, 1)
-    others = (
-        logits.masked_fill(is_own, -torch.inf).flatten(1).logsumexp(dim=1, keepdim=True)
-    )  # (B, 1)
-    return (torch.logaddexp(own, others) - own).mean()
+    logits = similarities(cls, hidden.flatten(0, 1)) / temperature  # (B, B K)
+    logits = logits.unflatten(1, (batch_size, num_states))  # (B, B, K)
+
+    # The numerator: each anchor with its own K states.
+    positives = logits.diagonal(dim1=0, dim2=1).T  # (B, K)
+
+    # The rest of the denominator: each anchor with all states of all other sentences.
+    is_own = diagonal_mask(batch_size, logits.device).unsqueeze(-1)  # (B, B, 1)
+    negatives = logits.masked_fill(is_own, -torch.inf).flatten(1)  # (B, B K)
+    sum_of_negatives = negatives.logsumexp(dim=1, keepdim=True)  # (B, 1)
+
+    terms = torch.logaddexp(positives, sum_of_negatives) - positives  # (B, K)
+    return terms.mean()
