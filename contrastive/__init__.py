@@ -1,4 +1,19 @@
-"""Better sentence vectors before any task is seen. Reading order: losses, methods, quality, pretrain.
+"""Better sentence vectors: stages that train the encoder before any task is seen.
 
-Measuring any encoder: survey (the command), vectors, scores, measure, pages.
+In reading order:
+
+    losses.py       the formulas, on vectors
+    methods.py      what each method encodes, and which loss it calls
+    negatives.py    which sentences of a batch must not be pushed apart
+    caching.py      large batches in little memory
+    sentences.py    the training text: sentences, labelled pairs, triplets
+    batch_order.py  which rows make the steps of an epoch
+    inputs.py       the rows and steps of each method
+    presets.py      the registry of methods, with the settings of each one
+    options.py      the options of the stages
+    stage.py        a method, its rows and its settings as a training stage
+    zero_shot.py    how good sentence vectors are without training on labels
+    embedder.py     sentences to vectors, and the search for the nearest ones
+    embed/          command: use the vectors of a model
+    quality/        command: measure the vectors of a model
 """

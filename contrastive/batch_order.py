@@ -1,9 +1,11 @@
-"""Which rows make a stage's steps: the pairs of contrastive tension, the shuffles of BSC. Next: pretrain.py.
+"""Which rows make the steps of an epoch: the pairs of contrastive tension, the shuffles of BSC.
 
 N examples, H hidden.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,56 +17,81 @@ from contrastive.presets import NUM_NEGATIVES
 from minbert.pretraining.packing import SEED_STRIDE
 from minbert.training.job import Step
 
-SMALLEST, LARGEST = 3, 8  # examples of a group of neighbours ([BSC] section 3)
-BATCHES_A_CLUSTER = 10
+SMALLEST_GROUP = 3  # examples of a group of neighbours ([BSC] section 3)
+LARGEST_GROUP = 8
+BATCHES_PER_CLUSTER = 10
+
+# --- contrastive tension ----------------------------------------------------------------------
 
 
 def tension_plan(
     num_sentences: int, batch_size: int, is_fresh: bool, generator: torch.Generator
 ) -> list[Step]:
-    """One epoch of contrastive tension: every sentence once as a positive, each with NUM_NEGATIVES negatives.
+    """One epoch of contrastive tension. Every sentence is the anchor of one positive pair.
 
-    A step has batch_size / 8 positives. Its rows are the first sentences of all its pairs, then the second ones; equal
-    numbers are a positive. A negative is (anchor, another sentence), as the paper has it, or with `is_fresh` two
-    different sentences drawn anew, as the released code has it. All others are equally likely.
+    NUM_NEGATIVES negatives go with each positive. A step has batch_size / 8 positives. Its rows are
+    the first sentences of all its pairs, then their second sentences. A pair of equal numbers is a
+    positive.
+
+    is_fresh: a negative is two different sentences that are drawn anew, as in the authors' code.
+    Otherwise it is the anchor and another sentence, as in the paper (Carlsson et al. 2021, section
+    4). All other sentences are equally likely.
     """
-    order = torch.randperm(num_sentences, generator=generator)
-    first = order.unsqueeze(1).repeat(1, 1 + NUM_NEGATIVES)  # (N, 8)
+    group_size = 1 + NUM_NEGATIVES
+    order = torch.randperm(num_sentences, generator=generator)  # (N,)
+    first = order.unsqueeze(1).repeat(1, group_size)  # (N, 8)
     shape = (num_sentences, NUM_NEGATIVES)
     if is_fresh:
         first[:, 1:] = torch.randint(num_sentences, shape, generator=generator)
-    others = torch.randint(num_sentences - 1, shape, generator=generator)
+
+    # A number from 0 to N - 2, plus 1 from the first sentence's number on, is any other number.
+    others = torch.randint(num_sentences - 1, shape, generator=generator)  # (N, 7)
     second = first.clone()  # (N, 8)
-    second[:, 1:] = others + (
-        others >= first[:, 1:]
-    )  # a number below N other than that of the first sentence
-    num_positives = batch_size // (1 + NUM_NEGATIVES)
-    parts = zip(first.split(num_positives), second.split(num_positives), strict=True)
-    return [[("ct", torch.cat([one.flatten(), other.flatten()]).tolist())] for one, other in parts]
+    second[:, 1:] = others + (others >= first[:, 1:])
+
+    num_positives = batch_size // group_size
+    steps: list[Step] = []
+    for firsts, seconds in zip(
+        first.split(num_positives), second.split(num_positives), strict=True
+    ):
+        rows = torch.cat([firsts.flatten(), seconds.flatten()]).tolist()
+        steps.append([("ct", rows)])
+    return steps
+
+
+# --- BSC: similar pairs meet in a batch ---------------------------------------------------------
 
 
 class Shuffle(nn.Module):
-    """An order of BSC's training pairs in which similar ones meet in a batch, renewed before an epoch.
+    """An order of BSC's training pairs in which similar pairs meet in a batch.
 
-    "knn" or "cluster". The order is a buffer, so that a checkpoint in the middle of an epoch holds it: it follows from
-    the weights with which the epoch began.
+    It is renewed before each epoch but the first. kind: "knn" or "cluster". It is a module and the
+    order is a buffer, so that a checkpoint in the middle of an epoch holds it: the order follows
+    from the weights with which the epoch began.
     """
+
+    order: Tensor  # (N,) int64
+    of_epoch: Tensor  # the epoch that `order` is for, -1 before there is one
 
     def __init__(self, kind: str, num_examples: int, batch_size: int, seed: int) -> None:
         super().__init__()
-        self.kind, self.batch_size, self.seed = kind, batch_size, seed
-        self.register_buffer("order", torch.arange(num_examples))  # (N,)
+        self.kind = kind
+        self.batch_size = batch_size
+        self.seed = seed
+        self.register_buffer("order", torch.arange(num_examples))
         self.register_buffer("of_epoch", torch.tensor(-1))
 
     def order_of(self, epoch: int, vectors: Tensor) -> list[int]:
-        """An order for `epoch` by the pairs' first sentences, vectors (N, H)."""
+        """An order for `epoch`. vectors: (N, H), of the pairs' first sentences."""
         generator = torch.Generator().manual_seed(SEED_STRIDE * self.seed + epoch)
-        directions = F.normalize(vectors, dim=-1).numpy()
+        directions = F.normalize(vectors, dim=-1).numpy()  # (N, H)
         if self.kind == "knn":
-            return [index for group in knn_order(directions, generator) for index in group]
-        return cluster_order(
-            directions, len(vectors) // (BATCHES_A_CLUSTER * self.batch_size), generator
-        )
+            order: list[int] = []
+            for group in knn_order(directions, generator):
+                order += group
+            return order
+        num_clusters = len(vectors) // (BATCHES_PER_CLUSTER * self.batch_size)
+        return cluster_order(directions, num_clusters, generator)
 
     def renew(self, epoch: int, order: list[int]) -> None:
         """Take the order for `epoch`."""
@@ -73,67 +100,75 @@ class Shuffle(nn.Module):
 
     def batches(self, epoch: int) -> list[list[int]]:
         """The epoch's batches in order; none where its order is not made yet."""
-        return (
-            [part.tolist() for part in self.order.split(self.batch_size)]
-            if int(self.of_epoch) == epoch
-            else []
-        )
+        if int(self.of_epoch) != epoch:
+            return []
+        return [batch.tolist() for batch in self.order.split(self.batch_size)]
+
+
+class Group(NamedTuple):
+    """Neighbours that go into one batch."""
+
+    distance: float  # mean distance of the other members to the first one
+    members: list[int]
 
 
 def knn_order(directions: np.ndarray, generator: torch.Generator) -> list[list[int]]:
-    """Greedy groups of neighbours, each index once ([BSC] section 3): (N, H) of length 1 -> lists of numbers.
+    """Greedy groups of neighbours, each index once ([BSC] section 3).
 
-    In random order every example that is still unused takes the unused ones among its LARGEST nearest, itself among
-    them, where they are at least SMALLEST. What forms no group comes first, as one list, then the groups, the loosest
-    first: the tightest are the hardest to tell apart.
+    The examples are visited in random order. One that is still unused takes the unused examples
+    among its LARGEST_GROUP nearest, itself included, if they are at least SMALLEST_GROUP.
+
+    directions: (N, H), rows of length 1. Returns lists of numbers: first one list of all examples
+    without a group, then the groups. The loosest group comes first. The tightest groups are the
+    hardest to tell apart.
     """
     from sklearn.neighbors import NearestNeighbors  # late: it takes a second to import
 
-    search = NearestNeighbors(n_neighbors=min(LARGEST, len(directions)), algorithm="brute").fit(
-        directions
-    )
-    with threadpool_limits(
-        limits=1
-    ):  # which of equally near ones are taken depends on the number of threads
+    num_neighbours = min(LARGEST_GROUP, len(directions))
+    search = NearestNeighbors(n_neighbors=num_neighbours, algorithm="brute").fit(directions)
+    # The number of threads decides which of equally near examples are taken.
+    with threadpool_limits(limits=1):
         distances, neighbours = search.kneighbors(directions)  # (N, 8) each
+
     is_used = np.zeros(len(directions), dtype=bool)
-    groups: list[tuple[float, list[int]]] = []
+    groups: list[Group] = []
     visits = torch.randperm(len(directions), generator=generator).tolist()
     for visited in visits:
         if is_used[visited]:
             continue
-        is_free = ~is_used[neighbours[visited]] & (neighbours[visited] != visited)
-        is_free &= (
-            np.cumsum(is_free) < LARGEST
-        )  # of many equal examples, one may not be among its own nearest
-        if is_free.sum() + 1 >= SMALLEST:
-            group = [visited, *neighbours[visited][is_free].tolist()]
-            is_used[group] = True
-            groups.append((float(distances[visited][is_free].mean()), group))
-    groups.sort(key=lambda item: -item[0])
-    return [
-        [visited for visited in visits if not is_used[visited]],
-        *(group for _, group in groups),
-    ]
+        near = neighbours[visited]  # (8,)
+        is_free = ~is_used[near] & (near != visited)
+        # Of many equal examples, one may not be among its own nearest. So at most 7 others count.
+        is_free &= np.cumsum(is_free) < LARGEST_GROUP
+        if is_free.sum() + 1 >= SMALLEST_GROUP:
+            members = [visited, *near[is_free].tolist()]
+            is_used[members] = True
+            groups.append(Group(float(distances[visited][is_free].mean()), members))
+
+    groups.sort(key=lambda group: -group.distance)
+    alone = [visited for visited in visits if not is_used[visited]]
+    return [alone, *(group.members for group in groups)]
 
 
 def cluster_order(
     directions: np.ndarray, num_clusters: int, generator: torch.Generator
 ) -> list[int]:
-    """Cluster after cluster of k-means, at least two, each index once ([BSC] section 3): (N, H) -> N numbers.
+    """Cluster after cluster of k-means, each index once ([BSC] section 3).
 
-    The order of the clusters and that within them are random.
+    The order of the clusters is random, and so is the order inside a cluster. directions: (N, H),
+    rows of length 1. num_clusters: at least 2 are made. Returns N numbers.
     """
-    from sklearn.cluster import KMeans
+    from sklearn.cluster import KMeans  # late: it takes a second to import
 
     num_clusters = min(max(2, num_clusters), len(directions))
     seed = int(torch.randint(2**31, (), generator=generator))
-    with threadpool_limits(
-        limits=1
-    ):  # threads add up in the order in which they end, so bits would vary
-        clusters = KMeans(num_clusters, n_init=1, max_iter=20, random_state=seed).fit_predict(
-            directions
-        )  # (N,)
-    places = torch.randperm(num_clusters, generator=generator).numpy()[clusters]  # (N,)
-    order = torch.randperm(len(directions), generator=generator).numpy()
-    return order[np.argsort(places[order], kind="stable")].tolist()
+    means = KMeans(num_clusters, n_init=1, max_iter=20, random_state=seed)
+    # Threads add up in the order in which they end, so the last bits would vary.
+    with threadpool_limits(limits=1):
+        clusters = means.fit_predict(directions)  # (N,)
+
+    place_of_cluster = torch.randperm(num_clusters, generator=generator).numpy()
+    places = place_of_cluster[clusters]  # (N,)
+    order = torch.randperm(len(directions), generator=generator).numpy()  # (N,)
+    by_cluster = np.argsort(places[order], kind="stable")
+    return order[by_cluster].tolist()

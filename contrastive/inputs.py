@@ -1,6 +1,7 @@
-"""What each contrastive method reads, and the steps of its epochs.
+"""The rows that each contrastive method reads, and the steps of its epochs.
 
-`COLLECTORS` has one function per method of presets.py. Next: stage.py, which trains on the inputs.
+presets.py names the function of each method. Such a function makes `Inputs` of a `Source`.
+stage.py trains on them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import torch
 from contrastive import sentences
 from contrastive.batch_order import Shuffle, tension_plan
 from contrastive.options import ContrastiveOptions
-from contrastive.presets import Settings
+from contrastive.presets import Settings, collector_of
 from data.batching import WINDOW, EncodedExamples, length_grouped_batches
 from data.readers import Example
 from minbert import BertTokenizer
@@ -39,7 +40,10 @@ class Inputs:
     @property
     def examples(self) -> list[Example]:
         """All rows as text, in order."""
-        return [example for rows in self.rows.values() for example in rows.examples]
+        examples: list[Example] = []
+        for rows in self.rows.values():
+            examples += rows.examples
+        return examples
 
 
 class Source(NamedTuple):
@@ -54,14 +58,21 @@ class Source(NamedTuple):
 
     def encode(self, examples: Iterable[Example], pair_encoding: str = "cross") -> EncodedExamples:
         """Token ids of examples, cut to the method's maximum length."""
-        length = self.settings.max_length
-        return EncodedExamples(list(examples), self.tokenizer, length, pair_encoding)
+        max_length = self.settings.max_length
+        return EncodedExamples(list(examples), self.tokenizer, max_length, pair_encoding)
 
     def sentences(self, tasks: Iterable[str]) -> EncodedExamples:
         """The different sentences of these tasks."""
-        examples = [example for task in tasks for example in self.train[task]]
-        length = self.settings.max_length
-        return self.encode(sentences.unique_sentences(examples, self.tokenizer, length))
+        max_length = self.settings.max_length
+        examples = self.examples(tasks)
+        return self.encode(sentences.unique_sentences(examples, self.tokenizer, max_length))
+
+    def examples(self, tasks: Iterable[str]) -> list[Example]:
+        """The training examples of these tasks, one task after the other."""
+        examples: list[Example] = []
+        for task in tasks:
+            examples += self.train[task]
+        return examples
 
     def pairs(self, sts: Sequence[Example], keeps_negatives: bool) -> EncodedExamples:
         """The labelled pairs of PARA and of `sts`, each sentence in a row of its own."""
@@ -70,8 +81,14 @@ class Source(NamedTuple):
 
 
 def collect(source: Source) -> Inputs:
-    """What the method reads. ValueError where a file that its options name cannot be used."""
-    return COLLECTORS[source.method](source)
+    """The inputs of the source's method.
+
+    ValueError where a file that its options name cannot be used.
+    """
+    return collector_of(source.method)(source)
+
+
+# --- a function for each method, named in presets.py ------------------------------------------
 
 
 def all_sentences(source: Source) -> Inputs:
@@ -80,10 +97,10 @@ def all_sentences(source: Source) -> Inputs:
 
 
 def paraphrase_pairs(source: Source) -> Inputs:
-    """simcse-supervised: PARA's pairs, then the sentences of the tasks without such labels ([GEN])."""
+    """simcse-supervised: PARA's pairs, then the sentences of tasks without such labels ([GEN])."""
     options = source.options.supervised
-    pairs = source.pairs((), options.labelled_negatives == "yes")
-    rows: dict[str, EncodedRows] = {source.method: pairs}
+    keeps_negatives = options.labelled_negatives == "yes"
+    rows: dict[str, EncodedRows] = {source.method: source.pairs((), keeps_negatives)}
     for task in source.train:
         if task in options.unsupervised_too.split(","):
             rows[task] = source.sentences([task])
@@ -107,24 +124,24 @@ def softmax_pairs(source: Source) -> Inputs:
     """bsc: the labelled pairs of PARA and STS, in the order that --bsc_shuffle names."""
     options = source.options.bsc
     keeps_negatives = options.bsc_labelled_negatives == "yes"
-    rows = source.pairs(source.train["sts"], keeps_negatives)
+    pairs = source.pairs(source.train["sts"], keeps_negatives)
+    rows = {source.method: pairs}
     name = options.bsc_shuffle
     if name in ("random", "any-length"):
         window = WINDOW if name == "random" else 1
-        return in_turn({source.method: rows}, source.settings, window=window)
+        return in_turn(rows, source.settings, window=window)
 
-    shuffle = Shuffle(name, len(rows), source.settings.batch_size, source.seed)
-    first = [Example(pair.id, pair.sentence_1, None, None) for pair in rows.examples]
-    inputs = in_turn({source.method: rows}, source.settings, shuffle)
+    shuffle = Shuffle(name, len(pairs), source.settings.batch_size, source.seed)
+    first = [sentences.unlabelled(pair.id, pair.sentence_1) for pair in pairs.examples]
+    inputs = in_turn(rows, source.settings, shuffle)
     return replace(inputs, shuffled=source.encode(first))
 
 
 def tension_rows(source: Source) -> EncodedExamples:
     """The sentences of contrastive tension: those of the tasks, or of --ct_corpus."""
-    examples = [example for task in source.train.values() for example in task]
     chosen = sentences.tension_sentences(
         source.options.tension.ct_corpus,
-        examples,
+        source.examples(source.train),
         source.tokenizer,
         source.settings.max_length,
         source.seed,
@@ -148,17 +165,7 @@ def tension_in_batch(source: Source) -> Inputs:
     return in_turn({source.method: tension_rows(source)}, source.settings)
 
 
-COLLECTORS: dict[str, Callable[[Source], Inputs]] = {
-    "simcse": all_sentences,
-    "simcse-supervised": paraphrase_pairs,
-    "simcse-nli": nli_triplets,
-    "mnr": ranking_pairs,
-    "bsc": softmax_pairs,
-    "ct": tension_pairs,
-    "ct-in-batch": tension_in_batch,
-    "sg": all_sentences,
-    "sg-opt": all_sentences,
-}
+# --- the steps of an epoch --------------------------------------------------------------------
 
 
 def in_turn(
@@ -170,11 +177,11 @@ def in_turn(
     """An epoch that passes once over the rows of each name, one name after the other.
 
     Batches have rows of similar length within windows of `window` batches (1: of any length), or
-    the order of the shuffle.
+    the order of the shuffle where that has one for the epoch.
     """
 
     def plan(epoch: int, generator: torch.Generator) -> list[Step]:
-        ordered = shuffle.batches(epoch) if shuffle else []
+        ordered = [] if shuffle is None else shuffle.batches(epoch)
         steps: list[Step] = []
         for name, encoded in rows.items():
             batches = ordered or length_grouped_batches(

@@ -1,14 +1,18 @@
-"""What each contrastive method encodes, and which loss it calls. Next: text.py (what it reads), plans.py, pretrain.py.
+"""The contrastive methods: what each one encodes, and which loss it calls.
 
-B sentences, pairs or triplets, R rows of the encoder, T tokens, H hidden, L layers. Every method is a module:
-method(batch, task) is the loss of a batch, a scalar; `task` tells batches apart where a method reads two kinds.
+B sentences, pairs or triplets, R rows of the encoder, T tokens, H hidden, L layers, P width of the
+projection.
+
+A method is a module: method(batch, task) is the loss of a batch, a scalar. `task` tells batches
+apart where a method reads two kinds. [BSC], [CT], [GEN], [ROB] and [SG] stand for the sources in
+docs/contrastive.md. Which class belongs to which name of --pretrain stands in presets.py.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -16,335 +20,475 @@ from torch import Tensor, nn
 from contrastive import losses
 from contrastive.caching import in_pieces
 from contrastive.negatives import no_negatives, same_text
-from contrastive.options import ContrastiveOptions
-from contrastive.presets import Settings
+from contrastive.options import BscOptions, ContrastiveOptions, SelfGuidedOptions
+from contrastive.presets import Settings, class_of
 from contrastive.sentences import POSITIVE_ABOVE
 from data.batching import Batch
 from minbert import BertModel
+from minbert.commands.options import NONE
 from minbert.fast import positions_read
 from minbert.pooling import maximum, mean, pool
 from minbert.training import processes
 
-GUIDED_WIDTH = 4096  # of the self-guided projection
+GUIDED_WIDTH = 4096  # P of the self-guided methods
+
+
+class MethodSetup(NamedTuple):
+    """What every method is made of."""
+
+    encoder: BertModel
+    pooling: str  # the sentence vector: "mean", "cls" or "pooler"
+    temperature: float
+    projection: str = "none"  # see make_projection
+    chunk: int = 0  # rows in the encoder at a time (caching.py); 0: all of a batch
 
 
 def make_projection(encoder: BertModel, kind: str) -> nn.Module:
-    """ "tanh": linear and tanh ([SimCSE], released code); "mlp": two layers, ReLU between ([GEN]); "none"."""
+    """The layers between pooling and loss, (R, H) -> (R, P). They are used in training only.
+
+    "tanh": linear and tanh (the released code of Gao et al. 2021). "mlp": two layers with ReLU
+    between them ([GEN]). "guided": H -> 4096 -> GELU -> 4096 -> GELU ([SG]). "none": no layer.
+    P is H but for "guided".
+    """
     size = encoder.config.hidden_size
     match kind:
         case "tanh":
             projection = nn.Sequential(nn.Linear(size, size), nn.Tanh())
         case "mlp":
             projection = nn.Sequential(nn.Linear(size, size), nn.ReLU(), nn.Linear(size, size))
+        case "guided":
+            projection = nn.Sequential(
+                nn.Linear(size, GUIDED_WIDTH),
+                nn.GELU(),
+                nn.Linear(GUIDED_WIDTH, GUIDED_WIDTH),
+                nn.GELU(),
+            )
         case _:
             projection = nn.Sequential()
     return projection.apply(encoder.initialise)
 
 
-class Method(nn.Module):
-    """What all share: one encoder, its pooling, a projection that learns with it and is no part of it.
+def labels_of(batch: Batch) -> Tensor:
+    """The labels (B,) of a batch of labelled pairs."""
+    assert batch.labels is not None, "the method reads labelled pairs"
+    return batch.labels
 
-    `scale` is 1 / temperature where it learns, else None. `copies` are the encoders whose vectors count, by name; the
-    stage goes on with the better. `begin` is called when the stage starts; `frozen` are parameters that do not learn.
-    `chunk` rows at a time go through an encoder (caching.py), or with 0 all of a batch.
+
+class Method(nn.Module):
+    """The part that all methods share: an encoder, its pooling, and a projection.
+
+    The projection is trained along, but it is no part of the encoder that the stage saves.
+
+    Attributes: `scale` is 1 / temperature where that is a trained parameter, else None. `chunk` is
+    the number of rows that go through an encoder at a time, 0 for all of a batch.
     """
 
-    def __init__(
-        self,
-        encoder: BertModel,
-        pooling: str,
-        temperature: float,
-        projection: str = "none",
-        chunk: int = 0,
-    ) -> None:
+    def __init__(self, setup: MethodSetup) -> None:
         super().__init__()
-        self.encoder, self.pooling, self.temperature, self.chunk = (
-            encoder,
-            pooling,
-            temperature,
-            chunk,
-        )
-        self.projection = make_projection(encoder, projection)
+        self.encoder = setup.encoder
+        self.pooling = setup.pooling
+        self.temperature = setup.temperature
+        self.chunk = setup.chunk
+        self.projection = make_projection(setup.encoder, setup.projection)
         self.scale: nn.Parameter | None = None
 
+    @classmethod
+    def build(cls, setup: MethodSetup, options: ContrastiveOptions) -> Method:
+        """The method with its own options out of `options`."""
+        return cls(setup)
+
+    def forward(self, batch: Batch, task: str = "") -> Tensor:
+        """The loss of a batch, a scalar. task: the name that the plan gives the batch."""
+        raise NotImplementedError
+
     def vectors(self, encoder: BertModel, *inputs: Tensor) -> Tensor:
-        """Sentence vectors (R, H) float32 of token ids, attention mask and, of pairs, segments, each (R, T)."""
+        """Sentence vectors (R, H) float32.
+
+        inputs: token ids, attention mask and, of pairs in one row, segments, each (R, T).
+        """
 
         def encode(input_ids: Tensor, attention_mask: Tensor, *segments: Tensor) -> Tensor:
             positions = positions_read(attention_mask, self.pooling)
             output = encoder(input_ids, attention_mask, *segments, positions=positions)
             return pool(output, attention_mask, self.pooling)
 
-        rows, _ = processes.own_rows(len(inputs[0]))
+        # Of several processes each encodes its own rows. The loss needs the vectors of all.
+        num_rows = len(inputs[0])
+        rows, _ = processes.own_rows(num_rows)
+        own_inputs = [tensor[rows] for tensor in inputs]
         with processes.own_randomness():
-            own = in_pieces(encode, self.chunk, *(tensor[rows] for tensor in inputs))
-        return processes.gather(own, len(inputs[0]))  # (R, H), in every process
+            own_vectors = in_pieces(encode, self.chunk, *own_inputs)
+        return processes.gather(own_vectors, num_rows)  # (R, H), in every process
 
     def projected(self, batch: Batch) -> Tensor:
-        """(R, H): the vectors of all rows of a batch, after the projection."""
+        """The vectors of all rows of a batch after the projection, (R, P)."""
         return self.projection(self.vectors(self.encoder, batch.input_ids, batch.attention_mask))
 
-    def learned_scale(self) -> Tensor:
-        """The scale that learns; ValueError where that has brought it to 0 or below."""
-        if self.scale.item() <= 0:
+    def trained_scale(self) -> Tensor:
+        """The scale that is trained, a scalar.
+
+        ValueError where training has brought it to 0 or below.
+        """
+        assert self.scale is not None
+        value = self.scale.item()
+        if value <= 0:
             raise ValueError(
-                f"the scale that learns, 1 / temperature, has come to {self.scale.item():g}; it must be "
-                "above 0. Take a fixed one: bsc without --bsc_temperature_lr, or ct for ct-in-batch."
+                f"the trained scale, 1 / temperature, has come to {value:g}; it must be above "
+                "0. Use a fixed one: bsc without --bsc_temperature_lr, or ct instead of "
+                "ct-in-batch."
             )
         return self.scale
 
     def copies(self) -> dict[str, BertModel]:
+        """The encoders whose vectors are scored, by name. The stage saves the best of them."""
         return {"only": self.encoder}
 
     def begin(self) -> None:
-        pass
+        """Called when the stage starts.
+
+        All stages of a chain are built before the first one runs, so copies are made here.
+        """
 
     def frozen(self) -> tuple[nn.Parameter, ...]:
+        """The parameters that keep their values in this stage."""
         return ()
 
 
+# --- SimCSE and its supervised forms ----------------------------------------------------------
+
+
 class SimCSE(Method):
-    """Unsupervised SimCSE (Gao et al. 2021, section 3): a sentence encoded twice, under two dropout masks, is its own
-    positive. Rows of equal text are not negatives of each other. Fusion training brings such rows; there a row may
-    also be a pair, and the two rows of one example are not negatives of each other either.
+    """Unsupervised SimCSE (Gao et al. 2021, section 3).
+
+    A sentence is encoded twice, under two dropout masks. The two vectors are each other's positive.
+    Rows of equal text are no negatives of each other. Fusion training brings such rows. There a row
+    may also be a pair, and the two rows of one example are no negatives of each other either.
     """
 
     def forward(self, batch: Batch, task: str = "simcse") -> Tensor:
-        """The loss of a batch of B sentences. Both views go through the encoder in one pass of 2B rows."""
+        """The loss of a batch of B sentences, R = B rows, or in fusion of B pairs."""
+        # Both views go through the encoder in one pass. Dropout makes them differ.
         inputs = (batch.input_ids, batch.attention_mask, batch.token_type_ids)
-        twice = (tensor.repeat(2, 1) for tensor in inputs)  # (2B, T) each: dropout differs
-        first_view, second_view = self.projection(self.vectors(self.encoder, *twice)).chunk(
-            2
-        )  # (B, H) each
-        example_of = torch.arange(len(batch.input_ids), device=first_view.device) % len(batch.ids)
-        same = same_text(batch.input_ids, batch.input_ids) | (example_of == example_of.unsqueeze(1))
+        twice = [tensor.repeat(2, 1) for tensor in inputs]  # (2R, T) each
+        vectors = self.projection(self.vectors(self.encoder, *twice))  # (2R, P)
+        first_view, second_view = vectors.chunk(2)  # (R, P) each
+
+        # Row r belongs to example r % B.
+        num_rows = len(batch.input_ids)
+        example_of = torch.arange(num_rows, device=first_view.device) % len(batch.ids)  # (R,)
+        is_same_example = example_of == example_of.unsqueeze(1)  # (R, R)
+        same = same_text(batch.input_ids, batch.input_ids) | is_same_example
         return losses.info_nce(first_view, second_view, self.temperature, same=same)
 
 
 class SupervisedSimCSE(SimCSE):
-    """SimCSE on Quora's labelled pairs: those labelled 0 are candidates without a term of their own.
+    """SimCSE on Quora's labelled pairs ([GEN]). Pairs labelled 0 are candidates without a term.
 
-    [GEN] maximizes their loss instead, which has no end; as hard negatives of their own first sentence they would be
-    pushed from it, and with rows only nothing here does that (docs/contrastive.md, traps). Batches of any other task
-    are sentences, and unsupervised SimCSE by the same projection.
+    [GEN] maximizes the loss of the pairs labelled 0 instead, and such a loss has no bound. As hard
+    negatives of their own first sentence they would be pushed from it. With softmax over rows only,
+    nothing here does that (docs/contrastive.md, section "Traps").
+
+    Batches of any other task are sentences. They get the loss of unsupervised SimCSE through the
+    same projection.
     """
 
     def forward(self, batch: Batch, task: str = "simcse-supervised") -> Tensor:
         """The loss of B pairs (2B rows), or of another task's B sentences."""
         if task != "simcse-supervised":
             return super().forward(batch)
-        same = no_negatives(*batch.input_ids.chunk(2), batch.labels > 0)
+        labels = labels_of(batch)  # (B,)
+        first_ids, second_ids = batch.input_ids.chunk(2)  # (B, T) each
+        first, second = self.projected(batch).chunk(2)  # (B, P) each
+        # With rows only and cosine, bsc is info_nce with labels.
         return losses.bsc(
-            *self.projected(batch).chunk(2),
+            first,
+            second,
             self.temperature,
             symmetric=False,
-            labels=batch.labels,
-            same=same,
-        )  # rows only, cosine: info_nce with labels
+            labels=labels,
+            same=no_negatives(first_ids, second_ids, labels > 0),
+        )
 
 
 class TripletSimCSE(Method):
-    """Supervised SimCSE (Gao et al. 2021, section 4): triplets whose contradictions are hard negatives."""
+    """Supervised SimCSE on NLI triplets (Gao et al. 2021, section 4).
 
-    def __init__(self, *shared, hard_negative_weight: float = 0.0) -> None:
-        super().__init__(*shared)
+    The contradiction of a triplet is the hard negative of its premise.
+    """
+
+    def __init__(self, setup: MethodSetup, hard_negative_weight: float = 0.0) -> None:
+        super().__init__(setup)
         self.hard_negative_weight = hard_negative_weight
+
+    @classmethod
+    def build(cls, setup: MethodSetup, options: ContrastiveOptions) -> Method:
+        """The method with --hard_negative_weight."""
+        return cls(setup, options.triplets.hard_negative_weight)
 
     def forward(self, batch: Batch, task: str = "simcse-nli") -> Tensor:
         """The loss of B triplets (3B rows)."""
-        first, second, third = batch.input_ids.chunk(3)  # (B, T) each
-        same, same_hard = no_negatives(first, second, torch.ones(len(first)).bool(), third).chunk(
-            2, dim=1
-        )  # (B, B)
-        anchors, positives, hard = self.projected(batch).chunk(3)  # (B, H) each
+        first_ids, second_ids, third_ids = batch.input_ids.chunk(3)  # (B, T) each
+        is_positive = torch.ones(len(first_ids)).bool()  # (B,)
+        masked = no_negatives(first_ids, second_ids, is_positive, third_ids)  # (B, 2B)
+        same, same_hard = masked.chunk(2, dim=1)  # (B, B) each
+
+        anchors, positives, hard_negatives = self.projected(batch).chunk(3)  # (B, P) each
         return losses.info_nce(
             anchors,
             positives,
             self.temperature,
-            hard,
+            hard_negatives,
             self.hard_negative_weight,
-            same,
+            same=same,
             same_hard=same_hard,
         )
 
 
-class Ranking(Method):
-    """Multiple negatives ranking (Henderson et al. 2017; [ROB]): pairs that belong together, scale 1 / temperature."""
+# --- pairs: multiple negatives ranking and batch softmax ------------------------------------------
 
-    def __init__(self, *shared, similarity: losses.Similarity) -> None:
-        super().__init__(*shared)
-        self.similarity: losses.Similarity = similarity
+
+class Ranking(Method):
+    """Multiple negatives ranking (Henderson et al. 2017; [ROB]), with scale 1 / temperature.
+
+    It reads pairs that belong together. similarity: "cos" or "dot".
+    """
+
+    def __init__(self, setup: MethodSetup, similarity: str) -> None:
+        super().__init__(setup)
+        self.similarity = cast(losses.Similarity, similarity)
+
+    @classmethod
+    def build(cls, setup: MethodSetup, options: ContrastiveOptions) -> Method:
+        """The method with --mnr_similarity."""
+        return cls(setup, options.mnr.mnr_similarity)
 
     def forward(self, batch: Batch, task: str = "mnr") -> Tensor:
         """The loss of B pairs (2B rows)."""
-        same = no_negatives(*batch.input_ids.chunk(2), batch.labels > 0)
-        return losses.multiple_negatives_ranking(
-            *self.projected(batch).chunk(2), 1 / self.temperature, self.similarity, same
-        )
+        first_ids, second_ids = batch.input_ids.chunk(2)  # (B, T) each
+        same = no_negatives(first_ids, second_ids, labels_of(batch) > 0)  # (B, B)
+        first, second = self.projected(batch).chunk(2)  # (B, P) each
+        scale = 1 / self.temperature
+        return losses.multiple_negatives_ranking(first, second, scale, self.similarity, same)
 
 
 class BatchSoftmax(Method):
-    """BSC (Chernyavskiy et al.) with its switches, see losses.bsc. With `learns_temperature` 1 / t starts at 1."""
+    """The batch-softmax contrastive loss with its switches (Chernyavskiy et al. 2022, [BSC]).
 
-    def __init__(
-        self,
-        *shared,
-        symmetric: bool = True,
-        normalise: Literal["l2", "batch", "none"] = "l2",
-        align: float | None = None,
-        learns_temperature: bool = False,
-    ) -> None:
-        super().__init__(*shared)
-        self.symmetric, self.normalise, self.align = symmetric, normalise, align
-        if learns_temperature:
+    With --bsc_temperature_lr, 1 / temperature is a parameter that starts at 1.
+    """
+
+    def __init__(self, setup: MethodSetup, options: BscOptions) -> None:
+        super().__init__(setup)
+        self.symmetric = options.bsc_symmetric == "yes"
+        self.normalise = cast(losses.Normalisation, options.bsc_normalise)
+        align = options.bsc_align
+        self.align = None if align == NONE else float(align)
+        if options.bsc_temperature_lr != NONE:
             self.scale = nn.Parameter(torch.tensor(1.0))
+
+    @classmethod
+    def build(cls, setup: MethodSetup, options: ContrastiveOptions) -> Method:
+        """The method with the options of bsc."""
+        return cls(setup, options.bsc)
 
     def forward(self, batch: Batch, task: str = "bsc") -> Tensor:
         """The loss of B pairs (2B rows) labelled 0 to 1."""
-        same = no_negatives(*batch.input_ids.chunk(2), batch.labels > POSITIVE_ABOVE)
-        temperature = self.temperature if self.scale is None else 1 / self.learned_scale()
-        return losses.bsc(
-            *self.projected(batch).chunk(2),
+        labels = labels_of(batch)  # (B,)
+        first_ids, second_ids = batch.input_ids.chunk(2)  # (B, T) each
+        same = no_negatives(first_ids, second_ids, labels > POSITIVE_ABOVE)  # (B, B)
+        temperature: float | Tensor = self.temperature
+        if self.scale is not None:
+            temperature = 1 / self.trained_scale()
+
+        first, second = self.projected(batch).chunk(2)  # (B, P) each
+        loss = losses.bsc(
+            first,
+            second,
             temperature,
             self.symmetric,
             self.normalise,
-            batch.labels,
-            self.align,
+            labels,
             same,
             POSITIVE_ABOVE,
         )
+        if self.align is None:
+            return loss
+        # [BSC] section 3: m x BSC + (1 - m) x squared error of the cosines.
+        return self.align * loss + (1 - self.align) * losses.label_error(first, second, labels)
+
+
+# --- two encoders: contrastive tension ----------------------------------------------------------
 
 
 class ContrastiveTension(Method):
-    """Two copies of the encoder (Carlsson et al. 2021): they agree on a sentence and disagree on two different ones.
+    """Two copies of the encoder agree on a sentence and disagree on two different ones.
 
-    The first copy encodes the first half of a batch's rows, the second one the other half; a pair whose ids are equal
-    is a positive. With `in_batch` each of B sentences is met with all B, by a scale that learns. Dropout is off.
+    Carlsson et al. 2021, [CT]. The first copy encodes the first half of a batch's rows, the second
+    copy the other half. A pair whose ids are equal is a positive. Dropout is off.
     """
 
-    def __init__(self, *shared, in_batch: bool) -> None:
-        super().__init__(*shared)
+    def __init__(self, setup: MethodSetup) -> None:
+        super().__init__(setup)
         self.second = copy.deepcopy(self.encoder)
-        if in_batch:
-            self.scale = nn.Parameter(torch.tensor(1 / self.temperature))
 
     def begin(self) -> None:
+        """Both copies start from the encoder as the stage receives it."""
         self.second.load_state_dict(self.encoder.state_dict())
 
     def copies(self) -> dict[str, BertModel]:
+        """The two copies by name."""
         return {"first": self.encoder, "second": self.second}
 
     def train(self, mode: bool = True) -> ContrastiveTension:
-        """Evaluation mode whatever the loop asks for: two dropout masks would make a sentence differ from itself."""
+        """Evaluation mode, whatever the loop asks for.
+
+        Under two dropout masks a sentence would differ from itself.
+        """
         return super().train(False)
 
     def distinct(
-        self, encoder: BertModel, ids: tuple[str, ...], input_ids: Tensor, attention_mask: Tensor
+        self, encoder: BertModel, ids: Sequence[str], input_ids: Tensor, attention_mask: Tensor
     ) -> Tensor:
-        """(R, H); rows of one id, such as an anchor and its negatives' anchor, are encoded once."""
-        row_of = {name: row for row, name in reversed(list(enumerate(ids)))}
-        place_of = {name: place for place, name in enumerate(row_of)}
+        """Vectors (R, H) of rows (R, T). Rows with one id are encoded once.
+
+        An anchor comes back in the pairs with its negatives, so this saves most of the work.
+        """
+        # The first row of each id: from the last row to the first one, a later entry wins.
+        row_of: dict[str, int] = {}
+        for row in reversed(range(len(ids))):
+            row_of[ids[row]] = row
         rows = list(row_of.values())
-        return self.vectors(encoder, input_ids[rows], attention_mask[rows])[
-            [place_of[name] for name in ids]
-        ]
+        vectors = self.vectors(encoder, input_ids[rows], attention_mask[rows])
+
+        place_of = {name: place for place, name in enumerate(row_of)}
+        return vectors[[place_of[name] for name in ids]]  # (R, H)
 
     def forward(self, batch: Batch, task: str = "ct") -> Tensor:
-        """The loss of B pairs (2B rows), or with `in_batch` of B sentences."""
-        if self.scale is not None:
-            first, second = (
-                self.vectors(encoder, batch.input_ids, batch.attention_mask)
-                for encoder in (self.encoder, self.second)
-            )
-            return losses.contrastive_tension_in_batch(first, second, self.learned_scale())
+        """The loss of B pairs (2B rows)."""
         half = len(batch.ids) // 2
-        sides = zip(
-            (self.encoder, self.second),
-            (batch.ids[:half], batch.ids[half:]),
-            batch.input_ids.chunk(2),
-            batch.attention_mask.chunk(2),
-            strict=True,
-        )
-        first, second = (self.distinct(*side) for side in sides)  # (B, H) each
-        is_identical = [
-            one == other for one, other in zip(batch.ids[:half], batch.ids[half:], strict=True)
-        ]
-        return losses.contrastive_tension(
-            first, second, torch.tensor(is_identical, device=first.device)
-        )
+        first_ids = batch.ids[:half]
+        second_ids = batch.ids[half:]
+        first = self.distinct(
+            self.encoder, first_ids, batch.input_ids[:half], batch.attention_mask[:half]
+        )  # (B, H)
+        second = self.distinct(
+            self.second, second_ids, batch.input_ids[half:], batch.attention_mask[half:]
+        )  # (B, H)
+        is_identical = [one == other for one, other in zip(first_ids, second_ids, strict=True)]
+        is_positive = torch.tensor(is_identical, device=first.device)  # (B,)
+        return losses.contrastive_tension(first, second, is_positive)
+
+
+class TensionInBatch(ContrastiveTension):
+    """Contrastive tension in which each of B sentences meets all B, with a trained scale.
+
+    A variant of sentence-transformers, not of [CT].
+    """
+
+    def __init__(self, setup: MethodSetup) -> None:
+        super().__init__(setup)
+        self.scale = nn.Parameter(torch.tensor(1 / self.temperature))
+
+    def forward(self, batch: Batch, task: str = "ct-in-batch") -> Tensor:
+        """The loss of B sentences (B rows, through both copies)."""
+        first = self.vectors(self.encoder, batch.input_ids, batch.attention_mask)  # (B, H)
+        second = self.vectors(self.second, batch.input_ids, batch.attention_mask)  # (B, H)
+        return losses.contrastive_tension_in_batch(first, second, self.trained_scale())
+
+
+# --- an encoder and its frozen copy: self-guided --------------------------------------------------
 
 
 class SelfGuided(Method):
-    """An encoder T is guided by the hidden states of F, a frozen copy of how it began (Kim et al. 2021, [SG]).
+    """An encoder T is guided by the hidden states of F, a frozen copy of T at the start.
 
-    c = T's sentence vector ([CLS] in the paper: --pooling cls); h_k = F's hidden state k = 0 (embeddings) to L, pooled
-    over real tokens by "max" (paper) or "mean" (released code). objective "nt-xent" (SG), "opt1" and "opt2" take one k
-    for each sentence, drawn uniformly; "opt3" (SG-OPT) takes all. Plus `regulariser` x |theta_T - theta_F|^2. T's
-    embeddings do not learn. The projection, H -> 4096 -> GELU -> 4096 -> GELU, stands on both sides.
+    Kim et al. 2021, [SG]. c is T's sentence vector; the paper takes [CLS], --pooling cls. h_k is
+    F's hidden state k, from 0 (the embeddings) to L, pooled over real tokens by "max" (paper) or
+    "mean" (released code). Each sentence draws one k, uniformly. --sg_loss says which vectors are
+    anchors and which are candidates. The same projection stands on both sides. T's embeddings are
+    frozen.
+
+    The loss is that of --sg_loss plus --sg_regulariser x |theta_T - theta_F|^2.
     """
 
-    def __init__(
-        self, *shared, objective: str, state_pooling: str = "max", regulariser: float = 0.1
-    ) -> None:
-        super().__init__(*shared)
-        # In a list, F is no part of the module: neither its training mode nor its checkpoint nor its optimizer.
+    def __init__(self, setup: MethodSetup, options: SelfGuidedOptions) -> None:
+        super().__init__(setup._replace(projection="guided"))
+        # In a list, F is no submodule: no training mode, no checkpoint and no optimizer reach it.
         self.guides = [copy.deepcopy(self.encoder).requires_grad_(False).eval()]
-        self.objective, self.state_pooling, self.regulariser = objective, state_pooling, regulariser
-        size = self.encoder.config.hidden_size
-        self.projection = nn.Sequential(
-            nn.Linear(size, GUIDED_WIDTH),
-            nn.GELU(),
-            nn.Linear(GUIDED_WIDTH, GUIDED_WIDTH),
-            nn.GELU(),
-        ).apply(self.encoder.initialise)
+        self.objective = options.sg_loss
+        self.state_pooling = options.sg_states
+        self.regulariser = options.sg_regulariser
+
+    @classmethod
+    def build(cls, setup: MethodSetup, options: ContrastiveOptions) -> Method:
+        """The method with the options of sg and sg-opt."""
+        return cls(setup, options.self_guided)
 
     def begin(self) -> None:
-        self.guides[0].to(next(self.encoder.parameters()).device).load_state_dict(
-            self.encoder.state_dict()
-        )
+        """F becomes a copy of the encoder as the stage receives it."""
+        device = next(self.encoder.parameters()).device
+        self.guides[0].to(device).load_state_dict(self.encoder.state_dict())
 
     def frozen(self) -> tuple[nn.Parameter, ...]:
+        """T's embeddings."""
         return tuple(self.encoder.embeddings.parameters())
 
     def states(self, batch: Batch) -> Tensor:
-        """(B, L + 1, H) float32: the pooled hidden states of F."""
+        """The pooled hidden states of F, (B, L + 1, H) float32."""
+        reduce = mean if self.state_pooling == "mean" else maximum
 
         def encode(input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-            hidden = self.guides[0](
-                input_ids, attention_mask, output_hidden_states=True
-            ).hidden_states
-            reduce = mean if self.state_pooling == "mean" else maximum
-            return torch.stack([reduce(state, attention_mask) for state in hidden], dim=1)
+            output = self.guides[0](input_ids, attention_mask, output_hidden_states=True)
+            pooled = [reduce(state, attention_mask) for state in output.hidden_states]
+            return torch.stack(pooled, dim=1)  # (B, L + 1, H)
 
         with torch.no_grad():
             return in_pieces(encode, self.chunk, batch.input_ids, batch.attention_mask)
 
     def distance(self) -> Tensor:
-        """The sum of squares of T's weights less F's, a scalar, over what learns: the rest is where it was."""
+        """The sum of squares of T's weights less F's, a scalar.
+
+        It runs over what is trained. All other weights are where they were.
+        """
         theirs = dict(self.guides[0].named_parameters())
-        return sum(
-            (ours - theirs[name]).square().sum()
-            for name, ours in self.encoder.named_parameters()
-            if ours.requires_grad and (self.pooling == "pooler" or not name.startswith("pooler."))
-        )
+        total = next(self.encoder.parameters()).new_zeros(())
+        for name, weight in self.encoder.named_parameters():
+            is_used = self.pooling == "pooler" or not name.startswith("pooler.")
+            if weight.requires_grad and is_used:
+                total = total + (weight - theirs[name]).square().sum()
+        return total
+
+    def compare(self, anchors: Tensor, states: Tensor) -> Tensor:
+        """The loss between c and h_k, a scalar. anchors: (B, P); states: (B, L + 1, H)."""
+        formulas: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
+            "nt-xent": losses.nt_xent,
+            "opt1": losses.self_guided_opt1,
+            "opt2": losses.self_guided_opt2,
+        }
+        batch_size, num_states, _ = states.shape
+        drawn = torch.randint(num_states, (batch_size,)).to(states.device)  # (B,)
+        sentence = torch.arange(batch_size, device=states.device)  # (B,)
+        hidden = self.projection(states[sentence, drawn])  # (B, P)
+        return formulas[self.objective](anchors, hidden, self.temperature)
 
     def forward(self, batch: Batch, task: str = "sg") -> Tensor:
         """The loss of B sentences."""
-        anchors, states = self.projected(batch), self.states(batch)  # (B, 4096), (B, L + 1, H)
-        if self.objective == "opt3":
-            loss = losses.self_guided_opt3(anchors, self.projection(states), self.temperature)
-        else:
-            chosen = torch.randint(states.size(1), (len(states),)).to(states.device)  # (B,)
-            hidden = self.projection(
-                states[torch.arange(len(states), device=states.device), chosen]
-            )  # (B, 4096)
-            formula = {
-                "nt-xent": losses.nt_xent,
-                "opt1": losses.self_guided_opt1,
-                "opt2": losses.self_guided_opt2,
-            }
-            loss = formula[self.objective](anchors, hidden, self.temperature)
+        anchors = self.projected(batch)  # (B, P)
+        states = self.states(batch)  # (B, L + 1, H)
+        loss = self.compare(anchors, states)
         return loss + self.regulariser * self.distance()
+
+
+class SelfGuidedOpt(SelfGuided):
+    """SG-OPT ([SG] section 3.2): all hidden states of F at once, with T's vectors as anchors."""
+
+    def compare(self, anchors: Tensor, states: Tensor) -> Tensor:
+        """The loss between c and all h_k, a scalar. anchors: (B, P); states: (B, L + 1, H)."""
+        hidden = self.projection(states)  # (B, L + 1, P)
+        return losses.self_guided_opt3(anchors, hidden, self.temperature)
+
+
+# --- by name ------------------------------------------------------------------------------------
 
 
 def build_method(
@@ -354,50 +498,10 @@ def build_method(
     pooling: str,
     encoder: BertModel,
 ) -> Method:
-    """The module of a stage. method: its name in --pretrain. settings: see presets.py."""
-    return BUILDERS[method](
-        options,
-        encoder,
-        pooling,
-        settings.temperature,
-        settings.projection,
-        settings.chunk,
-    )
+    """The module of a stage.
 
-
-def build_bsc(options: ContrastiveOptions, *shared: Any) -> Method:
-    """BatchSoftmax with the options of bsc. shared: the arguments of every Method."""
-    own = options.bsc
-    return BatchSoftmax(
-        *shared,
-        symmetric=own.bsc_symmetric == "yes",
-        normalise=own.bsc_normalise,
-        align=None if own.bsc_align == "none" else own.bsc_align,
-        learns_temperature=own.bsc_temperature_lr != "none",
-    )
-
-
-def build_self_guided(objective: str, options: ContrastiveOptions, *shared: Any) -> Method:
-    """SelfGuided with an objective and the options of sg."""
-    own = options.self_guided
-    return SelfGuided(
-        *shared,
-        objective=objective,
-        state_pooling=own.sg_states,
-        regulariser=own.sg_regulariser,
-    )
-
-
-BUILDERS: dict[str, Callable[..., Method]] = {
-    "simcse": lambda options, *shared: SimCSE(*shared),
-    "simcse-supervised": lambda options, *shared: SupervisedSimCSE(*shared),
-    "simcse-nli": lambda options, *shared: TripletSimCSE(
-        *shared, hard_negative_weight=options.triplets.hard_negative_weight
-    ),
-    "mnr": lambda options, *shared: Ranking(*shared, similarity=options.mnr.mnr_similarity),
-    "bsc": build_bsc,
-    "ct": lambda options, *shared: ContrastiveTension(*shared, in_batch=False),
-    "ct-in-batch": lambda options, *shared: ContrastiveTension(*shared, in_batch=True),
-    "sg": lambda options, *shared: build_self_guided(options.self_guided.sg_loss, options, *shared),
-    "sg-opt": lambda options, *shared: build_self_guided("opt3", options, *shared),
-}
+    method: its name in --pretrain. KeyError for another name. settings: see presets.py.
+    """
+    setup = MethodSetup(encoder, pooling, settings.temperature, settings.projection, settings.chunk)
+    method_class: type[Method] = class_of(method)
+    return method_class.build(setup, options)

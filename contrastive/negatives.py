@@ -1,7 +1,11 @@
-"""Which sentences of a batch are no negatives of each other. Next: methods.py, which masks them; losses.py.
+"""Which sentences of a batch are no negatives of each other.
 
 B pairs or triplets, T tokens.
+
+Two sentences that say the same must not be pushed apart. The losses leave them out of the softmax.
 """
+
+from __future__ import annotations
 
 import numpy as np
 import torch
@@ -11,26 +15,37 @@ from torch import Tensor
 
 
 def same_text(input_ids: Tensor, others: Tensor) -> Tensor:
-    """Token ids (B, T), (C, T) of one batch -> (B, C) bool: which rows hold the same text."""
-    return (input_ids.unsqueeze(1) == others.unsqueeze(0)).all(dim=-1)
+    """Which rows hold the same text: token ids (B, T), (C, T) of one batch -> (B, C) bool."""
+    is_equal = input_ids.unsqueeze(1) == others.unsqueeze(0)  # (B, C, T)
+    return is_equal.all(dim=-1)  # (B, C)
 
 
 def no_negatives(
     first: Tensor, second: Tensor, is_positive: Tensor, third: Tensor | None = None
 ) -> Tensor:
-    """Which first sentence i and second sentence j of a batch of pairs must not be pushed apart: (B, B) bool.
+    """Which first sentence i and second sentence j of a batch of pairs must not be pushed apart.
 
-    Those that are the same text, and those that pairs labelled as belonging together connect, over any number of
-    texts. A labelled negative stays one. first, second (B, T) token ids; is_positive (B,) bool, of the pairs. With
-    third (B, T), the contradictions of triplets, they are B more columns: (B, 2B).
+    They are those with the same text, and those that positive pairs connect, over any number of
+    texts. If a-b and b-c belong together, so do a and c. A labelled negative stays a negative.
+
+    first, second: (B, T) token ids. is_positive: (B,) bool, whether a pair belongs together.
+    third: (B, T), the contradictions of triplets, which are B more columns.
+
+    Returns (B, B) bool, with third (B, 2B).
     """
-    columns = torch.cat([first, second] if third is None else [first, second, third]).cpu()
-    _, text_of = torch.unique(columns, dim=0, return_inverse=True)  # (2B,): a number a text
-    ends = text_of.view(-1, len(first))[
-        :2, is_positive.cpu()
-    ].numpy()  # (2, P): the two texts of each positive pair
-    graph = coo_matrix((np.ones(ends.shape[1]), ends), shape=(len(text_of), len(text_of)))
-    groups = torch.from_numpy(connected_components(graph, directed=False)[1])[text_of].to(
-        first.device
-    )  # (2B,)
-    return groups[: len(first)].unsqueeze(1) == groups[len(first) :]
+    sides = [first, second] if third is None else [first, second, third]
+    rows = torch.cat(sides).cpu()  # (2B, T) or (3B, T)
+
+    # The texts are the nodes of a graph, and the positive pairs are its edges.
+    _, text_of = torch.unique(rows, dim=0, return_inverse=True)  # (2B,): a number for each text
+    text_of_side = text_of.view(-1, len(first))  # (2, B) or (3, B)
+    edges = text_of_side[:2, is_positive.cpu()].numpy()  # (2, number of positive pairs)
+    ones = np.ones(edges.shape[1])
+    graph = coo_matrix((ones, edges), shape=(len(text_of), len(text_of)))
+
+    # Texts of one connected component say the same.
+    _, component_of_text = connected_components(graph, directed=False)
+    component_of = torch.from_numpy(component_of_text)[text_of].to(first.device)  # (2B,)
+    first_component = component_of[: len(first)]  # (B,)
+    other_components = component_of[len(first) :]  # (B,) or (2B,)
+    return first_component.unsqueeze(1) == other_components

@@ -1,17 +1,38 @@
-"""The registry of contrastive methods: the preset of each one, and the options that only it reads.
+"""The registry of contrastive methods, and the settings of each one.
 
-`METHODS` is where a new method is entered. methods.py builds the module of an entry, inputs.py
-collects what it reads. No torch here: options are checked against the registry, and
-run_multitask.py prints the settings before any work.
+`METHODS` is the only place where a method is entered. An entry names the class that computes the
+loss (methods.py) and the function that collects the training rows (inputs.py). It holds the preset
+and the options that only some methods read. --pretrain, --help-all and the checks of options read
+the entries. tests/contrastive/method_cases.py holds what the tests need of each method.
+
+No torch here: options are checked, and settings are printed, before any heavy import. That is why
+an entry names its class and function as text, "module:name". `class_of` and `collector_of` import
+them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from pkgutil import resolve_name
+from typing import Any, Literal
 
 from contrastive.options import ContrastiveOptions
 from minbert.commands.options import AUTO, NONE, flat
+
+RMSPROP = {"alpha": 0.9, "eps": 1e-7}  # of Carlsson et al. 2021
+NUM_NEGATIVES = 7  # of contrastive tension, for each positive: batch 16 is 2 x (1 + 7) pairs
+PRESET_WIDTH = 768  # hidden size of the encoder for which the presets give learning rates
+READ_IN_FUSION = ("temperature", "projection", "chunk")  # the steps are those of the tasks
+
+Reads = Literal["sentences", "labelled pairs", "triplets"]
+READS_IN_HELP: dict[Reads, str] = {
+    "sentences": "Without labels",
+    "labelled pairs": "On labelled pairs",
+    "triplets": "On the triplets of --nli",
+}
+
+# --- what an entry holds ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -41,10 +62,16 @@ class Settings:
 class MethodEntry:
     """One contrastive method."""
 
+    title: str  # the method and its paper, for --help-all
+    reads: Reads
+    method_class: str  # "module:class", a Method of methods.py
+    collector: str  # "module:function", from a Source to Inputs (inputs.py)
     preset: Settings
     own_options: tuple[str, ...] = ()  # the options that only some methods read
     unread: tuple[str, ...] = ()  # fields of Settings without a use in this method
 
+
+# --- the methods ------------------------------------------------------------------------------
 
 SELF_GUIDED = Settings(
     source="Kim et al. 2021, for [CLS]",
@@ -60,7 +87,11 @@ SELF_GUIDED = Settings(
 
 METHODS: dict[str, MethodEntry] = {
     "simcse": MethodEntry(
-        Settings(
+        title="Gao et al. 2021",
+        reads="sentences",
+        method_class="contrastive.methods:SimCSE",
+        collector="contrastive.inputs:all_sentences",
+        preset=Settings(
             source="Gao et al. 2021, for [CLS]",
             epochs=1,
             batch_size=64,
@@ -70,7 +101,11 @@ METHODS: dict[str, MethodEntry] = {
         ),
     ),
     "simcse-supervised": MethodEntry(
-        Settings(
+        title="the GEN report",
+        reads="labelled pairs",
+        method_class="contrastive.methods:SupervisedSimCSE",
+        collector="contrastive.inputs:paraphrase_pairs",
+        preset=Settings(
             source="the GEN report, Quora",
             epochs=5,
             batch_size=16,
@@ -81,7 +116,11 @@ METHODS: dict[str, MethodEntry] = {
         own_options=("labelled_negatives", "unsupervised_too"),
     ),
     "simcse-nli": MethodEntry(
-        Settings(
+        title="Gao et al. 2021, section 4",
+        reads="triplets",
+        method_class="contrastive.methods:TripletSimCSE",
+        collector="contrastive.inputs:nli_triplets",
+        preset=Settings(
             source="Gao et al. 2021, for [CLS]",
             epochs=3,
             batch_size=512,
@@ -93,7 +132,11 @@ METHODS: dict[str, MethodEntry] = {
         own_options=("nli", "hard_negative_weight"),
     ),
     "mnr": MethodEntry(
-        Settings(
+        title="multiple negatives ranking, Henderson et al. 2017",
+        reads="labelled pairs",
+        method_class="contrastive.methods:Ranking",
+        collector="contrastive.inputs:ranking_pairs",
+        preset=Settings(
             source="Henderson et al. 2017, with cosine",
             epochs=1,
             batch_size=64,
@@ -103,7 +146,11 @@ METHODS: dict[str, MethodEntry] = {
         own_options=("mnr_similarity",),
     ),
     "bsc": MethodEntry(
-        Settings(
+        title="batch-softmax contrastive loss, Chernyavskiy et al. 2022",
+        reads="labelled pairs",
+        method_class="contrastive.methods:BatchSoftmax",
+        collector="contrastive.inputs:softmax_pairs",
+        preset=Settings(
             source="Chernyavskiy et al. 2022",
             epochs=5,
             batch_size=30,
@@ -120,7 +167,11 @@ METHODS: dict[str, MethodEntry] = {
         ),
     ),
     "ct": MethodEntry(
-        Settings(
+        title="contrastive tension, Carlsson et al. 2021",
+        reads="sentences",
+        method_class="contrastive.methods:ContrastiveTension",
+        collector="contrastive.inputs:tension_pairs",
+        preset=Settings(
             source="Carlsson et al. 2021",
             epochs=1,
             batch_size=16,
@@ -134,7 +185,11 @@ METHODS: dict[str, MethodEntry] = {
         unread=("temperature", "projection"),
     ),
     "ct-in-batch": MethodEntry(
-        Settings(
+        title="sentence-transformers' variant of it",
+        reads="sentences",
+        method_class="contrastive.methods:TensionInBatch",
+        collector="contrastive.inputs:tension_in_batch",
+        preset=Settings(
             source="sentence-transformers' variant of Carlsson et al. 2021",
             epochs=1,
             batch_size=16,
@@ -148,19 +203,47 @@ METHODS: dict[str, MethodEntry] = {
         unread=("projection",),
     ),
     "sg": MethodEntry(
-        SELF_GUIDED,
+        title="self-guided, Kim et al. 2021",
+        reads="sentences",
+        method_class="contrastive.methods:SelfGuided",
+        collector="contrastive.inputs:all_sentences",
+        preset=SELF_GUIDED,
         own_options=("sg_states", "sg_regulariser", "sg_loss"),
         unread=("projection",),
     ),
     "sg-opt": MethodEntry(
-        SELF_GUIDED,
+        title="its optimised form",
+        reads="sentences",
+        method_class="contrastive.methods:SelfGuidedOpt",
+        collector="contrastive.inputs:all_sentences",
+        preset=SELF_GUIDED,
         own_options=("sg_states", "sg_regulariser"),
         unread=("projection",),
     ),
 }
-RMSPROP = {"alpha": 0.9, "eps": 1e-7}  # of Carlsson et al. 2021
-NUM_NEGATIVES = 7  # of contrastive tension, for each positive: batch 16 is 2 x (1 + 7) pairs
-READ_IN_FUSION = ("temperature", "projection", "chunk")  # the steps are those of the tasks
+
+
+def class_of(method: str) -> Any:
+    """The class of a method, a subclass of methods.Method. This imports torch."""
+    return resolve_name(METHODS[method].method_class)
+
+
+def collector_of(method: str) -> Callable[..., Any]:
+    """The function of a method that makes Inputs of a Source (inputs.py). This imports torch."""
+    return resolve_name(METHODS[method].collector)
+
+
+def methods_in_help() -> str:
+    """The methods with their papers, by what they read, for the help of --pretrain."""
+    sentences = []
+    for reads, heading in READS_IN_HELP.items():
+        entries = {name: entry for name, entry in METHODS.items() if entry.reads == reads}
+        names = [f"{name} ({entry.title})" for name, entry in entries.items()]
+        sentences.append(f"{heading}: {', '.join(names)}.")
+    return " ".join(sentences)
+
+
+# --- from the preset to the settings of a run -------------------------------------------------
 
 
 def unread(method: str, options: ContrastiveOptions) -> tuple[str, ...]:
@@ -175,11 +258,14 @@ def unread(method: str, options: ContrastiveOptions) -> tuple[str, ...]:
 def settings_of(
     method: str, options: ContrastiveOptions, hidden_size: int, device: str
 ) -> Settings:
-    """The settings of a stage: the preset with its learning rate scaled to the encoder's width,
-    then the --contrastive_* options in place of its values.
+    """The settings of a stage: the preset, then the --contrastive_* options in place of its values.
+
+    hidden_size: of the encoder; the preset's learning rate is scaled to it.
+    device: "cpu", "cuda" or "mps".
     """
     preset = preset_of(method, options, device)
-    values = {"lr": preset.lr * 768 / hidden_size, **overrides(method, options)}
+    scaled = preset.lr * PRESET_WIDTH / hidden_size
+    values = {"lr": scaled, **overrides(method, options)}
     return replace(preset, **values)
 
 
@@ -195,7 +281,10 @@ def preset_of(method: str, options: ContrastiveOptions, device: str) -> Settings
 
 
 def overrides(method: str, options: ContrastiveOptions) -> dict[str, Any]:
-    """The --contrastive_* options that are not "auto" and that `method` reads, by field of Settings."""
+    """The --contrastive_* options that replace a value of the preset, by field of Settings.
+
+    They are those that are not "auto" and that `method` reads.
+    """
     ignored = unread(method, options)
     values = {}
     for item in fields(Settings):
@@ -205,12 +294,18 @@ def overrides(method: str, options: ContrastiveOptions) -> dict[str, Any]:
     return values
 
 
+def own_values(method: str, options: ContrastiveOptions) -> dict[str, Any]:
+    """The values of the options that only some methods read, `method` among them."""
+    values = flat(options)
+    return {name: values[name] for name in METHODS[method].own_options}
+
+
 def described(
     method: str,
     settings: Settings,
     options: ContrastiveOptions,
     device: str,
-    shared: dict[str, Any],
+    shared: Mapping[str, Any],
 ) -> str:
     """One line for the user: every value in use, the preset's paper, and which values were set.
 
@@ -224,8 +319,7 @@ def described(
     # Everything that the method reads, in the order of its settings.
     values = {name: value for name, value in asdict(settings).items() if name not in left_out}
     values |= {"weight_decay": shared["weight_decay"]} if is_adamw else RMSPROP
-    all_values = flat(options)
-    values |= {name: all_values[name] for name in METHODS[method].own_options}
+    values |= own_values(method, options)
     values |= {"max_grad_norm": shared["max_grad_norm"], "pooling": shared["pooling"]}
     texts = []
     for name, value in values.items():
@@ -237,5 +331,5 @@ def described(
     for name, value in overrides(method, options).items():
         if name == "lr" or value != getattr(preset, name):
             replaced.append(name)
-    given = f"; set: {', '.join(replaced)}" if replaced else ""
-    return f"{method}: {', '.join(texts)} ({settings.source}{given})"
+    changes = f"; set: {', '.join(replaced)}" if replaced else ""
+    return f"{method}: {', '.join(texts)} ({settings.source}{changes})"

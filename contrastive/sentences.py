@@ -1,13 +1,14 @@
-"""What a contrastive stage reads: sentences, labelled pairs, triplets, plain text. Next: plans.py, pretrain.py.
+"""The training text of a contrastive stage: sentences, labelled pairs, triplets, plain text.
 
-B triplets, N all of them, R rows for the encoder.
+B triplets of a batch, N triplets in all, R rows for the encoder.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -16,146 +17,229 @@ from data.corpus import check_files, read_lines
 from data.readers import Example
 from data.token_cache import tokenize_once
 from minbert import BertTokenizer
+from minbert.commands.options import NONE
 
-POSITIVE_ABOVE = 0.6  # [BSC]: STS pairs belong together where score / 5 is above
-TRIPLET = ("premise", "entailment", "contradiction")
-RELEASED = (
-    "sent0",
-    "sent1",
-    "hard_neg",
-)  # the same in the file of SimCSE's authors, which is comma-separated
+POSITIVE_ABOVE = 0.6  # [BSC]: the sentences of an STS pair belong together if score / 5 is above
+STS_SCALE = 5  # the highest score of an STS pair
+TRIPLET_COLUMNS = ("premise", "entailment", "contradiction")  # of a tab-separated file
+RELEASED_COLUMNS = ("sent0", "sent1", "hard_neg")  # of the comma-separated file of SimCSE's authors
+RANDOM_WORDS = "random-words"
+
+
+class Triplet(NamedTuple):
+    """A sentence, one that it entails, and one that contradicts it."""
+
+    premise: str
+    entailment: str
+    contradiction: str
+
+
+class Row(NamedTuple):
+    """A row of a file."""
+
+    line: int  # where it ends, counted from 1
+    fields: list[str]
+
+
+class Rows(NamedTuple):
+    """The rows of a file that are not empty."""
+
+    has_tabs: bool  # else they are separated by commas
+    rows: list[Row]
+
+
+# --- sentences and labelled pairs -----------------------------------------------------------------
+
+
+def unlabelled(name: str, sentence: str) -> Example:
+    """A single sentence as an example without a label."""
+    return Example(name, sentence, None, None)
 
 
 def unique_sentences(
     examples: Iterable[Example], tokenizer: BertTokenizer, max_length: int
 ) -> list[Example]:
-    """Every sentence of the examples once, each side of a pair on its own, in first-seen order.
+    """Every sentence of the examples once, each side of a pair by itself, in first-seen order.
 
-    Sentences that the tokenizer cannot tell apart (case, accents, what max_length cuts) count as one, so that no batch
-    holds a negative that is equal to its anchor.
+    Sentences that the tokenizer cannot tell apart (case, accents, or a difference that max_length
+    cuts off) count as one. So no batch holds a negative that is equal to its anchor.
     """
-    texts = [text for example in examples for text in example.texts]
+    texts: list[str] = []
+    for example in examples:
+        texts += example.texts
     if not texts:
         return []
+
+    # The token ids of all texts are one long row. Text i ends at ends[i].
     rows = tokenize_once(tokenizer, texts, None, max_length)
     ends = rows.lengths.cumsum()
+    starts = ends - rows.lengths
     first_seen: dict[bytes, str] = {}
-    for start, end, text in zip(ends - rows.lengths, ends, texts, strict=True):
-        first_seen.setdefault(rows.tokens[0, start:end].tobytes(), text)
-    return [
-        Example(f"sentence-{number}", text, None, None)
-        for number, text in enumerate(first_seen.values())
-    ]
+    for start, end, text in zip(starts, ends, texts, strict=True):
+        token_ids = rows.tokens[0, start:end].tobytes()
+        first_seen.setdefault(token_ids, text)
+    return [unlabelled(f"sentence-{n}", text) for n, text in enumerate(first_seen.values())]
+
+
+def label_of(example: Example) -> float:
+    """The label of a training example. All of them have one."""
+    assert example.label is not None, f"{example.id} has no label"
+    return example.label
 
 
 def labelled_pairs(
     para: Iterable[Example], sts: Iterable[Example], keeps_negatives: bool
 ) -> list[Example]:
-    """The tasks' pairs with labels 0 to 1: PARA's own, and score / 5 of STS.
+    """The pairs of PARA and STS with labels from 0 to 1: PARA's labels, and score / 5 of STS.
 
-    Above POSITIVE_ABOVE two sentences belong together; others remain only where negatives are kept.
+    Two sentences belong together if their label is above POSITIVE_ABOVE. Other pairs remain only
+    where `keeps_negatives`.
     """
-    pairs = [
-        Example(f"para-{each.id}", each.sentence_1, each.sentence_2, each.label) for each in para
-    ]
-    pairs += [
-        Example(f"sts-{each.id}", each.sentence_1, each.sentence_2, each.label / 5) for each in sts
-    ]
-    return [pair for pair in pairs if keeps_negatives or pair.label > POSITIVE_ABOVE]
+    pairs = []
+    for pair in para:
+        label = label_of(pair)
+        pairs.append(Example(f"para-{pair.id}", pair.sentence_1, pair.sentence_2, label))
+    for pair in sts:
+        label = label_of(pair) / STS_SCALE
+        pairs.append(Example(f"sts-{pair.id}", pair.sentence_1, pair.sentence_2, label))
+    return [pair for pair in pairs if keeps_negatives or label_of(pair) > POSITIVE_ABOVE]
 
 
-def read_triplets(path: str | Path) -> list[tuple[str, str, str]]:
-    """(premise, entailment, contradiction) of a tab-separated file with these columns; further ones are not read.
+# --- triplets -----------------------------------------------------------------------------------
 
-    Or sent0, sent1, hard_neg of a comma-separated one. ValueError names file and line where a column or a text is
-    missing.
+
+def read_triplets(path: str | Path) -> list[Triplet]:
+    """The triplets of a file.
+
+    A tab-separated file has the columns premise, entailment and contradiction. A comma-separated
+    file has sent0, sent1 and hard_neg. Further columns are not read. ValueError names file and line
+    where a column or a text is missing.
+    """
+    has_tabs, rows = read_rows(path)
+    columns = TRIPLET_COLUMNS if has_tabs else RELEASED_COLUMNS
+    header = rows[0].fields if rows else []
+    if not set(columns) <= set(header) or len(rows) < 2:
+        raise ValueError(
+            f"{path}, line 1: the header has the columns {', '.join(header) or 'none'}, and "
+            f"{max(0, len(rows) - 1)} rows follow; expected are the columns "
+            f"{', '.join(TRIPLET_COLUMNS)}, separated by tabs, or {', '.join(RELEASED_COLUMNS)}, "
+            "separated by commas, and at least one row. Fix the file."
+        )
+
+    places = [header.index(name) for name in columns]
+    triplets = []
+    for row in rows[1:]:
+        texts = [row.fields[place].strip() for place in places if place < len(row.fields)]
+        if len(texts) < 3 or not all(texts):
+            raise ValueError(
+                f"{path}, line {row.line}: {', '.join(columns)} are not all there. Fix or remove "
+                "the row."
+            )
+        triplets.append(Triplet(*texts))
+    return triplets
+
+
+def read_rows(path: str | Path) -> Rows:
+    """The rows of a file of triplets.
+
+    ValueError for a file that cannot be read, or is neither tab- nor comma-separated UTF-8.
     """
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             has_tabs = "\t" in file.readline()
             file.seek(0)
-            lines = csv.reader(
-                file,
-                **{"delimiter": "\t", "quoting": csv.QUOTE_NONE} if has_tabs else {"strict": True},
-            )
-            (_, header), *rows = [(lines.line_num, row) for row in lines if row] or [(1, [])]
+            return Rows(has_tabs, list(non_empty_rows(file, has_tabs)))
     except OSError as error:
         raise ValueError(
-            f"--nli {path}: {error.strerror}. Give a file of triplets, tab-separated with the columns "
-            f"{', '.join(TRIPLET)}."
+            f"--nli {path}: {error.strerror}. Pass a file of triplets, separated by tabs, with the "
+            f"columns {', '.join(TRIPLET_COLUMNS)}."
         ) from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(
-            f"{path}: neither tab- nor comma-separated UTF-8 ({error}). Convert the file."
+            f"{path}: the file is neither tab- nor comma-separated UTF-8 ({error}). Convert it."
         ) from error
-    names = TRIPLET if has_tabs else RELEASED
-    if not set(names) <= set(header) or not rows:
-        raise ValueError(
-            f"{path}, line 1: the header has the columns {', '.join(header) or 'none'}, and {len(rows)} "
-            f"rows follow; needed are {', '.join(TRIPLET)}, separated by tabs, or {', '.join(RELEASED)}, "
-            "separated by commas, and rows. Fix the file."
-        )
-    columns = [header.index(name) for name in names]
-    triplets = []
-    for number, row in rows:
-        texts = tuple(row[column].strip() for column in columns if column < len(row))
-        if len(texts) < 3 or not all(texts):
-            raise ValueError(
-                f"{path}, line {number}: {', '.join(names)} are not all there. Fix or remove the row."
-            )
-        triplets.append(texts)
-    return triplets
+
+
+def non_empty_rows(file: Iterable[str], has_tabs: bool) -> Iterator[Row]:
+    """The rows of an open file. With tabs, a quotation mark is a character as any other."""
+    if has_tabs:
+        reader = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+    else:
+        reader = csv.reader(file, strict=True)
+    for row in reader:
+        if row:
+            yield Row(reader.line_num, row)
 
 
 class EncodedTriplets:
-    """Triplets tokenized once; a batch of B has R = 3B rows: first sentences, positives, hard negatives."""
+    """Triplets that are tokenized once.
+
+    A batch of B triplets has R = 3B rows: all first sentences, then the positives, then the hard
+    negatives.
+    """
 
     def __init__(
         self, triplets: Sequence[tuple[str, str, str]], tokenizer: BertTokenizer, max_length: int
     ) -> None:
-        self.examples = tuple(
-            Example(f"triplet-{number}", triplet[side], None, None)
-            for side in range(3)
-            for number, triplet in enumerate(triplets)
-        )
+        examples = []
+        for side in range(3):
+            for number, triplet in enumerate(triplets):
+                examples.append(unlabelled(f"triplet-{number}", triplet[side]))
+        self.examples = tuple(examples)
         self.rows = EncodedExamples(self.examples, tokenizer, max_length)
         self.num_truncated = self.rows.num_truncated
         self.lengths = self.rows.lengths.reshape(3, -1).max(axis=0)  # (N,)
 
     def batch(self, indices: Sequence[int]) -> Batch:
         """The triplets at `indices`, in that order."""
-        return self.rows.batch(
-            [index + side * len(self.lengths) for side in range(3) for index in indices]
-        )
+        num_triplets = len(self.lengths)
+        rows: list[int] = []
+        for side in range(3):
+            rows += [index + side * num_triplets for index in indices]
+        return self.rows.batch(rows)
+
+
+# --- the text of contrastive tension ------------------------------------------------------------
 
 
 def tension_sentences(
     corpus: str, train: Iterable[Example], tokenizer: BertTokenizer, max_length: int, seed: int
 ) -> list[Example]:
-    """What contrastive tension reads: "none" the training sentences, "random-words" as many sequences of words drawn
-    from the vocabulary, as long as those ([CT] 5.4 draws 20 to 75 tokens), else the lines of a text file. No sentence
-    twice.
+    """The sentences of contrastive tension, each one once.
+
+    corpus: "none" for the training sentences, "random-words" for as many sequences of random words,
+    else the path of a text file, of which every line is read. ValueError for fewer than two
+    different sentences.
     """
-    if corpus == "random-words":
-        generator = torch.Generator().manual_seed(seed)
-        words = [token for token in tokenizer.vocabulary if token.isalpha()]
-        lengths = [
-            len(each.sentence_1.split()) for each in unique_sentences(train, tokenizer, max_length)
-        ]
-        draws = (
-            torch.randint(len(words), (length,), generator=generator).tolist() for length in lengths
-        )
-        train = [
-            Example("", " ".join(words[index] for index in draw), None, None) for draw in draws
-        ]
-    elif corpus != "none":
+    if corpus == RANDOM_WORDS:
+        train = random_sequences(unique_sentences(train, tokenizer, max_length), tokenizer, seed)
+    elif corpus != NONE:
         check_files([Path(corpus)])
-        train = [Example("", line, None, None) for line in read_lines([Path(corpus)])]
+        train = [unlabelled("", line) for line in read_lines([Path(corpus)])]
+
     sentences = unique_sentences(train, tokenizer, max_length)
     if len(sentences) < 2:
-        source = "the training data" if corpus == "none" else f"--ct_corpus {corpus}"
+        source = "the training data" if corpus == NONE else f"--ct_corpus {corpus}"
         raise ValueError(
-            f"{source}: {len(sentences)} different sentences; contrastive tension needs two, to tell them "
-            "apart. Give more text."
+            f"{source}: {len(sentences)} different sentences; contrastive tension tells sentences "
+            "apart, so at least 2 are expected. Add more text."
         )
     return sentences
+
+
+def random_sequences(
+    sentences: Sequence[Example], tokenizer: BertTokenizer, seed: int
+) -> list[Example]:
+    """For each sentence a sequence of as many words, drawn from the vocabulary.
+
+    [CT] section 5.4 draws sequences of 20 to 75 tokens instead.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    words = [token for token in tokenizer.vocabulary if token.isalpha()]
+    sequences = []
+    for sentence in sentences:
+        length = len(sentence.sentence_1.split())
+        drawn = torch.randint(len(words), (length,), generator=generator).tolist()
+        text = " ".join(words[index] for index in drawn)
+        sequences.append(unlabelled("", text))
+    return sequences

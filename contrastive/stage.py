@@ -1,7 +1,8 @@
-"""The contrastive stages: an encoder in, a better encoder out, trained in the one loop.
+"""The contrastive stages: an encoder goes in, a better encoder comes out.
 
-zero_shot.py makes the table before and after. Next: minbert/training/stage.py, which trains a stage
-or uses a finished one.
+`build_stage` joins a method (methods.py), its rows (inputs.py) and its settings (presets.py) into a
+Stage. minbert/training/stage.py trains it in the one loop, or uses a finished one. zero_shot.py
+scores the encoder before, during and after.
 """
 
 from __future__ import annotations
@@ -18,19 +19,18 @@ from torch import Tensor
 from contrastive.inputs import EncodedRows, Inputs, Source, collect
 from contrastive.methods import Method, SimCSE, build_method
 from contrastive.options import ContrastiveOptions
-from contrastive.presets import METHODS, RMSPROP, Settings, settings_of
+from contrastive.presets import RMSPROP, Settings, own_values, settings_of
 from contrastive.zero_shot import dev_labels, embed, sts_quality
-from data.batching import EncodedExamples
+from data.batching import Batch, EncodedExamples
 from data.readers import Example
 from minbert import AdamW, BertModel, BertTokenizer
-from minbert.commands.options import flat
 from minbert.optimizer import parameter_groups
 from minbert.training import processes
 from minbert.training.job import Job
 from minbert.training.options import TrainingOptions
 from minbert.training.stage import Stage, code_of, shared_identity, stage_fingerprint
 
-SCALE_LR = 1e-3  # of the scale that ct-in-batch learns, as [BSC] section 3 has for its own
+SCALE_LR = 1e-3  # of the scale that ct-in-batch trains; [BSC] section 3 has it for its own scale
 EVALUATIONS = 4  # per epoch where a preset does not say
 
 
@@ -52,12 +52,15 @@ class Place:
     checkpoints: Path
 
 
+# --- model and optimizer --------------------------------------------------------------------------
+
+
 def build_companion(
     options: ContrastiveOptions, training: TrainingOptions, pooling: str, encoder: BertModel
 ) -> SimCSE:
-    """The loss that goes with every batch in fusion training. Its projection is drawn from the seed."""
-    device = training.device
-    settings = settings_of("simcse", options, encoder.config.hidden_size, device)
+    """The loss that follows every batch in fusion training."""
+    hidden_size = encoder.config.hidden_size
+    settings = settings_of("simcse", options, hidden_size, training.device)
     model = build_model("simcse", options, settings, pooling, encoder, training)
     assert isinstance(model, SimCSE)
     return model
@@ -71,28 +74,35 @@ def build_model(
     encoder: BertModel,
     training: TrainingOptions,
 ) -> Method:
-    """The method's module on `encoder`. What it adds is drawn from the seed, whatever came before."""
+    """The method's module on `encoder`.
+
+    Weights that it adds are drawn from the run's seed, whatever was drawn before.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(training.seed)
         return build_method(method, options, settings, pooling, encoder).to(training.device)
 
 
 def build_optimizer(
-    model: Method, settings: Settings, weight_decay: float, scale_lr: float | str
+    model: Method, settings: Settings, weight_decay: float, scale_lr: float
 ) -> torch.optim.Optimizer:
     """The preset's optimizer. RMSprop has no weight decay, as in [CT].
 
-    scale_lr: learning rate of 1 / temperature where that is trained, else "none".
+    scale_lr: learning rate of 1 / temperature, where that is trained.
     """
 
-    def learning_rate(name: str) -> float | str:
+    def learning_rate(name: str) -> float:
         return scale_lr if name == "scale" else settings.lr
 
     if settings.optimizer == "rmsprop":
         groups = parameter_groups(model, 0.0, learning_rate)
-        return torch.optim.RMSprop(groups, lr=settings.lr, **RMSPROP)
+        alpha = RMSPROP["alpha"]
+        return torch.optim.RMSprop(groups, lr=settings.lr, alpha=alpha, eps=RMSPROP["eps"])
     groups = parameter_groups(model, weight_decay, learning_rate)
     return AdamW(groups, lr=settings.lr, betas=settings.betas, fused=True)
+
+
+# --- the stage ------------------------------------------------------------------------------------
 
 
 def build_stage(
@@ -108,23 +118,27 @@ def build_stage(
     """The stage that `method` names in --pretrain. It trains `encoder` in place.
 
     Zero-shot STS dev selects the best weights. ValueError where a file that the options name cannot
-    be used.
+    be used, or where the dev pairs cannot measure the stage.
     """
+    # The rows to train on, and the pairs to measure with.
     settings = settings_of(method, options, encoder.config.hidden_size, training.device)
     source = Source(method, options, settings, text.train, tokenizer, training.seed)
     inputs = collect(source)
     dev_pairs = EncodedExamples(
         list(text.sts_dev), tokenizer, text.sts_max_length, pair_encoding="bi"
     )
-    dev_labels(dev_pairs)  # refuses pairs that cannot measure the stage before anything is trained
+    dev_labels(dev_pairs)  # refuses unusable pairs before anything is trained
 
+    # The model, and how the loop trains and scores it.
     model = build_model(method, options, settings, pooling, encoder, training)
     if inputs.shuffle is not None:
-        # Its order belongs to a checkpoint.
+        # As a submodule, so that a checkpoint holds its order.
         model.shuffle = inputs.shuffle.to(torch.device(training.device))
     contrastive = ContrastiveTraining(
         method, options, settings, training, pooling, model, inputs, dev_pairs
     )
+
+    # What decides the result: a finished encoder with the same fingerprint is used again.
     identity = contrastive.identity() | {"max_length": text.sts_max_length}
     examples = (*inputs.examples, *dev_pairs.examples)
     return Stage(
@@ -148,7 +162,7 @@ def build_stage(
 
 @dataclass(frozen=True)
 class ContrastiveTraining:
-    """The parts of a stage, and what the loop calls on them."""
+    """The parts of a stage, and the functions that the loop calls on them."""
 
     method: str
     options: ContrastiveOptions
@@ -161,13 +175,16 @@ class ContrastiveTraining:
 
     def job(self, folder: Path) -> Job:
         """The stage as the loop takes it. folder: of its checkpoints."""
-        settings, training, model = self.settings, self.training, self.model
-        learns_at = self.options.bsc.bsc_temperature_lr if self.method == "bsc" else SCALE_LR
+        settings = self.settings
+        training = self.training
+        model = self.model
+        optimizer = build_optimizer(model, settings, training.weight_decay, self.scale_lr())
+        dev_tokens = int(self.dev_pairs.sizes.sum())
         return Job(
             name=self.method,
             folder=folder,
             model=model,
-            optimizer=build_optimizer(model, settings, training.weight_decay, learns_at),
+            optimizer=optimizer,
             plan=self.inputs.plan,
             load=self.load,
             loss=self.loss,
@@ -186,31 +203,54 @@ class ContrastiveTraining:
             closing_tokens=self.tokens_of_shuffles(),
             frozen=model.frozen(),
             before_epoch=self.before_epoch,
-            evaluation_tokens=int(self.dev_pairs.sizes.sum()) * len(model.copies()),
+            evaluation_tokens=dev_tokens * len(model.copies()),
         )
 
-    def load(self, name: str, indices: list[int]) -> Any:
+    # --- called by the loop ---
+
+    def load(self, name: str, indices: list[int]) -> Batch:
         """A batch on the device."""
         return self.inputs.rows[name].batch(indices).to(torch.device(self.training.device))
 
-    def loss(self, name: str, batch: Any) -> Tensor:
-        """This process's share of the loss. Each process computes the whole of it."""
+    def loss(self, name: str, batch: Batch) -> Tensor:
+        """This process's share of the loss. Every process computes the loss of the full batch."""
         return self.model(batch, name) / processes.count()
 
-    def quality(self, encoder: BertModel | None = None) -> dict[str, float]:
-        """Zero-shot STS of an encoder, by default of the one that is trained."""
-        judged = self.model.encoder if encoder is None else encoder
-        return processes.from_first(
-            lambda: sts_quality(judged, self.dev_pairs, self.pooling, self.training.precision)
-        )
-
     def scores(self) -> dict[str, float]:
-        """The scores of the encoder. Of two copies those of the better one, and each one's Spearman."""
+        """The scores of the encoder.
+
+        Of two copies, the scores of the better one, and the Spearman of both.
+        """
         scores = {name: self.quality(copy) for name, copy in self.model.copies().items()}
         if len(scores) == 1:
             return scores["only"]
         best = max(scores.values(), key=lambda score: score["spearman"])
         return best | {f"spearman_{name}": score["spearman"] for name, score in scores.items()}
+
+    def before_epoch(self, epoch: int) -> None:
+        """Renew the shuffle of BSC, but not before the first epoch.
+
+        An untrained encoder knows no neighbours.
+        """
+        shuffle = self.inputs.shuffle
+        sentences = self.inputs.shuffled
+        if shuffle is None or sentences is None or epoch == 0:
+            return
+
+        def new_order() -> list[int]:
+            vectors = embed(self.model.encoder, sentences, self.pooling, self.training.precision)
+            return shuffle.order_of(epoch, vectors)
+
+        shuffle.renew(epoch, processes.from_first(new_order))
+
+    # --- called by the stage ---
+
+    def quality(self, encoder: BertModel | None = None) -> dict[str, float]:
+        """Zero-shot STS of an encoder, by default of the one that is trained."""
+        measured = self.model.encoder if encoder is None else encoder
+        return processes.from_first(
+            lambda: sts_quality(measured, self.dev_pairs, self.pooling, self.training.precision)
+        )
 
     def keep_better(self) -> dict[str, float]:
         """Put the better one of two copies into the encoder.
@@ -230,21 +270,17 @@ class ContrastiveTraining:
             outcome["scale that learned"] = model.scale.item()
         return outcome
 
-    def before_epoch(self, epoch: int) -> None:
-        """Renew the shuffle of BSC. A model that has learned nothing yet knows no neighbours."""
-        shuffle, sentences = self.inputs.shuffle, self.inputs.shuffled
-        if shuffle is None or sentences is None or epoch == 0:
-            return
+    # --- numbers of the job ---
 
-        def new_order() -> Any:
-            vectors = embed(self.model.encoder, sentences, self.pooling, self.training.precision)
-            return shuffle.order_of(epoch, vectors)
-
-        shuffle.renew(epoch, processes.from_first(new_order))
+    def scale_lr(self) -> float:
+        """The learning rate of 1 / temperature, where that is trained."""
+        if self.method != "bsc" or self.model.scale is None:
+            return SCALE_LR
+        return float(self.options.bsc.bsc_temperature_lr)
 
     def evaluations_per_epoch(self) -> int:
         """How often an epoch is evaluated."""
-        if not self.settings.evaluate_every:
+        if self.settings.evaluate_every == 0:
             return EVALUATIONS
         generator = torch.Generator().manual_seed(self.training.seed)
         num_steps = len(self.inputs.plan(0, generator))
@@ -258,20 +294,18 @@ class ContrastiveTraining:
 
     def identity(self) -> dict[str, Any]:
         """The values that decide what the stage does, for its fingerprint."""
-        values = flat(self.options)
-        own = {name: values[name] for name in METHODS[self.method].own_options}
         return {
             "method": self.method,
             "device": self.training.device,
             "torch": torch.__version__,
             "settings": asdict(self.settings),
             **shared_identity(self.training, self.pooling),
-            **own,
+            **own_values(self.method, self.options),
         }
 
 
 def describe(method: str, name: str, rows: EncodedRows, settings: Settings) -> str:
-    """One line for the user: how many rows a stage reads, and how many were cut."""
+    """One line for the user: how many rows a stage reads, and how many of them were cut."""
     kind = "pairs" if rows.examples[0].sentence_2 else "sentences"
     of_task = "" if name == method else f" of {name}"
     return (

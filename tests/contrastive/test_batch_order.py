@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from contrastive.batch_order import (
-    BATCHES_A_CLUSTER,
+    BATCHES_PER_CLUSTER,
     SEED_STRIDE,
     Shuffle,
     cluster_order,
@@ -112,7 +112,7 @@ def test_text_that_cannot_be_used(tokenizer, tmp_path):
         (tmp_path / "one.txt").write_text(content, encoding="utf-8")
         with pytest.raises(
             ValueError,
-            match=f"one.txt: {number} different sentences; contrastive tension needs two",
+            match=f"one.txt: {number} different sentences; contrastive tension tells",
         ):
             tension_sentences(str(tmp_path / "one.txt"), [], tokenizer, 32, 0)
     (tmp_path / "latin.txt").write_bytes("A man\ncaf\xe9\n".encode("latin1"))
@@ -178,12 +178,12 @@ def test_triplets_as_simcse_has_them(tmp_path):
     [
         (
             "",
-            "line 1: the header has the columns none, and 0 rows follow; needed are premise, entailment, contradiction",
+            "line 1: the header has the columns none, and 0 rows follow; expected are the columns premise, entailment, contradiction",
         ),
         ("premise\tentailment\tcontradiction\n", "and 0 rows follow"),
         (
             "a\tb\tc\nd\te\tf\n",
-            "line 1: the header has the columns a, b, c, and 1 rows follow; needed are",
+            "line 1: the header has the columns a, b, c, and 1 rows follow; expected are",
         ),
         (
             "premise\tentailment\tcontradiction\na\tb\tc\na\tb\n",
@@ -286,7 +286,7 @@ def test_each_kind_has_its_own_order():
     neighbours = [
         index for group in knn_order(vectors.numpy(), generator(number)) for index in group
     ]
-    clusters = cluster_order(vectors.numpy(), 48 // (BATCHES_A_CLUSTER * 2), generator(number))
+    clusters = cluster_order(vectors.numpy(), 48 // (BATCHES_PER_CLUSTER * 2), generator(number))
     assert [Shuffle(kind, 48, 2, seed=2).order_of(1, vectors) for kind in ("knn", "cluster")] == [
         neighbours,
         clusters,

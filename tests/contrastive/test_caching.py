@@ -16,12 +16,16 @@ from contrastive import caching, methods
 from contrastive.methods import (
     BatchSoftmax,
     ContrastiveTension,
+    MethodSetup,
     Ranking,
     SelfGuided,
+    SelfGuidedOpt,
     SimCSE,
     SupervisedSimCSE,
+    TensionInBatch,
     TripletSimCSE,
 )
+from contrastive.options import BscOptions, SelfGuidedOptions
 from contrastive.presets import METHODS
 from contrastive.sentences import EncodedTriplets
 from contrastive.stage import build_companion
@@ -49,16 +53,22 @@ SECOND = [
 ]
 LABELS = [1.0, 1.0, 1.0, 1.0, 0.0, 0.5]
 MAKERS = {  # every method; those of pairs have 12 rows, SimCSE 12 too, triplets 9, the self-guided ones 6
-    "simcse": ("sentences", SimCSE, 0.05, "tanh", {}),
-    "simcse-supervised": ("pairs", SupervisedSimCSE, 0.05, "mlp", {}),
-    "simcse-nli": ("triplets", TripletSimCSE, 0.05, "tanh", {}),
-    "mnr": ("pairs", Ranking, 0.05, "none", {"similarity": "cos"}),
-    "bsc": ("pairs", BatchSoftmax, 0.07, "none", {"align": 0.3}),
-    "bsc, temperature learns": ("pairs", BatchSoftmax, 0.07, "none", {"learns_temperature": True}),
-    "ct": ("pairs", ContrastiveTension, 1.0, "none", {"in_batch": False}),
-    "ct-in-batch": ("sentences", ContrastiveTension, 0.05, "none", {"in_batch": True}),
-    "sg": ("sentences", SelfGuided, 0.1, "none", {"objective": "nt-xent"}),
-    "sg-opt": ("sentences", SelfGuided, 0.1, "none", {"objective": "opt3"}),
+    "simcse": ("sentences", SimCSE, 0.05, "tanh", ()),
+    "simcse-supervised": ("pairs", SupervisedSimCSE, 0.05, "mlp", ()),
+    "simcse-nli": ("triplets", TripletSimCSE, 0.05, "tanh", ()),
+    "mnr": ("pairs", Ranking, 0.05, "none", ("cos",)),
+    "bsc": ("pairs", BatchSoftmax, 0.07, "none", (BscOptions(bsc_align=0.3),)),
+    "bsc, temperature learns": (
+        "pairs",
+        BatchSoftmax,
+        0.07,
+        "none",
+        (BscOptions(bsc_temperature_lr=1e-3),),
+    ),
+    "ct": ("pairs", ContrastiveTension, 1.0, "none", ()),
+    "ct-in-batch": ("sentences", TensionInBatch, 0.05, "none", ()),
+    "sg": ("sentences", SelfGuided, 0.1, "none", (SelfGuidedOptions(),)),
+    "sg-opt": ("sentences", SelfGuidedOpt, 0.1, "none", (SelfGuidedOptions(),)),
 }
 every_method = pytest.mark.parametrize("name", MAKERS)
 KEPT = {
@@ -99,7 +109,8 @@ def step(tiny_model, batches, monkeypatch):
         encoder = BertModel.from_pretrained(
             tiny_model, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout
         )
-        model = make(encoder, "mean", temperature, projection, chunk, **own).to(device).train()
+        model = make(MethodSetup(encoder, "mean", temperature, projection, chunk), *own)
+        model = model.to(device).train()
         model.begin()
         for copy in model.copies().values():
             copy.layers[0].feed_forward.up.bias.data.add_(
@@ -199,7 +210,7 @@ def test_other_masks_would_be_noticed(step):
 def test_one_piece_at_most_is_in_memory(tiny_model, batches, chunk, at_once):
     """What the widest layer makes is gone after the forward pass, and before the next piece is encoded again."""
     encoder = BertModel.from_pretrained(tiny_model)
-    model = SimCSE(encoder, "mean", 0.05, chunk=chunk).train()
+    model = SimCSE(MethodSetup(encoder, "mean", 0.05, chunk=chunk)).train()
     made, alive, shapes = [], [], []
     encoder.register_forward_pre_hook(
         lambda module, inputs: alive.append(sum(each() is not None for each in made))
@@ -227,7 +238,13 @@ def test_one_piece_at_most_is_in_memory(tiny_model, batches, chunk, at_once):
 def test_a_frozen_encoder_and_no_gradient_at_all(tiny_model, batches):
     """As in fusion training with --option pretrain: the projection learns nevertheless."""
     model = SimCSE(
-        BertModel.from_pretrained(tiny_model).requires_grad_(False), "mean", 0.05, "tanh", chunk=4
+        MethodSetup(
+            BertModel.from_pretrained(tiny_model).requires_grad_(False),
+            "mean",
+            0.05,
+            "tanh",
+            chunk=4,
+        )
     )
     model(batches["sentences"]).backward()
     assert model.projection[0].weight.grad.abs().sum() > 0

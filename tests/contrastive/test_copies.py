@@ -9,7 +9,14 @@ import torch.nn.functional as F
 
 from command_line.options import Options
 from contrastive import methods
-from contrastive.methods import ContrastiveTension, SelfGuided
+from contrastive.methods import (
+    ContrastiveTension,
+    MethodSetup,
+    SelfGuided,
+    SelfGuidedOpt,
+    TensionInBatch,
+)
+from contrastive.options import SelfGuidedOptions
 from data.batching import EncodedExamples
 from data.readers import Example
 from minbert import BertModel, BertTokenizer
@@ -41,7 +48,7 @@ def sentences(tokenizer):
 def tension(tiny_model):
     """Two copies that differ, and dropout in their configuration."""
     method = ContrastiveTension(
-        BertModel.from_pretrained(tiny_model), "mean", 1.0, in_batch=False
+        MethodSetup(BertModel.from_pretrained(tiny_model), "mean", 1.0)
     ).train()
     with torch.no_grad():
         for parameter in method.second.parameters():
@@ -90,7 +97,7 @@ def test_contrastive_tension(tension, tokenizer):
 
 
 def test_contrastive_tension_in_batch(tiny_model, sentences):
-    method = ContrastiveTension(BertModel.from_pretrained(tiny_model), "mean", 0.05, in_batch=True)
+    method = TensionInBatch(MethodSetup(BertModel.from_pretrained(tiny_model), "mean", 0.05))
     assert method.scale.item() == pytest.approx(20.0)
     method.second.layers[1].feed_forward.up.weight.data.mul_(1.5)
     first, second = mean_vectors(method.encoder, sentences), mean_vectors(method.second, sentences)
@@ -103,8 +110,8 @@ def test_contrastive_tension_in_batch(tiny_model, sentences):
 
 def test_copies_are_made_when_a_stage_begins(tiny_model):
     encoder = BertModel.from_pretrained(tiny_model)
-    tension = ContrastiveTension(encoder, "mean", 1.0, in_batch=False)
-    guided = SelfGuided(encoder, "cls", 0.01, objective="opt3")
+    tension = ContrastiveTension(MethodSetup(encoder, "mean", 1.0))
+    guided = SelfGuidedOpt(MethodSetup(encoder, "cls", 0.01), SelfGuidedOptions())
     encoder.layers[0].feed_forward.up.weight.data.add_(
         1.0
     )  # what an earlier stage of the chain does
@@ -129,7 +136,7 @@ def test_the_self_guided_projection(tiny_model, monkeypatch):
     assert WIDTH == 4096
     monkeypatch.setattr(methods, "GUIDED_WIDTH", 8)
     encoder = BertModel.from_pretrained(tiny_model)
-    method = SelfGuided(encoder, "cls", 0.5, objective="opt3", state_pooling="max", regulariser=0.1)
+    method = SelfGuidedOpt(MethodSetup(encoder, "cls", 0.5), SelfGuidedOptions())
     first, second = (
         each for each in method.projection.modules() if isinstance(each, torch.nn.Linear)
     )
@@ -145,9 +152,13 @@ def test_the_self_guided_projection(tiny_model, monkeypatch):
 @pytest.mark.parametrize("objective", ["nt-xent", "opt1", "opt2", "opt3"])
 def test_self_guided(tiny_model, sentences, objective, state_pooling):
     encoder = BertModel.from_pretrained(tiny_model)  # T in training mode has dropout, F must not
-    method = SelfGuided(
-        encoder, "cls", 0.5, objective=objective, state_pooling=state_pooling, regulariser=0.1
-    ).eval()
+    setup = MethodSetup(encoder, "cls", 0.5)
+    if objective == "opt3":
+        options = SelfGuidedOptions(sg_states=state_pooling)
+        method = SelfGuidedOpt(setup, options).eval()
+    else:
+        options = SelfGuidedOptions(sg_loss=objective, sg_states=state_pooling)
+        method = SelfGuided(setup, options).eval()
     encoder.layers[0].feed_forward.up.weight.data.add_(0.01)
     difference = (
         encoder.layers[0].feed_forward.up.weight - method.guides[0].layers[0].feed_forward.up.weight
@@ -205,7 +216,10 @@ def test_one_hidden_state_is_drawn_for_each_sentence_and_uniformly(
     tiny_model, sentences, monkeypatch
 ):
     """3 states, 400 batches of 5: chi-square with 2 degrees of freedom stays below 13.8 in 999 of 1,000 seeds."""
-    method = SelfGuided(BertModel.from_pretrained(tiny_model), "cls", 0.01, objective="opt2").eval()
+    method = SelfGuided(
+        MethodSetup(BertModel.from_pretrained(tiny_model), "cls", 0.01),
+        SelfGuidedOptions(sg_loss="opt2"),
+    ).eval()
     monkeypatch.setattr(method, "projected", lambda batch: torch.zeros(5, 3))
     monkeypatch.setattr(
         method, "states", lambda batch: torch.arange(3.0).view(1, 3, 1).expand(5, 3, 3)
@@ -224,8 +238,8 @@ def test_one_hidden_state_is_drawn_for_each_sentence_and_uniformly(
 
 
 def test_the_guide_has_no_dropout_whatever_mode_is_asked_for(tiny_model, sentences):
-    method = SelfGuided(
-        BertModel.from_pretrained(tiny_model), "cls", 0.01, objective="opt3"
+    method = SelfGuidedOpt(
+        MethodSetup(BertModel.from_pretrained(tiny_model), "cls", 0.01), SelfGuidedOptions()
     ).train()
     assert method.encoder.training and not method.guides[0].training
     torch.testing.assert_close(method.states(sentences), method.states(sentences), rtol=0, atol=0)
@@ -250,4 +264,5 @@ def test_every_method_is_built_from_its_options(tiny_model):
         method.chunk,
     )
     assert found == ("cls", 0.2, "opt1", "mean", 0.5, 7)
-    assert methods.build_method("sg-opt", options, settings, "cls", encoder).objective == "opt3"
+    built = methods.build_method("sg-opt", options, settings, "cls", encoder)
+    assert isinstance(built, SelfGuidedOpt)

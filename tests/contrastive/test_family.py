@@ -8,10 +8,11 @@ import torch.nn.functional as F
 
 from contrastive.losses import (
     bsc,
-    by_range,
     contrastive_tension,
     contrastive_tension_in_batch,
+    divide_by_range,
     info_nce,
+    label_error,
     multiple_negatives_ranking,
     nt_xent,
     self_guided_opt1,
@@ -193,9 +194,10 @@ def test_align_by_hand():
     """m = .25: a quarter of the loss of two axes, and three quarters of the squared errors 0 and (1 - .4)^2."""
     labels = torch.tensor([1.0, 0.4])
     expected = 0.25 * math.log((math.e + 1) / math.e) + 0.75 * (0.0 + 0.36) / 2
-    assert bsc(E1, E1, 1.0, labels=labels, align=0.25).item() == pytest.approx(expected)
-    with pytest.raises(ValueError, match="labels are missing"):
-        bsc(E1, E1, align=0.5)
+    found = 0.25 * bsc(E1, E1, 1.0) + 0.75 * label_error(E1, E1, labels)
+    assert found.item() == pytest.approx(expected)
+    with pytest.raises(ValueError, match=r"labels have the shape \(3,\); expected is one label"):
+        label_error(E1, E1, torch.ones(3))
 
 
 def test_align_pulls_the_vectors_as_they_are():
@@ -207,15 +209,12 @@ def test_align_pulls_the_vectors_as_they_are():
     )
     cosines = [3 / math.sqrt(5 * 2), 11 / math.sqrt(10 * 29)]
     expected = ((1 - cosines[0]) ** 2 + cosines[1] ** 2) / 2
-    for normalise in ("batch", "l2", "none"):
-        assert bsc(
-            a, b, 1.0, normalise=normalise, labels=labels, align=0.0
-        ).item() == pytest.approx(expected)
+    assert label_error(a, b, labels).item() == pytest.approx(expected)
 
 
 def test_normalising_over_the_batch_by_hand():
     vectors = torch.tensor([[1.0, 10, 3], [3, 30, 3]])
-    assert by_range(vectors).tolist() == [[0.5, 0.5, 3], [1.5, 1.5, 3]]
+    assert divide_by_range(vectors).tolist() == [[0.5, 0.5, 3], [1.5, 1.5, 3]]
     a, b = (
         torch.tensor([[0.0, 0], [2, 4]]),
         torch.tensor([[3.0, 0], [0, 7]]),
@@ -255,24 +254,28 @@ def test_equal_to_sentence_transformers():
 
 # --- properties -------------------------------------------------------------------------------------------------------
 
+
+def aligned(a, p, normalise):
+    """[BSC]'s full loss with m = .3 and labels of .5."""
+    labels = torch.full((len(a),), 0.5, dtype=a.dtype)
+    loss = bsc(a, p, 0.5, normalise=normalise, labels=labels)
+    return 0.3 * loss + 0.7 * label_error(a, p, labels)
+
+
 PAIRWISE = {
     "hard": lambda a, p: info_nce(a, p, 0.5, hard_negatives=a.flip(1)),
     "hard-weight": lambda a, p: info_nce(
         a, p, 0.5, hard_negatives=a.flip(1), hard_negative_weight=2.0
     ),
     "bsc": lambda a, p: bsc(a, p, 0.5),
-    "bsc-align": lambda a, p: bsc(
-        a, p, 0.5, labels=torch.full((len(a),), 0.5, dtype=a.dtype), align=0.3
-    ),
+    "bsc-align": lambda a, p: aligned(a, p, "l2"),
     "bsc-batch": lambda a, p: bsc(a, p, 0.5, normalise="batch"),
     "bsc-none": lambda a, p: bsc(a, p, 0.5, normalise="none"),
     "bsc-rows-labels": lambda a, p: bsc(
         a, p, 0.5, symmetric=False, labels=(a[:, 0] > a[:, 0].min()).double()
     ),
     "bsc-labels": lambda a, p: bsc(a, p, 0.5, labels=(a[:, 0] > a[:, 0].min()).double()),
-    "bsc-batch-align": lambda a, p: bsc(
-        a, p, 0.5, normalise="batch", labels=torch.full((len(a),), 0.5, dtype=a.dtype), align=0.3
-    ),
+    "bsc-batch-align": lambda a, p: aligned(a, p, "batch"),
     "mnr": lambda a, p: multiple_negatives_ranking(a, p, 2.0),
     "mnr-dot": lambda a, p: multiple_negatives_ranking(a, p, 1.0, "dot"),
     "ct": lambda a, p: contrastive_tension(a, p, torch.ones(len(a), dtype=torch.bool)),

@@ -10,15 +10,19 @@ from command_line.options import Options
 from contrastive.methods import (
     BatchSoftmax,
     ContrastiveTension,
+    MethodSetup,
     Ranking,
     SelfGuided,
+    SelfGuidedOpt,
     SimCSE,
     SupervisedSimCSE,
+    TensionInBatch,
     TripletSimCSE,
     build_method,
     make_projection,
 )
 from contrastive.negatives import no_negatives
+from contrastive.options import BscOptions
 from contrastive.presets import METHODS, settings_of
 from contrastive.sentences import EncodedTriplets
 from data.batching import EncodedExamples
@@ -82,6 +86,10 @@ def sentences(tokenizer):
         tokenizer,
         32,
     ).batch(range(5))
+
+
+def softmax(encoder, temperature: float = 0.07, **options) -> BatchSoftmax:
+    return BatchSoftmax(MethodSetup(encoder, "mean", temperature), BscOptions(**options))
 
 
 def mean_vectors(encoder, batch) -> list[torch.Tensor]:
@@ -176,7 +184,7 @@ def test_in_fusion_the_two_rows_of_an_example_are_no_negatives(encoder, tokenize
             math.exp(cos(vectors[i], vectors[j]) / 0.05) for j in range(6) if j == i or (i - j) % 3
         ]
         total += math.log(sum(terms)) - cos(vectors[i], vectors[i]) / 0.05
-    agree(SimCSE(encoder, "mean", 0.05)(batch), total / 6)
+    agree(SimCSE(MethodSetup(encoder, "mean", 0.05))(batch), total / 6)
 
 
 @pytest.mark.parametrize("kind", ["none", "tanh", "mlp"])
@@ -211,11 +219,11 @@ def test_simcse_does_not_push_equal_rows(encoder, tokenizer):
     vectors = mean_vectors(encoder, batch)
     term = math.log(1 + math.exp((cos(vectors[0], vectors[2]) - 1) / 0.05))
     last = math.log(1 + 2 * math.exp((cos(vectors[0], vectors[2]) - 1) / 0.05))
-    agree(SimCSE(encoder, "mean", 0.05)(batch), (2 * term + last) / 3)
+    agree(SimCSE(MethodSetup(encoder, "mean", 0.05))(batch), (2 * term + last) / 3)
 
 
 def test_supervised_on_labelled_pairs(encoder, pairs):
-    method = SupervisedSimCSE(encoder, "mean", 0.05, "mlp")
+    method = SupervisedSimCSE(MethodSetup(encoder, "mean", 0.05, "mlp"))
     rows = [method.projection.double()(vector) for vector in mean_vectors(encoder, pairs)]
     method.projection.float()
     expected = slow_softmax(
@@ -225,8 +233,8 @@ def test_supervised_on_labelled_pairs(encoder, pairs):
 
 
 def test_supervised_ends_with_unsupervised_batches(encoder, sentences):
-    method = SupervisedSimCSE(encoder, "mean", 0.05, "tanh")
-    plain = SimCSE(encoder, "mean", 0.05, "none")
+    method = SupervisedSimCSE(MethodSetup(encoder, "mean", 0.05, "tanh"))
+    plain = SimCSE(MethodSetup(encoder, "mean", 0.05, "none"))
     plain.projection = method.projection
     assert torch.equal(method(sentences, "sts"), plain(sentences))
 
@@ -257,7 +265,7 @@ def test_supervised_on_triplets(encoder, tokenizer, weight):
             if (i, j) not in ((0, 1), (2, 1))
         )  # the contradiction of 1 is what 0 entails, whose text 2 has
         total += math.log(below) - cos(anchors[i], positives[i]) / 0.05
-    method = TripletSimCSE(encoder, "mean", 0.05, "none", hard_negative_weight=weight)
+    method = TripletSimCSE(MethodSetup(encoder, "mean", 0.05), weight)
     agree(method(batch), total / 3)
 
 
@@ -268,23 +276,25 @@ def test_ranking(encoder, pairs, similarity, temperature):
     expected = slow_softmax(
         lambda i, j: measure(vectors[i], vectors[6 + j]), [True] * 6, False, temperature
     )
-    agree(Ranking(encoder, "mean", temperature, similarity=similarity)(pairs), expected)
+    agree(Ranking(MethodSetup(encoder, "mean", temperature), similarity)(pairs), expected)
 
 
-@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("symmetric", ["yes", "no"])
 def test_batch_softmax(encoder, pairs, symmetric):
     """A pair labelled .56 (an STS score of 2.8) does not belong together; its label still counts for `align`."""
     vectors = mean_vectors(encoder, pairs)
     positive = [label > 0.6 for label in LABELS]
-    expected = slow_softmax(lambda i, j: cos(vectors[i], vectors[6 + j]), positive, symmetric, 0.07)
-    agree(BatchSoftmax(encoder, "mean", 0.07, symmetric=symmetric)(pairs), expected)
+    expected = slow_softmax(
+        lambda i, j: cos(vectors[i], vectors[6 + j]), positive, symmetric == "yes", 0.07
+    )
+    agree(softmax(encoder, bsc_symmetric=symmetric)(pairs), expected)
     errors = sum((cos(vectors[i], vectors[6 + i]) - LABELS[i]) ** 2 for i in range(6)) / 6
-    found = BatchSoftmax(encoder, "mean", 0.07, symmetric=symmetric, align=0.3)(pairs)
+    found = softmax(encoder, bsc_symmetric=symmetric, bsc_align=0.3)(pairs)
     agree(found, 0.3 * expected + 0.7 * errors)
 
 
 def test_batch_softmax_learns_its_scale(encoder, pairs):
-    method = BatchSoftmax(encoder, "mean", 0.07, learns_temperature=True)
+    method = softmax(encoder, bsc_temperature_lr=1e-3)
     assert method.scale.item() == 1.0 and "scale" in dict(method.named_parameters())
     vectors = mean_vectors(encoder, pairs)
     positive = [label > 0.6 for label in LABELS]
@@ -303,8 +313,7 @@ def test_batch_softmax_learns_its_scale(encoder, pairs):
 
 def test_other_normalisations_are_other_losses(encoder, pairs):
     found = [
-        BatchSoftmax(encoder, "mean", 1.0, normalise=each)(pairs).item()
-        for each in ("l2", "batch", "none")
+        softmax(encoder, 1.0, bsc_normalise=each)(pairs).item() for each in ("l2", "batch", "none")
     ]
     assert len(set(found)) == 3
 
@@ -325,9 +334,9 @@ def test_each_name_is_its_own_method_and_no_other_name_is_one(encoder):
         "mnr": Ranking,
         "bsc": BatchSoftmax,
         "ct": ContrastiveTension,
-        "ct-in-batch": ContrastiveTension,
+        "ct-in-batch": TensionInBatch,
         "sg": SelfGuided,
-        "sg-opt": SelfGuided,
+        "sg-opt": SelfGuidedOpt,
     }
     with pytest.raises(KeyError, match="cosent"):
         build_method("cosent", OPTIONS, settings_of("simcse", OPTIONS, 24, "cpu"), "mean", encoder)

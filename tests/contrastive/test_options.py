@@ -294,7 +294,7 @@ def test_a_scale_that_learned_its_way_to_zero_is_named(make_stages, method):
     for scale in (0.0, -0.5):
         stage.job.model.scale.data.fill_(scale)
         with pytest.raises(
-            ValueError, match=f"has come to {scale:g}; it must be above 0. Take a fixed one"
+            ValueError, match=f"has come to {scale:g}; it must be above 0. Use a fixed one"
         ):
             stage.job.loss(task, stage.job.load(task, rows))
 

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from command_line.options import Options
 from contrastive.losses import info_nce
-from contrastive.methods import SimCSE
+from contrastive.methods import MethodSetup, SimCSE
 from contrastive.sentences import unique_sentences
 from contrastive.stage import Place, StageText, build_stage
 from contrastive.zero_shot import sts_quality
@@ -113,7 +113,7 @@ def test_sentences_count_once(tokenizer):
 def test_simcse_is_its_formula(tiny_model, tokenizer):
     """Two dropout masks from one pass of 2B rows, projected by linear and tanh, then info_nce."""
     encoder = BertModel.from_pretrained(tiny_model)
-    method = SimCSE(encoder, "mean", 0.05, "tanh").train()
+    method = SimCSE(MethodSetup(encoder, "mean", 0.05, "tanh")).train()
     texts = ["a doctor is helping the girl", "a tall soldier", "the hotel"]
     rows = EncodedExamples(
         [Example(str(n), text, None, None) for n, text in enumerate(texts)], tokenizer, 32

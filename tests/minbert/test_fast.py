@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from scipy.stats import chisquare
 from torch import Tensor, nn
 
-from contrastive.methods import SimCSE
+from contrastive.methods import MethodSetup, SimCSE
 from contrastive.zero_shot import embed
 from data.batching import EncodedExamples
 from data.readers import Example
@@ -336,7 +336,7 @@ def test_every_way_to_a_sentence_vector_gives_the_whole_layers(tiny_model, pooli
     with torch.no_grad():
         expected = pool(encoder(*inputs), batch.attention_mask, pooling)  # (3, H)
         num_tokens = record_num_tokens(encoder)
-        contrastive = SimCSE(encoder, pooling, 0.05).eval().vectors(encoder, *inputs)
+        contrastive = SimCSE(MethodSetup(encoder, pooling, 0.05)).eval().vectors(encoder, *inputs)
         model = MultitaskBert(encoder, pooling, "cross", 0.0, seed=0, has_common_layer=False).eval()
         logits = model("sst", batch)
     num_all = batch.input_ids.numel()
