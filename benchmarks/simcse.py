@@ -15,14 +15,15 @@ from benchmarks.comparison import Comparison, json_line, versions
 from benchmarks.material import DEVICE, Limit, Settings, layer_flops, sst_examples, without_bf16
 from benchmarks.sides import alternate
 from contrastive import losses
-from contrastive.methods import SimCSE, same_text
-from contrastive.presets import PRESETS
+from contrastive.methods import MethodSetup, SimCSE
+from contrastive.negatives import same_text
+from contrastive.presets import METHODS
 from data.batching import Batch, EncodedExamples, length_grouped_batches
 from minbert import AdamW, BertModel, BertTokenizer
 from minbert.optimizer import parameter_groups
 from minbert.training import runtime
 
-PRESET = PRESETS["simcse"]  # batches of 64, at most 32 tokens
+PRESET = METHODS["simcse"].preset  # batches of 64, at most 32 tokens
 
 
 class TwoPasses(SimCSE):
@@ -50,9 +51,9 @@ def make_side(
     precision: str,
 ) -> Callable[[int], None]:
     """A function that takes the training step of batch `part`."""
-    module = method(
-        BertModel.from_pretrained(model), "mean", PRESET.temperature, PRESET.projection
-    ).train()
+    encoder = BertModel.from_pretrained(model)
+    setup = MethodSetup(encoder, "mean", PRESET.temperature, PRESET.projection)
+    module = method(setup).train()
     optimizer = AdamW(parameter_groups(module, 0.01), lr=PRESET.lr, fused=True)
 
     def take(part: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from command_line import checks
 from contrastive.options import ContrastiveOptions
-from contrastive.presets import METHODS
+from contrastive.presets import METHODS, list_methods
 from data.options import DataOptions
 from minbert.commands.options import (
     AUTO,
@@ -38,16 +38,7 @@ class RunOptions(OptionGroup):
         NONE,
         "Training stages before the tasks, in this order, such as mlm,simcse.\n"
         "- mlm: masked language modelling on the tasks' own training rows\n"
-        "Contrastive stages on sentences without labels:\n"
-        "- simcse: Gao et al. 2021\n"
-        "- ct, ct-in-batch: contrastive tension, Carlsson et al. 2021\n"
-        "- sg, sg-opt: self-guided, Kim et al. 2021\n"
-        "On labelled pairs:\n"
-        "- simcse-supervised: the GEN report\n"
-        "- mnr: multiple negatives ranking, Henderson et al. 2017\n"
-        "- bsc: batch-softmax contrastive loss, Chernyavskiy et al. 2022\n"
-        "On the triplets of --nli:\n"
-        "- simcse-nli: Gao et al. 2021, section 4",
+        f"{list_methods()}",
         is_common=True,
     )
     recipe: str = flag(

@@ -26,10 +26,10 @@ PRESET_WIDTH = 768  # hidden size of the encoder for which the presets give lear
 READ_IN_FUSION = ("temperature", "projection", "chunk")  # the steps are those of the tasks
 
 Reads = Literal["sentences", "labelled pairs", "triplets"]
-READS_IN_HELP: dict[Reads, str] = {
-    "sentences": "Without labels",
-    "labelled pairs": "On labelled pairs",
-    "triplets": "On the triplets of --nli",
+HEADINGS: dict[Reads, str] = {
+    "sentences": "Contrastive stages on sentences without labels:",
+    "labelled pairs": "On labelled pairs:",
+    "triplets": "On the triplets of --nli:",
 }
 
 # --- what an entry holds ----------------------------------------------------------------------
@@ -62,7 +62,7 @@ class Settings:
 class MethodEntry:
     """One contrastive method."""
 
-    title: str  # the method and its paper, for --help-all
+    title: str  # the method and its paper, for the help of --pretrain
     reads: Reads
     method_class: str  # "module:class", a Method of methods.py
     collector: str  # "module:function", from a Source to Inputs (inputs.py)
@@ -185,7 +185,7 @@ METHODS: dict[str, MethodEntry] = {
         unread=("temperature", "projection"),
     ),
     "ct-in-batch": MethodEntry(
-        title="sentence-transformers' variant of it",
+        title="contrastive tension as in sentence-transformers",
         reads="sentences",
         method_class="contrastive.methods:TensionInBatch",
         collector="contrastive.inputs:tension_in_batch",
@@ -212,7 +212,7 @@ METHODS: dict[str, MethodEntry] = {
         unread=("projection",),
     ),
     "sg-opt": MethodEntry(
-        title="its optimised form",
+        title="self-guided, optimised (SG-OPT)",
         reads="sentences",
         method_class="contrastive.methods:SelfGuidedOpt",
         collector="contrastive.inputs:all_sentences",
@@ -233,14 +233,15 @@ def collector_of(method: str) -> Callable[..., Any]:
     return resolve_name(METHODS[method].collector)
 
 
-def methods_in_help() -> str:
-    """The methods with their papers, by what they read, for the help of --pretrain."""
-    sentences = []
-    for reads, heading in READS_IN_HELP.items():
-        entries = {name: entry for name, entry in METHODS.items() if entry.reads == reads}
-        names = [f"{name} ({entry.title})" for name, entry in entries.items()]
-        sentences.append(f"{heading}: {', '.join(names)}.")
-    return " ".join(sentences)
+def list_methods() -> str:
+    """The methods with their papers, for the help of --pretrain: a list under each heading."""
+    lines = []
+    for reads, heading in HEADINGS.items():
+        lines.append(heading)
+        for name, entry in METHODS.items():
+            if entry.reads == reads:
+                lines.append(f"- {name}: {entry.title}")
+    return "\n".join(lines)
 
 
 # --- from the preset to the settings of a run -------------------------------------------------

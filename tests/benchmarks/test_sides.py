@@ -99,7 +99,7 @@ def test_the_optimizers_take_the_same_step(settings):
 
 def test_both_ways_of_simcse_have_the_same_loss_and_gradients_without_dropout(settings, examples):
     from benchmarks.simcse import TwoPasses
-    from contrastive.methods import SimCSE
+    from contrastive.methods import MethodSetup, SimCSE
     from data.batching import EncodedExamples
 
     batch = EncodedExamples(examples, BertTokenizer.from_pretrained(settings.model), 32).batch(
@@ -108,7 +108,8 @@ def test_both_ways_of_simcse_have_the_same_loss_and_gradients_without_dropout(se
     found = []
     for method in (SimCSE, TwoPasses):
         torch.manual_seed(0)  # the same projection
-        module = method(BertModel.from_pretrained(settings.model), "mean", 0.05, "tanh").eval()
+        encoder = BertModel.from_pretrained(settings.model)
+        module = method(MethodSetup(encoder, "mean", 0.05, "tanh")).eval()
         loss = module(batch)
         loss.backward()
         found.append(

@@ -192,13 +192,16 @@ def test_a_temperature_that_is_not_positive(temperature):
 
 
 WRONG = {  # a call of wrong switches or shapes, and what is said
-    "similarity is 'cosine'; it is cos or dot": lambda a, b: info_nce(a, b, similarity="cosine"),
-    "normalise is 'L2'; it is l2, batch or none": lambda a, b: losses.bsc(a, b, normalise="L2"),
-    "align is 2.0, labels are given": lambda a, b: losses.bsc(
-        a, b, labels=torch.ones(len(a)), align=2.0
+    "similarity is 'cosine'; it must be cos or dot": lambda a, b: info_nce(
+        a, b, similarity="cosine"
     ),
-    "align is 0.5, labels are missing": lambda a, b: losses.bsc(a, b, align=0.5),
-    "labels have the shape (6, 1); needed is": lambda a, b: losses.bsc(
+    "normalise is 'L2'; it must be l2, batch or none": lambda a, b: losses.bsc(
+        a, b, normalise="L2"
+    ),
+    "labels have the shape (1,); expected is one label for each pair, (6,)": lambda a, b: (
+        losses.label_error(a, b, torch.ones(1))
+    ),
+    "labels have the shape (6, 1); expected is": lambda a, b: losses.bsc(
         a, b, labels=torch.ones(6, 1)
     ),
     "scale is 0; it must be a finite": lambda a, b: losses.multiple_negatives_ranking(
@@ -217,6 +220,7 @@ PAIRED = {
     "opt2": losses.self_guided_opt2,
     "mnr": losses.multiple_negatives_ranking,
     "opt3": lambda a, b: losses.self_guided_opt3(a, b.unsqueeze(1)),
+    "label_error": lambda a, b: losses.label_error(a, b, torch.ones(len(a))),
     "ct": lambda a, b: losses.contrastive_tension(a, b, torch.ones(len(a))),
     "ct-in-batch": losses.contrastive_tension_in_batch,
 }
@@ -231,5 +235,5 @@ def test_a_wrong_switch_is_not_read_as_another_one(words):
 @pytest.mark.parametrize("name", PAIRED)
 def test_vectors_that_do_not_belong_together_row_by_row(name):
     first, second = vectors(0)
-    with pytest.raises(ValueError, match=r"the vectors have the shapes .* Give equal shapes"):
+    with pytest.raises(ValueError, match=r"the vectors have the shapes .* Pass equal shapes"):
         PAIRED[name](first, second[:-1])
