@@ -1,12 +1,16 @@
-"""Did it help at all? Zero-shot STS, alignment and uniformity of an encoder's sentence vectors. Next: stage.py.
+"""Zero-shot STS: how good an encoder's sentence vectors are, without training on labels.
 
-N sentences or pairs, T tokens, H hidden, R rows of a batch: B sentences, or 2B for B pairs encoded apart.
+N sentences or pairs, T tokens, H hidden, R rows of a batch: B sentences, or 2B for B pairs whose
+sentences are encoded apart.
+
+The cosine of a pair's two vectors is compared with its label. Alignment and uniformity (Wang and
+Isola 2020) watch the two forces of a contrastive loss.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import torch
@@ -20,51 +24,68 @@ from minbert.fast import positions_read
 from minbert.pooling import pool
 from minbert.training import runtime
 
+Batches = Iterable[list[int]]
+Progress = Callable[[list[list[int]]], Batches]  # takes the batches and yields them, as tqdm does
+
 ALIGNED_ABOVE = 4.0  # an STS label above which a pair counts as positive for the alignment
+UNIFORMITY_ROWS = 1024  # rows of the N x N matrix in memory at once
+
+
+# --- the measures, on vectors ---------------------------------------------------------------------
 
 
 def alignment(first: Tensor, second: Tensor) -> float:
-    """Mean squared distance of positive pairs, E |x - x+|^2 (Wang and Isola 2020, section 4.1, alpha = 2).
+    """The mean squared distance of positive pairs, E |x - x+|^2.
 
-    first, second (N, H), normalised inside; the result is 0 (equal) to 4 (opposite), lower is better.
+    Wang and Isola 2020, section 4.1, with alpha = 2. first, second: (N, H), brought to length 1
+    here. Returns 0 (equal) to 4 (opposite); lower is better.
     """
-    return float(
-        (F.normalize(first, dim=-1) - F.normalize(second, dim=-1)).square().sum(dim=-1).mean()
-    )
+    difference = F.normalize(first, dim=-1) - F.normalize(second, dim=-1)  # (N, H)
+    return float(difference.square().sum(dim=-1).mean())
 
 
 def uniformity(vectors: Tensor) -> float:
-    """log E exp(-2 |x - y|^2) over all pairs x != y (Wang and Isola 2020, section 4.1, t = 2).
+    """log E exp(-2 |x - y|^2) over all pairs x != y.
 
-    vectors (N, H), N at least 2, of any floating dtype, none of length 0, normalised inside, summed in float64. 0 where
-    all are equal, about -4 where many fill the sphere, -4 N / (N - 1) at least; lower is better.
+    Wang and Isola 2020, section 4.1, with t = 2. vectors: (N, H) of any floating dtype, N at least
+    2, none of length 0. They are brought to length 1 here and summed in float64.
+
+    Returns 0 where all vectors are equal, and about -4 where many of them fill the sphere. The
+    least value is -4 N / (N - 1). Lower is better.
     """
-    directions = F.normalize(vectors.double(), dim=-1)
-    # exp(-2 |x - y|^2) = exp(4 cos - 4), a few rows at a time; each vector beside itself does not count
-    total = sum(
-        float((4 * (rows @ directions.T) - 4).exp().sum()) for rows in directions.split(1024)
-    )
-    own = float((4 * directions.square().sum(dim=-1) - 4).exp().sum())
-    return math.log((total - own) / (len(vectors) * (len(vectors) - 1)))
+    directions = F.normalize(vectors.double(), dim=-1)  # (N, H)
+    # For vectors of length 1, exp(-2 |x - y|^2) = exp(4 cos - 4).
+    total = 0.0
+    for rows in directions.split(UNIFORMITY_ROWS):
+        total += float((4 * (rows @ directions.T) - 4).exp().sum())
+
+    # A vector beside itself does not count.
+    with_itself = float((4 * directions.square().sum(dim=-1) - 4).exp().sum())
+    num_pairs = len(vectors) * (len(vectors) - 1)
+    return math.log((total - with_itself) / num_pairs)
 
 
 def correlations(cosines: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Spearman's and Pearson's correlation of cosines with labels, both (N,), each -1 to 1; "spearman" is first.
+    """Spearman's and Pearson's correlation of cosines with labels, each from -1 to 1.
 
-    Where the cosines are all equal, which tells nothing, both count as 0. The labels must differ, else ValueError.
+    cosines, labels: (N,). Returns "spearman" first, then "pearson". Where all cosines are equal,
+    which tells nothing, both count as 0. ValueError where all labels are equal.
     """
     from scipy.stats import pearsonr, spearmanr  # late: scipy.stats takes half a second to import
 
     if np.ptp(labels) == 0:
         raise ValueError(
-            f"all {len(labels)} labels are {labels[0]:g}; a correlation needs different ones. Add rows."
+            f"all {len(labels)} labels are {labels[0]:g}; a correlation needs different labels. "
+            "Add rows with other labels."
         )
     if np.ptp(cosines) == 0:
         return {"spearman": 0.0, "pearson": 0.0}
-    return {
-        "spearman": float(spearmanr(cosines, labels).statistic),
-        "pearson": float(pearsonr(cosines, labels).statistic),
-    }
+    spearman = spearmanr(cosines, labels)
+    pearson = pearsonr(cosines, labels)
+    return {"spearman": float(spearman.statistic), "pearson": float(pearson.statistic)}
+
+
+# --- sentences to vectors -------------------------------------------------------------------------
 
 
 @torch.no_grad()
@@ -75,20 +96,28 @@ def encode(
     precision: str,
     batch_size: int = 64,
     with_states: bool = False,
-    progress: Callable = iter,
+    progress: Progress = iter,
     pooling: str = "mean",
 ) -> dict[str, Tensor]:
-    """What `read` makes of each batch, joined on the CPU in row order; the encoder is left in the mode it came in.
+    """Encode all rows, and join the tensors that `read` makes of each batch.
 
-    read: from a batch's output and attention mask (R, T) to named tensors of R rows, or of one for each of B pairs.
-    with_states: whether the output holds all hidden states. Of pairs encoded apart ("bi"), a tensor of R rows becomes
-    one of 2N: all first sentences, then all second ones. progress: is given the list of batches and yields them, as
-    tqdm does. pooling: what `read` pools by where it reads nothing else; with "mean" it may read every token.
+    Arguments:
+        read: from a batch's output and attention mask (R, T) to named tensors. Such a tensor has R
+            rows, or one row for each of B pairs.
+        precision: "fp32" or "bf16", of matrix products.
+        with_states: whether the output holds all hidden states.
+        progress: receives the list of batches and yields them, as tqdm does.
+        pooling: the vector that `read` pools, if it reads nothing else. With "mean" it may read
+            every token.
+
+    Returns the tensors by name, on the CPU, in row order. Of pairs encoded apart ("bi"), a tensor
+    of R rows becomes one of 2N rows: all first sentences, then all second ones. The encoder keeps
+    the mode, training or evaluation, that it had.
     """
     device = next(encoder.parameters()).device
     was_training = encoder.training
     encoder.eval()
-    parts: dict[str, list[list[Tensor]]] = {}
+    parts: dict[str, list[list[Tensor]]] = {}  # by name: the parts of first and of second sentences
     order: list[int] = []
     for indices in progress(sorted_batches(rows.lengths, batch_size)):
         batch = rows.batch(indices).to(device)
@@ -97,22 +126,23 @@ def encode(
                 batch.input_ids,
                 batch.attention_mask,
                 batch.token_type_ids,
-                with_states,
-                positions_read(batch.attention_mask, pooling),
+                output_hidden_states=with_states,
+                positions=positions_read(batch.attention_mask, pooling),
             )
         for name, tensor in read(output, batch.attention_mask).items():
-            # B rows are one side; the 2B rows of pairs read apart are two, first sentences and second ones
-            for side, part in zip(
-                parts.setdefault(name, [[], []]), tensor.cpu().split(len(indices)), strict=False
-            ):
+            sides = parts.setdefault(name, [[], []])
+            # B rows are one side. The 2B rows of pairs read apart are two sides.
+            for side, part in zip(sides, tensor.cpu().split(len(indices)), strict=False):
                 side.append(part)
         order += indices
     encoder.train(was_training)
-    back = torch.tensor(order).argsort()
-    return {
-        name: torch.cat([torch.cat(side)[back] for side in sides if side])
-        for name, sides in parts.items()
-    }
+
+    # Batches come by length. This puts the rows of each side back into their order.
+    back = torch.tensor(order).argsort()  # (N,)
+    joined = {}
+    for name, sides in parts.items():
+        joined[name] = torch.cat([torch.cat(side)[back] for side in sides if side])
+    return joined
 
 
 def embed(
@@ -121,31 +151,32 @@ def embed(
     pooling: str,
     precision: str,
     batch_size: int = 64,
-    progress: Callable = iter,
+    progress: Progress = iter,
 ) -> Tensor:
-    """Sentence vectors (N, H) float32 on the CPU, in row order; the encoder is left in the mode it came in.
+    """Sentence vectors (N, H) float32 on the CPU, in row order.
 
-    For pairs encoded apart ("bi") they are (2N, H): all first sentences, then all second ones. progress: is given the
-    list of batches and yields them, as tqdm does.
+    For pairs encoded apart ("bi") they are (2N, H): all first sentences, then all second ones.
+    Arguments as of `encode`.
     """
-    return encode(
-        encoder,
-        rows,
-        lambda output, mask: {"vectors": pool(output, mask, pooling)},
-        precision,
-        batch_size,
-        progress=progress,
-        pooling=pooling,
-    )["vectors"]
+
+    def read(output: BertOutput, attention_mask: Tensor) -> dict[str, Tensor]:
+        return {"vectors": pool(output, attention_mask, pooling)}
+
+    tensors = encode(encoder, rows, read, precision, batch_size, progress=progress, pooling=pooling)
+    return tensors["vectors"]
+
+
+# --- the scores of an encoder ---------------------------------------------------------------------
 
 
 def dev_labels(pairs: EncodedExamples) -> np.ndarray:
-    """The labels (N,) float32 of pairs that shall judge a stage; ValueError where they cannot."""
+    """The labels (N,) float32 of the pairs that measure a stage. ValueError where they cannot."""
     labels = np.array([example.label for example in pairs.examples], dtype=np.float32)
     if np.ptp(labels) == 0 or labels.max() <= ALIGNED_ABOVE:
         raise ValueError(
-            f"the STS dev rows have labels {labels.min():g} to {labels.max():g}; needed are different "
-            f"ones, some above {ALIGNED_ABOVE:g}. Add such pairs, raise --dev_rows, or drop --pretrain."
+            f"the STS dev rows have labels from {labels.min():g} to {labels.max():g}; expected are "
+            f"different labels, some above {ALIGNED_ABOVE:g}. Add such pairs, raise --dev_rows, or "
+            "drop --pretrain."
         )
     return labels
 
@@ -153,18 +184,21 @@ def dev_labels(pairs: EncodedExamples) -> np.ndarray:
 def sts_quality(
     encoder: BertModel, pairs: EncodedExamples, pooling: str, precision: str
 ) -> dict[str, float]:
-    """Zero-shot STS: the cosine of a pair's two vectors against its label, no training on labels.
+    """Zero-shot STS: the cosine of a pair's two vectors against its label.
 
-    pairs: labelled STS examples encoded with "bi". Returns pearson and spearman (-1 to 1), alignment of the pairs
-    labelled above 4 (0 to 4), uniformity of all sentences (0, all equal, to about -4). Raises ValueError where no pair
-    is labelled above 4 or all have one label. Where the cosines are all equal, which tells nothing, the correlations
-    count as 0.
+    pairs: labelled STS examples encoded with "bi".
+
+    Returns spearman and pearson (-1 to 1), the alignment of the pairs labelled above 4 (0 to 4),
+    and the uniformity of all sentences (0, all equal, to about -4). Where all cosines are equal,
+    which tells nothing, the correlations count as 0. ValueError where no pair is labelled above 4,
+    or where all labels are equal.
     """
     labels = dev_labels(pairs)
     first, second = embed(encoder, pairs, pooling, precision).chunk(2)  # (N, H) each
-    positive = torch.from_numpy(labels > ALIGNED_ABOVE)
-    scores = correlations(F.cosine_similarity(first, second).numpy(), labels)
-    return scores | {
-        "alignment": alignment(first[positive], second[positive]),
-        "uniformity": uniformity(torch.cat([first, second])),
-    }
+    cosines = F.cosine_similarity(first, second)  # (N,)
+    scores = correlations(cosines.numpy(), labels)
+
+    is_positive = torch.from_numpy(labels > ALIGNED_ABOVE)
+    scores["alignment"] = alignment(first[is_positive], second[is_positive])
+    scores["uniformity"] = uniformity(torch.cat([first, second]))
+    return scores

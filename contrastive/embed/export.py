@@ -1,7 +1,10 @@
-"""A model as a folder that sentence_transformers.SentenceTransformer opens, with the vectors that it has here.
+"""A model as a folder that sentence_transformers.SentenceTransformer opens, with the same vectors.
 
-Beside the encoder's own files stand a list of modules (modules.json) and a folder for each module after the encoder.
-H hidden. Before: embed.py, whose --export calls `export`.
+H hidden.
+
+Beside the encoder's files, the folder holds a list of modules (modules.json) and a folder for each
+module after the encoder. Names and keys are the oldest ones of sentence-transformers. Old and new
+releases read them.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 from minbert import BertModel, BertTokenizer
 from minbert.commands.files import write_json, write_tensors
@@ -19,18 +23,15 @@ DENSE = "2_Dense"
 
 def export_layout(
     hidden_size: int, max_length: int, pooling: str, is_normalised: bool
-) -> dict[str, dict | list]:
+) -> dict[str, Any]:
     """The JSON files that say what becomes of the encoder's output, by path inside the folder.
 
-    No pooling module knows BERT's pooler, but it is two modules: the first token, then a linear layer with tanh, whose
-    weights belong into DENSE. Names and keys are the oldest ones, which old and new releases both read.
+    No pooling module of sentence-transformers knows BERT's pooler. It is written as two modules:
+    the first token, then a linear layer with tanh. The layer's weights belong into DENSE.
     """
-    modules = ["Transformer", "Pooling"]
-    files: dict[str, dict | list] = {
-        "sentence_bert_config.json": {
-            "max_seq_length": max_length,
-            "do_lower_case": False,
-        },  # the tokenizer does that
+    files: dict[str, Any] = {
+        # do_lower_case: the tokenizer does that.
+        "sentence_bert_config.json": {"max_seq_length": max_length, "do_lower_case": False},
         "1_Pooling/config.json": {
             "word_embedding_dimension": hidden_size,
             "pooling_mode_cls_token": pooling != "mean",
@@ -39,6 +40,7 @@ def export_layout(
             "pooling_mode_mean_sqrt_len_tokens": False,
         },
     }
+    modules = ["Transformer", "Pooling"]
     if pooling == "pooler":
         modules.append("Dense")
         files[f"{DENSE}/config.json"] = {
@@ -49,16 +51,18 @@ def export_layout(
         }
     if is_normalised:
         modules.append("Normalize")  # has no settings, so no file
-    files["modules.json"] = [
-        {
-            "idx": place,
-            "name": str(place),
-            "path": f"{place}_{module}" if place else "",
-            "type": f"sentence_transformers.models.{module}",
-        }
-        for place, module in enumerate(modules)
-    ]
+    files["modules.json"] = list_modules(modules)
     return files
+
+
+def list_modules(names: list[str]) -> list[dict[str, Any]]:
+    """The content of modules.json: the modules in order. The encoder has no folder of its own."""
+    modules = []
+    for place, name in enumerate(names):
+        path = "" if place == 0 else f"{place}_{name}"
+        module_type = f"sentence_transformers.models.{name}"
+        modules.append({"idx": place, "name": str(place), "path": path, "type": module_type})
+    return modules
 
 
 def export(
@@ -69,28 +73,38 @@ def export(
     max_length: int,
     is_normalised: bool,
 ) -> None:
-    """Write the new folder: it is there with all its files, or not at all.
+    """Write the new folder with all its files, or nothing. `--model` opens it, too.
 
-    pooling: the sentence vector; max_length: tokens a sentence at most; is_normalised: whether vectors are brought to
-    length 1. The folder is also one that `--model` opens. Raises ValueError or OSError where it cannot be written.
+    pooling: the sentence vector. max_length: tokens of a sentence at most. is_normalised: whether
+    vectors are brought to length 1. ValueError or OSError where the folder cannot be written.
     """
+    # The folder is made beside its place and renamed when it is complete.
     beside = folder.with_name(f".{folder.name}.writing")
-    shutil.rmtree(beside, ignore_errors=True)  # what a killed process may have left
+    shutil.rmtree(beside, ignore_errors=True)  # of a process that was killed
     try:
         beside.mkdir(parents=True)
-        encoder.save_pretrained(beside)
-        tokenizer.save_pretrained(beside)
-        save_pooling(beside, pooling)
-        for path, content in export_layout(
-            encoder.config.hidden_size, max_length, pooling, is_normalised
-        ).items():
-            write_json(beside / path, content)
-        if pooling == "pooler":
-            pooler = encoder.pooler
-            write_tensors(
-                beside / DENSE / "model.safetensors",
-                {"linear.weight": pooler.weight, "linear.bias": pooler.bias},
-            )
+        write_folder(beside, encoder, tokenizer, pooling, max_length, is_normalised)
         os.replace(beside, folder)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)  # renamed by now, unless something went wrong
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def write_folder(
+    folder: Path,
+    encoder: BertModel,
+    tokenizer: BertTokenizer,
+    pooling: str,
+    max_length: int,
+    is_normalised: bool,
+) -> None:
+    """Write all files into an existing folder. Arguments as of `export`."""
+    encoder.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    save_pooling(folder, pooling)
+    layout = export_layout(encoder.config.hidden_size, max_length, pooling, is_normalised)
+    for path, content in layout.items():
+        write_json(folder / path, content)
+    if pooling == "pooler":
+        pooler = encoder.pooler
+        tensors = {"linear.weight": pooler.weight, "linear.bias": pooler.bias}
+        write_tensors(folder / DENSE / "model.safetensors", tensors)

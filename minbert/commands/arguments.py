@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 
-
-def check_at_least(given: Namespace, least: dict[str, int]) -> None:
-    """ValueError for a number among the given ones that is below the least with a meaning; None was not given."""
+def check_at_least(given: object, least: dict[str, int]) -> None:
+    """ValueError for a number below its least value with a meaning; None was not given."""
     for name, limit in least.items():
         if (value := getattr(given, name)) is not None and value < limit:
             raise ValueError(

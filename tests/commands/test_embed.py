@@ -1,4 +1,7 @@
-"""contrastive/embed/__main__.py: the command, what it prints, writes and refuses. The arithmetic is in test_vectors.py."""
+"""contrastive/embed/__main__.py: the answers, files and refusals of the command.
+
+The arithmetic is in tests/contrastive/test_embedder.py.
+"""
 
 import contextlib
 import io
@@ -9,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from contrastive.embed.__main__ import main, split_sentences
 from contrastive.embedder import nearest, open_embedder
@@ -26,7 +30,11 @@ TEXT = "".join(f"{sentence}\n" for sentence in SENTENCES).encode()
 
 @pytest.fixture
 def command(monkeypatch, tiny_model, no_fsync):
-    """A function (flags, content of standard input, model) -> exit code, standard output, standard error."""
+    """A function that runs the command in this process.
+
+    It takes the flags, the content of standard input and the model. It returns the exit code, the
+    standard output (bytes of a .npy file, else text) and the standard error.
+    """
 
     def run(*flags, content: bytes = TEXT, model=tiny_model, stream=io.TextIOWrapper):
         monkeypatch.setattr(sys, "stdin", stream(io.BytesIO(content)))
@@ -34,39 +42,49 @@ def command(monkeypatch, tiny_model, no_fsync):
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()) as err:
             code = main([str(model), "--device", "cpu", *map(str, flags)])
         out.flush()
-        given = out.buffer.getvalue()
-        return code, given if given.startswith(b"\x93NUMPY") else given.decode(), err.getvalue()
+        printed = out.buffer.getvalue()
+        is_vectors = printed.startswith(b"\x93NUMPY")
+        return code, printed if is_vectors else printed.decode(), err.getvalue()
 
     return run
 
 
-# --- answers ----------------------------------------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------
+
+
+def vectors_of(model) -> np.ndarray:
+    """The vectors (N, H) of SENTENCES, without the command."""
+    embedder, _ = open_embedder(model, device="cpu")
+    vectors, _ = embedder.encode(SENTENCES)
+    return vectors.numpy()
 
 
 def test_vectors_are_written(command, tiny_model, tmp_path):
-    code, out, err = command("--out", tmp_path / "vectors.npy")
-    vectors, _ = open_embedder(tiny_model, device="cpu")[0].encode(SENTENCES)
-    assert code == 0 and not out and "5 sentences, 0 of them cut" in err and "pooling: mean" in err
-    stored = np.load(tmp_path / "vectors.npy")
+    path = tmp_path / "vectors.npy"
+    code, out, err = command("--out", path)
+    assert code == 0
+    assert not out
+    assert "5 sentences, 0 of them cut" in err
+    assert "pooling: mean" in err
+    stored = np.load(path)
     assert stored.dtype == np.float32
-    np.testing.assert_array_equal(stored, vectors.numpy())
-    assert command("--out", tmp_path / "vectors.npy", "--normalise")[0] == 0  # written over
-    np.testing.assert_allclose(
-        np.load(tmp_path / "vectors.npy"),
-        stored / np.linalg.norm(stored, axis=1)[:, None],
-        atol=1e-6,
-    )
+    np.testing.assert_array_equal(stored, vectors_of(tiny_model))
+
+    # An older file is written over.
+    assert command("--out", path, "--normalise")[0] == 0
+    lengths = np.linalg.norm(stored, axis=1, keepdims=True)
+    np.testing.assert_allclose(np.load(path), stored / lengths, atol=1e-6)
 
 
 def test_alone_it_sends_the_vectors_on(command, tiny_model):
-    vectors, _ = open_embedder(tiny_model, device="cpu")[0].encode(SENTENCES)
     for flags in ([], ["--out", "-"]):
         code, out, err = command(*flags)
-        assert code == 0 and "vectors: -, 5 rows" in err
-        np.testing.assert_array_equal(np.load(io.BytesIO(out)), vectors.numpy())
-    np.testing.assert_allclose(
-        np.linalg.norm(np.load(io.BytesIO(command("--normalise")[1])), axis=1), 1, atol=1e-6
-    )
+        assert code == 0
+        assert "vectors: -, 5 rows" in err
+        np.testing.assert_array_equal(np.load(io.BytesIO(out)), vectors_of(tiny_model))
+    _, out, _ = command("--normalise")
+    lengths = np.linalg.norm(np.load(io.BytesIO(out)), axis=1)
+    np.testing.assert_allclose(lengths, 1, atol=1e-6)
 
 
 class Terminal(io.TextIOWrapper):
@@ -77,21 +95,16 @@ class Terminal(io.TextIOWrapper):
 def test_vectors_do_not_fill_a_terminal(command):
     for flags in ([], ["--out", "-"]):
         code, out, err = command(*flags, stream=Terminal)
-        assert code == 2 and not out and "no text for a terminal" in err and "> vectors.npy" in err
+        assert code == 2
+        assert not out
+        assert "standard output is a terminal, which cannot show vectors" in err
+        assert "> vectors.npy" in err
 
 
 def test_the_vectors_go_through_a_pipe(tiny_model, tmp_path):
     script = 'printf \'the girl\\na man\\n\' | "$0" -m contrastive.embed "$1" | cat > "$2"'
-    command = [
-        "bash",
-        "-o",
-        "pipefail",
-        "-c",
-        script,
-        sys.executable,
-        str(tiny_model),
-        str(tmp_path / "v.npy"),
-    ]
+    bash = ["bash", "-o", "pipefail", "-c", script]
+    command = [*bash, sys.executable, str(tiny_model), str(tmp_path / "v.npy")]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert result.returncode == 0, result.stderr
     assert np.load(tmp_path / "v.npy").shape[0] == 2
@@ -100,42 +113,43 @@ def test_the_vectors_go_through_a_pipe(tiny_model, tmp_path):
 def test_the_nearest_are_printed_with_their_lines(command, tiny_model):
     code, out, _ = command("--nearest", 2)
     blocks = re.split(r"\n(?! )", out.rstrip("\n"))
-    vectors, _ = open_embedder(tiny_model, device="cpu")[0].encode(SENTENCES)
-    assert code == 0 and len(blocks) == 5
-    for row, (block, cosines, rows) in enumerate(zip(blocks, *nearest(vectors, 2), strict=True)):
-        expected = [
-            f"  {cosine:7.4f}  {other + 1}: {SENTENCES[other]}"
-            for cosine, other in zip(cosines.tolist(), rows.tolist(), strict=True)
-        ]
-        assert block.split("\n") == [f"{row + 1}: {SENTENCES[row]}", *expected]
+    assert code == 0
+    assert len(blocks) == 5
+    neighbours = nearest(torch.from_numpy(vectors_of(tiny_model)), 2)
+    for row, (block, cosines, rows) in enumerate(zip(blocks, *neighbours, strict=True)):
+        expected = [f"{row + 1}: {SENTENCES[row]}"]
+        for cosine, other in zip(cosines.tolist(), rows.tolist(), strict=True):
+            expected.append(f"  {cosine:7.4f}  {other + 1}: {SENTENCES[other]}")
+        assert block.split("\n") == expected
 
 
 def test_a_query_finds_its_like(command, tmp_path):
-    (tmp_path / "sentences.txt").write_bytes(TEXT)
-    code, out, _ = command(
-        "--query", " The  girl ", "--top", 3, "--input", tmp_path / "sentences.txt", content=b""
-    )
+    path = tmp_path / "sentences.txt"
+    path.write_bytes(TEXT)
+    code, out, _ = command("--query", " The  girl ", "--top", 3, "--input", path, content=b"")
     lines = out.splitlines()
-    assert (
-        code == 0
-        and lines[0] == "query: The  girl"
-        and lines[1] == "   1.0000  2: the girl"
-        and len(lines) == 4
-    )
-    code, out, _ = command("--query", "the girl", "--nearest", 1)  # both, and five of five
-    assert code == 0 and out.count("query:") == 1 and len(out.splitlines()) == 6 + 5 * 2
+    assert code == 0
+    assert lines[0] == "query: The  girl"
+    assert lines[1] == "   1.0000  2: the girl"
+    assert len(lines) == 4
+
+    # Both questions at once. --top is 5 of 5 sentences.
+    code, out, _ = command("--query", "the girl", "--nearest", 1)
+    assert code == 0
+    assert out.count("query:") == 1
+    assert len(out.splitlines()) == 6 + 5 * 2
+
     code, out, _ = command("--query", "the girl is in the hotel", "--max-length", 5)
-    assert code == 0 and out.startswith("query (cut to 5 tokens): ")
+    assert code == 0
+    assert out.startswith("query (cut to 5 tokens): ")
 
 
 def test_an_export_needs_no_sentences(command, tmp_path):
     code, out, err = command("--export", tmp_path / "model", "--pooling", "cls", content=b"")
-    assert (
-        code == 0
-        and not out
-        and "export: " in err
-        and (tmp_path / "model" / "modules.json").is_file()
-    )
+    assert code == 0
+    assert not out
+    assert "export: " in err
+    assert (tmp_path / "model" / "modules.json").is_file()
     assert command("--query", "the girl", model=tmp_path / "model")[0] == 0
 
 
@@ -144,7 +158,7 @@ def test_on_a_terminal_it_says_what_it_waits_for(command):
     assert "end with Ctrl-D" not in command("--nearest", 1)[2]
 
 
-# --- sentences --------------------------------------------------------------------------------------------------------
+# --- sentences ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -164,37 +178,38 @@ def test_only_newlines_end_a_line():
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", ("standard input holds no lines", "one sentence a line", "--input sentences.txt")),
+        (b"", ("standard input holds no lines", "one sentence per line", "--input sentences.txt")),
         (b"one\n\nthree\n", ("standard input, line 2 is empty", "row 1 of the vectors", "grep")),
         (b"one\n \t\nthree\n", ("line 2 is empty",)),
         (b"one\ntwo\n\n", ("line 3 is empty",)),
         (
             b"one\ntwo\ncaf\xe9\n",
-            ("standard input, line 3: its byte 4 (0xe9) is not UTF-8", "iconv"),
+            ("standard input, line 3: byte 4 (0xe9) is not UTF-8", "iconv"),
         ),
-        ("one\ntwo".encode("utf-16"), ("line 1: its byte 1 (0xff)",)),
+        ("one\ntwo".encode("utf-16"), ("line 1: byte 1 (0xff)",)),
     ],
 )
 def test_sentences_that_are_refused(command, content, words, tmp_path):
     code, out, err = command("--out", tmp_path / "vectors.npy", content=content)
-    assert code == 2 and not out and all(word in err for word in words) and err.count("\n") == 1, (
-        err
-    )
+    assert code == 2, err
+    assert not out
+    assert all(word in err for word in words), err
+    assert err.count("\n") == 1, err
     assert not [*tmp_path.iterdir()]
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--out", "-", "--nearest", 1], ("--out - would share standard output", "pass a file")),
-        (["--out", "-", "--query", "x"], ("--out - would share standard output",)),
+        (["--out", "-", "--nearest", 1], ("--out - writes vectors to standard output", "a file")),
+        (["--out", "-", "--query", "x"], ("--out - writes vectors to standard output",)),
         (["--nearest", 0], ("--nearest is 0", "1 or more")),
-        (["--nearest", 5], ("--nearest is 5; standard input holds 5 sentences", "has 4 others")),
+        (["--nearest", 5], ("--nearest is 5; standard input holds 5 lines", "has 4 others")),
         (["--query", "  "], ("--query is empty",)),
-        (["--query", "\udce9"], ("--query is not UTF-8",)),
+        (["--query", "\udce9"], ("--query is not in UTF-8",)),
         (["--query", "x", "--top", 0], ("--top is 0",)),
         (["--nearest", 1, "--top", 3], ("--top has no effect without --query",)),
         (["--nearest", 1, "--normalise"], ("--normalise has no effect without --out or --export",)),
@@ -205,13 +220,7 @@ def test_sentences_that_are_refused(command, content, words, tmp_path):
             ["--nearest", 1, "--input", "DIR/absent.txt"],
             ("--input is ", "absent.txt, which cannot be read", "Check"),
         ),
-        (
-            ["--nearest", 1, "--input", "DIR"],
-            (
-                "--input is ",
-                "cannot be read",
-            ),
-        ),
+        (["--nearest", 1, "--input", "DIR"], ("--input is ", "cannot be read")),
         (
             ["--export", "DIR/new", "--input", "DIR/x"],
             ("--input has no effect without --out or --nearest or --query",),
@@ -232,43 +241,40 @@ def test_sentences_that_are_refused(command, content, words, tmp_path):
 def test_requests_that_are_refused(command, flags, words, tmp_path):
     (tmp_path / "full.txt").write_bytes(TEXT)
     code, out, err = command(*(str(flag).replace("DIR", str(tmp_path)) for flag in flags))
-    assert code == 2 and not out and err.startswith("python -m contrastive.embed: "), err
+    assert code == 2, err
+    assert not out
+    assert err.startswith("python -m contrastive.embed: "), err
     assert all(word in err for word in words), err
-    assert [*tmp_path.iterdir()] == [tmp_path / "full.txt"] and (
-        tmp_path / "full.txt"
-    ).read_bytes() == TEXT
+    assert [*tmp_path.iterdir()] == [tmp_path / "full.txt"]
+    assert (tmp_path / "full.txt").read_bytes() == TEXT
 
 
 @pytest.mark.parametrize("invisible", ["\u200b", "\xad", "\0"])
 def test_a_sentence_of_nothing_is_refused(command, tmp_path, invisible):
-    code, _, err = command(
-        "--out", tmp_path / "v.npy", content=f"a man\n{invisible}\nthe girl\n".encode()
-    )
-    assert (
-        code == 2
-        and "sentence 2 (" in err
-        and "holds nothing that the model reads" in err
-        and "leave it out" in err
-    )
+    content = f"a man\n{invisible}\nthe girl\n".encode()
+    code, _, err = command("--out", tmp_path / "v.npy", content=content)
+    assert code == 2
+    assert "sentence 2 (" in err
+    assert "holds no token that the model reads" in err
+    assert "leave it out" in err
     assert not [*tmp_path.iterdir()]
+
     code, _, err = command("--out", tmp_path / "v.npy", "--query", "\u200b")
-    assert (
-        code == 2
-        and "--query ('\\u200b') holds nothing that the model reads" in err
-        and not [*tmp_path.iterdir()]
-    )
+    assert code == 2
+    assert "--query ('\\u200b') holds no token that the model reads" in err
+    assert not [*tmp_path.iterdir()]
 
 
 def test_one_sentence_has_no_other(command):
-    assert (
-        "holds 1 sentence, so that each has 0 others"
-        in command("--nearest", 1, content=b"alone\n")[2]
-    )
+    _, _, err = command("--nearest", 1, content=b"alone\n")
+    assert "holds 1 line, so each sentence has 0 others" in err
 
 
 def test_an_unknown_model(command, tmp_path):
     code, _, err = command("--nearest", 1, model=tmp_path / "absent" / "model")
-    assert code == 2 and "no such folder" in err and "minilm" in err
+    assert code == 2
+    assert "no such folder" in err
+    assert "minilm" in err
 
 
 def test_ctrl_c(command, tmp_path, monkeypatch):
@@ -277,7 +283,10 @@ def test_ctrl_c(command, tmp_path, monkeypatch):
 
     monkeypatch.setattr("contrastive.embedder.embed", stop)
     code, out, err = command("--out", tmp_path / "vectors.npy", "--nearest", 1)
-    assert code == 130 and not out and "Stopped" in err and not [*tmp_path.iterdir()]
+    assert code == 130
+    assert not out
+    assert "Stopped" in err
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize(("flags", "code"), [(["--help"], 0), (["minilm", "--nearest", "2"], 2)])
@@ -288,40 +297,48 @@ def test_help_and_bad_input_load_nothing_heavy(flags, code):
         command, cwd=ROOT, capture_output=True, text=True, timeout=60, input="one sentence\n"
     )
     assert result.returncode == code, result.stderr[-500:]
-    assert "usage" in result.stdout if code == 0 else "--nearest is 2" in result.stderr
-    loaded = {
-        line.rsplit("|", 1)[-1].strip().split(".")[0]
-        for line in result.stderr.splitlines()
-        if "|" in line
-    }
-    assert not loaded & {"torch", "transformers", "tokenizers", "scipy", "numpy", "huggingface_hub"}
+    if code == 0:
+        assert "usage" in result.stdout
+    else:
+        assert "--nearest is 2" in result.stderr
+    loaded = set()
+    for line in result.stderr.splitlines():
+        if "|" in line:
+            module = line.rsplit("|", 1)[-1].strip()
+            loaded.add(module.split(".")[0])
+    heavy = {"torch", "transformers", "tokenizers", "scipy", "numpy", "huggingface_hub"}
+    assert not loaded & heavy
 
 
 def test_the_sentences_of_standard_input_are_not_replaced(tmp_path):
     (tmp_path / "s.txt").write_text("one sentence\n")
     with (tmp_path / "s.txt").open() as sentences:
+        command = [sys.executable, "-m", "contrastive.embed", "minilm"]
         result = subprocess.run(
-            [sys.executable, "-m", "contrastive.embed", "minilm", "--out", tmp_path / "s.txt"],
+            [*command, "--out", tmp_path / "s.txt"],
             cwd=ROOT,
             capture_output=True,
             text=True,
             timeout=60,
             stdin=sentences,
         )
-    assert result.returncode == 2 and "which holds the sentences" in result.stderr
+    assert result.returncode == 2
+    assert "which holds the sentences" in result.stderr
     assert (tmp_path / "s.txt").read_text() == "one sentence\n"
 
 
 def test_a_reader_that_has_seen_enough(tiny_model):
     """`| head -1` closes the pipe; that is no error."""
     code = (
-        "import sys, contrastive.embed.__main__ as embed; embed.work = lambda *_, **__: iter(['x' * 9] * 99999)\n"
+        "import sys, contrastive.embed.__main__ as embed\n"
+        "embed.work = lambda *_, **__: iter(['x' * 9] * 99999)\n"
         "sys.exit(embed.main(['minilm', '--nearest', '1']))"
     )
-    script = (
-        f"printf 'one\\ntwo\\n' | '{sys.executable}' -c \"$0\" | head -1; exit ${{PIPESTATUS[1]}}"
-    )
+    python = f"'{sys.executable}' -c \"$0\""
+    script = f"printf 'one\\ntwo\\n' | {python} | head -1; exit ${{PIPESTATUS[1]}}"
     result = subprocess.run(
         ["bash", "-c", script, code], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
-    assert result.returncode == 0 and result.stdout == "xxxxxxxxx\n" and not result.stderr
+    assert result.returncode == 0
+    assert result.stdout == "xxxxxxxxx\n"
+    assert not result.stderr

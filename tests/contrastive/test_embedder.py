@@ -227,7 +227,7 @@ def test_a_length_beyond_the_positions(tiny_model):
 
 
 def test_one_string_is_not_read_letter_by_letter(tiny_model):
-    with pytest.raises(ValueError, match="letter by letter; give a list"):
+    with pytest.raises(ValueError, match="letter by letter; pass a list"):
         open_embedder(tiny_model)[0].encode("A lovely film.")
 
 
