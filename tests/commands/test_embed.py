@@ -170,7 +170,7 @@ def test_lines_of_every_system(content):
 
 
 def test_only_newlines_end_a_line():
-    """Python's splitlines also breaks at these, and every row after them would be another line's."""
+    """Python's splitlines also breaks at these. Every row after them would be another line's."""
     text = "one\u2028still one\x0bone\x85one\ntwo"
     assert split_sentences(text.encode(), "it") == text.split("\n")
 
