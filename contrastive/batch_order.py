@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from contrastive.presets import NUM_NEGATIVES
 from minbert.pretraining.packing import SEED_STRIDE
-from minbert.training.job import Step
+from minbert.training.job import Step, TaskBatch
 
 SMALLEST_GROUP = 3  # examples of a group of neighbours ([BSC] section 3)
 LARGEST_GROUP = 8
@@ -55,7 +55,7 @@ def tension_plan(
         first.split(num_positives), second.split(num_positives), strict=True
     ):
         rows = torch.cat([firsts.flatten(), seconds.flatten()]).tolist()
-        steps.append([("ct", rows)])
+        steps.append([TaskBatch("ct", rows)])
     return steps
 
 

@@ -19,7 +19,7 @@ from contrastive.presets import Settings, collector_of
 from data.batching import WINDOW, EncodedExamples, length_grouped_batches
 from data.readers import Example
 from minbert import BertTokenizer
-from minbert.training.job import Step
+from minbert.training.job import Step, TaskBatch
 
 EncodedRows = EncodedExamples | sentences.EncodedTriplets
 
@@ -187,7 +187,7 @@ def in_turn(
             batches = ordered or length_grouped_batches(
                 encoded.lengths, settings.batch_size, generator, window
             )
-            steps += [[(name, batch)] for batch in batches]
+            steps += [[TaskBatch(name, batch)] for batch in batches]
         return steps
 
     return Inputs(rows, plan, shuffle)

@@ -200,7 +200,7 @@ def test_a_file_of_a_method_that_is_nowhere(tiny_model, sample_data, tmp_path, c
         tmp_path / "nowhere.tsv",
     ]
     assert run_multitask.main(list(map(str, argv))) == 2
-    assert f"{tmp_path / 'nowhere.tsv'}: No such file or directory. Give" in capsys.readouterr().err
+    assert f"{tmp_path / 'nowhere.tsv'}: No such file or directory. " in capsys.readouterr().err
     assert not (tmp_path / "runs").exists(), "nothing was begun"
 
 

@@ -159,7 +159,7 @@ def test_what_is_read_and_what_cannot_judge_it_are_said_before_training(make_sta
     ]
     with pytest.raises(
         ValueError,
-        match="needed are different ones, some above 4. Add such pairs, raise --dev_rows",
+        match="expected are different labels, some above 4. Add such pairs, raise --dev_rows",
     ):
         make_stage(dev=low)
 
