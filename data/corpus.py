@@ -1,4 +1,7 @@
-"""Files of plain text -> paragraphs. Next: blocks.py, or contrastive/sentences.py."""
+"""Files of plain text -> paragraphs, one per line.
+
+Next: minbert/pretraining/packing.py, or contrastive/sentences.py.
+"""
 
 from __future__ import annotations
 
@@ -6,72 +9,84 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-UTF_16 = "UTF-16; convert it with iconv -f utf-16 -t utf-8 first"
-MAX_CHARACTERS = (
-    20_000  # a longer line counts as several paragraphs, so that none has to fit into memory
-)
+from data.readers import FIRST_BYTES
+
+# A longer line counts as several paragraphs, so that no line has to fit into memory.
+MAX_CHARACTERS = 20_000
 
 
 def check_files(paths: list[Path]) -> None:
-    """ValueError for the first file that cannot be read as text or comes twice, before any work is done."""
-    first_bytes = {
-        b"\x1f\x8b": "compressed; unpack it with gunzip first",
-        b"\xff\xfe": UTF_16,
-        b"\xfe\xff": UTF_16,
-    }
-    for number, path in enumerate(paths):
-        try:
-            with open(path, "rb") as file:
-                problem = first_bytes.get(file.read(2), "")
-        except OSError as error:
-            problem = (
-                f"{error.strerror}. Give a file of plain text in UTF-8, a paragraph a line; for --resume put "
-                "back the one that the run began with"
-            )
-        if path.exists() and not path.is_file() and not problem:
-            problem = (
-                "not a file that can be read more than once, and it will be; write the text to one"
-            )
-        if any(path.samefile(other) for other in paths[:number] if not problem):
-            problem = "given twice, so that what is held out would also be trained on; give it once"
+    """Check that all files can be read as text, before any work is done.
+
+    Raises ValueError for the first file that cannot be read, or that comes twice.
+    """
+    for position, path in enumerate(paths):
+        problem = find_problem(path, paths[:position])
         if problem:
             raise ValueError(f"{path}: {problem}.")
 
 
-def read_lines(paths: list[Path]) -> Iterator[str]:
-    """Every paragraph of every file, in order: the lines that are not blank; very long ones come in parts.
+def find_problem(path: Path, earlier: list[Path]) -> str:
+    """Return what is wrong with a file and what to do, or "". earlier: the files before it."""
+    try:
+        with open(path, "rb") as file:
+            first_bytes = file.read(2)
+    except OSError as error:
+        return (
+            f"{error.strerror}. Give a file of plain text in UTF-8, a paragraph a line; for "
+            "--resume put back the one that the run began with"
+        )
+    if first_bytes in FIRST_BYTES:
+        return FIRST_BYTES[first_bytes]
+    if not path.is_file():
+        return "not a file that can be read more than once, and it will be; write the text to one"
+    if any(path.samefile(other) for other in earlier):
+        return "given twice, so that what is held out would also be trained on; give it once"
+    return ""
 
-    Raises ValueError with file and line where a byte is not UTF-8.
+
+def read_lines(paths: list[Path]) -> Iterator[str]:
+    """Yield every paragraph of every file, in order: the lines that are not blank.
+
+    Very long lines come in parts. Raises ValueError with file and line where a byte is not UTF-8.
     """
     for path in paths:
         try:
             with open(path, encoding="utf-8-sig") as file:
-                yield from (text for text in (piece.strip() for piece in pieces(file)) if text)
+                for part in split_lines(file):
+                    text = part.strip()
+                    if text:
+                        yield text
         except UnicodeDecodeError as error:
             raise ValueError(
-                f"{path}, line {undecodable_line(path)}: not UTF-8 ({error.reason}). Convert the file, "
-                "for instance with iconv -f latin1 -t utf-8, or leave it out."
+                f"{path}, line {undecodable_line(path)}: not UTF-8 ({error.reason}). Convert the "
+                "file, for instance with iconv -f latin1 -t utf-8, or leave it out."
             ) from error
 
 
-def pieces(file: TextIO) -> Iterator[str]:
-    """The lines of `file`; one of more than MAX_CHARACTERS comes in parts that end between words where possible."""
+def split_lines(file: TextIO) -> Iterator[str]:
+    """Yield the lines of a file, those of more than MAX_CHARACTERS in parts.
+
+    A part ends between two words where that is possible.
+    """
     rest = ""
     while part := file.readline(MAX_CHARACTERS):
-        text, rest = rest + part, ""
-        if (
-            len(part) == MAX_CHARACTERS
-            and not part[-1].isspace()
-            and len(words := text.rsplit(maxsplit=1)) == 2
-        ):
+        text = rest + part
+        rest = ""
+
+        # The part may end inside a word. That word begins the next part.
+        is_cut = len(part) == MAX_CHARACTERS and not part[-1].isspace()
+        words = text.rsplit(maxsplit=1) if is_cut else []
+        if len(words) == 2:
             text, rest = words
         yield text
     yield rest
 
 
 def undecodable_line(path: Path) -> int:
-    """The number, from 1, of the first line that is not UTF-8."""
+    """Return the number, counted from 1, of the first line that is not UTF-8."""
     number = 1
+    # surrogateescape keeps a wrong byte as a lone surrogate, which cannot be encoded.
     with open(path, encoding="utf-8", errors="surrogateescape") as file:
         while part := file.readline(MAX_CHARACTERS):
             if part.encode("utf-8", "replace").decode("utf-8") != part:

@@ -1,8 +1,10 @@
 """The course's nine files, from their public repository: `python -m data.download --out DIR`.
 
-A file is written to NAME.part, continued there after an interruption, compared with its SHA-256 and only then
-renamed, so that a file of the right name is always whole. Read next: data/readers.py.
+A file is written to NAME.part and continued there after an interruption. It is compared with its
+SHA-256, and only then renamed. So a file of the right name is always whole.
 """
+
+from __future__ import annotations
 
 import argparse
 import errno
@@ -17,7 +19,10 @@ from data.readers import COURSE_FILES, sha256_of
 
 BASE_URL = "https://raw.githubusercontent.com/gpoesia/minbert-default-final-project/HEAD/data/"
 NUM_ATTEMPTS = 4
-TIMEOUT = 30.0  # seconds without a byte
+
+# Seconds without a byte.
+TIMEOUT = 30.0
+
 CHECKSUMS = {
     "ids-sst-train.csv": "03b2b625c090f94a6afd59f114cde5282e2053aab0b101e87ed695d8a0c5b1df",
     "ids-sst-dev.csv": "a186ce94577635fbe10beaaddd50f16cccf6c30973221cefdf90deed2a584bfe",
@@ -27,117 +32,180 @@ CHECKSUMS = {
     "sts-dev.csv": "ce3cad6f16062586ac7ba462c28b010a9be10c530fd5074165860d7b7ab4e93d",
     "sts-test-student.csv": "dee455745b72e9ca3ff74e7c056bd73e34bad5b8d5641045a2c1e7e131866f47",
 }
-# No checksum of these two is published: their first download is trusted if it has about as many rows as the course's
-# reports say, which for other files count the header too.
-NUM_ROWS, ROW_TOLERANCE = {"quora-train.csv": 141_506, "quora-test-student.csv": 40_431}, 10
+
+# No checksum of these two is published. Their first download is trusted if it has about as many
+# rows as the course's reports say. For other files these reports count the header, too.
+NUM_ROWS = {"quora-train.csv": 141_506, "quora-test-student.csv": 40_431}
+ROW_TOLERANCE = 10
 
 
 def download_course(folder: Path, base_url: str = BASE_URL, wait: float = 1.0) -> None:
-    """Bring what is not in `folder` yet, `wait` seconds (doubling) between attempts; ValueError says what to do."""
+    """Download the files that are not in `folder` yet, and check all of them.
+
+    wait: seconds between the first two attempts; they double with each attempt.
+
+    Raises ValueError with the file, what is wrong and what to do.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    sums = folder / "SHA256SUMS"
-    recorded = (
-        dict(line.split()[::-1] for line in sums.read_text().splitlines() if line)
-        if sums.exists()
-        else {}
-    )
-    for name in (name for files in COURSE_FILES.values() for name in files.values()):
-        path, part, url = folder / name, folder / f"{name}.part", f"{base_url.rstrip('/')}/{name}"
-        expected = CHECKSUMS.get(name, recorded.get(name))
-        is_here = path.exists()
-        if not is_here:
-            fetch_verified(url, part, expected, wait)
-        elif fault := find_fault(path, expected):
+    recorded = read_recorded_sums(folder)
+    for names in COURSE_FILES.values():
+        for name in names.values():
+            note = download_file(name, folder, f"{base_url.rstrip('/')}/{name}", recorded, wait)
+            print(note, flush=True)
+
+
+def download_file(name: str, folder: Path, url: str, recorded: dict[str, str], wait: float) -> str:
+    """Download one file where it is not there, check it, and record its SHA-256.
+
+    recorded: the checksums of earlier downloads by name. The file's own is added.
+
+    Returns the line for the user.
+    """
+    path = folder / name
+    part = folder / f"{name}.part"
+    expected = CHECKSUMS.get(name, recorded.get(name))
+    is_here = path.exists()
+    if is_here:
+        fault = find_fault(path, expected)
+        if fault:
             raise ValueError(
-                f"{path}: this is not the course's file: {fault}. Move it away, or choose another --out."
+                f"{path}: this is not the course's file: {fault}. Move it away, or choose another "
+                "--out."
             )
-        recorded[name] = sha256_of(path if is_here else part)
-        sums.with_suffix(".part").write_text(
-            "".join(f"{digest}  {key}\n" for key, digest in sorted(recorded.items()))
-        )
-        sums.with_suffix(".part").replace(sums)
-        if not is_here:
-            part.replace(path)
-        num_rows = (
-            path.read_bytes().count(b"\n") - 1
-        )  # no sentence of the course holds a line break
-        note = (
-            "SHA-256 verified"
-            if expected
-            else f"no published checksum; {num_rows:,} rows; SHA-256 recorded"
-        )
-        print(
-            f"{path}: {'here already' if is_here else f'{path.stat().st_size:,} bytes'}; {note}",
-            flush=True,
-        )
+    else:
+        fetch_verified(url, part, expected, wait)
+
+    # The checksum is recorded before the file gets its name: a file of that name always has one.
+    recorded[name] = sha256_of(path if is_here else part)
+    write_recorded_sums(folder, recorded)
+    if not is_here:
+        part.replace(path)
+
+    state = "here already" if is_here else f"{path.stat().st_size:,} bytes"
+    if expected:
+        check = "SHA-256 verified"
+    else:
+        check = f"no published checksum; {count_rows(path):,} rows; SHA-256 recorded"
+    return f"{path}: {state}; {check}"
+
+
+def read_recorded_sums(folder: Path) -> dict[str, str]:
+    """Return the checksums in SHA256SUMS by file name; {} where it is not there."""
+    path = folder / "SHA256SUMS"
+    if not path.exists():
+        return {}
+    recorded = {}
+    for line in path.read_text().splitlines():
+        if line:
+            digest, name = line.split()
+            recorded[name] = digest
+    return recorded
+
+
+def write_recorded_sums(folder: Path, recorded: dict[str, str]) -> None:
+    """Write SHA256SUMS as the program sha256sum does. A reader never finds half of it."""
+    path = folder / "SHA256SUMS"
+    part = path.with_suffix(".part")
+    lines = [f"{digest}  {name}\n" for name, digest in sorted(recorded.items())]
+    part.write_text("".join(lines))
+    part.replace(path)
+
+
+def count_rows(path: Path) -> int:
+    """Return the number of rows, the header not counted.
+
+    No sentence of the course's files holds a line break.
+    """
+    return path.read_bytes().count(b"\n") - 1
 
 
 def fetch_verified(url: str, part: Path, expected: str | None, wait: float) -> None:
-    """Fetch to `part`; one that was continued may mix two versions of a file and gets a second try from the start."""
+    """Fetch `url` to `part` and check it.
+
+    A part that was begun earlier may mix two versions of a file. So a wrong one is fetched again
+    from its start. Raises ValueError where that is wrong, too.
+    """
     was_begun = part.exists()
     fetch(url, part, wait)
     fault = find_fault(part, expected)
-    if fault:
-        part.unlink()
-        if not was_begun:
-            raise ValueError(
-                f"{url}: what came is not the course's file: {fault}. Nothing of it was kept. A proxy or "
-                "log-in page may stand between; open the address in a browser, or change --base-url."
-            )
-        fetch_verified(url, part, expected, wait)
+    if not fault:
+        return
+    part.unlink()
+    if not was_begun:
+        raise ValueError(
+            f"{url}: what came is not the course's file: {fault}. Nothing of it was kept. A "
+            "proxy or log-in page may stand between; open the address in a browser, or change "
+            "--base-url."
+        )
+    fetch_verified(url, part, expected, wait)
 
 
 def find_fault(path: Path, expected: str | None) -> str | None:
-    """What is wrong with a file whose name, less `.part`, is a course file's: its checksum, or its number of rows."""
+    """Return what is wrong with a downloaded file, or None.
+
+    path: NAME or NAME.part of one of the course's files.
+    expected: its SHA-256. None: its number of rows is checked instead.
+    """
     if expected:
-        found = sha256_of(path)
-        return None if found == expected else f"SHA-256 {found}, needed is {expected}"
-    found, needed = path.read_bytes().count(b"\n") - 1, NUM_ROWS[path.name.removesuffix(".part")]
-    return (
-        None
-        if abs(found - needed) <= ROW_TOLERANCE
-        else f"{found:,} rows, needed are about {needed:,}"
-    )
+        digest = sha256_of(path)
+        return None if digest == expected else f"SHA-256 {digest}, expected is {expected}"
+
+    num_rows = count_rows(path)
+    num_expected = NUM_ROWS[path.name.removesuffix(".part")]
+    if abs(num_rows - num_expected) <= ROW_TOLERANCE:
+        return None
+    return f"{num_rows:,} rows, expected are about {num_expected:,}"
 
 
 def fetch(url: str, part: Path, wait: float) -> None:
-    """Fetch all of `url` to `part`, continuing what is there; a dropped connection gets more attempts."""
+    """Fetch all of `url` to `part`, after what is there already.
+
+    A dropped connection and a failing server get more attempts. Raises ValueError with what to do
+    where all of them fail, where the address is wrong, and where `part` cannot be written.
+    """
     for attempt in range(NUM_ATTEMPTS):
-        time.sleep(wait * 2 ** (attempt - 1) if attempt else 0)
+        if attempt > 0:
+            time.sleep(wait * 2 ** (attempt - 1))
         try:
             return fetch_rest(url, part)
         except urllib.error.HTTPError as error:
-            if (
-                error.code == 416
-            ):  # nothing lies beyond the part: it may be whole, which its checksum will tell
+            if error.code == 416:
+                # Nothing lies beyond the part. It may be whole, which its checksum will tell.
                 return None
             problem = f"the server answers {error.code} {error.reason}"
             if error.code < 500:
+                # The address is wrong, and stays wrong.
                 break
-        except (OSError, HTTPException) as error:
-            if getattr(error, "errno", None) in (errno.ENOSPC, errno.EACCES, errno.EROFS):
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EACCES, errno.EROFS):
                 raise ValueError(
-                    f"{part}: cannot be written ({error.strerror}). Make room or change --out."
+                    f"{part}: cannot be written ({error.strerror}). Free some space, or "
+                    "change --out."
                 ) from None
             problem = str(error) or type(error).__name__
+        except HTTPException as error:
+            problem = str(error) or type(error).__name__
     raise ValueError(
-        f"{url}: {problem}. Check the address and the connection, then run the same command again: it "
-        "goes on from what has come."
+        f"{url}: {problem}. Check the address and the connection, then run the same command again: "
+        "it goes on from what has come."
     )
 
 
 def fetch_rest(url: str, part: Path) -> None:
-    """Append to `part` what it lacks of `url`, or begin anew where the server knows no ranges; OSError if cut off."""
+    """Append to `part` the bytes of `url` that it lacks.
+
+    A server that knows no ranges sends the file from its start, and `part` begins anew.
+    Raises ConnectionError where the connection ends early.
+    """
     num_bytes = part.stat().st_size if part.exists() else 0
-    request = urllib.request.Request(
-        url, headers={"Range": f"bytes={num_bytes}-"} if num_bytes else {}
-    )
+    headers = {"Range": f"bytes={num_bytes}-"} if num_bytes else {}
+    request = urllib.request.Request(url, headers=headers)
+    received = 0
     with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
-        is_rest = (
-            response.status == 206
-        )  # 200: the server knows no ranges and sends the file from its start
-        length, received = response.headers["Content-Length"], 0
-        with open(part, "ab" if is_rest else "wb") as file:
+        # 206 is a part of the file, 200 all of it.
+        mode = "ab" if response.status == 206 else "wb"
+        length = response.headers["Content-Length"]
+        with open(part, mode) as file:
             while block := response.read(1 << 16):
                 received += file.write(block)
     if length is not None and received < int(length):
@@ -145,6 +213,7 @@ def fetch_rest(url: str, part: Path) -> None:
 
 
 def main() -> int:
+    """Exit code 0: all files are there. 2: bad input or no connection. 130: stopped by Ctrl-C."""
     parser = argparse.ArgumentParser(
         description="Fetch the course's nine files; continue and verify them."
     )

@@ -8,34 +8,53 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from data.readers import COURSE_FILES, numbers_by_task
+from data.readers import COURSE_FILES
 from minbert.commands.options import AUTO, NONE, OptionGroup, flag, group, with_values
+
+
+def numbers_by_task(text: str) -> dict[str, float]:
+    """Return the numbers in an option such as "para=2,sts=0.5", by task. "none" gives {}.
+
+    Raises ValueError where a number cannot be read.
+    """
+    numbers: dict[str, float] = {}
+    if text == NONE:
+        return numbers
+    for item in text.split(","):
+        task, _, number = item.partition("=")
+        numbers[task] = float(number)
+    return numbers
 
 
 def check_numbers(
     name: str, text: str, tasks: Collection[str], trained: str = "", is_whole: bool = False
 ) -> None:
-    """ValueError where a text such as "para=2,sts=0.5" is not one number above 0 for each task.
+    """Raise ValueError where an option is not "none" or a number above 0 for each task it names.
 
+    name: of the option. text: its value, such as "para=2,sts=0.5".
     tasks: the names it may hold. trained: the value of --tasks, for the message.
     is_whole: whether the numbers must be whole.
     """
     try:
         numbers = numbers_by_task(text)
     except ValueError:
+        # No task has this name, so the text is refused below.
         numbers = {"": 0.0}
-    if set(numbers) <= set(COURSE_FILES) and not set(numbers) <= set(tasks):
+
+    names = set(numbers)
+    if names <= set(COURSE_FILES) and not names <= set(tasks):
         raise ValueError(
             f"--{name} {text} names a task that --tasks {trained} does not train; leave it out, "
             f"or pass --{name} none."
         )
 
-    is_wrong = len(numbers) < text.count("=")  # a task was named twice
-    for task, number in numbers.items():
-        is_wrong |= task not in tasks
-        is_wrong |= not 0 < number < math.inf
-        is_wrong |= is_whole and number % 1 != 0
-    if is_wrong:
+    is_repeated = len(numbers) < text.count("=")
+    is_allowed = names <= set(tasks) and not is_repeated
+    for number in numbers.values():
+        is_above_zero = 0 < number < math.inf
+        is_fitting = number % 1 == 0 or not is_whole
+        is_allowed = is_allowed and is_above_zero and is_fitting
+    if not is_allowed:
         kind = "whole number" if is_whole else "number"
         example = "para=6000" if is_whole else "para=2,sts=0.5"
         raise ValueError(
@@ -89,6 +108,7 @@ class DataOptions(OptionGroup):
     files: InputFileOptions = group(InputFileOptions)
 
     def check(self) -> None:
+        """Raise ValueError where --train_rows or --dev_rows cannot be read."""
         for name in ("train_rows", "dev_rows"):
             check_numbers(name, getattr(self, name), COURSE_FILES, is_whole=True)
 
@@ -101,16 +121,17 @@ class DataOptions(OptionGroup):
             return Path(self.token_cache)
         try:
             cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        except RuntimeError:  # a user without a home folder
+        except RuntimeError:
+            # The user has no home folder.
             return None
         return Path(cache) / "minbert"
 
     def file_of(self, task: str, split: str) -> str:
-        """The path of one input file, or "auto"."""
+        """Return the path of one input file, or "auto"."""
         return getattr(self.files, f"{task}_{split}")
 
     def with_files(self) -> DataOptions:
-        """The same options with the course's file names in data_dir where no file is named."""
+        """Return the same options with the course's file names in data_dir where no file is named."""
         paths = {}
         for task, names in COURSE_FILES.items():
             for split, name in names.items():
@@ -119,8 +140,8 @@ class DataOptions(OptionGroup):
         return with_values(self, **paths)
 
     def input_files(self) -> list[str]:
-        """The nine files, in the order of tasks and splits."""
-        paths = []
+        """Return the paths of the nine files, in the order of tasks and splits."""
+        paths: list[str] = []
         for task, names in COURSE_FILES.items():
             paths += [self.file_of(task, split) for split in names]
         return paths

@@ -1,24 +1,35 @@
 """CSV row -> Example: the first station on the way from disk to prediction.
 
-The course's files are tab-separated with csv quoting, a header, an unnamed index column and an id of 25 hexadecimal
-digits. Columns are found by NAME, since the SST test file has one index column more than the others. Every row that
-does not become an example is either an error or counted and named. Read next: data/batching.py.
+The course's files are tab-separated, with csv quoting and a header. They have an index column
+without a name, and an id of 25 hexadecimal digits. Columns are found by NAME, because the SST test
+file has one index column more than the others.
+
+No row disappears silently. A row that does not become an example is an error, or it is dropped,
+counted and named. Next: token_cache.py.
 """
+
+from __future__ import annotations
 
 import csv
 import hashlib
 import io
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple, NoReturn
 
 ID_COLUMN = "id"
-UTF_16, COMPRESSED = (
-    "UTF-16; convert it with iconv -f utf-16 -t utf-8 first",
-    "compressed; unpack it with gunzip first",
-)
 NUM_DROPPED_SHOWN = 5
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+# What a file is that begins with these two bytes, and what to do.
+FIRST_BYTES = {
+    b"\xff\xfe": "UTF-16; convert it with iconv -f utf-16 -t utf-8 first",
+    b"\xfe\xff": "UTF-16; convert it with iconv -f utf-16 -t utf-8 first",
+    b"\x1f\x8b": "compressed; unpack it with gunzip first",
+}
 
 COURSE_FILES = {
     "sst": {
@@ -42,13 +53,13 @@ class Example:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The sentence, or both of a pair."""
+        """The sentence, or both sentences of a pair."""
         return (self.sentence_1,) if self.sentence_2 is None else (self.sentence_1, self.sentence_2)
 
 
 @dataclass(frozen=True)
 class Format:
-    """The columns of a task's files and the labels that they may hold, from `low` to `high` inclusive."""
+    """The columns of a task's files, and the labels they may hold, from `low` to `high`."""
 
     name: str
     text_columns: tuple[str, ...]
@@ -59,56 +70,82 @@ class Format:
 
     @property
     def is_pair(self) -> bool:
-        """Whether a row is two sentences."""
+        """Whether a row has two sentences."""
         return len(self.text_columns) == 2
 
     @property
     def label_rule(self) -> str:
-        return f"{self.name.upper()} labels are {'whole numbers ' * self.is_integer}{self.low:g} to {self.high:g}"
+        """The allowed labels in words, such as "SST labels are whole numbers 0 to 4"."""
+        kind = "whole numbers " if self.is_integer else ""
+        return f"{self.name.upper()} labels are {kind}{self.low:g} to {self.high:g}"
 
 
 SST = Format("sst", ("sentence",), "sentiment", 0, 4, is_integer=True)
 PARA = Format("para", ("sentence1", "sentence2"), "is_duplicate", 0, 1, is_integer=True)
 STS = Format("sts", ("sentence1", "sentence2"), "similarity", 0, 5, is_integer=False)
 FORMATS = {format.name: format for format in (SST, PARA, STS)}
-# Of training pairs a label may be the probability that they are paraphrases, as an ensemble says it of unlabelled text.
+
+# A label of a training pair may be the probability that it is a paraphrase. An ensemble gives such
+# labels to unlabelled text.
 TRAINING_FORMATS = FORMATS | {"para": replace(PARA, is_integer=False)}
 
 
 @dataclass(frozen=True)
 class Table:
-    """What a file held: its examples in file order, and for each dropped row its line, id and reason."""
+    """The content of a file.
+
+    examples: in file order.
+    dropped: for each dropped row its line, id and reason, as text.
+    num_left_out: examples that `cut` left out.
+    """
 
     path: str
     examples: tuple[Example, ...]
     dropped: tuple[str, ...]
-    num_left_out: int = 0  # by `cut`
+    num_left_out: int = 0
 
-    def cut(self, num_rows: int) -> "Table":
-        """The table with at most so many examples, at even distances: a file sorted by label stays balanced."""
-        if num_rows >= len(self.examples):
+    def cut(self, num_rows: int) -> Table:
+        """Return the table with at most `num_rows` examples, taken at even distances.
+
+        So a file that is sorted by label stays balanced.
+        """
+        num_examples = len(self.examples)
+        if num_rows >= num_examples:
             return self
-        kept = tuple(
-            self.examples[index * len(self.examples) // num_rows] for index in range(num_rows)
-        )
-        return Table(self.path, kept, self.dropped, len(self.examples) - num_rows)
+        kept = []
+        for position in range(num_rows):
+            kept.append(self.examples[position * num_examples // num_rows])
+        return Table(self.path, tuple(kept), self.dropped, num_examples - num_rows)
 
     @property
     def summary(self) -> str:
         """The line for the user, such as "data/sts-dev.csv: 863 rows read, 0 dropped"."""
-        num_rows = len(self.examples) + len(self.dropped) + self.num_left_out
-        named = list(self.dropped[:NUM_DROPPED_SHOWN])
-        if len(self.dropped) > NUM_DROPPED_SHOWN:
-            named.append(f"and {len(self.dropped) - NUM_DROPPED_SHOWN} more")
-        names = f" ({'; '.join(named)})" if named else ""
-        left_out = f", {self.num_left_out} left out as asked" if self.num_left_out else ""
-        return f"{self.path}: {num_rows} rows read, {len(self.dropped)} dropped{names}{left_out}"
+        num_dropped = len(self.dropped)
+        num_rows = len(self.examples) + num_dropped + self.num_left_out
+        summary = f"{self.path}: {num_rows} rows read, {num_dropped} dropped"
+        if self.dropped:
+            reasons = list(self.dropped[:NUM_DROPPED_SHOWN])
+            if num_dropped > NUM_DROPPED_SHOWN:
+                reasons.append(f"and {num_dropped - NUM_DROPPED_SHOWN} more")
+            summary += f" ({'; '.join(reasons)})"
+        if self.num_left_out:
+            summary += f", {self.num_left_out} left out as asked"
+        return summary
 
 
-def numbers_by_task(text: str) -> dict[str, float]:
-    """ "para=2,sts=0.5" -> {"para": 2.0, "sts": 0.5}; "none" -> {}. ValueError where a number cannot be read."""
-    items = [] if text == "none" else [item.partition("=") for item in text.split(",")]
-    return {task: float(number) for task, _, number in items}
+class BadRow(Exception):
+    """A row that cannot become an example. is_empty: only its label or a sentence is empty."""
+
+    def __init__(self, reason: str, is_empty: bool = False) -> None:
+        super().__init__(reason)
+        self.is_empty = is_empty
+
+
+class Row(NamedTuple):
+    """The fields of a row, and the number of the line on which it ends."""
+
+    line: int
+    fields: list[str]
 
 
 def read_examples(
@@ -116,76 +153,51 @@ def read_examples(
 ) -> Table:
     """Read one file of a task.
 
-    path: tab-separated UTF-8 with a header; a byte-order mark is allowed, blank lines are not rows.
-    labelled: whether the label column is needed. A labelled row with an empty label or sentence is dropped and named
-        (the course's Quora dev file has two). An unlabelled file loses no row, because a leaderboard wants each id.
+    path: tab-separated UTF-8 with a header. A byte-order mark is allowed. Blank lines are skipped.
+    labelled: whether the file has labels. A labelled row with an empty label or sentence is dropped
+        and named (the course's Quora dev file has two). An unlabelled file loses no row, because a
+        leaderboard wants a prediction for each id.
     drop_bad_rows: drop and name the malformed rows of a labelled file too, instead of raising.
-    Raises ValueError with file, line, what was found, what is needed and what to do.
+
+    Raises ValueError with file, line, what was found, what is expected and what to do.
     """
-    text, is_damaged = _read_text(path)
-    csv.field_size_limit(
-        2**31 - 1
-    )  # no limit; a quote that is never closed, which swallows rows, is caught below
-    # Quoted fields may hold line breaks, so the csv module must see them untouched: newline="".
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t")
-    examples, dropped, line_of_id, header, end = [], [], {}, None, 0
-    try:
-        for row in reader:
-            begin, end = end + 1, reader.line_num
-            if any(
-                "\t" in field and {"\n", "\r"} & set(field) for field in row
-            ):  # or rows inside it would vanish
-                raise csv.Error(
-                    f"the row that begins on line {begin} has a field with tabs and line breaks"
-                )
-            if not row:  # a blank line, which pandas and csv.DictReader skip as well
-                continue
-            if header is None:
-                header = row
-                columns = _find_columns(path, reader.line_num, row, format, labelled)
-                continue
-            example, fault, is_empty = _parse_row(
-                row, reader.line_num, len(header), columns, format, line_of_id, is_damaged
-            )
-            if fault is None:
-                examples.append(example)
-            elif labelled and (is_empty or drop_bad_rows):
-                row_id = row[columns[0]].strip() if columns[0] < len(row) else ""
-                dropped.append(
-                    f"line {reader.line_num}, id {row_id if row_id.isprintable() else 'unusable'}: {fault}"
-                )
-            else:
-                advice = (
-                    "Fix the row, or pass --drop-bad-rows to skip and count such rows."
-                    if labelled
-                    else "Fix the row: each row of a file without labels needs a prediction, so none is skipped."
-                )
-                raise ValueError(f"{path}, line {reader.line_num}: {fault}. {advice}")
-    except csv.Error as error:
-        raise ValueError(
-            f"{path}, line {reader.line_num}: not readable as tab-separated text ({error}); a quote that "
-            "is never closed, or stands where none belongs, does this. Fix it."
-        ) from error
+    rows = read_rows(path, read_text(path))
+    header = next(rows, None)
+    if header is None:
+        raise empty_file(path, "is empty")
+    parser = RowParser(path, format, labelled, header)
+
+    examples: list[Example] = []
+    dropped: list[str] = []
+    for row in rows:
+        try:
+            examples.append(parser.parse(row))
+        except BadRow as problem:
+            is_droppable = labelled and (problem.is_empty or drop_bad_rows)
+            if not is_droppable:
+                parser.refuse(row, problem)
+            dropped.append(f"line {row.line}, id {parser.printable_id(row)}: {problem}")
+
     if not examples:
-        found = f"has a header and no usable rows ({', the first: '.join([f'{len(dropped)} dropped', *dropped[:1]])})"
-        raise ValueError(
-            f"{path}: the file {found if header else 'is empty'}; needed are a header and at least one "
-            "row. Restore the file, or fetch the course's with `python -m data.download --out DIR`."
-        )
+        first = f", the first: {dropped[0]}" if dropped else ""
+        raise empty_file(path, f"has a header and no usable rows ({len(dropped)} dropped{first})")
     return Table(str(path), tuple(examples), tuple(dropped))
 
 
-def sha256_of(path: str | Path) -> str:
-    """The SHA-256 of a file as 64 hexadecimal digits."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+def empty_file(path: str | Path, state: str) -> ValueError:
+    """Return the error about a file that holds no example."""
+    return ValueError(
+        f"{path}: the file {state}; expected are a header and at least one row. Restore the file, "
+        "or fetch the course's with `python -m data.download --out DIR`."
+    )
 
 
-def _read_text(path: str | Path) -> tuple[str, bool]:
-    """The file's text, and whether it holds bytes that are not UTF-8 text (kept as lone surrogates)."""
+def read_text(path: str | Path) -> str:
+    """Return the text of a file, without its byte-order mark.
+
+    Bytes that are not UTF-8 become lone surrogates, so that the row that holds them can be named.
+    Raises ValueError where the file cannot be read, or is UTF-16 or compressed.
+    """
     try:
         content = Path(path).read_bytes()
     except FileNotFoundError:
@@ -195,86 +207,174 @@ def _read_text(path: str | Path) -> tuple[str, bool]:
         ) from None
     except OSError as error:
         raise ValueError(
-            f"{path}: the file cannot be read ({error.strerror}). Needed is a readable file; check the "
-            "path and its permissions."
+            f"{path}: the file cannot be read ({error.strerror}). Expected is a readable file; "
+            "check the path and its permissions."
         ) from None
-    content = content.removeprefix(b"\xef\xbb\xbf").replace(
-        b"\0", b"\xff"
-    )  # NUL as bad UTF-8: csv may refuse it
-    if problem := {b"\xff\xfe": UTF_16, b"\xfe\xff": UTF_16, b"\x1f\x8b": COMPRESSED}.get(
-        content[:2]
-    ):
-        raise ValueError(f"{path}: the file is {problem}. Needed is tab-separated text in UTF-8.")
+
+    content = content.removeprefix(BYTE_ORDER_MARK)
+    problem = FIRST_BYTES.get(content[:2])
+    if problem:
+        raise ValueError(f"{path}: the file is {problem}. Expected is tab-separated text in UTF-8.")
+
+    # Some versions of the csv module refuse a zero byte, so it becomes a byte that is not UTF-8.
+    content = content.replace(b"\0", b"\xff")
+    return content.decode("utf-8", errors="surrogateescape")
+
+
+def read_rows(path: str | Path, text: str) -> Iterator[Row]:
+    """Yield the rows of a text that are not blank, the header first.
+
+    Raises ValueError where the csv module cannot read the text, and where an open quote swallowed
+    rows.
+    """
+    # The csv module stops at 131,072 characters in a field. A field with a quote that is never
+    # closed is long, too: it is found below.
+    csv.field_size_limit(2**31 - 1)
+    # Quoted fields may hold line breaks, so the csv module must see them untouched: newline="".
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t")
+    end = 0
     try:
-        return content.decode("utf-8"), False
-    except UnicodeDecodeError:
-        return content.decode("utf-8", errors="surrogateescape"), True
-
-
-def _find_columns(
-    path, line_number: int, header: list[str], format: Format, labelled: bool
-) -> list[int]:
-    """Positions of id, sentences and (if labelled) label in a row."""
-    names = [ID_COLUMN, *format.text_columns] + ([format.label_column] if labelled else [])
-    missing = [name for name in names if name not in header]
-    if missing:
-        found = ", ".join(
-            name.encode("utf-8", "backslashreplace").decode() for name in header if name
-        )
+        for fields in reader:
+            begin = end + 1
+            end = reader.line_num
+            if any(has_swallowed_rows(field) for field in fields):
+                raise csv.Error(
+                    f"the row that begins on line {begin} has a field with tabs and line breaks"
+                )
+            if fields:
+                yield Row(end, fields)
+    except csv.Error as error:
         raise ValueError(
-            f"{path}, line {line_number}: the header has no column {', '.join(missing)}; found are: "
-            f"{found or 'none with a name'}. {format.name.upper()} files need {', '.join(names)}, "
+            f"{path}, line {reader.line_num}: not readable as tab-separated text ({error}); a "
+            "quote that is never closed, or stands where none belongs, does this. Fix it."
+        ) from error
+
+
+def has_swallowed_rows(field: str) -> bool:
+    """Return whether a field holds tabs and line breaks, as behind a quote that is not closed."""
+    return "\t" in field and ("\n" in field or "\r" in field)
+
+
+class RowParser:
+    """Turns the rows of one file into examples.
+
+    Raises ValueError where the header lacks a column.
+    """
+
+    def __init__(self, path: str | Path, format: Format, labelled: bool, header: Row) -> None:
+        self.path = path
+        self.format = format
+        self.labelled = labelled
+        self.num_fields = len(header.fields)
+        self.line_of_id: dict[str, int] = {}
+
+        names = [ID_COLUMN, *format.text_columns]
+        if labelled:
+            names.append(format.label_column)
+        self.check_header(header, names)
+        self.columns = [header.fields.index(name) for name in names]
+
+    def check_header(self, header: Row, names: list[str]) -> None:
+        """Raise ValueError where the header lacks one of the columns."""
+        missing = [name for name in names if name not in header.fields]
+        if not missing:
+            return
+        # Names with bytes that are not UTF-8 must be printable.
+        present = [
+            name.encode("utf-8", "backslashreplace").decode() for name in header.fields if name
+        ]
+        listed = ", ".join(present) or "none with a name"
+        raise ValueError(
+            f"{self.path}, line {header.line}: the header has no column {', '.join(missing)}; "
+            f"found are: {listed}. {self.format.name.upper()} files need {', '.join(names)}, "
             "separated by tabs. Fix the header, or pass the file that belongs to this task."
         )
-    return [header.index(name) for name in names]
+
+    def parse(self, row: Row) -> Example:
+        """Return the example of a row. Raises BadRow where it is none."""
+        if len(row.fields) != self.num_fields:
+            raise BadRow(
+                f"the row has {len(row.fields)} fields; the header names {self.num_fields}"
+            )
+        if not all(is_utf8(field) for field in row.fields):
+            raise BadRow("the row holds bytes that are not UTF-8; the files are UTF-8 text")
+
+        row_id, *values = [row.fields[column].strip() for column in self.columns]
+        self.check_id(row_id)
+        self.line_of_id[row_id] = row.line
+
+        num_sentences = len(self.format.text_columns)
+        first = values[0]
+        second = values[1] if num_sentences == 2 else None
+        if not self.labelled:
+            return Example(row_id, first, second, None)
+        self.check_not_empty(values)
+        return Example(row_id, first, second, self.parse_label(values[num_sentences]))
+
+    def check_id(self, row_id: str) -> None:
+        """Raise BadRow for an id that is empty, is in a row above, or has a blank or comma."""
+        if not row_id:
+            raise BadRow("the id is empty; each row needs an id of its own")
+        if re.search(r"[\s,]", row_id):
+            raise BadRow(
+                f"the id '{row_id}' holds a blank or a comma; in a leaderboard's file, these end "
+                "the id"
+            )
+        if row_id in self.line_of_id:
+            raise BadRow(
+                f"the id {row_id} stands on line {self.line_of_id[row_id]} already; each row needs "
+                "its own"
+            )
+
+    def check_not_empty(self, values: list[str]) -> None:
+        """Raise BadRow where a sentence or the label is empty."""
+        names = (*self.format.text_columns, "label")
+        empty = [name for name, value in zip(names, values, strict=True) if not value]
+        if empty:
+            raise BadRow(f"empty {' and '.join(empty)}", is_empty=True)
+
+    def parse_label(self, text: str) -> float:
+        """Return the label of a row. Raises BadRow where it is no number or not an allowed one."""
+        try:
+            label = float(text)
+        except ValueError:
+            label = math.nan
+        if math.isnan(label):
+            raise BadRow(f"label '{text}' is not a number; {self.format.label_rule}")
+
+        is_in_range = self.format.low <= label <= self.format.high
+        is_whole_enough = label.is_integer() or not self.format.is_integer
+        if not (is_in_range and is_whole_enough):
+            raise BadRow(f"label '{text}' is not allowed; {self.format.label_rule}")
+        return label
+
+    def printable_id(self, row: Row) -> str:
+        """Return the id of a bad row for a message, or "unusable"."""
+        column = self.columns[0]
+        row_id = row.fields[column].strip() if column < len(row.fields) else ""
+        return row_id if row_id.isprintable() else "unusable"
+
+    def refuse(self, row: Row, problem: BadRow) -> NoReturn:
+        """Raise the ValueError about a row that is not dropped."""
+        if self.labelled:
+            advice = "Fix the row, or pass --drop-bad-rows to skip and count such rows."
+        else:
+            advice = (
+                "Fix the row: each row of a file without labels needs a prediction, so none is "
+                "skipped."
+            )
+        raise ValueError(f"{self.path}, line {row.line}: {problem}. {advice}")
 
 
-def _parse_row(
-    row,
-    line_number: int,
-    num_fields: int,
-    columns: list[int],
-    format: Format,
-    line_of_id: dict,
-    is_damaged: bool,
-) -> tuple[Example | None, str | None, bool]:
-    """The example, or what is wrong with the row, and whether that is only an empty label or sentence."""
-    if len(row) != num_fields:
-        return None, f"the row has {len(row)} fields; the header names {num_fields}", False
-    if is_damaged and any(
-        "\udc80" <= character <= "\udcff" for field in row for character in field
-    ):
-        return None, "the row holds bytes that are not UTF-8; the files are UTF-8 text", False
-    row_id, *values = (row[column].strip() for column in columns)
-    if not row_id:
-        return None, "the id is empty; each row needs an id of its own", False
-    if len(re.split(r"[\s,]", row_id)) > 1:
-        return (
-            None,
-            f"the id '{row_id}' holds a blank or a comma; in a leaderboard's file, these end the id",
-            False,
-        )
-    if row_id in line_of_id:
-        return (
-            None,
-            f"the id {row_id} stands on line {line_of_id[row_id]} already; each row needs its own",
-            False,
-        )
-    line_of_id[row_id] = line_number
-    sentences, labels = values[: len(format.text_columns)], values[len(format.text_columns) :]
-    sentence_1, sentence_2 = sentences if len(sentences) == 2 else (sentences[0], None)
-    if not labels:
-        return Example(row_id, sentence_1, sentence_2, None), None, False
-    names = (*format.text_columns, "label")
-    empty = [name for name, value in zip(names, values, strict=True) if not value]
-    if empty:
-        return None, f"empty {' and '.join(empty)}", True
-    try:
-        label = float(labels[0])
-    except ValueError:
-        label = float("nan")
-    if math.isnan(label):
-        return None, f"label '{labels[0]}' is not a number; {format.label_rule}", False
-    if not format.low <= label <= format.high or format.is_integer and not label.is_integer():
-        return None, f"label '{labels[0]}' is not allowed; {format.label_rule}", False
-    return Example(row_id, sentence_1, sentence_2, label), None, False
+def is_utf8(text: str) -> bool:
+    """Return whether a text has no lone surrogate, which stands for a byte that is not UTF-8."""
+    return text.isascii() or not re.search("[\udc80-\udcff]", text)
+
+
+def sha256_of(path: str | Path) -> str:
+    """Return the SHA-256 of a file as 64 hexadecimal digits."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,6 +1,6 @@
-"""Rows of text -> token ids in flat arrays, made once: in memory, and from run to run in a folder. Next: batching.py.
+"""Texts -> token ids in flat arrays, made once per run or once for many runs.
 
-R rows, N tokens of all rows together.
+R rows, N tokens of all rows together. Next: batching.py.
 """
 
 from __future__ import annotations
@@ -11,80 +11,144 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 from zipfile import BadZipFile
 
 import numpy
 
-CHUNK = 8192  # rows tokenized at once: Python lists of all ids would take ten times the memory of the arrays
+# Rows that are tokenized at once. Python lists of all ids take ten times the memory of the arrays.
+CHUNK = 8192
+
+# A maximum length that cuts no row.
 NO_LIMIT = 1_000_000
+
+
+class Tokenizer(Protocol):
+    """What this package needs of a tokenizer. minbert.BertTokenizer offers it."""
+
+    @property
+    def pad_token_id(self) -> int:
+        """The id that fills a row up to the length of its batch."""
+
+    @property
+    def cache(self) -> Path | None:
+        """The folder that keeps token ids from run to run, or None."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A text that differs between tokenizers that may give different ids."""
+
+    def encode(
+        self,
+        sentences: Sequence[str],
+        second_sentences: Sequence[str] | None = None,
+        max_length: int = 128,
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """Return token ids and token type ids of each row, without padding."""
 
 
 @dataclass(frozen=True)
 class TokenRows:
-    """Token ids of R rows, one after the other, without padding."""
+    """Token ids of R rows, one after the other, without padding.
 
-    tokens: numpy.ndarray  # (2, N) int32: input_ids and token_type_ids
-    lengths: numpy.ndarray  # (R,) int32
-    num_truncated: int  # rows that max_length has cut
+    tokens: (2, N) int32, input_ids and token_type_ids.
+    lengths: (R,) int32.
+    num_truncated: rows that were longer than the maximum length.
+    """
+
+    tokens: numpy.ndarray
+    lengths: numpy.ndarray
+    num_truncated: int
 
 
 def tokenize(
-    tokenizer, first: Sequence[str], second: Sequence[str] | None, max_length: int
+    tokenizer: Tokenizer, first: Sequence[str], second: Sequence[str] | None, max_length: int
 ) -> TokenRows:
-    """Token ids of single sentences (second is None) or pairs; `tokenizer.encode` as BertTokenizer has it."""
+    """Return the token ids of R single sentences (second is None) or R pairs.
 
-    def encode(rows: Sequence[int], limit: int) -> tuple[list[list[int]], list[list[int]]]:
-        seconds = None if second is None else [second[row] for row in rows]
-        return tokenizer.encode([first[row] for row in rows], seconds, max_length=limit)
-
-    chunks, lengths = [], []
+    max_length: tokens of a row at most, with [CLS] and [SEP].
+    """
+    chunks = []
+    lengths: list[int] = []
     for start in range(0, len(first), CHUNK):
-        encoded = encode(range(start, min(start + CHUNK, len(first))), max_length)
-        chunks.append(
-            numpy.array([[token for row in kind for token in row] for kind in encoded], numpy.int32)
-        )
-        lengths += [len(row) for row in encoded[0]]
-    # A full row may have been cut or may just fit; a second look without a limit tells.
+        rows = range(start, min(start + CHUNK, len(first)))
+        input_ids, token_type_ids = encode_rows(tokenizer, first, second, rows, max_length)
+        tokens = [flatten(input_ids), flatten(token_type_ids)]
+        chunks.append(numpy.array(tokens, numpy.int32))
+        lengths += [len(row) for row in input_ids]
+
+    # A row of max_length tokens may have been cut, or may just fit. Without a limit it shows.
+    num_truncated = 0
     full = [row for row, length in enumerate(lengths) if length >= max_length]
-    num_truncated = sum(len(row) > max_length for row in encode(full, NO_LIMIT)[0]) if full else 0
+    if full:
+        input_ids, _ = encode_rows(tokenizer, first, second, full, NO_LIMIT)
+        num_truncated = sum(len(row) > max_length for row in input_ids)
+
     return TokenRows(
-        numpy.concatenate(chunks, axis=1), numpy.array(lengths, numpy.int32), num_truncated
+        tokens=numpy.concatenate(chunks, axis=1),  # (2, N)
+        lengths=numpy.array(lengths, numpy.int32),  # (R,)
+        num_truncated=num_truncated,
     )
+
+
+def encode_rows(
+    tokenizer: Tokenizer,
+    first: Sequence[str],
+    second: Sequence[str] | None,
+    rows: Sequence[int],
+    max_length: int,
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Return token ids and token type ids of some of the rows."""
+    chosen_first = [first[row] for row in rows]
+    chosen_second = None if second is None else [second[row] for row in rows]
+    return tokenizer.encode(chosen_first, chosen_second, max_length=max_length)
+
+
+def flatten(rows: list[list[int]]) -> list[int]:
+    """Return the numbers of all rows, one row after the other."""
+    numbers: list[int] = []
+    for row in rows:
+        numbers += row
+    return numbers
 
 
 def tokenize_once(
-    tokenizer, first: Sequence[str], second: Sequence[str] | None, max_length: int
+    tokenizer: Tokenizer, first: Sequence[str], second: Sequence[str] | None, max_length: int
 ) -> TokenRows:
-    """`tokenize`, or what an earlier run left of it in the folder `tokenizer.cache`; None: nothing is read or kept.
+    """Return what `tokenize` returns, from the folder `tokenizer.cache` where it has it.
 
-    A file is found by its texts, max_length and `tokenizer.fingerprint`. A damaged one is made anew, and one that
-    cannot be written is no error.
+    None as the folder: nothing is read or written. A file belongs to its texts, max_length and
+    `tokenizer.fingerprint`. A damaged file is made again. One that cannot be written is no error.
     """
     if tokenizer.cache is None:
         return tokenize(tokenizer, first, second, max_length)
+
     path = tokenizer.cache / f"{fingerprint(tokenizer, first, second, max_length)}.npz"
-    found = read(path)
-    if found is None:
-        found = tokenize(tokenizer, first, second, max_length)
+    rows = read(path)
+    if rows is None:
+        rows = tokenize(tokenizer, first, second, max_length)
         with contextlib.suppress(OSError):
-            write(path, found)
-    return found
+            write(path, rows)
+    return rows
 
 
 def fingerprint(
-    tokenizer, first: Sequence[str], second: Sequence[str] | None, max_length: int
+    tokenizer: Tokenizer, first: Sequence[str], second: Sequence[str] | None, max_length: int
 ) -> str:
-    """SHA-256 of all that the token ids depend on."""
-    digest = hashlib.sha256(
-        f"{tokenizer.fingerprint} {max_length} {len(first)} {second is None}".encode()
-    )
+    """Return the SHA-256 of all that the token ids depend on, as hexadecimal digits."""
+    settings = f"{tokenizer.fingerprint} {max_length} {len(first)} {second is None}"
+    digest = hashlib.sha256(settings.encode())
+    # With its length before it, a text cannot be mistaken for two texts.
     for text in (*first, *(second or ())):
         digest.update(f"{len(text)} {text}".encode())
     return digest.hexdigest()
 
 
 def write(path: Path, rows: TokenRows) -> None:
-    """The three fields by name, each with its checksum, as zip files have. Beside its place, then renamed."""
+    """Write the three fields to a zip file, which keeps a checksum of each.
+
+    The file is written beside its place and then renamed: a reader never finds half of it.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.npz")
     try:
@@ -95,7 +159,7 @@ def write(path: Path, rows: TokenRows) -> None:
 
 
 def read(path: Path) -> TokenRows | None:
-    """What `write` wrote, or None where there is none of that, or a damaged one."""
+    """Return what `write` wrote, or None where there is no file or a damaged one."""
     try:
         with numpy.load(path, allow_pickle=False) as stored:
             return TokenRows(stored["tokens"], stored["lengths"], int(stored["num_truncated"]))

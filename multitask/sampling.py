@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 
-from data.readers import numbers_by_task
+from data.options import numbers_by_task
 from minbert.training.job import Step
 from multitask.options import TaskOptions
 

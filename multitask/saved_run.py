@@ -16,8 +16,8 @@ import numpy as np
 from safetensors import SafetensorError
 
 from data.batching import EncodedExamples
-from data.options import DataOptions
-from data.readers import Table, numbers_by_task, sha256_of
+from data.options import DataOptions, numbers_by_task
+from data.readers import Table, sha256_of
 from minbert import BertTokenizer
 from minbert.commands.ending import this_python
 from minbert.commands.options import OptionGroup, all_fields, from_flat

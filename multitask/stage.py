@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from data.batching import Batch, EncodedExamples, length_grouped_batches
-from data.options import DataOptions
-from data.readers import FORMATS, TRAINING_FORMATS, Table, numbers_by_task, read_examples
+from data.options import DataOptions, numbers_by_task
+from data.readers import FORMATS, TRAINING_FORMATS, Table, read_examples
 from minbert import AdamW, BertModel, BertTokenizer
 from minbert.commands.options import NONE
 from minbert.optimizer import layer_decayed, parameter_groups

@@ -186,7 +186,7 @@ def test_wrong_checksum_is_refused_and_nothing_is_left(server, tmp_path):
 def test_file_without_a_checksum_is_refused_by_its_rows(server, tmp_path):
     server.contents["quora-train.csv"] = b"<html>\n</html>\n"
     assert (
-        "quora-train.csv: what came is not the course's file: 1 rows, needed are about 3,001"
+        "quora-train.csv: what came is not the course's file: 1 rows, expected are about 3,001"
         in fetch_error(tmp_path, server)
     )
     assert not list(tmp_path.glob("quora-train*"))

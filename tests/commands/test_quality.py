@@ -423,7 +423,7 @@ REFUSED = [
     ),
     (
         ["--transfer", "SST", "--folds", "30"],
-        "sentences of class 'bad'; needed are two classes at least",
+        "sentences of class 'bad'; expected are two classes at least",
     ),
     (["--sets", "SST"], "the header has no column score, sentence1, sentence2"),
     (["--sets", "STS", "--out", "STS"], "is a file. Choose another folder"),

@@ -4,7 +4,7 @@ import numpy
 import pytest
 import torch
 
-from data.batching import EncodedExamples, cut, length_grouped_batches, sorted_batches
+from data.batching import EncodedExamples, length_grouped_batches, sorted_batches
 from data.readers import Example
 
 CLS, SEP, PAD = 1, 2, 9

@@ -173,7 +173,7 @@ def test_a_row_of_a_test_file_is_never_dropped(command):
                 "`python -m data.download --out",
             ),
         ),
-        (b"", ("the file is empty; needed are a header and at least one row. Restore the file",)),
+        (b"", ("the file is empty; expected are a header and at least one row. Restore the file",)),
         (
             b"\tid\tsentence1\tsentence2\tis_duplicate\n",
             ("a header and no usable rows (0 dropped)",),
