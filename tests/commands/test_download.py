@@ -1,4 +1,4 @@
-"""data/download.py against a server of our own on 127.0.0.1: whole, interrupted, without ranges, wrong, absent."""
+"""data/download.py against a server of our own: whole, interrupted, without ranges, wrong files."""
 
 import hashlib
 import re
@@ -13,47 +13,61 @@ import pytest
 from data import download
 from data.readers import COURSE_FILES
 
-NAMES = [name for files in COURSE_FILES.values() for name in files.values()]
+NAMES = []
+for files in COURSE_FILES.values():
+    NAMES += files.values()
 UNPUBLISHED = ["quora-train.csv", "quora-test-student.csv"]
-CONTENTS = {
-    name: b"\tid\tsentence\n"
-    + b"".join(b"%d\tid%d\t%s\n" % (n, n, name.encode()) for n in range(3000))
-    for name in NAMES
-}
+
+
+def content_of(name: str) -> bytes:
+    """A file of 3,000 rows."""
+    rows = [f"{number}\tid{number}\t{name}\n" for number in range(3000)]
+    return "".join(["\tid\tsentence\n", *rows]).encode()
+
+
+CONTENTS = {name: content_of(name) for name in NAMES}
 
 
 class Server(ThreadingHTTPServer):
-    """Serves `contents`; `cuts` is the list of bytes after which the next answers drop, `requests` what was asked."""
+    """Serves `contents` on 127.0.0.1.
+
+    cuts: the bytes after which the next answers end. requests: the names and ranges asked for.
+    knows_ranges: whether it can send a part of a file. failure: a status instead of every file.
+    """
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.contents, self.cuts, self.requests, self.knows_ranges, self.failure = (
-            dict(CONTENTS),
-            [],
-            [],
-            True,
-            None,
-        )
+        self.contents = dict(CONTENTS)
+        self.cuts = []
+        self.requests = []
+        self.knows_ranges = True
+        self.failure = None
         self.url = f"http://127.0.0.1:{self.server_port}/data/"
 
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):  # noqa: N802, the name that http.server calls
-        server, name = self.server, self.path.rsplit("/", 1)[-1]
-        asked = self.headers.get("Range")
-        server.requests.append((name, asked))
+        server = self.server
+        name = self.path.rsplit("/", 1)[-1]
+        byte_range = self.headers.get("Range")
+        server.requests.append((name, byte_range))
         if server.failure or name not in server.contents:
-            return self.send_error(server.failure or 404)
+            self.send_error(server.failure or 404)
+            return
+
         body = server.contents[name]
-        start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked and server.knows_ranges else 0
+        start = 0
+        if byte_range and server.knows_ranges:
+            start = int(re.fullmatch(r"bytes=(\d+)-", byte_range)[1])
         if start >= len(body):
-            return self.send_error(416)
+            self.send_error(416)
+            return
+
         self.send_response(206 if start else 200)
         self.send_header("Content-Length", str(len(body) - start))
         self.end_headers()
         end = start + server.cuts.pop(0) if server.cuts else len(body)
         self.wfile.write(body[start:end])
-        return None
 
     def log_message(self, *arguments):
         pass
@@ -61,11 +75,9 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch):
-    published = {
-        name: hashlib.sha256(body).hexdigest()
-        for name, body in CONTENTS.items()
-        if name not in UNPUBLISHED
-    }
+    published = {}
+    for name in set(NAMES) - set(UNPUBLISHED):
+        published[name] = hashlib.sha256(CONTENTS[name]).hexdigest()
     monkeypatch.setattr(download, "CHECKSUMS", published)
     monkeypatch.setattr(download, "NUM_ROWS", dict.fromkeys(UNPUBLISHED, 3001))
     with Server() as server:
@@ -123,10 +135,8 @@ def test_part_of_an_earlier_run_is_continued(server, tmp_path):
     (tmp_path / "sts-dev.csv.part").write_bytes(CONTENTS["sts-dev.csv"][:1000])
     fetch_all(tmp_path, server)
     assert_complete(tmp_path)
-    assert ("sts-dev.csv", "bytes=1000-") in server.requests and (
-        "sts-dev.csv",
-        None,
-    ) not in server.requests
+    assert ("sts-dev.csv", "bytes=1000-") in server.requests
+    assert ("sts-dev.csv", None) not in server.requests
 
 
 def test_part_that_is_already_whole(server, tmp_path):
@@ -164,9 +174,8 @@ def test_dropped_connection_is_continued_in_the_same_run(server, tmp_path):
 def test_connection_that_keeps_dropping_leaves_a_part_for_the_next_run(server, tmp_path):
     server.cuts = [1000] * download.NUM_ATTEMPTS
     message = fetch_error(tmp_path, server)
-    assert (
-        "the connection ended after 1,000 of" in message and "run the same command again" in message
-    )
+    assert "the connection ended after 1,000 of" in message
+    assert "run the same command again" in message
     assert [path.name for path in tmp_path.iterdir()] == [NAMES[0] + ".part"]
     assert (tmp_path / (NAMES[0] + ".part")).stat().st_size == 1000 * download.NUM_ATTEMPTS
     fetch_all(tmp_path, server)
@@ -176,28 +185,23 @@ def test_connection_that_keeps_dropping_leaves_a_part_for_the_next_run(server, t
 def test_wrong_checksum_is_refused_and_nothing_is_left(server, tmp_path):
     server.contents[NAMES[0]] = b"<html>Please log in</html>"
     message = fetch_error(tmp_path, server)
-    assert (
-        f"{NAMES[0]}: what came is not the course's file: SHA-256" in message
-        and "log-in page" in message
-    )
+    assert f"{NAMES[0]}: what came is not the course's file: SHA-256" in message
+    assert "log-in page" in message
     assert list(tmp_path.iterdir()) == []
 
 
 def test_file_without_a_checksum_is_refused_by_its_rows(server, tmp_path):
     server.contents["quora-train.csv"] = b"<html>\n</html>\n"
-    assert (
-        "quora-train.csv: what came is not the course's file: 1 rows, expected are about 3,001"
-        in fetch_error(tmp_path, server)
-    )
+    problem = "what came is not the course's file: 1 rows, expected are about 3,001"
+    assert f"quora-train.csv: {problem}" in fetch_error(tmp_path, server)
     assert not list(tmp_path.glob("quora-train*"))
 
 
 def test_file_without_a_checksum_must_match_the_recorded_one_later(server, tmp_path):
     fetch_all(tmp_path, server)
     (tmp_path / "quora-train.csv").unlink()
-    server.contents["quora-train.csv"] = CONTENTS["quora-train.csv"].replace(
-        b"id7", b"id8"
-    )  # as many rows
+    # As many rows as before.
+    server.contents["quora-train.csv"] = CONTENTS["quora-train.csv"].replace(b"id7", b"id8")
     assert "is not the course's file: SHA-256" in fetch_error(tmp_path, server)
 
 
@@ -242,13 +246,14 @@ def test_exit_codes(monkeypatch, capsys, tmp_path, error, code):
 
 
 def test_command_line_without_a_server(tmp_path):
-    program = "import sys, time; time.sleep = lambda seconds: None; from data.download import main; sys.exit(main())"
-    arguments = [
-        "--out",
-        str(tmp_path),
-        "--base-url",
-        "http://127.0.0.1:9/none",
-    ]  # nothing listens on port 9
+    program = """
+import sys, time
+time.sleep = lambda seconds: None
+from data.download import main
+sys.exit(main())
+"""
+    # Nothing listens on port 9.
+    arguments = ["--out", str(tmp_path), "--base-url", "http://127.0.0.1:9/none"]
     result = subprocess.run(
         [sys.executable, "-c", program, *arguments],
         cwd=Path(__file__).parents[2],
@@ -256,8 +261,6 @@ def test_command_line_without_a_server(tmp_path):
         text=True,
         timeout=60,
     )
-    assert (
-        result.returncode == 2
-        and "ids-sst-train.csv" in result.stderr
-        and "Traceback" not in result.stderr
-    )
+    assert result.returncode == 2
+    assert "ids-sst-train.csv" in result.stderr
+    assert "Traceback" not in result.stderr

@@ -1,7 +1,8 @@
-"""data/readers.py: the course's format, every bad input with its message, and no row lost silently."""
+"""data/readers.py: the course's format, the message of each bad input, and no row lost."""
 
 import gzip
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -13,6 +14,7 @@ from data.readers import (
     STS,
     TRAINING_FORMATS,
     Example,
+    Format,
     read_examples,
     sha256_of,
 )
@@ -34,6 +36,7 @@ def write(tmp_path):
 
 
 def message_of(path, format, **options) -> str:
+    """The message with which the file is refused."""
     with pytest.raises(ValueError) as caught:
         read_examples(path, format, **options)
     return str(caught.value)
@@ -59,13 +62,12 @@ def test_pair_with_decimals_and_doubled_quotes(write):
 def test_a_probability_is_a_label_of_training_pairs_alone(write):
     path = write(PARA_HEADER + "0\tq1\tA ?\tB ?\t0.25\n")
     assert read_examples(path, TRAINING_FORMATS["para"]).examples[0].label == 0.25
-    assert "label '0.25' is not allowed; PARA labels are whole numbers 0 to 1" in message_of(
-        path, PARA
-    )
+    message = "label '0.25' is not allowed; PARA labels are whole numbers 0 to 1"
+    assert message in message_of(path, PARA)
+
     path = write(PARA_HEADER + "0\tq1\tA ?\tB ?\t1.5\n")
-    assert "label '1.5' is not allowed; PARA labels are 0 to 1" in message_of(
-        path, TRAINING_FORMATS["para"]
-    )
+    message = "label '1.5' is not allowed; PARA labels are 0 to 1"
+    assert message in message_of(path, TRAINING_FORMATS["para"])
     assert TRAINING_FORMATS | {"para": PARA} == FORMATS
 
 
@@ -84,11 +86,13 @@ def test_labels_are_ignored_where_none_are_asked_for(write):
 @pytest.mark.parametrize(
     "content",
     [
-        "\ufeff" + SST_HEADER + "0\taa1\tFine\t3\n",  # byte-order mark
-        SST_HEADER.replace("\n", "\r\n") + "0\taa1\tFine\t3\r\n",
-        SST_HEADER + "\n0\taa1\tFine\t3\n\n\n",  # blank lines
-        SST_HEADER + "0\taa1\tFine\t3",  # no line break at the end
-        SST_HEADER + "0\taa1\tFine\t3.0\n",
+        pytest.param("\ufeff" + SST_HEADER + "0\taa1\tFine\t3\n", id="byte-order mark"),
+        pytest.param(
+            SST_HEADER.replace("\n", "\r\n") + "0\taa1\tFine\t3\r\n", id="line ends of Windows"
+        ),
+        pytest.param(SST_HEADER + "\n0\taa1\tFine\t3\n\n\n", id="blank lines"),
+        pytest.param(SST_HEADER + "0\taa1\tFine\t3", id="no line break at the end"),
+        pytest.param(SST_HEADER + "0\taa1\tFine\t3.0\n", id="a decimal"),
     ],
 )
 def test_harmless_variations(write, content):
@@ -103,10 +107,13 @@ def test_line_break_inside_quotes_belongs_to_the_sentence_and_counts_as_a_line(w
 
 
 def test_labelled_rows_without_label_or_sentence_are_dropped_and_named(write):
-    path = write(
-        PARA_HEADER + "0\taa1\tWhy?\tHow?\t1.0\n1\tbb2\tWhy?\tHow?\t\n2\tcc3\tWhy?\t\t\n"
-        "3\tdd4\t \tHow?\t0.0\n"
-    )
+    rows = [
+        "0\taa1\tWhy?\tHow?\t1.0",
+        "1\tbb2\tWhy?\tHow?\t",
+        "2\tcc3\tWhy?\t\t",
+        "3\tdd4\t \tHow?\t0.0",
+    ]
+    path = write(PARA_HEADER + "\n".join(rows) + "\n")
     table = read_examples(path, PARA)
     assert [example.id for example in table.examples] == ["aa1"]
     assert table.summary == (
@@ -116,10 +123,9 @@ def test_labelled_rows_without_label_or_sentence_are_dropped_and_named(write):
 
 
 def test_a_dropped_row_is_found_by_any_id_that_can_be_printed(write):
-    table = read_examples(
-        write(SST_HEADER + "0\tq-17\t \t3\n1\ta\x07\t \t3\n2\tbb2\tFine\t3\n"), SST
-    )
-    assert "(line 2, id q-17: empty sentence; line 3, id unusable: empty sentence)" in table.summary
+    path = write(SST_HEADER + "0\tq-17\t \t3\n1\ta\x07\t \t3\n2\tbb2\tFine\t3\n")
+    summary = read_examples(path, SST).summary
+    assert "(line 2, id q-17: empty sentence; line 3, id unusable: empty sentence)" in summary
 
 
 def test_unlabelled_rows_are_never_dropped(write):
@@ -132,97 +138,82 @@ def test_unlabelled_rows_are_never_dropped(write):
 
 
 def test_summary_names_five_rows_and_counts_the_rest(write):
-    path = write(
-        SST_HEADER + "".join(f"{n}\tid{n}\tFine\t\n" for n in range(8)) + "9\taa1\tFine\t3\n"
-    )
+    bad_rows = "".join(f"{n}\tid{n}\tFine\t\n" for n in range(8))
+    path = write(SST_HEADER + bad_rows + "9\taa1\tFine\t3\n")
     summary = read_examples(path, SST).summary
-    assert "9 rows read, 8 dropped" in summary and "id id4" in summary and "id id5" not in summary
+    assert "9 rows read, 8 dropped" in summary
+    assert "id id4" in summary
+    assert "id id5" not in summary
     assert summary.endswith("; and 3 more)")
 
 
+class BadRowCase(NamedTuple):
+    """A row that cannot be read, and how the message about it begins."""
+
+    format: Format
+    row: str | bytes
+    message: str
+
+
 BAD_ROWS = {
-    "label is a word": (
-        STS,
-        STS_HEADER,
-        "0\taa1\tOne.\tTwo.\tn/a\n",
-        "label 'n/a' is not a number; STS labels are 0 to 5",
+    "label is a word": BadRowCase(
+        STS, "0\taa1\tOne.\tTwo.\tn/a\n", "label 'n/a' is not a number; STS labels are 0 to 5"
     ),
-    "label is nan": (
-        STS,
-        STS_HEADER,
-        "0\taa1\tOne.\tTwo.\tnan\n",
-        "label 'nan' is not a number; STS labels are 0 to 5",
+    "label is nan": BadRowCase(
+        STS, "0\taa1\tOne.\tTwo.\tnan\n", "label 'nan' is not a number; STS labels are 0 to 5"
     ),
-    "label too high": (
-        STS,
-        STS_HEADER,
-        "0\taa1\tOne.\tTwo.\t5.1\n",
-        "label '5.1' is not allowed; STS labels are 0 to 5",
+    "label too high": BadRowCase(
+        STS, "0\taa1\tOne.\tTwo.\t5.1\n", "label '5.1' is not allowed; STS labels are 0 to 5"
     ),
-    "label infinite": (
-        STS,
-        STS_HEADER,
-        "0\taa1\tOne.\tTwo.\tinf\n",
-        "label 'inf' is not allowed; STS labels are 0 to 5",
+    "label infinite": BadRowCase(
+        STS, "0\taa1\tOne.\tTwo.\tinf\n", "label 'inf' is not allowed; STS labels are 0 to 5"
     ),
-    "label negative": (
-        SST,
-        SST_HEADER,
-        "0\taa1\tFine\t-1\n",
-        "label '-1' is not allowed; SST labels are whole numbers",
+    "label negative": BadRowCase(
+        SST, "0\taa1\tFine\t-1\n", "label '-1' is not allowed; SST labels are whole numbers"
     ),
-    "label not whole": (
+    "label not whole": BadRowCase(
         PARA,
-        PARA_HEADER,
         "0\taa1\tWhy?\tHow?\t0.5\n",
         "label '0.5' is not allowed; PARA labels are whole numbers 0 to 1",
     ),
-    "row too short": (
-        SST,
-        SST_HEADER,
-        "0\taa1\tFine\n",
-        "the row has 3 fields; the header names 4",
+    "row too short": BadRowCase(SST, "0\taa1\tFine\n", "the row has 3 fields; the header names 4"),
+    "row too long": BadRowCase(
+        SST, "0\taa1\tFine\tfilm\t3\n", "the row has 5 fields; the header names 4"
     ),
-    "row too long": (
-        SST,
-        SST_HEADER,
-        "0\taa1\tFine\tfilm\t3\n",
-        "the row has 5 fields; the header names 4",
+    "id empty": BadRowCase(SST, "0\t\tFine\t3\n", "the id is empty"),
+    "id with a blank": BadRowCase(
+        SST, "0\ta b\tFine\t3\n", "the id 'a b' holds a blank or a comma"
     ),
-    "id empty": (SST, SST_HEADER, "0\t\tFine\t3\n", "the id is empty"),
-    "id doubled": (SST, SST_HEADER, "0\tgood\tFine\t3\n", "the id good stands on line 2 already"),
-    "not UTF-8": (
-        SST,
-        SST_HEADER,
-        b"0\taa1\tcaf\xe9\t3\n",
-        "the row holds bytes that are not UTF-8",
+    "id doubled": BadRowCase(SST, "0\tgood\tFine\t3\n", "the id good stands on line 2 already"),
+    "not UTF-8": BadRowCase(SST, b"0\taa1\tcaf\xe9\t3\n", "the row holds bytes that are not UTF-8"),
+    "a zero byte": BadRowCase(
+        SST, b"0\taa1\tca\0\t3\n", "the row holds bytes that are not UTF-8; the files are"
     ),
-    "a zero byte": (
-        SST,
-        SST_HEADER,
-        b"0\taa1\tca\0\t3\n",
-        "the row holds bytes that are not UTF-8; the files are",
-    ),
+}
+HEADERS = {"sst": SST_HEADER, "para": PARA_HEADER, "sts": STS_HEADER}
+GOOD_ROWS = {
+    "sst": "0\tgood\tFine\t2\n",
+    "para": "0\tgood\tFine\tHow?\t1\n",
+    "sts": "0\tgood\tFine\tHow?\t2.5\n",
 }
 
 
 @pytest.mark.parametrize("name", BAD_ROWS)
 def test_bad_row_is_an_error_with_line_and_advice_or_is_dropped_and_named(write, name):
-    format, header, bad_row, expected = BAD_ROWS[name]
-    good_label = {"sst": "\t2", "para": "\tHow?\t1", "sts": "\tHow?\t2.5"}[format.name]
-    good_row = f"0\tgood\tFine{good_label}\n"
-    bad_row = bad_row if isinstance(bad_row, bytes) else bad_row.encode()
-    path = write((header + good_row).encode() + bad_row)
+    format, bad_row, expected = BAD_ROWS[name]
+    if isinstance(bad_row, str):
+        bad_row = bad_row.encode()
+    good_start = HEADERS[format.name] + GOOD_ROWS[format.name]
+    path = write(good_start.encode() + bad_row)
+
     message = message_of(path, format)
-    last_line = 3 + bad_row.strip().count(b"\n")
-    assert message.startswith(f"{path}, line {last_line}: {expected}")
+    assert message.startswith(f"{path}, line 3: {expected}")
     assert message.endswith("Fix the row, or pass --drop-bad-rows to skip and count such rows.")
+
     table = read_examples(path, format, drop_bad_rows=True)
     assert [example.id for example in table.examples] == ["good"]
-    assert (
-        f"2 rows read, 1 dropped (line {last_line}, id " in table.summary
-        and expected in table.summary
-    )
+    assert "2 rows read, 1 dropped (line 3, id " in table.summary
+    assert expected in table.summary
 
 
 def test_missing_file(tmp_path):
@@ -236,33 +227,29 @@ def test_folder_instead_of_a_file(tmp_path):
 
 @pytest.mark.parametrize("content", ["", "\n\n", "\ufeff"])
 def test_empty_file(write, content):
-    assert "rows.csv: the file is empty; needed are a header and at least one row" in message_of(
-        write(content), SST
-    )
+    message = "rows.csv: the file is empty; expected are a header and at least one row"
+    assert message in message_of(write(content), SST)
+
+
+UTF_16 = "the file is UTF-16; convert it with iconv -f utf-16 -t utf-8"
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (
-            SST_HEADER.encode("utf-16-le"),
-            "the header has no column",
-        ),  # no mark at the start: read as it stands
-        (
-            b"\xff\xfe" + SST_HEADER.encode("utf-16-le"),
-            "the file is UTF-16; convert it with iconv -f utf-16 -t utf-8",
+        # Without a mark at the start it is read as it stands.
+        pytest.param(
+            SST_HEADER.encode("utf-16-le"), "the header has no column", id="UTF-16 without a mark"
         ),
-        (
-            b"\xfe\xff" + SST_HEADER.encode("utf-16-be"),
-            "the file is UTF-16; convert it with iconv -f utf-16 -t utf-8",
-        ),
-        (
+        pytest.param(b"\xff\xfe" + SST_HEADER.encode("utf-16-le"), UTF_16, id="UTF-16 LE"),
+        pytest.param(b"\xfe\xff" + SST_HEADER.encode("utf-16-be"), UTF_16, id="UTF-16 BE"),
+        pytest.param(
             gzip.compress(SST_HEADER.encode()),
-            "the file is compressed; unpack it with gunzip first. Needed is tab-",
+            "the file is compressed; unpack it with gunzip first. Expected is tab-",
+            id="gzip",
         ),
     ],
-    ids=["UTF-16 without a mark", "UTF-16 LE", "UTF-16 BE", "gzip"],
-)  # gzip writes the time, which would name the test
+)
 def test_a_file_that_is_no_utf_8_text(write, content, words):
     assert words in message_of(write(content), SST)
 
@@ -283,35 +270,28 @@ def test_header_without_a_needed_column_names_those_found(write):
 
 
 def test_header_of_a_file_separated_by_commas(write):
-    assert "has no column id, sentence, sentiment" in message_of(
-        write("id,sentence,sentiment\n1,Fine,3\n"), SST
-    )
+    path = write("id,sentence,sentiment\n1,Fine,3\n")
+    assert "has no column id, sentence, sentiment" in message_of(path, SST)
 
 
 def test_file_that_is_not_text(write):
-    assert "line 1: the header has no column" in message_of(
-        write(b"PK\x03\x04\xff\xfe\x00\x80\n\x99"), SST
-    )
+    path = write(b"PK\x03\x04\xff\xfe\x00\x80\n\x99")
+    assert "line 1: the header has no column" in message_of(path, SST)
 
 
 @pytest.mark.parametrize("dropping", [False, True])
 @pytest.mark.parametrize("end", ['It is "fine"\t3\n', "Good\t2\nthree\tfields\n"])
 def test_a_quote_that_swallows_rows_is_never_dropped_with_them(write, dropping, end):
-    """Named by its first line; --drop-bad-rows would count one row and lose them all."""
-    path = write((SST_HEADER + '0\taa1\tFine\t3\n0\taa2\t"Fine\t3\n1\tbb2\t' + end).encode())
-    with pytest.raises(
-        ValueError, match="the row that begins on line 3 has a field with tabs"
-    ) as caught:
-        read_examples(path, SST, drop_bad_rows=dropping)
-    assert "a quote that is never closed, or stands where none belongs" in str(caught.value)
+    """Named by its first line. --drop-bad-rows would count one row and lose them all."""
+    path = write(SST_HEADER + '0\taa1\tFine\t3\n0\taa2\t"Fine\t3\n1\tbb2\t' + end)
+    message = message_of(path, SST, drop_bad_rows=dropping)
+    assert "the row that begins on line 3 has a field with tabs" in message
+    assert "a quote that is never closed, or stands where none belongs" in message
 
 
 def test_two_quotes_that_swallow_a_row_with_the_line_ends_of_an_old_mac(write):
-    path = write(
-        (SST_HEADER + '0\taa1\t"Good\t1\n1\taa2\t"Bad\t2\n2\taa3\tFine\t3\n')
-        .replace("\n", "\r")
-        .encode()
-    )
+    content = SST_HEADER + '0\taa1\t"Good\t1\n1\taa2\t"Bad\t2\n2\taa3\tFine\t3\n'
+    path = write(content.replace("\n", "\r"))
     assert "has a field with tabs and line breaks" in message_of(path, SST)
 
 
@@ -323,19 +303,15 @@ def test_a_very_long_sentence_is_a_sentence(write):
 
 
 def test_quote_that_is_never_closed(write):
-    path = write(
-        SST_HEADER + '0\taa1\t"Fine\t3\n' + "1\tbb2\tA long row follows the quote.\t3\n" * 5000
-    )
-    assert "a quote that is never closed, or stands where none belongs, does this" in message_of(
-        path, SST
-    )
+    rows = "1\tbb2\tA long row follows the quote.\t3\n" * 5000
+    path = write(SST_HEADER + '0\taa1\t"Fine\t3\n' + rows)
+    message = "a quote that is never closed, or stands where none belongs, does this"
+    assert message in message_of(path, SST)
 
 
 def test_sha256_of_a_known_text(write):
-    assert (
-        sha256_of(write("abc"))
-        == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    )
+    expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert sha256_of(write("abc")) == expected
 
 
 @pytest.mark.skipif(not COURSE.is_dir(), reason="the course's files are not beside this repository")
@@ -345,11 +321,14 @@ def test_course_files_lose_only_the_two_broken_quora_rows():
         for split, name in COURSE_FILES[format.name].items():
             table = read_examples(COURSE / name, format, labelled=split != "test")
             num_rows[name] = (len(table.examples), len(table.dropped))
-    assert num_rows["ids-sst-train.csv"] == (8544, 0) and num_rows["ids-sst-dev.csv"] == (1101, 0)
-    assert num_rows["ids-sst-test-student.csv"] == (2210, 0) and num_rows["quora-dev.csv"] == (
-        20212,
-        2,
-    )
-    assert num_rows["sts-train.csv"] == (6040, 0) and num_rows["sts-dev.csv"] == (863, 0)
-    assert num_rows["sts-test-student.csv"] == (1725, 0)
+    expected = {
+        "ids-sst-train.csv": (8544, 0),
+        "ids-sst-dev.csv": (1101, 0),
+        "ids-sst-test-student.csv": (2210, 0),
+        "quora-dev.csv": (20212, 2),
+        "sts-train.csv": (6040, 0),
+        "sts-dev.csv": (863, 0),
+        "sts-test-student.csv": (1725, 0),
+    }
+    assert expected.items() <= num_rows.items()
     assert [name for name, (_, num_dropped) in num_rows.items() if num_dropped] == ["quora-dev.csv"]

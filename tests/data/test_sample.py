@@ -1,4 +1,4 @@
-"""data/sample.py: the committed bytes are what the generator writes, and the labels follow from the meaning."""
+"""data/sample.py: it writes the committed bytes, and the labels follow from the meaning."""
 
 import sys
 from collections import Counter
@@ -11,6 +11,7 @@ from data import sample
 from data.readers import COURSE_FILES, PARA, SST, STS, read_examples
 from data.sample import (
     NUM_ROWS,
+    Meaning,
     compare_scenes,
     correct_spelling,
     make_clause,
@@ -22,9 +23,8 @@ SAMPLE = Path(__file__).parents[2] / "data" / "sample"
 
 
 def read_split(format, split):
-    return read_examples(
-        SAMPLE / COURSE_FILES[format.name][split], format, labelled=split != "test"
-    ).examples
+    path = SAMPLE / COURSE_FILES[format.name][split]
+    return read_examples(path, format, labelled=split != "test").examples
 
 
 def texts_of(examples):
@@ -48,17 +48,22 @@ def test_another_seed_writes_other_rows(tmp_path):
 def test_rows_are_readable_balanced_and_in_one_file_only(format):
     splits = {split: read_split(format, split) for split in NUM_ROWS}
     assert {split: len(examples) for split, examples in splits.items()} == NUM_ROWS
-    texts = [texts_of(examples) for examples in splits.values()]
-    assert len(set().union(*texts)) == sum(NUM_ROWS.values())
-    assert len({example.id for examples in splits.values() for example in examples}) == sum(
-        NUM_ROWS.values()
-    )
-    share = 1 / (format.high + 1)
+
+    num_rows = sum(NUM_ROWS.values())
+    texts = set()
+    ids = set()
+    for examples in splits.values():
+        texts |= texts_of(examples)
+        ids |= {example.id for example in examples}
+    assert len(texts) == num_rows, "a sentence or pair stands in two files"
+    assert len(ids) == num_rows
+
+    expected_share = 1 / (format.high + 1)
     for split in ("train", "dev"):
         counts = Counter(round(example.label) for example in splits[split])
-        assert all(
-            0.75 * share < count / NUM_ROWS[split] < 1.25 * share for count in counts.values()
-        )
+        for count in counts.values():
+            share = count / NUM_ROWS[split]
+            assert 0.75 * expected_share < share < 1.25 * expected_share
 
 
 def test_files_have_the_course_headers():
@@ -73,42 +78,44 @@ def test_word_order_decides_where_the_words_are_the_same():
     def words(sentence):
         return sorted(sentence.lower().strip("?").split())
 
-    pairs = [
-        example
-        for example in read_split(PARA, "train")
-        if words(example.sentence_1) == words(example.sentence_2)
-    ]
-    assert len(pairs) > 20 and {example.label for example in pairs} == {0.0}
+    pairs = []
+    for example in read_split(PARA, "train"):
+        if words(example.sentence_1) == words(example.sentence_2):
+            pairs.append(example)
+    assert len(pairs) > 20
+    assert {example.label for example in pairs} == {0.0}
 
 
-def test_scores_of_scenes_by_hand():
-    man, woman, boy = ("person0", ("man",)), ("person0", ("woman",)), ("person1", ("boy",))
-    scene = {
-        "person": man,
-        "quality": None,
-        "verb": ("music0", ("playing",)),
-        "object": ("music1", ("flute",)),
-        "place": ("0", ("in a park",)),
-    }
-    assert compare_scenes(scene, scene) == 5.0
-    assert compare_scenes(scene, scene | {"person": woman}) == 4.5  # a related person counts half
-    assert (
-        compare_scenes(scene, scene | {"person": boy}) == 3.5
-    )  # another one takes its quality along
-    assert (
-        compare_scenes(scene, scene | {"quality": ("0", ("tall",))}) == 4.75
-    )  # only one scene says it
-    assert (
-        compare_scenes(scene, scene | {"verb": ("any0", ("buying",))}) == 3.0
-    )  # a place needs its event
-    unrelated = {
-        "person": boy,
-        "quality": None,
-        "verb": ("any0", ("buying",)),
-        "object": ("food0", ("onion",)),
-        "place": scene["place"],
-    }
-    assert compare_scenes(scene, unrelated) == 0.0
+MAN = Meaning("person0", ("man",))
+WOMAN = Meaning("person0", ("woman",))
+BOY = Meaning("person1", ("boy",))
+BUYING = Meaning("any0", ("buying",))
+SCENE = {
+    "person": MAN,
+    "quality": None,
+    "verb": Meaning("music0", ("playing",)),
+    "object": Meaning("music1", ("flute",)),
+    "place": Meaning("0", ("in a park",)),
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({}, 5.0, id="the same scene"),
+        pytest.param({"person": WOMAN}, 4.5, id="a related person counts half"),
+        pytest.param({"person": BOY}, 3.5, id="another person takes its quality along"),
+        pytest.param({"quality": Meaning("0", ("tall",))}, 4.75, id="only one scene says it"),
+        pytest.param({"verb": BUYING}, 3.0, id="a place needs its event"),
+        pytest.param(
+            {"person": BOY, "verb": BUYING, "object": Meaning("food0", ("onion",))},
+            0.0,
+            id="unrelated",
+        ),
+    ],
+)
+def test_scores_of_scenes_by_hand(changes, expected):
+    assert compare_scenes(SCENE, SCENE | changes) == expected
 
 
 @pytest.mark.parametrize(
@@ -126,10 +133,12 @@ def test_scores_of_scenes_by_hand():
 )
 def test_scores_of_judgements(text, score):
     random = Random(0)
-    clauses = [make_clause(random) for _ in range(8000)]
-    assert {
-        found for clause, found in clauses if clause.replace("  ", " ").endswith(f" {text}")
-    } == {score}
+    scores = set()
+    for _ in range(8000):
+        clause = make_clause(random)
+        if clause.text.replace("  ", " ").endswith(f" {text}"):
+            scores.add(clause.score)
+    assert scores == {score}
 
 
 def test_articles_and_word_lists():
@@ -145,22 +154,24 @@ def test_articles_and_word_lists():
 def test_no_sentence_reads_wrong():
     for format in (SST, PARA, STS):
         for example in read_split(format, "train"):
-            for sentence in filter(None, (example.sentence_1, example.sentence_2)):
+            for sentence in example.texts:
                 lowered = f" {sentence.lower()}"
-                assert "  " not in lowered and not set("{}[]|/_") & set(lowered), sentence
+                assert "  " not in lowered, sentence
+                assert not set("{}[]|/_") & set(lowered), sentence
                 assert sentence[0].isupper() and sentence[-1] in ".?", sentence
                 assert not any(f" a {vowel}" in lowered for vowel in "aeio"), sentence
 
 
 def test_it_replaces_no_file(tmp_path, monkeypatch, capsys):
     (tmp_path / "quora-dev.csv").write_text("mine")
-    for out, words in (
-        (tmp_path, "quora-dev.csv exists, and would be replaced by made-up rows"),
-        (tmp_path / "quora-dev.csv" / "new", "cannot be written (Not a directory)"),
-    ):
+    refused = {
+        tmp_path: "quora-dev.csv exists, and would be replaced by made-up rows",
+        tmp_path / "quora-dev.csv" / "new": "cannot be written (Not a directory)",
+    }
+    for out, message in refused.items():
         monkeypatch.setattr(sys, "argv", ["sample", "--out", str(out)])
         with pytest.raises(SystemExit, match="2"):
             sample.main()
-        assert words in capsys.readouterr().err
+        assert message in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["quora-dev.csv"]
     assert (tmp_path / "quora-dev.csv").read_text() == "mine"

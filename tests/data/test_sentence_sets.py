@@ -1,4 +1,4 @@
-"""data/sentence_sets.py: plain files and the course's, and what is said of files that cannot be read."""
+"""data/sentence_sets.py: plain files and the course's, and the messages about unreadable ones."""
 
 from pathlib import Path
 
@@ -15,33 +15,37 @@ def write(folder: Path, text: str | bytes) -> Path:
     return path
 
 
-# --- what is read -----------------------------------------------------------------------------------------------------
+# --- what is read ---------------------------------------------------------------------------------
+
+
+def rows_of(sentence_set):
+    """The sentences and labels of a set."""
+    rows = []
+    for example in sentence_set.examples:
+        rows.append((example.sentence_1, example.sentence_2, example.label))
+    return rows
 
 
 def test_a_plain_file_by_hand(tmp_path):
-    """Columns in any order; a quote that is never closed is a character; no line ends inside a sentence."""
+    """Columns come in any order. A quote that is never closed is a character like any other. U+2028
+    does not end a line."""
     path = write(
         tmp_path,
         'sentence2\tsubset\tscore\tsentence1\r\n"Then\tnews\t4.500\the said.\r\n\r\n'
         "b\u2028c\tforum\t0\t a \n",
     )
-    found = read_pairs(path)
-    assert [(each.sentence_1, each.sentence_2, each.label) for each in found.examples] == [
-        ("he said.", '"Then', 4.5),
-        ("a", "b\u2028c", 0.0),
-    ]
-    assert (
-        found.subsets == ("news", "forum")
-        and found.classes == ()
-        and found.summary == f"{path}: 2 rows read"
-    )
+    pairs = read_pairs(path)
+    assert rows_of(pairs) == [("he said.", '"Then', 4.5), ("a", "b\u2028c", 0.0)]
+    assert pairs.subsets == ("news", "forum")
+    assert pairs.classes == ()
+    assert pairs.summary == f"{path}: 2 rows read"
 
 
 def test_without_subsets_and_with_a_byte_order_mark(tmp_path):
-    found = read_pairs(
-        write(tmp_path, "\ufeffscore\tsentence1\tsentence2\tentailment\n1\ta\tb\tNO\n5\ta\ta\tYES")
-    )
-    assert found.subsets is None and [each.label for each in found.examples] == [1, 5]
+    text = "\ufeffscore\tsentence1\tsentence2\tentailment\n1\ta\tb\tNO\n5\ta\ta\tYES"
+    pairs = read_pairs(write(tmp_path, text))
+    assert pairs.subsets is None
+    assert rows_of(pairs) == [("a", "b", 1.0), ("a", "a", 5.0)]
 
 
 def test_sick_as_it_is_published(tmp_path):
@@ -49,10 +53,8 @@ def test_sick_as_it_is_published(tmp_path):
         "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
         "1\ta\tb\t4.5\tNEUTRAL\n2\tc\td\t1\tYES\n"
     )
-    assert [
-        (each.sentence_1, each.sentence_2, each.label)
-        for each in read_pairs(write(tmp_path, text)).examples
-    ] == [("a", "b", 4.5), ("c", "d", 1.0)]
+    pairs = read_pairs(write(tmp_path, text))
+    assert rows_of(pairs) == [("a", "b", 4.5), ("c", "d", 1.0)]
 
 
 def test_the_course_s_files_are_quoted(tmp_path):
@@ -66,23 +68,20 @@ def test_the_course_s_files_are_quoted(tmp_path):
 
 def test_classes_are_numbered_in_the_order_of_their_names(tmp_path):
     path = write(tmp_path, 'label\tsentence\nspam\ta\nham\tb\nspam\t"c\nham\td\n')
-    found = read_labelled(path, 2)
-    assert found.classes == ("ham", "spam") and [each.label for each in found.examples] == [
-        1,
-        0,
-        1,
-        0,
-    ]
-    assert found.examples[2].sentence_1 == '"c' and found.examples[0].sentence_2 is None
+    labelled = read_labelled(path, 2)
+    assert labelled.classes == ("ham", "spam")
+    assert rows_of(labelled) == [("a", None, 1), ("b", None, 0), ('"c', None, 1), ("d", None, 0)]
 
 
 def test_the_course_s_sentiment_file():
-    found = read_labelled(SAMPLE / "ids-sst-dev.csv", 10)
-    assert found.classes == ("0", "1", "2", "3", "4") and len(found.examples) == 500
-    assert found.examples[0].label == 1 and "0 dropped" in found.summary
+    labelled = read_labelled(SAMPLE / "ids-sst-dev.csv", 10)
+    assert labelled.classes == ("0", "1", "2", "3", "4")
+    assert len(labelled.examples) == 500
+    assert labelled.examples[0].label == 1
+    assert "0 dropped" in labelled.summary
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 
 HEADER = "score\tsentence1\tsentence2\tsubset\n"
 
@@ -90,14 +89,17 @@ HEADER = "score\tsentence1\tsentence2\tsubset\n"
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "the file is empty; needed are a header and a row at least"),
+        ("", "the file is empty; expected are a header and a row at least"),
         (HEADER, "the file is a header and no rows"),
         (
             "id\tsentence1\n1\ta\n",
-            "line 1: the header has no column score, sentence2; found are: id, sentence1. Needed are "
-            "score, sentence1, sentence2, separated by tabs (or similarity for score",
+            "line 1: the header has no column score, sentence2; found are: id, sentence1. Expected "
+            "are score, sentence1, sentence2, separated by tabs (or similarity for score",
         ),
-        ("score,sentence1,sentence2\n1,a,b\n", "found are: score,sentence1,sentence2. Needed are"),
+        (
+            "score,sentence1,sentence2\n1,a,b\n",
+            "found are: score,sentence1,sentence2. Expected are",
+        ),
         (
             HEADER + "1\ta\tb\tx\n2\ta\tb\n",
             "line 3: the row has 3 fields; the header names 4. Fix the row",
@@ -109,7 +111,7 @@ HEADER = "score\tsentence1\tsentence2\tsubset\n"
         (HEADER + "1\ta\tb\t\n2\ta\tb\tx\n", "line 2: subset is empty"),
         (HEADER + "1\ta\tb\tx\nhigh\ta\tb\tx\n", "line 3: score 'high' is not a number"),
         (HEADER + "nan\ta\tb\tx\n", "line 2: score 'nan' is not a number"),
-        (HEADER + "3\ta\tb\tx\n3\tc\td\tx\n", "all labels are 3; needed are different ones"),
+        (HEADER + "3\ta\tb\tx\n3\tc\td\tx\n", "all labels are 3; expected are different ones"),
         (
             HEADER.encode() + b"1\ta\tb\tx\n2\t\xff\tb\tx\n",
             "line 3: holds bytes that are not UTF-8",
@@ -124,7 +126,8 @@ def test_pairs_that_cannot_be_read(tmp_path, text, complaint):
     path = write(tmp_path, text)
     with pytest.raises(ValueError) as caught:
         read_pairs(path)
-    assert str(caught.value).startswith(str(path)) and complaint in str(caught.value)
+    assert str(caught.value).startswith(str(path))
+    assert complaint in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -132,12 +135,12 @@ def test_pairs_that_cannot_be_read(tmp_path, text, complaint):
     [
         (
             "label\tsentence\na\tx\na\ty\n",
-            "found is the one class 'a'; needed are two classes at least, each with 2 dif",
+            "found is the one class 'a'; expected are two classes at least, each with 2 dif",
         ),
         ("label\tsentence\na\tx\nb\ty\nb\tz\n", "found is 1 sentences of class 'a'"),
         (
             "class\tsentence\na\tx\n",
-            "has no column label; found are: class, sentence. Needed are label, sentence, "
+            "has no column label; found are: class, sentence. Expected are label, sentence, "
             "separated by tabs (or sentiment for label",
         ),
         ("label\tsentence\n\tx\n", "line 2: label is empty"),

@@ -1,4 +1,4 @@
-"""data/token_cache.py: the same ids with and without the folder; what a file belongs to; damaged and useless ones."""
+"""data/token_cache.py: the same ids with and without the folder, and damaged files."""
 
 import numpy
 import pytest
@@ -36,13 +36,19 @@ def no_tokenizing(monkeypatch):
     return forbid
 
 
-def equal(one, other) -> bool:
+def are_equal(rows, expected) -> bool:
     return (
-        numpy.array_equal(one.tokens, other.tokens)
-        and numpy.array_equal(one.lengths, other.lengths)
-        and one.num_truncated == other.num_truncated
-        and one.tokens.dtype == other.tokens.dtype
+        numpy.array_equal(rows.tokens, expected.tokens)
+        and numpy.array_equal(rows.lengths, expected.lengths)
+        and rows.num_truncated == expected.num_truncated
+        and rows.tokens.dtype == expected.tokens.dtype
     )
+
+
+def only_file(folder):
+    """The one file that the folder holds."""
+    (path,) = folder.iterdir()
+    return path
 
 
 @pytest.mark.parametrize(("second", "num_truncated"), [(None, 1), (OTHERS, 2)])
@@ -50,30 +56,31 @@ def test_a_second_run_reads_what_the_first_one_made(
     tokenizer, no_tokenizing, second, num_truncated
 ):
     expected = tokenize(tokenizer, TEXTS, second, 12)
-    assert expected.num_truncated == num_truncated and expected.lengths.max() == 12
-    assert equal(tokenize_once(tokenizer, TEXTS, second, 12), expected)
+    assert expected.num_truncated == num_truncated
+    assert expected.lengths.max() == 12
+    assert are_equal(tokenize_once(tokenizer, TEXTS, second, 12), expected)
     no_tokenizing()
-    assert equal(tokenize_once(tokenizer, TEXTS, second, 12), expected)
+    assert are_equal(tokenize_once(tokenizer, TEXTS, second, 12), expected)
 
 
 def test_examples_come_out_alike(tokenizer, tiny_model, no_tokenizing):
-    examples = [
-        Example(str(number), *pair, 1.0)
-        for number, pair in enumerate(zip(TEXTS, OTHERS, strict=True))
-    ]
+    examples = []
+    for number, pair in enumerate(zip(TEXTS, OTHERS, strict=True)):
+        examples.append(Example(str(number), *pair, 1.0))
+    without_cache = BertTokenizer.from_pretrained(tiny_model)
     kinds = ("cross", "bi", "dual")
-    plain = [
-        EncodedExamples(examples, BertTokenizer.from_pretrained(tiny_model), 12, kind)
-        for kind in kinds
-    ]
+    expected = {kind: EncodedExamples(examples, without_cache, 12, kind) for kind in kinds}
     for kind in kinds:
         EncodedExamples(examples, tokenizer, 12, kind)
+
     no_tokenizing()
-    for kind, expected in zip(kinds, plain, strict=True):
-        found = EncodedExamples(examples, tokenizer, 12, kind)
-        assert found.lengths.tolist() == expected.lengths.tolist()
-        assert found.batch([3, 0]).input_ids.equal(expected.batch([3, 0]).input_ids)
-        assert found.batch([3, 0]).token_type_ids.equal(expected.batch([3, 0]).token_type_ids)
+    for kind in kinds:
+        encoded = EncodedExamples(examples, tokenizer, 12, kind)
+        assert encoded.lengths.tolist() == expected[kind].lengths.tolist()
+        batch = encoded.batch([3, 0])
+        expected_batch = expected[kind].batch([3, 0])
+        assert batch.input_ids.equal(expected_batch.input_ids)
+        assert batch.token_type_ids.equal(expected_batch.token_type_ids)
 
 
 def test_a_file_belongs_to_texts_length_and_tokenizer(tokenizer, tiny_model):
@@ -91,44 +98,53 @@ def test_a_file_belongs_to_texts_length_and_tokenizer(tokenizer, tiny_model):
         (BertTokenizer(smaller, cache=tokenizer.cache), TEXTS, None, 12),
     ]
     for request in requests:
-        assert equal(tokenize_once(*request), tokenize(*request))
+        assert are_equal(tokenize_once(*request), tokenize(*request))
     assert len(list(tokenizer.cache.iterdir())) == len(requests)
 
 
 @pytest.mark.parametrize("damage", [b"", b"nonsense", None])
 def test_a_damaged_file_is_made_anew(tokenizer, damage):
     expected = tokenize_once(tokenizer, TEXTS, None, 12)
-    (path,) = tokenizer.cache.iterdir()
+    path = only_file(tokenizer.cache)
     whole = path.read_bytes()
     path.write_bytes(whole[:-4] if damage is None else damage)
-    assert equal(tokenize_once(tokenizer, TEXTS, None, 12), expected) and path.read_bytes() == whole
+    assert are_equal(tokenize_once(tokenizer, TEXTS, None, 12), expected)
+    assert path.read_bytes() == whole
 
 
 def test_a_file_of_the_right_size_with_a_wrong_number_is_damaged_too(tokenizer):
     expected = tokenize_once(tokenizer, TEXTS, None, 12)
-    (path,) = tokenizer.cache.iterdir()
+    path = only_file(tokenizer.cache)
     whole = path.read_bytes()
     place = whole.index(expected.tokens[0, -4:].tobytes())
     path.write_bytes(whole[:place] + bytes(4) + whole[place + 4 :])
-    assert equal(tokenize_once(tokenizer, TEXTS, None, 12), expected) and path.read_bytes() == whole
+    assert are_equal(tokenize_once(tokenizer, TEXTS, None, 12), expected)
+    assert path.read_bytes() == whole
 
 
 @pytest.mark.parametrize(
-    "flag", [(4, 0xFF), (6, 0x01)]
-)  # of the entry: the version needed to read it, encryption
-def test_a_file_that_zip_would_not_read_is_damaged_too(tokenizer, flag):
+    ("offset", "bits"),
+    [pytest.param(4, 0xFF, id="version needed to read it"), pytest.param(6, 0x01, id="encryption")],
+)
+def test_a_file_that_zip_would_not_read_is_damaged_too(tokenizer, offset, bits):
     expected = tokenize_once(tokenizer, TEXTS, None, 12)
-    (path,) = tokenizer.cache.iterdir()
+    path = only_file(tokenizer.cache)
     whole = bytearray(path.read_bytes())
-    for signature, offset in ((b"PK\x03\x04", flag[0]), (b"PK\x01\x02", flag[0] + 2)):
-        whole[whole.index(signature) + offset] |= flag[1]
+    # An entry has two headers: before its content, and in the directory at the end of the file.
+    local_header = whole.index(b"PK\x03\x04")
+    whole[local_header + offset] |= bits
+    directory_header = whole.index(b"PK\x01\x02")
+    whole[directory_header + offset + 2] |= bits
     path.write_bytes(whole)
-    assert equal(tokenize_once(tokenizer, TEXTS, None, 12), expected) and path.read_bytes() != whole
+    assert are_equal(tokenize_once(tokenizer, TEXTS, None, 12), expected)
+    assert path.read_bytes() != whole
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(tokenizer):
     tokenizer.cache.write_text("a file where the folder should be")
-    assert equal(tokenize_once(tokenizer, TEXTS, None, 12), tokenize(tokenizer, TEXTS, None, 12))
+    assert are_equal(
+        tokenize_once(tokenizer, TEXTS, None, 12), tokenize(tokenizer, TEXTS, None, 12)
+    )
 
 
 def test_none_keeps_nothing(tiny_model, tmp_path, monkeypatch):
