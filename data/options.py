@@ -131,7 +131,7 @@ class DataOptions(OptionGroup):
         return getattr(self.files, f"{task}_{split}")
 
     def with_files(self) -> DataOptions:
-        """Return the same options with the course's file names in data_dir where no file is named."""
+        """Return the same options with the course's files in data_dir where no file is named."""
         paths = {}
         for task, names in COURSE_FILES.items():
             for split, name in names.items():
