@@ -19,7 +19,7 @@ from minbert.pretraining import plain_text as from_text
 from minbert.pretraining.mlm import IGNORED, BertForMaskedLM
 from minbert.training.loop import Loop
 from minbert.weights import resolve
-from tests.data.test_corpus import LINES
+from tests.toy_text import LINES
 
 SMALL_RUN = (
     "--size",

@@ -13,7 +13,7 @@ from torch.utils import backend_registration
 
 import run_multitask
 from benchmarks.kill_resume import differences, saved_step, stop_when
-from tests.data.test_corpus import LINES
+from tests.toy_text import LINES
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(

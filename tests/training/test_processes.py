@@ -14,7 +14,7 @@ import torch
 
 from contrastive.presets import PRESETS
 from minbert.training import processes
-from tests.data.test_corpus import LINES
+from tests.toy_text import LINES
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = (

@@ -1,0 +1,223 @@
+"""minbert/pretraining/packing.py: plain text -> vocabulary, packed sequences, plan of steps."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from data.corpus import MAX_CHARACTERS, read_lines
+from minbert.pretraining import __main__ as pretraining_command
+from minbert.pretraining.packing import (
+    HELD_OUT,
+    pack,
+    pair_up,
+    plan_steps,
+    split_and_pack,
+    train_tokenizer,
+)
+from minbert.pretraining.plain_text import read_corpus
+from minbert.tokenizer import SPECIAL_TOKENS, BertTokenizer
+from tests.toy_text import LINES
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(iter(LINES), 120)
+
+
+def test_the_vocabulary(tokenizer):
+    by_number = sorted(tokenizer.vocabulary, key=tokenizer.vocabulary.get)
+    assert by_number[:5] == list(SPECIAL_TOKENS)
+    assert tokenizer.pad_token_id == 0
+    assert sorted(tokenizer.vocabulary.values()) == list(range(len(by_number)))
+    assert len(by_number) <= 120
+    assert "soldier" in by_number
+
+    ids, _ = tokenizer.encode(["The SOLDIER"])
+    words = [tokenizer.vocabulary["the"], tokenizer.vocabulary["soldier"]]
+    assert ids == [[tokenizer.cls_token_id, *words, tokenizer.sep_token_id]]
+
+
+def test_sequences_hold_the_whole_text(tokenizer):
+    lines = LINES[:50]
+    sequences = pack(iter(lines), tokenizer, 16)
+    assert sequences.dtype == np.uint16
+    assert sequences.shape[1] == 16
+    assert set(sequences[:, 0]) == {tokenizer.cls_token_id}
+    assert set(sequences[:, -1]) == {tokenizer.sep_token_id}
+
+    # The slow loop: each line without its [CLS] and with its [SEP].
+    stream = []
+    for line in lines:
+        input_ids, _ = tokenizer.encode([line], max_length=512)
+        stream += input_ids[0][1:]
+    kept = sequences[:, 1:-1].ravel().tolist()
+    assert kept == stream[: len(kept)]
+    assert len(stream) - len(kept) < 14, "more than the rest of one sequence is missing"
+
+
+def test_tokens_are_the_same_whatever_is_encoded_at_a_time(tokenizer, monkeypatch):
+    whole = pack(iter(LINES), tokenizer, 16)
+    monkeypatch.setattr("minbert.pretraining.packing.CHUNK", 30)
+    assert np.array_equal(pack(iter(LINES), tokenizer, 16), whole)
+
+
+def test_a_vocabulary_beyond_16_bits():
+    words = {f"w{number}": number for number in range(5, 70_000)}
+    large = BertTokenizer({token: number for number, token in enumerate(SPECIAL_TOKENS)} | words)
+    assert large.vocabulary["w69999"] == 69_999
+    assert 69_999 in pack(iter(["w69999 w8"] * 20), large, 16)
+
+
+def test_lines_are_not_cut_by_an_earlier_limit(tokenizer):
+    tokenizer.encode(["a doctor is walking"], max_length=4)
+    assert len(pack(iter(LINES[:10]), tokenizer, 16)) > 5
+
+
+def test_held_out_paragraphs_are_not_trained_on(tmp_path, tokenizer):
+    """Every HELD_OUT-th paragraph, counted over all files, is about a hotel. No other one is."""
+    lines = []
+    for number in range(1000):
+        is_held_out = number % HELD_OUT == 0
+        lines.append("the hotel is tall ." if is_held_out else "my sister is walking .")
+    (tmp_path / "a.txt").write_text("\n".join(lines[:333]), encoding="utf-8")
+    (tmp_path / "b.txt").write_text("\n".join(lines[333:]), encoding="utf-8")
+
+    train, held_out = split_and_pack([tmp_path / "a.txt", tmp_path / "b.txt"], tokenizer, 8)
+    hotel = tokenizer.vocabulary["hotel"]
+    sister = tokenizer.vocabulary["sister"]
+    assert (train == sister).any() and not (train == hotel).any()
+    assert (held_out == hotel).any() and not (held_out == sister).any()
+
+
+def chapters() -> str:
+    """A text whose held-out paragraphs are one word long."""
+    lines = []
+    for number in range(600):
+        lines.append("I" if number % HELD_OUT == 0 else "my sister is walking .")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "my sister is walking . " * 400,
+        "my sister is walking . " * (MAX_CHARACTERS // 20),
+        "my sister is walking . " * (MAX_CHARACTERS // 4),
+        "I walk .\nmy sister is walking , my brother is walking too .\n",
+        "# A title\n" + "my sister is walking .\n" * 150,
+        chapters(),
+    ],
+    ids=["one line", "one endless line", "in six pieces", "two paragraphs", "a title", "chapters"],
+)
+def test_short_or_few_held_out_paragraphs_leave_sequences_at_the_end(tmp_path, tokenizer, text):
+    (tmp_path / "a.txt").write_text(text, encoding="utf-8")
+    train, held_out = split_and_pack([tmp_path / "a.txt"], tokenizer, 16)
+    whole = pack(read_lines([tmp_path / "a.txt"]), tokenizer, 16)
+    assert len(held_out) == max(1, -(-len(whole) // HELD_OUT))
+    assert len(train) + len(held_out) == len(whole)
+    assert (np.concatenate([train, held_out]) == whole).all()
+
+
+def test_a_corpus_of_exactly_one_batch_is_enough(tmp_path):
+    corpus = tmp_path / "text.txt"
+    corpus.write_text("\n".join(LINES), encoding="utf-8")
+
+    def num_sequences(batch_size: int) -> int:
+        paths = ["--corpus", str(corpus), "--out", str(tmp_path / "out")]
+        model = ["--size", "tiny", "--vocabulary", "minbert-mini"]
+        sizes = ["--block-size", "64", "--batch-size", str(batch_size)]
+        run = pretraining_command.parse([*paths, *model, *sizes])
+        return len(read_corpus(run).train)
+
+    available = num_sequences(1)
+    assert num_sequences(available) == available
+    message = f"makes {available} training .* needed are {available + 1} and 1"
+    with pytest.raises(ValueError, match=message):
+        num_sequences(available + 1)
+
+
+def rows_of(steps):
+    """The rows of all steps, one after the other."""
+    rows = []
+    for step in steps:
+        for batch in step:
+            rows += batch.rows
+    return rows
+
+
+def test_every_sequence_once_in_each_pass():
+    # 12 steps are four passes of three.
+    steps = []
+    for epoch in range(6):
+        steps += plan_steps(12, 4, 2, epoch, seed=3)
+    for step in steps:
+        assert len(step) == 1
+        assert step[0].task == "mlm"
+        assert len(step[0].rows) == 4
+
+    passes = [rows_of(steps[start : start + 3]) for start in range(0, 12, 3)]
+    assert all(sorted(rows) == list(range(12)) for rows in passes)
+    assert len({tuple(rows) for rows in passes}) == 4, "two passes have the same order"
+
+
+def test_sequences_beyond_full_batches_come_in_other_passes():
+    # 100 passes of two batches: 8 of 10 sequences in each pass.
+    counts = Counter(rows_of(plan_steps(10, 4, 200, 0, seed=0)))
+    assert set(counts) == set(range(10))
+    assert max(counts.values()) <= 100
+    assert min(counts.values()) > 60
+
+
+def test_a_plan_needs_no_state():
+    first = plan_steps(12, 4, 5, 0, seed=3)
+    second = plan_steps(12, 4, 5, 1, seed=3)
+    assert [*first, *second] == plan_steps(12, 4, 10, 0, seed=3)
+    assert second == plan_steps(12, 4, 5, 1, seed=3)
+    assert second != plan_steps(12, 4, 5, 1, seed=4)
+    # Two seeds share no order of a pass.
+    assert plan_steps(12, 4, 3, 1, seed=3) != plan_steps(12, 4, 3, 0, seed=4)
+
+
+def sequences_of_numbers() -> torch.Tensor:
+    """40 equal sequences (B, T) in which every token is another number."""
+    sequences = torch.arange(100, 164).repeat(40, 1)
+    sequences[:, 0] = 1
+    sequences[:, -1] = 2
+    return sequences
+
+
+def test_pairs_are_overlapping_passages_of_their_sequence():
+    sequences = sequences_of_numbers()
+    torch.manual_seed(0)
+    ids, types = pair_up(sequences, 0.5, sep_token_id=2)
+    assert torch.equal(ids[20:], sequences[20:]), "half of the sequences stay plain"
+    assert types[20:].sum() == 0
+
+    shifts = set()
+    for row, kinds in zip(ids[:20].tolist(), types[:20].tolist(), strict=True):
+        assert row[0] == 1
+        assert row[31] == row[63] == 2
+        assert kinds == [0] * 32 + [1] * 32
+        first = row[1:31]
+        second = row[32:63]
+        assert first == list(range(first[0], first[0] + 30))
+        assert second == list(range(second[0], second[0] + 31))
+        assert min(first[0], second[0]) == 101
+        assert abs(first[0] - second[0]) <= 16
+        shifts.add(first[0] - second[0])
+    assert min(shifts) < 0 < max(shifts), "either side may come later"
+
+
+def test_all_shifts_of_pairs_occur():
+    sequences = sequences_of_numbers()
+    torch.manual_seed(0)
+    ids, _ = pair_up(sequences[:1].repeat(800, 1), 1.0, sep_token_id=2)
+    shifts = (ids[:, 1] - ids[:, 32]).tolist()
+    assert set(shifts) == set(range(-16, 17))
+
+
+def test_a_share_of_zero_makes_no_pairs():
+    sequences = sequences_of_numbers()
+    assert torch.equal(pair_up(sequences, 0.0, 2).input_ids, sequences)
