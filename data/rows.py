@@ -1,0 +1,127 @@
+"""The rows of a table as text, however its file is written.
+
+Every reader of tables gives a RawTable: names of columns, and rows of text fields. It does not know
+what the columns mean. columns.py finds those that a task needs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+DELIMITER_NAMES = {
+    "\t": "tab",
+    ",": "comma",
+    ";": "semicolon",
+    "|": "vertical bar",
+    " ||| ": "' ||| '",
+}
+JSON_LINES = "JSON lines"
+WORKBOOK = "Excel workbook"
+
+# A spreadsheet writes these words where a formula went wrong. Excel also takes a text that begins
+# with "=" or "-" for a formula, and saves #NAME? in its place.
+FORMULA_ERRORS = {"#NAME?", "#REF!", "#VALUE!", "#DIV/0!", "#NUM!", "#NULL!", "#SPILL!", "#N/A"}
+
+
+class Row(NamedTuple):
+    """The fields of a row, and the number of the line on which it begins."""
+
+    line: int
+    fields: list[str]
+
+
+class Nested(str):
+    """A field of JSON that holds a list or an object, as JSON text. It is no sentence."""
+
+
+class Layout(NamedTuple):
+    """How a file is written.
+
+    kind: "delimited", JSON_LINES or WORKBOOK.
+    has_quotes: whether a quotation mark opens a field that may hold the delimiter.
+    """
+
+    kind: str
+    encoding: str = "UTF-8"
+    delimiter: str = ""
+    has_quotes: bool = True
+
+    def __str__(self) -> str:
+        if self.kind != "delimited":
+            return self.kind
+        delimiter = DELIMITER_NAMES.get(self.delimiter, repr(self.delimiter))
+        return f"{delimiter}-separated {self.encoding}"
+
+
+@dataclass(frozen=True)
+class RawTable:
+    """A table as text.
+
+    name: the path of the file, or "standard input".
+    header: the names of the columns, as they stand in the file.
+    rows: all other rows that hold any text. A damaged row may have more or fewer fields.
+    notes: what the user should know about the reading, one sentence each.
+    """
+
+    name: str
+    header: Row
+    rows: tuple[Row, ...]
+    layout: Layout
+    notes: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns, with single blanks and without blanks around them."""
+        return [" ".join(name.split()) for name in self.header.fields]
+
+    @property
+    def shown_columns(self) -> str:
+        """The names for a message. Names with bytes that are not UTF-8 are made printable."""
+        names = []
+        for name in self.columns:
+            if name:
+                names.append(name.encode("utf-8", "backslashreplace").decode())
+        return ", ".join(names) or "none with a name"
+
+    def place(self, row: Row) -> str:
+        """Where a row stands, for a message: "answers.csv, line 3"."""
+        word = "row" if self.layout.kind == WORKBOOK else "line"
+        return f"{self.name}, {word} {row.line}"
+
+    def fault_of(self, row: Row, columns: Sequence[int] = ()) -> str | None:
+        """Say what is wrong with a row, whatever its columns mean. None: nothing.
+
+        columns: positions of the columns that will be read.
+        """
+        expected = len(self.header.fields)
+        count = len(row.fields)
+        if count != expected:
+            return f"the row has {count} fields; the header names {expected}{self._hint(row)}"
+        # Two tables were joined, such as with cat.
+        if row.fields == self.header.fields:
+            return "the row repeats the header"
+        for field in row.fields:
+            if not is_utf8(field):
+                return "the row holds bytes that are not UTF-8; the files are UTF-8 text"
+        for column in columns:
+            field = row.fields[column]
+            if isinstance(field, Nested):
+                return f"'{self.columns[column]}' holds {field[:40]}; expected is one text"
+            if field.strip() in FORMULA_ERRORS:
+                return f"'{self.columns[column]}' holds {field}, a spreadsheet's failed formula"
+        return None
+
+    def _hint(self, row: Row) -> str:
+        """What most often makes a row longer than the header."""
+        delimiter = self.layout.delimiter
+        if len(row.fields) < len(self.header.fields) or delimiter not in (",", ";", "|"):
+            return ""
+        return f" (a text that holds a {DELIMITER_NAMES[delimiter]} must stand in quotes)"
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a text has no lone surrogate, which stands for a byte that is not UTF-8."""
+    return text.isascii() or not re.search("[\udc00-\udcff]", text)

@@ -1,0 +1,106 @@
+"""One reader for every table: delimited text, `label ||| sentence`, JSON lines, Excel workbooks.
+
+`read_table` finds how a file is written. `looks_like_table` says whether a file must be read so,
+and not as one sentence per line. columns.py then finds the columns that a task needs.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from data.delimited import (
+    DELIMITERS,
+    R_HEADER,
+    first_rows,
+    is_cmu,
+    is_regular,
+    read_delimited,
+    split_lines,
+)
+from data.file_text import ZIP_BYTES, DecodedText, decode, read_content
+from data.records import is_json, read_json_lines, read_workbook
+from data.rows import RawTable
+
+TABLE_SUFFIXES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".xlsx", ".xls", ".ods", ".parquet")
+STANDARD_INPUT = "standard input"
+NUM_SNIFFED_BYTES = 1 << 16
+
+
+def read_table(path: str | Path | None, has_quotes: bool | None = None) -> RawTable:
+    """Read a table that has a header.
+
+    path: None is standard input.
+    has_quotes: whether quotation marks enclose fields. None: it is found from the file. It only
+        matters for tables with tabs.
+
+    Raises ValueError with file, line, what was found, what is expected and what to do.
+    """
+    name = STANDARD_INPUT if path is None else str(path)
+    return parse_table(name, read_source(path), has_quotes)
+
+
+def read_source(path: str | Path | None) -> bytes:
+    """Return the bytes of a file, or of standard input for None."""
+    return sys.stdin.buffer.read() if path is None else read_content(path)
+
+
+def parse_table(name: str, content: bytes, has_quotes: bool | None = None) -> RawTable:
+    """Return the table in the bytes of a file. name: its path, or "standard input"."""
+    if content.startswith(ZIP_BYTES):
+        return read_workbook(name, content)
+    decoded = decode(name, content)
+    suffix = Path(name).suffix.lower()
+    if is_json(decoded.text, suffix):
+        table = read_json_lines(name, decoded.text, decoded.encoding)
+    else:
+        table = read_delimited(name, decoded.text, decoded.encoding, suffix, has_quotes)
+    return with_note(table, decoded)
+
+
+def with_note(table: RawTable, decoded: DecodedText) -> RawTable:
+    """Return the table with what the user should know about its encoding."""
+    if not decoded.note:
+        return table
+    notes = (decoded.note, *table.notes)
+    return RawTable(table.name, table.header, table.rows, table.layout, notes)
+
+
+def looks_like_table(name: str, content: bytes) -> bool:
+    """Whether content must be read as a table, and not as one sentence per line.
+
+    That is so by the name of the file, or where its first lines split into equally many columns.
+    A comma or semicolon that a blank always follows belongs to prose.
+
+    content: the whole file, or its beginning.
+    """
+    suffix = Path(name).suffix.lower()
+    if suffix in TABLE_SUFFIXES or content.startswith(ZIP_BYTES):
+        return True
+    text = decode(name, content[:NUM_SNIFFED_BYTES]).text
+    if is_json(text, suffix):
+        return True
+    # Only tables begin with a line that says how they are written.
+    lines = split_lines(text)
+    if lines.num_skipped:
+        return True
+    body = lines.lines
+    if len(content) > NUM_SNIFFED_BYTES:
+        body = body[:-1]  # the last line may be incomplete
+    filled = [line for line in body if line.strip()]
+    if len(filled) < 2:
+        return False
+    if is_cmu(filled) or R_HEADER.fullmatch(filled[0]):
+        return True
+    return any(splits_into_columns(filled, delimiter) for delimiter in DELIMITERS)
+
+
+def splits_into_columns(lines: list[str], delimiter: str) -> bool:
+    """Whether the first rows have equally many fields, and the delimiter is not one of prose."""
+    rows = first_rows(lines, delimiter)
+    if not is_regular(rows):
+        return False
+    pieces: list[str] = []
+    for fields in rows:
+        pieces += fields[1:]
+    return delimiter == "\t" or any(piece[:1] not in ("", " ") for piece in pieces)
