@@ -133,7 +133,7 @@ def prepare(options: Options, folder: Path) -> Setup:
     max_length = options.data.max_length
     rows = stage.encode_tables(tables, tokenizer, max_length, options.multitask.heads.pair_encoding)
     print(encoder.load_report)
-    print(stage.cuts(rows, max_length))
+    print(stage.describe_cuts(rows, max_length))
     return Setup(
         options=options,
         folder=folder,
@@ -385,7 +385,7 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
         actual=actual,
     )
 
-    trained = tasks.learned(options.multitask.tasks.order, options.multitask.heads.head)
+    trained = tasks.answerable_tasks(options.multitask.tasks.order, options.multitask.heads.head)
     print(conflict_table + leaderboard.closing_table(scores, baselines, trained))
     print(cost_estimate.comparison(costs, **actual))
     print(f"model: {setup.folder / 'model'}")

@@ -1,8 +1,12 @@
-"""What a score is held against: the majority answer, and TF-IDF with a linear model. For the closing table.
+"""The baselines of the closing table: the majority answer, and TF-IDF with a linear model.
 
-Legend: N rows, V words and word pairs in the vocabulary. The two scores take (task, train, dev) and return the
-task's own dev score; a trained encoder that does not beat them has learned nothing that counting words would not.
+Both scores take (task, train, dev) and return the task's dev score. A trained encoder should beat
+them. If it does not, it has learned no more than the counts of words tell.
+
+Legend: N rows, V words and word pairs in the vocabulary.
 """
+
+from __future__ import annotations
 
 import re
 from collections.abc import Sequence
@@ -15,35 +19,41 @@ from multitask.tasks import TASKS, Task
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
+    from sklearn.feature_extraction.text import TfidfVectorizer
 
-# 41,566 Quora pairs reach .746 on dev, 20,000 of them .727; they take about six seconds on 2 cores.
+# 41,566 Quora pairs reach .746 on dev, 20,000 of them .727. They take about six seconds on 2 cores.
 MAX_TRAINING_ROWS = 50_000
 
 
 def repeated_rows(tables: dict[str, dict[str, Table]]) -> str:
-    """The line for the user: how many dev rows of each task are training rows too, text for text.
+    """The line for the user: how many dev rows of each task are training rows, too, text for text.
 
-    What a model says of those may be known by heart. A pair in the other order is another row; labels are not compared.
+    A model may know the answers to those by heart. A pair in the other order is another row. Labels
+    are not compared.
     """
     counts = []
     for name, task in TASKS.items():
         train = {example.texts for example in tables[name]["train"].examples}
-        counts.append(
-            f"{sum(example.texts in train for example in tables[name]['dev'].examples):,} of {task.title}"
-        )
+        dev = tables[name]["dev"].examples
+        num_repeated = sum(example.texts in train for example in dev)
+        counts.append(f"{num_repeated:,} of {task.title}")
     return f"dev rows that are training rows too: {', '.join(counts)}"
 
 
 def majority_score(task: Task, train: Sequence[Example], dev: Sequence[Example]) -> float:
-    """The dev score of giving every row the same answer: the most frequent training label, or for STS their mean.
+    """The dev score of one answer to every row.
 
-    train, dev: labelled examples. A tie goes to the lower label. For STS the score is 0.0 by definition (see
-    tasks.pearson).
+    The answer is the most frequent training label, the lower one in a tie. For a regression it is
+    the mean label, and the score is 0.0 by definition (see tasks.pearson).
+
+    train, dev: labelled examples.
     """
-    labels, dev_labels = _labels(task, train), _labels(task, dev)
+    labels = labels_of(task, train)
+    dev_labels = labels_of(task, dev)
     values, counts = np.unique(labels, return_counts=True)  # ascending
     answer = labels.mean() if task.is_regression else values[counts.argmax()]
-    return task.score(np.full(len(dev_labels), answer, dtype=np.float32), dev_labels)
+    predictions = np.full(len(dev_labels), answer, dtype=np.float32)
+    return task.score(predictions, dev_labels)
 
 
 def tfidf_score(
@@ -54,42 +64,52 @@ def tfidf_score(
 ) -> float:
     """The dev score of a linear model on TF-IDF features of words and word pairs (scikit-learn's).
 
-    SST: logistic regression on the vector of the sentence. PARA: the same on [|u - v|, u * v, cos(u, v)] of the two
-    sentences' vectors u, v. STS: ridge regression on those. Nothing is tuned, and nothing is drawn at random.
+    Single sentences: logistic regression on the vector of the sentence. Pairs: the same on [|u -
+    v|, u * v, cos(u, v)] of the two sentences' vectors u, v. Similarities: ridge regression on
+    those. Nothing is tuned, and nothing is drawn at random.
 
-    train, dev: labelled examples. max_training_rows: of a longer training set, so many rows at even distances are
-    used (a file sorted by label would make its first rows a bad sample), to keep this to seconds.
+    train, dev: labelled examples. max_training_rows: a longer training set is cut to so many rows
+    at even distances, which keeps this to seconds. (Of a file sorted by label, the first rows
+    would be a bad sample.)
     """
-    from sklearn.feature_extraction.text import (
-        TfidfVectorizer,
-    )  # late, with the next line: a second of imports
+    # Imported late: scikit-learn takes a second.
+    from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression, Ridge
 
-    if len(train) > max_training_rows:
-        train = [
-            train[index * len(train) // max_training_rows] for index in range(max_training_rows)
-        ]
-    labels, dev_labels = _labels(task, train), _labels(task, dev)
-    texts = [text for example in train for text in example.texts]
-    if len(set(labels.tolist())) == 1 or not re.search(r"\w", " ".join(texts)):
-        return majority_score(
-            task, train, dev
-        )  # no second label, or no word: nothing that a model could learn from
-    # \w+ keeps one-letter words ("I", "C"), which scikit-learn drops; sublinear_tf counts a word as 1 + log(count).
+    train = evenly_spaced(train, max_training_rows)
+    labels = labels_of(task, train)
+    texts: list[str] = []
+    for example in train:
+        texts += example.texts
+    has_words = re.search(r"\w", " ".join(texts))
+    if len(np.unique(labels)) == 1 or not has_words:
+        return majority_score(task, train, dev)  # there is nothing to learn
+
+    # \w+ keeps one-letter words ("I", "C"), which scikit-learn drops. With sublinear_tf a word
+    # counts as 1 + log(count).
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\w+")
     vectorizer.fit(texts)
-    # newton-cg reaches the optimum of lbfgs, the default, in a tenth of its seconds here, and draws nothing at random.
+    # newton-cg reaches the optimum of lbfgs, the default, in a tenth of its seconds here. It draws
+    # nothing at random.
     model = Ridge(solver="lsqr") if task.is_regression else LogisticRegression(solver="newton-cg")
-    model.fit(_features(vectorizer, train), labels)
-    return task.score(model.predict(_features(vectorizer, dev)).astype(np.float32), dev_labels)
+    model.fit(tfidf_features(vectorizer, train), labels)
+    predictions = model.predict(tfidf_features(vectorizer, dev)).astype(np.float32)
+    return task.score(predictions, labels_of(task, dev))
 
 
-def _features(vectorizer, examples: Sequence[Example]) -> "csr_matrix":
+def evenly_spaced(examples: Sequence[Example], limit: int) -> Sequence[Example]:
+    """At most `limit` of the examples, at even distances."""
+    if len(examples) <= limit:
+        return examples
+    return [examples[index * len(examples) // limit] for index in range(limit)]
+
+
+def tfidf_features(vectorizer: TfidfVectorizer, examples: Sequence[Example]) -> csr_matrix:
+    """TF-IDF features: (N, V) of single sentences, (N, 2V + 1) of pairs."""
     from scipy.sparse import hstack
 
-    u = vectorizer.transform(
-        [example.sentence_1 for example in examples]
-    )  # (N, V), rows of length 1
+    # Every row of u and v has length 1, so the sum of their product is their cosine.
+    u = vectorizer.transform([example.sentence_1 for example in examples])  # (N, V)
     if examples[0].sentence_2 is None:
         return u
     v = vectorizer.transform([example.sentence_2 for example in examples])  # (N, V)
@@ -97,6 +117,7 @@ def _features(vectorizer, examples: Sequence[Example]) -> "csr_matrix":
     return hstack([abs(u - v), product, product.sum(axis=1)], format="csr")  # (N, 2V + 1)
 
 
-def _labels(task: Task, examples: Sequence[Example]) -> np.ndarray:
+def labels_of(task: Task, examples: Sequence[Example]) -> np.ndarray:
+    """The labels, float32 (N,). A probability counts as its class."""
     labels = np.array([example.label for example in examples], dtype=np.float32)
-    return labels if task.is_regression else labels.round()  # a probability's class
+    return labels if task.is_regression else labels.round()

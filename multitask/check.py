@@ -1,12 +1,16 @@
-"""Leaderboard files of any origin, scored (dev) or verified (test): `python -m multitask.check FILE...`.
+"""Score (dev) or verify (test) leaderboard files: `python -m multitask.check FILE...`.
 
-The task is told by a file's header, the rows it is for by its ids. Before: predictions.py, which reads as strictly.
+The files may come from anywhere. The header of a file tells its task. Its ids
+tell which rows it is for.
 """
+
+from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from data.readers import COURSE_FILES, Table, read_examples
 from multitask.prediction_files import (
@@ -20,8 +24,8 @@ from multitask.tasks import TASKS, Task, overall_2023, overall_2024
 SAMPLE_DIR = Path(__file__).parent.parent / "data" / "sample"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Check the files named on the command line; returns the exit code, 2 if one of them was refused."""
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
     parser = argparse.ArgumentParser(
         prog="python -m multitask.check",
         allow_abbrev=False,
@@ -45,59 +49,90 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="store_true",
         help="skip and count malformed rows of labelled files",
     )
-    options = parser.parse_args(arguments)
-    scores, num_refused = {}, 0
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Check the files on the command line. Returns the exit code: 2 if one of them was refused."""
+    options = build_parser().parse_args(arguments)
+    scores: dict[str, list[float]] = {}
+    num_refused = 0
     for file in options.files:
         try:
-            task = find_task(file)
-            split, table = _find_table(file, task, options)
-            if split == "test":
-                verify_predictions(file, task, [example.id for example in table.examples])
-                result = "every id once, no labels to score against"
-            else:
-                score = score_predictions(file, task, table)
-                scores.setdefault(task.name, []).append(score)
-                result = f"{task.metric} {score:.4f}"
-            dropped = (
-                f" ({len(table.dropped)} rows of {table.path} dropped)" if table.dropped else ""
-            )
-            print(f"{file}: {task.title} {split}, {len(table.examples):,} rows{dropped}, {result}")
+            checked = check_file(file, options)
         except ValueError as error:
             num_refused += 1
             print(f"refused: {error}", file=sys.stderr)
-    if scores.keys() == TASKS.keys() and all(len(of_task) == 1 for of_task in scores.values()):
-        of_task = {name: score for name, (score,) in scores.items()}
-        print(
-            f"overall 2023: {overall_2023(of_task):.4f}, overall 2024: {overall_2024(of_task):.4f}"
-        )
+            continue
+        print(checked.line)
+        if checked.score is not None:
+            scores.setdefault(checked.task.name, []).append(checked.score)
+
+    is_one_of_each = scores.keys() == TASKS.keys() and all(len(s) == 1 for s in scores.values())
+    if is_one_of_each:
+        by_task = {name: of_files[0] for name, of_files in scores.items()}
+        first = f"overall 2023: {overall_2023(by_task):.4f}"
+        print(f"{first}, overall 2024: {overall_2024(by_task):.4f}")
     return 2 if num_refused else 0
 
 
-def _find_table(file: str, task: Task, options: argparse.Namespace) -> tuple[str, Table]:
-    """The rows a prediction file is for: those of --gold, or of the split with which it shares the most ids."""
+class Checked(NamedTuple):
+    """The result of one file."""
+
+    task: Task
+    line: str  # for the user
+    score: float | None  # None for a test file
+
+
+def check_file(file: str, options: argparse.Namespace) -> Checked:
+    """Score or verify one file. Raises ValueError if it is refused."""
+    task = find_task(file)
+    rows = find_rows(file, task, options)
+    score = None
+    if rows.split == "test":
+        verify_predictions(file, task, [example.id for example in rows.table.examples])
+        result = "every id once, no labels to score against"
+    else:
+        score = score_predictions(file, task, rows.table)
+        result = f"{task.metric} {score:.4f}"
+
+    num_dropped = len(rows.table.dropped)
+    dropped = f" ({num_dropped} rows of {rows.table.path} dropped)" if num_dropped else ""
+    num_rows = f"{len(rows.table.examples):,} rows{dropped}"
+    return Checked(task, f"{file}: {task.title} {rows.split}, {num_rows}, {result}", score)
+
+
+class SplitRows(NamedTuple):
+    """The rows that a prediction file is for."""
+
+    split: str  # "dev", "test", or "gold" of --gold
+    table: Table
+
+
+def find_rows(file: str, task: Task, options: argparse.Namespace) -> SplitRows:
+    """The rows of --gold, or of the split of --data-dir that shares the most ids with the file."""
     if options.gold:
-        return "gold", read_examples(options.gold, task.format, drop_bad_rows=options.drop_bad_rows)
+        gold = read_examples(options.gold, task.format, drop_bad_rows=options.drop_bad_rows)
+        return SplitRows("gold", gold)
+
     ids = read_predictions(file, task).keys()
-    tables = {
-        split: read_examples(
-            options.data_dir / COURSE_FILES[task.name][split],
-            task.format,
-            labelled=split == "dev",
-            drop_bad_rows=options.drop_bad_rows,
+    tables = {}
+    shared = {}
+    for split in ("dev", "test"):
+        path = options.data_dir / COURSE_FILES[task.name][split]
+        table = read_examples(
+            path, task.format, labelled=split == "dev", drop_bad_rows=options.drop_bad_rows
         )
-        for split in ("dev", "test")
-    }
-    shared = {
-        split: len(ids & {example.id for example in table.examples})
-        for split, table in tables.items()
-    }
-    split = max(shared, key=shared.get)
+        tables[split] = table
+        shared[split] = len(ids & {example.id for example in table.examples})
+
+    split = max(shared, key=lambda name: shared[name])
     if not shared[split]:
         raise ValueError(
             f"{file}: none of its {len(ids)} ids is in the {task.title} dev or test file of "
             f"{options.data_dir}. Pass the folder it was predicted from as --data-dir."
         )
-    return split, tables[split]
+    return SplitRows(split, tables[split])
 
 
 if __name__ == "__main__":

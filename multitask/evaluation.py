@@ -1,6 +1,6 @@
-"""The only way to predict and to score, for dev and test alike. Next: predictions.py, which writes the files.
+"""The only way to predict and to score, for dev and test alike.
 
-N examples.
+Legend: N examples, C classes.
 """
 
 from __future__ import annotations
@@ -12,34 +12,40 @@ from data.batching import EncodedExamples, sorted_batches
 from data.readers import Table
 from minbert.training import runtime
 from multitask.model import MultitaskBert
-from multitask.tasks import COURSE, TASKS, with_overall
+from multitask.tasks import COURSE_TASKS, TASKS, with_overall
 
 
 @torch.no_grad()
 def predict(
     model: MultitaskBert, task: str, rows: EncodedExamples, precision: str, batch_size: int = 64
 ) -> np.ndarray:
-    """Raw outputs float32 in row order: (N, 5) for "sst", (N,) for the others. The model's mode is put back.
+    """Compute the raw outputs of all rows, in evaluation mode. The model's mode is put back.
 
-    ValueError for pairs in another encoding than the model's, which it would read as something else.
+    precision: "fp32" or "bf16", of matrix products. Returns float32 in row order: (N, C) for
+    several classes, (N,) otherwise. Raises ValueError for pairs in another encoding than the
+    model's: it would read them as something else.
     """
     if TASKS[task].is_pair and rows.pair_encoding != model.pair_encoding:
         raise ValueError(
-            f"the pairs are encoded '{rows.pair_encoding}', this model reads '{model.pair_encoding}'; "
-            "make them with EncodedExamples(..., pair_encoding=model.pair_encoding)."
+            f"the pairs are encoded '{rows.pair_encoding}', this model reads "
+            f"'{model.pair_encoding}'; make them with EncodedExamples(..., "
+            "pair_encoding=model.pair_encoding)."
         )
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
-    outputs, order = [], []
+
+    outputs = []
+    order: list[int] = []
     for indices in sorted_batches(rows.lengths, batch_size):
         with runtime.autocast(device, precision):
             outputs.append(model(task, rows.batch(indices).to(device)).float())
         order += indices
+
     model.train(was_training)
-    return (
-        torch.cat(outputs).cpu().numpy()[np.argsort(order)]
-    )  # one copy: a GPU would be waited for at each
+    # One copy at the end: with a GPU, each copy would wait for its batch.
+    in_batch_order = torch.cat(outputs).cpu().numpy()
+    return in_batch_order[np.argsort(order)]
 
 
 def labels_of(rows: EncodedExamples | Table) -> np.ndarray:
@@ -50,16 +56,19 @@ def labels_of(rows: EncodedExamples | Table) -> np.ndarray:
 def evaluate(
     model: MultitaskBert, rows: dict[str, EncodedExamples], precision: str
 ) -> dict[str, float]:
-    """The score of each task in `rows`, which are labelled: accuracy, accuracy, Pearson correlation.
+    """Score each task in `rows`, which are labelled.
 
-    With just the course's three tasks both overall scores too; with any other two or more, their mean.
+    For exactly the three tasks of the course, the result also holds both overall scores. For any
+    other two or more tasks, it holds their mean.
     """
-    scores = {
-        name: TASKS[name].score(
-            TASKS[name].decode(predict(model, name, task_rows, precision)), labels_of(task_rows)
-        )
-        for name, task_rows in rows.items()
-    }
-    if scores.keys() == COURSE:
+    scores = {}
+    for name, task_rows in rows.items():
+        task = TASKS[name]
+        predictions = task.decode(predict(model, name, task_rows, precision))
+        scores[name] = task.score(predictions, labels_of(task_rows))
+
+    if scores.keys() == set(COURSE_TASKS):
         return with_overall(scores)
-    return scores | ({"mean": sum(scores.values()) / len(scores)} if len(scores) > 1 else {})
+    if len(scores) > 1:
+        scores["mean"] = sum(scores.values()) / len(scores)
+    return scores

@@ -1,19 +1,37 @@
-"""The prediction heads, one class each. Next: model.py, which puts them on an encoder.
+"""The prediction heads. model.py puts them on an encoder.
 
-B batch, H hidden, C outputs. A head is called with the vectors that the pair encoding gives, each (B, H): one for a
-sentence or a cross-encoded pair with [CLS] or pooler, else two (of DPH three). It returns (B, C), or (B,) where C is 1.
-`reset(start)` is called once, after all weights are drawn: `start` is what the head should say before it has learned.
+A head is called with the vectors that the pair encoding gives. One vector stands for a sentence, or
+for a pair that is encoded in one row with [CLS] or pooler. A pair gives two vectors otherwise, and
+three to the heads DPH and DPHA. The output is (B, C), or (B,) where C is 1.
+
+[ROB], [GEN]: two reports of the course (experiments/recipes.py); [CT]: contrastive tension,
+Carlsson et al. 2021.
+Legend: B batch, H hidden, C outputs.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-class DenseHead(nn.Module):
-    """Dropout, then one linear layer on all vectors side by side ([ROB] "vanilla multitask", VM)."""
+class Head(nn.Module):
+    """The base of the heads of one task."""
+
+    def reset(self, start: float) -> None:
+        """Set the first answer of the untrained head. Called once, after all weights are drawn."""
+
+    def inputs(self, *vectors: Tensor) -> tuple[Tensor, ...]:
+        """The vectors that the head reads, made from those of the encoder, each (B, H)."""
+        return vectors
+
+
+class DenseHead(Head):
+    """Dropout, then one linear layer on all vectors side by side ([ROB] "vanilla", VM)."""
 
     def __init__(self, num_inputs: int, num_outputs: int, dropout_probability: float) -> None:
         super().__init__()
@@ -21,39 +39,45 @@ class DenseHead(nn.Module):
         self.dense = nn.Linear(num_inputs, num_outputs)
 
     def reset(self, start: float) -> None:
-        """Set the bias."""
         nn.init.constant_(self.dense.bias, start)
 
     def forward(self, *vectors: Tensor) -> Tensor:
-        outputs = self.dense(self.dropout(torch.cat(vectors, dim=-1)))  # (B, C)
-        return outputs.squeeze(-1) if outputs.size(-1) == 1 else outputs
+        joined = torch.cat(vectors, dim=-1)  # (B, num_inputs)
+        outputs = self.dense(self.dropout(joined))  # (B, C)
+        return outputs.squeeze(-1) if outputs.size(-1) == 1 else outputs  # (B,) or (B, C)
 
 
 class FeaturesHead(DenseHead):
     """A DenseHead on `pair_features` where there are two vectors."""
 
     def forward(self, *vectors: Tensor) -> Tensor:
-        return super().forward(pair_features(*vectors) if len(vectors) == 2 else vectors[0])
+        features = pair_features(*vectors) if len(vectors) == 2 else vectors[0]
+        return super().forward(features)
 
 
 def pair_features(first: Tensor, second: Tensor) -> Tensor:
-    """Two vectors (B, H) -> (B, 4H): u, v, |u - v|, u * v, where one layer can read a likeness (Conneau et al. 2017).
+    """The features u, v, |u - v|, u * v of two vectors side by side (Conneau et al. 2017).
 
-    A linear layer on u and v alone could not: it has no term in which both meet.
+    One linear layer can read from them how alike the vectors are. From u and v alone it could
+    not: a linear function of the two has no term in which both meet.
+
+    first, second: (B, H). Returns (B, 4H).
     """
     return torch.cat([first, second, (first - second).abs(), first * second], dim=-1)
 
 
-class TwoOrdersHead(nn.Module):
-    """A number from both orders of a pair, "dual" encoding ([ROB] section 4, "dense prediction heads").
+class TwoOrdersHead(Head):
+    """A number from both orders of a pair ([ROB] section 4, "dense prediction heads").
 
-    Each order's vector goes through a linear layer of its own to one logit; a last linear layer joins the logits: PH.
-    With `has_difference` the difference of the encoder's two vectors is a third, which goes through the common layer as
-    they do: DPH. With `has_activation` tanh stands between the logits and the last layer: DPHA. With neither tanh nor
-    the common layer DPH is a linear function of the two vectors, as PH is.
+    PH: the vector of each order goes through its own linear layer to one logit. A last linear layer
+    joins the logits. DPH (`has_difference`): the difference of the encoder's two vectors is a third
+    input. It goes through the common layer as they do. DPHA (also `has_activation`): a tanh stands
+    between the logits and the last layer. Without tanh and without the common layer, DPH is a
+    linear function of the two vectors, as PH is.
 
-    The last layer starts as the mean of the logits; under an activation, whose results are 1 at most, as `REACH` times
-    the mean. At fine-tuning's rates it hardly moves: a mean of the three could say 1.5 to 3.5 and no other similarity.
+    The last layer starts as the mean of the logits. After a tanh the logits are at most 1. The last
+    layer then starts as `REACH` times the mean. With a fine-tuning learning rate it hardly moves:
+    a mean of the three could only say similarities from 1.5 to 3.5.
     """
 
     REACH = 4.0
@@ -66,101 +90,188 @@ class TwoOrdersHead(nn.Module):
         has_activation: bool = False,
     ) -> None:
         super().__init__()
-        self.dropout, self.has_activation = nn.Dropout(dropout_probability), has_activation
-        self.logits = nn.ModuleList(
-            nn.Linear(hidden_size, 1) for _ in range(3 if has_difference else 2)
-        )
-        self.dense = nn.Linear(len(self.logits), 1)
+        num_logits = 3 if has_difference else 2
+        self.dropout = nn.Dropout(dropout_probability)
+        self.has_difference = has_difference
+        self.has_activation = has_activation
+        self.logits = nn.ModuleList(nn.Linear(hidden_size, 1) for _ in range(num_logits))
+        self.dense = nn.Linear(num_logits, 1)
 
     def reset(self, start: float) -> None:
-        """Set the last layer to the mean, and its bias."""
-        nn.init.constant_(
-            self.dense.weight, (self.REACH if self.has_activation else 1.0) / len(self.logits)
-        )
+        sum_of_weights = self.REACH if self.has_activation else 1.0
+        nn.init.constant_(self.dense.weight, sum_of_weights / len(self.logits))
         nn.init.constant_(self.dense.bias, start)
 
-    def with_difference(self, first: Tensor, second: Tensor) -> tuple[Tensor, ...]:
-        """Of the encoder's vectors, (B, H) each, those that the head reads: both, and their difference if it has one."""
-        return (first, second, first - second)[: len(self.logits)]
+    def inputs(self, *vectors: Tensor) -> tuple[Tensor, ...]:
+        """Both vectors, and their difference if the head reads it."""
+        first, second = vectors
+        return (first, second, first - second) if self.has_difference else (first, second)
 
     def forward(self, *vectors: Tensor) -> Tensor:
-        logits = [
-            dense(self.dropout(vector)) for dense, vector in zip(self.logits, vectors, strict=True)
-        ]  # (B, 1)
-        logits = torch.cat(logits, dim=-1)  # (B, 2 or 3)
-        return self.dense(torch.tanh(logits) if self.has_activation else logits).squeeze(-1)  # (B,)
+        columns = []
+        for layer, vector in zip(self.logits, vectors, strict=True):
+            columns.append(layer(self.dropout(vector)))  # (B, 1)
+        logits = torch.cat(columns, dim=-1)  # (B, 2 or 3)
+
+        if self.has_activation:
+            logits = torch.tanh(logits)
+        return self.dense(logits).squeeze(-1)  # (B,)
 
 
-class CosineHead(nn.Module):
-    """The cosine of two vectors in points of similarity, 5 (cos - M) / (1 - M), and no parameters.
+class CosineHead(Head):
+    """The cosine of two vectors in points of similarity, 5 (cos - M) / (1 - M). It has no weights.
 
-    M = 0 is the untrained encoder's own reading of a cosine ([GEN], table 1). Used as PARA's logit, every pair with a
-    positive cosine counts as a paraphrase. With `has_range` M is what losses.fitted_range found ([CT] section 5.2; 0
-    until then), a buffer, which checkpoints and saved models hold.
+    M = 0 reads the cosine of the untrained encoder as it is ([GEN], table 1). As a logit of PARA,
+    every positive cosine then means a paraphrase. With `has_range` M is the value of
+    losses.fitted_range ([CT] section 5.2), and 0 until then. It is a buffer, so checkpoints and
+    saved models hold it.
     """
+
+    lowest: Tensor  # M, a scalar
 
     def __init__(self, has_range: bool = False) -> None:
         super().__init__()
         self.register_buffer("lowest", torch.zeros(()), persistent=has_range)
-
-    def reset(self, start: float) -> None:
-        """Nothing to set: what it says is the encoder's."""
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
         cosines = F.cosine_similarity(first.float(), second.float(), dim=-1)  # (B,)
         return 5 * (cosines - self.lowest) / (1 - self.lowest)  # (B,)
 
 
-class MlpHead(nn.Module):
-    """Two linear layers with ReLU between and dropout before each ([GEN]; the report does not name its activation)."""
+class MlpHead(Head):
+    """Two linear layers, ReLU between them, dropout before each ([GEN]).
+
+    The report does not name its activation.
+    """
 
     def __init__(self, hidden_size: int, num_outputs: int, dropout_probability: float) -> None:
         super().__init__()
         self.dropout = nn.Dropout(dropout_probability)
-        self.first, self.second = (
-            nn.Linear(hidden_size, hidden_size),
-            nn.Linear(hidden_size, num_outputs),
-        )
+        self.first = nn.Linear(hidden_size, hidden_size)
+        self.second = nn.Linear(hidden_size, num_outputs)
 
     def reset(self, start: float) -> None:
-        """Set the bias of the second layer."""
         nn.init.constant_(self.second.bias, start)
 
     def forward(self, vector: Tensor) -> Tensor:
-        return self.second(self.dropout(F.relu(self.first(self.dropout(vector)))))
+        hidden = F.relu(self.first(self.dropout(vector)))  # (B, H)
+        return self.second(self.dropout(hidden))  # (B, C)
 
 
 class PairMlpHeads(nn.Module):
     """The heads of PARA and STS in [GEN], in one module because they may share layers.
 
-    Each sentence vector goes through two layers; STS is the cosine of the two results (a CosineHead, which says what
-    has_range is), PARA their bilinear form u . W v + b, as nn.Bilinear computes it.
-    sharing "first": one first layer for both tasks; "heads": both layers; "none": nothing.
+    Each sentence vector goes through two layers. STS is the cosine of the two results (a
+    CosineHead, which explains `has_range`). PARA is their bilinear form u . W v + b, as
+    nn.Bilinear computes it.
+
+    tasks: the names of the tasks. regressions: those of them that read the cosine.
+    sharing: "first" shares the first layer between the tasks, "heads" both layers, "none" nothing.
     """
 
     def __init__(
-        self, hidden_size: int, dropout_probability: float, sharing: str, has_range: bool = False
+        self,
+        hidden_size: int,
+        dropout_probability: float,
+        sharing: str,
+        has_range: bool = False,
+        tasks: Collection[str] = ("para", "sts"),
+        regressions: Collection[str] = ("sts",),
     ) -> None:
         super().__init__()
+        self.regressions = regressions
         self.cosine = CosineHead(has_range)
-        self.dropout, self.sharing = nn.Dropout(dropout_probability), sharing
-        first = ("para", "sts") if sharing == "none" else ("both",)
-        second = ("both",) if sharing == "heads" else ("para", "sts")
-        self.first = nn.ModuleDict({name: nn.Linear(hidden_size, hidden_size) for name in first})
-        self.second = nn.ModuleDict({name: nn.Linear(hidden_size, hidden_size) for name in second})
-        self.bilinear, self.bias = (
-            nn.Linear(hidden_size, hidden_size, bias=False),
-            nn.Parameter(torch.zeros(())),
-        )
+        self.dropout = nn.Dropout(dropout_probability)
+        self.sharing = sharing
+
+        first_names = tasks if sharing == "none" else ["both"]
+        second_names = ["both"] if sharing == "heads" else tasks
+        self.first = nn.ModuleDict({name: square_layer(hidden_size) for name in first_names})
+        self.second = nn.ModuleDict({name: square_layer(hidden_size) for name in second_names})
+
+        self.bilinear = nn.Linear(hidden_size, hidden_size, bias=False)
+        self.bias = nn.Parameter(torch.zeros(()))
 
     def forward(self, task: str, first: Tensor, second: Tensor) -> Tensor:
-        u, v = self.transform(task, first), self.transform(task, second)  # (B, H) each
-        if task == "sts":
+        u = self.transform(task, first)  # (B, H)
+        v = self.transform(task, second)  # (B, H)
+        if task in self.regressions:
             return self.cosine(u, v)  # (B,)
         return (u * self.bilinear(v)).sum(dim=-1) + self.bias  # (B,)
 
     def transform(self, task: str, vector: Tensor) -> Tensor:
-        """(B, H) -> (B, H) by the task's two layers."""
-        first = self.first[task if self.sharing == "none" else "both"]
-        second = self.second["both" if self.sharing == "heads" else task]
-        return second(self.dropout(F.relu(first(self.dropout(vector)))))
+        """Apply the task's two layers: (B, H) -> (B, H)."""
+        first_layer = self.first[task if self.sharing == "none" else "both"]
+        second_layer = self.second["both" if self.sharing == "heads" else task]
+        hidden = F.relu(first_layer(self.dropout(vector)))  # (B, H)
+        return second_layer(self.dropout(hidden))  # (B, H)
+
+
+def square_layer(hidden_size: int) -> nn.Linear:
+    """A linear layer from H units to H units."""
+    return nn.Linear(hidden_size, hidden_size)
+
+
+# --- heads by name --------------------------------------------------------------------------------
+
+
+class HeadShape(NamedTuple):
+    """The numbers that a head of one task is built from."""
+
+    hidden_size: int
+    num_vectors: int  # 1 or 2, as the encoder gives them
+    num_outputs: int
+    dropout_probability: float
+    has_range: bool = False  # whether a cosine's lowest value is fitted
+
+
+def make_vm_head(shape: HeadShape) -> Head:
+    """--head vm."""
+    num_inputs = shape.num_vectors * shape.hidden_size
+    return DenseHead(num_inputs, shape.num_outputs, shape.dropout_probability)
+
+
+def make_features_head(shape: HeadShape) -> Head:
+    """--head features."""
+    num_features = 4 if shape.num_vectors == 2 else 1
+    num_inputs = num_features * shape.hidden_size
+    return FeaturesHead(num_inputs, shape.num_outputs, shape.dropout_probability)
+
+
+def make_mlp_head(shape: HeadShape) -> Head:
+    """--head mlp for tasks of single sentences. Pairs have PairMlpHeads."""
+    return MlpHead(shape.hidden_size, shape.num_outputs, shape.dropout_probability)
+
+
+def make_cosine_head(shape: HeadShape) -> Head:
+    """--head cosine."""
+    return CosineHead(shape.has_range)
+
+
+def make_ph_head(shape: HeadShape) -> Head:
+    """--head ph."""
+    return TwoOrdersHead(shape.hidden_size, shape.dropout_probability)
+
+
+def make_dph_head(shape: HeadShape) -> Head:
+    """--head dph."""
+    return TwoOrdersHead(shape.hidden_size, shape.dropout_probability, has_difference=True)
+
+
+def make_dpha_head(shape: HeadShape) -> Head:
+    """--head dpha."""
+    return TwoOrdersHead(
+        shape.hidden_size, shape.dropout_probability, has_difference=True, has_activation=True
+    )
+
+
+# A head by its name in --head. options.ENCODINGS_OF says which pair encodings it can read.
+HEADS: dict[str, Callable[[HeadShape], Head]] = {
+    "features": make_features_head,
+    "vm": make_vm_head,
+    "ph": make_ph_head,
+    "dph": make_dph_head,
+    "dpha": make_dpha_head,
+    "mlp": make_mlp_head,
+    "cosine": make_cosine_head,
+}

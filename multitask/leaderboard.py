@@ -1,14 +1,14 @@
-"""What a run leaves behind: the six leaderboard files, verified, and the closing table. The last file of the room."""
+"""The results of a run: the six leaderboard files, verified, and the closing table."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from data.batching import EncodedExamples
-from data.readers import Table
+from data.readers import Example, Table
 from minbert.commands.options import AUTO
 from minbert.reporting.tables import score_table
 from multitask.baselines import majority_score, tfidf_score
@@ -16,7 +16,7 @@ from multitask.evaluation import predict
 from multitask.model import MultitaskBert
 from multitask.options import PredictionFileOptions
 from multitask.prediction_files import score_predictions, verify_predictions, write_predictions
-from multitask.tasks import TASKS, with_overall
+from multitask.tasks import TASKS, Task, with_overall
 
 PREDICTED = ("dev", "test")
 SCORE_TITLES = {
@@ -24,18 +24,25 @@ SCORE_TITLES = {
     "overall_2023": "overall 2023",
     "overall_2024": "overall 2024",
 }
+Baseline = Callable[[Task, Sequence[Example], Sequence[Example]], float]
+BASELINES: dict[str, Baseline] = {"majority": majority_score, "TF-IDF": tfidf_score}
 
 
 def default_paths(folder: Path) -> dict[str, dict[str, Path]]:
     """The six files inside a run's folder, as paths[task][split]."""
-    return {
-        task: {split: folder / "predictions" / f"{task}-{split}-output.csv" for split in PREDICTED}
-        for task in TASKS
-    }
+    paths: dict[str, dict[str, Path]] = {}
+    for task in TASKS:
+        paths[task] = {}
+        for split in PREDICTED:
+            paths[task][split] = folder / "predictions" / f"{task}-{split}-output.csv"
+    return paths
 
 
 def output_paths(options: PredictionFileOptions, folder: Path) -> dict[str, dict[str, Path]]:
-    """Where the six files go, as paths[task][split]: as --sst_dev_out and its like say, or into the run."""
+    """Where the six files go, as paths[task][split].
+
+    They go into the run unless --sst_dev_out and its like say another place.
+    """
     paths = default_paths(folder)
     for task, splits in paths.items():
         for split in splits:
@@ -48,18 +55,20 @@ def output_paths(options: PredictionFileOptions, folder: Path) -> dict[str, dict
 def write_results(
     model: MultitaskBert,
     rows: dict[str, dict[str, EncodedExamples]],
-    tables,
+    tables: dict[str, dict[str, Table]],
     paths: dict[str, dict[str, Path]],
     precision: str,
 ) -> dict[str, float]:
-    """Predict dev and test, write the six files, read them back, verify every id; dev scores are those of the files."""
-    values = {
-        name: {
-            split: task.decode(predict(model, name, rows[name][split], precision))
-            for split in PREDICTED
-        }
-        for name, task in TASKS.items()
-    }
+    """Predict dev and test and write the six files. Returns the scores of write_files.
+
+    rows, tables and paths: by [task][split]. precision: "fp32" or "bf16".
+    """
+    values: dict[str, dict[str, np.ndarray]] = {}
+    for name, task in TASKS.items():
+        values[name] = {}
+        for split in PREDICTED:
+            outputs = predict(model, name, rows[name][split], precision)
+            values[name][split] = task.decode(outputs)
     return write_files(values, tables, paths)
 
 
@@ -68,9 +77,11 @@ def write_files(
     tables: dict[str, dict[str, Table]],
     paths: dict[str, dict[str, Path]],
 ) -> dict[str, float]:
-    """Write the six files, read them back, verify every id; returns the scores of the dev files, with both overall.
+    """Write the six files, read them back, and verify every id.
 
-    values[task][split]: predictions (N,) in the order of the rows of tables[task][split]. Raises ValueError as
+    values[task][split]: predictions (N,) in the order of the rows of tables[task][split].
+
+    Returns the scores of the dev files, with both overall scores. Raises ValueError as
     write_predictions and verify_predictions do.
     """
     scores = {}
@@ -79,22 +90,21 @@ def write_files(
             ids = [example.id for example in tables[name][split].examples]
             write_predictions(paths[name][split], task, ids, values[name][split])
             verify_predictions(paths[name][split], task, ids)
+        # The score of the file, not of the values in memory: it is what a leaderboard computes.
         scores[name] = score_predictions(paths[name]["dev"], task, tables[name]["dev"])
     return with_overall(scores)
 
 
-def baseline_scores(tables) -> dict[str, dict[str, float]]:
+def baseline_scores(tables: dict[str, dict[str, Table]]) -> dict[str, dict[str, float]]:
     """Majority and TF-IDF dev scores, as scores[baseline][task or overall]."""
-    found = {}
-    for name, function in {"majority": majority_score, "TF-IDF": tfidf_score}.items():
-        scores = {
-            task.name: function(
-                task, tables[task.name]["train"].examples, tables[task.name]["dev"].examples
-            )
-            for task in TASKS.values()
-        }
-        found[name] = with_overall(scores)
-    return found
+    baselines = {}
+    for title, score in BASELINES.items():
+        scores = {}
+        for name, task in TASKS.items():
+            train = tables[name]["train"].examples
+            scores[name] = score(task, train, tables[name]["dev"].examples)
+        baselines[title] = with_overall(scores)
+    return baselines
 
 
 def closing_table(
@@ -102,17 +112,21 @@ def closing_table(
     baselines: dict[str, dict[str, float]],
     known: Sequence[str] = tuple(TASKS),
 ) -> str:
-    """Dev scores beside the baselines, a line a task, then both overall scores.
+    """Dev scores beside the baselines: a line per task, then both overall scores.
 
-    known: the tasks that the run can answer (tasks.learned); the others have a dash, and a line that says why.
+    known: the tasks that the run can answer (tasks.answerable_tasks). The others have a dash, and a
+    last line says why.
     """
-    columns = {"minBERT": with_overall({name: scores[name] for name in known}), **baselines}
-    rows = {
-        title: {name: column[key] for name, column in columns.items() if key in column}
-        for key, title in SCORE_TITLES.items()
-    }
+    known_scores = with_overall({name: scores[name] for name in known})
+    columns = {"minBERT": known_scores, **baselines}
+    rows = {}
+    for key, title in SCORE_TITLES.items():
+        rows[title] = {name: column[key] for name, column in columns.items() if key in column}
+    headings = {name: name for name in columns}
+    table = score_table("dev", headings, rows)
+
     untrained = [task.title for name, task in TASKS.items() if name not in known]
-    note = f"\n–: not trained; the files of {', '.join(untrained)} hold what an untrained head says"
-    return score_table("dev", dict(zip(columns, columns, strict=True)), rows) + note * bool(
-        untrained
-    )
+    if not untrained:
+        return table
+    names = ", ".join(untrained)
+    return f"{table}\n–: not trained; the files of {names} hold what an untrained head says"

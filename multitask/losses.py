@@ -1,10 +1,13 @@
-"""One loss per task, each a pure function (model output, labels) -> scalar. tasks.py names them. Next: heads.py.
+"""One loss per task, each a pure function (model output, labels) -> scalar.
 
-Legend: B batch.
+All of them compute in float32 for every dtype. Under bfloat16 autocast the outputs have 8
+significant bits. That is too few for the differences that a loss is made of.
 
-All compute in float32 whatever comes in: under bfloat16 autocast the outputs have 8 significant bits, too few
-for the differences that a loss is made of. Labels arrive as float32 of shape (B,), as data/batching.py makes them.
+[CT]: contrastive tension, Carlsson et al. 2021.
+Legend: B batch, C classes, N rows. Labels are float32 (B,), as data/batching.py makes them.
 """
+
+from __future__ import annotations
 
 import math
 
@@ -13,11 +16,12 @@ from torch import Tensor
 
 
 def sentiment_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy over the five sentiment classes, averaged over the batch (SST).
+    """Cross-entropy over the classes of sentiment, averaged over the batch (SST).
 
-    logits: (B, 5), any float dtype. labels: (B,), whole numbers 0 to 4 in any dtype.
-    Returns a float32 scalar >= 0; log 5 = 1.609 for equal logits. Raises IndexError or RuntimeError (from PyTorch)
-    for a label outside 0 to 4. Compare with torch.nn.CrossEntropyLoss.
+    logits: (B, C), any float dtype. labels: (B,), whole numbers 0 to C - 1 in any dtype; C is 5.
+    Returns a float32 scalar >= 0. For equal logits it is log 5 = 1.609. Raises IndexError or
+    RuntimeError (from PyTorch) for a label outside 0 to C - 1. Compare with
+    torch.nn.CrossEntropyLoss.
     """
     return F.cross_entropy(logits.float(), labels.long())
 
@@ -25,29 +29,36 @@ def sentiment_loss(logits: Tensor, labels: Tensor) -> Tensor:
 def paraphrase_loss(logit: Tensor, labels: Tensor, shift: float = 0.0) -> Tensor:
     """Binary cross-entropy with logits, averaged over the batch (PARA).
 
-    logit: (B,), any float dtype, before the sigmoid. labels: (B,), 0 or 1 in any dtype, or between them the probability
-    that a teacher gives a paraphrase (knowledge distillation, Hinton et al. 2015, at temperature 1). shift: what is
-    added to the logit of a pair labelled 0 or 1, here and nowhere else, as `prior_shift` gives it.
-    Returns a float32 scalar >= 0; log 2 = 0.693 for logit 0. Raises ValueError (from PyTorch) where the shapes differ.
-    Compare with torch.nn.BCEWithLogitsLoss.
+    logit: (B,), any float dtype, before the sigmoid. labels: (B,), 0 or 1 in any dtype. A label
+    between them is the probability that a teacher gives to a paraphrase (knowledge distillation,
+    Hinton et al. 2015, at temperature 1). shift: added to the logit of a pair labelled 0 or 1, here
+    and nowhere else. `prior_shift` computes it.
+
+    Returns a float32 scalar >= 0. For a logit of 0 it is log 2 = 0.693. Raises ValueError (from
+    PyTorch) if the shapes differ. Compare with torch.nn.BCEWithLogitsLoss.
     """
     labels = labels.float()
-    return F.binary_cross_entropy_with_logits(
-        logit.float() + shift * (labels == labels.round()), labels
-    )
+    is_class = labels == labels.round()  # and not a teacher's probability
+    return F.binary_cross_entropy_with_logits(logit.float() + shift * is_class, labels)
 
 
 def prior_shift(share: float, prior: float) -> float:
-    """log share / (1 - share) - log prior / (1 - prior): the log-odds that training pairs have and others have not.
+    """The log-odds of a paraphrase in training, minus those among the pairs to predict.
 
-    With share of the training pairs paraphrases, and prior of those that will be judged, a model whose logit + shift is
-    trained on the first has a logit that is right for the second, if nothing else differs between them (the
-    logit-adjusted loss of Menon et al. 2021, for two classes). Both in (0, 1); 0 where they are equal. ValueError for a
-    share of 0 or 1, whose log-odds are infinite.
+        log(share / (1 - share)) - log(prior / (1 - prior))
+
+    A model learns that logit + shift is right for the training pairs. Its logit alone is then
+    right for pairs of which a share `prior` are paraphrases, if nothing else differs between
+    them. This is the logit-adjusted loss of Menon et al. 2021, for two classes.
+
+    share: of paraphrases among the training pairs. prior: of paraphrases among the pairs to
+    predict. Both in (0, 1). Returns 0 if they are equal. Raises ValueError for a share of 0 or 1,
+    which has infinite log-odds.
     """
     if share in (0, 1):
         raise ValueError(
-            f"--para_prior {prior:g} needs training pairs labelled 0 and 1; PARA's are not both. Drop it."
+            f"--para_prior {prior:g} needs training pairs labelled 0 and 1; PARA's are not both. "
+            "Drop it."
         )
     return math.log(share / (1 - share)) - math.log(prior / (1 - prior))
 
@@ -55,42 +66,50 @@ def prior_shift(share: float, prior: float) -> float:
 def similarity_loss(prediction: Tensor, labels: Tensor) -> Tensor:
     """Mean squared error on the 0 to 5 scale of the labels (STS).
 
-    prediction: (B,), any float dtype, unbounded. labels: (B,), 0 to 5. Both in points of similarity.
-    Returns a float32 scalar >= 0, in squared points. Raises ValueError where the shapes differ: PyTorch would
-    broadcast (B, 1) against (B,) to (B, B) and train towards the mean with no more than a warning.
+    prediction: (B,), any float dtype, unbounded. labels: (B,), 0 to 5. Both in points of
+    similarity. Returns a float32 scalar >= 0, in squared points. Raises ValueError if the shapes
+    differ: PyTorch would broadcast (B, 1) against (B,) to (B, B), give only a warning, and train
+    towards the mean.
     """
     if prediction.shape != labels.shape:
         raise ValueError(
-            f"prediction is {tuple(prediction.shape)}, labels are {tuple(labels.shape)}; both need (B,)"
+            f"prediction is {tuple(prediction.shape)}, labels are {tuple(labels.shape)}; both need "
+            "(B,)"
         )
     return F.mse_loss(prediction.float(), labels.float())
 
 
 def similarity_regression(prediction: Tensor, labels: Tensor, lowest: float | Tensor) -> Tensor:
-    """Mean squared error of a cosine on labels 0 to 5 mapped linearly to [lowest, 1] (STS, [CT] section 5.2).
+    """Mean squared error of a cosine, with labels 0 to 5 mapped linearly to [lowest, 1] (STS).
 
-    An encoder's cosines never come near 0; asked for the range they have (`fitted_range`) it keeps what it knows. With
-    M = lowest and prediction = 5 (cos - M) / (1 - M), as heads.CosineHead makes it, this is
+    The cosines of an encoder never come near 0. If the targets lie in the range of its cosines
+    (`fitted_range`), the encoder can keep its knowledge ([CT] section 5.2). With M = lowest and
+    prediction = 5 (cos - M) / (1 - M), as heads.CosineHead computes it, this is
 
         mean of 25 (cos - (M + (1 - M) y / 5))^2  =  (1 - M)^2 x similarity_loss(prediction, labels)
 
-    so that a cosine that is off by so much costs the same whatever M is. Arguments and errors as of similarity_loss,
-    which this is for M = 0; lowest below 1.
+    The same error of the cosine then costs the same for every M.
+
+    Arguments and errors as in similarity_loss, which this equals for M = 0. lowest: below 1.
     """
     return (1 - lowest) ** 2 * similarity_loss(prediction, labels)
 
 
 def fitted_range(cosines: Tensor, labels: Tensor, width: float = 0.25) -> float:
-    """M, the mean cosine of the pairs in the lowest label bucket under the model as it is ([CT] section 5.2).
+    """M, the mean cosine of the pairs in the lowest bucket of labels ([CT] section 5.2).
 
-    cosines (N,) in [-1, 1]; labels (N,), 0 to 5; the buckets are [0, width], (width, 2 width] and so on, the lowest is
-    the first that holds a pair. Raises ValueError for M of 1, where no range is left.
+    The buckets are [0, width], (width, 2 width] and so on. The lowest one is the first that holds a
+    pair.
+
+    cosines: (N,) in [-1, 1], of the model as it is. labels: (N,), 0 to 5. Raises ValueError for M
+    of 1: then no range is left.
     """
-    lowest = cosines[labels <= width * max(1, math.ceil(float(labels.min()) / width))]
-    found = float(lowest.mean())
-    if found >= 1:
+    lowest_bucket = max(1, math.ceil(float(labels.min()) / width))
+    lowest_cosines = cosines[labels <= width * lowest_bucket]
+    mean_cosine = float(lowest_cosines.mean())
+    if mean_cosine >= 1:
         raise ValueError(
-            "--sts_range fitted: the least similar pairs have a cosine of 1 already, all vectors are "
-            "equal. Train or choose another encoder first, or drop the flag."
+            "--sts_range fitted: the least similar pairs have a cosine of 1 already, all vectors "
+            "are equal. Train or choose another encoder first, or drop the flag."
         )
-    return found
+    return mean_cosine

@@ -1,13 +1,14 @@
-"""MultitaskBert: an encoder, a shared first layer, a head per task. Next: sampling.py, then train.py.
+"""MultitaskBert: an encoder, a common layer, and a head per task.
 
-B examples, R rows (B, or 2B where the sentences of a pair are encoded apart), T tokens, H hidden.
+Legend: B examples, R rows (B, or 2B where a pair has two rows), T tokens, H hidden, C outputs.
 """
 
 from __future__ import annotations
 
 import json
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
@@ -17,223 +18,294 @@ from torch import Tensor, nn
 from data.batching import Batch
 from minbert import BertModel, BertTokenizer
 from minbert.commands.files import write_json, write_tensors
+from minbert.commands.options import AUTO, NONE, from_flat
 from minbert.dropout import Dropout
 from minbert.fast import positions_read
 from minbert.pooling import mean, pool, save_pooling, stored_pooling
-from multitask.heads import (
-    CosineHead,
-    DenseHead,
-    FeaturesHead,
-    MlpHead,
-    PairMlpHeads,
-    TwoOrdersHead,
-)
+from multitask.heads import HEADS, CosineHead, Head, HeadShape, PairMlpHeads
+from multitask.options import HeadOptions
 from multitask.tasks import TASKS, Task
+
+PAIRS = "pairs"  # the name of PairMlpHeads among the heads
 
 
 class MultitaskBert(nn.Module):
     """Three tasks on one encoder.
 
-    With the common layer every sentence vector goes through a linear layer and tanh that all tasks share ([ROB] CL),
-    then through its task's head. A pair is encoded "cross", both sentences in one row whose tokens see each other;
-    "bi", each in a row of its own; or "dual", one row in each order ([ROB]). With mean pooling "bi" and "cross" give a
-    vector for each sentence; a row has only one [CLS], so with "cls" and "pooler" the one vector of a cross-encoded row
-    stands for the pair. "dual" gives the vector of each order.
+    The common layer is a linear layer and tanh that all tasks share ([ROB] CL). Every sentence
+    vector goes through it, then through the head of its task. There are three ways to encode a
+    pair:
 
-    head: "features", "vm", "ph", "dph", "dpha", "mlp" or "cosine" (heads.py), for PARA `para_head`; SST has a linear
-    layer, with "mlp" two. sharing: what PARA and STS share with "mlp". sts_range: of "mlp" and "cosine", whether labels
-    of STS stand for cosines from 0 ("zero") or from what was found before training ("fitted"). Without `drops_out` the
-    encoder is trained in evaluation mode, which is to say without dropout; that of vectors and heads stays.
+    - "cross": both sentences in one row, where their tokens see each other;
+    - "bi": each sentence in its own row;
+    - "dual": one row in each order ([ROB]).
+
+    With mean pooling, "bi" and "cross" give a vector for each sentence. A row has only one [CLS],
+    so with "cls" and "pooler" the one vector of a cross-encoded row stands for the pair. "dual"
+    gives the vector of each order.
+
+    pooling: "mean", "cls" or "pooler". heads: which heads read the vectors, and the pair
+    encoding. seed: of the heads' weights. has_encoder_dropout: without it the encoder is trained
+    in evaluation mode, which turns its dropout off. The dropout of vectors and heads stays.
+    Raises ValueError where the pair encoding is "auto".
     """
 
     def __init__(
         self,
         encoder: BertModel,
         pooling: str,
-        pair_encoding: str,
-        dropout_probability: float,
+        heads: HeadOptions,
         seed: int,
-        head: str = "features",
-        para_head: str = "",
-        sharing: str = "none",
-        has_common_layer: bool = True,
-        sts_range: str = "zero",
-        vector_dropout: float = 0.0,
-        drops_out: bool = True,
+        has_encoder_dropout: bool = True,
     ) -> None:
         super().__init__()
-        self.dropout = Dropout(
-            vector_dropout
-        )  # of the sentence vectors; dropout_probability is that inside each head
-        self.encoder, self.pooling, self.pair_encoding, self.drops_out = (
-            encoder,
-            pooling,
-            pair_encoding,
-            drops_out,
-        )
-        self.settings = {
-            "pair_encoding": pair_encoding,
-            "head": head,
-            "para_head": para_head or head,
-            "sharing": sharing,
-            "has_common_layer": has_common_layer,
-            "sts_range": sts_range,
-        }
-        hidden_size = encoder.config.hidden_size
-        with torch.random.fork_rng(
-            devices=[]
-        ):  # the same heads for a seed, whatever was drawn before
+        if heads.pair_encoding == AUTO:
+            raise ValueError(
+                "--pair_encoding is auto; a model needs one of "
+                f"{', '.join(heads.readable_encodings())}. Pass HeadOptions(pair_encoding=...)."
+            )
+        self.options = heads
+        self.pooling = pooling
+        self.pair_encoding = heads.pair_encoding
+        self.has_encoder_dropout = has_encoder_dropout
+
+        self.dropout = Dropout(heads.vector_dropout_prob)  # of sentence vectors
+        self.encoder = encoder
+        # A seed gives the same heads, whatever was drawn before.
+        with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.shared = nn.Linear(hidden_size, hidden_size) if has_common_layer else None
-            self.heads = nn.ModuleDict()
-            for task in TASKS.values():
-                chosen = self.settings["para_head" if task.name == "para" else "head"]
-                if not (chosen == "mlp" and task.is_pair):
-                    self.heads[task.name] = self.make_head(
-                        chosen, task, hidden_size, dropout_probability
-                    )
-            if head == "mlp":
-                self.heads["pairs"] = PairMlpHeads(
-                    hidden_size, dropout_probability, sharing, self.has_range
-                )
-            for module in (
-                module for name, module in self.named_modules() if not name.startswith("encoder")
-            ):
-                encoder.initialise(module)
-            for name, module in self.heads.items():
-                if name in TASKS:
-                    module.reset(TASKS[name].start)
+            self.shared = self.make_common_layer()
+            self.heads = self.make_heads()
+            for name, module in self.named_modules():
+                if not name.startswith("encoder"):
+                    encoder.initialise(module)
+        for task in TASKS.values():
+            if task.name in self.heads:
+                self.head_of(task.name).reset(task.start)
 
-    def make_head(
-        self, name: str, task: Task, hidden_size: int, dropout_probability: float
-    ) -> nn.Module:
-        """The head `name` for one task; heads.py says what each is."""
-        num_vectors = 2 if task.is_pair and self.has_two_vectors else 1
-        if not task.is_pair:
-            name = "mlp" if name == "mlp" else "vm"
-        match name:
-            case "vm":
-                return DenseHead(num_vectors * hidden_size, task.num_outputs, dropout_probability)
-            case "features":
-                num_inputs = 4 * hidden_size if num_vectors == 2 else hidden_size
-                return FeaturesHead(num_inputs, task.num_outputs, dropout_probability)
-            case "cosine":
-                return CosineHead(self.has_range and task.name == "sts")
-            case "mlp":
-                return MlpHead(hidden_size, task.num_outputs, dropout_probability)
-            case "ph" | "dph" | "dpha":
-                return TwoOrdersHead(
-                    hidden_size,
-                    dropout_probability,
-                    has_difference=name != "ph",
-                    has_activation=name == "dpha",
-                )
-        raise AssertionError(f"there is no head {name}")
+    # --- building ---------------------------------------------------------------------------------
 
-    @property
-    def has_range(self) -> bool:
-        """Whether the lowest cosine of STS is a fitted one."""
-        return self.settings["sts_range"] == "fitted"
+    def make_common_layer(self) -> nn.Linear | None:
+        """The layer that all tasks share, or None."""
+        hidden_size = self.encoder.config.hidden_size
+        return None if self.options.common_layer == NONE else nn.Linear(hidden_size, hidden_size)
 
-    @property
-    def lowest(self) -> Tensor:
-        """Where the cosines of STS begin, a scalar that can be set; of a model that `has_range`."""
-        return (self.heads["sts"] if "sts" in self.heads else self.heads["pairs"].cosine).lowest
+    def make_heads(self) -> nn.ModuleDict:
+        """A head for each task, by name. With --head mlp one module holds those of all pairs."""
+        heads = nn.ModuleDict()
+        pairs = []
+        for task in TASKS.values():
+            if self.options.head == "mlp" and task.is_pair:
+                pairs.append(task)
+            else:
+                heads[task.name] = self.make_head(task)
+        if pairs:
+            heads[PAIRS] = PairMlpHeads(
+                self.encoder.config.hidden_size,
+                self.options.hidden_dropout_prob,
+                self.options.sharing,
+                self.has_range,
+                tasks=[task.name for task in pairs],
+                regressions=[task.name for task in pairs if task.is_regression],
+            )
+        return heads
 
-    def fitted(self) -> dict[str, float]:
-        """What was found rather than learned, by name, for the record."""
-        return {"sts_lowest": float(self.lowest)} if self.has_range else {}
+    def make_head(self, task: Task) -> Head:
+        """The head of one task."""
+        name = self.options.head_of(task.name)
+        if not task.is_pair and name != "mlp":
+            name = "vm"  # the other heads differ in how they read two vectors
+        shape = HeadShape(
+            hidden_size=self.encoder.config.hidden_size,
+            num_vectors=2 if task.is_pair and self.has_two_vectors else 1,
+            num_outputs=task.num_outputs,
+            dropout_probability=self.options.hidden_dropout_prob,
+            has_range=self.has_range and task.is_regression,
+        )
+        return HEADS[name](shape)
+
+    def head_of(self, task: str) -> Head:
+        """The head of a task that has its own module."""
+        return cast(Head, self.heads[task])
+
+    # --- properties -------------------------------------------------------------------------------
 
     @property
     def has_two_vectors(self) -> bool:
         """Whether a pair gives two vectors, rather than one for both sentences."""
         return self.pair_encoding in ("bi", "dual") or self.pooling == "mean"
 
+    @property
+    def has_range(self) -> bool:
+        """Whether the lowest cosine of a regression is fitted before training."""
+        return self.options.sts_range == "fitted"
+
+    def lowest_cosines(self) -> dict[str, Tensor]:
+        """Where the cosines of a regression begin, by task: scalars that `fit_ranges` sets.
+
+        Empty unless the range is fitted.
+        """
+        lowest = {}
+        for task in TASKS.values():
+            if self.has_range and task.is_pair and task.is_regression:
+                head = self.heads[task.name if task.name in self.heads else PAIRS]
+                cosine = head.cosine if isinstance(head, PairMlpHeads) else head
+                lowest[task.name] = cast(CosineHead, cosine).lowest
+        return lowest
+
+    def fitted(self) -> dict[str, float]:
+        """The numbers that were fitted before training, by name, for the record."""
+        return {f"{task}_lowest": float(value) for task, value in self.lowest_cosines().items()}
+
+    # --- computing --------------------------------------------------------------------------------
+
     def train(self, mode: bool = True) -> MultitaskBert:
-        """Training mode, or evaluation mode; see `drops_out`."""
+        """Set training mode or evaluation mode.
+
+        Without encoder dropout the encoder stays in evaluation mode.
+        """
         super().train(mode)
-        self.encoder.train(mode and self.drops_out)
+        self.encoder.train(mode and self.has_encoder_dropout)
         return self
 
     def forward(self, task: str, batch: Batch) -> Tensor:
-        """Raw outputs: "sst" logits (B, 5), "para" a logit (B,), "sts" a number on the 0..5 scale (B,)."""
+        """Compute the raw outputs of a batch of one task.
+
+        "sst": logits (B, 5). "para": a logit (B,). "sts": a number on the 0..5 scale (B,).
+        """
+        vectors = self.sentence_vectors(batch, TASKS[task].is_pair)  # (B, H) each
+        if task in self.heads:
+            vectors = self.head_of(task).inputs(*vectors)
+        vectors = tuple(self.dropout(vector) for vector in vectors)
+        if self.shared is not None:
+            vectors = tuple(torch.tanh(self.shared(vector)) for vector in vectors)  # (B, H) each
+
+        if task in self.heads:
+            return self.heads[task](*vectors)  # (B, C) or (B,)
+        return self.heads[PAIRS](task, *vectors)  # (B,)
+
+    def sentence_vectors(self, batch: Batch, is_pair: bool) -> tuple[Tensor, ...]:
+        """Encode a batch: one vector (B, H) per example, or two for pairs if `has_two_vectors`."""
         output = self.encoder(
             batch.input_ids,
             batch.attention_mask,
             batch.token_type_ids,
             positions=positions_read(batch.attention_mask, self.pooling),
         )
-        vectors = (pool(output, batch.attention_mask, self.pooling),)  # (R, H)
-        if TASKS[task].is_pair and self.pair_encoding in ("bi", "dual"):
-            vectors = vectors[0].chunk(2)  # (B, H) each
-        elif TASKS[task].is_pair and self.has_two_vectors:
+        if is_pair and self.pair_encoding in ("bi", "dual"):
+            # The first B rows hold one sentence or order of each pair, the next B the other one.
+            vectors = pool(output, batch.attention_mask, self.pooling)  # (2B, H)
+            return vectors.chunk(2)  # (B, H) each
+        if is_pair and self.has_two_vectors:
+            # Both sentences stand in one row: take the mean over the tokens of each.
             is_second = batch.token_type_ids * batch.attention_mask  # (B, T)
-            sides = (batch.attention_mask - is_second, is_second)
-            vectors = tuple(mean(output.last_hidden_state, side) for side in sides)  # (B, H) each
-        head = self.heads[task] if task in self.heads else partial(self.heads["pairs"], task)
-        if isinstance(head, TwoOrdersHead):
-            vectors = head.with_difference(*vectors)
-        vectors = tuple(map(self.dropout, vectors))
-        if self.shared is not None:
-            vectors = tuple(torch.tanh(self.shared(vector)) for vector in vectors)  # (B, H) each
-        return head(*vectors)  # (B, C) or (B,)
+            is_first = batch.attention_mask - is_second  # (B, T)
+            states = output.last_hidden_state  # (B, T, H)
+            return mean(states, is_first), mean(states, is_second)  # (B, H) each
+        return (pool(output, batch.attention_mask, self.pooling),)  # (B, H)
+
+    # --- on disk ----------------------------------------------------------------------------------
 
     def save_pretrained(self, folder: str | Path, tokenizer: BertTokenizer) -> None:
-        """Write the encoder in Hugging Face's layout, which `--model folder` opens, and heads.safetensors."""
+        """Write encoder, tokenizer and heads.
+
+        The encoder is in Hugging Face's layout, so `--model folder` opens it.
+        """
+        folder = Path(folder)
         self.encoder.save_pretrained(folder, self.pooling)
         tokenizer.save_pretrained(folder)
         save_pooling(folder, self.pooling)
-        own = {
-            name: tensor
-            for name, tensor in self.state_dict().items()
-            if name.startswith(("shared.", "heads."))
-        }  # what only training needed is dropped
-        write_tensors(Path(folder) / "heads.safetensors", own)
-        write_json(Path(folder) / "heads.json", self.settings)
+
+        # Other tensors, such as a companion's, were only there for training.
+        tensors = {}
+        for name, tensor in self.state_dict().items():
+            if name.startswith(("shared.", "heads.")):
+                tensors[name] = tensor
+        write_tensors(folder / "heads.safetensors", tensors)
+        write_json(folder / "heads.json", stored_settings(self.options))
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path, **config_overrides) -> MultitaskBert:
-        """Load what `save_pretrained` wrote, such as runs/NAME/model, in evaluation mode, as BertModel's does.
+    def from_pretrained(cls, folder: str | Path, **config_overrides: Any) -> MultitaskBert:
+        """Load the files of `save_pretrained`, such as runs/NAME/model, in evaluation mode.
 
-        config_overrides: as of BertModel.from_pretrained. Raises ValueError where there are no heads, or those of
-        another version or of other shapes.
+        config_overrides: as in BertModel.from_pretrained. Raises ValueError if there are no heads,
+        or heads of another version or of other shapes.
         """
-        path, pooling = Path(folder) / "heads.json", stored_pooling(folder)
-        try:
-            stored = dict(json.loads(path.read_text(encoding="utf-8")))
-            pair_encoding = stored.pop("pair_encoding")
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ValueError(
-                f"{path}: no record of heads there ({error}). Give the model of a finished run, such as "
-                "runs/NAME/model, as the run wrote it."
-            ) from error
+        path = Path(folder) / "heads.json"
+        pooling = stored_pooling(folder)
+        settings = read_settings(path)
         encoder = BertModel.from_pretrained(folder, **config_overrides)
         try:
-            model = cls(encoder, pooling, pair_encoding, dropout_probability=0.0, seed=0, **stored)
-            report = model.load_state_dict(
-                load_file(path.with_suffix(".safetensors")), strict=False
-            )
-        except (TypeError, AssertionError) as error:
+            model = cls(encoder, pooling or "mean", head_options(settings), seed=0)
+        except (TypeError, ValueError) as error:
             raise ValueError(
                 f"{path}: of another version ({error}). Start the run anew with this one."
             ) from error
-        except (
-            OSError,
-            SafetensorError,
-            RuntimeError,
-        ) as error:  # absent, cut short, of other shapes
-            raise ValueError(
-                f"{path.with_suffix('.safetensors')}: these heads cannot be read ({error}). Bring the "
-                "folder back as the run wrote it, or start the run anew."
-            ) from error
-        wrong = [
-            *report.unexpected_keys,
-            *(name for name in report.missing_keys if not name.startswith("encoder.")),
-        ]
-        wrong += [] if pooling else ["a record of their pooling"]
+
+        wrong = ["a record of their pooling"]
+        if pooling is not None:
+            wrong = model.load_heads(path.with_suffix(".safetensors"))
         if wrong:
             raise ValueError(
-                f"{folder}: its heads have, or lack, {', '.join(wrong)}, so another version wrote them. "
-                "Start the run anew with this one."
+                f"{folder}: its heads have, or lack, {', '.join(wrong)}, so another version wrote "
+                "them. Start the run anew with this one."
             )
         return model.eval()
+
+    def load_heads(self, path: Path) -> list[str]:
+        """Load the tensors of the common layer and the heads.
+
+        Returns the names that are missing or unknown. Raises ValueError if the file is absent, cut
+        short, or holds other shapes.
+        """
+        try:
+            report = self.load_state_dict(load_file(path), strict=False)
+        except (OSError, SafetensorError, RuntimeError) as error:
+            raise ValueError(
+                f"{path}: these heads cannot be read ({error}). Bring the folder back as the run "
+                "wrote it, or start the run anew."
+            ) from error
+        missing = [name for name in report.missing_keys if not name.startswith("encoder.")]
+        return [*report.unexpected_keys, *missing]
+
+
+# --- heads.json -----------------------------------------------------------------------------------
+
+
+def stored_settings(options: HeadOptions) -> dict[str, Any]:
+    """The content of heads.json: the options that decide which heads there are."""
+    return {
+        "pair_encoding": options.pair_encoding,
+        "head": options.head,
+        "para_head": options.head_of_para,
+        "sharing": options.sharing,
+        "has_common_layer": options.common_layer != NONE,
+        "sts_range": options.sts_range,
+    }
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Read heads.json. Raises ValueError if it holds no record of heads."""
+    try:
+        settings = dict(json.loads(path.read_text(encoding="utf-8")))
+        settings["pair_encoding"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path}: no record of heads there ({error}). Give the model of a finished run, such "
+            "as runs/NAME/model, as the run wrote it."
+        ) from error
+    return settings
+
+
+def head_options(settings: Mapping[str, Any]) -> HeadOptions:
+    """The options of stored heads, without dropout.
+
+    Raises TypeError for a name and ValueError for a value of another version.
+    """
+    values = dict(settings)
+    has_common_layer = values.pop("has_common_layer", True)
+    values["common_layer"] = "tanh" if has_common_layer else NONE
+    if values.get("para_head") == values.get("head"):
+        values["para_head"] = AUTO
+    no_dropout = {"hidden_dropout_prob": 0.0, "vector_dropout_prob": 0.0}
+    return from_flat(HeadOptions, {**values, **no_dropout})

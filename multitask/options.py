@@ -239,6 +239,15 @@ class HeadOptions(OptionGroup):
         """The head of PARA, which is that of all pairs where --para_head is "auto"."""
         return self.head if self.para_head == AUTO else self.para_head
 
+    def head_of(self, task: str) -> str:
+        """The head of a task. PARA may have its own."""
+        return self.head_of_para if task == "para" else self.head
+
+    def prior_of(self, task: str) -> float | None:
+        """The share of the second class among the pairs to predict, if it is given for a task."""
+        has_prior = task == "para" and self.para_prior != NONE
+        return float(self.para_prior) if has_prior else None
+
     def readable_encodings(self) -> list[str]:
         """The pair encodings that both heads can read, the preferred one first."""
         of_para = ENCODINGS_OF[self.head_of_para]

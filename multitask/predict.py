@@ -1,9 +1,11 @@
-"""What finished runs say of rows of your own: `python -m multitask.predict RUN --task sst < sentences.txt`.
+"""Predict rows of your own: `python -m multitask.predict RUN --task sst < rows.txt`.
 
-Reads a row a line from standard input, of PARA and STS two texts with a tab between, and prints each behind its
-prediction: a class 0 to 4, 1 or 0, or a similarity; with `--probabilities` in place of a class how sure it is. Several
-runs give one prediction together, that of the mean of their probabilities or similarities. Before: finished.py,
-voting.py. torch is imported late, so that `--help` and bad input answer at once.
+The command reads one row per line from standard input. A row of PARA and STS is two texts with a
+tab between them. Each row is printed behind its prediction: a class 0 to 4, 1 or 0, or a
+similarity. With `--probabilities` the probabilities stand in place of a class. Several runs give
+one prediction together: that of the mean of their probabilities or similarities.
+
+torch is imported late, so `--help` and bad input answer at once.
 """
 
 from __future__ import annotations
@@ -13,39 +15,57 @@ import io
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from data.readers import FORMATS, Example
 from minbert.commands.ending import exit_code
 
+if TYPE_CHECKING:
+    import numpy as np
+
+    from multitask.saved_run import Record
+    from multitask.tasks import Task
+
+# Bytes that are not UTF-8 come as these characters ("surrogateescape").
+FIRST_ESCAPE = "\udc80"
+LAST_ESCAPE = "\udcff"
+
 
 def read_rows(lines: Iterable[str], is_pair: bool) -> list[Example]:
-    """An example for each line; ValueError for a line that is not one sentence or one pair, or no line at all."""
-    needed = (
-        "two texts in UTF-8 with a tab between"
-        if is_pair
-        else "one sentence in UTF-8, without a tab"
-    )
+    """An example for each line.
+
+    Raises ValueError for a line that is not one sentence or one pair, and for no line at all.
+    """
+    needed = "one sentence in UTF-8, without a tab"
+    if is_pair:
+        needed = "two texts in UTF-8 with a tab between"
+    num_texts = 2 if is_pair else 1
+
     examples = []
     for number, line in enumerate(lines, start=1):
         texts = [text.strip() for text in line.rstrip("\r\n").split("\t")]
-        if (
-            len(texts) != 1 + is_pair
-            or not all(texts)
-            or any("\udc80" <= letter <= "\udcff" for letter in line)
-        ):
+        is_complete = len(texts) == num_texts and all(texts)
+        if not is_complete or has_bad_bytes(line):
             raise ValueError(
                 f"line {number} is {line.strip()!r}; needed is {needed}. Fix or remove the line."
             )
-        examples.append(Example(str(number), texts[0], texts[1] if is_pair else None, None))
+        second = texts[1] if is_pair else None
+        examples.append(Example(str(number), texts[0], second, None))
     if not examples:
         raise ValueError(
-            f"standard input holds no row; needed is {needed}, a row a line, such as: ... < rows.txt"
+            f"standard input holds no row; needed is {needed}, a row a line, such as: ... < "
+            "rows.txt"
         )
     return examples
 
 
-@exit_code("python -m multitask.predict")
-def main(arguments: Sequence[str] | None = None) -> None:
+def has_bad_bytes(line: str) -> bool:
+    """Whether a line held bytes that are not UTF-8."""
+    return any(FIRST_ESCAPE <= character <= LAST_ESCAPE for character in line)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
     parser = argparse.ArgumentParser(
         prog="python -m multitask.predict",
         allow_abbrev=False,
@@ -56,8 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         nargs="+",
         type=Path,
         metavar="RUN",
-        help="folder that run_multitask.py wrote, such as "
-        "runs/NAME; of several the mean of what they say",
+        help="folder that run_multitask.py wrote, such as runs/NAME; of several the mean of what "
+        "they say",
     )
     parser.add_argument(
         "--task",
@@ -68,46 +88,69 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--probabilities",
         action="store_true",
-        help="print probabilities instead of classes: sst, the "
-        "five classes' with blanks between; para, that of a paraphrase, which can be a training label",
+        help="print probabilities instead of classes: sst, the five classes' with blanks between; "
+        "para, that of a paraphrase, which can be a training label",
     )
-    given = parser.parse_args(arguments)
-    if given.probabilities and given.task == "sts":
+    return parser
+
+
+@exit_code("python -m multitask.predict")
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read rows from standard input and print them behind their predictions."""
+    parser = build_parser()
+    options = parser.parse_args(arguments)
+    if options.probabilities and options.task == "sts":
         parser.error("--probabilities: sts has no classes; pass --task sst or para, or drop it.")
     if sys.stdin.isatty():
         print("Type one row a line and end with Ctrl-D.", file=sys.stderr)
-    rows = read_rows(
-        io.TextIOWrapper(sys.stdin.buffer, "utf-8-sig", "surrogateescape"),
-        FORMATS[given.task].is_pair,
-    )
+    lines = io.TextIOWrapper(sys.stdin.buffer, "utf-8-sig", "surrogateescape")
+    rows = read_rows(lines, FORMATS[options.task].is_pair)
 
-    from data.batching import EncodedExamples
-    from multitask.ensemble.voting import decode
-    from multitask.evaluation import predict
-    from multitask.probabilities import probabilities
-    from multitask.saved_run import knows, open_model, read_record
-    from multitask.stage import cuts
+    from multitask.probabilities import decode
+    from multitask.saved_run import read_record
     from multitask.tasks import TASKS
 
-    runs, task, total = [read_record(folder) for folder in given.runs], TASKS[given.task], 0
+    task = TASKS[options.task]
+    runs = [read_record(folder) for folder in options.runs]
+    check_trained(runs, task)
+    total = answers(runs[0], task, rows)
+    for run in runs[1:]:
+        total = total + answers(run, task, rows)
+    values = total / len(runs)
+    if not options.probabilities:
+        values = decode(task, values)
+    for row, value in zip(rows, values, strict=True):
+        numbers = " ".join(f"{number:.4g}" for number in value.ravel())
+        print(numbers, *row.texts, sep="\t")
+
+
+def check_trained(runs: Sequence[Record], task: Task) -> None:
+    """ValueError if a run cannot answer the task."""
+    from multitask.saved_run import knows
+
     for run in runs:
         if not knows(run, task.name):
             raise ValueError(
-                f"{run.folder} was trained on {run.options.tasks.tasks}; its head for {task.title} never "
-                "learned. Pass another --task, or another run."
+                f"{run.folder} was trained on {run.options.tasks.tasks}; its head for {task.title} "
+                "never learned. Pass another --task, or another run."
             )
-    for run in runs:
-        model, tokenizer = open_model(run)
-        encoded = EncodedExamples(rows, tokenizer, run.options.data.max_length, model.pair_encoding)
-        if encoded.num_truncated:
-            print(
-                cuts({task.name: {"input": encoded}}, run.options.data.max_length), file=sys.stderr
-            )
-        outputs = predict(model, task.name, encoded, run.options.training.precision)
-        total += outputs if task.is_regression else probabilities(outputs)
-    values = total / len(runs) if given.probabilities else decode(task, total / len(runs))
-    for row, value in zip(rows, values, strict=True):
-        print(" ".join(f"{number:.4g}" for number in value.ravel()), *row.texts, sep="\t")
+
+
+def answers(run: Record, task: Task, rows: Sequence[Example]) -> np.ndarray:
+    """The run's probabilities, or its similarities, float64 or float32 in row order."""
+    from data.batching import EncodedExamples
+    from multitask.evaluation import predict
+    from multitask.probabilities import probabilities
+    from multitask.saved_run import open_model
+    from multitask.stage import describe_cuts
+
+    model, tokenizer = open_model(run)
+    max_length = run.options.data.max_length
+    encoded = EncodedExamples(rows, tokenizer, max_length, model.pair_encoding)
+    if encoded.num_truncated:
+        print(describe_cuts({task.name: {"input": encoded}}, max_length), file=sys.stderr)
+    outputs = predict(model, task.name, encoded, run.options.training.precision)
+    return outputs if task.is_regression else probabilities(outputs)
 
 
 if __name__ == "__main__":

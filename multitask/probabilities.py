@@ -1,4 +1,4 @@
-"""From a classifier's raw outputs to probabilities.
+"""From raw outputs to probabilities, and from probabilities to predictions.
 
 The commands `ensemble`, `predict` and `errors` share it.
 Legend: N rows, C classes.
@@ -7,6 +7,8 @@ Legend: N rows, C classes.
 from __future__ import annotations
 
 import numpy as np
+
+from multitask.tasks import Task
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:
@@ -21,3 +23,16 @@ def probabilities(logits: np.ndarray) -> np.ndarray:
 
     logits = logits.astype(np.float64)
     return softmax(logits, axis=1) if logits.ndim == 2 else expit(logits)
+
+
+def decode(task: Task, values: np.ndarray) -> np.ndarray:
+    """Turn the probabilities of several models together into predictions (N,).
+
+    values (N, C), several classes: the most probable class. values (N,), two classes: whether the
+    probability of the second class is over one half. values (N,) of a regression: unchanged.
+    The result is as in the leaderboard's files. Raises ValueError if a value is not finite.
+    """
+    if task.is_regression or values.ndim == 2:
+        return task.decode(values)
+    # A logit is over 0 where its sigmoid is over 0.5.
+    return task.decode(values - 0.5)

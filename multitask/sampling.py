@@ -1,12 +1,18 @@
-"""Which batches make the next step: one epoch's plan, made before the epoch starts. Next: surgery.py, train.py.
+"""Which batches make the next step: the plan of one epoch, made before the epoch starts.
 
-A batch is a list of row numbers of its task's training examples; a step is a list of (task name, batch), all of them
-in the same update. A sampler is a pure function of the batches and of a generator: the same generator state gives the
-same plan, so a job resumes from the state saved at the epoch's start and the number of steps done since.
+A batch is a list of row numbers of its task's training examples. A step is a list of (task, batch),
+all of them in the same update. A sampler is a pure function of the batches and of a generator. The
+same generator state gives the same plan. So a job resumes from two things: the state saved at the
+start of the epoch, and the number of steps done since.
+
+[ROB], [GEN]: two reports of the course (experiments/recipes.py).
+Legend: K tasks, N_k batches of task k, E epochs.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -14,10 +20,14 @@ from data.options import numbers_by_task
 from minbert.training.job import Step
 from multitask.options import TaskOptions
 
-Rows = list[int]  # the numbers of a batch's rows
-# For each task: forms its batches for one pass over its rows, every row in exactly one, drawn anew at each call.
-MakeBatches = dict[str, Callable[[torch.Generator], list[Rows]]]
+Rows = list[int]  # the row numbers of a batch
+# For each task a function that forms the batches of one pass over its rows. Every row is in exactly
+# one batch. Each call draws new batches.
+MakeBatches = Mapping[str, Callable[[torch.Generator], list[Rows]]]
 Limit = Literal["largest", "smallest"]
+
+
+# --- joint: all tasks in every step ---------------------------------------------------------------
 
 
 def joint(
@@ -25,31 +35,38 @@ def joint(
 ) -> list[Step]:
     """One batch of every task in the same update ("average loss" in [GEN]).
 
-    The epoch is one pass over the task with the most batches, and the smaller tasks cycle, their batches formed
-    anew for each pass: a small task has many passes per epoch, and no row comes twice within one of them. With
-    limit="smallest" ([GEN] section 4.2) it is one pass over the task with the fewest, and the larger tasks are sampled
-    down to it: which of their rows an epoch sees is drawn anew each time. That is not the default, for of the course's
-    PARA an epoch would see one row in twenty. Compare with mt_dnn, where a task's share of the updates is its share of
-    the batches.
+    limit="largest": the epoch is one pass over the task with the most batches. Smaller tasks
+    start again, with new batches for each pass. So a small task has many passes per epoch, and no
+    row comes twice within one of them. limit="smallest" ([GEN] section 4.2): the epoch is one
+    pass over the task with the fewest batches. Of larger tasks it takes as many, drawn anew each
+    time. This is not the default: an epoch would see one row in twenty of the course's PARA.
 
-    make_batches: task name -> a function that forms its batches; called in the order of the dict, which is also
-    the order of the tasks within a step. generator: a CPU generator; it is advanced.
-    Returns the steps of one epoch, each with one batch per task.
-    Raises ValueError for no tasks, a task without batches, or another limit.
+    make_batches: called in the order of its keys, which is also the order of the tasks in a step.
+    generator: a CPU generator. It is advanced.
+
+    Returns the steps of one epoch, each with one batch per task. Raises ValueError for no tasks, a
+    task without batches, or another limit. Compare with mt_dnn, where a task's share of the updates
+    is its share of the batches.
     """
     if limit not in ("largest", "smallest"):
         raise ValueError(
-            f"limit is {limit!r}; it is 'largest' (smaller tasks cycle) or 'smallest' (larger are cut)"
+            f"limit is {limit!r}; it is 'largest' (smaller tasks cycle) or 'smallest' (larger are "
+            "cut)"
         )
-    passes = _first_pass(make_batches, generator)
-    num_batches = [len(batches) for batches in passes.values()]
-    num_steps = max(num_batches) if limit == "largest" else min(num_batches)
+    passes = first_passes(make_batches, generator)
+    counts = [len(batches) for batches in passes.values()]
+    num_steps = max(counts) if limit == "largest" else min(counts)
+
     for name, batches in passes.items():
         while len(batches) < num_steps:
             batches.extend(make_batches[name](generator))
-    return [
-        [(name, batches[step]) for name, batches in passes.items()] for step in range(num_steps)
-    ]
+    steps = []
+    for number in range(num_steps):
+        steps.append([(name, batches[number]) for name, batches in passes.items()])
+    return steps
+
+
+# --- turns: one task after the other --------------------------------------------------------------
 
 
 def batch_round_robin(
@@ -57,24 +74,31 @@ def batch_round_robin(
 ) -> list[Step]:
     """One batch of each task in turn, an update after each ([GEN] "batch round robin").
 
-    The batches of joint, which takes them together. Arguments, errors and the meaning of `limit` as there. Returns the
-    steps of one epoch, each with a single batch.
+    The batches are those of joint, which puts them into one update. Arguments and errors are those
+    of joint, too. Returns the steps of one epoch, each with a single batch.
     """
-    return [[batch] for step in joint(make_batches, generator, limit) for batch in step]
+    steps = []
+    for step in joint(make_batches, generator, limit):
+        steps += [[batch] for batch in step]
+    return steps
 
 
 def epoch_round_robin(
     make_batches: MakeBatches, generator: torch.Generator, order: Sequence[str]
 ) -> list[Step]:
-    """All batches of a task, then all of the next, within every epoch ([ROB] "round-robin", [GEN] "epoch round robin").
+    """All batches of a task, then all of the next, within every epoch.
 
-    order: task names, any of them several times (sts, sst, para, sst, sts); each time its batches are formed anew.
-    Returns the steps of one epoch, each with a single batch. Raises ValueError as joint does.
+    [ROB] calls this "round-robin", [GEN] "epoch round robin".
+
+    order: task names, any of them several times (sts, sst, para, sst, sts). Each time the batches
+    are formed anew. Returns the steps of one epoch, each with a single batch. Raises ValueError
+    as joint does.
     """
-    passes = [_first_pass({name: make_batches[name]}, generator) for name in order]
-    return [
-        [(name, batch)] for turn in passes for name, batches in turn.items() for batch in batches
-    ]
+    steps: list[Step] = []
+    for name in order:
+        batches = first_passes({name: make_batches[name]}, generator)[name]
+        steps += [[(name, batch)] for batch in batches]
+    return steps
 
 
 def sequential(
@@ -84,13 +108,18 @@ def sequential(
     epoch: int,
     epochs: int,
 ) -> list[Step]:
-    """One task until its epochs end, then the next, never to return ([ROB] "sequential training").
+    """All epochs of one task, then all of the next ([ROB] "sequential training").
 
-    What an early task taught is forgotten while the later ones train; that is what it is there to show. A run has
-    len(order) x epochs passes: `epoch` counts them from 0. Returns the steps of that pass, each with a single batch.
-    Raises ValueError as joint does.
+    The model forgets an early task while the later ones train. The sampler is there to show that.
+
+    epoch: 0 to len(order) x epochs - 1, since a run has so many passes. Returns the steps of that
+    pass, each with a single batch. Raises ValueError as joint does.
     """
-    return epoch_round_robin(make_batches, generator, [order[epoch // epochs]])
+    task = order[epoch // epochs]
+    return epoch_round_robin(make_batches, generator, [task])
+
+
+# --- draws: tasks by their size -------------------------------------------------------------------
 
 
 def mt_dnn(
@@ -98,99 +127,83 @@ def mt_dnn(
     generator: torch.Generator,
     weights: Mapping[str, float] | None = None,
 ) -> list[Step]:
-    """All mini-batches of all tasks pooled and shuffled, one per update (Liu et al. 2019, MT-DNN, algorithm 1).
+    """All mini-batches of all tasks pooled and shuffled, one per update.
 
-    A task's share of the updates is its share of the batches, so a large task leads; every row of every task comes
-    exactly once per epoch. Compare with joint, where all tasks weigh the same in every update.
+    This is MT-DNN (Liu et al. 2019, algorithm 1). A task's share of the updates is its share of the
+    batches, so a large task leads. Every row of every task comes exactly once per epoch.
 
-    make_batches, generator: as in joint. weights: passes over a task's rows in one epoch, 1 where nothing is said; 2
-    doubles its share ([ROB] PARA), 0.5 takes half of its batches, drawn anew each time.
-    Returns the steps of one epoch, each with a single batch. Raises ValueError for no tasks or a task without batches.
+    make_batches, generator: as in joint. weights: passes over a task's rows in one epoch, 1 for a
+    task without an entry. 2 doubles its share ([ROB] PARA). 0.5 takes half of its batches, drawn
+    anew each time.
+
+    Returns the steps of one epoch, each with a single batch. Raises ValueError for no tasks, a task
+    without batches, or a weight of another task. Compare with joint, where all tasks weigh the same
+    in every update.
     """
-    unknown = sorted(set(weights or {}) - set(make_batches))
+    weights = weights or {}
+    unknown = sorted(set(weights) - set(make_batches))
     if unknown:
         raise ValueError(
-            f"weights names {unknown[0]}, which is no task here; there are {', '.join(make_batches)}."
+            f"weights names {unknown[0]}, which is no task here; there are "
+            f"{', '.join(make_batches)}."
         )
-    pool = []
-    for name, batches in _first_pass(make_batches, generator).items():
-        wanted = max(1, round(len(batches) * (weights or {}).get(name, 1.0)))
-        while len(batches) < wanted:
+
+    pooled = []
+    for name, batches in first_passes(make_batches, generator).items():
+        count = max(1, round(len(batches) * weights.get(name, 1.0)))
+        while len(batches) < count:
             batches.extend(make_batches[name](generator))
-        pool += [(name, batch) for batch in batches[:wanted]]
-    return [[pool[index]] for index in torch.randperm(len(pool), generator=generator).tolist()]
+        pooled += [(name, batch) for batch in batches[:count]]
+
+    order = torch.randperm(len(pooled), generator=generator).tolist()
+    return [[pooled[index]] for index in order]
 
 
 def power(make_batches: MakeBatches, generator: torch.Generator, exponent: float) -> list[Step]:
-    """One batch a step, its task drawn with p_k ~ N_k ^ exponent (Stickland and Murray 2019, who anneal the exponent).
+    """One batch a step, its task drawn with p_k ~ N_k ^ exponent (Stickland and Murray 2019).
 
-    N_k is the task's number of batches, in the paper of training examples: under a ceiling of tokens (--max_tokens) a
-    batch of long rows holds fewer, and a task of such rows counts as larger. Exponent 1 is proportional to size, as
-    mt_dnn is on average; 0.5 the square root; 0 gives all tasks the same share. An epoch has as many steps as all tasks
-    have batches. A task drawn more often than it has batches starts another pass, formed anew; no row comes twice
-    within a pass.
+    The paper anneals the exponent (`annealed_exponent`). Exponent 1 is proportional to size, as
+    mt_dnn is on average. 0.5 is the square root. 0 gives all tasks the same share. N_k is the
+    task's number of batches here, and of training examples in the paper. With --max_tokens a
+    batch of long rows holds fewer of them, so a task of long rows counts as larger.
 
-    make_batches, generator: as in joint. exponent: any finite number, 0 to 1 of use. Returns the steps of one epoch,
-    each with a single batch. Raises ValueError as joint does. Compare with mt_dnn, where every row comes once.
+    An epoch has as many steps as all tasks have batches. A task drawn more often than it has
+    batches starts another pass, formed anew. No row comes twice within a pass.
+
+    make_batches, generator: as in joint. exponent: any finite number; 0 to 1 is useful. Returns the
+    steps of one epoch, each with a single batch. Raises ValueError as joint does. Compare with
+    mt_dnn, where every row comes once.
     """
-    passes = _first_pass(make_batches, generator)
+    passes = first_passes(make_batches, generator)
     names = list(passes)
-    sizes = torch.tensor([len(passes[name]) for name in names], dtype=torch.float64)
-    drawn = torch.multinomial(
-        sizes**exponent, int(sizes.sum()), replacement=True, generator=generator
-    ).tolist()
-    steps = []
-    for name in (names[number] for number in drawn):
-        passes[name] = passes[name] or list(make_batches[name](generator))
+    counts = [len(passes[name]) for name in names]
+    chances = torch.tensor(counts, dtype=torch.float64) ** exponent  # (K,)
+    draws = torch.multinomial(chances, sum(counts), replacement=True, generator=generator)
+
+    steps: list[Step] = []
+    for number in draws.tolist():
+        name = names[number]
+        if not passes[name]:
+            passes[name] = list(make_batches[name](generator))
         steps.append([(name, passes[name].pop(0))])
     return steps
 
 
 def annealed_exponent(epoch: int, epochs: int) -> float:
-    """The exponent of `power` in one epoch: 1 - 0.8 e / (E - 1), from 1, proportional, to 0.2, nearly uniform.
+    """The exponent of `power` in one epoch: 1 - 0.8 e / (E - 1).
 
-    epoch e: 0 to E - 1; the paper counts from 1 (Stickland and Murray 2019, PAL, annealed sampling). epochs E: 1 or
-    more; a single epoch takes the last value, 0.2.
+    It falls from 1, proportional to size, to 0.2, nearly uniform (Stickland and Murray 2019, PAL,
+    annealed sampling).
+
+    epoch: e, 0 to E - 1. The paper counts from 1. epochs: E, 1 or more. A single epoch takes the
+    last value, 0.2.
     """
-    return 1 - 0.8 * (epoch / (epochs - 1) if epochs > 1 else 1)
+    progress = epoch / (epochs - 1) if epochs > 1 else 1
+    return 1 - 0.8 * progress
 
 
-def steps_of_epoch(
-    options: TaskOptions,
-    epochs: int,
-    make_batches: MakeBatches,
-    generator: torch.Generator,
-    epoch: int,
-) -> list[Step]:
-    """The steps of one epoch as --sampling names them.
-
-    epochs: --epochs. epoch: counted from 0. Every draw comes from the generator.
-    """
-    match options.sampling:
-        case "mt-dnn":
-            weights = numbers_by_task(options.sampling_weights)
-            return mt_dnn(make_batches, generator, weights)
-        case "joint":
-            return joint(make_batches, generator, options.joint_limit)
-        case "batch-round-robin":
-            return batch_round_robin(make_batches, generator, options.joint_limit)
-        case "epoch-round-robin":
-            return epoch_round_robin(make_batches, generator, options.order)
-        case "sequential":
-            return sequential(make_batches, generator, options.order, epoch, epochs)
-        case "annealed":
-            return power(make_batches, generator, annealed_exponent(epoch, epochs))
-        case "power":
-            return power(make_batches, generator, options.sampling_power)
-    raise AssertionError(options.sampling)
-
-
-def num_epochs(options: TaskOptions, epochs: int) -> int:
-    """How many epochs a run plans: --epochs, and with "sequential" as many for each task in turn."""
-    return epochs * len(options.order) if options.sampling == "sequential" else epochs
-
-
-def _first_pass(make_batches: MakeBatches, generator: torch.Generator) -> dict[str, list[Rows]]:
+def first_passes(make_batches: MakeBatches, generator: torch.Generator) -> dict[str, list[Rows]]:
+    """The batches of one pass over each task. ValueError for no task, or one without batches."""
     if not make_batches:
         raise ValueError("no task to sample from; name at least one")
     passes = {name: list(make(generator)) for name, make in make_batches.items()}
@@ -200,3 +213,85 @@ def _first_pass(make_batches: MakeBatches, generator: torch.Generator) -> dict[s
                 f"task {name!r} has no training batches; give it rows, or leave it out"
             )
     return passes
+
+
+# --- samplers by name -----------------------------------------------------------------------------
+
+
+class Epoch(NamedTuple):
+    """One epoch of a run."""
+
+    number: int  # counted from 0
+    epochs: int  # --epochs
+
+
+class Sampler(NamedTuple):
+    """A value of --sampling: its function, and the arguments that it gets from the options."""
+
+    sample: Callable[..., list[Step]]  # (make_batches, generator, **arguments)
+    arguments: Callable[[TaskOptions, Epoch], dict[str, Any]]
+    options: tuple[str, ...] = ()  # that only this sampler reads
+    has_epochs_per_task: bool = False  # --epochs counts for each task in turn
+
+
+def weights_argument(options: TaskOptions, epoch: Epoch) -> dict[str, Any]:
+    """For mt_dnn."""
+    return {"weights": numbers_by_task(options.sampling_weights)}
+
+
+def limit_argument(options: TaskOptions, epoch: Epoch) -> dict[str, Any]:
+    """For joint and batch_round_robin."""
+    return {"limit": options.joint_limit}
+
+
+def order_argument(options: TaskOptions, epoch: Epoch) -> dict[str, Any]:
+    """For epoch_round_robin."""
+    return {"order": options.order}
+
+
+def sequential_arguments(options: TaskOptions, epoch: Epoch) -> dict[str, Any]:
+    """For sequential."""
+    return {"order": options.order, "epoch": epoch.number, "epochs": epoch.epochs}
+
+
+def annealed_argument(options: TaskOptions, epoch: Epoch) -> dict[str, Any]:
+    """For power, with the exponent of the epoch."""
+    return {"exponent": annealed_exponent(epoch.number, epoch.epochs)}
+
+
+def power_argument(options: TaskOptions, epoch: Epoch) -> dict[str, Any]:
+    """For power, with the exponent of the option."""
+    return {"exponent": options.sampling_power}
+
+
+SAMPLERS = {
+    "mt-dnn": Sampler(mt_dnn, weights_argument, options=("sampling_weights",)),
+    "joint": Sampler(joint, limit_argument, options=("joint_limit",)),
+    "batch-round-robin": Sampler(batch_round_robin, limit_argument, options=("joint_limit",)),
+    "epoch-round-robin": Sampler(epoch_round_robin, order_argument),
+    "sequential": Sampler(sequential, sequential_arguments, has_epochs_per_task=True),
+    "annealed": Sampler(power, annealed_argument),
+    "power": Sampler(power, power_argument, options=("sampling_power",)),
+}
+
+
+def steps_of_epoch(
+    options: TaskOptions,
+    epochs: int,
+    make_batches: MakeBatches,
+    generator: torch.Generator,
+    epoch: int,
+) -> list[Step]:
+    """The steps of one epoch with the sampler that --sampling names.
+
+    epochs: --epochs. epoch: counted from 0. Every draw comes from the generator.
+    """
+    sampler = SAMPLERS[options.sampling]
+    arguments = sampler.arguments(options, Epoch(epoch, epochs))
+    return sampler.sample(make_batches, generator, **arguments)
+
+
+def num_epochs(options: TaskOptions, epochs: int) -> int:
+    """How many epochs a run plans: --epochs, or with "sequential" as many for each task."""
+    has_epochs_per_task = SAMPLERS[options.sampling].has_epochs_per_task
+    return epochs * len(options.order) if has_epochs_per_task else epochs

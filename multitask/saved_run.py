@@ -1,7 +1,8 @@
 """Open a finished run from its folder, for the commands predict, ensemble and errors.
 
-`read_record` is quick and says whether the run can be used. `open_run` also loads the model and the
-rows. Runs of older versions open, too, if their run.json holds the options that these commands read.
+`read_record` is quick and says whether the run can be used. `open_run` also loads the model and
+the rows. Runs of older versions open, too, if their run.json holds the options that these
+commands read.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from multitask.leaderboard import PREDICTED
 from multitask.model import MultitaskBert
 from multitask.options import HeadOptions, TaskOptions
 from multitask.stage import SPLITS, encode_tables, read_tables
-from multitask.tasks import TASKS, learned
+from multitask.tasks import TASKS, answerable_tasks
 
 Group = TypeVar("Group", bound=OptionGroup)
 
@@ -80,14 +81,15 @@ class FinishedRun(Record):
     rows: dict[str, dict[str, EncodedExamples]]  # [task][split], dev and test only
 
     def outputs(self, task: str, split: str) -> np.ndarray:
-        """Predict one split. Raw outputs float32 in row order: (N, 5) for "sst", (N,) for the others."""
+        """Predict one split: float32 in row order, (N, 5) for "sst", (N,) for the others."""
         return predict(self.model, task, self.rows[task][split], self.options.training.precision)
 
 
 def read_record(folder: str | Path) -> Record:
     """Read run.json in the folder of a run of run_multitask.py.
 
-    Raises ValueError if the folder holds no finished run, or one of a version that saved other options.
+    Raises ValueError if the folder holds no finished run, or one of a version that saved other
+    options.
     """
     folder = Path(folder)
     check_finished(folder)
@@ -110,7 +112,8 @@ def read_record(folder: str | Path) -> Record:
         options = saved_options(values)
     except ValueError as error:
         raise ValueError(
-            f"{folder}: its run.json has an option that this version does not know ({error}), {ADVICE}"
+            f"{folder}: its run.json has an option that this version does not know "
+            f"({error}), {ADVICE}"
         ) from error
     return Record(folder, options, scores, files)
 
@@ -156,8 +159,8 @@ def file_options(splits: Sequence[str]) -> list[str]:
 
 
 def knows(run: Record, task: str) -> bool:
-    """Whether the run can answer the task, as tasks.learned says."""
-    return task in learned(run.options.tasks.order, run.options.heads.head)
+    """Whether the run can answer the task, as tasks.answerable_tasks says."""
+    return task in answerable_tasks(run.options.tasks.order, run.options.heads.head)
 
 
 def open_model(run: Record) -> tuple[MultitaskBert, BertTokenizer]:
@@ -176,8 +179,8 @@ def open_model(run: Record) -> tuple[MultitaskBert, BertTokenizer]:
         tokenizer = BertTokenizer.from_pretrained(source)
     except (OSError, SafetensorError, RuntimeError, KeyError) as error:
         raise ValueError(
-            f"{source}: the model cannot be read ({error}). Bring the folder back as the run wrote it, "
-            "or start the run anew."
+            f"{source}: the model cannot be read ({error}). Bring the folder back as the run wrote "
+            "it, or start the run anew."
         ) from error
 
     try:
@@ -192,8 +195,8 @@ def check_files(run: Record) -> None:
     for path, digest in run.files.items():
         if not Path(path).is_file():
             raise ValueError(
-                f"{run.folder}: {Path(path).absolute()}, which the run was trained on, is not there. "
-                "Restore it, or start this command in the folder where the run was started."
+                f"{run.folder}: {Path(path).absolute()}, which the run was trained on, is not "
+                "there. Restore it, or start this command in the folder where the run was started."
             )
         if sha256_of(path) != digest:
             raise ValueError(
@@ -229,7 +232,7 @@ def open_run(folder: str | Path) -> FinishedRun:
 
 
 def same_data(runs: Sequence[Record]) -> None:
-    """ValueError if the runs were not scored on the same dev and test files: they cannot be compared.
+    """ValueError if the runs were not scored on the same dev and test files.
 
     Runs may have different training files, but each file must be unchanged. We check all of them
     here, before any model is opened.

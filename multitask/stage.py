@@ -1,14 +1,12 @@
-"""Options -> model, sampling, weights of the losses -> minbert.training.loop: the multitask stage.
-
-Next: minbert/training/loop.py, in which the job runs; then evaluate.py and predictions.py.
-"""
+"""The multitask stage: from options and tables to the job that minbert/training/loop.py runs."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +25,7 @@ from multitask import surgery
 from multitask.evaluation import evaluate, labels_of, predict
 from multitask.losses import fitted_range, paraphrase_loss, prior_shift, similarity_regression
 from multitask.model import MultitaskBert
-from multitask.options import MultitaskOptions, TaskOptions
+from multitask.options import FineTuningOptions, HeadOptions, MultitaskOptions, TaskOptions
 from multitask.sampling import MakeBatches, mt_dnn, num_epochs, steps_of_epoch
 from multitask.tasks import TASKS
 
@@ -35,6 +33,10 @@ FUSION_PREFIX = "contrastive-"  # before a task's name: its batch for the compan
 HEADS_LR = 1e-3  # of heads on a frozen encoder, as with --option pretrain
 SPLITS = ("train", "dev", "test")
 Rows = dict[str, dict[str, EncodedExamples]]  # [task][split]
+Loss = Callable[[Tensor, Tensor], Tensor]  # (outputs, labels) -> scalar
+
+
+# --- the rows -------------------------------------------------------------------------------------
 
 
 def read_tables(options: DataOptions) -> dict[str, dict[str, Table]]:
@@ -65,51 +67,54 @@ def encode_tables(
     tokenizer: BertTokenizer,
     max_length: int,
     pair_encoding: str,
-) -> dict[str, dict[str, EncodedExamples]]:
-    """Token ids of every row, made once: rows[task][split]. Of several processes the first fills the others' cache."""
+) -> Rows:
+    """Token ids of every row, made once, as rows[task][split]."""
 
-    def encode() -> dict[str, dict[str, EncodedExamples]]:
-        return {
-            task: {
-                split: EncodedExamples(table.examples, tokenizer, max_length, pair_encoding)
-                for split, table in splits.items()
-            }
-            for task, splits in tables.items()
-        }
+    def encode() -> Rows:
+        rows: Rows = {}
+        for task, splits in tables.items():
+            rows[task] = {}
+            for split, table in splits.items():
+                rows[task][split] = EncodedExamples(
+                    table.examples, tokenizer, max_length, pair_encoding
+                )
+        return rows
 
+    def fill_cache() -> None:
+        encode()
+
+    # The first of several processes fills the cache, from which the others read.
     if processes.count() > 1:
-        processes.from_first(
-            lambda: encode() and None
-        )  # None: the others read the cache, no ids are sent to them
+        processes.from_first(fill_cache)
     return encode()
 
 
-def cuts(rows: dict[str, dict[str, EncodedExamples]], max_length: int) -> str:
+def describe_cuts(rows: Rows, max_length: int) -> str:
     """The line for the user that says how many rows were too long."""
-    every = [each for splits in rows.values() for each in splits.values()]
-    return (
-        f"{sum(each.num_truncated for each in every):,} of {sum(map(len, every)):,} rows are longer than "
-        f"--max_length {max_length} and were cut to it"
-    )
+    num_rows = 0
+    num_cut = 0
+    for splits in rows.values():
+        for encoded in splits.values():
+            num_rows += len(encoded)
+            num_cut += encoded.num_truncated
+    share = f"{num_cut:,} of {num_rows:,} rows"
+    return f"{share} are longer than --max_length {max_length} and were cut to it"
 
 
-def batches_of(
-    rows: dict[str, dict[str, EncodedExamples]], batch_size: int, max_tokens: int = 0
-) -> MakeBatches:
+def batch_makers(rows: Rows, batch_size: int, max_tokens: int = 0) -> MakeBatches:
     """For each task the function that forms its training batches, as the samplers take it."""
-    return {
-        task: partial(
-            length_grouped_batches, splits["train"].sizes, batch_size, max_tokens=max_tokens
-        )
-        for task, splits in rows.items()
-    }
+    makers = {}
+    for task, splits in rows.items():
+        sizes = splits["train"].sizes
+        makers[task] = partial(length_grouped_batches, sizes, batch_size, max_tokens=max_tokens)
+    return makers
 
 
 def rows_for_mlm(
     rows: Rows, options: MultitaskOptions, batch_size: int, data: DataOptions
 ) -> StageRows:
     """The rows of the tasks as the stage `--pretrain mlm` takes them."""
-    make_batches = batches_of(rows, batch_size, options.fine_tuning.max_tokens)
+    make_batches = batch_makers(rows, batch_size, options.fine_tuning.max_tokens)
     examples = []
     for splits in rows.values():
         examples += [*splits["train"].examples, *splits["dev"].examples]
@@ -127,22 +132,12 @@ def rows_for_mlm(
     )
 
 
-def how_to_combine(options: TaskOptions, seed: int) -> dict[str, Any]:
-    """What --surgery means for the Job: weights of the losses, or a change of the tasks' gradients."""
-    if options.surgery == "mean":
-        return {"weigh": surgery.mean}
-    if not options.changes_gradients:  # sum or weighted; "sum" takes no --loss_weights: each is 1
-        weights = numbers_by_task(options.loss_weights)
-        return {"weigh": partial(surgery.weighted, weights=weights)}
-    return {
-        "surgery": surgery.GradientSurgery(
-            options.surgery,
-            options.surgery_reduction,
-            options.gradvac_beta,
-            options.order,
-            seed,
-        )
-    }
+def num_tokens(rows: Rows, split: str) -> int:
+    """Tokens of one split of all tasks."""
+    return sum(int(splits[split].sizes.sum()) for splits in rows.values())
+
+
+# --- the job --------------------------------------------------------------------------------------
 
 
 def build_job(
@@ -160,92 +155,100 @@ def build_job(
     With --option pretrain the encoder is frozen, and only the shared layer and the heads are
     trained. The dev score --score selects the best model. folder: of the run.
 
-    companion: for fusion training ([GEN] section 4.2), a module that gives the contrastive loss of a
-    batch on the same encoder, and whose `projection` is trained, too. After each step its batches
-    come once more, for that loss.
+    companion: for fusion training ([GEN] section 4.2), a module that gives the contrastive loss
+    of a batch on the same encoder, and whose `projection` is trained, too. After each step its
+    batches come once more, for that loss.
     """
-    tasks, heads, fine_tuning = options.tasks, options.heads, options.fine_tuning
     device = torch.device(training.device)
-    model = MultitaskBert(
-        encoder,
-        pooling,
-        heads.pair_encoding,
-        heads.hidden_dropout_prob,
-        training.seed,
-        heads.head,
-        heads.head_of_para,
-        heads.sharing,
-        heads.common_layer == "tanh",
-        heads.sts_range,
-        heads.vector_dropout_prob,
-        has_encoder_dropout,
-    )
+    model = MultitaskBert(encoder, pooling, options.heads, training.seed, has_encoder_dropout)
     if companion is not None:
         model.companion = companion.projection
     model.to(device)
 
-    trained = {task: rows[task] for task in tasks.order}
-    dev = {task: splits["dev"] for task, splits in trained.items()}
-    para_shift = shift_of_para(heads.para_prior, rows)
-    make_batches = batches_of(trained, fine_tuning.batch_size, fine_tuning.max_tokens)
-
-    def plan(epoch: int, generator: torch.Generator) -> list[Step]:
-        steps = steps_of_epoch(tasks, fine_tuning.epochs, make_batches, generator, epoch)
-        return steps if companion is None else with_companion(steps)
-
-    def load(task: str, indices: list[int]) -> Batch:
-        return rows[task.removeprefix(FUSION_PREFIX)]["train"].batch(indices).to(device)
-
-    def loss(task: str, batch: Batch) -> Tensor:
-        if companion is not None and task.startswith(FUSION_PREFIX):
-            return companion(batch) / processes.count()
-        return task_loss(model, task, batch, para_shift)
-
-    def scores() -> dict[str, float]:
-        dev_scores = processes.from_first(lambda: evaluate(model, dev, training.precision))
-        return dev_scores | model.fitted()
-
-    learning_rates = None
-    peak = float(fine_tuning.lr)
-    if fine_tuning.layer_decay < 1:
-        num_layers = encoder.config.num_hidden_layers
-        learning_rates = layer_decayed(peak, fine_tuning.layer_decay, num_layers)
-    parameters = parameter_groups(model, training.weight_decay, learning_rates)
-
-    closing_tokens = num_tokens(rows, "dev") + num_tokens(rows, "test")
-    if model.has_range:  # fit_range predicts the training rows of STS
-        closing_tokens += num_tokens({"sts": rows["sts"]}, "train")
+    tasks = TaskTraining(
+        options=options,
+        model=model,
+        rows=rows,
+        losses=task_losses(options.heads, model, rows),
+        device=device,
+        precision=training.precision,
+        companion=companion,
+    )
     return Job(
         name="multitask",
         folder=folder / "checkpoint" / "multitask",
         model=model,
-        optimizer=AdamW(parameters, lr=peak, fused=True),
-        plan=plan,
-        load=load,
-        loss=loss,
-        **how_to_combine(tasks, training.seed),
-        evaluate=scores,
-        before_epoch=lambda epoch: fit_range(model, rows, training.precision),
-        score=tasks.score,
-        patience=fine_tuning.patience,
-        epochs=num_epochs(tasks, fine_tuning.epochs),
+        optimizer=build_optimizer(model, options.fine_tuning, training),
+        plan=tasks.plan,
+        load=tasks.load,
+        loss=tasks.loss,
+        **combination(options.tasks, training.seed),
+        evaluate=tasks.evaluate,
+        before_epoch=tasks.before_epoch,
+        score=options.tasks.score,
+        patience=options.fine_tuning.patience,
+        epochs=num_epochs(options.tasks, options.fine_tuning.epochs),
         device=device,
         precision=training.precision,
         seed=training.seed,
         schedule=training.schedule,
         warmup=training.warmup,
         max_grad_norm=training.max_grad_norm,
-        accumulation=fine_tuning.accumulation,
+        accumulation=options.fine_tuning.accumulation,
         save_every=training.save_every,
-        evaluation_tokens=num_tokens(trained, "dev"),
-        closing_tokens=closing_tokens,
+        evaluation_tokens=num_tokens(tasks.trained_rows, "dev"),
+        closing_tokens=num_closing_tokens(model, rows),
         frozen=frozen_parameters(options, pooling, encoder, companion),
     )
 
 
-def num_tokens(rows: Rows, split: str) -> int:
-    """Tokens of one split of all tasks."""
-    return sum(int(splits[split].sizes.sum()) for splits in rows.values())
+@dataclass(frozen=True)
+class TaskTraining:
+    """The functions that the loop calls during the multitask stage."""
+
+    options: MultitaskOptions
+    model: MultitaskBert
+    rows: Rows
+    losses: dict[str, Loss]  # by task
+    device: torch.device
+    precision: str
+    companion: nn.Module | None
+
+    @property
+    def trained_rows(self) -> Rows:
+        """The rows of the tasks that are trained, in the order of --tasks."""
+        return {task: self.rows[task] for task in self.options.tasks.order}
+
+    def plan(self, epoch: int, generator: torch.Generator) -> list[Step]:
+        """The steps of one epoch."""
+        fine_tuning = self.options.fine_tuning
+        make_batches = batch_makers(
+            self.trained_rows, fine_tuning.batch_size, fine_tuning.max_tokens
+        )
+        tasks = self.options.tasks
+        steps = steps_of_epoch(tasks, fine_tuning.epochs, make_batches, generator, epoch)
+        return steps if self.companion is None else with_companion(steps)
+
+    def load(self, task: str, indices: list[int]) -> Batch:
+        """A batch of training rows on the device."""
+        train = self.rows[task.removeprefix(FUSION_PREFIX)]["train"]
+        return train.batch(indices).to(self.device)
+
+    def loss(self, task: str, batch: Batch) -> Tensor:
+        """The mean loss of a batch, a float32 scalar; of several processes each has its share."""
+        if self.companion is not None and task.startswith(FUSION_PREFIX):
+            return self.companion(batch) / processes.count()
+        return task_loss(self.model, task, batch, self.losses[task])
+
+    def evaluate(self) -> dict[str, float]:
+        """The dev scores of the trained tasks, and the numbers that were fitted."""
+        dev = {task: splits["dev"] for task, splits in self.trained_rows.items()}
+        scores = processes.from_first(lambda: evaluate(self.model, dev, self.precision))
+        return scores | self.model.fitted()
+
+    def before_epoch(self, epoch: int) -> None:
+        """Fit the ranges of cosines before the first epoch."""
+        fit_ranges(self.model, self.rows, self.precision)
 
 
 def with_companion(steps: list[Step]) -> list[Step]:
@@ -257,64 +260,147 @@ def with_companion(steps: list[Step]) -> list[Step]:
     return both
 
 
-def shift_of_para(prior: float | str, rows: Rows) -> float:
-    """What is added to PARA's logits in training where --para_prior is set (losses.prior_shift)."""
-    if prior == NONE:
-        return 0.0
-    labels = labels_of(rows["para"]["train"])
+def build_optimizer(
+    model: MultitaskBert, options: FineTuningOptions, training: TrainingOptions
+) -> AdamW:
+    """AdamW on all parameters. With --layer_decay lower layers have smaller learning rates."""
+    peak = float(options.lr)
+    learning_rates = None
+    if options.layer_decay < 1:
+        num_layers = model.encoder.config.num_hidden_layers
+        learning_rates = layer_decayed(peak, options.layer_decay, num_layers)
+    parameters = parameter_groups(model, training.weight_decay, learning_rates)
+    return AdamW(parameters, lr=peak, fused=True)
+
+
+def combination(options: TaskOptions, seed: int) -> dict[str, Any]:
+    """The fields of the Job for --surgery: weights of the losses, or changed gradients."""
+    if options.surgery == "mean":
+        return {"weigh": surgery.mean}
+    if not options.changes_gradients:  # sum or weighted; "sum" takes no --loss_weights: each is 1
+        weights = numbers_by_task(options.loss_weights)
+        return {"weigh": partial(surgery.weighted, weights=weights)}
+    return {
+        "surgery": surgery.GradientSurgery(
+            options.surgery,
+            options.surgery_reduction,
+            options.gradvac_beta,
+            options.order,
+            seed,
+        )
+    }
+
+
+def num_closing_tokens(model: MultitaskBert, rows: Rows) -> int:
+    """Tokens that are predicted once: dev and test files, and training rows that fit a range."""
+    tokens = num_tokens(rows, "dev") + num_tokens(rows, "test")
+    ranged = {task: rows[task] for task in model.lowest_cosines()}
+    return tokens + num_tokens(ranged, "train")
+
+
+def heads_job(job: Job, options: MultitaskOptions, training: TrainingOptions) -> Job:
+    """The job before `job` with --heads_first: the same model with a frozen encoder.
+
+    It has its own optimizer. Each of its epochs is sampled as the first one of `job`: annealing
+    begins after them.
+    """
+    model = cast(MultitaskBert, job.model)
+    parameters = parameter_groups(model, training.weight_decay)
+    return replace(
+        job,
+        name="heads",
+        folder=job.folder.with_name("heads"),
+        epochs=options.fine_tuning.heads_first,
+        optimizer=AdamW(parameters, lr=HEADS_LR, fused=True),
+        plan=lambda epoch, generator: job.plan(0, generator),
+        frozen=tuple(model.encoder.parameters()),
+        closing_tokens=0,
+        **combination(options.tasks, training.seed),
+    )
+
+
+# --- the losses -----------------------------------------------------------------------------------
+
+
+def task_losses(heads: HeadOptions, model: MultitaskBert, rows: Rows) -> dict[str, Loss]:
+    """The loss of each task, as the options change it.
+
+    --para_prior shifts the logits of a binary task. --sts_range moves the targets of a cosine.
+    Raises ValueError as losses.prior_shift does.
+    """
+    lowest = model.lowest_cosines()
+    losses: dict[str, Loss] = {}
+    for name, task in TASKS.items():
+        prior = heads.prior_of(name)
+        if prior is not None:
+            shift = shift_for_prior(prior, rows[name]["train"])
+            losses[name] = partial(paraphrase_loss, shift=shift)
+        elif name in lowest:
+            losses[name] = partial(similarity_regression, lowest=lowest[name])
+        else:
+            losses[name] = task.loss
+    return losses
+
+
+def shift_for_prior(prior: float, rows: EncodedExamples) -> float:
+    """What is added to a logit in training, if `prior` of the pairs to predict are paraphrases."""
+    labels = labels_of(rows)
     classes = labels[labels % 1 == 0]  # a label that is a probability needs no shift
     share = float(classes.mean()) if len(classes) else 0.0
-    return prior_shift(share, float(prior))
+    return prior_shift(share, prior)
 
 
-def task_loss(model: MultitaskBert, task: str, batch: Batch, para_shift: float) -> Tensor:
-    """The mean loss of a batch, a float32 scalar; of several processes each gets its own rows' share of it.
+def task_loss(model: MultitaskBert, task: str, batch: Batch, loss: Loss) -> Tensor:
+    """The mean loss of a batch, a float32 scalar.
 
-    para_shift is added to PARA's logits (losses.py::prior_shift).
+    Of several processes each computes only its rows. Its result is their share of the loss.
     """
-    rows, share = processes.own_rows(len(batch.ids))
-    own = batch if processes.count() == 1 else batch.part(rows)
+    indices, share = processes.own_rows(len(batch.ids))
+    part = batch if processes.count() == 1 else batch.part(indices)
     with processes.own_randomness():
-        outputs = model(task, own)
-    if task == "sts" and model.has_range:
-        return similarity_regression(outputs, own.labels, model.lowest) * share
-    if task == "para":
-        return paraphrase_loss(outputs, own.labels, para_shift) * share
-    return TASKS[task].loss(outputs, own.labels) * share
+        outputs = model(task, part)
+    return loss(outputs, cast(Tensor, part.labels)) * share
 
 
-def fit_range(
-    model: MultitaskBert, rows: dict[str, dict[str, EncodedExamples]], precision: str
-) -> None:
-    """With --sts_range fitted: set where the cosines of STS begin, from its training rows under the model as it is.
+def fit_ranges(model: MultitaskBert, rows: Rows, precision: str) -> None:
+    """With --sts_range fitted: set where the cosines begin, from the training rows under the model.
 
-    Done when training begins, not in build_job: the stages of --pretrain run in between and change the cosines. Done
-    once: later epochs, the job after --heads_first and a resumed run (its checkpoint holds the value) find it set.
+    This happens when training begins and not in build_job: the stages of --pretrain run in between
+    and change the cosines. It happens once. Later epochs, the job after --heads_first and a resumed
+    run (its checkpoint holds the value) find it set.
     """
-    if model.has_range and not model.lowest:
-        pairs = rows["sts"]["train"]
-        cosines = (
-            torch.from_numpy(processes.from_first(lambda: predict(model, "sts", pairs, precision)))
-            / 5
-        )  # (N,)
-        model.lowest.fill_(fitted_range(cosines, torch.from_numpy(labels_of(pairs))))
+    for task, lowest in model.lowest_cosines().items():
+        if lowest:
+            continue
+        train = rows[task]["train"]
+        points = processes.from_first(partial(predict, model, task, train, precision))
+        cosines = torch.from_numpy(points) / 5  # (N,): with M = 0 a point is a fifth of a cosine
+        lowest.fill_(fitted_range(cosines, torch.from_numpy(labels_of(train))))
+
+
+# --- what is frozen -------------------------------------------------------------------------------
 
 
 def frozen_parameters(
     options: MultitaskOptions, pooling: str, encoder: BertModel, companion: nn.Module | None
-) -> tuple[nn.Parameter, ...]:
-    """The encoder's parameters that --option pretrain or --freeze keep as they are."""
+) -> Sequence[nn.Parameter]:
+    """The encoder's parameters that --option pretrain or --freeze keep as they are.
+
+    Raises ValueError if there are fewer layers, or if nothing would be left to train for some loss.
+    """
     freeze = options.fine_tuning.freeze
     if options.fine_tuning.option == "pretrain":
         return tuple(encoder.parameters())
     if freeze == NONE:
         return ()
+
     num_layers = 0 if freeze == "embeddings" else int(freeze)
     if num_layers > len(encoder.layers):
         raise ValueError(
-            f"--freeze is {num_layers}; this encoder has {len(encoder.layers)} layers. Pass at most "
-            "that."
+            f"--freeze is {num_layers}; this encoder has {len(encoder.layers)} layers. Pass at "
+            "most that."
         )
+    # The pooler stands above all layers and is not frozen.
     is_all_frozen = num_layers == len(encoder.layers) and pooling != "pooler"
     if is_all_frozen and needs_encoder(options, companion):
         raise ValueError(
@@ -322,6 +408,7 @@ def frozen_parameters(
             "(--head cosine, --contrastive_order fusion), or that the tasks of --surgery share; "
             "freeze fewer."
         )
+
     frozen = list(encoder.embeddings.parameters())
     for layer in encoder.layers[:num_layers]:
         frozen += layer.parameters()
@@ -330,29 +417,15 @@ def frozen_parameters(
 
 def needs_encoder(options: MultitaskOptions, companion: nn.Module | None) -> bool:
     """Whether a loss, or gradient surgery, has no other parameters than the encoder's."""
-    heads, tasks = options.heads, options.tasks
-    has_no_layer = heads.head == "cosine" and heads.common_layer == NONE
-    if has_no_layer and "sts" in tasks.order:
+    heads = options.heads
+    tasks = options.tasks
+    pairs = [task for task in tasks.order if TASKS[task].is_pair]
+    has_cosine = any(heads.head_of(task) == "cosine" for task in pairs)
+    if has_cosine and heads.common_layer == NONE:
         return True
     if tasks.changes_gradients and not heads.shares_a_layer(tasks):
         return True
-    return companion is not None and not list(companion.projection.parameters())
-
-
-def heads_job(job: Job, options: MultitaskOptions, training: TrainingOptions) -> Job:
-    """The job before `job` with --heads_first: the same model, its encoder frozen, an own optimizer.
-
-    Each of its epochs is sampled as the first one of `job`: annealing begins after them.
-    """
-    parameters = parameter_groups(job.model, training.weight_decay)
-    return replace(
-        job,
-        name="heads",
-        folder=job.folder.with_name("heads"),
-        epochs=options.fine_tuning.heads_first,
-        optimizer=AdamW(parameters, lr=HEADS_LR, fused=True),
-        plan=lambda epoch, generator: job.plan(0, generator),
-        frozen=tuple(job.model.encoder.parameters()),
-        closing_tokens=0,
-        **how_to_combine(options.tasks, training.seed),
-    )
+    if companion is None:
+        return False
+    projection = cast(nn.Module, companion.projection)
+    return not list(projection.parameters())

@@ -14,6 +14,8 @@ from command_line.options import Options
 from minbert import BertModel, BertTokenizer
 from minbert.training.job import Job
 from minbert.training.loop import fit
+from multitask.model import MultitaskBert
+from multitask.options import HeadOptions
 from multitask.stage import Rows, build_job, encode_tables
 
 
@@ -87,3 +89,18 @@ def differ(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     are_alike = shapes == {name: tensor.shape for name, tensor in other.items()}
     names = [name for name in one if are_alike or name.startswith("encoder.")]
     return any(not torch.equal(one[name], other[name]) for name in names)
+
+
+def make_bert(
+    source: Path | BertModel,
+    pooling: str = "mean",
+    pair_encoding: str = "cross",
+    dropout: float = 0.1,
+    seed: int = 0,
+    has_encoder_dropout: bool = True,
+    **heads,
+) -> MultitaskBert:
+    """A MultitaskBert on the encoder in a folder, or on the given one. heads: other HeadOptions."""
+    encoder = source if isinstance(source, BertModel) else BertModel.from_pretrained(source)
+    options = HeadOptions(pair_encoding=pair_encoding, hidden_dropout_prob=dropout, **heads)
+    return MultitaskBert(encoder, pooling, options, seed, has_encoder_dropout)

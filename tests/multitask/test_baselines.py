@@ -10,7 +10,7 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from data.readers import Example, Table
-from multitask.baselines import _features, majority_score, repeated_rows, tfidf_score
+from multitask.baselines import majority_score, repeated_rows, tfidf_features, tfidf_score
 from multitask.tasks import TASKS
 
 ROOT = Path(__file__).parents[2]
@@ -111,7 +111,7 @@ def test_negative_control_shuffled_labels_tell_nothing(task):
 def test_features_of_a_pair_end_with_its_cosine():
     vectorizer = TfidfVectorizer().fit(["film cast", "film plot"])
     pairs = [Example("1", "film cast", "film cast", 1.0), Example("2", "film cast", "plot", 0.0)]
-    features = _features(vectorizer, pairs).toarray()
+    features = tfidf_features(vectorizer, pairs).toarray()
     assert features.shape == (2, 2 * 3 + 1) and features[:, -1] == pytest.approx([1, 0])
     assert (
         not features[0, :3].any() and features[1, :3].all() and not features[1, 3:6].any()

@@ -7,18 +7,18 @@ import torch
 from data.batching import EncodedExamples
 from data.options import DataOptions
 from data.readers import Example
-from minbert import BertModel, BertTokenizer
+from minbert import BertTokenizer
 from multitask.evaluation import evaluate, labels_of, predict
-from multitask.model import MultitaskBert
 from multitask.stage import encode_tables, read_tables
 from multitask.tasks import TASKS
+from tests.toy_multitask import make_bert
 
 
 @pytest.fixture(scope="module", params=["cross", "bi"])
 def case(request, tiny_model, sample_data):
     """A model and the encoded dev rows, for each pair encoding."""
     tables = read_tables(DataOptions(data_dir=str(sample_data)).with_files())
-    model = MultitaskBert(BertModel.from_pretrained(tiny_model), "mean", request.param, 0.5, seed=0)
+    model = make_bert(tiny_model, pair_encoding=request.param, dropout=0.5)
     rows = encode_tables(tables, BertTokenizer.from_pretrained(tiny_model), 64, request.param)
     return model, {task: splits["dev"] for task, splits in rows.items()}
 

@@ -7,7 +7,7 @@ from torch import nn
 
 from data.batching import EncodedExamples
 from data.readers import Example
-from minbert import BertModel, BertTokenizer
+from minbert import BertTokenizer
 from minbert.pooling import pool
 from multitask.heads import (
     CosineHead,
@@ -19,6 +19,7 @@ from multitask.heads import (
 )
 from multitask.model import MultitaskBert
 from multitask.tasks import TASKS
+from tests.toy_multitask import make_bert
 
 U, V = torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, -1.0]])
 EXAMPLES = {
@@ -82,7 +83,7 @@ def test_two_orders_by_hand(has_difference, has_activation, expected):
     fill(head.dense, [[1.0, 10.0, 100.0][: len(head.logits)]])
     tanh = torch.tensor([1.0, 3.0, -2.0]).tanh()
     expected = (tanh @ torch.tensor([1.0, 10.0, 100.0])).item() if expected is None else expected
-    assert head(*head.with_difference(U, V)).item() == pytest.approx(expected)
+    assert head(*head.inputs(U, V)).item() == pytest.approx(expected)
 
 
 def test_two_orders_start_as_the_mean_of_the_logits():
@@ -105,9 +106,7 @@ def test_under_tanh_a_head_can_say_all_of_its_scale_before_it_has_learned(task, 
 
 def test_the_difference_goes_through_the_common_layer_as_both_orders_do(tiny_model):
     """[ROB] section 4: of the two embeddings, with which it is passed on; CL is the first layer of each head."""
-    model = MultitaskBert(
-        BertModel.from_pretrained(tiny_model), "mean", "dual", 0.0, 0, head="dpha"
-    ).eval()
+    model = make_bert(tiny_model, pair_encoding="dual", head="dpha").eval()
     read = []
     model.shared.register_forward_pre_hook(lambda module, given: read.append(given[0]))
     model("sts", batch_of("sts", tiny_model, "dual"))
@@ -209,16 +208,16 @@ def test_sharing_is_what_gets_both_gradients(sharing, layers):
 def make_model(
     folder, head, para_head, pair_encoding, pooling, sharing, has_common_layer
 ) -> MultitaskBert:
-    return MultitaskBert(
-        BertModel.from_pretrained(folder),
+    return make_bert(
+        folder,
         pooling,
         pair_encoding,
-        0.0,
-        3,
-        head,
-        para_head,
-        sharing,
-        has_common_layer,
+        dropout=0.0,
+        seed=3,
+        head=head,
+        para_head=para_head or "auto",
+        sharing=sharing,
+        common_layer="tanh" if has_common_layer else "none",
     )
 
 

@@ -7,12 +7,12 @@ import pytest
 
 from data.options import DataOptions
 from data.readers import Example, Table
-from minbert import BertModel, BertTokenizer
+from minbert import BertTokenizer
 from multitask import leaderboard as results
 from multitask.evaluation import evaluate
-from multitask.model import MultitaskBert
 from multitask.options import PredictionFileOptions
 from multitask.stage import encode_tables, read_tables
+from tests.toy_multitask import make_bert
 
 GOLDEN = {
     "sst-dev-output.csv": b"id \t Predicted_Sentiment \nabc1 , 4 \nabc2 , 0 \n",
@@ -94,7 +94,7 @@ def test_scores_of_the_files_are_those_of_evaluate(
     options = DataOptions(data_dir=str(sample_data)).with_files()
     tables = read_tables(options)
     rows = encode_tables(tables, BertTokenizer.from_pretrained(tiny_model), 64, pair_encoding)
-    model = MultitaskBert(BertModel.from_pretrained(tiny_model), "mean", pair_encoding, 0.1, seed=1)
+    model = make_bert(tiny_model, pair_encoding=pair_encoding, seed=1)
     paths = results.output_paths(PredictionFileOptions(), tmp_path)
     scores = results.write_results(model, rows, tables, paths, "fp32")
     assert scores == evaluate(model, {task: splits["dev"] for task, splits in rows.items()}, "fp32")

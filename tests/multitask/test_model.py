@@ -12,6 +12,7 @@ from minbert import BertModel, BertTokenizer
 from multitask.heads import DenseHead, pair_features
 from multitask.model import MultitaskBert
 from multitask.tasks import TASKS
+from tests.toy_multitask import make_bert
 
 ROWS = {
     "sst": [
@@ -35,10 +36,6 @@ def tokenizer(tiny_model):
     return BertTokenizer.from_pretrained(tiny_model)
 
 
-def make_model(folder, pair_encoding="cross", pooling="mean", dropout=0.1, seed=0) -> MultitaskBert:
-    return MultitaskBert(BertModel.from_pretrained(folder), pooling, pair_encoding, dropout, seed)
-
-
 def batch_of(task, tokenizer, pair_encoding, examples=None):
     rows = EncodedExamples(examples or ROWS[task], tokenizer, 64, pair_encoding)
     return rows.batch(range(len(rows)))
@@ -47,7 +44,7 @@ def batch_of(task, tokenizer, pair_encoding, examples=None):
 @pytest.mark.parametrize("pair_encoding", ["cross", "bi"])
 @pytest.mark.parametrize("pooling", ["mean", "cls", "pooler"])
 def test_shapes(tiny_model, tokenizer, pair_encoding, pooling):
-    model = make_model(tiny_model, pair_encoding, pooling)
+    model = make_bert(tiny_model, pooling, pair_encoding)
     for task, shape in {"sst": (3, 5), "para": (2,), "sts": (2,)}.items():
         for count in (len(ROWS[task]), 1):  # a batch of one stays a batch
             batch = batch_of(task, tokenizer, pair_encoding, ROWS[task][:count])
@@ -61,7 +58,7 @@ def test_training_with_and_without_dropout_in_the_encoder(tiny_model, tokenizer,
     encoder = BertModel.from_pretrained(
         tiny_model, hidden_dropout_prob=0.5, attention_probs_dropout_prob=0.5
     )
-    model = MultitaskBert(encoder, "mean", "cross", 0.5, 0, drops_out=drops_out)
+    model = make_bert(encoder, dropout=0.5, has_encoder_dropout=drops_out)
     assert model.train() is model and model.training and model.heads["sst"].training
     assert encoder.training == drops_out == encoder.layers[0].attention.training
     batch = batch_of("sst", tokenizer, "cross")
@@ -76,7 +73,7 @@ def test_training_with_and_without_dropout_in_the_encoder(tiny_model, tokenizer,
 
 
 def test_heads_of_another_version_are_told(tiny_model, tokenizer, tmp_path):
-    make_model(tiny_model).save_pretrained(tmp_path, tokenizer)
+    make_bert(tiny_model).save_pretrained(tmp_path, tokenizer)
     tensors = load_file(tmp_path / "heads.safetensors")
     tensors["heads.old.bias"] = tensors.pop("heads.sts.dense.bias")
     save_file(tensors, tmp_path / "heads.safetensors")
@@ -87,7 +84,7 @@ def test_heads_of_another_version_are_told(tiny_model, tokenizer, tmp_path):
 
 
 def test_similarity_starts_at_the_middle_of_its_scale(tiny_model, tokenizer):
-    predictions = make_model(tiny_model).eval()("sts", batch_of("sts", tokenizer, "cross"))
+    predictions = make_bert(tiny_model).eval()("sts", batch_of("sts", tokenizer, "cross"))
     assert predictions.tolist() == pytest.approx([2.5, 2.5], abs=0.3)  # start values are small
 
 
@@ -110,7 +107,7 @@ def swapped(examples):
 @torch.no_grad()
 def test_swapping_a_pair_apart(tiny_model, tokenizer):
     """|u - v| and u * v are the same for both orders, u and v change places: so do their columns in the head."""
-    model = make_model(tiny_model, "bi").eval()
+    model = make_bert(tiny_model, pair_encoding="bi").eval()
     one = batch_of("sts", tokenizer, "bi")
     other = batch_of("sts", tokenizer, "bi", swapped(ROWS["sts"]))
     expected = model("sts", one)
@@ -127,7 +124,7 @@ def test_a_pair_apart_in_one_pass_is_two_passes(tiny_model, tokenizer):
     """Output and gradients; each sentence alone and unpadded through the encoder, the features written out."""
     found = []
     for is_apart in (False, True):
-        model = make_model(tiny_model, "bi").eval()
+        model = make_bert(tiny_model, pair_encoding="bi").eval()
         if is_apart:
             rows = []
             for example in ROWS["sts"]:
@@ -161,7 +158,7 @@ def test_a_pair_apart_in_one_pass_is_two_passes(tiny_model, tokenizer):
 @torch.no_grad()
 def test_swapping_a_pair_together(tiny_model, tokenizer):
     """In one row the two orders are two inputs, told apart by position and segment."""
-    model = make_model(tiny_model).eval()
+    model = make_bert(tiny_model).eval()
     one, other = (
         batch_of("sts", tokenizer, "cross", rows) for rows in (ROWS["sts"], swapped(ROWS["sts"]))
     )
@@ -171,7 +168,7 @@ def test_swapping_a_pair_together(tiny_model, tokenizer):
 @torch.no_grad()
 def test_a_pair_in_one_row_gives_the_mean_of_each_sentence(tiny_model, tokenizer):
     """By hand, each pair alone and unpadded; with the sides exchanged it would be another number."""
-    model = make_model(tiny_model).eval()
+    model = make_bert(tiny_model).eval()
     found, dense = model("sts", batch_of("sts", tokenizer, "cross")), model.heads["sts"].dense
     for row, example in enumerate(ROWS["sts"]):
         alone = batch_of("sts", tokenizer, "cross", [example])
@@ -190,7 +187,7 @@ def test_a_pair_in_one_row_gives_the_mean_of_each_sentence(tiny_model, tokenizer
 
 @torch.no_grad()
 def test_the_segment_of_the_second_sentence_counts(tiny_model, tokenizer):
-    model = make_model(tiny_model).eval()
+    model = make_bert(tiny_model).eval()
     batch = batch_of("sts", tokenizer, "cross")
     assert batch.token_type_ids.sum() > 0
     expected = model("sts", batch)
@@ -201,7 +198,7 @@ def test_the_segment_of_the_second_sentence_counts(tiny_model, tokenizer):
 @pytest.mark.parametrize("pair_encoding", ["cross", "bi"])
 @pytest.mark.parametrize("pooling", ["mean", "cls", "pooler"])
 def test_every_parameter_gets_a_gradient(tiny_model, tokenizer, pair_encoding, pooling):
-    model = make_model(tiny_model, pair_encoding, pooling).train()
+    model = make_bert(tiny_model, pooling, pair_encoding).train()
     for task in TASKS:
         batch = batch_of(task, tokenizer, pair_encoding)
         TASKS[task].loss(model(task, batch), batch.labels).backward()
@@ -214,7 +211,7 @@ def test_every_parameter_gets_a_gradient(tiny_model, tokenizer, pair_encoding, p
 
 
 def test_a_task_reaches_its_own_head_only(tiny_model, tokenizer):
-    model = make_model(tiny_model)
+    model = make_bert(tiny_model)
     model("sts", batch_of("sts", tokenizer, "cross")).sum().backward()
     touched = {name for name, head in model.heads.items() if head.dense.weight.grad is not None}
     assert touched == {"sts"} and model.shared.weight.grad is not None
@@ -224,10 +221,10 @@ def test_heads_depend_on_the_seed_alone(tiny_model):
     encoder = BertModel.from_pretrained(tiny_model)
     torch.manual_seed(1)
     state = torch.get_rng_state()
-    one = MultitaskBert(encoder, "mean", "cross", 0.1, seed=3)
+    one = make_bert(encoder, seed=3)
     assert torch.equal(torch.get_rng_state(), state)
     torch.rand(5)
-    same, other = (MultitaskBert(encoder, "mean", "cross", 0.1, seed=seed) for seed in (3, 4))
+    same, other = (make_bert(encoder, seed=seed) for seed in (3, 4))
     assert all(torch.equal(p, q) for p, q in zip(one.parameters(), same.parameters(), strict=True))
     assert not torch.equal(one.shared.weight, other.shared.weight)
     assert (
@@ -240,7 +237,7 @@ def test_dropout_is_before_the_head_and_off_when_predicting(tiny_model, tokenize
         tiny_model, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
     )
     model, batch = (
-        MultitaskBert(encoder, "mean", "cross", 0.5, seed=0),
+        make_bert(encoder, dropout=0.5),
         batch_of("sst", tokenizer, "cross"),
     )
     assert not torch.equal(model.train()("sst", batch), model("sst", batch))
@@ -250,7 +247,8 @@ def test_dropout_is_before_the_head_and_off_when_predicting(tiny_model, tokenize
 def test_dropout_is_before_the_common_layer(tiny_model, tokenizer):
     """Of vectors that are dropped whole that layer leaves tanh of its bias, and not 0."""
     encoder = BertModel.from_pretrained(tiny_model)
-    model = MultitaskBert(encoder, "mean", "cross", 0.0, seed=0, vector_dropout=1.0).train()
+    model = make_bert(encoder, dropout=0.0).train()
+    model.dropout.probability = 1.0
     torch.manual_seed(0)  # one unit of 65,536 would stay
     with torch.no_grad():
         model.shared.bias.fill_(0.5)
@@ -261,7 +259,7 @@ def test_dropout_is_before_the_common_layer(tiny_model, tokenizer):
 
 @pytest.mark.parametrize("pair_encoding", ["cross", "bi"])
 def test_saved_and_loaded(tiny_model, tokenizer, tmp_path, pair_encoding):
-    model = make_model(tiny_model, pair_encoding, "cls", seed=9).eval()
+    model = make_bert(tiny_model, "cls", pair_encoding, seed=9).eval()
     model.save_pretrained(tmp_path, tokenizer)
     loaded = MultitaskBert.from_pretrained(tmp_path)
     assert (loaded.pooling, loaded.pair_encoding, loaded.training) == ("cls", pair_encoding, False)
@@ -308,22 +306,22 @@ def test_saved_and_loaded(tiny_model, tokenizer, tmp_path, pair_encoding):
 
 def test_what_only_training_needs_is_not_stored(tiny_model, tokenizer, tmp_path):
     """A buffer that keeps the state of an epoch, as training-loop.md advises, must not keep the model from opening."""
-    model = MultitaskBert(BertModel.from_pretrained(tiny_model), "mean", "bi", 0.1, 0)
+    model = make_bert(tiny_model, pair_encoding="bi")
     model.register_buffer("needs", torch.ones(3))
     model.save_pretrained(tmp_path, tokenizer)
     assert "needs" not in MultitaskBert.from_pretrained(tmp_path).state_dict()
 
 
 def test_a_name_without_a_head_is_an_error(tiny_model):
-    with pytest.raises(AssertionError, match="no head blend"):
-        MultitaskBert(BertModel.from_pretrained(tiny_model), "mean", "bi", 0.1, 0, head="blend")
+    with pytest.raises(ValueError, match="--head is 'blend'; it is one of features, vm, "):
+        make_bert(tiny_model, head="blend")
 
 
 def test_transformers_opens_the_folder(tiny_model, tokenizer, tmp_path):
     transformers = pytest.importorskip(
         "transformers", reason="transformers is the reference; run setup.sh --dev"
     )
-    model = make_model(tiny_model).eval()
+    model = make_bert(tiny_model).eval()
     model.save_pretrained(tmp_path, tokenizer)
     assert json.loads((tmp_path / "config.json").read_text())["model_type"] == "bert"
     reference = transformers.AutoModel.from_pretrained(tmp_path).eval()
