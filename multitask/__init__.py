@@ -1,7 +1,28 @@
-"""The multitask stage: three tasks (SST, PARA, STS) on one encoder, from a step's batches to the leaderboard files.
+"""The multitask stage: three tasks (SST, PARA, STS) on one encoder.
 
-Reading order: tasks.py (what a task is), losses.py, heads.py, model.py, sampling.py (which batches make a step),
-surgery.py (how its losses become one gradient), train.py, evaluate.py, predictions.py (the files it ends in),
-baselines.py (what the scores are held against), results.py. Imports minbert and data, never contrastive: the two
-stages meet through an encoder checkpoint.
+It imports minbert and data, never contrastive. The two stages meet through an encoder on disk, or
+through a callable that run_multitask.py passes in. The files in reading order:
+
+tasks.py             What a task is: its files, its kind of answer, its names.
+losses.py            One loss per task.
+heads.py             The layers that read sentence vectors.
+model.py             An encoder, a common layer, and a head per task.
+sampling.py          Which batches make a step.
+surgery.py           How the losses of a step become one gradient.
+options.py           The options of this package.
+stage.py             The job of the tasks, for the training loop.
+evaluation.py        Predicts and scores.
+prediction_files.py  Leaderboard files: writes, reads, verifies and scores them.
+baselines.py         The majority answer, and TF-IDF with a linear model.
+leaderboard.py       The six files of a run and its closing table.
+conflicts.py         How often the gradients of the tasks conflict: a table and a picture.
+
+Commands on finished runs and on leaderboard files, and the files that they share:
+
+saved_run.py         Opens a finished run again.
+probabilities.py     From raw outputs to probabilities to predictions.
+predict.py           Command: predicts rows of your own.
+check.py             Command: scores or verifies leaderboard files.
+ensemble/            Command: several runs together.
+errors/              Command: where a run is wrong.
 """

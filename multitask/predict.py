@@ -13,7 +13,8 @@ from __future__ import annotations
 import argparse
 import io
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,9 +114,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     task = TASKS[options.task]
     runs = [read_record(folder) for folder in options.runs]
     check_trained(runs, task)
-    total = answers(runs[0], task, rows)
+    log = partial(print, file=sys.stderr)
+    total = answers(runs[0], task, rows, log)
     for run in runs[1:]:
-        total = total + answers(run, task, rows)
+        total = total + answers(run, task, rows, log)
     values = total / len(runs)
     if not options.probabilities:
         values = decode(task, values)
@@ -136,8 +138,13 @@ def check_trained(runs: Sequence[Record], task: Task) -> None:
             )
 
 
-def answers(run: Record, task: Task, rows: Sequence[Example]) -> np.ndarray:
-    """The run's probabilities, or its similarities, float64 or float32 in row order."""
+def answers(
+    run: Record, task: Task, rows: Sequence[Example], log: Callable[[str], None]
+) -> np.ndarray:
+    """The run's probabilities, or its similarities, in row order.
+
+    log: is told about rows that are cut.
+    """
     from data.batching import EncodedExamples
     from multitask.evaluation import predict
     from multitask.probabilities import probabilities
@@ -148,7 +155,7 @@ def answers(run: Record, task: Task, rows: Sequence[Example]) -> np.ndarray:
     max_length = run.options.data.max_length
     encoded = EncodedExamples(rows, tokenizer, max_length, model.pair_encoding)
     if encoded.num_truncated:
-        print(describe_cuts({task.name: {"input": encoded}}, max_length), file=sys.stderr)
+        log(describe_cuts({task.name: {"input": encoded}}, max_length))
     outputs = predict(model, task.name, encoded, run.options.training.precision)
     return outputs if task.is_regression else probabilities(outputs)
 

@@ -8,7 +8,7 @@ commands read.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -105,7 +105,9 @@ def read_record(folder: str | Path) -> Record:
         ) from error
 
     missing = [name for name in NEEDED_OPTIONS if name not in values]
-    missing += [name for name in file_options(SPLITS) if values.get(name) not in files]
+    for task, split in files_of(SPLITS):
+        if values.get(f"{task}_{split}") not in files:
+            missing.append(f"{task}_{split}")
     if missing:
         raise ValueError(f"{folder}: its run.json lacks {missing[0]}, {ADVICE}")
     try:
@@ -144,18 +146,18 @@ def saved_options(values: Mapping[str, Any]) -> SavedOptions:
     )
 
 
-def known_values(cls: Callable[..., Group], values: Mapping[str, Any]) -> Group:
+def known_values(cls: type[Group], values: Mapping[str, Any]) -> Group:
     """The group of those values that are its options."""
-    names = {item.name for item in all_fields(cls)}  # type: ignore[arg-type]
+    names = {item.name for item in all_fields(cls)}
     return from_flat(cls, {name: value for name, value in values.items() if name in names})
 
 
-def file_options(splits: Sequence[str]) -> list[str]:
-    """The names of the options that hold data files, such as "sst_dev"."""
-    names = []
+def files_of(splits: Sequence[str]) -> list[tuple[str, str]]:
+    """Task and split of each data file in some splits."""
+    files = []
     for task in TASKS:
-        names += [f"{task}_{split}" for split in splits]
-    return names
+        files += [(task, split) for split in splits]
+    return files
 
 
 def knows(run: Record, task: str) -> bool:
@@ -239,13 +241,13 @@ def same_data(runs: Sequence[Record]) -> None:
     """
     first = runs[0]
     for run in runs:
-        for name in file_options(PREDICTED):
-            path = getattr(first.options.data, name)
-            other_path = getattr(run.options.data, name)
+        for task, split in files_of(PREDICTED):
+            path = first.options.data.file_of(task, split)
+            other_path = run.options.data.file_of(task, split)
             if first.files[path] != run.files[other_path]:
                 raise ValueError(
-                    f"{first.folder} and {run.folder} have different files for --{name} ({path}, "
-                    f"{other_path}). Give runs on one data folder."
+                    f"{first.folder} and {run.folder} have different files for "
+                    f"--{task}_{split} ({path}, {other_path}). Give runs on one data folder."
                 )
         dev_rows = first.options.data.dev_rows
         other_dev_rows = run.options.data.dev_rows
