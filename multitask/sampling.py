@@ -1,9 +1,9 @@
 """Which batches make the next step: the plan of one epoch, made before the epoch starts.
 
-A batch is a list of row numbers of its task's training examples. A step is a list of (task, batch),
-all of them in the same update. A sampler is a pure function of the batches and of a generator. The
-same generator state gives the same plan. So a job resumes from two things: the state saved at the
-start of the epoch, and the number of steps done since.
+A batch is a list of row numbers of its task's training examples. A step is a list of batches with
+their tasks, all of them in the same update. A sampler is a pure function of the batches and of a
+generator. The same generator state gives the same plan. So a job resumes from two things: the
+state saved at the start of the epoch, and the number of steps done since.
 
 [ROB], [GEN]: two reports of the course (experiments/recipes.py).
 Legend: K tasks, N_k batches of task k, E epochs.
@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from data.options import numbers_by_task
-from minbert.training.job import Step
+from minbert.training.job import Step, TaskBatch
 from multitask.options import TaskOptions
 
 Rows = list[int]  # the row numbers of a batch
@@ -62,7 +62,7 @@ def joint(
             batches.extend(make_batches[name](generator))
     steps = []
     for number in range(num_steps):
-        steps.append([(name, batches[number]) for name, batches in passes.items()])
+        steps.append([TaskBatch(name, batches[number]) for name, batches in passes.items()])
     return steps
 
 
@@ -97,7 +97,7 @@ def epoch_round_robin(
     steps: list[Step] = []
     for name in order:
         batches = first_passes({name: make_batches[name]}, generator)[name]
-        steps += [[(name, batch)] for batch in batches]
+        steps += [[TaskBatch(name, batch)] for batch in batches]
     return steps
 
 
@@ -153,7 +153,7 @@ def mt_dnn(
         count = max(1, round(len(batches) * weights.get(name, 1.0)))
         while len(batches) < count:
             batches.extend(make_batches[name](generator))
-        pooled += [(name, batch) for batch in batches[:count]]
+        pooled += [TaskBatch(name, batch) for batch in batches[:count]]
 
     order = torch.randperm(len(pooled), generator=generator).tolist()
     return [[pooled[index]] for index in order]
@@ -185,7 +185,7 @@ def power(make_batches: MakeBatches, generator: torch.Generator, exponent: float
         name = names[number]
         if not passes[name]:
             passes[name] = list(make_batches[name](generator))
-        steps.append([(name, passes[name].pop(0))])
+        steps.append([TaskBatch(name, passes[name].pop(0))])
     return steps
 
 

@@ -19,7 +19,7 @@ from minbert.commands.options import NONE
 from minbert.optimizer import layer_decayed, parameter_groups
 from minbert.pretraining.stage import StageRows
 from minbert.training import processes
-from minbert.training.job import Job, Step
+from minbert.training.job import Job, Step, TaskBatch
 from minbert.training.options import TrainingOptions
 from multitask import surgery
 from multitask.evaluation import evaluate, labels_of, predict
@@ -256,7 +256,7 @@ def with_companion(steps: list[Step]) -> list[Step]:
     both = []
     for step in steps:
         both.append(step)
-        both.append([(FUSION_PREFIX + task, indices) for task, indices in step])
+        both.append([TaskBatch(FUSION_PREFIX + batch.task, batch.rows) for batch in step])
     return both
 
 

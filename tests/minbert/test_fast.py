@@ -24,10 +24,10 @@ from minbert.attention import MultiHeadAttention, attention, mask_to_bias
 from minbert.dropout import dropout
 from minbert.pooling import POOLINGS, pool
 from minbert.pretraining.mlm import IGNORED, BertForMaskedLM
-from multitask.model import MultitaskBert
 from tests.lessons import test_attention as attention_lesson
 from tests.lessons import test_optimizer as optimizer_lesson
 from tests.lessons.test_layers import make_batch, make_model
+from tests.toy_multitask import make_bert
 
 FLOAT32 = optimizer_lesson.FLOAT32
 
@@ -337,7 +337,7 @@ def test_every_way_to_a_sentence_vector_gives_the_whole_layers(tiny_model, pooli
         expected = pool(encoder(*inputs), batch.attention_mask, pooling)  # (3, H)
         num_tokens = record_num_tokens(encoder)
         contrastive = SimCSE(MethodSetup(encoder, pooling, 0.05)).eval().vectors(encoder, *inputs)
-        model = MultitaskBert(encoder, pooling, "cross", 0.0, seed=0, has_common_layer=False).eval()
+        model = make_bert(encoder, pooling, dropout=0.0, common_layer="none").eval()
         logits = model("sst", batch)
     num_all = batch.input_ids.numel()
     num_read = num_all if pooling == "mean" else 3
