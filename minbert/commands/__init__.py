@@ -1,1 +1,10 @@
-"""How every command starts and ends."""
+"""How every command starts and ends. Imports nothing of ours, and every package may import it.
+
+In reading order:
+
+options.py      Option groups: how a package declares its options, and how they are checked.
+arguments.py    Checks of arguments that several commands share.
+paths.py        Checks of the paths that a user gives, and paths as a shell takes them.
+ending.py       Exit codes, Ctrl-C and the messages of both.
+files.py        Files that are written whole or not at all.
+"""

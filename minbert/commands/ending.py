@@ -1,6 +1,6 @@
-"""What commands share: whether a folder can be written, and how they end on bad input or Ctrl-C.
+"""How commands end: on bad input, on Ctrl-C, and with which exit code.
 
-Imports nothing heavy, so that they answer at once.
+Imports nothing heavy, so that commands answer at once.
 """
 
 from __future__ import annotations
@@ -15,14 +15,26 @@ from pathlib import Path
 
 from minbert.commands.paths import in_shell
 
+Arguments = Sequence[str] | None
+Main = Callable[[Arguments], int | None]
+
+# Exit codes. 130 is what shells report for a program that Ctrl-C ended.
+DONE = 0
+DIVERGED = 1
+BAD_INPUT = 2
+STOPPED = 130
+
 
 def this_python() -> str:
-    """The command that runs this Python, to print in advice: `.venv/bin/python` in the root of the clone."""
+    """The command that starts this Python, for advice: `.venv/bin/python` in the clone's root."""
     return in_shell(Path(sys.executable))
 
 
 def this_launcher() -> str:
-    """What starts a program as this one was started: `this_python`, or torchrun with as many processes a machine."""
+    """The command that starts a program as this one was started, for advice.
+
+    It is `this_python`, or torchrun with as many processes per machine.
+    """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return this_python()
     torchrun = in_shell(Path(sys.executable).with_name("torchrun"))
@@ -31,50 +43,67 @@ def this_launcher() -> str:
 
 @contextmanager
 def resumable(program: str, folder: Path) -> Iterator[None]:
-    """A run of `program` in `folder`: whoever stops it hears how it goes on, whether the loop had saved or not.
+    """Tell the user how to continue if a run is stopped, whether the loop had saved or not.
 
-    The loop's own Interrupted is a KeyboardInterrupt; a second Ctrl-C, or one outside the loop, is a plain one.
+    program: the command's words behind the launcher. folder: that of the run.
+
+    The loop's own Interrupted is a KeyboardInterrupt. A second Ctrl-C, or one outside of the loop,
+    is a plain one. Both get the advice as their message.
     """
     try:
         yield
     except KeyboardInterrupt as error:
-        is_begun = (folder / "options.json").is_file()
-        raise KeyboardInterrupt(
-            f"Continue with: {this_launcher()} {program} --resume {in_shell(folder)}"
-            if is_begun
-            else "Nothing was written yet."
-        ) from error
+        advice = "Nothing was written yet."
+        if (folder / "options.json").is_file():
+            advice = f"Continue with: {this_launcher()} {program} --resume {in_shell(folder)}"
+        raise KeyboardInterrupt(advice) from error
 
 
-def exit_code(name: str, stopped: str = "Stopped.") -> Callable:
-    """Decorates main(arguments), which returns nothing or a code of its own: 0 done, 1 diverged, 2 bad input, 130 stop.
+def exit_code(name: str, stopped: str = "Stopped.") -> Callable[[Main], Callable[..., int]]:
+    """Decorate main(arguments), so that it returns an exit code and prints errors as one line.
 
-    Bad input is a ValueError or OSError, a loss that is not finite a FloatingPointError; the message follows the
-    command's `name`. `stopped` is said after Ctrl-C, and then what the interruption itself has to say.
+    name: the command, which stands before its error messages. stopped: is printed after Ctrl-C,
+    and the message of the interruption follows it.
+
+    main may return a code of its own, or nothing. Otherwise the codes are 0 (done), 1 (diverged:
+    FloatingPointError, a loss that is not finite), 2 (bad input: ValueError or OSError) and 130
+    (Ctrl-C). Any other exception is a defect and is not caught.
     """
 
-    def decorate(main: Callable[[Sequence[str] | None], int | None]) -> Callable[..., int]:
+    def decorate(main: Main) -> Callable[..., int]:
         @wraps(main)
-        def run(arguments: Sequence[str] | None = None) -> int:
-            if isinstance(sys.stdout, io.TextIOWrapper):  # that of a notebook is another
-                # In a log, too, a line stands once it is said; what the encoding of a pipe or locale lacks is escaped.
-                sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
-            sys.stdin = sys.stdin or io.TextIOWrapper(
-                io.BytesIO()
-            )  # None where it is closed; nothing to read, then
+        def run(arguments: Arguments = None) -> int:
+            _prepare_streams()
             try:
-                return main(arguments) or 0
+                return main(arguments) or DONE
             except KeyboardInterrupt as error:
-                if os.environ.get("RANK", "0") == "0":  # of several processes, which all hear it
+                # All processes of a run hear it. One of them says so.
+                if os.environ.get("RANK", "0") == "0":
                     print(f"\n{stopped}", *error.args, file=sys.stderr)
-                return 130
-            except (ValueError, OSError, ModuleNotFoundError, FloatingPointError) as error:
-                hint = ". Run `bash setup.sh` once, then .venv/bin/python" * isinstance(
-                    error, ModuleNotFoundError
-                )
-                print(f"{name}: {error}{hint}", file=sys.stderr)
-                return 1 if isinstance(error, FloatingPointError) else 2
+                return STOPPED
+            except ModuleNotFoundError as error:
+                hint = "Run `bash setup.sh` once, then .venv/bin/python"
+                print(f"{name}: {error}. {hint}", file=sys.stderr)
+                return BAD_INPUT
+            except (ValueError, OSError) as error:
+                print(f"{name}: {error}", file=sys.stderr)
+                return BAD_INPUT
+            except FloatingPointError as error:
+                print(f"{name}: {error}", file=sys.stderr)
+                return DIVERGED
 
         return run
 
     return decorate
+
+
+def _prepare_streams() -> None:
+    """Make output appear at once and never fail, and give a closed input an end."""
+    # The output of a notebook is of another class.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A log shows a line once it is printed. The encoding of a pipe may lack a character, which
+        # is then escaped.
+        sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
+    # None stands for an input that is closed.
+    if sys.stdin is None:
+        sys.stdin = io.TextIOWrapper(io.BytesIO())

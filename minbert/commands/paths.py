@@ -9,27 +9,46 @@ from pathlib import Path
 
 
 def check_writable(run: Path, files: Sequence[Path] = ()) -> None:
-    """ValueError for the run's folder or a file that could not be created or written into; creates nothing."""
-    for path in filter(Path.is_dir, files):
-        raise ValueError(
-            f"{path}: a folder stands where a file is to be written. Choose another path."
-        )
-    for folder in (run, *(path.parent for path in files)):
-        existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-        if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+    """Raise ValueError if a folder or a file could not be created or written. Creates nothing.
+
+    run: the folder of a run. files: other files that are to be written.
+    """
+    for file in files:
+        if file.is_dir():
             raise ValueError(
-                f"{folder}: cannot be written, because {existing} is "
-                f"{'not writable' if existing.is_dir() else 'a file'}. Choose another folder."
+                f"{file}: a folder stands where a file is to be written. Choose another path."
             )
+    for folder in (run, *(file.parent for file in files)):
+        existing = _nearest_existing(folder)
+        if not existing.is_dir():
+            reason = "a file"
+        elif not os.access(existing, os.W_OK | os.X_OK):
+            reason = "not writable"
+        else:
+            continue
+        raise ValueError(
+            f"{folder}: cannot be written, because {existing} is {reason}. Choose another folder."
+        )
+
+
+def _nearest_existing(folder: Path) -> Path:
+    """Find the folder itself if it exists, or else the nearest folder above it that does."""
+    candidates = (folder, *folder.absolute().parents)
+    return next(path for path in candidates if path.exists())
 
 
 def in_shell(path: Path) -> str:
-    """A path to paste into a shell: quoted where it has to be, and relative where it lies in the working folder."""
-    return shlex.quote(
-        str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
-    )
+    """Write a path so that it can be pasted into a shell.
+
+    It is quoted if necessary, and relative if it lies in the working folder.
+    """
+    if path.is_relative_to(Path.cwd()):
+        path = path.relative_to(Path.cwd())
+    return shlex.quote(str(path))
 
 
 def is_free(folder: Path) -> bool:
-    """Whether a new folder can take this place: nothing is there, or an empty one."""
-    return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    """Whether a new folder can take this place: nothing is there, or an empty folder."""
+    if not folder.exists():
+        return True
+    return folder.is_dir() and not any(folder.iterdir())
