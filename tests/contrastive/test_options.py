@@ -1,10 +1,15 @@
-"""Every value of every option of a contrastive stage makes another run; what files have to look like.
+"""Every value of every option of a contrastive stage makes another run; files must have their form.
 
-Two steps are compared, or where an option decides which batches come when, the plan, or the evaluations.
+Two training steps are compared. For options that decide which batches come when, or when a stage is
+evaluated, the plan or the evaluations are compared.
 """
+
+from __future__ import annotations
 
 from dataclasses import asdict, replace
 from itertools import combinations
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -12,184 +17,235 @@ import torch
 from command_line.checks import needed_stages
 from command_line.options import Options
 from contrastive.presets import METHODS, settings_of
-from minbert.commands.options import all_fields
 from minbert.schedule import SCHEDULES
+from minbert.training.job import Job
 from minbert.training.loop import fit
 from multitask.stage import read_tables
-from tests.multitask.test_stage import after_two_steps, differ
+from tests.toy_multitask import after_two_steps, differ
+from tests.toy_options import FIELDS
 from tests.toy_stages import write_triplets
 
 YES_NO = ["yes", "no"]
-GROUPS = {  # option -> its method, the values to tell apart, what goes with all of them
-    "labelled_negatives": ("simcse-supervised", YES_NO, {}),
-    "unsupervised_too": (
+
+
+class Case(NamedTuple):
+    """A method that reads an option, the values to tell apart, and what goes with all of them."""
+
+    method: str
+    values: list[Any]
+    context: dict[str, Any] = {}
+
+
+CASES = {
+    "labelled_negatives": Case("simcse-supervised", YES_NO),
+    # The batch of the second step is one of SST. It needs the learning rate of the first step.
+    "unsupervised_too": Case(
         "simcse-supervised",
-        ["sst,sts", "none"],  # the second step, at the rate of the first
+        ["sst,sts", "none"],
         {"contrastive_batch_size": 16, "contrastive_schedule": "constant"},
     ),
-    "hard_negative_weight": ("simcse-nli", [0.0, -5.0, 5.0], {}),
-    "mnr_similarity": ("mnr", ["cos", "dot"], {"contrastive_temperature": 0.5}),
-    "bsc_symmetric": ("bsc", YES_NO, {}),
-    "bsc_labelled_negatives": ("bsc", YES_NO, {}),
-    "bsc_normalise": ("bsc", ["l2", "batch", "none"], {"contrastive_temperature": 1.0}),
-    "bsc_align": ("bsc", ["none", 0.1, 0.9], {}),
-    "bsc_temperature_lr": ("bsc", ["none", 1e-3, 1e-2], {"contrastive_warmup": 0.0}),
-    "ct_corpus": ("ct", ["none", "random-words", "FILE"], {}),
-    "ct_negatives": ("ct", ["paper", "code"], {}),
-    "sg_loss": ("sg", ["nt-xent", "opt1", "opt2"], {}),
-    "sg_states": ("sg-opt", ["max", "mean"], {}),
-    "sg_regulariser": ("sg-opt", [0.0, 0.1, 10.0], {}),
-    "contrastive_projection": ("simcse", ["none", "tanh", "mlp"], {}),
-    "contrastive_optimizer": ("simcse", ["adamw", "rmsprop"], {}),
-    "contrastive_schedule": ("simcse", ["linear", "cosine", "constant"], {"contrastive_epochs": 2}),
-    "contrastive_warmup": ("simcse", [0.0, 0.5], {}),
-    "contrastive_lr": ("simcse", ["auto", 1e-3], {}),
-    "contrastive_temperature": ("simcse", ["auto", 0.1], {}),
-    "contrastive_max_length": ("simcse", ["auto", 5], {}),
-    "contrastive_batch_size": ("simcse", ["auto", 8], {"contrastive_epochs": 2}),
-    "contrastive_chunk": (
-        "simcse",
-        ["auto", 3, 5],
-        {},
-    ),  # dropout's masks are drawn in another order
+    "hard_negative_weight": Case("simcse-nli", [0.0, -5.0, 5.0]),
+    "mnr_similarity": Case("mnr", ["cos", "dot"], {"contrastive_temperature": 0.5}),
+    "bsc_symmetric": Case("bsc", YES_NO),
+    "bsc_labelled_negatives": Case("bsc", YES_NO),
+    "bsc_normalise": Case("bsc", ["l2", "batch", "none"], {"contrastive_temperature": 1.0}),
+    "bsc_align": Case("bsc", ["none", 0.1, 0.9]),
+    "bsc_temperature_lr": Case("bsc", ["none", 1e-3, 1e-2], {"contrastive_warmup": 0.0}),
+    "ct_corpus": Case("ct", ["none", "random-words", "FILE"]),
+    "ct_negatives": Case("ct", ["paper", "code"]),
+    "sg_loss": Case("sg", ["nt-xent", "opt1", "opt2"]),
+    "sg_states": Case("sg-opt", ["max", "mean"]),
+    "sg_regulariser": Case("sg-opt", [0.0, 0.1, 10.0]),
+    "contrastive_projection": Case("simcse", ["none", "tanh", "mlp"]),
+    "contrastive_optimizer": Case("simcse", ["adamw", "rmsprop"]),
+    "contrastive_schedule": Case(
+        "simcse", ["linear", "cosine", "constant"], {"contrastive_epochs": 2}
+    ),
+    "contrastive_warmup": Case("simcse", [0.0, 0.5]),
+    "contrastive_lr": Case("simcse", ["auto", 1e-3]),
+    "contrastive_temperature": Case("simcse", ["auto", 0.1]),
+    "contrastive_max_length": Case("simcse", ["auto", 5]),
+    "contrastive_batch_size": Case("simcse", ["auto", 8], {"contrastive_epochs": 2}),
+    # The dropout masks of chunks are drawn in another order.
+    "contrastive_chunk": Case("simcse", ["auto", 3, 5]),
 }
 ELSEWHERE = {"nli", "bsc_shuffle"}  # the tests below
 
+# Choices that CASES leaves out: the default's meaning, and a schedule that differs after 500 steps.
+LEFT_OUT = {
+    "contrastive_schedule": {"auto", "tension"},
+    "contrastive_projection": {"auto"},
+    "contrastive_optimizer": {"auto"},
+}
 
-READERS = [
-    (name, method)
-    for name, (first, *_) in GROUPS.items()
-    for method in dict.fromkeys([first, *needed_stages(name, Options.of().contrastive)])
-]
+
+def readers() -> list[tuple[str, str]]:
+    """Each option with each method that reads it."""
+    pairs = []
+    for name, case in CASES.items():
+        methods = [case.method, *needed_stages(name, Options().contrastive)]
+        pairs += [(name, method) for method in dict.fromkeys(methods)]
+    return pairs
 
 
-@pytest.mark.parametrize(("name", "method"), READERS)
+def write_corpus(path: Path) -> str:
+    """A text file of 20 sentences."""
+    lines = []
+    for noun in ("doctor", "girl", "hotel", "letter", "soldier"):
+        for ending in ("tall", "short", "in the hotel", "a letter"):
+            lines.append(f"the {noun} is {ending}\n")
+    path.write_text("".join(lines), encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize(("name", "method"), readers())
 def test_every_value_is_another_run(make_stages, name, method, tmp_path):
     """With each method that an option is for."""
-    _, values, context = GROUPS[name]
-    found, fingerprints = {}, set()
-    lines = [
-        f"the {one} is {other}\n"
-        for one in ("doctor", "girl", "hotel", "letter", "soldier")
-        for other in ("tall", "short", "in the hotel", "a letter")
-    ]
-    (tmp_path / "corpus.txt").write_text("".join(lines), encoding="utf-8")
-    for value in values:
-        given = str(tmp_path / "corpus.txt") if value == "FILE" else value
-        (stage,) = make_stages(method, **{**context, name: given})
-        stage.encoder.layers[0].feed_forward.up.bias.data.add_(
-            0.01
-        )  # away from F, so that its distance counts
-        found[value] = after_two_steps(stage.job)
+    case = CASES[name]
+    corpus = write_corpus(tmp_path / "corpus.txt")
+    weights = {}
+    fingerprints = set()
+    for value in case.values:
+        values = {**case.context, name: corpus if value == "FILE" else value}
+        (stage,) = make_stages(method, **values)
+        # Away from the copy F of sg, so that the distance from it counts.
+        stage.encoder.layers[0].feed_forward.up.bias.data.add_(0.01)
+        weights[value] = after_two_steps(stage.job)
         fingerprints.add(stage.fingerprint)
-    alike = [
-        pair for pair in combinations(values, 2) if not differ(*(found[value] for value in pair))
-    ]
+
+    alike = []
+    for one, other in combinations(case.values, 2):
+        if not differ(weights[one], weights[other]):
+            alike.append((one, other))
     assert not alike, f"--{name}: no difference between {alike}"
-    assert len(fingerprints) == len(values), (
+    assert len(fingerprints) == len(case.values), (
         f"--{name}: an encoder made with one value would be used for another"
     )
 
 
-def test_values_are_not_each_others(make_stages):
-    """What two runs that differ do not tell: which of them has what its option says."""
-
-    def job(method: str, **values):
-        return make_stages(method, **values)[0].job
-
-    def rows(method: str, **values) -> int:
-        plan = job(method, **values).plan(0, torch.Generator())
-        return len({(part, row) for step in plan for part, rows in step for row in rows})
-
-    assert [job("bsc", bsc_symmetric=value).model.symmetric for value in YES_NO] == [True, False]
-    assert [job("bsc", bsc_align=value).model.align for value in ("none", 0.5)] == [None, 0.5]
-    assert [
-        "scale" in dict(job("bsc", bsc_temperature_lr=value).model.named_parameters())
-        for value in ("none", 1e-3)
-    ] == [False, True]
-    assert [
-        all(
-            len(set(rows[start : start + 8])) == 1
-            for ((_, rows),) in job("ct", ct_negatives=value).plan(0, torch.Generator())
-            for start in range(0, len(rows) // 2, 8)
-        )
-        for value in ("paper", "code")
-    ] == [True, False]
-    for method, name in (
-        ("bsc", "bsc_labelled_negatives"),
-        ("simcse-supervised", "labelled_negatives"),
-    ):
-        labelled, positives = (rows(method, **{name: value}) for value in YES_NO)
-        assert labelled > positives, name
-
-
 def test_all_options_of_methods_are_tried():
-    tried = {name for name in GROUPS if not name.startswith("contrastive_")} | ELSEWHERE
-    assert {name for entry in METHODS.values() for name in entry.own_options} == tried
-    choices = {item.name: set(item.metadata["choices"]) for item in all_fields(Options)}
-    left_out = {
-        "contrastive_schedule": {"auto", "tension"},
-        "contrastive_projection": {"auto"},
-        "contrastive_optimizer": {"auto"},
-    }
-    for name, (_, values, _) in GROUPS.items():
-        assert choices[name] - set(values) in (set(), left_out.get(name, set()))
+    of_methods = set()
+    for entry in METHODS.values():
+        of_methods |= set(entry.own_options)
+    tried = {name for name in CASES if not name.startswith("contrastive_")}
+    assert of_methods == tried | ELSEWHERE
+    for name, case in CASES.items():
+        missing = set(FIELDS[name].metadata["choices"]) - set(case.values)
+        assert missing <= LEFT_OUT.get(name, set()), name
+
+
+# --- what a single value does ---------------------------------------------------------------------
+# Two runs that differ do not tell which of them does what its option says.
+
+
+@pytest.fixture
+def make_job(make_stages):
+    """A function that makes the job of one method."""
+
+    def make(method: str, **values) -> Job:
+        (stage,) = make_stages(method, **values)
+        return stage.job
+
+    return make
+
+
+def test_the_loss_of_bsc_is_the_one_asked_for(make_job):
+    assert make_job("bsc", bsc_symmetric="yes").model.symmetric
+    assert not make_job("bsc", bsc_symmetric="no").model.symmetric
+    assert make_job("bsc", bsc_align="none").model.align is None
+    assert make_job("bsc", bsc_align=0.5).model.align == 0.5
+    for value, is_trained in (("none", False), (1e-3, True)):
+        parameters = dict(make_job("bsc", bsc_temperature_lr=value).model.named_parameters())
+        assert ("scale" in parameters) == is_trained
+
+
+@pytest.mark.parametrize(("value", "has_anchor"), [("paper", True), ("code", False)])
+def test_negative_pairs_of_contrastive_tension(make_job, value, has_anchor):
+    """In the paper, the first sentence of all 8 pairs of a group is the anchor."""
+    is_anchor = []
+    for ((_, rows),) in make_job("ct", ct_negatives=value).plan(0, torch.Generator()):
+        for start in range(0, len(rows) // 2, 8):
+            is_anchor.append(len(set(rows[start : start + 8])) == 1)
+    assert all(is_anchor) == has_anchor
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [("bsc", "bsc_labelled_negatives"), ("simcse-supervised", "labelled_negatives")],
+)
+def test_labelled_negatives_are_more_rows(make_job, method, name):
+    num_rows = {}
+    for value in YES_NO:
+        rows = set()
+        for step in make_job(method, **{name: value}).plan(0, torch.Generator()):
+            for part, indices in step:
+                rows |= {(part, index) for index in indices}
+        num_rows[value] = len(rows)
+    assert num_rows["yes"] > num_rows["no"]
 
 
 def test_triplets_are_those_of_the_file(make_stages, sample_data, tmp_path):
     tables = read_tables(Options.of(data_dir=str(sample_data)).with_files().data)
-    stages = [
-        make_stages("simcse-nli", nli=write_triplets(tmp_path / f"{task}.tsv", tables, task))[0]
-        for task in ("sst", "sts")
-    ]
-    assert differ(*(after_two_steps(stage.job) for stage in stages))
-    assert len({stage.fingerprint for stage in stages}) == 2
-    steps = [step for (step,) in stages[0].job.plan(0, torch.Generator())]
-    assert sorted(row for _, rows in steps for row in rows) == list(range(16))
-    assert {task for task, _ in steps} == {"simcse-nli"}
+    stages = []
+    for task in ("sst", "sts"):
+        path = write_triplets(tmp_path / f"{task}.tsv", tables, task)
+        stages += make_stages("simcse-nli", nli=path)
+    one, other = [after_two_steps(stage.job) for stage in stages]
+    assert differ(one, other)
+    assert stages[0].fingerprint != stages[1].fingerprint
+
+    rows = []
+    for ((task, indices),) in stages[0].job.plan(0, torch.Generator()):
+        assert task == "simcse-nli"
+        rows += indices
+    assert sorted(rows) == list(range(16))
 
 
 @pytest.mark.parametrize("chain", ["simcse-nli,simcse-supervised", "simcse-supervised,simcse-nli"])
 def test_both_kinds_of_supervised_simcse_in_a_chain(make_stages, chain):
-    """As the two papers train them, each with its own settings; rates at 32 units are 24 times those at 768."""
-    built = make_stages(chain, contrastive_lr="auto", contrastive_batch_size="auto")
-    stages = {stage.job.name: stage for stage in built}
-    assert ",".join(stages) == chain
-    found = {
-        name: [
-            stage.settings[key]
-            for key in ("epochs", "batch_size", "lr", "temperature", "projection")
-        ]
-        for name, stage in stages.items()
-    }
-    assert found == {
+    """Each has the settings of its own paper. The learning rate is 24 times that of 768 units."""
+    expected = {
         "simcse-supervised": [5, 16, pytest.approx(2e-5 * 24), 0.05, "mlp"],
         "simcse-nli": [3, 512, pytest.approx(5e-5 * 24), 0.05, "tanh"],
     }
-    assert all(stage.settings["max_length"] == 32 for stage in stages.values())
+    names = []
+    for stage in make_stages(chain, contrastive_lr="auto", contrastive_batch_size="auto"):
+        names.append(stage.job.name)
+        settings = stage.settings
+        keys = ("epochs", "batch_size", "lr", "temperature", "projection")
+        assert [settings[key] for key in keys] == expected[stage.job.name]
+        assert settings["max_length"] == 32
+    assert ",".join(names) == chain
 
 
-def test_shuffles_begin_with_the_second_epoch(make_stages):
-    plans, cells = {}, {}
+def test_shuffles_begin_with_the_second_epoch(make_job):
+    plans = {}
+    num_tokens = {}
     for kind in ("random", "any-length", "knn", "cluster"):
-        (stage,) = make_stages("bsc", bsc_shuffle=kind, contrastive_epochs=3)
-        job = stage.job
-        counted = sum(1 for _ in job.all_steps())
+        job = make_job("bsc", bsc_shuffle=kind, contrastive_epochs=3)
+        num_steps = sum(1 for _ in job.all_steps())
         plans[kind] = []
         for epoch in range(3):
             job.before_epoch(epoch)
-            plans[kind].append(job.plan(epoch, torch.Generator().manual_seed(epoch)))
-        assert sum(map(len, plans[kind])) == counted, "as many steps as were counted before"
-        rows = [sorted(row for ((_, batch),) in plan for row in batch) for plan in plans[kind]]
-        assert rows == [list(range(32))] * 3
-        cells[kind] = sum(job.load(*part[:2]).input_ids.numel() for (part,) in plans[kind][0])
+            plan = job.plan(epoch, torch.Generator().manual_seed(epoch))
+            rows = []
+            for ((_, batch),) in plan:
+                rows += batch
+            assert sorted(rows) == list(range(32)), "each row comes once in an epoch"
+            plans[kind].append(plan)
+        assert sum(map(len, plans[kind])) == num_steps, "as many steps as were counted before"
+        num_tokens[kind] = 0
+        for ((task, batch),) in plans[kind][0]:
+            num_tokens[kind] += job.load(task, batch).input_ids.numel()
+
     assert plans["random"][0] == plans["knn"][0] == plans["cluster"][0] != plans["any-length"][0]
-    assert all(
-        plans[one][epoch] != plans[other][epoch]
-        for epoch in (1, 2)
-        for one, other in combinations(plans, 2)
-    )
-    assert cells["random"] < cells["any-length"]  # batches of similar length have less padding
+    for epoch in (1, 2):
+        for one, other in combinations(plans, 2):
+            assert plans[one][epoch] != plans[other][epoch]
+    assert num_tokens["random"] < num_tokens["any-length"], "similar lengths need less padding"
+
+
+# --- presets --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -274,74 +330,67 @@ def test_presets_are_those_of_the_papers(method, values):
     assert options.sg_regulariser == 0.1 and options.sg_states == "max"
 
 
-def test_ranking_by_dot_products_has_no_temperature_but_a_given_one():
-    chosen = [
-        {},
-        {"mnr_similarity": "dot"},
-        {"mnr_similarity": "dot", "contrastive_temperature": 0.5},
-    ]
-    found = [
-        settings_of("mnr", Options.of(pretrain="mnr", **each).contrastive, 768, "cpu").temperature
-        for each in chosen
-    ]
-    assert found == [0.05, 1.0, 0.5]
+@pytest.mark.parametrize(
+    ("values", "temperature"),
+    [
+        ({}, 0.05),
+        ({"mnr_similarity": "dot"}, 1.0),
+        ({"mnr_similarity": "dot", "contrastive_temperature": 0.5}, 0.5),
+    ],
+)
+def test_ranking_by_dot_products_has_a_temperature_only_where_it_is_set(values, temperature):
+    options = Options.of(pretrain="mnr", **values).contrastive
+    assert settings_of("mnr", options, 768, "cpu").temperature == temperature
 
 
-@pytest.mark.parametrize("method", ["bsc", "ct-in-batch"])
-def test_a_scale_that_learned_its_way_to_zero_is_named(make_stages, method):
-    (stage,) = make_stages(method, **({"bsc_temperature_lr": 1e-3} if method == "bsc" else {}))
-    task, rows = stage.job.plan(0, torch.Generator().manual_seed(0))[0][0]
+@pytest.mark.parametrize(
+    ("method", "values"), [("bsc", {"bsc_temperature_lr": 1e-3}), ("ct-in-batch", {})]
+)
+def test_a_scale_that_came_to_zero_in_training_is_named(make_job, method, values):
+    job = make_job(method, **values)
+    task, rows = job.plan(0, torch.Generator().manual_seed(0))[0][0]
     for scale in (0.0, -0.5):
-        stage.job.model.scale.data.fill_(scale)
-        with pytest.raises(
-            ValueError, match=f"has come to {scale:g}; it must be above 0. Use a fixed one"
-        ):
-            stage.job.loss(task, stage.job.load(task, rows))
+        job.model.scale.data.fill_(scale)
+        words = f"has come to {scale:g}; it must be above 0. Use a fixed one"
+        with pytest.raises(ValueError, match=words):
+            job.loss(task, job.load(task, rows))
 
 
-def test_the_schedule_of_contrastive_tension(make_stages):
-    """It parts from a constant rate after 500 steps, which no test takes."""
-    jobs = {
-        value: make_stages("ct", contrastive_schedule=value)[0].job
-        for value in ("auto", "tension", "constant")
-    }
-    assert {value: SCHEDULES[job.schedule](500, 4000) for value, job in jobs.items()} == {
-        "auto": pytest.approx(0.8),
-        "tension": pytest.approx(0.8),
-        "constant": 1.0,
-    }
+@pytest.mark.parametrize(("value", "factor"), [("auto", 0.8), ("tension", 0.8), ("constant", 1.0)])
+def test_the_schedule_of_contrastive_tension(make_job, value, factor):
+    """It differs from a constant learning rate after 500 steps. No test trains that long."""
+    job = make_job("ct", contrastive_schedule=value)
+    assert SCHEDULES[job.schedule](500, 4000) == pytest.approx(factor)
 
 
-def test_evaluations_patience_and_epochs(make_stages):
-    def steps(**changes) -> list[int]:
-        (stage,) = make_stages("simcse", **changes)
+def test_evaluations_patience_and_epochs(make_job):
+    def evaluated_steps(**values) -> list[int]:
+        # The first score is the best one.
         scores = iter(range(1000, 0, -1))
-        job = replace(
-            stage.job, evaluate=lambda: {"spearman": float(next(scores))}
-        )  # never better than the first
+        job = make_job("simcse", **values)
+        job = replace(job, evaluate=lambda: {"spearman": float(next(scores))})
         return [entry["step"] for entry in fit(job).history]
 
-    every = steps(contrastive_evaluate_every=1)
-    assert every == list(range(1, len(every) + 1)) and len(steps()) == 4
-    assert (
-        len(steps(contrastive_evaluate_every=len(every) - 1)) == 2
-    )  # what is left over has its evaluation too
-    assert steps(contrastive_evaluate_every=1, contrastive_patience=2) == [1, 2, 3]
-    assert len(steps(contrastive_epochs=2)) == 8
+    every = evaluated_steps(contrastive_evaluate_every=1)
+    assert every == list(range(1, len(every) + 1))
+    assert len(evaluated_steps()) == 4
+    num_evaluations = len(evaluated_steps(contrastive_evaluate_every=len(every) - 1))
+    assert num_evaluations == 2, "the remaining step has its evaluation, too"
+    assert evaluated_steps(contrastive_evaluate_every=1, contrastive_patience=2) == [1, 2, 3]
+    assert len(evaluated_steps(contrastive_epochs=2)) == 8
 
 
-def test_one_sentence_alone_in_the_last_batch(make_stages):
+@pytest.mark.parametrize("method", METHODS)
+def test_one_sentence_alone_in_the_last_batch(make_job, method):
     """A batch of one has no negatives: its loss is 0 or that of a positive, and finite."""
-    for method in METHODS:
-        (stage,) = make_stages(method)
-        task = stage.job.plan(0, torch.Generator().manual_seed(0))[0][0][0]
-        rows = [0, 0] if method == "ct" else [0]
-        loss = stage.job.loss(task, stage.job.load(task, rows))
-        loss.backward()
-        assert torch.isfinite(loss), method
-        assert all(
-            p.grad is None or torch.isfinite(p.grad).all() for p in stage.job.model.parameters()
-        ), method
+    job = make_job(method)
+    task = job.plan(0, torch.Generator().manual_seed(0))[0][0][0]
+    rows = [0, 0] if method == "ct" else [0]
+    loss = job.loss(task, job.load(task, rows))
+    loss.backward()
+    assert torch.isfinite(loss)
+    for parameter in job.model.parameters():
+        assert parameter.grad is None or torch.isfinite(parameter.grad).all()
 
 
 def test_messages_of_files(make_stages, tmp_path):
