@@ -1,6 +1,6 @@
-"""The one command and bad input: what it says, its exit code, and that it leaves nothing behind.
+"""The one command and bad input: its message, its exit code, and that it leaves nothing behind.
 
-Every test runs `main` in this process, with a tiny model and a dozen rows a file.
+Every test runs `main` in this process, with a tiny model and a dozen rows in each file.
 """
 
 from __future__ import annotations
@@ -8,8 +8,10 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -18,51 +20,59 @@ from safetensors.torch import load_file, save_file
 import run_multitask
 from data.readers import COURSE_FILES
 from minbert.commands.ending import this_python
-from minbert.training import cost_estimate as price
+from minbert.training import cost_estimate
 from minbert.training.loop import Loop
 
 NUM_ROWS = 12
 
 
+class Result(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    output: str
+    message: str  # on standard error
+
+
 @dataclass
 class Command:
-    """The command with files of its own in `folder`: data/, tiny/ (the model) and runs/."""
+    """The command with copied files in `folder`: data/, tiny/ (the model) and runs/."""
 
     folder: Path
     capsys: pytest.CaptureFixture
 
     def path(self, name: str) -> Path:
-        return self.folder / ("tiny" if (self.folder / "tiny" / name).exists() else "data") / name
+        """The path of a data file."""
+        return self.folder / "data" / name
 
-    def run(self, *flags: str) -> tuple[int, str, str]:
-        """Exit code, standard output, standard error."""
+    def run(self, *flags: str) -> Result:
         try:
             code = run_multitask.main(list(flags))
-        except SystemExit as error:  # argparse's way out
+        except SystemExit as error:  # argparse ends so
             code = error.code
-        return code, *self.capsys.readouterr()
+        output, message = self.capsys.readouterr()
+        return Result(code, output, message)
 
-    def train(self, *flags: str) -> tuple[int, str, str]:
-        own = {"--model": "tiny", "--data-dir": "data", "--output-dir": "runs"}
-        given = [
-            str(part)
-            for flag, name in own.items()
-            if flag not in flags
-            for part in (flag, self.folder / name)
-        ]
-        return self.run(*given, "--name", "mine", "--epochs", "2", "--precision", "fp32", *flags)
+    def train(self, *flags: str) -> Result:
+        """A short run called "mine"; `flags` win over those here."""
+        defaults = []
+        for flag, name in (("--model", "tiny"), ("--data-dir", "data"), ("--output-dir", "runs")):
+            if flag not in flags:
+                defaults += [flag, str(self.folder / name)]
+        defaults += ["--name", "mine", "--epochs", "2", "--precision", "fp32"]
+        return self.run(*defaults, *flags)
 
-    def resume(self) -> tuple[int, str, str]:
+    def resume(self) -> Result:
         return self.run("--resume", str(self.folder / "runs" / "mine"))
 
     def stored(self) -> dict[str, bytes]:
         """All files of all runs."""
         runs = self.folder / "runs"
-        return {
-            str(path.relative_to(runs)): path.read_bytes()
-            for path in runs.rglob("*")
-            if path.is_file()
-        }
+        files = {}
+        for path in runs.rglob("*"):
+            if path.is_file():
+                files[str(path.relative_to(runs))] = path.read_bytes()
+        return files
 
     def replace_line(self, name: str, number: int, line: bytes) -> None:
         lines = self.path(name).read_bytes().splitlines(keepends=True)
@@ -77,90 +87,80 @@ def command(tmp_path, tiny_model, cut_sample, capsys):
     return Command(tmp_path, capsys)
 
 
-def assert_refused(command: Command, result: tuple[int, str, str], words: tuple[str, ...]) -> None:
+def assert_refused(command: Command, result: Result, *words: str) -> None:
     """Exit code 2, all words on standard error, no traceback, and no folder of any run."""
-    code, _, message = result
-    missing = [word for word in words if word not in message]
-    assert code == 2 and not missing and "Traceback" not in message, (
-        f"exit code {code}, {missing} not in: {message}"
-    )
+    assert result.code == 2 and "Traceback" not in result.message, result.message
+    for part in words:
+        assert part in result.message
     assert not (command.folder / "runs").exists()
 
 
-# --- data ------------------------------------------------------------------------------------------------------------
+# --- data -----------------------------------------------------------------------------------------
+
+
+class BadLine(NamedTuple):
+    """A line of a file, what stands there instead, and words of the message."""
+
+    file: str
+    number: int
+    content: bytes
+    words: str
+
 
 SST_ROW = b"3\ta1b2c3\t A fine film .\t%s\n"
-BAD_LINES = {  # file, line, what stands there instead, words of the message
-    "label that is not a number": (
-        "ids-sst-train.csv",
-        5,
-        SST_ROW % b"n/a",
-        "label 'n/a' is not a number; SST",
+BAD_LINES = {
+    "label that is not a number": BadLine(
+        "ids-sst-train.csv", 5, SST_ROW % b"n/a", "label 'n/a' is not a number; SST"
     ),
-    "label out of range": (
-        "ids-sst-dev.csv",
-        5,
-        SST_ROW % b"7",
-        "label '7' is not allowed; SST labels are whole",
+    "label out of range": BadLine(
+        "ids-sst-dev.csv", 5, SST_ROW % b"7", "label '7' is not allowed; SST labels are whole"
     ),
-    "row short of fields": (
-        "sts-train.csv",
-        4,
-        b"2\tabc\tOne.\n",
-        "the row has 3 fields; the header names 5",
+    "row short of fields": BadLine(
+        "sts-train.csv", 4, b"2\tabc\tOne.\n", "the row has 3 fields; the header names 5"
     ),
-    "not UTF-8": (
+    "not UTF-8": BadLine(
         "quora-dev.csv",
         6,
         b"4\tabc\tCaf\xe9?\tWhy?\t1.0\n",
         "the row holds bytes that are not UTF-8",
     ),
-    "id with a blank": (
-        "sts-dev.csv",
-        3,
-        b"1\ta b\tOne.\tTwo.\t1.0\n",
-        "the id 'a b' holds a blank or a comma",
+    "id with a blank": BadLine(
+        "sts-dev.csv", 3, b"1\ta b\tOne.\tTwo.\t1.0\n", "the id 'a b' holds a blank or a comma"
     ),
 }
 
 
 @pytest.mark.parametrize("name", BAD_LINES)
 def test_bad_row(command, name):
-    file, line, content, words = BAD_LINES[name]
-    command.replace_line(file, line, content)
+    bad = BAD_LINES[name]
+    command.replace_line(bad.file, bad.number, bad.content)
+    place = f"{command.path(bad.file)}, line {bad.number}: "
     advice = "Fix the row, or pass --drop-bad-rows to skip and count such rows."
-    assert_refused(
-        command, command.train(), (f"{command.path(file)}, line {line}: ", words, advice)
-    )
+    assert_refused(command, command.train(), place, bad.words, advice)
 
 
 def test_duplicate_ids(command):
-    lines = command.path("sts-dev.csv").read_bytes().splitlines(keepends=True)
+    path = command.path("sts-dev.csv")
+    lines = path.read_bytes().splitlines(keepends=True)
     command.replace_line("sts-dev.csv", 9, lines[3])
     row_id = lines[3].split(b"\t")[1].decode()
-    words = (
-        f"{command.path('sts-dev.csv')}, line 9: the id {row_id} stands on line 4 already",
-        "Fix the row",
-    )
-    assert_refused(command, command.train(), words)
+    words = f"{path}, line 9: the id {row_id} stands on line 4 already"
+    assert_refused(command, command.train(), words, "Fix the row")
 
 
 def test_bad_rows_are_dropped_and_counted_where_that_is_asked_for(command):
     command.replace_line("ids-sst-train.csv", 5, SST_ROW % b"n/a")
     code, output, message = command.train("--drop-bad-rows")
     assert code == 0, message
-    assert (
-        f"{NUM_ROWS} rows read, 1 dropped (line 5, id a1b2c3: label 'n/a' is not a number" in output
-    )
+    words = f"{NUM_ROWS} rows read, 1 dropped (line 5, id a1b2c3: label 'n/a' is not a number"
+    assert words in output
 
 
 def test_a_row_of_a_test_file_is_never_dropped(command):
     command.replace_line("sts-test-student.csv", 3, b"1\tabc\tOnly one sentence\n")
-    words = (
-        f"{command.path('sts-test-student.csv')}, line 3: the row has 3 fields",
-        "each row of a file without",
-    )
-    assert_refused(command, command.train("--drop-bad-rows"), words)
+    place = f"{command.path('sts-test-student.csv')}, line 3: the row has 3 fields"
+    result = command.train("--drop-bad-rows")
+    assert_refused(command, result, place, "each row of a file without")
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,8 @@ def test_a_row_of_a_test_file_is_never_dropped(command):
         (
             b"\tid\tsentence1\tsentence2\tlabel\n0\ta1\tOne?\tTwo?\t1.0\n",
             (
-                ", line 1: the header has no column is_duplicate; found are: id, sentence1, sentence2, label.",
+                ", line 1: the header has no column is_duplicate; found are: ",
+                "id, sentence1, sentence2, label.",
                 "Fix the head",
             ),
         ),
@@ -189,19 +190,19 @@ def test_a_row_of_a_test_file_is_never_dropped(command):
 )
 def test_bad_file(command, content, words):
     path = command.path("quora-train.csv")
-    path.unlink() if content is None else path.write_bytes(content)
-    assert_refused(command, command.train(), (str(path), *words))
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    assert_refused(command, command.train(), str(path), *words)
 
 
 def test_a_missing_folder_of_data(command):
-    assert_refused(
-        command,
-        command.train("--data-dir", "nowhere"),
-        ("ids-sst-train.csv: there is no such file.",),
-    )
+    result = command.train("--data-dir", "nowhere")
+    assert_refused(command, result, "ids-sst-train.csv: there is no such file.")
 
 
-# --- models ----------------------------------------------------------------------------------------------------------
+# --- models ---------------------------------------------------------------------------------------
 
 
 def cut_short(path: Path) -> None:
@@ -218,38 +219,46 @@ def add_tokens(path: Path) -> None:
     path.write_text(path.read_text() + "".join(f"more{number}\n" for number in range(9)))
 
 
-BAD_MODELS = {  # file, what happens to it, words of the message
-    "no config.json": (
+class BadFile(NamedTuple):
+    """A file of a model folder, what happens to it, and words of the message."""
+
+    file: str
+    spoil: Callable[[Path], object]
+    words: tuple[str, ...]
+
+
+BAD_MODELS = {
+    "no config.json": BadFile(
         "config.json",
         Path.unlink,
         ("tiny: no config.json in it; a model folder", "Check the path."),
     ),
-    "config.json not JSON": (
+    "config.json not JSON": BadFile(
         "config.json",
         cut_short,
         ("config.json: not valid JSON", "fetch the model again"),
     ),
-    "no vocab.txt": (
+    "no vocab.txt": BadFile(
         "vocab.txt",
         Path.unlink,
         ("tiny: no vocab.txt in it; it must hold the WordPiece vocabulary",),
     ),
-    "vocab.txt beyond the embeddings": (
+    "vocab.txt beyond the embeddings": BadFile(
         "vocab.txt",
         add_tokens,
         ("config.json has vocab_size", "do not belong"),
     ),
-    "no weights": (
+    "no weights": BadFile(
         "model.safetensors",
         Path.unlink,
         ("tiny: neither model.safetensors nor pytorch_model.bin in it",),
     ),
-    "truncated weights": (
+    "truncated weights": BadFile(
         "model.safetensors",
         cut_short,
         ("model.safetensors: cannot be read (", "Fetch it again."),
     ),
-    "weight of another shape": (
+    "weight of another shape": BadFile(
         "model.safetensors",
         reshape_a_weight,
         (
@@ -257,7 +266,7 @@ BAD_MODELS = {  # file, what happens to it, words of the message
             "do not belong together",
         ),
     ),
-    "another pooling": (
+    "another pooling": BadFile(
         "sentence.json",
         lambda path: path.write_text('{"pooling": "cls"}'),
         (
@@ -265,12 +274,12 @@ BAD_MODELS = {  # file, what happens to it, words of the message
             "Pass --pooling cls, or start from another",
         ),
     ),
-    "no pooling": (
+    "no pooling": BadFile(
         "sentence.json",
         lambda path: path.write_text("{}"),
         ("sentence.json: names no pooling", "Delete"),
     ),
-    "tokenizer settings": (
+    "tokenizer settings": BadFile(
         "tokenizer_config.json",
         cut_short,
         ("tiny: ", "tokenizer_config.json not JSON", "Fetch"),
@@ -280,108 +289,100 @@ BAD_MODELS = {  # file, what happens to it, words of the message
 
 @pytest.mark.parametrize("name", BAD_MODELS)
 def test_bad_model(command, name):
-    file, spoil, words = BAD_MODELS[name]
-    spoil(command.folder / "tiny" / file)
-    assert_refused(command, command.train(), (str(command.folder / "tiny"), *words))
+    bad = BAD_MODELS[name]
+    folder = command.folder / "tiny"
+    bad.spoil(folder / bad.file)
+    assert_refused(command, command.train(), str(folder), *bad.words)
 
 
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        ("./nowhere", ("./nowhere: no such folder. Give 'minbert-mini'",)),
+        ("./nowhere", ["./nowhere: no such folder. Give 'minbert-mini'"]),
         (
             "no-such-model",
-            (
+            [
                 "no-such-model: not a folder here, not in the Hugging Face cache",
                 "Check the spelling",
-            ),
+            ],
         ),
     ],
 )
 def test_a_model_that_is_nowhere(command, model, words):
-    assert_refused(command, command.train("--model", model), words)
+    assert_refused(command, command.train("--model", model), *words)
 
 
 @pytest.mark.parametrize(
-    "flags", [["--max_length", "129"], ["--pretrain", "simcse", "--contrastive_max_length", "129"]]
+    "line", ["--max_length 129", "--pretrain simcse --contrastive_max_length 129"]
 )
-def test_more_tokens_than_positions(command, flags):
-    words = (
-        f"{flags[-2]} is 129; {command.folder / 'tiny'} has 128 positions. Pass at most that.",
-    )
+def test_more_tokens_than_positions(command, line):
+    flags = line.split()
+    model = command.folder / "tiny"
+    words = f"{flags[-2]} is 129; {model} has 128 positions. Pass at most that."
     assert_refused(command, command.train(*flags), words)
 
 
-# --- flags and places ------------------------------------------------------------------------------------------------
+# --- flags and places -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("flags", "words"),
+    ("line", "words"),
     [
-        (["--epoch", "3"], ("unknown flag --epoch; did you mean --epochs?",)),
+        ("--epoch 3", "unknown flag --epoch; did you mean --epochs?"),
         (
-            ["--use_gpu", "--device", "cpu"],
-            ("--use_gpu asks for cuda and --device for cpu; pass only one of them.",),
+            "--use_gpu --device cpu",
+            "--use_gpu asks for cuda and --device for cpu; pass only one of them.",
         ),
     ],
 )
-def test_flags(command, flags, words):
-    assert_refused(command, command.train(*flags), words)  # the rest is in test_options.py
+def test_flags(command, line, words):
+    """The other refusals are in tests/command_line."""
+    assert_refused(command, command.train(*line.split()), words)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 @pytest.mark.parametrize("flags", [["--device", "cuda"], ["--use_gpu"]])
 def test_a_gpu_where_none_is(command, flags):
-    assert_refused(
-        command,
-        command.train(*flags),
-        ("--device cuda: torch", "finds no such device", "Use --device au"),
-    )
+    words = ("--device cuda: torch", "finds no such device", "Use --device au")
+    assert_refused(command, command.train(*flags), *words)
+
+
+IN_THE_WAY = ("cannot be written, because", "file is a file. Choose another folder.")
+IS_A_FOLDER = ("data: a folder stands where a file is to be written. Choose another path.",)
 
 
 @pytest.mark.parametrize(
     ("flag", "path", "words"),
     [
-        (
-            "--output-dir",
-            "file/runs",
-            ("cannot be written, because", "file is a file. Choose another folder."),
-        ),
-        (
-            "--sst_dev_out",
-            "file/out.csv",
-            ("cannot be written, because", "file is a file. Choose another folder."),
-        ),
-        (
-            "--sts_test_out",
-            "data",
-            ("data: a folder stands where a file is to be written. Choose another path.",),
-        ),
+        ("--output-dir", "file/runs", IN_THE_WAY),
+        ("--sst_dev_out", "file/out.csv", IN_THE_WAY),
+        ("--sts_test_out", "data", IS_A_FOLDER),
     ],
 )
 def test_a_place_that_cannot_be_written(command, flag, path, words):
     (command.folder / "file").write_text("in the way")
-    assert_refused(command, command.train(flag, str(command.folder / path)), words)
+    assert_refused(command, command.train(flag, str(command.folder / path)), *words)
     assert (command.folder / "file").read_text() == "in the way"
 
 
-def test_a_disk_with_too_little_room(command, monkeypatch):
+def test_a_disk_with_too_little_space(command, monkeypatch):
     usage = shutil.disk_usage(command.folder)
-    monkeypatch.setattr(price.shutil, "disk_usage", lambda path: usage._replace(free=1000))
+    full = usage._replace(free=1000)
+    monkeypatch.setattr(cost_estimate.shutil, "disk_usage", lambda path: full)
     words = (
         "0 MB free on its disk; this run needs ",
         " MB for checkpoints and results. Free some space, or choose a ",
     )
-    assert_refused(command, command.train(), words)
+    assert_refused(command, command.train(), *words)
 
 
-# --- runs that have begun --------------------------------------------------------------------------------------------
+# --- runs that have begun -------------------------------------------------------------------------
 
 
 def test_a_name_in_use_and_a_finished_run(command):
-    assert command.train()[0] == 0
+    assert command.train().code == 0
     before = command.stored()
-    assert "mine exists. Pass --resume" in command.train()[2]
+    assert "mine exists. Pass --resume" in command.train().message
     code, output, _ = command.resume()
     assert code == 0 and "is finished, there is nothing to resume; its scores are in" in output
     assert command.stored() == before
@@ -389,9 +390,13 @@ def test_a_name_in_use_and_a_finished_run(command):
 
 @pytest.mark.parametrize("num_writes", [2, 3, 5, 10, 16])
 def test_a_full_disk_while_saving(command, monkeypatch, num_writes):
-    """At the first checkpoint, inside it, later, at a leaderboard file, at the model; with room again it resumes."""
-    assert command.train("--name", "undisturbed")[0] == 0
-    written, flush = [], os.fsync
+    """At the first checkpoint, inside it, later, at a leaderboard file, at the model.
+
+    With space again it resumes to the same results.
+    """
+    assert command.train("--name", "undisturbed").code == 0
+    flush = os.fsync
+    written = []
 
     def flush_or_fail(descriptor: int) -> None:
         if len(written) == num_writes:
@@ -402,23 +407,21 @@ def test_a_full_disk_while_saving(command, monkeypatch, num_writes):
         patch.setattr(os, "fsync", flush_or_fail)
         code, _, message = command.train()
     stored = command.stored()
-    assert (
-        code == 2
-        and "the disk is full. Free some space, then run again or resume; what stood" in message
-    )
+    assert code == 2
+    assert "the disk is full. Free some space, then run again or resume; what stood" in message
     assert str(command.folder / "runs" / "mine") in message
-    assert (
-        not [name for name in stored if name.endswith(".writing")] and "mine/run.json" not in stored
-    )
-    assert command.resume()[0] == 0
+    assert not any(name.endswith(".writing") for name in stored)
+    assert "mine/run.json" not in stored
+
+    assert command.resume().code == 0
     stored = command.stored()
-    results = [
-        name
-        for name in stored
-        if name.startswith("undisturbed") and name.endswith((".csv", ".safetensors"))
-    ]
+    results = []
+    for name in stored:
+        if name.startswith("undisturbed") and name.endswith((".csv", ".safetensors")):
+            results.append(name)
     assert len(results) == 8
-    assert all(stored[name] == stored[name.replace("undisturbed", "mine")] for name in results)
+    for name in results:
+        assert stored[name] == stored[name.replace("undisturbed", "mine")]
 
 
 def stop(*_) -> None:
@@ -429,23 +432,25 @@ def test_changed_data_on_resume(command, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Loop, "save", stop)
         code, _, message = command.train()
-    advice = f"Continue with: {this_python()} run_multitask.py --resume {command.folder / 'runs' / 'mine'}"
+    folder = command.folder / "runs" / "mine"
+    advice = f"Continue with: {this_python()} run_multitask.py --resume {folder}"
     assert code == 130 and advice in message
-    before, path = command.stored(), command.path("sts-dev.csv")
+
+    before = command.stored()
+    path = command.path("sts-dev.csv")
     content = path.read_bytes()
     path.write_bytes(content.replace(b"A ", b"The ", 1))
     code, _, message = command.resume()
-    assert (
-        code == 2
-        and f"{path} has changed since the run began. Restore it, or start a new run" in message
-    )
+    words = f"{path} has changed since the run began. Restore it, or start a new run"
+    assert code == 2 and words in message
     assert command.stored() == before
+
     path.write_bytes(content)
-    assert command.resume()[0] == 0
+    assert command.resume().code == 0
 
 
 def test_interrupted_before_anything_was_written(command, monkeypatch):
-    monkeypatch.setattr(price, "probe", stop)
+    monkeypatch.setattr(cost_estimate, "probe", stop)
     code, _, message = command.train()
     assert code == 130 and "Nothing was written yet." in message and not command.stored()
 
@@ -457,7 +462,8 @@ def test_a_loss_that_is_not_finite(command, save_every):
     assert "multitask: the loss is nan at step 2 of 6. Batch: " in message
     task, ids = message.split("Batch: ")[1].split(". Last")[0].split(": ")
     rows = command.path(COURSE_FILES[task]["train"]).read_text()
-    assert len(ids.split(", ")) == NUM_ROWS and all(row_id in rows for row_id in ids.split(", "))
+    assert len(ids.split(", ")) == NUM_ROWS
+    assert all(row_id in rows for row_id in ids.split(", "))
     folder = command.folder / "runs" / "mine" / "checkpoint" / "multitask"
     last = f"{folder} (step 1)" if save_every == "1" else "none yet"
     assert f"Last good checkpoint: {last}. Lower this stage's learning rate (--lr, " in message

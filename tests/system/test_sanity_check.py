@@ -1,7 +1,9 @@
-"""The course's sanity check: bert-base-uncased on two sentences against the figures that the course published.
+"""The course's sanity check: bert-base-uncased on two sentences, against the course's figures.
 
-It needs the weights in the Hugging Face cache (nothing is downloaded); the first figures stand here, and the complete
-ones are read where a clone has the course's reference folder beside it.
+It needs the weights in the Hugging Face cache, since nothing is downloaded. The first figures stand
+here. The complete ones are read if the course's reference folder lies beside the clone.
+
+B batch, T tokens.
 """
 
 from __future__ import annotations
@@ -28,13 +30,10 @@ ATOL, RTOL = 1e-5, 1e-3  # the course's own
 def bert_base():
     from huggingface_hub import try_to_load_from_cache
 
-    names = ("bert-base-uncased", "google-bert/bert-base-uncased")
-    cached = [
-        name for name in names if isinstance(try_to_load_from_cache(name, "config.json"), str)
-    ]
-    if not cached:
-        pytest.skip("bert-base-uncased is not in the Hugging Face cache of this machine")
-    return BertModel.from_pretrained(cached[0]).eval(), BertTokenizer.from_pretrained(cached[0])
+    for name in ("bert-base-uncased", "google-bert/bert-base-uncased"):
+        if isinstance(try_to_load_from_cache(name, "config.json"), str):
+            return BertModel.from_pretrained(name).eval(), BertTokenizer.from_pretrained(name)
+    pytest.skip("bert-base-uncased is not in the Hugging Face cache of this machine")
 
 
 def test_token_ids_and_first_figures(bert_base):
@@ -47,18 +46,17 @@ def test_token_ids_and_first_figures(bert_base):
 
 def test_all_figures(bert_base):
     if not REFERENCE.is_file():
-        pytest.skip(
-            "the course's complete figures are not beside this clone (shared/reference/sanity_check.json)"
-        )
+        pytest.skip("shared/reference/sanity_check.json is not beside this clone")
     reference = json.loads(REFERENCE.read_text())
-    input_ids, mask = (torch.tensor(reference[name]) for name in ("token_ids", "attention_mask"))
+    input_ids = torch.tensor(reference["token_ids"])  # (B, T)
+    mask = torch.tensor(reference["attention_mask"])  # (B, T)
     with torch.no_grad():
         output = bert_base[0](input_ids, mask)
-    torch.testing.assert_close(
-        output.pooler_output, torch.tensor(reference["pooler_output"]), atol=ATOL, rtol=RTOL
-    )
-    expected = torch.tensor(
-        reference["last_hidden_state_first_16_units"]
-    )  # (B, T, 16), defined at real tokens only
-    found = output.last_hidden_state[:, :, : expected.size(-1)]
-    torch.testing.assert_close(found[mask == 1], expected[mask == 1], atol=ATOL, rtol=RTOL)
+    pooled = torch.tensor(reference["pooler_output"])
+    torch.testing.assert_close(output.pooler_output, pooled, atol=ATOL, rtol=RTOL)
+
+    # The course's figures have a meaning at real tokens only.
+    expected = torch.tensor(reference["last_hidden_state_first_16_units"])  # (B, T, 16)
+    hidden_state = output.last_hidden_state[:, :, :16]  # (B, T, 16)
+    is_real = mask == 1
+    torch.testing.assert_close(hidden_state[is_real], expected[is_real], atol=ATOL, rtol=RTOL)

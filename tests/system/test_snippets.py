@@ -13,12 +13,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def run_snippet(monkeypatch, tmp_path):
-    """A function: a document's first Python block with an import is run in the root -> the names it leaves behind."""
+    """A function that runs a document's first Python block with an import, in the root.
+
+    It returns the names that the block leaves behind. `replaced`: paths in place of words.
+    """
 
     def run(document: str, **replaced: Path) -> dict:
-        blocks = re.findall(
-            r"(?ms)^```python\n(.*?)^```", (ROOT / document).read_text(encoding="utf-8")
-        )
+        text = (ROOT / document).read_text(encoding="utf-8")
+        blocks = re.findall(r"(?ms)^```python\n(.*?)^```", text)
         code = next(block for block in blocks if "import" in block)
         for name, path in replaced.items():
             assert name in code
