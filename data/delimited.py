@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any, NamedTuple, NoReturn
 
-from data.rows import DELIMITER_NAMES, Layout, RawTable, Row
+from data.rows import DELIMITER_NAMES, EmptyTable, Layout, RawTable, Row
 
 DELIMITERS = ("\t", ",", ";", "|")
 CMU_DELIMITER = " ||| "  # of the files `label ||| sentence`
@@ -81,10 +81,12 @@ def read_delimited(
 
     Raises ValueError with the line, what was found, what is expected and what to do.
     """
+    # The csv module stops at 131,072 characters in a field, unless it is told otherwise.
+    csv.field_size_limit(2**31 - 1)
     lines = split_lines(text)
     body = lines.lines[lines.num_skipped :]
     if not any(line.strip() for line in body):
-        raise ValueError(f"{name}: the file is empty; expected are a header and at least one row.")
+        raise EmptyTable(f"{name}: the file is empty; expected are a header and at least one row.")
     delimiter = lines.delimiter or find_delimiter(name, body, suffix)
     if delimiter == CMU_DELIMITER:
         return read_cmu(name, body, encoding)
@@ -145,7 +147,6 @@ def is_cmu(lines: Sequence[str]) -> bool:
 
 def first_rows(lines: Sequence[str], delimiter: str) -> list[list[str]]:
     """Return the fields of the first rows that are not blank."""
-    # The csv module stops at 131,072 characters in a field, unless it is told otherwise.
     csv.field_size_limit(2**31 - 1)
     reader = csv.reader(lines, delimiter=delimiter)
     filled = (fields for fields in reader if not is_blank(fields))
@@ -281,14 +282,15 @@ class DelimitedParser:
                 end = skipped + reader.line_num
                 # No tab stands in a sentence, but a comma and a line break may well do so.
                 if self.delimiter == "\t" and any(has_swallowed(field, "\t") for field in fields):
-                    raise csv.Error("a field has tabs and line breaks")
+                    self.refuse(begin + 1, end, "has a field with tabs and line breaks")
                 if not is_blank(fields):
                     parsed.append(ParsedRow(Row(begin + 1, fields), end))
                     self.clear_missing(parsed[0], parsed[-1])
         except csv.Error as error:
-            # Where the module itself raises, `end` is the last line of the row before.
-            first = end + 1 if end < skipped + reader.line_num else begin + 1
-            self.refuse(first, skipped + reader.line_num, str(error))
+            # `end` is still the last line of the row before.
+            last = skipped + reader.line_num
+            fields = "a field with line breaks" if last > end + 1 else "a field"
+            self.refuse(end + 1, last, f"has {fields} that ends wrongly: {error}")
         return parsed
 
     def open_reader(self, skipped: int) -> Any:
@@ -336,7 +338,7 @@ class DelimitedParser:
             )
         raise ValueError(
             f"{self.name}, line {last}: not readable as {delimiter}-separated text (the row that "
-            f"begins on line {first}: {problem}); {cause}"
+            f"begins on line {first} {problem}); {cause}"
         )
 
     def refuse_swallowed_rows(self, table: RawTable, parsed: Sequence[ParsedRow]) -> None:
@@ -355,7 +357,7 @@ class DelimitedParser:
             lines = self.lines.lines[item.row.line - 1 : item.end]
             pieces = [line.rstrip("\r\n").split(self.delimiter) for line in lines]
             if checks and all(looks_like_row(fields, table, checks) for fields in pieces):
-                self.refuse(item.row.line, item.end, "its lines look like rows of their own")
+                self.refuse(item.row.line, item.end, "has lines that look like rows of their own")
 
 
 def column_checks(table: RawTable) -> dict[int, set[str] | None]:

@@ -109,6 +109,14 @@ def decode(name: str, content: bytes) -> DecodedText:
     return decode_bytes(name, content)
 
 
+def encoding_of_mark(content: bytes) -> str | None:
+    """Return the encoding that a byte-order mark at the beginning says, or None without one."""
+    for mark, encoding in BYTE_ORDER_MARKS.items():
+        if content.startswith(mark):
+            return encoding
+    return None
+
+
 def decode_marked(name: str, content: bytes, mark: bytes, encoding: str) -> DecodedText:
     """Return the text behind a byte-order mark."""
     if encoding == "UTF-8":

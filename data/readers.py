@@ -1,8 +1,9 @@
-"""CSV row -> Example: the first station on the way from disk to prediction.
+"""Row of a table -> Example: the first station on the way from disk to prediction.
 
 The course's files are tab-separated, with csv quoting and a header. They have an index column
 without a name, and an id of 25 hexadecimal digits. Columns are found by NAME, because the SST test
-file has one index column more than the others.
+file has one index column more than the others. Files that other programs wrote are read as well:
+tables.py finds how they are written.
 
 No row disappears silently. A row that does not become an example is an error, or it is dropped,
 counted and named. Next: token_cache.py.
@@ -10,26 +11,21 @@ counted and named. Next: token_cache.py.
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
+
+from data.columns import ColumnNames, Role, find_column, find_columns
+from data.delimited import CMU_DELIMITER
+from data.rows import EmptyTable, RawTable, Row, parse_number
+from data.tables import read_table
 
 ID_COLUMN = "id"
 NUM_DROPPED_SHOWN = 5
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
-# What a file is that begins with these two bytes, and what to do.
-FIRST_BYTES = {
-    b"\xff\xfe": "UTF-16; convert it with iconv -f utf-16 -t utf-8 first",
-    b"\xfe\xff": "UTF-16; convert it with iconv -f utf-16 -t utf-8 first",
-    b"\x1f\x8b": "compressed; unpack it with gunzip first",
-}
+FETCH = "`python -m data.download --out DIR`"
 
 COURSE_FILES = {
     "sst": {
@@ -97,12 +93,14 @@ class Table:
     examples: in file order.
     dropped: for each dropped row its line, id and reason, as text.
     num_left_out: examples that `cut` left out.
+    notes: what the user should know about how the file was read.
     """
 
     path: str
     examples: tuple[Example, ...]
     dropped: tuple[str, ...]
     num_left_out: int = 0
+    notes: tuple[str, ...] = ()
 
     def cut(self, num_rows: int) -> Table:
         """Return the table with at most `num_rows` examples, taken at even distances.
@@ -115,7 +113,8 @@ class Table:
         kept = []
         for position in range(num_rows):
             kept.append(self.examples[position * num_examples // num_rows])
-        return Table(self.path, tuple(kept), self.dropped, num_examples - num_rows)
+        num_left_out = num_examples - num_rows
+        return Table(self.path, tuple(kept), self.dropped, num_left_out, self.notes)
 
     @property
     def summary(self) -> str:
@@ -130,7 +129,7 @@ class Table:
             summary += f" ({'; '.join(reasons)})"
         if self.num_left_out:
             summary += f", {self.num_left_out} left out as asked"
-        return summary
+        return "; ".join([summary, *self.notes])
 
 
 class BadRow(Exception):
@@ -141,118 +140,66 @@ class BadRow(Exception):
         self.is_empty = is_empty
 
 
-class Row(NamedTuple):
-    """The fields of a row, and the number of the line on which it ends."""
-
-    line: int
-    fields: list[str]
-
-
 def read_examples(
-    path: str | Path, format: Format, labelled: bool = True, drop_bad_rows: bool = False
+    path: str | Path,
+    format: Format,
+    labelled: bool = True,
+    drop_bad_rows: bool = False,
+    names: ColumnNames | None = None,
 ) -> Table:
     """Read one file of a task.
 
-    path: tab-separated UTF-8 with a header. A byte-order mark is allowed. Blank lines are skipped.
+    path: any table that tables.py reads. Blank lines are skipped.
     labelled: whether the file has labels. A labelled row with an empty label or sentence is dropped
         and named (the course's Quora dev file has two). An unlabelled file loses no row, because a
         leaderboard wants a prediction for each id.
     drop_bad_rows: drop and name the malformed rows of a labelled file too, instead of raising.
+    names: the columns, where they are not those of the format.
 
     Raises ValueError with file, line, what was found, what is expected and what to do.
     """
-    rows = read_rows(path, read_text(path))
-    header = next(rows, None)
-    if header is None:
-        raise empty_file(path, "is empty")
-    parser = RowParser(path, format, labelled, header)
+    table = open_table(path)
+    parser = RowParser(table, format, labelled, names or ColumnNames())
 
     examples: list[Example] = []
     dropped: list[str] = []
-    for row in rows:
+    for row in table.rows:
         try:
             examples.append(parser.parse(row))
         except BadRow as problem:
             is_droppable = labelled and (problem.is_empty or drop_bad_rows)
             if not is_droppable:
                 parser.refuse(row, problem)
-            dropped.append(f"line {row.line}, id {parser.printable_id(row)}: {problem}")
+            place = table.place_in_file(row)
+            dropped.append(f"{place}, id {parser.printable_id(row)}: {problem}")
 
     if not examples:
         first = f", the first: {dropped[0]}" if dropped else ""
         raise empty_file(path, f"has a header and no usable rows ({len(dropped)} dropped{first})")
-    return Table(str(path), tuple(examples), tuple(dropped))
+    notes = (*table.notes, *parser.notes)
+    return Table(str(path), tuple(examples), tuple(dropped), notes=notes)
+
+
+def open_table(path: str | Path) -> RawTable:
+    """Return the table in a file of a task. Raises ValueError where there is none."""
+    if not Path(path).exists():
+        raise ValueError(
+            f"{path}: there is no such file. Check the path or --data-dir, or resume where the run "
+            f"began; {FETCH} fetches the course's files."
+        )
+    try:
+        # The course's files have tabs and quotes as in CSV.
+        return read_table(path, has_quotes=True)
+    except EmptyTable:
+        raise empty_file(path, "is empty") from None
 
 
 def empty_file(path: str | Path, state: str) -> ValueError:
     """Return the error about a file that holds no example."""
     return ValueError(
         f"{path}: the file {state}; expected are a header and at least one row. Restore the file, "
-        "or fetch the course's with `python -m data.download --out DIR`."
+        f"or fetch the course's with {FETCH}."
     )
-
-
-def read_text(path: str | Path) -> str:
-    """Return the text of a file, without its byte-order mark.
-
-    Bytes that are not UTF-8 become lone surrogates, so that the row that holds them can be named.
-    Raises ValueError where the file cannot be read, or is UTF-16 or compressed.
-    """
-    try:
-        content = Path(path).read_bytes()
-    except FileNotFoundError:
-        raise ValueError(
-            f"{path}: there is no such file. Check the path or --data-dir, or resume where the run "
-            "began; `python -m data.download --out DIR` fetches the course's files."
-        ) from None
-    except OSError as error:
-        raise ValueError(
-            f"{path}: the file cannot be read ({error.strerror}). Expected is a readable file; "
-            "check the path and its permissions."
-        ) from None
-
-    content = content.removeprefix(BYTE_ORDER_MARK)
-    problem = FIRST_BYTES.get(content[:2])
-    if problem:
-        raise ValueError(f"{path}: the file is {problem}. Expected is tab-separated text in UTF-8.")
-
-    # Some versions of the csv module refuse a zero byte, so it becomes a byte that is not UTF-8.
-    content = content.replace(b"\0", b"\xff")
-    return content.decode("utf-8", errors="surrogateescape")
-
-
-def read_rows(path: str | Path, text: str) -> Iterator[Row]:
-    """Yield the rows of a text that are not blank, the header first.
-
-    Raises ValueError where the csv module cannot read the text, and where an open quote swallowed
-    rows.
-    """
-    # The csv module stops at 131,072 characters in a field. A field with a quote that is never
-    # closed is long, too: it is found below.
-    csv.field_size_limit(2**31 - 1)
-    # Quoted fields may hold line breaks, so the csv module must see them untouched: newline="".
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t")
-    end = 0
-    try:
-        for fields in reader:
-            begin = end + 1
-            end = reader.line_num
-            if any(has_swallowed_rows(field) for field in fields):
-                raise csv.Error(
-                    f"the row that begins on line {begin} has a field with tabs and line breaks"
-                )
-            if fields:
-                yield Row(end, fields)
-    except csv.Error as error:
-        raise ValueError(
-            f"{path}, line {reader.line_num}: not readable as tab-separated text ({error}); a "
-            "quote that is never closed, or stands where none belongs, does this. Fix it."
-        ) from error
-
-
-def has_swallowed_rows(field: str) -> bool:
-    """Return whether a field holds tabs and line breaks, as behind a quote that is not closed."""
-    return "\t" in field and ("\n" in field or "\r" in field)
 
 
 class RowParser:
@@ -261,47 +208,58 @@ class RowParser:
     Raises ValueError where the header lacks a column.
     """
 
-    def __init__(self, path: str | Path, format: Format, labelled: bool, header: Row) -> None:
-        self.path = path
+    def __init__(self, table: RawTable, format: Format, labelled: bool, names: ColumnNames) -> None:
+        self.table = table
         self.format = format
         self.labelled = labelled
-        self.num_fields = len(header.fields)
         self.line_of_id: dict[str, int] = {}
+        self.notes: list[str] = []
+        self.columns = self.find_value_columns(names)
+        self.id_column = self.find_id_column(names)
 
-        names = [ID_COLUMN, *format.text_columns]
-        if labelled:
-            names.append(format.label_column)
-        self.check_header(header, names)
-        self.columns = [header.fields.index(name) for name in names]
-
-    def check_header(self, header: Row, names: list[str]) -> None:
-        """Raise ValueError where the header lacks one of the columns."""
-        missing = [name for name in names if name not in header.fields]
-        if not missing:
-            return
-        # Names with bytes that are not UTF-8 must be printable.
-        present = [
-            name.encode("utf-8", "backslashreplace").decode() for name in header.fields if name
-        ]
-        listed = ", ".join(present) or "none with a name"
-        raise ValueError(
-            f"{self.path}, line {header.line}: the header has no column {', '.join(missing)}; "
-            f"found are: {listed}. {self.format.name.upper()} files need {', '.join(names)}, "
-            "separated by tabs. Fix the header, or pass the file that belongs to this task."
+    def find_value_columns(self, names: ColumnNames) -> list[int]:
+        """Return the positions of the sentences and, in a labelled file, of the label."""
+        format = self.format
+        roles = []
+        for flag, name in zip(("--text", "--text-pair"), format.text_columns, strict=False):
+            roles.append(Role(flag, (name,)))
+        passed = [names.text, names.text_pair][: len(roles)]
+        if self.labelled:
+            # `label ||| sentence` has the column under its own name.
+            is_cmu = self.table.layout.delimiter == CMU_DELIMITER
+            usual = ("label", format.label_column) if is_cmu else (format.label_column,)
+            roles.append(Role("--label", usual))
+            passed.append(names.label)
+        expected = ", ".join([ID_COLUMN, *(role.names[-1] for role in roles)])
+        advice = (
+            f"{format.name.upper()} files need {expected}. Fix the header, or pass the file that "
+            "belongs to this task."
         )
+        return find_columns(self.table, roles, passed, advice)
+
+    def find_id_column(self, names: ColumnNames) -> int | None:
+        """Return the position of the ids. None: rows are called by their lines.
+
+        A leaderboard knows the rows of an unlabelled file by their ids, so it must have them. Files
+        `label ||| sentence` never have any.
+        """
+        role = Role("--id", (ID_COLUMN,))
+        is_cmu = self.table.layout.delimiter == CMU_DELIMITER
+        if not (self.labelled or is_cmu):
+            advice = f"A file without labels needs the column {ID_COLUMN}. Fix the header."
+            return find_columns(self.table, [role], [names.id], advice)[0]
+        column = find_column(self.table, role, names.id)
+        if column is None:
+            self.notes.append("it has no column id, so rows are called by their lines")
+        return column
 
     def parse(self, row: Row) -> Example:
         """Return the example of a row. Raises BadRow where it is none."""
-        if len(row.fields) != self.num_fields:
-            raise BadRow(
-                f"the row has {len(row.fields)} fields; the header names {self.num_fields}"
-            )
-        if not all(is_utf8(field) for field in row.fields):
-            raise BadRow("the row holds bytes that are not UTF-8; the files are UTF-8 text")
-
-        row_id, *values = [row.fields[column].strip() for column in self.columns]
-        self.check_id(row_id)
-        self.line_of_id[row_id] = row.line
+        fault = self.table.fault_of(row, self.columns)
+        if fault:
+            raise BadRow(fault)
+        row_id = self.id_of(row)
+        values = [row.fields[column].strip() for column in self.columns]
 
         num_sentences = len(self.format.text_columns)
         first = values[0]
@@ -311,14 +269,26 @@ class RowParser:
         self.check_not_empty(values)
         return Example(row_id, first, second, self.parse_label(values[num_sentences]))
 
+    def id_of(self, row: Row) -> str:
+        """Return the id of a row. Raises BadRow where a row cannot have it."""
+        if self.id_column is None:
+            return f"line-{row.line}"
+        row_id = row.fields[self.id_column].strip()
+        self.check_id(row_id)
+        self.line_of_id[row_id] = row.line
+        return row_id
+
     def check_id(self, row_id: str) -> None:
-        """Raise BadRow for an id that is empty, is in a row above, or has a blank or comma."""
+        """Raise BadRow for an id that is empty, is in a row above, or has a comma.
+
+        An early release of the course's Quora files has ids with blanks.
+        """
         if not row_id:
             raise BadRow("the id is empty; each row needs an id of its own")
-        if re.search(r"[\s,]", row_id):
+        if re.search(r"[,\t\r\n]", row_id):
             raise BadRow(
-                f"the id '{row_id}' holds a blank or a comma; in a leaderboard's file, these end "
-                "the id"
+                f"the id {row_id!r} holds a comma, tab or line break; in a leaderboard's file, "
+                "these end the id"
             )
         if row_id in self.line_of_id:
             raise BadRow(
@@ -335,10 +305,9 @@ class RowParser:
 
     def parse_label(self, text: str) -> float:
         """Return the label of a row. Raises BadRow where it is no number or not an allowed one."""
-        try:
-            label = float(text)
-        except ValueError:
-            label = math.nan
+        label = self.parse_truth(text)
+        if label is None:
+            label = parse_number(text, self.table.has_decimal_comma)
         if math.isnan(label):
             raise BadRow(f"label '{text}' is not a number; {self.format.label_rule}")
 
@@ -348,10 +317,18 @@ class RowParser:
             raise BadRow(f"label '{text}' is not allowed; {self.format.label_rule}")
         return label
 
+    def parse_truth(self, text: str) -> float | None:
+        """Return 1 or 0 for a label of two values that is written as true or false."""
+        if (self.format.low, self.format.high) != (0, 1):
+            return None
+        return {"true": 1.0, "false": 0.0}.get(text.casefold())
+
     def printable_id(self, row: Row) -> str:
         """Return the id of a bad row for a message, or "unusable"."""
-        column = self.columns[0]
-        row_id = row.fields[column].strip() if column < len(row.fields) else ""
+        if self.id_column is None:
+            return "none"
+        fields = row.fields
+        row_id = fields[self.id_column].strip() if self.id_column < len(fields) else ""
         return row_id if row_id.isprintable() else "unusable"
 
     def refuse(self, row: Row, problem: BadRow) -> NoReturn:
@@ -363,12 +340,7 @@ class RowParser:
                 "Fix the row: each row of a file without labels needs a prediction, so none is "
                 "skipped."
             )
-        raise ValueError(f"{self.path}, line {row.line}: {problem}. {advice}")
-
-
-def is_utf8(text: str) -> bool:
-    """Return whether a text has no lone surrogate, which stands for a byte that is not UTF-8."""
-    return text.isascii() or not re.search("[\udc80-\udcff]", text)
+        raise ValueError(f"{self.table.place(row)}: {problem}. {advice}")
 
 
 def sha256_of(path: str | Path) -> str:

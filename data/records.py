@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from datetime import date, datetime, time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from data.rows import JSON_LINES, WORKBOOK, Layout, Nested, RawTable, Row
+from data.rows import JSON_LINES, WORKBOOK, EmptyTable, Layout, Nested, RawTable, Row
 
 if TYPE_CHECKING:
     from openpyxl.worksheet.worksheet import Worksheet
@@ -60,7 +60,7 @@ def read_json_lines(name: str, text: str, encoding: str) -> RawTable:
         if line.strip():
             records.append(Record(number, parse_record(name, number, line)))
     if not records:
-        raise ValueError(f"{name}: the file is empty. {TO_JSON_LINES}")
+        raise EmptyTable(f"{name}: the file is empty. {TO_JSON_LINES}")
 
     # A dict keeps the order in which its keys came first.
     columns: dict[str, None] = {}

@@ -6,6 +6,7 @@ what the columns mean. columns.py finds those that a task needs.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +25,10 @@ WORKBOOK = "Excel workbook"
 # A spreadsheet writes these words where a formula went wrong. Excel also takes a text that begins
 # with "=" or "-" for a formula, and saves #NAME? in its place.
 FORMULA_ERRORS = {"#NAME?", "#REF!", "#VALUE!", "#DIV/0!", "#NUM!", "#NULL!", "#SPILL!", "#N/A"}
+
+
+class EmptyTable(ValueError):
+    """A file that holds no table: no header and no rows."""
 
 
 class Row(NamedTuple):
@@ -78,6 +83,14 @@ class RawTable:
         return [" ".join(name.split()) for name in self.header.fields]
 
     @property
+    def has_decimal_comma(self) -> bool:
+        """Whether a comma in a number is its decimal point.
+
+        Programs separate columns by semicolons where the comma is taken for that.
+        """
+        return self.layout.delimiter == ";"
+
+    @property
     def shown_columns(self) -> str:
         """The names for a message. Names with bytes that are not UTF-8 are made printable."""
         names = []
@@ -88,8 +101,12 @@ class RawTable:
 
     def place(self, row: Row) -> str:
         """Where a row stands, for a message: "answers.csv, line 3"."""
+        return f"{self.name}, {self.place_in_file(row)}"
+
+    def place_in_file(self, row: Row) -> str:
+        """Where a row stands in its file: "line 3", or "row 3" of a workbook."""
         word = "row" if self.layout.kind == WORKBOOK else "line"
-        return f"{self.name}, {word} {row.line}"
+        return f"{word} {row.line}"
 
     def fault_of(self, row: Row, columns: Sequence[int] = ()) -> str | None:
         """Say what is wrong with a row, whatever its columns mean. None: nothing.
@@ -120,6 +137,22 @@ class RawTable:
         if len(row.fields) < len(self.header.fields) or delimiter not in (",", ";", "|"):
             return ""
         return f" (a text that holds a {DELIMITER_NAMES[delimiter]} must stand in quotes)"
+
+
+def parse_number(text: str, has_decimal_comma: bool = False) -> float:
+    """Return the number in a text, or nan where it is none.
+
+    A comma stands for the decimal point, as Excel writes it in many languages. "1,234" may be a
+    thousand, too, so it is a number only with has_decimal_comma.
+    """
+    if re.fullmatch(r"[-+]?\d+,\d+", text):
+        is_thousand = re.fullmatch(r"[-+]?[1-9]\d{0,2},\d{3}", text) is not None
+        if has_decimal_comma or not is_thousand:
+            text = text.replace(",", ".")
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def is_utf8(text: str) -> bool:

@@ -24,7 +24,6 @@ from data.rows import RawTable
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".xlsx", ".xls", ".ods", ".parquet")
 STANDARD_INPUT = "standard input"
-NUM_SNIFFED_BYTES = 1 << 16
 
 
 def read_table(path: str | Path | None, has_quotes: bool | None = None) -> RawTable:
@@ -72,22 +71,21 @@ def looks_like_table(name: str, content: bytes) -> bool:
     That is so by the name of the file, or where its first lines split into equally many columns.
     A comma or semicolon that a blank always follows belongs to prose.
 
-    content: the whole file, or its beginning.
+    content: the whole file, or whole lines of its beginning.
+
+    Raises ValueError for content that is neither, such as a compressed file.
     """
     suffix = Path(name).suffix.lower()
     if suffix in TABLE_SUFFIXES or content.startswith(ZIP_BYTES):
         return True
-    text = decode(name, content[:NUM_SNIFFED_BYTES]).text
+    text = decode(name, content).text
     if is_json(text, suffix):
         return True
     # Only tables begin with a line that says how they are written.
     lines = split_lines(text)
     if lines.num_skipped:
         return True
-    body = lines.lines
-    if len(content) > NUM_SNIFFED_BYTES:
-        body = body[:-1]  # the last line may be incomplete
-    filled = [line for line in body if line.strip()]
+    filled = [line for line in lines.lines if line.strip()]
     if len(filled) < 2:
         return False
     if is_cmu(filled) or R_HEADER.fullmatch(filled[0]):

@@ -29,15 +29,33 @@ def test_paths_that_are_no_file(tmp_path, name, problem):
     ("content", "problem"),
     [
         pytest.param(
-            "eins\n".encode("utf-16"), "UTF-16; convert it with iconv -f utf-16", id="UTF-16"
+            gzip.compress(b"eins\n"), "the file is compressed; unpack it with gunzip", id="gzip"
         ),
-        pytest.param(gzip.compress(b"eins\n"), "compressed; unpack it with gunzip", id="gzip"),
+        pytest.param(b"id\ttext\n1\teins\n", "the file is a table; expected is plain", id="tabs"),
+        pytest.param(b'{"text": "eins"}\n', "the file is a table; expected is plain", id="JSON"),
     ],
 )
 def test_files_that_are_no_plain_text(tmp_path, content, problem):
     (tmp_path / "file.txt").write_bytes(content)
     with pytest.raises(ValueError, match=f"file.txt: {problem}"):
         check_files([tmp_path / "file.txt"])
+
+
+def test_a_file_with_the_name_of_a_table_is_none_of_paragraphs(tmp_path):
+    (tmp_path / "texts.csv").write_text("text\neins\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="Write its column of texts to a file that ends in .txt"):
+        check_files([tmp_path / "texts.csv"])
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "utf-8-sig"])
+def test_text_of_other_encodings(tmp_path, encoding):
+    """The beginning that is looked at ends inside a character of two units."""
+    path = tmp_path / "wide.txt"
+    path.write_bytes("eins, fünf\n\U0001f600\n".encode(encoding) * 20_000)
+    check_files([path])
+    lines = list(read_lines([path]))
+    assert lines[:2] == ["eins, fünf", "\U0001f600"]
+    assert len(lines) == 40_000
 
 
 def test_a_file_that_is_given_twice_also_as_a_link(tmp_path):

@@ -269,7 +269,7 @@ REFUSED = {
     "a quote that is never closed": (
         ".csv",
         'id,sentence,label\na1,"Fine,3\na2,It is dull,1\n',
-        "the row that begins on line 2: unexpected end of data); a quote that is never closed",
+        "begins on line 2 has a field with line breaks that ends wrongly: unexpected end of data",
     ),
     "a quote where none belongs": (
         ".csv",
@@ -279,7 +279,7 @@ REFUSED = {
     "two open quotes that enclose a row": (
         ".csv",
         'id,sentence,label\n1,"Fine,3\n2,it is dull",1\n3,good,2\n4,bad,1\n',
-        "the row that begins on line 2: its lines look like rows of their own",
+        "the row that begins on line 2 has lines that look like rows of their own",
     ),
     "quotes behind backslashes": (
         ".csv",
