@@ -1,89 +1,90 @@
-"""What a training run's history looks like: a picture (matplotlib) and a TensorBoard log, both optional extras."""
+"""The curves of a pretraining run while it goes on: a PNG file, and a TensorBoard log if installed."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from minbert.commands.files import write_atomically
+from minbert.reporting.figures import Line, LinePlot
+from minbert.reporting.images import write_png
 
-PANELS = {  # title of the vertical axis -> the entries of the history that it shows, with their names in the legend
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+# The title of a plot's vertical axis -> the entries of the history that it shows, with their
+# names in the legend.
+PANELS = {
     "loss (nats per masked token)": {"loss": "training", "held_out_loss": "held out"},
     "masked accuracy": {"masked_accuracy": "held out"},
 }
-EXTRAS = {
-    "matplotlib": "curves: matplotlib is not installed",
-    "tensorboard": "log: tensorboard is not installed",
-}
-COLOURS = {"training": "C0", "held out": "C1"}  # the same in every panel
+# A name has the same colour in both plots.
+COLOURS = {"training": "blue", "held out": "orange"}
+
+History = Sequence[Mapping[str, Any]]
 
 
 def missing_libraries() -> str:
-    """A sentence on what will not be drawn or logged, and how to change that; empty where all is there."""
-    absent = [what for name, what in EXTRAS.items() if find_spec(name) is None]
-    return f"no {' and no '.join(absent)} (bash setup.sh --plots)" if absent else ""
+    """Say which output the run will lack, and how to get it. Empty if nothing is missing."""
+    if find_spec("tensorboard") is None:
+        return "no TensorBoard log: tensorboard is not installed (bash setup.sh --plots)"
+    return ""
 
 
 class Curves:
-    """Brings FOLDER/curves.png and FOLDER/tensorboard/ up to date with a history that has one more entry at each call.
+    """Keeps FOLDER/curves.png and FOLDER/tensorboard/ up to date with a growing history.
 
-    A history is the loop's: a list of {"step": ..., "loss": ..., score: ...}. `tokens_per_step` turns steps into the
-    horizontal axis, tokens seen.
+    Each call takes the history of the training loop so far: a list of entries such as
+    {"step": 10, "loss": 6.1, "held_out_loss": 6.0, "masked_accuracy": 0.1}.
+
+    folder: of the run. title: above the plots.
+    tokens_per_step: turns steps into the tokens seen, which the horizontal axis shows.
     """
 
     def __init__(self, folder: Path, tokens_per_step: int, title: str) -> None:
-        self.folder, self.tokens_per_step, self.title = folder, tokens_per_step, title
-        self.writer, self.num_logged = None, 0
+        self.folder = folder
+        self.tokens_per_step = tokens_per_step
+        self.title = title
+        self.writer: SummaryWriter | None = None
+        self.num_logged = 0
 
-    def __call__(self, history: list[dict]) -> None:
-        for name, write in {"tensorboard": self.log, "matplotlib": self.draw}.items():
-            if find_spec(name) is not None:
-                write(history)
+    def __call__(self, history: History) -> None:
+        """Write the new entries to the log, and draw the curves anew."""
+        if find_spec("tensorboard") is not None:
+            self.log(history)
+        self.draw(history)
 
-    def log(self, history: list[dict]) -> None:
-        """Append what is new; the first call of a process starts the log over, so that a resumed run has one curve."""
-        from torch.utils.tensorboard import SummaryWriter  # late: it takes seconds to import
+    def log(self, history: History) -> None:
+        """Append the new entries to the TensorBoard log.
+
+        The first call of a process starts the log over. So a resumed run has one curve.
+        """
+        # Imported late: it takes seconds.
+        from torch.utils.tensorboard import SummaryWriter
 
         if self.writer is None:
             shutil.rmtree(self.folder / "tensorboard", ignore_errors=True)
             self.writer = SummaryWriter(self.folder / "tensorboard")
         for entry in history[self.num_logged :]:
-            for name in (name for lines in PANELS.values() for name in lines):
-                self.writer.add_scalar(name, entry[name], entry["step"] * self.tokens_per_step)
+            tokens = entry["step"] * self.tokens_per_step
+            for names in PANELS.values():
+                for key in names:
+                    self.writer.add_scalar(key, entry[key], tokens)
         self.writer.flush()
         self.num_logged = len(history)
 
-    def draw(self, history: list[dict]) -> None:
-        """The picture of PANELS."""
-        tokens = [entry["step"] * self.tokens_per_step / 1e6 for entry in history]
-        panels = {
-            label: {
-                shown: (tokens, [entry[name] for entry in history]) for name, shown in lines.items()
-            }
-            for label, lines in PANELS.items()
-        }
-        draw_panels(self.folder / "curves.png", "tokens seen (millions)", panels, self.title)
-
-
-def draw_panels(
-    path: Path,
-    x_label: str,
-    panels: dict[str, dict[str, tuple[Sequence, Sequence]]],
-    title: str = "",
-) -> None:
-    """Write a PNG of curves: a panel for each vertical axis, side by side, each a curve's name -> its x and y."""
-    from matplotlib.figure import Figure  # not pyplot, which would look for a screen
-
-    figure = Figure(figsize=(11, 4), layout="constrained")
-    for axes, (label, lines) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
-        for name, (x, y) in lines.items():
-            axes.plot(x, y, marker=".", label=name, color=COLOURS.get(name))
-        if axes.get_ylim()[0] < 0:
-            axes.axhline(0, color="grey", linewidth=0.8)
-        axes.set(xlabel=x_label, ylabel=label, xlim=(0, None))
-        axes.grid(alpha=0.3)
-        axes.legend(frameon=False)
-    figure.suptitle(title)
-    write_atomically(path, lambda beside: figure.savefig(beside, dpi=120, format="png"))
+    def draw(self, history: History) -> None:
+        """Draw the plots of PANELS into curves.png."""
+        millions = [entry["step"] * self.tokens_per_step / 1e6 for entry in history]
+        plots = []
+        for label, names in PANELS.items():
+            lines = []
+            for key, name in names.items():
+                values = [entry[key] for entry in history]
+                lines.append(Line(millions, values, name, colour=COLOURS[name]))
+            plots.append(
+                LinePlot(tuple(lines), "tokens seen (millions)", label, starts_at_zero=True)
+            )
+        write_png(self.folder / "curves.png", plots, self.title)

@@ -1,7 +1,8 @@
-"""A report as a list of sections, rendered as Markdown, as one HTML page that needs nothing beside itself, and as text.
+"""A report as a list of sections, written as one HTML page, as Markdown, or for a terminal.
 
-Whoever has something to show makes sections of plain strings; what looks like markup in them is shown as it stands. The
-page follows the reader's light or dark mode, runs no script, and prints; its style is page.css.
+Whoever has something to show makes sections of plain texts. Markup inside these texts is shown as
+it stands. The HTML page needs no other file, runs no script, follows the reader's light or dark
+mode, and prints. Its template and its style sheet stand in templates/.
 """
 
 from __future__ import annotations
@@ -12,135 +13,139 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import Any
 
-from minbert.reporting.figures import Picture, draw
-from minbert.reporting.tables import Grid
+from minbert.reporting.figures import Figure
+from minbert.reporting.images import svg
+from minbert.reporting.tables import ColumnKind, Table
 
-STYLE = Path(__file__).with_name("page.css")
+TEMPLATES = Path(__file__).parent / "templates"
+TERMINAL_WIDTH = 100
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, a paragraph and what it is about. Level 2 begins a chapter, which the page's contents list."""
+    """A heading, a paragraph, and the table or the figure that they introduce.
+
+    level: 2 begins a chapter, which the page's contents list. 3 is a section of a chapter.
+    """
 
     title: str
     prose: str = ""
-    body: Grid | Picture | None = None
+    body: Table | Figure | None = None
     level: int = 3
 
-
-# --- Markdown ---------------------------------------------------------------------------------------------------------
-
-
-def render_markdown(title: str, sections: Sequence[Section]) -> str:
-    """The report as GitHub-flavoured Markdown: headings, paragraphs, tables."""
-    blocks = [f"# {_markdown_text(title)}"]
-    for section in sections:
-        blocks.append(f"{'#' * section.level} {_markdown_text(section.title)}")
-        blocks += [_markdown_text(section.prose)] if section.prose else []
-        if section.body is not None:
-            blocks.append(_markdown_grid(_table_of(section.body)))
-    return "\n\n".join(blocks) + "\n"
+    @property
+    def table(self) -> Table | None:
+        """The numbers of the section: its table, or that of its figure."""
+        return self.body.table if isinstance(self.body, Figure) else self.body
 
 
-def _table_of(body: Grid | Picture) -> Grid:
-    return body if isinstance(body, Grid) else body.summary
-
-
-def _markdown_text(text: str) -> str:
-    """On one line, for a line break ends a table's row, and with nothing in it that Markdown or HTML would obey."""
-    return re.sub(r"([\\`*_{}\[\]|~$])", r"\\\1", escape(" ".join(text.split()), quote=False))
-
-
-def _markdown_grid(grid: Grid) -> str:
-    rules = ["---:" if kind == "n" else "---" for kind in grid.kinds]
-    rows = [[_markdown_text(cell) for cell in row] for row in (grid.header, *grid.rows)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in [rows[0], rules, *rows[1:]])
-
-
-# --- HTML -------------------------------------------------------------------------------------------------------------
+# --- HTML ---------------------------------------------------------------------------------------
 
 
 def render_html(title: str, sections: Sequence[Section]) -> str:
-    """The report as one HTML page with its style and pictures inside, whatever characters the texts hold."""
-    links = "\n".join(
-        f'<a href="#section-{number}">{escape(section.title)}</a>'
-        for number, section in enumerate(sections)
-        if section.level == 2
+    """Write the report as one HTML page with its style and its plots inside.
+
+    The same report gives the same page. All texts are escaped.
+    """
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
     )
-    lines = [
-        "<!DOCTYPE html>",
-        '<html lang="en">',
-        "<head>",
-        '<meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape(title)}</title>",
-        f"<style>\n{STYLE.read_text(encoding='utf-8')}</style>",
-        "</head>",
-        "<body>",
-        f"<h1>{escape(title)}</h1>",
-        f"<nav>\n{links}\n</nav>",
-        "<main>",
-    ]
-    for number, section in enumerate(sections):
-        lines.append(
-            f'<h{section.level} id="section-{number}">{escape(section.title)}</h{section.level}>'
-        )
-        lines += [f"<p>{escape(section.prose)}</p>"] if section.prose else []
-        if isinstance(section.body, Grid):
-            lines.append(_html_grid(section.body))
-        elif section.body is not None:
-            lines.append(
-                f'<div class="plot">\n{draw(section.body)}\n{_html_grid(section.body.summary)}\n</div>'
-            )
-    return "\n".join([*lines, "</main>", "</body>", "</html>\n"])
+    template = environment.get_template("page.html")
+    numbered = [_for_template(number, section) for number, section in enumerate(sections)]
+    return template.render(title=title, sections=numbered)
 
 
-def _html_grid(grid: Grid) -> str:
-    header = "".join(
-        f'<th scope="col" class="{kind}">{escape(cell)}</th>'
-        for kind, cell in zip(grid.kinds, grid.header, strict=True)
-    )
-    lines = ['<div class="wide"><table>', f"<thead><tr>{header}</tr></thead>", "<tbody>"]
-    for row, shades in zip(
-        grid.rows, grid.shades or [[0.0] * len(grid.kinds)] * len(grid.rows), strict=True
-    ):
-        cells = (_html_cell(*cell) for cell in zip(grid.kinds, row, shades, strict=True))
-        lines.append(f"<tr>{''.join(cells)}</tr>")
-    return "\n".join([*lines, "</tbody>", "</table></div>"])
+def _for_template(number: int, section: Section) -> dict[str, Any]:
+    """A section as page.html takes it: with its number and its plots as SVG."""
+    from markupsafe import Markup
+
+    plots = section.body.plots if isinstance(section.body, Figure) else ()
+    images = [svg(plot, f"{number}-{place}") for place, plot in enumerate(plots)]
+    return {
+        "number": number,
+        "title": section.title,
+        "prose": section.prose,
+        "level": section.level,
+        "table": section.table,
+        # images.py has escaped the texts inside.
+        "images": [Markup(image) for image in images],
+    }
 
 
-def _html_cell(kind: str, text: str, shade: float) -> str:
-    if kind == "h":
-        return f'<th scope="row">{escape(text)}</th>'
-    if not shade:
-        return f'<td class="{kind}">{escape(text)}</td>'
-    # At most 0.6 opaque, so that the text stays readable in light and in dark.
-    side = "right" if shade > 0 else "wrong"
-    return f'<td class="{kind} {side}" style="--shade: {0.6 * abs(shade):.3f}">{escape(text)}</td>'
+# --- Markdown -----------------------------------------------------------------------------------
 
 
-# --- text -------------------------------------------------------------------------------------------------------------
+def render_markdown(title: str, sections: Sequence[Section]) -> str:
+    """Write the report as GitHub-flavoured Markdown: headings, paragraphs and tables."""
+    blocks = [f"# {_escape_markdown(title)}"]
+    for section in sections:
+        blocks.append(f"{'#' * section.level} {_escape_markdown(section.title)}")
+        if section.prose:
+            blocks.append(_escape_markdown(section.prose))
+        if section.table is not None:
+            blocks.append(_markdown_table(section.table))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _escape_markdown(text: str) -> str:
+    """The text on one line, without anything that Markdown or HTML would obey."""
+    # A line break would end the row of a table.
+    line = " ".join(text.split())
+    return re.sub(r"([\\`*_{}\[\]|~$])", r"\\\1", escape(line, quote=False))
+
+
+def _markdown_table(table: Table) -> str:
+    rules = ["---:" if column.kind == "number" else "---" for column in table.columns]
+    lines = [_markdown_row(table.header), f"| {' | '.join(rules)} |"]
+    lines += [_markdown_row(row) for row in table.rows]
+    return "\n".join(lines)
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    escaped = [_escape_markdown(cell) for cell in cells]
+    return f"| {' | '.join(escaped)} |"
+
+
+# --- terminal -----------------------------------------------------------------------------------
 
 
 def render_text(title: str, sections: Sequence[Section]) -> str:
-    """The report for a terminal: paragraphs of 100 columns, and tables whose columns stand below each other."""
-    blocks = [f"{title}\n{'=' * len(title)}"]
+    """Write the report for a terminal: paragraphs of 100 columns, and aligned tables."""
+    blocks = [_underline(title, "=")]
     for section in sections:
-        blocks.append(
-            section.title + (f"\n{'-' * len(section.title)}" if section.level == 2 else "")
-        )
-        blocks += [textwrap.fill(section.prose, 100)] if section.prose else []
-        if section.body is not None:
-            grid = _table_of(section.body)
-            widths = [max(map(len, column)) for column in zip(grid.header, *grid.rows, strict=True)]
-            blocks.append(
-                "\n".join(
-                    "  ".join(
-                        cell.rjust(width) if kind == "n" else cell.ljust(width)
-                        for cell, width, kind in zip(row, widths, grid.kinds, strict=True)
-                    ).rstrip()
-                    for row in (grid.header, *grid.rows)
-                )
-            )
+        is_chapter = section.level == 2
+        blocks.append(_underline(section.title, "-") if is_chapter else section.title)
+        if section.prose:
+            blocks.append(textwrap.fill(section.prose, TERMINAL_WIDTH))
+        if section.table is not None:
+            blocks.append(_text_table(section.table))
     return "\n\n".join(blocks) + "\n"
+
+
+def _underline(text: str, character: str) -> str:
+    return f"{text}\n{character * len(text)}"
+
+
+def _text_table(table: Table) -> str:
+    columns = zip(table.header, *table.rows, strict=True)
+    widths = [max(map(len, texts)) for texts in columns]
+    kinds = [column.kind for column in table.columns]
+
+    lines = []
+    for row in (table.header, *table.rows):
+        cells = map(_align, row, widths, kinds)
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def _align(text: str, width: int, kind: ColumnKind) -> str:
+    return text.rjust(width) if kind == "number" else text.ljust(width)

@@ -1,43 +1,78 @@
-"""Tables: of text cells, and of scores for the terminal."""
+"""Tables: of finished texts for a report, and of scores for the terminal."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+# What a column holds. It decides the alignment, the font and where a line may break.
+ColumnKind = Literal["heading", "sentence", "words", "number", "identifier"]
+
+NO_VALUE = "–"
+
+
+class Column(NamedTuple):
+    """A column of a table."""
+
+    title: str
+    kind: ColumnKind = "number"
 
 
 @dataclass(frozen=True)
-class Grid:
-    """A table of finished strings.
+class Table:
+    """A table of finished texts.
 
-    kinds: a letter for each column, "h" heading of its row, "t" text, "w" a word or two, "n" number, "i" identifier.
-    shades: for each cell -1 to 1, how strongly it is coloured: above 0 for what is right, below for what is wrong.
-        Empty for a table without colours; Markdown has none.
+    columns: K columns. A column of kind "heading" holds the names of the rows.
+    rows: each row has K texts.
+    shades: for each cell a number from -1 to 1 that says how strongly it is coloured.
+        Positive cells are blue (right answers, high values). Negative cells are orange (wrong
+        answers). 0 means no colour. Empty for a table without colours. Only HTML shows colours.
     """
 
-    header: tuple[str, ...]
+    columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
-    kinds: str
     shades: tuple[tuple[float, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        widths = {len(self.header), len(self.kinds), *map(len, self.rows), *map(len, self.shades)}
-        assert len(widths) == 1 and set(self.kinds) <= set("htwni"), (
-            f"columns of a table: {widths}, {self.kinds}"
-        )
+        widths = {len(self.columns), *map(len, self.rows), *map(len, self.shades)}
+        assert len(widths) == 1, f"rows of different lengths in one table: {sorted(widths)}"
+        kinds = {column.kind for column in self.columns}
+        assert kinds <= set(get_args(ColumnKind)), f"unknown kinds of columns in {sorted(kinds)}"
         assert len(self.shades) in (0, len(self.rows)), (
-            f"{len(self.shades)} rows of shades, {len(self.rows)} rows"
+            f"{len(self.shades)} rows of shades for {len(self.rows)} rows"
         )
 
+    @property
+    def header(self) -> tuple[str, ...]:
+        """The titles of the columns."""
+        return tuple(column.title for column in self.columns)
 
-def score_table(heading: str, columns: dict[str, str], rows: dict[str, dict[str, float]]) -> str:
-    """A line a row, under a line with `heading` and the titles of the columns by their keys; – where a row has none."""
-    width = max(len(name) for name in (heading, *rows))
-    lines = [(heading, columns.values())]
-    lines += [
-        (name, [f"{of[key]:.4f}" if key in of else "–" for key in columns])
-        for name, of in rows.items()
-    ]
-    widths = [max(9, len(title) + 2) for title in columns.values()]
-    return "\n".join(
-        name.ljust(width) + "".join(map(str.rjust, cells, widths)) for name, cells in lines
-    )
+
+def heading_and_numbers(heading: str, *titles: str) -> tuple[Column, ...]:
+    """Columns for a common table: the names of the rows come first, all others are numbers."""
+    return (Column(heading, "heading"), *(Column(title) for title in titles))
+
+
+def score_table(
+    heading: str, columns: Mapping[str, str], rows: Mapping[str, Mapping[str, float]]
+) -> str:
+    """Write scores with four decimals as a table for the terminal.
+
+    heading: the title above the names of the rows.
+    columns: the title of each column by its key.
+    rows: the scores of each row by the columns' keys. A row without a score gets "–".
+    """
+    name_width = max(len(name) for name in (heading, *rows))
+    widths = {key: max(9, len(title) + 2) for key, title in columns.items()}
+
+    titles = [title.rjust(widths[key]) for key, title in columns.items()]
+    lines = [heading.ljust(name_width) + "".join(titles)]
+
+    for name, scores in rows.items():
+        line = name.ljust(name_width)
+        for key, width in widths.items():
+            cell = f"{scores[key]:.4f}" if key in scores else NO_VALUE
+            line += cell.rjust(width)
+        lines.append(line)
+    return "\n".join(lines)
