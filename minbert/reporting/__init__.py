@@ -6,7 +6,8 @@ Reading order:
   images.py    From a plot to SVG for a page, or to a PNG file.
   pages.py     A report as sections, written as HTML, Markdown or text for a terminal.
   curves.py    The curves of a pretraining run while it goes on: a PNG file and a TensorBoard log.
-  templates/   The HTML page and its style sheet.
+
+The HTML page and its style sheet stand in templates/.
 
 This package imports nothing of ours but minbert.commands, so every package may use it.
 """

@@ -1,4 +1,7 @@
-"""The curves of a pretraining run while it goes on: a PNG file, and a TensorBoard log if installed."""
+"""The curves of a pretraining run while it goes on: a PNG file and a TensorBoard log.
+
+The log is written only if tensorboard is installed.
+"""
 
 from __future__ import annotations
 

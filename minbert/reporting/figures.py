@@ -353,10 +353,11 @@ class PairMap(Plot):
     def description(self) -> str:
         """The plot in words."""
         num_positive = sum(self.is_positive)
+        num_negative = len(self.points) - num_positive
         title = f", {self.title}" if self.title else ""
         return (
-            f"Map of {len(self.points)} pairs{title}: {num_positive} positive pairs as circles with "
-            f"a line, {len(self.points) - num_positive} negative pairs as squares with a dashed line"
+            f"Map of {len(self.points)} pairs{title}: {num_positive} positive pairs as circles "
+            f"with a line, {num_negative} negative pairs as squares with a dashed line"
         )
 
     def draw(self, axes: Axes) -> list[Tooltip]:

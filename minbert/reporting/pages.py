@@ -15,6 +15,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from minbert.commands.files import write_atomically
 from minbert.reporting.figures import Figure
 from minbert.reporting.images import svg
 from minbert.reporting.tables import ColumnKind, Table
@@ -81,6 +82,11 @@ def _for_template(number: int, section: Section) -> dict[str, Any]:
     }
 
 
+def write_html(path: Path, title: str, sections: Sequence[Section]) -> None:
+    """Write `render_html` to a file, whole or not at all."""
+    _write(path, render_html(title, sections))
+
+
 # --- Markdown -----------------------------------------------------------------------------------
 
 
@@ -94,6 +100,11 @@ def render_markdown(title: str, sections: Sequence[Section]) -> str:
         if section.table is not None:
             blocks.append(_markdown_table(section.table))
     return "\n\n".join(blocks) + "\n"
+
+
+def write_markdown(path: Path, title: str, sections: Sequence[Section]) -> None:
+    """Write `render_markdown` to a file, whole or not at all."""
+    _write(path, render_markdown(title, sections))
 
 
 def _escape_markdown(text: str) -> str:
@@ -149,3 +160,14 @@ def _text_table(table: Table) -> str:
 
 def _align(text: str, width: int, kind: ColumnKind) -> str:
     return text.rjust(width) if kind == "number" else text.ljust(width)
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def _write(path: Path, text: str) -> None:
+    def write(beside: Path) -> None:
+        # As bytes, so that line ends are the same on every system.
+        beside.write_bytes(text.encode("utf-8"))
+
+    write_atomically(path, write)

@@ -1,1 +1,7 @@
-"""Where a finished run is wrong."""
+"""The command `python -m multitask.errors RUN`: it shows where a finished run is wrong.
+
+Reading order:
+  breakdown.py   A dev score taken apart: mistakes, confusions and buckets of rows. Pure functions.
+  page.py        From these numbers to the sections of a report.
+  __main__.py    The command line, and the two files that it writes.
+"""

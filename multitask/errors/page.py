@@ -1,0 +1,283 @@
+"""From the numbers of breakdown.py to the sections of a report.
+
+minbert/reporting/pages.py writes the sections as Markdown and HTML.
+
+Legend: N rows, C classes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minbert.reporting.figures import Figure, ScatterPlot
+from minbert.reporting.pages import Section
+from minbert.reporting.tables import NO_VALUE, Column, Table, heading_and_numbers
+from multitask.errors.breakdown import (
+    Bucket,
+    DevOutputs,
+    confusion_table,
+    count_words,
+    overlap_buckets,
+    quartiles,
+    unit_buckets,
+    word_overlap,
+    worst_rows,
+)
+from multitask.saved_run import FinishedRun, knows
+from multitask.tasks import TASKS
+
+CLASS_NAMES = {
+    "sst": ("negative", "somewhat negative", "neutral", "somewhat positive", "positive"),
+    "para": ("not a paraphrase", "paraphrase"),
+}
+# Two points always lie on a line, so fewer rows have no correlation.
+MIN_ROWS_OF_CORRELATION = 3
+
+NOISE_OF_CORRELATION = (
+    "A correlation within few rows is mostly noise. It counts as 0 if all labels are the same."
+)
+NOISE_OF_ACCURACY = "In 100 rows, an accuracy has a standard error of up to 5 points."
+ABOUT_OVERLAP = (
+    "The overlap is the share of words that both sentences have, among the words that at least one "
+    "has (the Jaccard index of lower-cased words). If a model relies on shared words, its mean "
+    "prediction rises faster than the mean gold label."
+)
+
+
+def run_sections(run: FinishedRun, num_worst: int) -> list[Section]:
+    """All chapters: an overview, then one for each task. Predicts the dev sets again.
+
+    num_worst: how many mistakes to show per task, at least 1.
+    """
+    chapters: list[Section] = []
+    rows: list[tuple[str, ...]] = []
+    for name, task in TASKS.items():
+        dev = DevOutputs(task, run.rows[name]["dev"].examples, run.outputs(name, "dev"))
+        chapters += task_sections(dev, num_worst)
+        score = task.score(dev.predictions, dev.labels)
+        rows.append(
+            (
+                task.title,
+                f"{len(dev.examples):,}",
+                task.metric,
+                f"{score:.4f}",
+                f"{run.scores[name]:.4f}",
+                _is_trained(run, name),
+            )
+        )
+    return [overview_section(run, rows), *chapters]
+
+
+def overview_section(run: FinishedRun, rows: list[tuple[str, ...]]) -> Section:
+    """The chapter on the run: its options, and a row with the scores of each task."""
+    options = run.options
+    columns = (
+        Column("task", "heading"),
+        Column("rows"),
+        Column("metric", "words"),
+        Column("score"),
+        Column("in run.json"),
+        Column("trained", "words"),
+    )
+    prose = (
+        f"Model {options.encoder.model}, pairs encoded {options.heads.pair_encoding}, seed "
+        f"{options.training.seed}, dev files of {options.data.data_dir}. All rows were predicted "
+        f"again, in {options.training.precision}. Another machine or another version may round a "
+        "row to the other side, so a score can differ a little from the one in run.json."
+    )
+    return Section("Overview", prose, Table(columns, tuple(rows)), level=2)
+
+
+def _is_trained(run: FinishedRun, task: str) -> str:
+    if task in run.options.tasks.order:
+        return "yes"
+    if knows(run, task):
+        return "no, a cosine has no weights"
+    return "no, its head is still random"
+
+
+def task_sections(dev: DevOutputs, num_worst: int) -> list[Section]:
+    """The chapter of one task. num_worst: how many mistakes to show, at least 1."""
+    task = dev.task
+    noise = NOISE_OF_CORRELATION if task.is_regression else NOISE_OF_ACCURACY
+    both = ", both sentences together" if task.is_pair else ""
+    sections = [
+        Section(f"{task.title} dev", level=2),
+        scatter_section(dev) if task.is_regression else confusion_section(dev),
+        worst_section(dev, num_worst),
+        bucket_section(
+            dev,
+            "Score by length",
+            f"The rows are in quartiles of the number of words{both}. {noise}",
+            "words",
+            quartiles(count_words(dev.examples)),
+        ),
+    ]
+    if task.is_pair:
+        overlaps = []
+        for example in dev.examples:
+            overlaps.append(word_overlap(example.sentence_1, example.sentence_2 or ""))
+        buckets = overlap_buckets(np.array(overlaps))
+        prose = f"{ABOUT_OVERLAP} {noise}"
+        sections.append(bucket_section(dev, "Score by word overlap", prose, "overlap", buckets))
+    return sections
+
+
+def confusion_section(dev: DevOutputs) -> Section:
+    """The confusion table of a task with classes. A colour shows the share of a row's sum."""
+    names = CLASS_NAMES[dev.task.name]
+    counts = confusion_table(dev.labels, dev.predictions, len(names))  # (C, C)
+    num_rows = counts.sum(axis=1)  # (C,)
+
+    # The diagonal is right and blue. All other cells are wrong and orange.
+    shares = counts / np.maximum(1, num_rows)[:, None]  # (C, C)
+    signs = 2 * np.eye(len(names)) - 1
+
+    rows = []
+    shades = []
+    for name, row, total, shade in zip(names, counts, num_rows, signs * shares, strict=True):
+        rows.append((name, *(f"{count:,}" for count in row), f"{total:,}"))
+        shades.append((0.0, *shade.tolist(), 0.0))
+    columns = heading_and_numbers("gold \\ predicted", *names, "rows")
+    table = Table(columns, tuple(rows), tuple(shades))
+    return Section("Gold class against prediction", _about_confusions(dev, counts), table)
+
+
+def _about_confusions(dev: DevOutputs, counts: np.ndarray) -> str:
+    """The accuracy, then precision and recall of two classes, or the distances of more classes."""
+    num_all = int(counts.sum())
+    num_right = int(np.trace(counts))
+    prose = (
+        f"{num_right:,} of {num_all:,} rows are right, an accuracy of {num_right / num_all:.3f}. "
+    )
+    if len(counts) == 2:
+        name = CLASS_NAMES[dev.task.name][1]
+        precision = _share(counts[1, 1], counts[:, 1].sum())
+        recall = _share(counts[1, 1], counts[1].sum())
+        return prose + (
+            f'The precision of "{name}" is {precision}: the share of its predictions that are '
+            f"right. Its recall is {recall}: the share of its gold rows that were predicted."
+        )
+
+    distance = dev.predictions - dev.labels  # (N,)
+    num_near = np.mean(np.abs(distance) <= 1)
+    return prose + (
+        f"A share of {num_near:.3f} is at most one class away from the gold class. Of the "
+        f"{num_all - num_right:,} mistakes, {np.sum(distance > 0):,} are above the gold class and "
+        f"{np.sum(distance < 0):,} below it."
+    )
+
+
+def scatter_section(dev: DevOutputs) -> Section:
+    """Gold labels against predictions of a task with numbers: a plot of all rows, and a table."""
+    low = int(dev.task.format.low)
+    high = int(dev.task.format.high)
+    notes = []
+    for label, prediction, example in zip(dev.labels, dev.clipped, dev.examples, strict=True):
+        numbers = f"gold {label:.2f}, predicted {prediction:.2f}"
+        notes.append(f"{numbers}: {example.sentence_1} / {example.sentence_2}")
+    plot = ScatterPlot(
+        dev.labels.tolist(), dev.clipped.tolist(), "gold", "prediction", low, high, notes
+    )
+
+    correlation = dev.task.score(dev.predictions, dev.labels)
+    num_clipped = int(np.sum(dev.predictions != dev.clipped))
+    prose = (
+        f"The {dev.task.metric} correlation is {correlation:.3f}, the mean absolute error "
+        f"{dev.severity.mean():.3f}. On the diagonal, gold label and prediction agree. "
+        f"{num_clipped:,} of {len(dev.labels):,} predictions leave the scale from {low} to {high}. "
+        "This page moves them to the nearer end. Only the correlation takes them as they are, as "
+        "the leaderboard does."
+    )
+    figure = Figure((plot,), _table_of_units(dev, low, high))
+    return Section("Gold against prediction", prose, figure)
+
+
+def _table_of_units(dev: DevOutputs, low: int, high: int) -> Table:
+    """For each unit of the gold scale: how its rows were predicted."""
+    predicted = unit_buckets(dev.clipped, low, high)
+    rows = []
+    for name, inside in unit_buckets(dev.labels, low, high):
+        values = dev.clipped[inside].astype(np.float64)
+        mean = f"{values.mean():.2f}" if len(inside) else NO_VALUE
+        deviation = f"{values.std():.2f}" if len(inside) else NO_VALUE
+        counts = [f"{np.isin(inside, bucket.rows).sum():,}" for bucket in predicted]
+        rows.append((name, f"{len(inside):,}", mean, deviation, *counts))
+
+    titles = [f"predicted {bucket.name}" for bucket in predicted]
+    columns = heading_and_numbers("gold", "rows", "mean prediction", "standard deviation", *titles)
+    return Table(columns, tuple(rows))
+
+
+def worst_section(dev: DevOutputs, limit: int) -> Section:
+    """The worst mistakes with their texts, gold labels and predictions."""
+    worst = worst_rows(dev.severity, limit)
+    if not len(worst):
+        return Section("Worst mistakes", "No row is wrong.")
+
+    is_class = dev.task.name in CLASS_NAMES
+    order = (
+        "by the probability that the model gave to its wrong answer"
+        if is_class
+        else "by the distance between gold label and prediction"
+    )
+    num_mistakes = int(np.sum(dev.severity > 0))
+    prose = f"{len(worst):,} of {num_mistakes:,} mistakes, the worst first: {order}."
+
+    titles = ("sentence 1", "sentence 2") if dev.task.is_pair else ("sentence",)
+    columns = [Column(title, "sentence") for title in titles]
+    columns += [
+        Column("gold", "words" if is_class else "number"),
+        Column("prediction", "words" if is_class else "number"),
+        Column("confidence" if is_class else "off by"),
+        Column("id", "identifier"),
+    ]
+    rows = [_mistake(dev, row) for row in worst]
+    return Section("Worst mistakes", prose, Table(tuple(columns), tuple(rows)))
+
+
+def _mistake(dev: DevOutputs, row: int) -> tuple[str, ...]:
+    """The cells of one mistake."""
+    example = dev.examples[row]
+    gold = dev.labels[row]
+    prediction = dev.clipped[row]
+    names = CLASS_NAMES.get(dev.task.name)
+    if names:
+        cells = (names[int(gold)], names[int(prediction)], f"{dev.severity[row]:.4f}")
+    else:
+        cells = (f"{gold:.2f}", f"{prediction:.2f}", f"{prediction - gold:+.2f}")
+    return (*example.texts, *cells, example.id)
+
+
+def bucket_section(
+    dev: DevOutputs, title: str, prose: str, column: str, buckets: list[Bucket]
+) -> Section:
+    """The score in each bucket, with the mean gold label and the mean prediction.
+
+    column: the title above the names of the buckets.
+    """
+    errors = ("mean absolute error",) if dev.task.is_regression else ()
+    columns = heading_and_numbers(
+        column, "rows", dev.task.metric, *errors, "mean gold", "mean prediction"
+    )
+    rows = [_bucket_row(dev, bucket) for bucket in buckets]
+    return Section(title, prose, Table(columns, tuple(rows)))
+
+
+def _bucket_row(dev: DevOutputs, bucket: Bucket) -> tuple[str, ...]:
+    """The cells of one bucket: rows, score, mean error of numbers, mean label, mean prediction."""
+    rows = bucket.rows
+    least = MIN_ROWS_OF_CORRELATION if dev.task.is_regression else 1
+    score = NO_VALUE
+    if len(rows) >= least:
+        score = f"{dev.task.score(dev.predictions[rows], dev.labels[rows]):.3f}"
+
+    columns = [dev.labels.astype(np.float64), dev.clipped.astype(np.float64)]
+    if dev.task.is_regression:
+        columns.insert(0, dev.severity)
+    means = [f"{values[rows].mean():.2f}" if len(rows) else NO_VALUE for values in columns]
+    return (bucket.name, f"{len(rows):,}", score, *means)
+
+
+def _share(part: int, total: int) -> str:
+    return f"{part / total:.3f}" if total else f"{NO_VALUE} (of no rows)"
