@@ -1,64 +1,76 @@
-"""How often which tasks pulled in opposite directions: the log of surgery.py as a small table and a picture.
+"""How often the gradients of two tasks point in opposite directions, as a table and a plot.
 
-S steps. Next: train.py.
+The numbers are the log of surgery.py. Legend: S steps, P pairs of tasks.
 """
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from minbert.reporting.curves import draw_panels
+from minbert.reporting.figures import Line, LinePlot
+from minbert.reporting.images import write_png
 from multitask.surgery import GradientSurgery
 from multitask.tasks import TASKS
 
-NUM_POINTS = 60  # of a curve: a step's cosine alone is noise
+NUM_POINTS = 60  # of a curve: the cosine of a single step is noise
 
 
-def report(surgery: GradientSurgery | None, folder: Path) -> tuple[list[dict], str]:
-    """The log for run.json and the words to print, after writing folder/conflicts.png; both empty without a surgery."""
+class ConflictReport(NamedTuple):
+    """The log for run.json, and the text to print. Both are empty without a surgery."""
+
+    record: list[dict]
+    text: str
+
+
+def report(surgery: GradientSurgery | None, folder: Path) -> ConflictReport:
+    """Draw folder/conflicts.png and sum up the conflicts of a run."""
     if surgery is None:
-        return [], ""
-    is_drawn = draw_conflicts(surgery, folder / "conflicts.png")
-    picture = (
-        folder / "conflicts.png"
-        if is_drawn
-        else "none, matplotlib is not installed (bash setup.sh --plots)"
-    )
-    return surgery.conflicts(), f"{conflict_table(surgery.conflicts())}\npicture: {picture}\n\n"
+        return ConflictReport([], "")
+    path = folder / "conflicts.png"
+    draw_conflicts(surgery, path)
+    conflicts = surgery.conflicts()
+    return ConflictReport(conflicts, f"{conflict_table(conflicts)}\nfigure: {path}\n\n")
 
 
-def conflict_table(conflicts: list[dict]) -> str:
+def conflict_table(conflicts: Sequence[Mapping[str, Any]]) -> str:
     """A line for each pair of tasks, as GradientSurgery.conflicts lists them."""
     lines = [f"{'gradients of':<16}{'steps':>10}{'conflicts':>12}{'mean cosine':>14}"]
     for entry in conflicts:
-        pair = " and ".join(TASKS[task].title for task in entry["tasks"])
-        lines.append(
-            f"{pair:<16}{entry['steps']:>10,}{entry['conflicts']:>12.1%}{entry['cosine']:>14.4f}"
-        )
+        pair = _titles(entry["tasks"])
+        share = f"{entry['conflicts']:.1%}"
+        lines.append(f"{pair:<16}{entry['steps']:>10,}{share:>12}{entry['cosine']:>14.4f}")
     return "\n".join(lines)
 
 
-def draw_conflicts(surgery: GradientSurgery, path: Path) -> bool:
-    """Write the picture: a pair's mean cosine and share of conflicts over the steps; False without matplotlib."""
-    if find_spec("matplotlib") is None:
-        return False
-    cosines = surgery.state_dict()[
-        "cosines"
-    ].numpy()  # (S, pairs), nan where a step does not hold the pair
-    means, shares = {}, {}
+def draw_conflicts(surgery: GradientSurgery, path: Path) -> None:
+    """Draw the mean cosine and the share of conflicts of each pair of tasks over the steps."""
+    # NaN means that a step does not have both tasks.
+    cosines = surgery.state_dict()["cosines"].numpy()  # (S, P)
+    means = []
+    shares = []
     for number, pair in enumerate(surgery.pairs):
         steps = np.flatnonzero(~np.isnan(cosines[:, number]))
         if not len(steps):
             continue
+        name = _titles([surgery.tasks[task] for task in pair])
         pieces = np.array_split(steps, min(NUM_POINTS, len(steps)))
-        middles = [piece.mean() + 1 for piece in pieces]
-        label = " and ".join(TASKS[surgery.tasks[task]].title for task in pair)
-        means[label] = middles, [cosines[piece, number].mean() for piece in pieces]
-        shares[label] = middles, [100 * (cosines[piece, number] < 0).mean() for piece in pieces]
-    draw_panels(
-        path, "step", {"mean cosine of the gradients": means, "conflicts (% of the steps)": shares}
-    )
-    return True
+        # A point is in the middle of its steps, which are counted from 1.
+        middles = [float(piece.mean() + 1) for piece in pieces]
+        values = [cosines[piece, number] for piece in pieces]
+        means.append(Line(middles, [float(piece.mean()) for piece in values], name))
+        percent = [float(100 * (piece < 0).mean()) for piece in values]
+        shares.append(Line(middles, percent, name))
+
+    labels = ("mean cosine of the gradients", "conflicts (% of the steps)")
+    plots = []
+    for lines, label in zip((means, shares), labels, strict=True):
+        plots.append(LinePlot(tuple(lines), "step", label, starts_at_zero=True, aspect=0.75))
+    write_png(path, plots)
+
+
+def _titles(tasks: Sequence[str]) -> str:
+    return " and ".join(TASKS[task].title for task in tasks)

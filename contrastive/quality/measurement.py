@@ -1,155 +1,234 @@
-"""One set, one encoder -> a record of numbers, which survey.py writes as JSON and pages.py shows.
+"""All numbers of one file and one encoder, as a record.
 
-Brings together states.py (which sentence vectors), quality.py and scores.py (what they are judged by). N pairs or
-sentences, H hidden, L layers.
+Brings together untrained_vectors.py (which sentence vectors) and the metrics of metrics.py and
+zero_shot.py. The command writes the records as JSON. page.py shows them.
+
+Legend: N pairs or sentences, H hidden, L layers.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from contrastive.embedder import Embedder
 from contrastive.quality.metrics import (
-    aggregations,
+    aggregate,
+    cosine_buckets,
     cosine_histogram,
-    cosine_spread,
     label_range,
-    positive_above,
+    positive_threshold,
     subset_correlations,
     transfer_accuracies,
 )
 from contrastive.quality.untrained_vectors import (
-    NAMES,
-    SURVEYED,
+    LAYER_POOLINGS,
+    POOLING_NAMES,
     WHITENED,
-    kinds_of,
-    survey_cosines,
+    layer_cosines,
+    vector_functions,
     whiten,
 )
 from contrastive.zero_shot import alignment, correlations, embed, encode, uniformity
 from data.batching import EncodedExamples
 from data.sentence_sets import SentenceSet
-from minbert import BertModel, BertTokenizer
 from minbert.bert import BertOutput
+
+Record = dict[str, Any]
+
+
+class VectorScores(NamedTuple):
+    """The cosines of N pairs, (N,) float64, and the scores of their vectors."""
+
+    cosines: np.ndarray
+    record: Record
 
 
 def score_vectors(
-    vectors: Tensor, labels: np.ndarray, subsets: tuple[str, ...] | None, above: float
-) -> tuple[np.ndarray, dict]:
-    """Cosines (N,) float64 of N pairs, and what they and the vectors are worth, as a record.
+    vectors: Tensor, labels: np.ndarray, subsets: tuple[str, ...] | None, threshold: float
+) -> VectorScores:
+    """Score the sentence vectors of N pairs.
 
-    vectors (2N, H): all first sentences, then all second ones; labels and subsets (N,). The record holds correlations
-    by convention, "subsets", "alignment" of the pairs labelled more than `above` (None where there are none) and
-    "uniformity".
+    vectors: (2N, H), all first sentences before all second ones. labels, subsets: (N,).
+    threshold: pairs with a higher label are positive.
+
+    The record has the correlations by convention, "subsets", the "alignment" of the positive pairs
+    (None if there are none) and the "uniformity".
     """
     first, second = vectors.chunk(2)  # (N, H) each
-    cosines = F.cosine_similarity(
-        first.double(), second.double()
-    ).numpy()  # exact where all are near 1
-    of_subsets = subset_correlations(cosines, labels, subsets) if subsets else {}
-    positive = torch.from_numpy(labels > above)
-    return cosines, {
-        **aggregations(cosines, labels, of_subsets),
-        "subsets": of_subsets,
-        "alignment": alignment(first[positive], second[positive]) if positive.any() else None,
+    # In float64, which tells cosines apart that are all near 1.
+    cosines = F.cosine_similarity(first.double(), second.double()).numpy()  # (N,)
+
+    subset_scores = subset_correlations(cosines, labels, subsets) if subsets else {}
+    is_positive = torch.from_numpy(labels > threshold)  # (N,)
+    record: Record = {
+        **aggregate(cosines, labels, subset_scores),
+        "subsets": subset_scores,
+        "alignment": None,
         "uniformity": uniformity(vectors),
     }
+    if is_positive.any():
+        record["alignment"] = alignment(first[is_positive], second[is_positive])
+    return VectorScores(cosines, record)
 
 
 def measure_set(
-    encoder: BertModel, tokenizer: BertTokenizer, pairs: SentenceSet, options, with_layers: bool
-) -> dict:
-    """Everything about one STS set. options: pooling, baselines, range, precision, max_length, batch_size, as given.
+    embedder: Embedder,
+    pairs: SentenceSet,
+    scale: tuple[float, float] | None = None,
+    with_baselines: bool = False,
+    with_layers: bool = False,
+) -> Record:
+    """Measure one STS set.
 
-    "vectors": for each kind of sentence vector the record of `score_vectors`; the encoder's own kind stands first, and
-    "buckets" (`cosine_spread`) and "histogram" (`cosine_histogram`) are of that. "layers": with_layers, for each
-    pooling Spearman's correlation over all rows, a list of L + 1. "left_out": kinds that were not measured, with the
-    reason. Raises ValueError where a label lies outside options.range.
+    scale: the lowest and the highest label. None: the whole numbers around the labels.
+
+    The record has, among others:
+    "vectors": for each kind of sentence vector the record of `score_vectors`. The encoder's own
+        vector comes first. "buckets" and "histogram" (metrics.py) are about this one.
+    "layers", if with_layers: for each pooling Spearman's correlation of each of the L + 1 states.
+    "left_out": the kinds of vectors that were not measured, with the reason.
+    Raises ValueError if a label lies outside the scale.
     """
     labels = np.array([example.label for example in pairs.examples])  # (N,) float64
-    low, high = options.range or label_range(labels)
-    if labels.min() < low or labels.max() > high:
-        raise ValueError(
-            f"{pairs.path}: labels are {labels.min():g} to {labels.max():g}, and --range is {low:g} to "
-            f"{high:g}. Give a range that holds them, or leave --range out."
-        )
-    rows = EncodedExamples(pairs.examples, tokenizer, options.max_length, pair_encoding="bi")
-    kinds = kinds_of(options.pooling, options.baselines)
-
-    def read(output: BertOutput, attention_mask: Tensor) -> dict:
-        vectors = {name: make(output, attention_mask) for name, make in kinds.items()}
-        return vectors | (
-            survey_cosines(output.hidden_states, attention_mask) if with_layers else {}
-        )
-
-    found = encode(
-        encoder, rows, read, options.precision, options.batch_size, options.baselines or with_layers
+    low, high = scale or label_range(labels)
+    _check_labels(pairs.path, labels, low, high)
+    rows = EncodedExamples(
+        pairs.examples, embedder.tokenizer, embedder.max_length, pair_encoding="bi"
     )
-    num_sentences = len({sentence for each in pairs.examples for sentence in each.texts})
-    vectors, left_out = {name: found[name] for name in kinds}, {}
-    for name in WHITENED if options.baselines else ():
-        if num_sentences > encoder.config.hidden_size:
-            vectors[f"{name}, whitened"] = whiten(found[name])
-        else:
-            left_out[f"{name}, whitened"] = (
-                f"{num_sentences} different sentences for {encoder.config.hidden_size} "
-                "units, which would make all vectors equally far from each other"
-            )
-    above = positive_above(low, high)
-    scored = {
-        name: score_vectors(each, labels, pairs.subsets, above) for name, each in vectors.items()
-    }
-    record = {
+    tensors = _encode_set(embedder, rows, with_baselines, with_layers)
+    num_sentences = _count_sentences(pairs)
+    vectors, left_out = _sentence_vectors(embedder, tensors, num_sentences, with_baselines)
+
+    threshold = positive_threshold(low, high)
+    scores = {}
+    for name, of_kind in vectors.items():
+        scores[name] = score_vectors(of_kind, labels, pairs.subsets, threshold)
+    cosines = scores[POOLING_NAMES[embedder.pooling]].cosines
+
+    record: Record = {
         "file": pairs.path,
         "rows": len(labels),
         "sentences": num_sentences,
         "truncated": rows.num_truncated,
         "range": [low, high],
-        "positive_above": above,
-        "positives": int((labels > above).sum()),
-        "vectors": {name: scores for name, (_, scores) in scored.items()},
+        "positive_above": threshold,
+        "positives": int((labels > threshold).sum()),
+        "vectors": {name: of_kind.record for name, of_kind in scores.items()},
         "left_out": left_out,
-        "buckets": cosine_spread(scored[NAMES[options.pooling]][0], labels, low, high),
-        "histogram": cosine_histogram(scored[NAMES[options.pooling]][0], labels, low, high),
+        "buckets": cosine_buckets(cosines, labels, low, high),
+        "histogram": cosine_histogram(cosines, labels, low, high),
     }
     if with_layers:
-        record["layers"] = {
-            name: [
-                correlations(found[state, name].numpy(), labels)["spearman"]
-                for state in range(encoder.config.num_hidden_layers + 1)
-            ]
-            for name in SURVEYED
-        }
+        num_states = embedder.encoder.config.num_hidden_layers + 1
+        record["layers"] = _layer_correlations(tensors, labels, num_states)
     return record
 
 
-def measure_transfer(
-    encoder: BertModel, tokenizer: BertTokenizer, sentences: SentenceSet, options
-) -> dict:
-    """How well a linear classifier of the frozen vectors does on one file, as a record: `transfer_accuracies`.
+def _check_labels(path: str, labels: np.ndarray, low: float, high: float) -> None:
+    """ValueError if a label lies outside low to high."""
+    if labels.min() < low or labels.max() > high:
+        raise ValueError(
+            f"{path}: labels are {labels.min():g} to {labels.max():g}, and --range is {low:g} to "
+            f"{high:g}. Give a range that holds them, or leave --range out."
+        )
 
-    options: pooling, folds, seed, precision, max_length, batch_size, as given. "majority" is the share of the commonest
-    class.
+
+def _count_sentences(pairs: SentenceSet) -> int:
+    """The number of different sentences in all pairs."""
+    sentences: set[str] = set()
+    for example in pairs.examples:
+        sentences.update(example.texts)
+    return len(sentences)
+
+
+def _encode_set(
+    embedder: Embedder, rows: EncodedExamples, with_baselines: bool, with_layers: bool
+) -> dict[Any, Tensor]:
+    """Encode all pairs once.
+
+    Returns the sentence vectors (2N, H) by kind, and, if with_layers, the cosines (N,) of
+    `layer_cosines` by (state, pooling).
     """
-    rows = EncodedExamples(sentences.examples, tokenizer, options.max_length)
+    functions = vector_functions(embedder.pooling, with_baselines)
+
+    def read(output: BertOutput, attention_mask: Tensor) -> dict[Any, Tensor]:
+        tensors: dict[Any, Tensor] = {}
+        for name, function in functions.items():
+            tensors[name] = function(output, attention_mask)
+        if with_layers:
+            assert output.hidden_states is not None
+            tensors |= layer_cosines(output.hidden_states, attention_mask)
+        return tensors
+
+    with_states = with_baselines or with_layers
+    return encode(
+        embedder.encoder, rows, read, embedder.precision, embedder.batch_size, with_states
+    )
+
+
+def _sentence_vectors(
+    embedder: Embedder, tensors: Mapping[Any, Tensor], num_sentences: int, with_baselines: bool
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The vectors (2N, H) by kind, with whitened ones, and the kinds left out, with the reason."""
+    vectors = {}
+    left_out: dict[str, str] = {}
+    for name in vector_functions(embedder.pooling, with_baselines):
+        vectors[name] = tensors[name]
+    if not with_baselines:
+        return vectors, left_out
+
+    num_units = embedder.encoder.config.hidden_size
+    for name in WHITENED:
+        if num_sentences > num_units:
+            vectors[f"{name}, whitened"] = whiten(tensors[name])
+        else:
+            left_out[f"{name}, whitened"] = (
+                f"{num_sentences} different sentences for {num_units} units, which would make all "
+                "vectors equally far from each other"
+            )
+    return vectors, left_out
+
+
+def _layer_correlations(
+    cosines: Mapping[Any, Tensor], labels: np.ndarray, num_states: int
+) -> dict[str, list[float]]:
+    """Spearman's correlation of each hidden state, by pooling."""
+    layers = {}
+    for pooling in LAYER_POOLINGS:
+        values = []
+        for state in range(num_states):
+            scores = correlations(cosines[state, pooling].numpy(), labels)
+            values.append(scores["spearman"])
+        layers[pooling] = values
+    return layers
+
+
+def measure_transfer(
+    embedder: Embedder, sentences: SentenceSet, num_folds: int, seed: int
+) -> Record:
+    """Measure how well a linear classifier does on the frozen vectors of one file.
+
+    num_folds, seed: of `transfer_accuracies`. In the record, "majority" is the share of the most
+    common class, "deviation" the standard deviation over the folds.
+    """
+    rows = EncodedExamples(sentences.examples, embedder.tokenizer, embedder.max_length)
     vectors = embed(
-        encoder, rows, options.pooling, options.precision, options.batch_size
+        embedder.encoder, rows, embedder.pooling, embedder.precision, embedder.batch_size
     ).numpy()  # (N, H)
     labels = np.array([example.label for example in sentences.examples]).astype(np.int64)  # (N,)
-    accuracies = transfer_accuracies(
-        vectors,
-        labels,
-        [example.sentence_1 for example in sentences.examples],
-        options.folds,
-        options.seed,
-    )
+    texts = [example.sentence_1 for example in sentences.examples]
+    accuracies = transfer_accuracies(vectors, labels, texts, num_folds, seed)
     return {
         "file": sentences.path,
         "rows": len(labels),
         "classes": list(sentences.classes),
-        "folds": options.folds,
+        "folds": num_folds,
         "truncated": rows.num_truncated,
         "majority": float(np.bincount(labels).max() / len(labels)),
         "accuracy": float(accuracies.mean()),

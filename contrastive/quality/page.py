@@ -1,453 +1,409 @@
-"""A record of survey.py -> sections of a report: tables, a heat map of layers, cosines by label, a map, curves.
+"""From the records of measurement.py and pair_map.py to the sections of a report.
 
-Pure: numbers in, sections out; minbert/reporting/pages.py renders them. Only this file rounds.
+Tables, a heat map of the layers, cosines by label, and maps of pairs. Only this file and
+training_history.py round numbers. minbert/reporting/pages.py writes the sections.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from minbert.reporting.figures import Boxes, PairMap, Panels, Ridges, Trace, round_ticks
+from contrastive.quality.training_history import training_sections
+from minbert.reporting.figures import BoxPlot, Figure, PairMap, StackedHistograms
 from minbert.reporting.pages import Section
-from minbert.reporting.tables import Grid
+from minbert.reporting.tables import NO_VALUE, Column, Table, heading_and_numbers
 
-NOTHING = "–"
-CURVE_HEIGHT = 260  # of 460 across
-SCORES = {
-    "spearman": "Spearman of dev",
-    "held_out_loss": "held-out loss of dev",
-}  # what a stage is judged by
+Record = Mapping[str, Any]
+
 CONVENTIONS = ("all", "mean of subsets", "weighted mean")
-HOW_TO_READ = {
-    "correlations": (
-        'Zero-shot: the cosine of a pair\'s two vectors against its label; no label was used. "all" is one '
-        'correlation over all rows of a set, "mean of subsets" the mean of the correlations of its subsets, '
-        '"weighted mean" the same weighted by their rows. Papers use all three, so compare like with like. STS12 to '
-        "16 and STS-B share pairs: a model that was trained on STS labels has seen some of them."
-    ),
-    "spread": (
-        "How far apart the vectors of similar pairs are, and whether all vectors fill the sphere or lie in a cone "
-        "(Wang and Isola 2020). Alignment is the mean squared distance of pairs labelled in the upper fifth of the "
-        "scale, 0 to 4, lower is better; uniformity is 0 where all vectors are equal and about -4 where they fill "
-        "the sphere. One alone says little: equal vectors have an alignment of 0."
-    ),
-    "buckets": (
-        "How cosines lie, by label, in 20 buckets over the scale. A whisker goes from 5 to 95 % of a bucket's "
-        "cosines, a box holds the middle half, the line is the median. Where the boxes of two buckets overlap, the "
-        "cosine does not tell their pairs apart; where even the lowest label has high cosines, all vectors lie in a "
-        "cone. Beside them, for each fifth of the label scale, a histogram of its share of cosines, all "
-        "of one scale."
-    ),
-    "layers": (
-        "Spearman's correlation over all rows for every hidden state, 0 being the embeddings, and three ways to "
-        "make a sentence vector of it (Kim et al. 2021, figure 1; Carlsson et al. 2021, figure 1, for the mean). "
-        "Before the first layer [CLS] is the same in every sentence, hence its 0. The deeper the colour, the higher. "
-        "Choosing the best cell by these labels makes its number a little high."
-    ),
-    "map": (
-        "Each sentence of {set} is a point, each pair a line: those with the highest labels, {high}, as positive ones, "
-        "and those with the lowest, {low}, as negative ones (of equal labels, rows at even distances in the file). "
-        "t-SNE puts beside each other what lies beside each other among the vectors. Only who lies beside whom counts: "
-        "distances between clusters, their sizes and the numbers on the axes mean little, and two maps share no scale. "
-        "Good vectors join positive pairs by short lines and negative ones by long lines. The table is of the vectors, "
-        'not of the map: "nearest" counts the sentences whose own partner is the nearest of all others here.'
-    ),
-    "training": (
-        "What stage.json in the model's folder says of how it was trained: scores of the dev pairs that judged it, "
-        "which need not be among the files above. {outcome}"
-    ),
-    "way": (
-        "From before training through each evaluation, numbered, to after (as Wang and Isola 2020 and Gao et al. 2021 "
-        "draw it). Lower is better on both axes, so that the way to wish for leads down and to the left; mostly one is "
-        "paid for with the other."
-    ),
-    "curves": (
-        "The loss is the mean over the steps since the evaluation before; step 0 is before training, and the marked "
-        "point is the evaluation whose weights were kept as the stage's best."
-    ),
-    "transfer": (
-        "A logistic regression on the frozen vectors, in folds: each part of the file is classified by what was "
-        "fitted on the others. ± is the standard deviation over the folds. The majority column is the share of the "
-        "commonest class. The encoder learns nothing here."
-    ),
-}
-WHITENING = (
-    "Whitened vectors (Su et al. 2021; Huang et al. 2021) have the mean and the covariance of the set's own "
-    "sentences taken out: no label is used, but the set itself is. WK is the pooling of Wang and Kuo 2020; the "
-    "first-last mean lies halfway between the first layer's output and the last's."
+
+ABOUT_SETS = (
+    "Spearman's correlation over all rows (\"all\"). The first row is the encoder's own vector, "
+    "pooling {pooling}. Precision {precision}, sentences cut at {max_length} tokens."
+)
+ABOUT_BASELINES = (
+    "Whitened vectors (Su et al. 2021; Huang et al. 2021) are without the mean and the covariance "
+    "of the set's own sentences. They use no label, but they use the set itself. WK is the pooling "
+    "of Wang and Kuo 2020. The first-last mean averages the outputs of the first and the last "
+    "layer."
+)
+ABOUT_CORRELATIONS = (
+    "The zero-shot score compares the cosine of a pair's two vectors with its label. No label was "
+    'used. "all" is one correlation over all rows of a set. "mean of subsets" is the mean of the '
+    'correlations of its subsets. "weighted mean" weights that mean by their rows. Papers use all '
+    "three, so compare like with like. STS12 to 16 and STS-B share pairs: a model that was trained "
+    "on STS labels has seen some of them."
+)
+ABOUT_SPREAD = (
+    "Both measures are from Wang and Isola 2020. Alignment is the mean squared distance of the "
+    "positive pairs, those with a label in the upper fifth of the scale. It goes from 0 to 4, and "
+    "lower is better. Uniformity is 0 if all vectors are equal, and about -4 if they fill the "
+    "sphere. One alone says little: equal vectors have an alignment of 0."
+)
+ABOUT_BUCKETS = (
+    "The cosines by label, in 20 buckets over the scale. The whisker goes from 5 to 95 % of a "
+    "bucket's cosines, the box holds the middle half, and the line is the median. If the boxes of "
+    "two buckets overlap, the cosine does not tell their pairs apart. If even the lowest label has "
+    "high cosines, all vectors lie in a cone. The histograms show the cosines of each fifth of the "
+    "label scale, all to one scale."
+)
+ABOUT_LAYERS = (
+    "Spearman's correlation over all rows for every hidden state and three poolings (Kim et al. "
+    "2021, figure 1; Carlsson et al. 2021, figure 1, for the mean). State 0 is the embeddings. "
+    "There [CLS] is the same in every sentence, so its correlation is 0. A deeper colour is a "
+    "higher number. Choosing the best cell by these labels makes its number a little too high."
+)
+ABOUT_MAP = (
+    "Each sentence of {set} is a point, and a line joins the two sentences of a pair. Positive "
+    "pairs have the highest labels, {high}. Negative pairs have the lowest labels, {low}. Of equal "
+    "labels, rows at even distances in the file were chosen. t-SNE keeps neighbours together. Only "
+    "neighbourhood has a meaning: distances between clusters and their sizes mean little, and two "
+    "maps share no scale. Good vectors join positive pairs by short lines and negative pairs by "
+    'long lines. The table is about the vectors and not about the map. "nearest" counts the '
+    "sentences whose partner has the nearest vector, of all sentences shown here. {before}"
+)
+ABOUT_TRANSFER = (
+    "A logistic regression classifies the frozen vectors, by cross-validation: it is fitted on all "
+    "folds but one, and classifies that one. ± is the standard deviation over the folds. The "
+    "majority is the share of the most common class. The encoder is not trained here."
+)
+NO_BEFORE = "--before MODEL adds a map of the encoder before training."
+NO_CORRELATION = (
+    "{count} with fewer than three rows, or with only one label, have no correlation. The means "
+    "are without them."
 )
 
 
-def all_sections(record: dict) -> list[Section]:
-    """Every chapter that the record has numbers for, as survey.py makes it."""
+def all_sections(record: Record) -> list[Section]:
+    """Every chapter for which the command's record has numbers."""
     sections = []
     if record["sets"]:
-        sections += [
-            overview_section(record),
-            *correlation_sections(record["sets"]),
-            *subset_sections(record["sets"]),
-            spread_section(record["sets"]),
-        ]
-        sections += [Section("Cosines by label", HOW_TO_READ["buckets"], level=2)]
-        sections += [bucket_section(name, found) for name, found in record["sets"].items()]
-        sections += [
-            layer_section(name, found["layers"])
-            for name, found in record["sets"].items()
-            if "layers" in found
-        ]
-    sections += [map_section(record["map"], record["before"])] if "map" in record else []
-    sections += training_sections(record["training"]) if "training" in record else []
-    return sections + ([transfer_section(record["transfer"])] if record["transfer"] else [])
-
-
-def overview_section(record: dict) -> Section:
-    """Spearman over all rows, one row for each kind of vector and one column for each set."""
-    sets = record["sets"]
-    kinds = list(dict.fromkeys(kind for found in sets.values() for kind in found["vectors"]))
-    rows = []
-    for kind in kinds:
-        values = [
-            found["vectors"][kind]["all"]["spearman"] if kind in found["vectors"] else None
-            for found in sets.values()
-        ]
-        average = sum(values) / len(values) if None not in values else None
-        rows.append((kind, *map(_number, values), *([_number(average)] if len(sets) > 1 else [])))
-    header = ("sentence vector", *sets, *(["average"] if len(sets) > 1 else []))
-    missing = [
-        f"{name}: no {kind} ({reason})."
-        for name, found in sets.items()
-        for kind, reason in found["left_out"].items()
-    ]
-    prose = (
-        f"Spearman's correlation over all rows (\"all\"). The first row is the encoder's own vector, pooling "
-        f"{record['pooling']}; precision {record['precision']}, sentences cut at {record['max_length']} tokens."
-    )
-    return Section(
-        "Sets",
-        " ".join([prose, *([WHITENING] if len(kinds) > 1 else []), *missing]),
-        Grid(header, tuple(rows), "h" + "n" * (len(header) - 1)),
-        level=2,
-    )
-
-
-def correlation_sections(sets: dict[str, dict]) -> list[Section]:
-    """Both correlations under each convention that any set has, for each set and kind of vector."""
-    conventions = [
-        name
-        for name in CONVENTIONS
-        if any(name in scores for found in sets.values() for scores in found["vectors"].values())
-    ]
-    sections = [Section("Correlations", HOW_TO_READ["correlations"], level=2)]
-    for title in ("Spearman", "Pearson"):
-        rows = tuple(
-            (
-                name,
-                kind,
-                f"{found['rows']:,}",
-                *(
-                    _number(scores.get(convention, {}).get(title.lower()))
-                    for convention in conventions
-                ),
-            )
-            for name, found in sets.items()
-            for kind, scores in found["vectors"].items()
-        )
-        header = ("set", "sentence vector", "rows", *conventions)
-        sections.append(Section(title, body=Grid(header, rows, "hwn" + "n" * len(conventions))))
+        sections += set_sections(record)
+    if "map" in record:
+        sections.append(map_section(record["map"], record["before"]))
+    if "training" in record:
+        sections += training_sections(record["training"])
+    if record["transfer"]:
+        sections.append(transfer_section(record["transfer"]))
     return sections
 
 
-def subset_sections(sets: dict[str, dict]) -> list[Section]:
-    """The correlations within each subset, of the encoder's own vector; sets without subsets have none."""
+def set_sections(record: Record) -> list[Section]:
+    """The chapters on the STS sets."""
+    sets = record["sets"]
+    sections = [
+        overview_section(record),
+        *correlation_sections(sets),
+        *subset_sections(sets),
+        spread_section(sets),
+        Section("Cosines by label", ABOUT_BUCKETS, level=2),
+        *(bucket_section(name, of_set) for name, of_set in sets.items()),
+    ]
+    for name, of_set in sets.items():
+        if "layers" in of_set:
+            sections.append(layer_section(name, of_set["layers"]))
+    return sections
+
+
+def overview_section(record: Record) -> Section:
+    """Spearman over all rows: a row for each kind of vector, a column for each set."""
+    sets = record["sets"]
+    vector_names: dict[str, None] = {}
+    for of_set in sets.values():
+        vector_names |= dict.fromkeys(of_set["vectors"])
+
+    has_average = len(sets) > 1
+    rows = []
+    for vector in vector_names:
+        values = [_spearman(of_set, vector) for of_set in sets.values()]
+        cells = [_number(value) for value in values]
+        if has_average:
+            cells.append(_number(_mean(values)))
+        rows.append((vector, *cells))
+
+    titles = [*sets, "average"] if has_average else list(sets)
+    sentences = [ABOUT_SETS.format(**record)]
+    if len(vector_names) > 1:
+        sentences.append(ABOUT_BASELINES)
+    for name, of_set in sets.items():
+        for vector, reason in of_set["left_out"].items():
+            sentences.append(f"{name}: no {vector} ({reason}).")
+    table = Table(heading_and_numbers("sentence vector", *titles), tuple(rows))
+    return Section("Sets", " ".join(sentences), table, level=2)
+
+
+def _spearman(of_set: Record, vector: str) -> float | None:
+    scores = of_set["vectors"].get(vector)
+    return None if scores is None else scores["all"]["spearman"]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """The mean, or None if a value is missing."""
+    present = [value for value in values if value is not None]
+    return sum(present) / len(present) if len(present) == len(values) else None
+
+
+def correlation_sections(sets: Record) -> list[Section]:
+    """Both correlations under each convention, for each set and kind of vector."""
+    # A set without subsets has only the convention "all".
+    measured: set[str] = set()
+    for of_set in sets.values():
+        for scores in of_set["vectors"].values():
+            measured.update(scores)
+    conventions = [name for name in CONVENTIONS if name in measured]
+
+    sections = [Section("Correlations", ABOUT_CORRELATIONS, level=2)]
+    for title in ("Spearman", "Pearson"):
+        rows = []
+        for name, of_set in sets.items():
+            for vector, scores in of_set["vectors"].items():
+                cells = []
+                for convention in conventions:
+                    value = scores.get(convention, {}).get(title.lower())
+                    cells.append(_number(value))
+                rows.append((name, vector, f"{of_set['rows']:,}", *cells))
+        table = Table(_set_columns("rows", *conventions), tuple(rows))
+        sections.append(Section(title, body=table))
+    return sections
+
+
+def _set_columns(*titles: str) -> tuple[Column, ...]:
+    """The columns of a table with a row for each set and kind of vector."""
+    name = Column("set", "heading")
+    vector = Column("sentence vector", "words")
+    return (name, vector, *(Column(title) for title in titles))
+
+
+def subset_sections(sets: Record) -> list[Section]:
+    """The correlations within each subset, of the encoder's own vector, for sets with subsets."""
     sections = []
-    for name, found in sets.items():
-        (kind, scores), *_ = found["vectors"].items()
-        rows = tuple(
-            (
-                subset,
-                f"{of_subset['rows']:,}",
-                _number(of_subset["spearman"]),
-                _number(of_subset["pearson"]),
-            )
-            if of_subset
-            else (subset, NOTHING, NOTHING, NOTHING)
-            for subset, of_subset in scores["subsets"].items()
-        )
-        without = sum(of_subset is None for of_subset in scores["subsets"].values())
-        left_out = (
-            (
-                f" {without} with fewer than three rows, or one label only, have no correlation and are not in the "
-                "means."
-            )
-            if without
-            else ""
-        )
-        if rows:
-            sections.append(
-                Section(
-                    f"{name} by subset",
-                    f"Sentence vector: {kind}.{left_out}",
-                    Grid(("subset", "rows", "Spearman", "Pearson"), rows, "hnnn"),
+    for name, of_set in sets.items():
+        vector = next(iter(of_set["vectors"]))
+        subsets = of_set["vectors"][vector]["subsets"]
+        if not subsets:
+            continue
+        rows = []
+        for subset, scores in subsets.items():
+            cells = (NO_VALUE,) * 3
+            if scores:
+                correlations = (_number(scores["spearman"]), _number(scores["pearson"]))
+                cells = (f"{scores['rows']:,}", *correlations)
+            rows.append((subset, *cells))
+
+        prose = f"Sentence vector: {vector}."
+        num_without = sum(scores is None for scores in subsets.values())
+        if num_without:
+            prose += " " + NO_CORRELATION.format(count=num_without)
+        columns = heading_and_numbers("subset", "rows", "Spearman", "Pearson")
+        sections.append(Section(f"{name} by subset", prose, Table(columns, tuple(rows))))
+    return sections
+
+
+def spread_section(sets: Record) -> Section:
+    """Alignment and uniformity, for each set and kind of vector."""
+    rows = []
+    for name, of_set in sets.items():
+        for vector, scores in of_set["vectors"].items():
+            positives = f"{of_set['positives']:,} above {of_set['positive_above']:g}"
+            rows.append(
+                (
+                    name,
+                    vector,
+                    _number(scores["alignment"]),
+                    positives,
+                    _number(scores["uniformity"]),
+                    f"{of_set['sentences']:,}",
                 )
             )
-    return sections
+    columns = _set_columns("alignment", "positive pairs", "uniformity", "different sentences")
+    table = Table(columns, tuple(rows))
+    return Section("Alignment and uniformity", ABOUT_SPREAD, table, level=2)
 
 
-def spread_section(sets: dict[str, dict]) -> Section:
-    """Alignment and uniformity, for each set and kind of vector."""
-    rows = tuple(
-        (
-            name,
-            kind,
-            _number(scores["alignment"]),
-            f"{found['positives']:,} above {found['positive_above']:g}",
-            _number(scores["uniformity"]),
-            f"{found['sentences']:,}",
-        )
-        for name, found in sets.items()
-        for kind, scores in found["vectors"].items()
+# --- cosines by label ---------------------------------------------------------------------------
+
+
+def bucket_section(name: str, of_set: Record) -> Section:
+    """The cosines of one set by label, of the encoder's own vector: boxes, histograms, a table."""
+    rows = []
+    for bucket in of_set["buckets"]:
+        quantiles = bucket["quantiles"] or [None] * 5
+        numbers = [bucket["mean"], bucket["deviation"], *quantiles]
+        cells = [NO_VALUE if value is None else f"{value:.3f}" for value in numbers]
+        rows.append((_label_span(bucket), f"{bucket['rows']:,}", *cells))
+    columns = heading_and_numbers(
+        "label", "rows", "mean", "deviation", "5 %", "25 %", "median", "75 %", "95 %"
     )
-    header = (
-        "set",
-        "sentence vector",
-        "alignment",
-        "positive pairs",
-        "uniformity",
-        "different sentences",
-    )
-    return Section(
-        "Alignment and uniformity", HOW_TO_READ["spread"], Grid(header, rows, "hwnnnn"), level=2
-    )
+    plots = (box_plot(of_set["buckets"]), histograms(of_set["histogram"]))
+    prose = f"Sentence vector: {next(iter(of_set['vectors']))}."
+    return Section(name, prose, Figure(plots, Table(columns, tuple(rows))))
 
 
-def bucket_section(name: str, found: dict) -> Section:
-    """The cosines of one set by label, as boxes, histograms and a table; of the encoder's own vector."""
-    buckets, (low, high) = found["buckets"], found["range"]
-    rows, notes = [], []
-    for bucket in buckets:
-        label, num_rows = f"{bucket['low']:.4g} to {bucket['high']:.4g}", f"{bucket['rows']:,}"
-        numbers = [bucket["mean"], bucket["deviation"], *(bucket["quantiles"] or [None] * 5)]
-        rows.append(
-            (label, num_rows, *(NOTHING if value is None else f"{value:.3f}" for value in numbers))
-        )
-        notes.append(
-            f"label {label}: {num_rows} pairs, median cosine {rows[-1][6]}, middle half {rows[-1][5]} to "
-            f"{rows[-1][7]}"
-            if bucket["rows"]
-            else ""
-        )
-    header = ("label", "rows", "mean", "deviation", "5 %", "25 %", "median", "75 %", "95 %")
-    quantiles = [bucket["quantiles"] for bucket in buckets]
-    # From the multiple of 0.2 below the lowest whisker, or from 0: sets can be compared by eye.
-    lowest = min(0.0, *(math.floor(each[0] * 5) / 5 for each in quantiles if each))
-    ticks = [round(lowest + 0.2 * step, 1) for step in range(round((1 - lowest) * 5) + 1)]
-    edges = [*(bucket["low"] for bucket in buckets), high]
-    labels = (
-        list(range(int(low), int(high) + 1))
-        if low.is_integer() and high.is_integer() and high - low <= 10
-        else [low, (low + high) / 2, high]
-    )
-    grid = Grid(header, tuple(rows), "h" + "n" * 8)
-    boxes = Boxes(edges, quantiles, labels, ticks, "label", "cosine", tuple(notes), grid)
-    return Section(
-        name,
-        f"Sentence vector: {next(iter(found['vectors']))}.",
-        Panels((boxes, histogram(found["histogram"], labels)), grid),
-    )
-
-
-def histogram(found: dict[str, list], labels: list[float]) -> Ridges:
-    """The numbers of `cosine_histogram` as a picture; labels: the ticks of the label axis."""
-    bands, edges = found["bands"], found["edges"]
+def box_plot(buckets: Sequence[Record]) -> BoxPlot:
+    """The records of `cosine_buckets` as a plot."""
     notes = []
-    for low, high, num_rows, shares in zip(
-        bands[:-1], bands[1:], found["rows"], found["shares"], strict=True
+    for bucket in buckets:
+        note = ""
+        if bucket["quantiles"]:
+            _, lower, median, upper, _ = bucket["quantiles"]
+            note = (
+                f"label {_label_span(bucket)}: {bucket['rows']:,} pairs, median cosine "
+                f"{median:.3f}, middle half {lower:.3f} to {upper:.3f}"
+            )
+        notes.append(note)
+
+    # The axis begins at 0, or at the multiple of 0.2 below the lowest whisker. So sets can be
+    # compared by eye.
+    whiskers = [bucket["quantiles"][0] for bucket in buckets if bucket["quantiles"]]
+    lowest = min(0.0, math.floor(min(whiskers) * 5) / 5)
+    edges = [*(bucket["low"] for bucket in buckets), buckets[-1]["high"]]
+    return BoxPlot(
+        edges,
+        [bucket["quantiles"] for bucket in buckets],
+        x_limits=(edges[0], edges[-1]),
+        y_limits=(lowest, 1.0),
+        x_label="label",
+        y_label="cosine",
+        notes=notes,
+    )
+
+
+def _label_span(bucket: Record) -> str:
+    return f"{bucket['low']:.4g} to {bucket['high']:.4g}"
+
+
+def histograms(record: Record) -> StackedHistograms:
+    """The record of `cosine_histogram` as a plot."""
+    bands = record["bands"]
+    edges = record["edges"]
+    notes = []
+    for (low, high), num_rows, shares in zip(
+        itertools.pairwise(bands), record["rows"], record["shares"], strict=True
     ):
-        highest = shares.index(max(shares))
-        notes.append(
-            f"label {low:g} to {high:g}: {num_rows:,} pairs, most often a cosine of {edges[highest]:.2f} to "
-            f"{edges[highest + 1]:.2f}"
-            if num_rows
-            else ""
-        )
-    ticks = [tick / 5 for tick in range(math.floor(edges[0] * 5), 6)]
-    return Ridges(edges, bands, found["shares"], ticks, labels, "cosine", "label", tuple(notes))
-
-
-def layer_section(name: str, layers: dict[str, list[float]]) -> Section:
-    """The survey as a heat map: a row for each hidden state, a column for each pooling."""
-    # The scale leaves out [CLS] of the embeddings: that 0, which every model has, would make all others look alike.
-    values = [
-        value for pooling, of_pooling in layers.items() for value in of_pooling[pooling == "cls" :]
-    ]
-    low, high = min(values), max(values)
-    scale = high - low or 1.0
-    rows, shades = [], []
-    for state, cells in enumerate(zip(*layers.values(), strict=True)):
-        rows.append((f"{state} (embeddings)" if state == 0 else str(state), *map(_number, cells)))
-        shades.append((0.0, *(min(1.0, max(0.0, (value - low) / scale)) for value in cells)))
-    best = max(layers, key=lambda pooling: max(layers[pooling]))
-    number = max(layers[best])
-    prose = f"{HOW_TO_READ['layers']} Highest: state {layers[best].index(number)}, {best}, {_number(number)}."
-    return Section(
-        f"Layer by pooling, {name}",
-        prose,
-        Grid(("hidden state", *layers), tuple(rows), "h" + "n" * len(layers), tuple(shades)),
-        level=2,
+        note = ""
+        if num_rows:
+            highest = shares.index(max(shares))
+            note = (
+                f"label {low:g} to {high:g}: {num_rows:,} pairs, most often a cosine of "
+                f"{edges[highest]:.2f} to {edges[highest + 1]:.2f}"
+            )
+        notes.append(note)
+    lowest = math.floor(edges[0] * 5) / 5
+    return StackedHistograms(
+        edges,
+        bands,
+        record["shares"],
+        x_limits=(lowest, 1.0),
+        x_label="cosine",
+        y_label="label",
+        notes=notes,
     )
 
 
-def map_section(found: dict, before: str | None) -> Section:
-    """The maps of `measure_map` side by side; `before` names the encoder of the first, where there are two."""
-    pairs, maps = found["pairs"], found["maps"]
-    kinds = [
-        [pair["label"] for pair in pairs if pair["is_positive"] == kind] for kind in (True, False)
-    ]
-    spans = [
-        " to ".join(dict.fromkeys((f"{min(labels):g}", f"{max(labels):g}"))) for labels in kinds
-    ]
-    prose = HOW_TO_READ["map"].format(set=found["set"], high=spans[0], low=spans[1])
-    prose += (
-        f" Before is {before}."
-        if before
-        else " --before MODEL adds a map of the encoder before training."
-    )
-    notes = tuple(
-        f"label {pair['label']:g}: {pair['sentence_1']} / {pair['sentence_2']}" for pair in pairs
-    )
-    pictures = tuple(
-        PairMap(when, of_map["points"], [pair["is_positive"] for pair in pairs], "t-SNE", notes)
-        for when, of_map in maps.items()
-    )
-    rows = [
-        (
-            kind,
-            str(len(labels)),
-            span,
-            *(f"{of_map['cosine'][number]:.3f}" for of_map in maps.values()),
-            *(f"{of_map['beside'][number]} of {2 * len(labels)}" for of_map in maps.values()),
-        )
-        for number, (kind, labels, span) in enumerate(
-            zip(("positive", "negative"), kinds, spans, strict=True)
-        )
-    ]
-    header = (
-        "pairs",
-        "number",
-        "labels",
-        *(f"mean cosine{f', {when}' if when else ''}" for when in maps),
-        *(f"nearest{f', {when}' if when else ''}" for when in maps),
-    )
-    return Section(
-        "Map of pairs",
-        prose,
-        Panels(pictures, Grid(header, tuple(rows), "h" + "n" * (len(header) - 1))),
-        level=2,
-    )
+# --- layers, map, transfer ----------------------------------------------------------------------
 
 
-def training_sections(training: dict) -> list[Section]:
-    """The history of a stage: alignment against uniformity where it has them, loss and dev score over steps."""
-    before, after, history = training["before"], training["after"], training["history"]
-    score = next(name for name in SCORES if name in before)
-    # The weights kept are those of the first evaluation with the best score; `after` is measured on them once more.
-    best = min if score == "held_out_loss" else max
-    marked = 1 + best(range(len(history)), key=lambda number: history[number][score])
-    points = [{"step": 0, **before}, *history]
-    names = ["before", *map(str, range(1, len(points)))]
-    names[marked] = f"{marked} = after"
-    outcome = f"{SCORES[score]} went from {before[score]:.4f} to {after[score]:.4f}" + (
-        "." if training["is_kept"] else ", so the encoder in the folder is the one from before."
+def layer_section(name: str, layers: Mapping[str, Sequence[float]]) -> Section:
+    """A heat map of the layers: a row for each hidden state, a column for each pooling."""
+    low, high = _shade_range(layers)
+    rows = []
+    shades = []
+    for state, values in enumerate(zip(*layers.values(), strict=True)):
+        heading = f"{state} (embeddings)" if state == 0 else str(state)
+        rows.append((heading, *map(_number, values)))
+        shades.append((0.0, *(_shade(value, low, high) for value in values)))
+
+    pooling = max(layers, key=lambda pooling: max(layers[pooling]))
+    highest = max(layers[pooling])
+    state = layers[pooling].index(highest)
+    prose = f"{ABOUT_LAYERS} Highest: state {state}, {pooling}, {_number(highest)}."
+    table = Table(heading_and_numbers("hidden state", *layers), tuple(rows), tuple(shades))
+    return Section(f"Layer by pooling, {name}", prose, table, level=2)
+
+
+def _shade_range(layers: Mapping[str, Sequence[float]]) -> tuple[float, float]:
+    """The lowest and the highest value, without [CLS] of the embeddings.
+
+    That one is 0 in every model, and would make all others look alike.
+    """
+    values: list[float] = []
+    for pooling, of_pooling in layers.items():
+        values += of_pooling[1:] if pooling == "cls" else of_pooling
+    return min(values), max(values)
+
+
+def _shade(value: float, low: float, high: float) -> float:
+    """Where the value lies between low and high, 0 to 1. 0 if both are equal."""
+    if low == high:
+        return 0.0
+    return min(1.0, max(0.0, (value - low) / (high - low)))
+
+
+def map_section(record: Record, before: str | None) -> Section:
+    """The maps of `measure_map` side by side. before: the name of the first encoder of two."""
+    pairs = record["pairs"]
+    notes = []
+    for pair in pairs:
+        notes.append(f"label {pair['label']:g}: {pair['sentence_1']} / {pair['sentence_2']}")
+    is_positive = [pair["is_positive"] for pair in pairs]
+    plots = []
+    for time, of_map in record["maps"].items():
+        plots.append(PairMap(time, of_map["points"], is_positive, "t-SNE 1", "t-SNE 2", notes))
+
+    prose = ABOUT_MAP.format(
+        set=record["set"],
+        high=_span_of_labels(pairs, True),
+        low=_span_of_labels(pairs, False),
+        before=f"Before is {before}." if before else NO_BEFORE,
     )
-    sections = [Section("Training", HOW_TO_READ["training"].format(outcome=outcome), level=2)]
-    if "alignment" in before:
-        notes = tuple(
-            f"{name}, step {point['step']:,}: alignment {point['alignment']:.4f}, uniformity "
-            f"{point['uniformity']:.4f}"
-            for name, point in zip(names, points, strict=True)
-        )
-        x, y = ([point[name] for point in points] for name in ("uniformity", "alignment"))
-        way = Trace(
-            x,
-            y,
-            round_ticks(x),
-            round_ticks(y),
-            "uniformity",
-            "alignment",
-            tuple(names),
-            notes,
-            marked,
-        )
-        rows = tuple(
-            (name, _number(scores["alignment"]), _number(scores["uniformity"]))
-            for name, scores in (("before", before), ("after", after))
-        )
-        sections.append(
-            Section(
-                "Alignment against uniformity",
-                HOW_TO_READ["way"],
-                Panels((way,), Grid(("", "alignment", "uniformity"), rows, "hnn")),
+    return Section("Map of pairs", prose, Figure(tuple(plots), _map_table(record)), level=2)
+
+
+def _map_table(record: Record) -> Table:
+    """The mean cosines and the nearest neighbours of both kinds of pairs, for each map."""
+    maps = record["maps"]
+    rows = []
+    for number, kind in enumerate(("positive", "negative")):
+        is_positive = kind == "positive"
+        count = sum(pair["is_positive"] == is_positive for pair in record["pairs"])
+        cosines = [f"{of_map['cosine'][number]:.3f}" for of_map in maps.values()]
+        nearest = [f"{of_map['beside'][number]} of {2 * count}" for of_map in maps.values()]
+        span = _span_of_labels(record["pairs"], is_positive)
+        rows.append((kind, str(count), span, *cosines, *nearest))
+
+    times = [f", {time}" if time else "" for time in maps]
+    titles = [f"mean cosine{time}" for time in times] + [f"nearest{time}" for time in times]
+    return Table(heading_and_numbers("pairs", "number", "labels", *titles), tuple(rows))
+
+
+def _span_of_labels(pairs: Sequence[Record], is_positive: bool) -> str:
+    """The lowest and the highest label of the pairs of one kind."""
+    labels = [pair["label"] for pair in pairs if pair["is_positive"] == is_positive]
+    low = f"{min(labels):g}"
+    high = f"{max(labels):g}"
+    return low if low == high else f"{low} to {high}"
+
+
+def transfer_section(files: Record) -> Section:
+    """The accuracies of --transfer, a row for each file."""
+    rows = []
+    for name, record in files.items():
+        rows.append(
+            (
+                name,
+                f"{record['rows']:,}",
+                str(len(record["classes"])),
+                f"{record['majority']:.3f}",
+                f"{record['accuracy']:.3f} ± {record['deviation']:.3f}",
+                str(record["folds"]),
             )
         )
-    columns = [
-        *before,
-        *(name for name in points[-1] if name.startswith(f"{score}_")),
-    ]  # also of both copies, of ct
-    rows = tuple(
-        (
-            name,
-            f"{point['step']:,}",
-            f"{point['loss']:.4g}" if "loss" in point else NOTHING,
-            *(_number(point.get(column)) for column in columns),
-        )
-        for name, point in zip(names, points, strict=True)
-    )
-    curves = (
-        _curve(history, "loss", "loss", marked - 1),
-        _curve(points, score, SCORES[score], marked),
-    )
-    grid = Grid(("evaluation", "step", "loss", *columns), rows, "h" + "n" * (2 + len(columns)))
-    return [*sections, Section("Loss and dev score", HOW_TO_READ["curves"], Panels(curves, grid))]
-
-
-def _curve(points: list[dict], name: str, label: str, marked: int) -> Trace:
-    steps, values = ([point[key] for point in points] for key in ("step", name))
-    notes = tuple(f"step {step:,}: {value:.4g}" for step, value in zip(steps, values, strict=True))
-    names = tuple(f"{value:.4g}" if number == marked else "" for number, value in enumerate(values))
-    return Trace(
-        steps,
-        values,
-        round_ticks([0, *steps]),
-        round_ticks(values),
-        "step",
-        label,
-        names,
-        notes,
-        marked,
-        CURVE_HEIGHT,
-    )
-
-
-def transfer_section(files: dict[str, dict]) -> Section:
-    """The accuracies of --transfer, one row for each file."""
-    rows = tuple(
-        (
-            name,
-            f"{found['rows']:,}",
-            str(len(found["classes"])),
-            f"{found['majority']:.3f}",
-            f"{found['accuracy']:.3f} ± {found['deviation']:.3f}",
-            str(found["folds"]),
-        )
-        for name, found in files.items()
-    )
-    return Section(
-        "Transfer",
-        HOW_TO_READ["transfer"],
-        Grid(("file", "rows", "classes", "majority", "accuracy", "folds"), rows, "hnnnnn"),
-        level=2,
-    )
+    columns = heading_and_numbers("file", "rows", "classes", "majority", "accuracy", "folds")
+    return Section("Transfer", ABOUT_TRANSFER, Table(columns, tuple(rows)), level=2)
 
 
 def _number(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:.4f}"
+    return NO_VALUE if value is None else f"{value:.4f}"

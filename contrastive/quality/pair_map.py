@@ -1,102 +1,127 @@
-"""A map of 20 positive and 20 negative pairs: which sentences lie beside each other, before and after training.
+"""A map of 20 positive and 20 negative pairs: which sentences are neighbours of each other?
 
-t-SNE (van der Maaten and Hinton 2008) keeps neighbours together and little else. survey.py calls `measure_map`, and
-pages.py shows its record. N pairs, K of each kind, H hidden.
+t-SNE (van der Maaten and Hinton 2008) keeps neighbours together and little else. Two maps show an
+encoder before and after training. Next: page.py, which shows the record.
+
+Legend: N vectors, K pairs of each kind, H hidden.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import torch.nn.functional as F
 
+from contrastive.embedder import Embedder
 from contrastive.zero_shot import embed
 from data.batching import EncodedExamples
+from data.readers import Example
 from data.sentence_sets import SentenceSet
-from minbert import BertModel, BertTokenizer
 
 NUM_PAIRS = 20  # of each kind
-PERPLEXITY = (
-    8.0  # how many neighbours t-SNE looks at; of fewer than 25 points a third of the others
-)
+# The number of neighbours that t-SNE considers. Fewer than 25 points use a third of the others.
+PERPLEXITY = 8.0
 
 
 def choose_pairs(labels: np.ndarray, most: int = NUM_PAIRS) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of K positive and of K negative pairs, each (K,) and in file order, K at most `most`.
+    """The rows of K positive and of K negative pairs, each (K,) in file order. K is at most `most`.
 
-    The highest labels of those above the middle of all labels' range, and the lowest of those below it, so that no row
-    is both. Where more rows share the last label admitted than there is room for, those at even distances in the file
-    are taken. labels (N,), not all equal.
+    Positive pairs have the highest labels of those above the middle of the range. Negative pairs
+    have the lowest labels of those below it. So no row is both. If too many rows share the last
+    admitted label, rows at even distances in the file are chosen.
+
+    labels: (N,), not all equal.
     """
     middle = (labels.min() + labels.max()) / 2
-    count = min(most, int((labels > middle).sum()), int((labels < middle).sum()))
+    num_high = int((labels > middle).sum())
+    num_low = int((labels < middle).sum())
+    count = min(most, num_high, num_low)
     return _highest(labels, count), _highest(-labels, count)
 
 
 def _highest(labels: np.ndarray, count: int) -> np.ndarray:
-    last = np.sort(labels)[-count]
-    above, equal = np.flatnonzero(labels > last), np.flatnonzero(labels == last)
-    room = count - len(above)
-    return np.sort(np.concatenate([above, equal[np.arange(room) * len(equal) // room]]))
+    """The rows of the `count` highest labels, in file order."""
+    last_admitted = np.sort(labels)[-count]
+    above = np.flatnonzero(labels > last_admitted)
+    equal = np.flatnonzero(labels == last_admitted)
+    num_missing = count - len(above)
+    spread = np.arange(num_missing) * len(equal) // num_missing
+    return np.sort(np.concatenate([above, equal[spread]]))
 
 
 def project(vectors: np.ndarray) -> np.ndarray:
-    """(N, H) -> (N, 2) float64: scikit-learn's t-SNE from a PCA start, in its exact form; equal input, equal map.
+    """Map vectors (N, H) to points (N, 2) float64 by t-SNE. Equal vectors give equal maps.
 
-    Distances are those of normalised vectors, which order neighbours as cosines do. Vectors that are all equal have no
-    map; all their points are 0.
+    It is scikit-learn's t-SNE in its exact form, from a PCA start. The distances are those of
+    normalised vectors, which order neighbours as cosines do. If all vectors are equal, there is no
+    map, and all points are 0.
     """
-    from sklearn.manifold import TSNE  # late: scikit-learn takes a second to import
+    # Imported late: scikit-learn takes a second.
+    from sklearn.manifold import TSNE
 
     if np.ptp(vectors, axis=0).max() == 0:
         return np.zeros((len(vectors), 2))
     perplexity = min(PERPLEXITY, (len(vectors) - 1) / 3)
-    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    directions = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     model = TSNE(n_components=2, perplexity=perplexity, init="pca", method="exact", random_state=0)
-    return model.fit_transform(units.astype(np.float64)).astype(np.float64)
+    return model.fit_transform(directions.astype(np.float64)).astype(np.float64)
 
 
-def measure_map(
-    encoders: dict[str, tuple[BertModel, BertTokenizer]], name: str, pairs: SentenceSet, options
-) -> dict:
-    """Where each encoder puts K positive and K negative pairs of a set, as a record.
+def measure_map(embedders: Mapping[str, Embedder], name: str, pairs: SentenceSet) -> dict[str, Any]:
+    """The maps of K positive and K negative pairs of a set, as a record.
 
-    encoders: by when, such as "before" and "after". name: the set's. options: pooling, precision, max_length,
-    batch_size, as given. "pairs": label, sentences and kind of each, the positive ones first. "maps": by when,
-    "points" (2K, 2, 2) and for the positive and the negative pairs, from the vectors and not the map, the mean "cosine"
-    and "beside": in how many of the 2K sentences of that kind no other sentence's vector is nearer than the partner's.
+    embedders: by time, such as "before" and "after". name: of the set.
+
+    The record has the "set", the "pairs" (the positive ones first) and "maps" by time. A map is
+    what `map_of` returns.
     """
-    positive, negative = choose_pairs(np.array([example.label for example in pairs.examples]))
+    labels = np.array([example.label for example in pairs.examples])
+    positive, negative = choose_pairs(labels)
     examples = [pairs.examples[row] for row in (*positive, *negative)]
-    count, maps = len(positive), {}
-    for when, (encoder, tokenizer) in encoders.items():
-        rows = EncodedExamples(examples, tokenizer, options.max_length, pair_encoding="bi")
-        vectors = embed(
-            encoder, rows, options.pooling, options.precision, options.batch_size
-        ).double()  # (4K, H)
-        units = F.normalize(vectors, dim=-1)
-        cosines = (units @ units.T).fill_diagonal_(
-            -2
-        )  # (4K, 4K), a sentence being no neighbour of its own
-        partner = cosines.diagonal(2 * count)  # (2K,), of each pair's two sentences
-        beside = (partner >= cosines.amax(dim=1).unflatten(0, (2, -1)) - 1e-12).sum(
-            dim=0
-        )  # (2K,) of 0, 1 and 2
-        points = project(vectors.numpy()).reshape(2, -1, 2).swapaxes(0, 1)  # (2K, 2, 2)
-        maps[when] = {
-            "points": points.tolist(),
-            "cosine": [float(half.mean()) for half in partner.chunk(2)],
-            "beside": [int(half.sum()) for half in beside.chunk(2)],
-        }
-    return {
-        "set": name,
-        "maps": maps,
-        "pairs": [
+    maps = {time: map_of(embedder, examples) for time, embedder in embedders.items()}
+
+    records = []
+    for number, example in enumerate(examples):
+        records.append(
             {
                 "label": example.label,
                 "sentence_1": example.sentence_1,
                 "sentence_2": example.sentence_2,
-                "is_positive": number < count,
+                "is_positive": number < len(positive),
             }
-            for number, example in enumerate(examples)
-        ],
+        )
+    return {"set": name, "maps": maps, "pairs": records}
+
+
+def map_of(embedder: Embedder, examples: list[Example]) -> dict[str, list]:
+    """The map of one encoder.
+
+    examples: K positive pairs, then K negative ones. The record has
+    "points": (2K, 2, 2), two points for each pair.
+    "cosine": the mean cosine of the positive and of the negative pairs.
+    "beside": how many of the 2K sentences of each kind have their partner as nearest neighbour.
+    The last two come from the vectors and not from the map.
+    """
+    rows = EncodedExamples(examples, embedder.tokenizer, embedder.max_length, pair_encoding="bi")
+    vectors = embed(
+        embedder.encoder, rows, embedder.pooling, embedder.precision, embedder.batch_size
+    ).double()  # (4K, H), all first sentences before all second ones
+
+    directions = F.normalize(vectors, dim=-1)
+    cosines = directions @ directions.T  # (4K, 4K)
+    # A sentence is no neighbour of itself.
+    cosines.fill_diagonal_(-2)
+    partner = cosines.diagonal(len(examples))  # (2K,), of the two sentences of each pair
+
+    nearest = cosines.amax(dim=1).unflatten(0, (2, -1))  # (2, 2K)
+    is_nearest = partner >= nearest - 1e-12  # (2, 2K)
+    num_nearest = is_nearest.sum(dim=0)  # (2K,) of 0, 1 and 2
+
+    points = project(vectors.numpy()).reshape(2, -1, 2)  # (2, 2K, 2)
+    return {
+        "points": points.swapaxes(0, 1).tolist(),
+        "cosine": [float(half.mean()) for half in partner.chunk(2)],
+        "beside": [int(half.sum()) for half in num_nearest.chunk(2)],
     }

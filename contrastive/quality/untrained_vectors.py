@@ -1,9 +1,10 @@
 """Sentence vectors that need no training: [CLS], mean, max, first-last mean, WK pooling, whitening.
 
-What an encoder's own sentence vector is held against, and what the layer-by-pooling survey looks at. All are functions
-of hidden states; survey.py calls them. Next: scores.py.
+An encoder's own sentence vector is compared with these. All of them are functions of the hidden
+states. Next: metrics.py.
 
-Legend: R rows, T tokens, H hidden, L layers, S hidden states in use, N real tokens of all rows, or N sentences.
+Legend: R rows, T tokens, H hidden, L layers, S hidden states in use, C context states of one state,
+N real tokens of all rows (WK pooling) or sentences (whitening).
 """
 
 from __future__ import annotations
@@ -18,153 +19,202 @@ from torch import Tensor
 from minbert.bert import BertOutput
 from minbert.pooling import maximum, mean, pool
 
-WINDOW = 2  # [WK]'s m: so many hidden states on each side are a state's context
+CONTEXT_WINDOW = 2  # hidden states on each side that are a state's context, m in the paper
 LEAST_COSINE = 1e-3
+
+# (output, attention mask (R, T)) -> sentence vectors (R, H)
+VectorFunction = Callable[[BertOutput, Tensor], Tensor]
 
 
 def first_token(hidden_states: Tensor, attention_mask: Tensor) -> Tensor:
-    """(R, T, H) -> (R, H) float32: the vector at [CLS]. The mask is not needed; the three poolings have one form."""
+    """The vector at [CLS]: (R, T, H) -> (R, H) float32.
+
+    The mask is not used. It is an argument so that all poolings can be called in one way.
+    """
     return hidden_states[:, 0].float()
 
 
-SURVEYED = {"cls": first_token, "mean": mean, "max": maximum}  # Kim et al. 2021, figure 1
+# The poolings of every hidden state that --layers compares (Kim et al. 2021, figure 1).
+LAYER_POOLINGS = {"cls": first_token, "mean": mean, "max": maximum}
 
 
 def first_last_mean(hidden_states: Sequence[Tensor], attention_mask: Tensor) -> Tensor:
-    """L + 1 tensors (R, T, H) -> (R, H): mean over tokens, halfway between the first layer's output and the last's.
+    """The mean over tokens and over two layers, the first and the last.
 
-    Su et al. 2021 call it first-last-avg, Huang et al. 2021 L1 + L12. State 0, the embeddings, is not the first layer;
-    SimCSE's code once mistook it for that, so its numbers of that time are of another vector.
+    hidden_states: L + 1 tensors (R, T, H). attention_mask: (R, T). Returns (R, H).
+
+    Su et al. 2021 call it first-last-avg, Huang et al. 2021 call it L1 + L12. State 0 is the
+    embeddings and not the output of the first layer. SimCSE's code once used state 0, so its
+    numbers of that time are about another vector.
     """
-    return (mean(hidden_states[1], attention_mask) + mean(hidden_states[-1], attention_mask)) / 2
+    first = mean(hidden_states[1], attention_mask)
+    last = mean(hidden_states[-1], attention_mask)
+    return (first + last) / 2
 
 
-# --- WK pooling -------------------------------------------------------------------------------------------------------
+# --- WK pooling ---------------------------------------------------------------------------------
 
 
-def state_weights(states: Tensor, window: int = WINDOW) -> Tensor:
-    """How much of each hidden state goes into a token's one vector ([WK] Wang and Kuo 2020, section IV-A).
+def state_weights(states: Tensor, window: int = CONTEXT_WINDOW) -> Tensor:
+    """How much each hidden state contributes to a token's one vector.
 
-    states (S, N, H) -> (N, S), at least 0, each row adds up to 1. With C the states up to `window` before and after
-    state i, without i itself:
+    states: (S, N, H). Returns (N, S), at least 0. Each row adds up to 1.
+
+    Wang and Kuo 2020 (SBERT-WK), section IV-A. The context C of state i is the states up to
+    `window` before and after it, without i itself. Then
 
         inverse alignment  a_i = K_a / ( 1 / (2 window) sum over j in C of cos(v_i, v_j) )
-        novelty            n_i = K_n |v_i - U U^T v_i| / |v_i|,   U an orthonormal basis of what C spans
+        novelty            n_i = K_n |v_i - U U^T v_i| / |v_i|,   U an orthonormal basis of C's span
         weight             (a_i + n_i) / 2
 
-    with K_a and K_n such that each adds up to 1 over i. A state that its neighbours foretell weighs little. At both
-    ends C has fewer members, which makes a_i greater there. The paper takes U from a singular value decomposition and
-    its code from a QR one; the length of what C leaves unexplained follows from cosines alone, as here:
-    n_i^2 ~ 1 - c^T G^+ c, with G (C, C) the cosines within C and c those with v_i. A sum of cosines that is not
-    positive, of which the paper says nothing, counts as .001.
+    K_a and K_n are such that each term adds up to 1 over i. A state that its neighbours predict
+    well gets a small weight. At both ends C has fewer members, which makes a_i larger there.
+
+    The paper computes U by a singular value decomposition, its code by a QR decomposition. Here
+    the novelty follows from cosines alone: n_i^2 ~ 1 - c^T G^+ c. G (C, C) holds the cosines within
+    C, and c those with v_i. The paper does not define a sum of cosines that is not positive. Here
+    it counts as .001.
     """
-    unit = F.normalize(states, dim=-1)
-    cosines = torch.einsum("snh,rnh->nsr", unit, unit)  # (N, S, S)
-    alignment, novelty = [], []
+    directions = F.normalize(states, dim=-1)
+    cosines = torch.einsum("snh,rnh->nsr", directions, directions)  # (N, S, S)
+    inverse_alignments = []
+    novelties = []
     for state in range(len(states)):
-        context = [other for other in range(len(states)) if 0 < abs(other - state) <= window]
-        between = cosines[:, state, context]  # (N, C)
+        neighbours = range(max(0, state - window), min(len(states), state + window + 1))
+        context = [other for other in neighbours if other != state]
+        with_state = cosines[:, state, context]  # (N, C)
         within = cosines[:, context][:, :, context]  # (N, C, C)
-        explained = torch.einsum(
-            "nc,ncd,nd->n", between, torch.linalg.pinv(within, hermitian=True), between
-        )
-        alignment.append(2 * window / between.sum(dim=1).clamp(min=LEAST_COSINE))
-        novelty.append((1 - explained).clamp(min=0).sqrt())
-    halves = [torch.stack(measure, dim=1) for measure in (alignment, novelty)]  # (N, S) twice
-    # Where no state is new (all equal), the novelties are all 0, and the inverse alignment decides alone.
-    weights = sum(
-        half / half.sum(dim=1, keepdim=True).clamp(min=torch.finfo(half.dtype).tiny)
-        for half in halves
-    )
+
+        sums = with_state.sum(dim=1).clamp(min=LEAST_COSINE)  # (N,)
+        inverse_alignments.append(2 * window / sums)
+
+        inverse = torch.linalg.pinv(within, hermitian=True)  # (N, C, C)
+        explained = torch.einsum("nc,ncd,nd->n", with_state, inverse, with_state)  # (N,)
+        novelties.append((1 - explained).clamp(min=0).sqrt())
+
+    # If no state is new (all are equal), all novelties are 0. Then the inverse alignments decide.
+    terms = [torch.stack(inverse_alignments, dim=1), torch.stack(novelties, dim=1)]  # (N, S) each
+    tiny = torch.finfo(states.dtype).tiny
+    shares = [term / term.sum(dim=1, keepdim=True).clamp(min=tiny) for term in terms]
+    weights = shares[0] + shares[1]  # (N, S)
     return weights / weights.sum(dim=1, keepdim=True)
 
 
 def token_variances(states: Tensor) -> Tensor:
-    """(S, N, H) -> (N,): variance of the cosines of neighbouring states, [WK]'s measure of a token's importance.
+    """The importance of each token: how unevenly it changes from layer to layer.
 
-    Section IV-B: a word that says much changes unevenly from layer to layer.
+    states: (S, N, H). Returns (N,), the variance of the cosines between neighbouring states. Wang
+    and Kuo 2020, section IV-B: a word with much content changes unevenly.
     """
-    return F.cosine_similarity(states[1:], states[:-1], dim=-1).var(dim=0, correction=0)
+    cosines = F.cosine_similarity(states[1:], states[:-1], dim=-1)  # (S - 1, N)
+    return cosines.var(dim=0, correction=0)
 
 
 def wk_pool(hidden_states: Sequence[Tensor], attention_mask: Tensor) -> Tensor:
-    """WK pooling: L + 1 tensors (R, T, H), mask (R, T) -> (R, H) float32, on the CPU (Wang and Kuo 2020, SBERT-WK).
+    """WK pooling: L + 1 tensors (R, T, H) and a mask (R, T) -> (R, H) float32 on the CPU.
 
-    Each token's states become one vector by `state_weights`, and the tokens one by their share of `token_variances`.
-    As in the authors' code the last token, [SEP], is left out, and of 13 states the first four; here of any number the
-    first third. Their code also measures cosines against the part of a state that lies in its context's span, and gives
-    the second state no neighbours before it; here stands the paper's formula. Tokens without any variance (an encoder
-    of one layer) weigh the same. Sequences are padded on the right.
+    Wang and Kuo 2020 (SBERT-WK). `state_weights` makes one vector of each token's states. The
+    share of each token in its sentence is its share of `token_variances`.
+
+    As in the authors' code, the last token ([SEP]) is left out, and of 13 states the first four
+    are left out. Here it is the first third of any number of states. Their code also uses cosines
+    with the part of a state that lies in its context's span, and gives the second state no
+    neighbours before it. This function follows the paper's formula. If no token of a sentence has
+    any variance (an encoder of one layer), all its tokens count the same. Sequences must be padded
+    on the right.
     """
     attention_mask = attention_mask.cpu()
     position = attention_mask.cumsum(dim=1)  # (R, T), 1 for the first token
     is_counted = attention_mask.bool() & (position < position[:, -1:])  # (R, T)
-    kept = hidden_states[(len(hidden_states) - 1) // 3 :]
-    # In float64: neighbouring states are nearly parallel, and what is new in one is a small difference.
-    states = torch.stack([state.cpu()[is_counted] for state in kept]).double()  # (S, N, H)
+    num_skipped = (len(hidden_states) - 1) // 3
+
+    # In float64: neighbouring states are nearly parallel, and the novelty is a small difference.
+    kept = [state.cpu()[is_counted] for state in hidden_states[num_skipped:]]
+    states = torch.stack(kept).double()  # (S, N, H)
     tokens = torch.einsum("ns,snh->nh", state_weights(states), states)  # (N, H)
-    row_of = is_counted.nonzero()[:, 0]  # (N,)
+
+    # The share of each token in its sentence.
+    num_rows = len(attention_mask)
+    row_of_token = is_counted.nonzero()[:, 0]  # (N,)
     variances = token_variances(states)  # (N,)
-    sums = variances.new_zeros(len(attention_mask)).index_add(0, row_of, variances)  # (R,)
+    sums = variances.new_zeros(num_rows).index_add(0, row_of_token, variances)  # (R,)
     counts = is_counted.sum(dim=1)  # (R,)
-    shares = torch.where(sums[row_of] > 0, variances / sums[row_of], 1 / counts[row_of])  # (N,)
-    return (
-        tokens.new_zeros(len(attention_mask), tokens.size(1))
-        .index_add(0, row_of, shares[:, None] * tokens)
-        .float()
-    )
+    is_varied = sums[row_of_token] > 0  # (N,)
+    shares = torch.where(is_varied, variances / sums[row_of_token], 1 / counts[row_of_token])
+
+    vectors = tokens.new_zeros(num_rows, tokens.size(1))
+    return vectors.index_add(0, row_of_token, shares[:, None] * tokens).float()  # (R, H)
 
 
-# --- whitening --------------------------------------------------------------------------------------------------------
+# --- whitening ----------------------------------------------------------------------------------
 
 
 def whiten(vectors: Tensor) -> Tensor:
-    """(N, H) -> (N, D) float32 with mean 0 and covariance 1: (x - mu) U Lambda^(-1/2), Sigma = U Lambda U^T.
+    """Remove the mean and the covariance: (N, H) -> (N, D) float32, mean 0 and covariance 1.
 
-    Su et al. 2021, section 3; Huang et al. 2021 (WhiteningBERT). No label is used, but mu and Sigma are those of the
-    vectors given, so that a sentence's result depends on its company. D is H, less the directions in which nothing
-    varies (below 1e-10 of the greatest variance). With N up to H all results are equally far from each other, and with
-    not many more nearly so: there must be several times as many different sentences as units.
+    Su et al. 2021, section 3; Huang et al. 2021 (WhiteningBERT). With the eigenvalue decomposition
+    Sigma = U Lambda U^T of the covariance, the result is (x - mu) U Lambda^(-1/2).
+
+    It uses no label. But mu and Sigma come from the given vectors, so the vector of a sentence
+    depends on the other sentences. D is H without the directions of no variance (below 1e-10 of
+    the largest one). If N is at most H, all results are equally far from each other. With N only
+    a little larger they nearly are. There must be several times as many different sentences as
+    units.
     """
     centred = vectors.double() - vectors.double().mean(dim=0)
-    variances, directions = torch.linalg.eigh(
-        centred.T @ centred / len(centred)
-    )  # (H,) ascending, (H, H)
+    covariance = centred.T @ centred / len(centred)  # (H, H)
+    variances, directions = torch.linalg.eigh(covariance)  # (H,) ascending, (H, H)
     is_varied = variances > 1e-10 * variances[-1]
-    return (centred @ directions[:, is_varied] / variances[is_varied].sqrt()).float()
+    return (centred @ directions[:, is_varied] / variances[is_varied].sqrt()).float()  # (N, D)
 
 
-# --- which vectors a measurement is of --------------------------------------------------------------------------------
+# --- which vectors are measured -----------------------------------------------------------------
 
-VectorOf = Callable[[BertOutput, Tensor], Tensor]
-NAMES = {"mean": "mean", "cls": "[CLS]", "pooler": "pooler"}  # of minbert/pooling.py, in tables
-FROM_STATES = {"first-last mean": first_last_mean, "WK": wk_pool}
+# The names in tables of the poolings in minbert/pooling.py.
+POOLING_NAMES = {"mean": "mean", "cls": "[CLS]", "pooler": "pooler"}
 WHITENED = ("mean", "first-last mean")
 
 
-def kinds_of(pooling: str, with_baselines: bool) -> dict[str, VectorOf]:
-    """The functions (output, mask (R, T)) -> (R, H) by name: the encoder's own vector first, then the baselines."""
-    kinds = {NAMES[pooling]: partial(pool, pooling=pooling)}
-    if with_baselines:
-        kinds |= {
-            NAMES[name]: partial(pool, pooling=name) for name in ("cls", "mean") if name != pooling
-        }
-        kinds |= {
-            name: lambda output, mask, make=make: make(output.hidden_states, mask)
-            for name, make in FROM_STATES.items()
-        }
-    return kinds
+def vector_functions(pooling: str, with_baselines: bool) -> dict[str, VectorFunction]:
+    """The functions that make sentence vectors, by the name of the vector in tables.
+
+    pooling: the encoder's own, which comes first. The baselines follow it.
+    """
+    functions: dict[str, VectorFunction] = {POOLING_NAMES[pooling]: partial(pool, pooling=pooling)}
+    if not with_baselines:
+        return functions
+
+    for name in ("cls", "mean"):
+        functions.setdefault(POOLING_NAMES[name], partial(pool, pooling=name))
+
+    def first_last(output: BertOutput, attention_mask: Tensor) -> Tensor:
+        return first_last_mean(_hidden_states(output), attention_mask)
+
+    def wk(output: BertOutput, attention_mask: Tensor) -> Tensor:
+        return wk_pool(_hidden_states(output), attention_mask)
+
+    return functions | {"first-last mean": first_last, "WK": wk}
 
 
-def survey_cosines(
+def _hidden_states(output: BertOutput) -> Sequence[Tensor]:
+    assert output.hidden_states is not None, "ask the encoder for output_hidden_states"
+    return output.hidden_states
+
+
+def layer_cosines(
     hidden_states: Sequence[Tensor], attention_mask: Tensor
 ) -> dict[tuple[int, str], Tensor]:
-    """Cosines (B,) float64 of B pairs, R = 2B rows, for each hidden state and each of the SURVEYED poolings.
+    """The cosines of P pairs for each hidden state and each pooling of LAYER_POOLINGS.
 
-    Computed batch by batch, since the vectors themselves, 3 (L + 1) for each sentence, would fill the memory.
+    hidden_states: L + 1 tensors (R, T, H) with R = 2P rows, all first sentences before all second
+    ones. Returns tensors (P,) float64 by (number of the state, name of the pooling).
+
+    It is called batch by batch: all vectors together, 3 (L + 1) per sentence, would fill the
+    memory.
     """
-    return {
-        (number, name): F.cosine_similarity(*make(state, attention_mask).cpu().double().chunk(2))
-        for number, state in enumerate(hidden_states)
-        for name, make in SURVEYED.items()
-    }
+    cosines = {}
+    for number, state in enumerate(hidden_states):
+        for name, pooling in LAYER_POOLINGS.items():
+            first, second = pooling(state, attention_mask).cpu().double().chunk(2)  # (P, H) each
+            cosines[number, name] = F.cosine_similarity(first, second)
+    return cosines

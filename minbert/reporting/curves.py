@@ -88,6 +88,12 @@ class Curves:
                 values = [entry[key] for entry in history]
                 lines.append(Line(millions, values, name, colour=COLOURS[name]))
             plots.append(
-                LinePlot(tuple(lines), "tokens seen (millions)", label, starts_at_zero=True)
+                LinePlot(
+                    tuple(lines),
+                    "tokens seen (millions)",
+                    label,
+                    starts_at_zero=True,
+                    aspect=0.75,
+                )
             )
         write_png(self.folder / "curves.png", plots, self.title)

@@ -264,7 +264,7 @@ class LinePlot(Plot):
         counts = ", ".join(str(len(line.x)) for line in self.lines)
         axes = f"{self.x_label} to the right, {self.y_label} upwards"
         text = f"Line through {counts} points: {axes}"
-        notes = self.lines[0].notes
+        notes = self.lines[0].notes if self.lines else ()
         if not notes:
             return text
         text += f". First: {notes[0]}."
@@ -286,17 +286,29 @@ class LinePlot(Plot):
                 marker="o",
                 markersize=4,
                 label=line.name or None,
+                # A point on the edge stays whole.
+                clip_on=False,
             )
             tooltips.append(Tooltip(artist, line.notes))
 
         tooltips += self._draw_highlight(axes)
         self._draw_labels(axes)
+        # Room for the labels of points at an edge.
+        axes.margins(0.08)
         if self.starts_at_zero:
             axes.set_xlim(left=0)
-        if min(min(line.y) for line in self.lines) < 0 < max(max(line.y) for line in self.lines):
+        bottom, top = axes.get_ylim()
+        if bottom < 0 < top:
             axes.axhline(0, color=COLOURS["soft"], linewidth=0.8)
         if any(line.name for line in self.lines):
-            axes.legend(frameon=False, labelcolor=COLOURS["ink"])
+            # Above the axes, where it covers no line.
+            axes.legend(
+                loc="lower left",
+                bbox_to_anchor=(0, 1),
+                ncols=3,
+                frameon=False,
+                labelcolor=COLOURS["ink"],
+            )
         return tooltips
 
     def _draw_highlight(self, axes: Axes) -> list[Tooltip]:
@@ -315,9 +327,11 @@ class LinePlot(Plot):
 
     def _draw_labels(self, axes: Axes) -> None:
         """Put each label beside its point, where the other label and the edge are far."""
+        if not self.labels:
+            return
         line = self.lines[0]
         middle = (min(line.x) + max(line.x)) / 2
-        highest = max(self.labels, key=lambda number: line.y[number], default=None)
+        highest = max(self.labels, key=lambda number: line.y[number])
         for number, text in self.labels.items():
             # Of two labels one stands above its point and one below.
             is_above = number == highest
@@ -330,6 +344,8 @@ class LinePlot(Plot):
                 horizontalalignment="left" if is_left else "right",
                 verticalalignment="bottom" if is_above else "top",
                 color=COLOURS["ink"],
+                # The line may go through the label.
+                bbox={"facecolor": COLOURS["paper"], "alpha": 0.8, "linewidth": 0, "pad": 1},
             )
 
 

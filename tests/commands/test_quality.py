@@ -85,7 +85,7 @@ def record(model, sts_file):
     return measure_set(*model, read_pairs(sts_file), options(baselines=True), with_layers=True)
 
 
-# --- measure ----------------------------------------------------------------------------------------------------------
+# --- measure ------------------------------------------------------------------------------------
 
 
 def test_the_own_vector_scores_as_in_the_contrastive_stage(model, sts_file, record):
@@ -189,7 +189,7 @@ def test_the_deviation_is_that_of_a_sample_of_folds(model, sst_file, monkeypatch
     ] == pytest.approx(0.25 / 2**0.5)
 
 
-# --- pages ------------------------------------------------------------------------------------------------------------
+# --- pages --------------------------------------------------------------------------------------
 
 
 def test_the_overview_by_hand():
@@ -274,7 +274,7 @@ def test_buckets_become_boxes():
     )
 
 
-# --- the command ------------------------------------------------------------------------------------------------------
+# --- the command --------------------------------------------------------------------------------
 
 
 def test_the_command_writes_what_it_prints(

@@ -24,7 +24,7 @@ def made_up(num_rows: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray, 
     return cosines, labels, [("a", "b", "c")[number % 5 % 3] for number in range(num_rows)]
 
 
-# --- correlations -----------------------------------------------------------------------------------------------------
+# --- correlations -------------------------------------------------------------------------------
 
 
 def test_correlations_by_hand_and_by_scipy():
@@ -114,7 +114,7 @@ def test_the_order_of_rows_does_not_matter_and_a_set_without_subsets_has_one_con
     assert list(aggregations(cosines, labels, {})) == ["all"]
 
 
-# --- cosines by label -------------------------------------------------------------------------------------------------
+# --- cosines by label ---------------------------------------------------------------------------
 
 
 def test_the_scale_of_labels():
@@ -207,7 +207,7 @@ def test_a_histogram_counts_every_pair_once():
     assert (np.array(found["rows"]) @ found["shares"]).tolist() == pytest.approx(counts.tolist())
 
 
-# --- transfer ---------------------------------------------------------------------------------------------------------
+# --- transfer -----------------------------------------------------------------------------------
 
 
 def clusters(num_rows: int, distance: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

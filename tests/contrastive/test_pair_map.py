@@ -50,7 +50,7 @@ def training(**changes) -> dict:
     } | changes
 
 
-# --- which pairs ------------------------------------------------------------------------------------------------------
+# --- which pairs --------------------------------------------------------------------------------
 
 
 def test_the_highest_and_the_lowest_labels_are_chosen():
@@ -76,7 +76,7 @@ def test_no_pair_is_both_and_there_are_as_many_of_each():
         )
 
 
-# --- where they stand -------------------------------------------------------------------------------------------------
+# --- where they stand ---------------------------------------------------------------------------
 
 
 def test_a_map_is_t_sne_of_normalised_vectors_and_always_the_same():
@@ -154,7 +154,7 @@ def test_the_record_of_a_map_by_another_way(model, sample_data):
     json.dumps(found, allow_nan=False)
 
 
-# --- sections ---------------------------------------------------------------------------------------------------------
+# --- sections -----------------------------------------------------------------------------------
 
 
 def test_a_map_s_section_by_hand():
@@ -276,7 +276,7 @@ def test_a_stage_without_alignment_has_curves_only():
     ]  # the lowest
 
 
-# --- the command ------------------------------------------------------------------------------------------------------
+# --- the command --------------------------------------------------------------------------------
 
 
 def test_the_page_of_a_stage_s_folder(capsys, make_stages, sample_data, tiny_model, tmp_path):

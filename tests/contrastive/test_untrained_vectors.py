@@ -38,7 +38,7 @@ def random_states(num_states: int, lengths: list[int], num_units: int = 6, seed:
     return states, mask
 
 
-# --- max, first token, first-last mean --------------------------------------------------------------------------------
+# --- max, first token, first-last mean ----------------------------------------------------------
 
 
 def test_poolings_by_hand():
@@ -67,7 +67,7 @@ def test_max_is_a_slow_loop_and_sentence_transformers():
     assert torch.equal(features["sentence_embedding"], slow)
 
 
-# --- WK pooling -------------------------------------------------------------------------------------------------------
+# --- WK pooling ---------------------------------------------------------------------------------
 
 
 def slow_weights(states: np.ndarray, window: int) -> np.ndarray:
@@ -205,7 +205,7 @@ def test_one_layer_has_no_variance_so_tokens_weigh_the_same():
     )  # ((.5, .5) + (1.5, .5)) / 2
 
 
-# --- whitening --------------------------------------------------------------------------------------------------------
+# --- whitening ----------------------------------------------------------------------------------
 
 
 def correlated(num_rows: int, num_units: int) -> torch.Tensor:
@@ -269,7 +269,7 @@ def test_directions_without_variance_are_left_out():
     assert whiten(torch.ones(4, 3)).shape == (4, 0)
 
 
-# --- kinds and survey -------------------------------------------------------------------------------------------------
+# --- kinds and survey ---------------------------------------------------------------------------
 
 
 def test_the_own_vector_comes_first_and_no_kind_twice():

@@ -1,4 +1,4 @@
-"""multitask/errors/breakdown.py: each number by hand, against a slow loop, against somebody else's; each row counted once."""
+"""multitask/errors/breakdown.py: each number by hand, by a slow loop, or by another library."""
 
 import math
 
@@ -8,91 +8,86 @@ import torch
 
 from data.readers import Example
 from multitask.errors import breakdown
-from multitask.errors.breakdown import Answers
+from multitask.errors.breakdown import DevOutputs
 from multitask.tasks import TASKS
 
-DRAWN = np.random.default_rng(0)
+RANDOM = np.random.default_rng(0)
 
 
 def pair(first: str, second: str | None = None, label: float = 0.0) -> Example:
     return Example("a1", first, second, label)
 
 
-# --- confusion --------------------------------------------------------------------------------------------------------
+def as_lists(buckets) -> list[tuple[str, list[int]]]:
+    return [(bucket.name, bucket.rows.tolist()) for bucket in buckets]
+
+
+# --- confusion ----------------------------------------------------------------------------------
 
 
 def test_confusion_by_hand():
-    labels, predictions = (
-        np.array([0, 0, 1, 1, 1], np.float32),
-        np.array([0, 1, 1, 1, 0], np.float32),
-    )
+    labels = np.array([0, 0, 1, 1, 1], np.float32)
+    predictions = np.array([0, 1, 1, 1, 0], np.float32)
     assert breakdown.confusion_table(labels, predictions, 2).tolist() == [[1, 1], [1, 2]]
 
 
 def test_confusion_is_sklearn_s_and_a_slow_loop_s():
     from sklearn.metrics import confusion_matrix
 
-    labels, predictions = (
-        DRAWN.integers(0, 4, 200).astype(np.float32),
-        DRAWN.integers(0, 5, 200),
-    )  # no gold class 4
+    # There is no gold class 4.
+    labels = RANDOM.integers(0, 4, 200).astype(np.float32)
+    predictions = RANDOM.integers(0, 5, 200)
     pairs = list(zip(labels.tolist(), predictions.tolist(), strict=True))
     slow = [[pairs.count((row, column)) for column in range(5)] for row in range(5)]
     counts = breakdown.confusion_table(labels, predictions, 5)
-    assert (
-        counts.tolist() == slow == confusion_matrix(labels, predictions, labels=range(5)).tolist()
-    )
+    assert counts.tolist() == slow
+    assert counts.tolist() == confusion_matrix(labels, predictions, labels=range(5)).tolist()
     assert counts.sum() == 200 and counts[4].sum() == 0
-    assert counts.T.tolist() != slow  # negative control: gold and prediction swapped
+    assert counts.T.tolist() != slow, "negative control: gold label and prediction swapped"
 
 
-# --- probabilities and mistakes ---------------------------------------------------------------------------------------
+# --- probabilities and mistakes -----------------------------------------------------------------
 
 
-def test_probability_by_hand_and_against_torch():
+def test_probability_by_hand_and_by_torch():
     logits = np.array([[0, 0], [math.log(3), 0], [1000, -1000]], np.float32)
-    assert breakdown.probability_of_answer(logits) == pytest.approx([0.5, 0.75, 1.0])
+    assert breakdown.prediction_probability(logits) == pytest.approx([0.5, 0.75, 1.0])
     logits = np.array([0, math.log(3), -math.log(3), -1000], np.float32)
-    assert breakdown.probability_of_answer(logits) == pytest.approx([0.5, 0.75, 0.75, 1.0])
-    logits = DRAWN.normal(size=(50, 5)).astype(np.float32)
-    expected = torch.from_numpy(logits).double().softmax(1).max(1).values
-    assert breakdown.probability_of_answer(logits) == pytest.approx(expected.numpy(), abs=1e-15)
-    chance = torch.from_numpy(logits[:, 0]).double().sigmoid().numpy()
-    assert breakdown.probability_of_answer(logits[:, 0]) == pytest.approx(
-        np.maximum(chance, 1 - chance), abs=1e-15
-    )
+    assert breakdown.prediction_probability(logits) == pytest.approx([0.5, 0.75, 0.75, 1.0])
+
+    logits = RANDOM.normal(size=(50, 5)).astype(np.float32)
+    expected = torch.from_numpy(logits).double().softmax(1).max(1).values.numpy()
+    assert breakdown.prediction_probability(logits) == pytest.approx(expected, abs=1e-15)
+    second = torch.from_numpy(logits[:, 0]).double().sigmoid().numpy()
+    expected = np.maximum(second, 1 - second)
+    assert breakdown.prediction_probability(logits[:, 0]) == pytest.approx(expected, abs=1e-15)
 
 
 def test_severity_of_classes_is_the_probability_of_the_wrong_answer():
     examples = (pair("a", "b", 1), pair("a", "b", 0), pair("a", "b", 1))
-    answers = Answers(TASKS["para"], examples, np.array([2, 2, -3], np.float32))
-    assert answers.severity == pytest.approx([0, 1 / (1 + math.exp(-2)), 1 / (1 + math.exp(-3))])
+    dev = DevOutputs(TASKS["para"], examples, np.array([2, 2, -3], np.float32))
+    assert dev.severity == pytest.approx([0, 1 / (1 + math.exp(-2)), 1 / (1 + math.exp(-3))])
 
 
 def test_severity_of_numbers_is_the_distance_on_the_scale():
     examples = tuple(pair("a", "b", label) for label in (5, 0, 2.75, 3))
-    answers = Answers(TASKS["sts"], examples, np.array([5.5, -1, 2, 7], np.float32))
-    assert answers.on_scale.tolist() == [5, 0, 2, 5] and answers.predictions.tolist() == [
-        5.5,
-        -1,
-        2,
-        7,
-    ]
-    assert answers.severity.tolist() == [0, 0, 0.75, 2]
+    dev = DevOutputs(TASKS["sts"], examples, np.array([5.5, -1, 2, 7], np.float32))
+    assert dev.clipped.tolist() == [5, 0, 2, 5]
+    assert dev.predictions.tolist() == [5.5, -1, 2, 7]
+    assert dev.severity.tolist() == [0, 0, 0.75, 2]
 
 
 def test_worst_rows_come_first_and_right_ones_never():
     assert breakdown.worst_rows(np.array([0.5, 0, 0.9, 0.5, 0]), 10).tolist() == [2, 0, 3]
     assert breakdown.worst_rows(np.array([0.5, 0, 0.9, 0.5, 0]), 2).tolist() == [2, 0]
     assert breakdown.worst_rows(np.zeros(3), 2).tolist() == []
-    severity = DRAWN.choice([0, 0.25, 0.5, 0.75], 100)
-    slow = sorted(
-        (row for row in range(100) if severity[row] > 0), key=lambda row: (-severity[row], row)
-    )
+    severity = RANDOM.choice([0, 0.25, 0.5, 0.75], 100)
+    wrong = [row for row in range(100) if severity[row] > 0]
+    slow = sorted(wrong, key=lambda row: (-severity[row], row))
     assert breakdown.worst_rows(severity, 100).tolist() == slow
 
 
-# --- words ------------------------------------------------------------------------------------------------------------
+# --- words --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -109,7 +104,8 @@ def test_worst_rows_come_first_and_right_ones_never():
     ],
 )
 def test_overlap_by_hand(first, second, overlap):
-    assert breakdown.word_overlap(first, second) == breakdown.word_overlap(second, first) == overlap
+    assert breakdown.word_overlap(first, second) == overlap
+    assert breakdown.word_overlap(second, first) == overlap
 
 
 def test_words_are_counted_in_both_sentences():
@@ -117,40 +113,36 @@ def test_words_are_counted_in_both_sentences():
     assert breakdown.count_words(examples).tolist() == [3, 3, 0]
 
 
-# --- buckets ----------------------------------------------------------------------------------------------------------
+# --- buckets ------------------------------------------------------------------------------------
 
 
 def test_quartiles_by_hand():
-    buckets = breakdown.quartiles(np.array([8, 1, 2, 3, 4, 5, 6, 7]))
-    assert [(name, rows.tolist()) for name, rows in buckets] == [
+    assert as_lists(breakdown.quartiles(np.array([8, 1, 2, 3, 4, 5, 6, 7]))) == [
         ("1 to 2", [1, 2]),
         ("3 to 4", [3, 4]),
         ("5 to 6", [5, 6]),
         ("7 to 8", [0, 7]),
     ]
-    assert [name for name, _ in breakdown.quartiles(np.array([3, 3, 3, 3, 3, 9]))] == ["3", "9"]
-    assert [(name, rows.tolist()) for name, rows in breakdown.quartiles(np.array([4]))] == [
-        ("4", [0])
-    ]
+    buckets = breakdown.quartiles(np.array([3, 3, 3, 3, 3, 9]))
+    assert [bucket.name for bucket in buckets] == ["3", "9"]
+    assert as_lists(breakdown.quartiles(np.array([4]))) == [("4", [0])]
 
 
 def test_quartiles_are_a_slow_loop_s():
-    """An edge is the least value that at least a quarter (half, three quarters) of the rows do not exceed."""
-    values = DRAWN.integers(1, 30, 101)
-    edges = [
-        min(value for value in values if sum(values <= value) >= share * 101)
-        for share in (0.25, 0.5, 0.75)
-    ]
-    slow = [
-        [row for row, value in enumerate(values) if sum(value > edge for edge in edges) == number]
-        for number in range(4)
-    ]
-    assert [rows.tolist() for _, rows in breakdown.quartiles(values)] == slow
+    """An edge is the least value that at least a quarter (half, ...) of the rows do not exceed."""
+    values = RANDOM.integers(1, 30, 101)
+    edges = []
+    for share in (0.25, 0.5, 0.75):
+        edges.append(min(value for value in values if sum(values <= value) >= share * 101))
+    slow = [[], [], [], []]
+    for row, value in enumerate(values):
+        slow[sum(value > edge for edge in edges)].append(row)
+    assert [bucket.rows.tolist() for bucket in breakdown.quartiles(values)] == slow
 
 
 def test_a_bucket_of_overlaps_holds_its_lower_edge():
     overlaps = np.array([0, 0.19, 1 / 5, 2 / 5, 3 / 5, 4 / 5, 0.99, 1])
-    assert [(name, rows.tolist()) for name, rows in breakdown.overlap_buckets(overlaps)] == [
+    assert as_lists(breakdown.overlap_buckets(overlaps)) == [
         ("below 0.2", [0, 1]),
         ("0.2 to 0.4", [2]),
         ("0.4 to 0.6", [3]),
@@ -160,9 +152,9 @@ def test_a_bucket_of_overlaps_holds_its_lower_edge():
     ]
 
 
-def test_a_bucket_for_each_point_and_five_in_the_last():
+def test_a_bucket_for_each_unit_and_five_in_the_last():
     labels = np.array([0, 0.99, 1, 2.75, 4, 5], np.float32)
-    assert [(name, rows.tolist()) for name, rows in breakdown.point_buckets(labels, 0, 5)] == [
+    assert as_lists(breakdown.unit_buckets(labels, 0, 5)) == [
         ("0 to 1", [0, 1]),
         ("1 to 2", [2]),
         ("2 to 3", [3]),
@@ -174,8 +166,9 @@ def test_a_bucket_for_each_point_and_five_in_the_last():
 @pytest.mark.parametrize("num_rows", [1, 2, 5, 400])
 def test_every_row_is_in_one_bucket_whatever_the_numbers(num_rows):
     for buckets in (
-        breakdown.quartiles(DRAWN.integers(0, 7, num_rows)),
-        breakdown.overlap_buckets(DRAWN.integers(0, 11, num_rows) / 10),
-        breakdown.point_buckets(DRAWN.uniform(0, 5, num_rows).astype(np.float32), 0, 5),
+        breakdown.quartiles(RANDOM.integers(0, 7, num_rows)),
+        breakdown.overlap_buckets(RANDOM.integers(0, 11, num_rows) / 10),
+        breakdown.unit_buckets(RANDOM.uniform(0, 5, num_rows).astype(np.float32), 0, 5),
     ):
-        assert sorted(row for _, rows in buckets for row in rows) == list(range(num_rows))
+        rows = np.concatenate([bucket.rows for bucket in buckets])
+        assert sorted(rows) == list(range(num_rows))

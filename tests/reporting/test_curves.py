@@ -1,8 +1,7 @@
-"""minbert/reporting/curves.py: a picture and a TensorBoard log of a history."""
-
-import importlib.util
+"""minbert/reporting/curves.py: a PNG file and a TensorBoard log of a history."""
 
 import pytest
+from matplotlib.figure import Figure as Canvas
 
 from minbert.reporting import curves
 from minbert.reporting.curves import Curves, missing_libraries
@@ -17,91 +16,89 @@ HISTORY = [
     }
     for number in range(4)
 ]
+KEYS = ("loss", "held_out_loss", "masked_accuracy")
 
 
 @pytest.fixture
-def libraries():
-    for name in ("matplotlib", "tensorboard"):
-        pytest.importorskip(name, reason=f"{name} is optional; run setup.sh --plots")
+def tensorboard():
+    pytest.importorskip("tensorboard", reason="it is optional; run setup.sh --plots")
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The matplotlib figures that are saved while a test runs."""
+    canvases = []
+    save = Canvas.savefig
+
+    def remember(canvas, *arguments, **keywords):
+        canvases.append(canvas)
+        save(canvas, *arguments, **keywords)
+
+    monkeypatch.setattr(Canvas, "savefig", remember)
+    return canvases
 
 
 def logged(folder) -> dict[str, list[tuple[int, float]]]:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(folder / "tensorboard")).Reload()
-    return {
-        name: [(event.step, pytest.approx(event.value)) for event in events.Scalars(name)]
-        for name in events.Tags()["scalars"]
-    }
+    points = {}
+    for name in events.Tags()["scalars"]:
+        scalars = events.Scalars(name)
+        points[name] = [(event.step, pytest.approx(event.value)) for event in scalars]
+    return points
 
 
 def expected(history, tokens_per_step):
-    return {
-        name: [(entry["step"] * tokens_per_step, entry[name]) for entry in history]
-        for name in ("loss", "held_out_loss", "masked_accuracy")
-    }
+    points = {}
+    for key in KEYS:
+        points[key] = [(entry["step"] * tokens_per_step, entry[key]) for entry in history]
+    return points
 
 
-def test_the_log_holds_every_entry_once_over_tokens(libraries, tmp_path):
+def test_the_log_holds_every_entry_once_over_tokens(tensorboard, tmp_path):
     draw = Curves(tmp_path, 2048, "mini")
     for number in range(1, 5):
         draw(HISTORY[:number])
     assert logged(tmp_path) == expected(HISTORY, 2048)
 
 
-def test_a_resumed_run_has_one_curve(libraries, tmp_path):
+def test_a_resumed_run_has_one_curve(tensorboard, tmp_path):
     Curves(tmp_path, 2048, "mini")(HISTORY[:2])
-    Curves(tmp_path, 2048, "mini")(HISTORY)  # another process
+    # Another process starts with the whole history.
+    Curves(tmp_path, 2048, "mini")(HISTORY)
     assert logged(tmp_path) == expected(HISTORY, 2048)
 
 
-def test_the_picture(libraries, tmp_path, monkeypatch):
-    from matplotlib.figure import Figure
-
-    drawn = []
-    monkeypatch.setattr(
-        Figure,
-        "savefig",
-        lambda figure, *place, clean=Figure.savefig, **rest: (
-            drawn.append(figure),
-            clean(figure, *place, **rest),
-        ),
-    )
-    Curves(tmp_path, 2_000_000, "mini, 80,000,000 tokens")(HISTORY)
+def test_the_plots(tmp_path, drawn):
+    Curves(tmp_path, 2_000_000, "mini, 80,000,000 tokens").draw(HISTORY)
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert [path.name for path in tmp_path.iterdir()] == ["curves.png"]
     loss, accuracy = drawn[0].axes
+    training, held_out = loss.lines
     assert [line.get_label() for line in loss.lines] == ["training", "held out"]
-    assert loss.lines[1].get_xydata().tolist() == [
-        [20, 6.5],
-        [40, 5.5],
-        [60, 4.5],
-        [80, 3.5],
-    ]  # millions of tokens
+    # 2 million tokens a step, so step 10 is at 20 million.
+    assert held_out.get_xydata().tolist() == [[20, 6.5], [40, 5.5], [60, 4.5], [80, 3.5]]
     assert accuracy.lines[0].get_ydata() == pytest.approx([0.0, 0.1, 0.2, 0.3])
-    assert (
-        accuracy.lines[0].get_color() == loss.lines[1].get_color() != loss.lines[0].get_color()
-    )  # both held out
-    assert (
-        accuracy.get_ylabel() == "masked accuracy"
-        and accuracy.get_xlabel() == "tokens seen (millions)"
-    )
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["curves.png", "tensorboard"]
+    assert accuracy.lines[0].get_color() == held_out.get_color() != training.get_color()
+    assert accuracy.get_ylabel() == "masked accuracy"
+    assert accuracy.get_xlabel() == "tokens seen (millions)"
+    assert drawn[0].get_suptitle() == "mini, 80,000,000 tokens"
 
 
-@pytest.mark.parametrize(
-    ("absent", "words", "left"),
-    [
-        ("matplotlib", "no curves: matplotlib is not", "tensorboard"),
-        ("tensorboard", "no log: tensor", "curves.png"),
-    ],
-)
-def test_what_has_no_library_is_not_written_and_that_is_said(
-    libraries, tmp_path, monkeypatch, absent, words, left
-):
-    find = importlib.util.find_spec
-    monkeypatch.setattr(curves, "find_spec", lambda name: None if name == absent else find(name))
-    assert missing_libraries().startswith(words) and missing_libraries().endswith(
-        "(bash setup.sh --plots)"
-    )
+def test_a_history_of_one_entry_can_be_drawn(tmp_path):
+    Curves(tmp_path, 1, "x").draw(HISTORY[:1])
+    assert (tmp_path / "curves.png").is_file()
+
+
+def test_without_tensorboard_there_are_curves_and_a_hint(tmp_path, monkeypatch):
+    monkeypatch.setattr(curves, "find_spec", lambda name: None)
+    assert missing_libraries().startswith("no TensorBoard log: tensorboard is not installed")
+    assert missing_libraries().endswith("(bash setup.sh --plots)")
     Curves(tmp_path, 1, "x")(HISTORY)
-    assert [path.name for path in tmp_path.iterdir()] == [left]
+    assert [path.name for path in tmp_path.iterdir()] == ["curves.png"]
+
+
+def test_with_all_libraries_there_is_no_hint(tmp_path, monkeypatch):
+    monkeypatch.setattr(curves, "find_spec", lambda name: name)
+    assert missing_libraries() == ""

@@ -1,266 +1,212 @@
-"""minbert/reporting/figures.py: curves, maps of pairs, pictures side by side. Scatter plots and boxes: test_report.py."""
+"""minbert/reporting/figures.py: what each kind of plot puts on its axes, read back from matplotlib.
 
-import re
-from xml.etree import ElementTree
+images.py, which makes SVG and PNG of them, has its own tests.
+"""
 
+from itertools import pairwise
+
+import numpy as np
 import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure as Canvas
 
 from minbert.reporting.figures import (
-    PLOT_MARGIN,
-    PLOT_SIZE,
+    COLOURS,
+    BoxPlot,
+    Line,
+    LinePlot,
     PairMap,
-    Panels,
-    Ridges,
-    Trace,
-    draw,
-    round_ticks,
+    ScatterPlot,
+    StackedHistograms,
 )
-from minbert.reporting.pages import Section, render_html, render_markdown, render_text
-from minbert.reporting.tables import Grid
-from tests.report_reader import Page
 
-FIRST, LAST = PLOT_MARGIN, PLOT_MARGIN + PLOT_SIZE
-HOSTILE = '<b>"&'
-TRACE = Trace(
-    [0, 50, 100],
-    [1.0, 3.0, 2.0],
-    [0, 50, 100],
-    [1, 2, 3],
-    "step",
-    HOSTILE,
-    ("start", "", "end"),
-    ("first", HOSTILE, "third"),
-    2,
-)
-MAP = PairMap(
-    HOSTILE,
-    [[[-10, -10], [10, 10]], [[0, 0], [-10, 10]]],
-    [True, False],
-    "t-SNE",
-    ("near", HOSTILE),
-)
-TABLE = Grid(("name", "value"), (("a", "1"),), "hn")
+LINE = Line([0, 50, 100], [1.0, 3.0, 2.0], notes=("first", "second", "third"))
+PATH = LinePlot((LINE,), "step", "score", highlighted=2, labels={0: "start", 2: "end"})
 
 
-def parts(picture) -> ElementTree.Element:
-    return ElementTree.fromstring(draw(picture))
+def draw(plot):
+    """The axes of a drawn plot, and its tooltips."""
+    axes = Canvas().add_subplot()
+    return axes, plot.draw(axes)
 
 
-def numbers(text: str) -> list[float]:
-    return [float(number) for number in re.findall(r"-?[\d.]+", text)]
+def labels_of(axes) -> tuple[str, str]:
+    return axes.get_xlabel(), axes.get_ylabel()
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ([0, 591], [0, 100, 200, 300, 400, 500, 600]),
-        ([-2.52, -0.91], [-3, -2.5, -2, -1.5, -1, -0.5]),
-        ([2e-4, 7.9e-4], [2e-4, 3e-4, 4e-4, 5e-4, 6e-4, 7e-4, 8e-4]),
-        ([0, 0], [-1, -0.5, 0, 0.5, 1]),
-        ([1e5, 9e5], [0, 2e5, 4e5, 6e5, 8e5, 1e6]),
-        ([0.7, 0.1], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]),
-    ],
-)
-def test_round_ticks_by_hand(values, expected):
-    assert round_ticks(values) == expected
+# --- scatter plot, boxes, histograms ------------------------------------------------------------
 
 
-def test_round_ticks_hold_all_values_and_are_few():
-    for exponent in range(-6, 7):
-        for low in (-3.7, -1, 0, 0.001, 2):
-            for span in (0, 0.011, 0.5, 1, 2.5, 9.99):
-                values = [low * 10.0**exponent, (low + span) * 10.0**exponent]
-                ticks = round_ticks(values)
-                slack = 1e-9 * (ticks[-1] - ticks[0])
-                assert 3 <= len(ticks) <= 7 and ticks == sorted(set(ticks)), values
-                assert ticks[0] <= values[0] + slack and values[1] <= ticks[-1] + slack, values
-                assert len({f"{tick:g}" for tick in ticks}) == len(ticks), ticks
+def test_points_stand_where_they_belong():
+    """x to the right, y upwards, both axes from 0 to 5 and of one scale."""
+    plot = ScatterPlot([0.0, 5.0, 2.5], [5.0, 0.0, 1], "gold", "prediction", 0, 5, ("a", "b", "c"))
+    axes, (tooltip,) = draw(plot)
+    (points,) = axes.collections
+    assert points.get_offsets().tolist() == [[0, 5], [5, 0], [2.5, 1]]
+    assert tooltip.artist is points and tooltip.notes == ("a", "b", "c")
+    assert labels_of(axes) == ("gold", "prediction")
+    assert axes.lines[0].get_xydata().tolist() == [[0, 0], [5, 5]], "the diagonal"
+    assert list(axes.get_xticks()) == list(axes.get_yticks()) == [0, 1, 2, 3, 4, 5]
+    assert axes.get_aspect() == 1 and axes.get_xlim() == axes.get_ylim()
+    assert plot.description == "Scatter plot of 3 points: gold to the right, prediction upwards"
 
 
-# --- a trace ----------------------------------------------------------------------------------------------------------
+def test_boxes_stand_where_they_belong():
+    """The first interval is 0 to 2; its box leaves 15 % on either side. An empty one has no box."""
+    quantiles = [[0, 0.1, 0.25, 0.5, 1], None, [0.5] * 5]
+    plot = BoxPlot([0, 2, 4, 5], quantiles, (0, 5), (0, 1), "label", "cosine", ("one", "", "three"))
+    axes, tooltips = draw(plot)
+    assert [tooltip.notes for tooltip in tooltips] == [["one"], ["three"]]
+    box = tooltips[0].artist.get_path().get_extents()
+    assert [box.x0, box.y0, box.x1, box.y1] == pytest.approx([0.3, 0.1, 1.7, 0.5])
+    thin = tooltips[1].artist.get_path().get_extents()
+    assert [thin.x0, thin.y0, thin.x1, thin.y1] == pytest.approx([4.15, 0.5, 4.85, 0.5])
+
+    # Of each box two whiskers and the median.
+    lines = [line.get_xydata().tolist() for line in axes.lines]
+    assert [[1, 0.1], [1, 0]] in lines and [[1, 0.5], [1, 1]] in lines
+    medians = [line for line in axes.lines if to_hex(line.get_color()) == COLOURS["orange"]]
+    np.testing.assert_allclose(medians[0].get_xydata(), [[0.3, 0.25], [1.7, 0.25]])
+    assert axes.get_xlim() == (0, 5) and axes.get_ylim() == (0, 1)
+    assert plot.description.startswith("Box plot of 3 intervals: label to the right")
 
 
-def test_a_trace_goes_through_its_points_in_order():
-    """Step 0 is at the left, the value 1 of 1 to 3 at the bottom; y points down."""
-    svg = parts(TRACE)
-    middle = (FIRST + LAST) / 2
-    way = numbers(svg.find("path[@class='line']").get("d"))
-    assert way == [FIRST, LAST, middle, FIRST, LAST, middle]
-    circles = svg.findall("circle")  # the marked one is drawn last, over all others
-    assert [(float(each.get("cx")), float(each.get("cy"))) for each in circles] == list(
-        zip(way[::2], way[1::2], strict=True)
+def test_histograms_stand_on_their_bands_and_the_largest_share_is_as_high_as_a_band():
+    plot = StackedHistograms(
+        [0, 0.5, 1],
+        [0, 2, 4],
+        [[0.25, 0.75], [0.5, 0.0]],
+        x_limits=(0, 1),
+        x_label="cosine",
+        y_label="label",
+        notes=("low", "high"),
     )
-    assert [each.get("class") for each in circles] == ["point", "point", "point marked"]
-    assert [each.find("title").text for each in circles] == ["first", HOSTILE, "third"]
+    axes, tooltips = draw(plot)
+    assert [tooltip.notes for tooltip in tooltips] == [["low"], ["high"]]
+    low, high = (tooltip.artist.get_data() for tooltip in tooltips)
+    assert low.baseline == 0 and high.baseline == 2
+    np.testing.assert_allclose(low.values, [2 / 3, 2])
+    np.testing.assert_allclose(high.values, [2 + 4 / 3, 2])
+    assert list(low.edges) == [0, 0.5, 1] and axes.get_ylim() == (0, 4)
 
 
-def test_the_marked_point_is_drawn_over_the_others():
-    moved = Trace(*list(vars(TRACE).values())[:8], marked=0)
-    assert [each.get("class") for each in parts(moved).findall("circle")][-1] == "point marked"
-    assert [each.find("title").text for each in parts(moved).findall("circle")] == [
-        HOSTILE,
-        "third",
-        "first",
+def test_histograms_of_empty_bands_are_flat():
+    plot = StackedHistograms([0, 1], [0, 1], [[0.0]], (0, 1), "x", "y", ("",))
+    _, (tooltip,) = draw(plot)
+    assert tooltip.artist.get_data().values == [0]
+
+
+# --- lines --------------------------------------------------------------------------------------
+
+
+def test_a_line_goes_through_its_points_in_order():
+    axes, tooltips = draw(PATH)
+    line, highlight = axes.lines[:2]
+    assert line.get_xydata().tolist() == [[0, 1], [50, 3], [100, 2]]
+    assert highlight.get_xydata().tolist() == [[100, 2]]
+    assert highlight.get_color() == COLOURS["orange"] != line.get_color()
+    assert highlight.get_zorder() > line.get_zorder(), "it must be drawn over the others"
+    assert [list(tooltip.notes) for tooltip in tooltips] == [
+        ["first", "second", "third"],
+        ["third"],
     ]
+    assert axes.get_legend() is None, "a line without a name needs no legend"
 
 
-def test_a_lower_trace_is_as_wide():
-    lower = Trace(*list(vars(TRACE).values())[:9], height=200)
-    assert numbers(parts(lower).find("path[@class='line']").get("d"))[:2] == [
-        FIRST,
-        PLOT_MARGIN + 200,
-    ]
-    assert numbers(parts(TRACE).get("viewBox"))[2] == numbers(parts(lower).get("viewBox"))[2]
-    assert numbers(parts(TRACE).get("viewBox"))[3] == numbers(parts(lower).get("viewBox"))[3] + 260
+def test_labels_stand_beside_their_points_and_apart():
+    """The higher one stands above its point, the lower one below. Both point to the middle."""
+    axes, _ = draw(PATH)
+    start, end = axes.texts
+    assert (start.get_text(), start.xy) == ("start", (0, 1.0))
+    assert (start.get_va(), start.get_ha()) == ("top", "left")
+    assert (end.get_text(), end.xy) == ("end", (100, 2.0))
+    assert (end.get_va(), end.get_ha()) == ("bottom", "right")
 
 
-def test_a_picture_can_be_told_without_seeing_it():
-    svg = parts(TRACE)
-    assert svg.get("role") == "img" and svg.get("aria-label") == (
-        f"Line through 3 points: step to the right, {HOSTILE} upwards"
+@pytest.mark.parametrize("labels", [{0: "before", 1: "1 = after"}, {0: "before", 2: "2 = after"}])
+@pytest.mark.parametrize("y", [(1, 1, 1), (3, 2, 1), (1, 2, 3), (1.0, 1.001, 1.002)])
+def test_two_labels_never_overlap(labels, y):
+    """The points may be as close as they like."""
+    canvas = Canvas(figsize=(6, 6))
+    axes = canvas.add_subplot()
+    LinePlot((Line([0, 0.001, 0.002], y),), "x", "y", labels=labels).draw(axes)
+    canvas.draw_without_rendering()
+    first, second = (text.get_window_extent() for text in axes.texts)
+    assert not first.overlaps(second)
+
+
+def test_more_than_two_labels_are_an_error_of_ours():
+    with pytest.raises(AssertionError, match="3 labels"):
+        LinePlot((LINE,), "x", "y", labels={0: "a", 1: "b", 2: "c"})
+
+
+def test_points_that_do_not_fit_are_an_error_of_ours():
+    for line in (Line([0, 1], [1]), Line([0, 1], [0, 1], notes=("one",))):
+        with pytest.raises(AssertionError, match="a line with 2 x"):
+            LinePlot((line,), "x", "y")
+
+
+def test_several_lines_have_names_and_differ():
+    lines = [Line([1, 2], [number, number], f"line {number}") for number in range(9)]
+    axes, _ = draw(LinePlot(tuple(lines), "x", "y", starts_at_zero=True))
+    shown = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert shown == [f"line {number}" for number in range(9)]
+    looks = {(line.get_color(), line.get_linestyle()) for line in axes.lines[:9]}
+    assert len(looks) == 9 and axes.get_xlim()[0] == 0
+
+
+def test_a_line_at_zero_shows_where_the_sign_changes():
+    axes, _ = draw(LinePlot((Line([0, 1], [-1, 1]),), "x", "y"))
+    assert len(axes.lines) == 2 and list(axes.lines[1].get_ydata()) == [0, 0]
+    assert len(draw(LinePlot((Line([0, 1], [10, 11]),), "x", "y"))[0].lines) == 1
+
+
+def test_a_plot_without_lines_is_empty():
+    plot = LinePlot((), "x", "y")
+    assert draw(plot)[1] == [] and plot.description.startswith("Line")
+
+
+@pytest.mark.parametrize("values", [[0, 591], [-2.52, -0.91], [2e-4, 7.9e-4], [1, 1], [1e5, 9e5]])
+def test_ticks_are_round_and_few(values):
+    """Multiples of 1, 2 or 5 times a power of ten."""
+    axes, _ = draw(LinePlot((Line(values, values),), "x", "y"))
+    ticks = axes.get_xticks()
+    assert 2 <= len(ticks) <= 9
+    step = min(second - first for first, second in pairwise(ticks))
+    assert f"{step:e}"[0] in "125" and np.allclose(ticks / step, np.round(ticks / step))
+
+
+def test_a_plot_can_be_understood_without_seeing_it():
+    assert PATH.description == (
+        "Line through 3 points: step to the right, score upwards. First: first. Highlighted: "
+        "third. Last: third."
     )
-    assert svg[0].tag == "desc" and svg[0].text == "First: first. Marked: third. Last: third."
-    assert parts(MAP)[0].text == (
-        "1 positive pairs as circles with a line, 1 negative pairs as squares with a dashed line."
-    )
+    two = LinePlot((Line([1], [1], "a"), Line([1, 2], [1, 2], "b")), "x", "y")
+    assert two.description == "Line through 1, 2 points: x to the right, y upwards"
 
 
-def boxes_of_names(trace: Trace) -> dict[str, tuple[float, ...]]:
-    """left, top, right, bottom of each name that is shown, with letters 8 wide."""
-    found = {}
-    for text in parts(trace).findall("text[@class='name']"):
-        x, y, half = float(text.get("x")), float(text.get("y")), 4 * len(text.text)
-        found[text.text] = (x - half, y - 10, x + half, y + 3)
-    return found
-
-
-def test_names_stand_beside_their_points_and_on_nothing():
-    assert set(boxes_of_names(TRACE)) == {"start", "end"}
-    many = [number / 40 for number in range(41)]
-    crowded = Trace(
-        many,
-        [value**2 for value in many],
-        [0, 1],
-        [0, 1],
-        "x",
-        "y",
-        tuple(map(str, range(41))),
-        ("",) * 41,
-        20,
-    )
-    boxes = boxes_of_names(crowded)
-    assert {"20", "0"} < set(boxes) and len(boxes) > 10
-    for name, (left, top, right, bottom) in boxes.items():
-        column, row = FIRST + many[int(name)] * PLOT_SIZE, LAST - many[int(name)] ** 2 * PLOT_SIZE
-        assert abs((left + right) / 2 - column) < 25 and abs((top + bottom) / 2 - row) < 25, name
-        assert left >= FIRST and right <= LAST and bottom <= LAST
-        for other, box in boxes.items():
-            is_apart = right <= box[0] or box[2] <= left or bottom <= box[1] or box[3] <= top
-            assert name == other or is_apart, (name, other)
-
-
-def test_names_without_room_are_left_out_and_the_marked_one_stays():
-    same = Trace(
-        [1] * 30,
-        [1] * 30,
-        [0, 2],
-        [0, 2],
-        "x",
-        "y",
-        tuple(f"name {number}" for number in range(30)),
-        ("",) * 30,
-        17,
-    )
-    assert {"name 17", "name 0"} < set(boxes_of_names(same)) and len(boxes_of_names(same)) < 10
-
-
-def test_long_numbers_have_room_beside_the_axis():
-    long = Trace(
-        [0, 1], [1.23e-6, 1.24e-6], [0, 1], [1.23e-6, 1.24e-6], "x", "y", ("", ""), ("", ""), 0
-    )
-    left = numbers(parts(long).get("viewBox"))[0]
-    assert (
-        PLOT_MARGIN - 7 - 8 * len("1.23e-06") > left + 14 + 6
-    )  # the axis' label, turned, is 12 high
-
-
-# --- maps and panels --------------------------------------------------------------------------------------------------
+# --- maps ---------------------------------------------------------------------------------------
 
 
 def test_a_map_joins_the_points_of_each_pair():
-    """Ticks are -10 to 10 on both axes: the first pair goes from the lower left corner to the upper right."""
-    svg = parts(MAP)
-    positive, negative = (
-        svg.findall(f"g[@class='pair {kind}']") for kind in ("positive", "negative")
+    points = [[[-10, -1], [10, 1]], [[0, 0], [-10, 10]]]
+    plot = PairMap("after", points, [True, False], "t-SNE 1", "t-SNE 2", ("near", "far"))
+    axes, tooltips = draw(plot)
+    assert [line.get_xydata().tolist() for line in axes.lines] == points
+    assert [tooltip.notes for tooltip in tooltips] == [["near"], ["far"]]
+
+    # Kinds differ in colour, marker and line, so that a reader without colours sees them, too.
+    positive, negative = axes.lines
+    assert positive.get_color() != negative.get_color()
+    assert positive.get_marker() != negative.get_marker()
+    assert positive.get_linestyle() != negative.get_linestyle()
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
+        "positive pairs",
+        "negative pairs",
+    ]
+    assert axes.get_title() == "after" and labels_of(axes) == ("t-SNE 1", "t-SNE 2")
+    assert axes.get_aspect() == 1, "both axes have one scale"
+    assert plot.description == (
+        "Map of 2 pairs, after: 1 positive pairs as circles with a line, 1 negative pairs as "
+        "squares with a dashed line"
     )
-    assert len(positive) == len(negative) == 2  # the legend's, and the pair's own
-    assert [each.find("title").text for each in (positive[1], negative[1])] == ["near", HOSTILE]
-    assert numbers(positive[1].find("path").get("d")) == [FIRST, LAST, LAST, FIRST]
-    assert [
-        numbers(each.get("cx") + " " + each.get("cy")) for each in positive[1].findall("circle")
-    ] == [[FIRST, LAST], [LAST, FIRST]]
-    middle = (FIRST + LAST) / 2
-    assert numbers(negative[1].find("path").get("d")) == [middle, middle, FIRST, FIRST]
-    assert [
-        (float(each.get("x")) + 4, float(each.get("y")) + 4) for each in negative[1].findall("rect")
-    ] == [(middle, middle), (FIRST, FIRST)]
-    texts = [text.text for text in svg.findall("text")]
-    assert {"t-SNE 1", "t-SNE 2", "1 positive pairs", "1 negative pairs", HOSTILE} <= set(texts)
-
-
-def test_both_axes_of_a_map_have_one_scale():
-    flat = PairMap("", [[[-10, -1], [10, 1]]], [True], "t-SNE", ("",))
-    x1, y1, x2, y2 = numbers(parts(flat).findall("g")[2].find("path").get("d"))
-    assert (x2 - x1) == pytest.approx(10 * (y1 - y2), abs=0.6)
-
-
-def test_ridges_stand_on_their_bands_and_one_is_as_high_as_a_band():
-    shares = [[0.25, 0.75], [0.5, 0.0]]
-    svg = parts(
-        Ridges([0, 0.5, 1], [0, 2, 4], shares, [0, 1], [0, 4], "cosine", "label", ("low", HOSTILE))
-    )
-    low, high = svg.findall("path[@class='box']")
-    assert [path.find("title").text for path in (low, high)] == ["low", HOSTILE]
-    band = PLOT_SIZE / 2
-    left, middle, right, foot = (
-        PLOT_MARGIN,
-        PLOT_MARGIN + band,
-        PLOT_MARGIN + 2 * band,
-        PLOT_MARGIN + 2 * band,
-    )
-    assert numbers(low.get("d")) == pytest.approx(
-        [left, foot, foot - band / 3, middle, foot - band, right, foot], abs=0.06
-    )
-    assert numbers(high.get("d")) == pytest.approx(
-        [left, foot - band, foot - band * 5 / 3, middle, foot - band, right, foot - band], abs=0.06
-    )
-
-
-def test_panels_stand_side_by_side_with_one_table():
-    sections = [Section("Both", "How.", Panels((TRACE, MAP), TABLE))]
-    html = render_html("x", sections)
-    page = Page(html)
-    assert (
-        not page.faults
-        and page.count("svg") == 2
-        and page.tables == [[["name", "value"], ["a", "1"]]]
-    )
-    assert "| a | 1 |" in render_markdown("x", sections) and "a         1" in render_text(
-        "x", sections
-    )
-    assert "<b>" not in html
-
-
-def test_equal_pictures_are_equal_text():
-    assert draw(Panels((TRACE, MAP), TABLE)) == draw(Panels((TRACE, MAP), TABLE))
-
-
-def test_a_point_beside_the_axes_is_an_error_of_ours():
-    for x, y in ([0, 3], [0, 1]), ([0, 1], [-1, 1]), ([0, 1], [0, 1, 1]):
-        with pytest.raises(AssertionError):
-            Trace(x, y, [0, 2], [0, 2], "x", "y", ("", ""), ("", ""), 0)
-
-
-def test_what_is_no_picture_is_an_error_of_ours():
-    with pytest.raises(KeyError, match="Grid"):
-        draw(TABLE)
