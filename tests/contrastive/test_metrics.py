@@ -1,4 +1,4 @@
-"""contrastive/quality/metrics.py: correlations by subset and convention, the spread of cosines by label, transfer."""
+"""contrastive/quality/metrics.py: correlations by subset, cosines by label, transfer."""
 
 import numpy as np
 import pytest
@@ -6,11 +6,11 @@ from scipy.stats import pearsonr, spearmanr
 
 from contrastive.quality.metrics import (
     QUANTILES,
-    aggregations,
+    aggregate,
+    cosine_buckets,
     cosine_histogram,
-    cosine_spread,
     label_range,
-    positive_above,
+    positive_threshold,
     subset_correlations,
     transfer_accuracies,
 )
@@ -30,10 +30,11 @@ def made_up(num_rows: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray, 
 def test_correlations_by_hand_and_by_scipy():
     """Ranks 1, 2, 4, 3 against 1 to 4: 1 - 6 (0 + 0 + 1 + 1) / (4 x 15) = .8."""
     cosines, labels = np.array([0.1, 0.2, 0.9, 0.8]), np.array([0.0, 1, 2, 5])
-    found = correlations(cosines, labels)
-    assert list(found) == ["spearman", "pearson"] and found["spearman"] == pytest.approx(0.8)
-    assert found["pearson"] == pytest.approx(np.corrcoef(cosines, labels)[0, 1])
-    cosines, labels, _ = made_up()  # with ties
+    scores = correlations(cosines, labels)
+    assert list(scores) == ["spearman", "pearson"] and scores["spearman"] == pytest.approx(0.8)
+    assert scores["pearson"] == pytest.approx(np.corrcoef(cosines, labels)[0, 1])
+    # These have ties.
+    cosines, labels, _ = made_up()
     assert correlations(cosines, labels) == {
         "spearman": spearmanr(cosines, labels).statistic,
         "pearson": pearsonr(cosines, labels).statistic,
@@ -46,93 +47,84 @@ def test_correlations_by_hand_and_by_scipy():
 def test_subsets_by_hand():
     labels = np.array([0.0, 1, 2, 5, 3, 1, 4, 4, 4, 0, 5])
     cosines = np.array([0.1, 0.2, 0.3, 0.1, 0.2, 0.3, 0.1, 0.2, 0.3, 0.1, 0.2])
-    found = subset_correlations(
-        cosines, labels, ["up"] * 3 + ["down"] * 3 + ["one label"] * 3 + ["two rows"] * 2
-    )
-    assert list(found) == ["up", "down", "one label", "two rows"]
-    assert found["up"] == {"rows": 3, "spearman": pytest.approx(1), "pearson": pytest.approx(1)}
-    assert found["down"]["spearman"] == pytest.approx(-1)
-    assert found["one label"] is None and found["two rows"] is None
+    subsets = ["up"] * 3 + ["down"] * 3 + ["one label"] * 3 + ["two rows"] * 2
+    scores = subset_correlations(cosines, labels, subsets)
+    assert list(scores) == ["up", "down", "one label", "two rows"]
+    assert scores["up"] == {"rows": 3, "spearman": pytest.approx(1), "pearson": pytest.approx(1)}
+    assert scores["down"]["spearman"] == pytest.approx(-1)
+    assert scores["one label"] is None and scores["two rows"] is None
 
 
 def test_conventions_by_hand():
-    """Within each subset the order is right; between them it is not, which only "all" sees."""
-    labels, cosines = (
-        np.array([0.0, 1, 2, 3, 4, 5, 5.5]),
-        np.array([0.7, 0.8, 0.9, 0.1, 0.2, 0.3, 0.4]),
-    )
+    """Within each subset the order is right. Between them it is not, which only "all" sees."""
+    labels = np.array([0.0, 1, 2, 3, 4, 5, 5.5])
+    cosines = np.array([0.7, 0.8, 0.9, 0.1, 0.2, 0.3, 0.4])
     subsets = ["low"] * 3 + ["high"] * 4
-    found = aggregations(cosines, labels, subset_correlations(cosines, labels, subsets))
-    assert list(found) == ["all", "mean of subsets", "weighted mean"]
-    assert found["all"]["spearman"] < 0
-    assert (
-        found["mean of subsets"]["spearman"]
-        == found["weighted mean"]["spearman"]
-        == pytest.approx(1)
-    )
+    scores = aggregate(cosines, labels, subset_correlations(cosines, labels, subsets))
+    assert list(scores) == ["all", "mean of subsets", "weighted mean"]
+    assert scores["all"]["spearman"] < 0
+    assert scores["mean of subsets"]["spearman"] == pytest.approx(1)
+    assert scores["weighted mean"]["spearman"] == pytest.approx(1)
+
+
+def test_means_of_subsets_by_hand():
+    """(0.8 + 0.4) / 2 = 0.6, and weighted (30 x 0.8 + 10 x 0.4) / 40 = 0.7."""
+    cosines, labels, _ = made_up()
     of_subsets = {
         "a": {"rows": 30, "spearman": 0.8, "pearson": 0.5},
         "b": None,
         "c": {"rows": 10, "spearman": 0.4, "pearson": 0.1},
     }
-    found = aggregations(cosines, labels, of_subsets)
-    assert found["mean of subsets"] == {
-        "spearman": pytest.approx(0.6),
-        "pearson": pytest.approx(0.3),
-    }
-    assert found["weighted mean"] == {"spearman": pytest.approx(0.7), "pearson": pytest.approx(0.4)}
+    scores = aggregate(cosines, labels, of_subsets)
+    assert scores["mean of subsets"] == pytest.approx({"spearman": 0.6, "pearson": 0.3})
+    assert scores["weighted mean"] == pytest.approx({"spearman": 0.7, "pearson": 0.4})
 
 
 def test_conventions_are_a_slow_loop():
     cosines, labels, subsets = made_up()
-    found = aggregations(cosines, labels, subset_correlations(cosines, labels, subsets))
-    assert found["all"]["pearson"] == pytest.approx(pearsonr(cosines, labels).statistic)
+    result = aggregate(cosines, labels, subset_correlations(cosines, labels, subsets))
+    assert result["all"]["pearson"] == pytest.approx(pearsonr(cosines, labels).statistic)
     values, weights = [], []
     for name in ("a", "b", "c"):
         rows = [row for row, subset in enumerate(subsets) if subset == name]
         values.append(spearmanr(cosines[rows], labels[rows]).statistic)
         weights.append(len(rows))
     assert len(set(weights)) > 1
-    assert found["mean of subsets"]["spearman"] == pytest.approx(sum(values) / 3)
+    assert result["mean of subsets"]["spearman"] == pytest.approx(sum(values) / 3)
     total = sum(value * weight for value, weight in zip(values, weights, strict=True))
-    assert found["weighted mean"]["spearman"] == pytest.approx(total / 60)
+    assert result["weighted mean"]["spearman"] == pytest.approx(total / 60)
 
 
-def test_the_order_of_rows_does_not_matter_and_a_set_without_subsets_has_one_convention():
+def test_the_order_of_rows_does_not_matter():
     cosines, labels, subsets = made_up()
-    order = np.random.default_rng(1).permutation(60)
-    found, other = (
-        aggregations(
-            cosines[rows],
-            labels[rows],
-            subset_correlations(cosines[rows], labels[rows], [subsets[row] for row in rows]),
-        )
-        for rows in (np.arange(60), order)
-    )
-    for convention, scores in found.items():
-        assert other[convention] == pytest.approx(scores)
-    assert list(aggregations(cosines, labels, {})) == ["all"]
+    results = []
+    for rows in (np.arange(60), np.random.default_rng(1).permutation(60)):
+        names = [subsets[row] for row in rows]
+        of_subsets = subset_correlations(cosines[rows], labels[rows], names)
+        results.append(aggregate(cosines[rows], labels[rows], of_subsets))
+    for convention, scores in results[0].items():
+        assert results[1][convention] == pytest.approx(scores)
+
+
+def test_a_set_without_subsets_has_one_convention():
+    cosines, labels, _ = made_up()
+    assert list(aggregate(cosines, labels, {})) == ["all"]
 
 
 # --- cosines by label ---------------------------------------------------------------------------
 
 
 def test_the_scale_of_labels():
-    assert label_range(np.array([0.2, 4.75])) == (0, 5) and label_range(np.array([1.0, 5.0])) == (
-        1,
-        5,
-    )
-    assert (
-        positive_above(0, 5) == 4
-        and positive_above(1, 5) == pytest.approx(4.2)
-        and positive_above(0, 1) == 0.8
-    )
+    assert label_range(np.array([0.2, 4.75])) == (0, 5)
+    assert label_range(np.array([1.0, 5.0])) == (1, 5)
+    assert positive_threshold(0, 5) == 4 and positive_threshold(0, 1) == 0.8
+    assert positive_threshold(1, 5) == pytest.approx(4.2)
 
 
 def test_buckets_by_hand():
-    found = cosine_spread(np.array([0.1, 0.3, 0.5, 0.9]), np.array([0.0, 0.25, 0.26, 5.0]), 0, 5)
-    assert len(found) == 20 and sum(bucket["rows"] for bucket in found) == 4
-    assert found[0] == {
+    result = cosine_buckets(np.array([0.1, 0.3, 0.5, 0.9]), np.array([0.0, 0.25, 0.26, 5.0]), 0, 5)
+    assert len(result) == 20 and sum(bucket["rows"] for bucket in result) == 4
+    assert result[0] == {
         "low": 0,
         "high": 0.25,
         "rows": 2,
@@ -140,10 +132,9 @@ def test_buckets_by_hand():
         "deviation": pytest.approx(0.1),
         "quantiles": pytest.approx([0.11, 0.15, 0.2, 0.25, 0.29]),
     }
-    assert (
-        found[1]["rows"] == 1 and found[1]["quantiles"] == [0.5] * 5
-    )  # the one before holds its upper edge
-    assert found[2] == {
+    # The bucket before holds its upper edge.
+    assert result[1]["rows"] == 1 and result[1]["quantiles"] == [0.5] * 5
+    assert result[2] == {
         "low": 0.5,
         "high": 0.75,
         "rows": 0,
@@ -151,60 +142,52 @@ def test_buckets_by_hand():
         "deviation": None,
         "quantiles": None,
     }
-    assert found[19]["rows"] == 1 and found[19]["high"] == 5  # the last one holds the top label
+    # The last bucket holds the highest label.
+    assert result[19]["rows"] == 1 and result[19]["high"] == 5
 
 
 def test_labels_on_an_edge_stay_below_it():
-    """(2.2 - 1) / 0.2 is above 6 in binary; every multiple of the width must close a bucket of its own."""
+    """(2.2 - 1) / 0.2 is above 6 in binary. Each bucket must hold its upper edge all the same."""
     assert (2.2 - 1) / 0.2 > 6
     labels = np.array([round(1.2 + 0.2 * number, 1) for number in range(20)])
-    assert [bucket["rows"] for bucket in cosine_spread(np.zeros(20), labels, 1, 5)] == [1] * 20
+    assert [bucket["rows"] for bucket in cosine_buckets(np.zeros(20), labels, 1, 5)] == [1] * 20
 
 
 def test_buckets_are_a_slow_loop():
     cosines, labels, _ = made_up(200)
-    for bucket in cosine_spread(cosines, labels, 0, 5, 8):
-        inside = [
-            float(cosine)
-            for cosine, label in zip(cosines, labels, strict=True)
-            if bucket["low"] < label <= bucket["high"] or bucket["low"] == label == 0
-        ]
-        assert bucket["rows"] == len(inside) and bucket["mean"] == pytest.approx(
-            sum(inside) / len(inside)
-        )
+    for bucket in cosine_buckets(cosines, labels, 0, 5, 8):
+        inside = []
+        for cosine, label in zip(cosines, labels, strict=True):
+            if bucket["low"] < label <= bucket["high"] or bucket["low"] == label == 0:
+                inside.append(float(cosine))
+        assert bucket["rows"] == len(inside)
+        assert bucket["mean"] == pytest.approx(sum(inside) / len(inside))
         assert bucket["deviation"] == pytest.approx(np.std(inside))
-        assert bucket["quantiles"] == pytest.approx(
-            [np.quantile(inside, each) for each in QUANTILES]
-        )
+        quantiles = [np.quantile(inside, share) for share in QUANTILES]
+        assert bucket["quantiles"] == pytest.approx(quantiles)
 
 
 def test_a_histogram_by_hand():
     cosines, labels = np.array([-0.12, 0.31, 0.33, 0.99, 1.0]), np.array([0.0, 0.5, 0.9, 5.0, 1.0])
-    found = cosine_histogram(cosines, labels, 0, 5)
-    assert found["bands"] == [0, 1, 2, 3, 4, 5] and found["rows"] == [
-        4,
-        0,
-        0,
-        0,
-        1,
-    ]  # an edge closes the band below it
-    assert found["edges"] == pytest.approx(np.arange(-3, 21) * 0.05) and len(found["edges"]) == 24
-    filled = [
-        {round(found["edges"][number], 2): share for number, share in enumerate(row) if share}
-        for row in found["shares"]
-    ]
+    result = cosine_histogram(cosines, labels, 0, 5)
+    # An edge belongs to the band below it.
+    assert result["bands"] == [0, 1, 2, 3, 4, 5] and result["rows"] == [4, 0, 0, 0, 1]
+    assert result["edges"] == pytest.approx(np.arange(-3, 21) * 0.05) and len(result["edges"]) == 24
+    filled = []
+    for row in result["shares"]:
+        shares = zip(result["edges"], row, strict=False)
+        filled.append({round(edge, 2): share for edge, share in shares if share})
     assert filled == [{-0.15: 0.25, 0.3: 0.5, 0.95: 0.25}, {}, {}, {}, {0.95: 1}]
 
 
 def test_a_histogram_counts_every_pair_once():
     cosines, labels, _ = made_up(200)
     cosines = np.clip(cosines, -1, 1)
-    found = cosine_histogram(cosines, labels, 0, 5)
-    assert sum(found["rows"]) == 200 and [sum(row) for row in found["shares"]] == pytest.approx(
-        [1] * 5
-    )
-    counts = np.histogram(cosines, found["edges"])[0]
-    assert (np.array(found["rows"]) @ found["shares"]).tolist() == pytest.approx(counts.tolist())
+    result = cosine_histogram(cosines, labels, 0, 5)
+    assert sum(result["rows"]) == 200
+    assert [sum(row) for row in result["shares"]] == pytest.approx([1] * 5)
+    counts = np.histogram(cosines, result["edges"])[0]
+    assert (np.array(result["rows"]) @ result["shares"]).tolist() == pytest.approx(counts.tolist())
 
 
 # --- transfer -----------------------------------------------------------------------------------
@@ -226,9 +209,8 @@ def test_classes_far_apart_are_told_apart_and_equal_ones_are_not():
     vectors, labels = clusters(100, 20)
     assert transfer_accuracies(vectors, labels, names(100), 10, 0).tolist() == [1.0] * 10
     vectors, labels = clusters(400, 0)
-    assert (
-        abs(transfer_accuracies(vectors, labels, names(400), 10, 0).mean() - 0.5) < 0.1
-    )  # 4 standard errors
+    accuracy = transfer_accuracies(vectors, labels, names(400), 10, 0).mean()
+    assert abs(accuracy - 0.5) < 0.1, "4 standard errors"
 
 
 def test_transfer_is_scikit_learn_s_cross_validation():
@@ -239,39 +221,36 @@ def test_transfer_is_scikit_learn_s_cross_validation():
 
     vectors, labels = clusters(90, 1)
     folds = StratifiedGroupKFold(5, shuffle=True, random_state=3)
-    expected = cross_val_score(
-        Pipeline([("scale", StandardScaler()), ("fit", LogisticRegression(max_iter=1000))]),
-        vectors,
-        labels,
-        groups=np.unique(names(90), return_inverse=True)[1],
-        cv=folds,
-    )
-    found = transfer_accuracies(vectors, labels, names(90), 5, 3)
-    np.testing.assert_allclose(found, expected)
-    assert 0.5 < found.mean() < 1 and found.std() > 0
-    assert not np.array_equal(
-        transfer_accuracies(vectors, labels, names(90), 5, 4), found
-    )  # the seed draws the folds
+    classifier = Pipeline([("scale", StandardScaler()), ("fit", LogisticRegression(max_iter=1000))])
+    groups = np.unique(names(90), return_inverse=True)[1]
+    expected = cross_val_score(classifier, vectors, labels, groups=groups, cv=folds)
+    result = transfer_accuracies(vectors, labels, names(90), 5, 3)
+    np.testing.assert_allclose(result, expected)
+    assert 0.5 < result.mean() < 1 and result.std() > 0
+    other_seed = transfer_accuracies(vectors, labels, names(90), 5, 4)
+    assert not np.array_equal(other_seed, result), "the seed must draw the folds"
 
 
 def test_the_scale_of_a_coordinate_does_not_matter():
     vectors, labels = clusters(90, 1)
-    found = transfer_accuracies(vectors, labels, names(90), 5, 0)
+    result = transfer_accuracies(vectors, labels, names(90), 5, 0)
     scaled = (vectors * np.array([1000, 1, 0.001, 7], dtype=np.float32) + 5).astype(np.float64)
+    # One row of the 18 in a fold may differ.
     np.testing.assert_allclose(
-        transfer_accuracies(scaled, labels, names(90), 5, 0), found, atol=0.06
-    )  # a row of 18
+        transfer_accuracies(scaled, labels, names(90), 5, 0), result, atol=0.06
+    )
 
 
 def test_equal_sentences_share_a_fold():
-    """Each sentence twice, its label drawn at random: who has seen the twin knows the answer, others must guess."""
+    """Each sentence occurs twice, with a random label.
+
+    A classifier that has seen the twin knows the answer. Any other one must guess.
+    """
     generator = np.random.default_rng(0)
-    vectors = np.repeat(
-        generator.normal(size=(60, 80)), 2, axis=0
-    )  # more units than sentences: all can be learnt
+    # There are more units than sentences, so all of them can be learnt.
+    vectors = np.repeat(generator.normal(size=(60, 80)), 2, axis=0)
     labels = np.repeat(generator.permutation(np.arange(60) % 2), 2)
     twins = np.repeat(names(60), 2).tolist()
     assert transfer_accuracies(vectors, labels, twins, 5, 0).mean() < 0.75
-    assert (
-        transfer_accuracies(vectors, labels, names(120), 5, 0).mean() > 0.8
-    )  # the negative control
+    other = transfer_accuracies(vectors, labels, names(120), 5, 0).mean()
+    assert other > 0.8, "negative control: without groups, twins are in different folds"
