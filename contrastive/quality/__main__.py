@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -306,10 +306,11 @@ def measure(
     sets: Mapping[str, SentenceSet],
     transfer: Mapping[str, SentenceSet],
     embedder: Embedder,
+    log: Callable[[str], None],
 ) -> dict[str, Any]:
     """Measure all files; returns the record that page.py shows and quality.json keeps.
 
-    sets, transfer: the files by their names in tables. Prints a line for each file.
+    sets, transfer: the files by their names in tables. log: gets a line for each file.
     """
     from contrastive.quality.measurement import measure_set, measure_transfer
     from contrastive.quality.pair_map import measure_map
@@ -336,12 +337,12 @@ def measure(
         with_layers = number == 0 and (request.layers or request.report is not None)
         of_set = measure_set(embedder, pairs, request.range, request.baselines, with_layers)
         record["sets"][name] = of_set
-        print(_progress(name, of_set, request.max_length, started))
+        log(_progress(name, of_set, request.max_length, started))
     for name, sentences in transfer.items():
         started = time.perf_counter()
         of_file = measure_transfer(embedder, sentences, request.folds, request.seed)
         record["transfer"][name] = of_file
-        print(_progress(name, of_file, request.max_length, started))
+        log(_progress(name, of_file, request.max_length, started))
 
     if map_embedders and sets:
         first = next(iter(sets))
@@ -404,7 +405,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         is_bound=False,
     )
     print(*notes, sep="\n")
-    record = measure(request, sets, transfer, embedder)
+    record = measure(request, sets, transfer, embedder, log=print)
 
     title = f"Sentence vectors of {request.model}"
     sections = all_sections(record)
