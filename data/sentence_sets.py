@@ -3,12 +3,12 @@
 The commands in contrastive/quality read these files. There are two kinds, and the name of the label
 column tells them apart:
 
-- `score` and `label` stand in plain files, as STS12 to STS16 and SICK are passed on. They are
-  tab-separated with one row per line, and a quotation mark is a character like any other. STS12 has
-  sentences that begin with one. A csv reader would take it for an open quote and swallow the rows
-  behind it.
-- `similarity` and `sentiment` stand in the course's files. They are quoted as csv, and readers.py
-  reads them.
+- `score` and `label` stand in files of any origin, such as STS12 to STS16 and SICK. tables.py finds
+  how they are written. In a table with tabs, a quotation mark may be a character like any other:
+  STS12 has sentences that begin with one.
+- `similarity` and `sentiment` stand in the course's files, which readers.py reads.
+
+A row without a score or label is left out and counted, as SentEval does with STS12 to STS16.
 """
 
 from __future__ import annotations
@@ -19,16 +19,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from data.columns import ColumnNames, Role, find_column, find_columns
 from data.readers import SST, STS, Example, read_examples
+from data.rows import RawTable, Row, parse_number
+from data.tables import read_table
 
-SUBSET_COLUMN = "subset"
+SUBSET = Role("", ("subset",))
 
-# The columns of SICK as it was published, and their names here.
-SICK_COLUMNS = {
-    "relatedness_score": "score",
-    "sentence_A": "sentence1",
-    "sentence_B": "sentence2",
-}
+# The second names are those of SICK, as it was published.
+SCORE = Role("--label", ("score", "relatedness_score"))
+FIRST = Role("--text", ("sentence1", "sentence_A"))
+SECOND = Role("--text-pair", ("sentence2", "sentence_B"))
+
+LABEL = Role("--label", ("label",))
+SENTENCE = Role("--text", ("sentence",))
 
 
 @dataclass(frozen=True)
@@ -48,20 +52,6 @@ class SentenceSet:
     summary: str
 
 
-class Line(NamedTuple):
-    """A line of a plain file: its number, counted from 1, and its text."""
-
-    number: int
-    text: str
-
-
-class PlainRow(NamedTuple):
-    """A row of a plain file: the number of its line, and its values by column."""
-
-    line: int
-    values: dict[str, str]
-
-
 class ClassRow(NamedTuple):
     """A row of a classification file."""
 
@@ -70,22 +60,34 @@ class ClassRow(NamedTuple):
     class_name: str
 
 
-def read_pairs(path: str | Path) -> SentenceSet:
+class FilledRows(NamedTuple):
+    """The rows of a table that have a label.
+
+    columns: the positions of the columns of each role.
+    num_left_out: how many rows have no label.
+    """
+
+    columns: list[int]
+    rows: list[Row]
+    num_left_out: int
+
+
+def read_pairs(path: str | Path, names: ColumnNames | None = None) -> SentenceSet:
     """Read an STS file.
 
     Its columns are score or similarity, sentence1, sentence2 and, where there are parts, subset.
-    SICK may have its own column names.
+    SICK may have its own column names. names: the columns that the user passed.
 
     Raises ValueError with file, line, what was found, what is expected and what to do. It is also
     raised where all labels are equal, because they have no correlation with anything.
     """
-    header, lines = read_lines(path)
-    header = [SICK_COLUMNS.get(name, name) for name in header]
-    if "score" not in header and STS.label_column in header:
-        table = read_examples(path, STS)
-        pairs = SentenceSet(str(path), table.examples, None, (), table.summary)
+    names = names or ColumnNames()
+    table = read_table(path)
+    if is_of_course(table, SCORE, STS.label_column, names):
+        course = read_examples(path, STS)
+        pairs = SentenceSet(str(path), course.examples, None, (), course.summary)
     else:
-        pairs = read_plain_pairs(path, header, lines)
+        pairs = parse_pairs(table, names)
 
     if len({example.label for example in pairs.examples}) < 2:
         raise ValueError(
@@ -95,49 +97,64 @@ def read_pairs(path: str | Path) -> SentenceSet:
     return pairs
 
 
-def read_plain_pairs(path: str | Path, header: list[str], lines: list[Line]) -> SentenceSet:
-    """Read the pairs of a plain file. Arguments as in `parse_plain_rows`."""
-    columns = ("score", "sentence1", "sentence2")
-    rows = parse_plain_rows(path, header, lines, columns, "similarity for score")
+def is_of_course(table: RawTable, role: Role, column: str, names: ColumnNames) -> bool:
+    """Whether a table is one of the course's: by the name of its label, where none was passed."""
+    if names.are_given or find_column(table, role, None) is not None:
+        return False
+    return find_column(table, Role(role.flag, (column,)), None) is not None
+
+
+def parse_pairs(table: RawTable, names: ColumnNames) -> SentenceSet:
+    """Return the pairs in a table that is none of the course's."""
+    roles = [SCORE, FIRST, SECOND]
+    passed = [names.label, names.text, names.text_pair]
+    filled = find_filled_rows(table, roles, passed, "similarity for score")
+    subset = find_column(table, SUBSET, None)
+
     examples = []
-    for row in rows:
-        score = parse_score(path, row.line, row.values["score"])
-        first = row.values["sentence1"]
-        second = row.values["sentence2"]
-        examples.append(Example(f"line {row.line}", first, second, score))
+    subsets = []
+    for row in filled.rows:
+        score, first, second = [row.fields[column].strip() for column in filled.columns]
+        label = parse_score(table, row, score)
+        examples.append(Example(f"line {row.line}", first, second, label))
+        # STS16, for instance, has five parts, such as headlines and questions.
+        if subset is not None:
+            name = row.fields[subset].strip()
+            check_filled(table, row, {SUBSET.names[0]: name})
+            subsets.append(name)
+    parts = None if subset is None else tuple(subsets)
+    summary = summarise(table, filled, "score")
+    return SentenceSet(table.name, tuple(examples), parts, (), summary)
 
-    # STS16, for instance, has five parts, such as headlines and questions.
-    subsets = None
-    if SUBSET_COLUMN in header:
-        subsets = tuple(row.values[SUBSET_COLUMN] for row in rows)
-    summary = f"{path}: {len(rows)} rows read"
-    return SentenceSet(str(path), tuple(examples), subsets, (), summary)
 
-
-def read_labelled(path: str | Path, rows_of_class: int) -> SentenceSet:
+def read_labelled(
+    path: str | Path, rows_of_class: int, names: ColumnNames | None = None
+) -> SentenceSet:
     """Read a classification file.
 
     Its columns are sentence, and sentiment (the course's files) or label (any text names a class).
 
     rows_of_class: different sentences that each class must have at least.
+    names: the columns that the user passed.
 
     Raises ValueError with file, line, what was found, what is expected and what to do. It is also
     raised for fewer than two classes and for a class with too few different sentences.
     """
-    header, lines = read_lines(path)
+    names = names or ColumnNames()
+    table = read_table(path)
     rows = []
-    if "label" not in header and SST.label_column in header:
-        table = read_examples(path, SST)
-        summary = table.summary
-        for example in table.examples:
+    if is_of_course(table, LABEL, SST.label_column, names):
+        course = read_examples(path, SST)
+        summary = course.summary
+        for example in course.examples:
             rows.append(ClassRow(example.id, example.sentence_1, f"{example.label:g}"))
     else:
-        columns = ("label", "sentence")
-        plain_rows = parse_plain_rows(path, header, lines, columns, "sentiment for label")
-        summary = f"{path}: {len(plain_rows)} rows read"
-        for row in plain_rows:
-            values = row.values
-            rows.append(ClassRow(f"line {row.line}", values["sentence"], values["label"]))
+        passed = [names.label, names.text]
+        filled = find_filled_rows(table, [LABEL, SENTENCE], passed, "sentiment for label")
+        summary = summarise(table, filled, "label")
+        for row in filled.rows:
+            class_name, sentence = [row.fields[column].strip() for column in filled.columns]
+            rows.append(ClassRow(f"line {row.line}", sentence, class_name))
 
     classes = list_classes(path, rows, rows_of_class)
     examples = []
@@ -169,96 +186,68 @@ def list_classes(path: str | Path, rows: list[ClassRow], rows_of_class: int) -> 
     return tuple(sorted(counts))
 
 
-def read_lines(path: str | Path) -> tuple[list[str], list[Line]]:
-    """Return the names in the header, and all other lines that are not blank.
+def find_filled_rows(
+    table: RawTable, roles: list[Role], passed: list[str | None], alternative: str
+) -> FilledRows:
+    """Find the columns of a table, and its rows that have a label.
 
-    Raises ValueError where the file cannot be read, is not UTF-8, or has no line after the header.
+    roles: that of the label first, then those of the texts.
+    passed: the names that the user passed. alternative: what the course's files have instead.
+
+    Raises ValueError where the header lacks a column, where a row is damaged, where a text is
+    empty, and where no row is left.
     """
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise ValueError(
-            f"{path}: cannot be read ({error.strerror}); expected is a tab-separated file with a "
-            "header. Check the path."
-        ) from None
-    try:
-        # This encoding drops a byte-order mark.
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        number = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(
-            f"{path}, line {number}: holds bytes that are not UTF-8; expected is UTF-8 text. "
-            "Convert the file."
-        ) from None
+    expected = ", ".join(role.names[0] for role in roles)
+    flags = " and ".join(role.flag for role in roles)
+    advice = (
+        f"Expected are {expected} (or {alternative}, in the course's files). Fix the header, pass "
+        f"another file, or name the columns with {flags}."
+    )
+    columns = find_columns(table, roles, passed, advice)
 
-    # splitlines() would also break at characters that stand inside sentences, such as U+2028.
-    lines = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            lines.append(Line(number, line))
-    if len(lines) < 2:
-        state = "a header and no rows" if lines else "empty"
-        raise ValueError(
-            f"{path}: the file is {state}; expected are a header and a row at least. Restore the "
-            "file."
-        )
-    header = [name.strip() for name in lines[0].text.split("\t")]
-    return header, lines[1:]
-
-
-def parse_plain_rows(
-    path: str | Path,
-    header: list[str],
-    lines: list[Line],
-    columns: tuple[str, ...],
-    alternative: str,
-) -> list[PlainRow]:
-    """Return the rows of a plain file.
-
-    columns: the columns that must be there and must have a value in each row.
-    alternative: what the course's files have instead, for the message.
-
-    Raises ValueError where the header lacks a column, where a row has another number of fields than
-    the header, and where a value is empty.
-    """
-    missing = [name for name in columns if name not in header]
-    if missing:
-        present = ", ".join(name for name in header if name) or "none with a name"
-        raise ValueError(
-            f"{path}, line 1: the header has no column {', '.join(missing)}; found are: {present}. "
-            f"Expected are {', '.join(columns)}, separated by tabs (or {alternative}, in the "
-            "course's files). Fix the header, or pass another file."
-        )
-
-    filled = [name for name in (*columns, SUBSET_COLUMN) if name in header]
     rows = []
-    for line in lines:
-        fields = [field.strip() for field in line.text.split("\t")]
-        if len(fields) != len(header):
-            raise ValueError(
-                f"{path}, line {line.number}: the row has {len(fields)} fields; the header names "
-                f"{len(header)}. Fix the row."
-            )
-        values = dict(zip(header, fields, strict=True))
-        empty = [name for name in filled if not values[name]]
-        if empty:
-            raise ValueError(
-                f"{path}, line {line.number}: {' and '.join(empty)} is empty; each row needs a "
-                "value there. Fix or remove the row."
-            )
-        rows.append(PlainRow(line.number, values))
-    return rows
+    for row in table.rows:
+        fault = table.fault_of(row, columns)
+        if fault:
+            raise ValueError(f"{table.place(row)}: {fault}. Fix the row.")
+        if not row.fields[columns[0]].strip():
+            continue
+        texts = {table.columns[column]: row.fields[column].strip() for column in columns[1:]}
+        check_filled(table, row, texts)
+        rows.append(row)
+    if not rows:
+        state = "no row with a label" if table.rows else "a header and no rows"
+        raise ValueError(
+            f"{table.name}: the file has {state}; expected are a header and a row with a label at "
+            "least. Restore the file."
+        )
+    return FilledRows(columns, rows, len(table.rows) - len(rows))
 
 
-def parse_score(path: str | Path, line: int, text: str) -> float:
+def check_filled(table: RawTable, row: Row, values: dict[str, str]) -> None:
+    """Raise ValueError where a value of a row is empty. values: by the names of their columns."""
+    empty = [name for name, value in values.items() if not value]
+    if empty:
+        raise ValueError(
+            f"{table.place(row)}: {' and '.join(empty)} is empty; each row needs a value there. "
+            "Fix or remove the row."
+        )
+
+
+def summarise(table: RawTable, filled: FilledRows, label: str) -> str:
+    """The line for the user. label: what a row that is left out lacks."""
+    summary = f"{table.name}: {len(table.rows)} rows read"
+    if filled.num_left_out:
+        summary += f", {filled.num_left_out} without a {label} left out"
+    return "; ".join([summary, *table.notes])
+
+
+def parse_score(table: RawTable, row: Row, text: str) -> float:
     """Return the score of a row. Raises ValueError where it is not a finite number."""
-    try:
-        score = float(text)
-    except ValueError:
-        score = math.nan
+    score = parse_number(text, table.has_decimal_comma)
     if not math.isfinite(score):
         raise ValueError(
-            f"{path}, line {line}: score '{text}' is not a number; expected is how similar the "
+            f"{table.place(row)}: score '{text}' is not a number; expected is how similar the "
             "sentences are, such as 0 to 5. Fix or remove the row."
         )
     return score

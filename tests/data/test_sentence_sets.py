@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from data.columns import ColumnNames
 from data.sentence_sets import read_labelled, read_pairs
 
 SAMPLE = Path(__file__).resolve().parents[2] / "data" / "sample"
@@ -81,6 +82,47 @@ def test_the_course_s_sentiment_file():
     assert "0 dropped" in labelled.summary
 
 
+def test_rows_without_a_score_are_left_out_and_counted(tmp_path):
+    """As SentEval does: many pairs of STS12 to STS16 were never annotated."""
+    path = write(tmp_path, "score\tsentence1\tsentence2\n5\ta\tb\n\tc\td\n1\te\tf\n \tg\th\n")
+    pairs = read_pairs(path)
+    assert rows_of(pairs) == [("a", "b", 5.0), ("e", "f", 1.0)]
+    assert [example.id for example in pairs.examples] == ["line 2", "line 4"]
+    assert pairs.summary == f"{path}: 4 rows read, 2 without a score left out"
+
+    path = write(tmp_path, "label\tsentence\nham\ta\n\tb\nspam\tc\n")
+    assert read_labelled(path, 1).summary == f"{path}: 3 rows read, 1 without a label left out"
+
+
+def test_scores_with_a_decimal_comma(tmp_path):
+    path = write(tmp_path, "score;sentence1;sentence2\n4,5;a;b\n1,125;c;d\n0;e;f\n")
+    assert [row[2] for row in rows_of(read_pairs(path))] == [4.5, 1.125, 0.0]
+
+
+def test_a_thousand_or_a_decimal_is_not_guessed(tmp_path):
+    path = write(tmp_path, "score\tsentence1\tsentence2\n1,125\ta\tb\n0\te\tf\n")
+    with pytest.raises(ValueError, match="line 2: score '1,125' is not a number"):
+        read_pairs(path)
+
+
+def test_columns_of_other_names(tmp_path):
+    path = write(tmp_path, "Nummer,Satz A,Satz B,Wert\n1,a,b,0.5\n2,c,d,1\n")
+    names = ColumnNames(text="Satz A", text_pair="Satz B", label="Wert")
+    assert rows_of(read_pairs(path, names)) == [("a", "b", 0.5), ("c", "d", 1.0)]
+
+    path = write(tmp_path, "body,team\na,x\nb,y\n")
+    found = read_labelled(path, 1, ColumnNames(text="body", label="team"))
+    assert found.classes == ("x", "y")
+
+
+def test_how_a_file_was_read_is_said(tmp_path):
+    text = "score;sentence1;sentence2\n5;Das Café;b\n1;c;d\n"
+    pairs = read_pairs(write(tmp_path, text.encode("cp1252")))
+    assert pairs.summary.endswith(
+        "; read as Windows-1252, because it is not UTF-8; it holds 'Café;b'"
+    )
+
+
 # --- what is refused ------------------------------------------------------------------------------
 
 HEADER = "score\tsentence1\tsentence2\tsubset\n"
@@ -89,16 +131,14 @@ HEADER = "score\tsentence1\tsentence2\tsubset\n"
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "the file is empty; expected are a header and a row at least"),
-        (HEADER, "the file is a header and no rows"),
+        ("", "the file is empty; expected are a header and at least one row"),
+        (HEADER, "the file has a header and no rows"),
+        (HEADER + "\ta\tb\tx\n", "the file has no row with a label; expected are a header and"),
         (
             "id\tsentence1\n1\ta\n",
             "line 1: the header has no column score, sentence2; found are: id, sentence1. Expected "
-            "are score, sentence1, sentence2, separated by tabs (or similarity for score",
-        ),
-        (
-            "score,sentence1,sentence2\n1,a,b\n",
-            "found are: score,sentence1,sentence2. Expected are",
+            "are score, sentence1, sentence2 (or similarity for score, in the course's files). Fix "
+            "the header, pass another file, or name the columns with --label and --text and --te",
         ),
         (
             HEADER + "1\ta\tb\tx\n2\ta\tb\n",
@@ -113,8 +153,8 @@ HEADER = "score\tsentence1\tsentence2\tsubset\n"
         (HEADER + "nan\ta\tb\tx\n", "line 2: score 'nan' is not a number"),
         (HEADER + "3\ta\tb\tx\n3\tc\td\tx\n", "all labels are 3; expected are different ones"),
         (
-            HEADER.encode() + b"1\ta\tb\tx\n2\t\xff\tb\tx\n",
-            "line 3: holds bytes that are not UTF-8",
+            HEADER.encode() + "1\tä\tb\tx\n".encode() + b"2\t\xff\tb\tx\n",
+            "line 3: the row holds bytes that are not UTF-8",
         ),
         (
             "\tid\tsentence1\tsentence2\tsimilarity\n0\tx\ta\tb\t9\n",
@@ -140,10 +180,10 @@ def test_pairs_that_cannot_be_read(tmp_path, text, complaint):
         ("label\tsentence\na\tx\nb\ty\nb\tz\n", "found is 1 sentences of class 'a'"),
         (
             "class\tsentence\na\tx\n",
-            "has no column label; found are: class, sentence. Expected are label, sentence, "
-            "separated by tabs (or sentiment for label",
+            "has no column label; found are: class, sentence. Expected are label, sentence (or "
+            "sentiment for label",
         ),
-        ("label\tsentence\n\tx\n", "line 2: label is empty"),
+        ("label\tsentence\na\t \n", "line 2: sentence is empty"),
     ],
 )
 def test_classes_that_cannot_be_read(tmp_path, text, complaint):
@@ -153,7 +193,7 @@ def test_classes_that_cannot_be_read(tmp_path, text, complaint):
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(ValueError, match="gone.tsv: cannot be read .*Check the path"):
+    with pytest.raises(ValueError, match="gone.tsv: there is no such file. Check the path"):
         read_pairs(tmp_path / "gone.tsv")
     with pytest.raises(ValueError, match="cannot be read"):
         read_labelled(tmp_path, 2)
