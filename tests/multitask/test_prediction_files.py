@@ -136,7 +136,7 @@ def with_change(tmp_path, task, old: bytes, new: bytes) -> Path:
         (PARA, b" , 0.0", b",0.0", 3, "needed is '{id} , {value} \\n', byte for byte"),
         (PARA, b"641 , 1.0 \n", b"641 , 1.0 ", 4, "the row is '0009d487c97525f8589179641 , 1.0 '"),
         (PARA, b"641 , 1.0 \n", b"641 , 1.0 \n\n", 5, "the row is '\\n'"),
-        (PARA, b"33cf", b"33 cf", 3, "no blank or comma in the id"),
+        (PARA, b"33cf", b"33,cf", 3, "no comma in the id"),
         (SST, b"656 , 0", b"656 , 5", 3, "the value is '5'; SST needs a class: 0, 1, 2, 3 or 4"),
         (SST, b"656 , 0", b"656 , -1", 3, "the value is '-1'"),
         (SST, b"656 , 0", b"656 , 2.0", 3, "the value is '2.0'"),
@@ -211,7 +211,7 @@ def test_missing_and_unknown_ids_are_named(tmp_path):
         (STS, IDS, [0, math.nan, 1], "line 3: the value is 'nan'"),
         (STS, IDS, [0, 1, -math.inf], "line 4: the value is '-inf'"),
         (STS, [IDS[0], IDS[1], IDS[0]], [0, 1, 2], f"line 4: id {IDS[0]} stands on line 2 already"),
-        (STS, [IDS[0], "a b", IDS[2]], [0, 1, 2], "line 3: the row is 'a b , 1.0 \\n'"),
+        (STS, [IDS[0], "a,b", IDS[2]], [0, 1, 2], "line 3: the row is 'a,b , 1.0 \\n'"),
         (STS, [IDS[0], "", IDS[2]], [0, 1, 2], "line 3: the row is ' , 1.0 \\n'"),
     ],
 )
@@ -245,3 +245,13 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     message = refusal(write, tmp_path / "taken" / "file.csv", SST, IDS, VALUES["sst"])
     assert str(tmp_path / "taken" / "file.csv") in message and "Check the folder" in message
     assert (tmp_path / "taken").read_text() == "a file where the folder should be"
+
+
+def test_ids_may_hold_blanks(tmp_path):
+    """As in an early release of the course's Quora files."""
+    path = tmp_path / "para-dev-output.csv"
+    write_predictions(path, PARA, ["101 0a1b", "102 0a 1b"], [1, 0])
+    assert read_predictions(path, PARA) == {"101 0a1b": 1.0, "102 0a 1b": 0.0}
+    for row_id in (" x", "x ", "x\ty", "x\ny"):
+        with pytest.raises(ValueError, match="the row is"):
+            write_predictions(path, PARA, [row_id], [1])
