@@ -33,6 +33,7 @@ class NliOptions(OptionGroup):
         NONE,
         "The file of triplets, which this stage needs: tab-separated with the columns premise, "
         "entailment, contradiction, or comma-separated with sent0, sent1, hard_neg.",
+        is_file=True,
     )
     hard_negative_weight: float = flag(
         0.0, "Log-weight of a triplet's own contradiction.", low=-20, high=20

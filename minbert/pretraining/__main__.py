@@ -11,19 +11,17 @@ import json
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import Field
 from pathlib import Path
-from typing import Any
 
 from data.corpus import check_files
 from minbert.commands.ending import exit_code, resumable
+from minbert.commands.flags import add_flag
 from minbert.commands.options import NONE, all_fields, from_flat
 from minbert.commands.paths import check_writable, is_free
 from minbert.pretraining.options import PlainTextOptions, PlainTextRun
 from minbert.training.code_version import name_of
 
 PROGRAM = "python -m minbert.pretraining"
-KINDS = {"int": int, "float": float, "str": str}
 BUILT_IN = ("minbert-mini", "minilm")  # names of models, also where a folder of that name exists
 PLACES = ("corpus", "out", "resume")  # flags that say where, not how
 
@@ -47,21 +45,8 @@ def build_parser() -> argparse.ArgumentParser:
         "--resume", type=Path, metavar="DIR", help="continue the run in this folder; no other flag"
     )
     for item in all_fields(PlainTextOptions):
-        add_flag(parser, item)
+        add_flag(parser, item, separator="-")
     return parser
-
-
-def add_flag(parser: argparse.ArgumentParser, item: Field) -> None:
-    """One flag, such as --batch-size; --batch_size is accepted, too, as in run_multitask.py."""
-    names = dict.fromkeys([f"--{item.name.replace('_', '-')}", f"--{item.name}"])
-    default = "off" if item.default is False else item.default
-    settings: dict[str, Any] = {"help": f"{item.metadata['help']} (default: {default})"}
-    if item.type == "bool":
-        settings["action"] = "store_true"
-    else:
-        settings["type"] = KINDS[str(item.type)]
-        settings["choices"] = item.metadata["choices"] or None
-    parser.add_argument(*names, dest=item.name, **settings)
 
 
 def parse(argv: Sequence[str] | None = None) -> PlainTextRun:

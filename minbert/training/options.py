@@ -47,7 +47,7 @@ class TrainingOptions(OptionGroup):
         0.01, "Decoupled weight decay of matrices. Biases and layer norms have none.", low=0
     )
     max_grad_norm: float = flag(
-        1.0, "Scale gradients with a larger norm down to it. 0: never.", low=0
+        1.0, "Scale a gradient whose norm is larger down to this norm. 0: never.", low=0
     )
 
     def check(self) -> None:

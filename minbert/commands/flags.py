@@ -1,0 +1,124 @@
+"""From the fields of an option group to the flags of a command, and the look of its help.
+
+`add_flag` makes one flag. `Formatter` keeps lists in help texts. `Parser` suggests the flag that a
+typo may have meant. argparse is enough for all of it, and answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import shutil
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import Field
+from typing import Any, NoReturn
+
+NUMBERS: dict[str, Callable[[str], Any]] = {"int": int, "float": float}
+METAVARS = {"int": "N", "float": "X"}
+MAX_WIDTH = 100  # columns of the help in a wide terminal
+
+
+class Formatter(argparse.HelpFormatter):
+    """argparse's layout, but lines of a help text that begin with "- " stay a list."""
+
+    def __init__(self, prog: str) -> None:
+        width = min(shutil.get_terminal_size().columns - 2, MAX_WIDTH)
+        super().__init__(prog, max_help_position=26, width=width)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        lines = []
+        for paragraph in text.splitlines():
+            indent = "  " if paragraph.startswith("- ") else ""
+            lines += textwrap.wrap(
+                paragraph, width, subsequent_indent=indent, break_on_hyphens=False
+            )
+        return lines
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join(textwrap.fill(line, width) for line in text.splitlines())
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse that suggests the flag that a typo may have meant, without a page of usage."""
+
+    help_flag = "--help"  # the flag that lists all flags
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and end with exit code 2."""
+        self.exit(2, f"{self.prog}: {message}\n")
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """The values of the flags; a flag that does not exist ends the program."""
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            flags = self._option_string_actions
+            close = difflib.get_close_matches(unknown[0].split("=")[0], flags, n=1)
+            hint = (
+                f"; did you mean {close[0]}?" if close else f"; {self.help_flag} lists all flags."
+            )
+            self.error(f"unknown flag {unknown[0]}{hint}")
+        return parsed or argparse.Namespace()
+
+
+def number_or_word(kind: Callable[[str], Any], word: object) -> Callable[[str], Any]:
+    """The type of a flag whose default is a word, such as auto: that word, or a number."""
+
+    # argparse says the name of this function: "invalid number value".
+    def number(text: str) -> Any:
+        return text if text == word else kind(text)
+
+    return number
+
+
+def help_of(item: Field) -> str:
+    """The help text of a flag with its default."""
+    default = item.default
+    if isinstance(default, bool):
+        default = "off"
+    elif isinstance(default, float):
+        default = f"{default:g}"
+    text = item.metadata["help"]
+    # The default of a text that ends with a list has a line of its own.
+    separator = "\n" if "\n- " in text else " "
+    return f"{text}{separator}(default: {default})".replace("%", "%%")
+
+
+def metavar_of(item: Field) -> str | None:
+    """The word behind a flag in the help; None for the list of its choices."""
+    number = item.type.split(" | ")[0]
+    if number in METAVARS:
+        return METAVARS[number]
+    if item.metadata["is_file"]:
+        return "FILE"
+    if item.metadata["choices"]:
+        return "NAME" if "\n- " in item.metadata["help"] else None
+    return item.name.rpartition("_")[2].upper()
+
+
+def add_flag(
+    parser: argparse._ActionsContainer, item: Field, is_shown: bool = True, separator: str = "_"
+) -> None:
+    """Add one flag to a parser or to a section of it, such as --train_rows.
+
+    Both spellings are accepted, --train_rows and --train-rows. separator: of the one that the help
+    shows. is_shown: whether the help shows the flag.
+    """
+    settings: dict[str, Any] = {"dest": item.name}
+    if item.type == "bool":
+        settings["action"] = "store_true"
+    else:
+        word, *others = item.type.split(" | ")
+        kind = NUMBERS.get(word, str)
+        settings["type"] = number_or_word(kind, item.default) if others else kind
+        settings["choices"] = item.metadata["choices"] or None
+        settings["metavar"] = metavar_of(item)
+
+    text = help_of(item) if is_shown else argparse.SUPPRESS
+    shown = f"--{item.name.replace('_', separator)}"
+    other = f"--{item.name.replace('_', '_' if separator == '-' else '-')}"
+    parser.add_argument(shown, help=text, **settings)
+    if other != shown:
+        parser.add_argument(other, help=argparse.SUPPRESS, **settings)
