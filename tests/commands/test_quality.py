@@ -222,7 +222,7 @@ REFUSED = [
         "labels are 0 to 5, and --range is 1 to 5. Give a range that holds them",
     ),
     ("--sets STS STS", "is given twice"),
-    ("--sets gone.tsv", "gone.tsv: cannot be read (No such file or directory)"),
+    ("--sets gone.tsv", "gone.tsv: there is no such file. Check the path"),
     (
         "--transfer SST --seed 4294967296",
         "--seed is 4294967296; pass a whole number below 4294967296.",

@@ -250,8 +250,8 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
 def test_ids_may_hold_blanks(tmp_path):
     """As in an early release of the course's Quora files."""
     path = tmp_path / "para-dev-output.csv"
-    write_predictions(path, PARA, ["101 0a1b", "102 0a 1b"], [1, 0])
+    write(path, PARA, ["101 0a1b", "102 0a 1b"], [1, 0])
     assert read_predictions(path, PARA) == {"101 0a1b": 1.0, "102 0a 1b": 0.0}
     for row_id in (" x", "x ", "x\ty", "x\ny"):
         with pytest.raises(ValueError, match="the row is"):
-            write_predictions(path, PARA, [row_id], [1])
+            write(path, PARA, [row_id], [1])
