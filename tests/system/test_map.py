@@ -53,3 +53,15 @@ def test_the_map_is_that_of_the_packages():
         "docs/README.md differs from the lists in the packages' __init__.py. Write the text below "
         "under its heading 'Every package and file':\n" + "\n".join(expected)
     )
+
+
+def test_the_tour_passes_through_at_most_fifteen_files():
+    tour = (ROOT / "docs" / "tour.md").read_text("utf-8")
+    files: list[str] = []
+    for line in re.findall(r"(?m)^Files?: (.*)$", tour):
+        files += re.findall(r"`([^`]+)`", line)
+    assert 0 < len(files) <= 15 and len(set(files)) == len(files)
+    assert all((ROOT / name).is_file() for name in files)
+    assert (
+        f"{len(files)} files" in tour and f"{len(files)} files" in (ROOT / "README.md").read_text()
+    )
