@@ -178,7 +178,7 @@ def check_value(item: Field, value: Any) -> None:
     if low is None or is_word:
         return
     if not math.isfinite(value) or value < low or (high is not None and value > high):
-        limit = f"a finite number, at least {low:g}" if high is None else f"{low:g} to {high:g}"
+        limit = f"a finite number, at least {low:g}" if high is None else f"{low:g} to {high:.10g}"
         raise ValueError(f"--{item.name} is {value}; it must be {limit}.")
 
 

@@ -202,9 +202,7 @@ def fake_clock(monkeypatch, *seconds: float) -> None:
     for number, length in enumerate(seconds):
         moments += [100 * number, 100 * number + length]
     clock = iter(moments)
-    monkeypatch.setattr(
-        cost_estimate, "time", SimpleNamespace(perf_counter=lambda: next(clock))
-    )
+    monkeypatch.setattr(cost_estimate, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
 
 
 def test_the_estimate_by_hand(tmp_path, monkeypatch):

@@ -1,4 +1,10 @@
-"""minbert/training/processes.py: several processes train what one would; what only one of them may do; one that dies."""
+"""minbert/training/processes.py: several processes train what one would, and one of them writes.
+
+If losses agree and gradients do not, a factor is wrong, or the gradient of a row that another process
+made is not added.
+"""
+
+from __future__ import annotations
 
 import json
 import os
@@ -12,11 +18,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from contrastive.presets import PRESETS
+from contrastive.presets import METHODS
 from minbert.training import processes
+from minbert.training.code_version import ROOT
+from minbert.training.processes import OwnRows
 from tests.toy_text import LINES
 
-ROOT = Path(__file__).resolve().parents[2]
 STAGES = (
     "mt-dnn",
     "pcgrad",
@@ -30,24 +37,17 @@ STAGES = (
     "fusion",
     "mlm",
     "pretrain",
-    *PRESETS,
+    *METHODS,
 )
-TORCHRUN = [
-    sys.executable,
-    "-m",
-    "torch.distributed.run",
-    "--nproc_per_node",
-    "2",
-    "--rdzv-backend",
-    "c10d",
-    "--rdzv-endpoint",
-    "localhost:0",
-]  # any free port
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
+TORCHRUN += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]  # any free port
+# Everything that a run leaves is written beside its place, and renamed.
 WATCH = """import os, sys
 
 def note(event, arguments):
-    if event == "os.rename":  # whatever a run leaves is written beside its place, and renamed
-        with open(os.path.join(os.environ["WATCH"], "renamed-" + os.environ.get("RANK", "launcher")), "a") as file:
+    if event == "os.rename":
+        name = "renamed-" + os.environ.get("RANK", "launcher")
+        with open(os.path.join(os.environ["WATCH"], name), "a") as file:
             print(arguments[1], file=file)
 
 sys.addaudithook(note)
@@ -57,9 +57,11 @@ sys.addaudithook(note)
 def run(
     *command: str | Path, limit: int = 300, watch: Path | None = None
 ) -> subprocess.CompletedProcess:
-    """watch: a folder into which each process writes what it puts into place, as renamed-NUMBER.
+    """Run a command to its end.
 
-    Of its stderr the beginning tells what went wrong: whichever process ended first, then the others, then torchrun.
+    watch: a folder into which each process writes what it puts into place, as renamed-NUMBER.
+    The beginning of stderr tells what went wrong: the process that ended first speaks first, then the
+    others, then torchrun.
     """
     environment = os.environ | {"PYTHONFAULTHANDLER": "1"}  # a process that aborts says where
     if watch:
@@ -77,29 +79,30 @@ def run(
 
 @pytest.fixture(scope="module")
 def curves(tiny_model, sample_data, tmp_path_factory):
-    """What 50 steps of each stage left: (of one process, of two), sums of both processes' weights, the folder."""
+    """What 50 steps of each stage left: of one process, of two, both sums of weights, the folder."""
     folder = tmp_path_factory.mktemp("processes")
     model = shutil.copytree(tiny_model, folder / "model")
     config = json.loads((model / "config.json").read_text())
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     (model / "config.json").write_text(json.dumps(config))
-    found = []
+    seen = []
     for name, start in (("alone", [sys.executable]), ("together", TORCHRUN)):
         (folder / name).mkdir()
         result = run(*start, "tests/toy_processes.py", model, sample_data, folder / name, *STAGES)
         assert result.returncode == 0, result.stderr[:6000]
-        found.append(json.loads((folder / name / "losses.json").read_text()))
-    weights = [
-        json.loads((folder / "together" / f"weights-{number}.json").read_text())
-        for number in (0, 1)
-    ]
-    return *found, weights, folder
+        seen.append(json.loads((folder / name / "losses.json").read_text()))
+    weights = []
+    for number in (0, 1):
+        path = folder / "together" / f"weights-{number}.json"
+        weights.append(json.loads(path.read_text()))
+    return *seen, weights, folder
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_two_processes_have_the_losses_of_one(curves, stage):
-    alone, together, weights, _ = curves
-    alone, together = alone["losses"][stage], together["losses"][stage]
+    of_one, of_two, weights, _ = curves
+    alone = of_one["losses"][stage]
+    together = of_two["losses"][stage]
     assert len(alone) == 50 and len(set(alone)) > 40
     assert together == pytest.approx(alone, rel=1e-5, abs=1e-6)
     assert weights[0][stage] == weights[1][stage], "both end with the same weights"
@@ -107,8 +110,8 @@ def test_two_processes_have_the_losses_of_one(curves, stage):
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_two_processes_have_the_gradients_of_one(curves, stage):
-    """Without them: a factor, such as rows whose gradient in another process is not added, hardly moves the losses."""
-    alone, together = (which["gradients"][stage] for which in curves[:2])
+    """A factor, such as rows whose gradient another process does not add, hardly moves the losses."""
+    alone, together = (seen["gradients"][stage] for seen in curves[:2])
     assert len(alone) >= 4 and sum(alone) > 0  # the heads alone have four
     assert together == pytest.approx(alone, rel=1e-4, abs=1e-6)
 
@@ -133,28 +136,10 @@ def test_a_process_that_ends_ends_the_job(tiny_model, sample_data, tmp_path):
 @pytest.fixture(scope="module")
 def command(tiny_model, sample_data, tmp_path_factory):
     """A small run of three stages in two processes, without --name."""
-    return [
-        *TORCHRUN,
-        "run_multitask.py",
-        "--model",
-        tiny_model,
-        "--data-dir",
-        sample_data,
-        "--precision",
-        "fp32",
-        "--pretrain",
-        "mlm,simcse",
-        "--batch-size",
-        "8",
-        "--epochs",
-        "2",
-        "--save-every",
-        "1",
-        "--device",
-        "cpu",
-        "--output-dir",
-        tmp_path_factory.mktemp("runs"),
-    ]
+    flags = ["--model", tiny_model, "--data-dir", sample_data, "--precision", "fp32"]
+    flags += ["--pretrain", "mlm,simcse", "--batch-size", "8", "--epochs", "2"]
+    flags += ["--save-every", "1", "--device", "cpu"]
+    return [*TORCHRUN, "run_multitask.py", *flags, "--output-dir", tmp_path_factory.mktemp("runs")]
 
 
 @pytest.fixture(scope="module")
@@ -184,9 +169,8 @@ def test_one_process_prints_and_writes(whole_run):
 
 
 def test_a_run_that_was_stopped_in_each_stage_ends_in_the_same_bits(command, whole_run):
-    folder = (
-        command[-1] / "stopped" / "run"
-    )  # a folder of its own, or its stages would be taken from there
+    # A folder of its own, or its stages would be taken from the other run.
+    folder = command[-1] / "stopped" / "run"
     going = [*command[:-1], folder.parent, "--name", "run"]
     for stage in ("mlm", "simcse", "multitask"):
         with open(command[-1] / "stderr.txt", "w+") as said:
@@ -202,9 +186,8 @@ def test_a_run_that_was_stopped_in_each_stage_ends_in_the_same_bits(command, who
             complaint = (command[-1] / "stderr.txt").read_text()[:6000]
             assert process.poll() is None and time.monotonic() < deadline, complaint
             time.sleep(0.02)
-        os.killpg(
-            process.pid, signal.SIGINT
-        )  # Ctrl-C, which a terminal sends to torchrun and to the processes at once
+        # Ctrl-C, which a terminal sends to torchrun and to the processes at once.
+        os.killpg(process.pid, signal.SIGINT)
         process.wait(timeout=100)
         assert process.returncode != 0 and not (folder / "run.json").exists()
         going = [*TORCHRUN, "run_multitask.py", "--resume", folder]
@@ -220,24 +203,9 @@ def test_pretraining_in_two_processes_is_stopped_and_ends(tmp_path):
     """From the command line to the folder; that it ends in the same bits is asked of the other command."""
     (tmp_path / "text.txt").write_text("\n".join(LINES), encoding="utf-8")
     pretrain = [*TORCHRUN, "-m", "minbert.pretraining"]
-    flags = [
-        "--corpus",
-        tmp_path / "text.txt",
-        "--size",
-        "tiny",
-        "--vocabulary",
-        "minbert-mini",
-        "--tokens",
-        "3840",
-        "--batch-size",
-        "6",
-        "--block-size",
-        "16",
-        "--precision",
-        "fp32",
-        "--device",
-        "cpu",
-    ]
+    flags = ["--corpus", tmp_path / "text.txt", "--size", "tiny", "--vocabulary", "minbert-mini"]
+    flags += ["--tokens", "3840", "--batch-size", "6", "--block-size", "16"]
+    flags += ["--precision", "fp32", "--device", "cpu"]
     stopped = subprocess.Popen(
         list(map(str, [*pretrain, *flags, "--out", tmp_path / "stopped"])),
         cwd=ROOT,
@@ -261,11 +229,8 @@ def test_pretraining_in_two_processes_is_stopped_and_ends(tmp_path):
 
 
 def test_alone_nothing_changes():
-    assert (processes.count(), processes.number(), processes.own_rows(3)) == (
-        1,
-        0,
-        ([0, 1, 2], 1.0),
-    )
+    assert processes.count() == 1 and processes.number() == 0
+    assert processes.own_rows(3) == OwnRows([0, 1, 2], 1.0)
     tensor = torch.arange(6.0).view(3, 2)
     assert processes.add(tensor) is tensor and processes.gather(tensor, 3) is tensor
     before = torch.get_rng_state()
@@ -284,9 +249,8 @@ def test_each_process_needs_a_gpu_of_its_own(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(
-        ValueError, match="process 2 on this machine, which has 1 GPUs; .*_per_node 1 to torchrun"
-    ):
+    message = "process 2 on this machine, which has 1 GPUs; .*_per_node 1 to torchrun"
+    with pytest.raises(ValueError, match=message):
         processes.join("auto")
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     with pytest.raises(ValueError, match="cannot share an Apple GPU: .* Pass --device cpu"):
@@ -304,7 +268,7 @@ def test_each_process_needs_a_gpu_of_its_own(monkeypatch):
     ("number", "count", "expected"),
     [(0, 2, ([0, 2, 4], 0.6)), (1, 2, ([1, 3], 0.4)), (2, 3, ([2], 0.2)), (6, 7, ([0], 0.0))],
 )
-def test_every_row_is_one_process_own(monkeypatch, number, count, expected):
+def test_every_row_belongs_to_one_process(monkeypatch, number, count, expected):
     monkeypatch.setattr(processes, "number", lambda: number)
     monkeypatch.setattr(processes, "count", lambda: count)
     assert processes.own_rows(5) == expected
