@@ -1,9 +1,10 @@
-"""A GPU that every machine has: its tensors say that they are on device "gpu", compute on the CPU, and mix with none.
+"""A GPU that every machine has. Its tensors are on device "gpu", and compute on the CPU.
 
-`python -m tests.simulated_gpu MODULE ARGUMENTS` runs the main of a command there. What a real GPU refuses is refused:
-an operation on tensors of two devices, and to read one into NumPy. So code that makes a tensor where it should have
-asked for the device fails here as it would there; kernels, speed, memory and bf16 of a real one are not simulated. A
-process of its own, since torch keeps a new kind of device until it ends. Used by test_gpu.py.
+`python -m tests.simulated_gpu MODULE ARGUMENTS` runs the main of a command there. It refuses what a
+real GPU refuses: an operation on tensors of two devices, and to read a tensor into NumPy. So code
+that makes a tensor without asking for the device fails here, as it would there. Kernels, speed,
+memory and bf16 of a real GPU are not simulated. It is a process of its own, since torch keeps a new
+kind of device until it ends. Used by test_gpu.py.
 """
 
 from __future__ import annotations
@@ -12,19 +13,18 @@ import importlib
 import os
 import sys
 from types import MappingProxyType
+from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 aten = torch.ops.aten
 COPIES = {aten._to_copy.default, aten.copy_.default}
-INDEXED = {
-    aten.index.Tensor,
-    aten.index_put.default,
-    aten.index_put_.default,
-}  # the second argument may be on the CPU
+# Their second argument may be on the CPU.
+INDEXED = {aten.index.Tensor, aten.index_put.default, aten.index_put_.default}
 
 
 class GpuTensor(torch.Tensor):
@@ -33,7 +33,7 @@ class GpuTensor(torch.Tensor):
     num_made = 0
 
     @staticmethod
-    def __new__(cls, held: torch.Tensor) -> GpuTensor:
+    def __new__(cls, held: Tensor) -> GpuTensor:
         return torch.Tensor._make_wrapper_subclass(
             cls,
             held.size(),
@@ -43,7 +43,7 @@ class GpuTensor(torch.Tensor):
             device=torch.device("gpu", 0),
         )
 
-    def __init__(self, held: torch.Tensor) -> None:
+    def __init__(self, held: Tensor) -> None:
         self.held = held
         GpuTensor.num_made += 1
 
@@ -54,7 +54,7 @@ class GpuTensor(torch.Tensor):
         return self.held.tolist()
 
     def __getitem__(self, index):
-        """Of a list torch would make an index on the device itself, where dispatch does not see it."""
+        """Of a list torch would make an index on the device, where dispatch does not see it."""
         parts = index if isinstance(index, tuple) else (index,)
         parts = tuple(torch.tensor(part) if isinstance(part, list) else part for part in parts)
         return super().__getitem__(parts if isinstance(index, tuple) else parts[0])
@@ -71,72 +71,98 @@ class Simulation(TorchDispatchMode):
         return compute(operation, args, kwargs or {})
 
 
-def compute(operation, args: tuple, kwargs: dict):
-    """The operation on the CPU, its results on the device where its arguments are or where it was asked to put them."""
+def compute(operation, args: tuple, kwargs: dict) -> Any:
+    """The operation on the CPU.
+
+    Its results are on the device where its arguments are, or where it was asked to put them.
+    """
     tensors = tensors_of(args, kwargs)
     is_there = [isinstance(tensor, GpuTensor) for tensor in tensors]
-    met = (
-        tensors_of(args[:1] + args[2:], kwargs) if operation in INDEXED and is_there[0] else tensors
-    )
-    if (
-        any(is_there)
-        and operation not in COPIES
-        and any(each.ndim and not isinstance(each, GpuTensor) for each in met)
-    ):
-        raise RuntimeError(
-            f"{operation}: tensors on gpu and on cpu, of shapes {[tuple(each.shape) for each in met]}"
-        )
+    refuse_two_devices(operation, args, kwargs)
+
     goes_there = is_there[0] if operation is aten.copy_.default else any(is_there)
     if kwargs.get("device") is not None:
         goes_there = torch.device(kwargs["device"]).type == "gpu"
         kwargs = {**kwargs, "device": torch.device("cpu")}
-    args, kwargs = tree_map(
-        lambda leaf: leaf.held if isinstance(leaf, GpuTensor) else leaf, (args, kwargs)
-    )
-    found = operation(*args, **kwargs)
+    args, kwargs = tree_map(to_cpu, (args, kwargs))
+    result = operation(*args, **kwargs)
+
     name = operation._schema.name
-    if name.endswith("_") and not name.endswith(
-        "__"
-    ):  # in place: what was given is what comes back
-        return tensors[0] if found is not None else None
-    return (
-        tree_map(lambda leaf: GpuTensor(leaf) if isinstance(leaf, torch.Tensor) else leaf, found)
-        if goes_there
-        else found
-    )
+    is_in_place = name.endswith("_") and not name.endswith("__")
+    if is_in_place:  # the argument itself comes back
+        return tensors[0] if result is not None else None
+    return tree_map(to_gpu, result) if goes_there else result
 
 
-def tensors_of(*trees) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(trees) if isinstance(leaf, torch.Tensor)]
+def refuse_two_devices(operation, args: tuple, kwargs: dict) -> None:
+    """RuntimeError where tensors of two devices meet, as on a real GPU. Scalars may be anywhere."""
+    tensors = tensors_of(args, kwargs)
+    is_there = [isinstance(tensor, GpuTensor) for tensor in tensors]
+    if not any(is_there) or operation in COPIES:
+        return
+    if operation in INDEXED and is_there[0]:
+        tensors = tensors_of(args[:1] + args[2:], kwargs)
+    if any(tensor.ndim and not isinstance(tensor, GpuTensor) for tensor in tensors):
+        shapes = [tuple(tensor.shape) for tensor in tensors]
+        raise RuntimeError(f"{operation}: tensors on gpu and on cpu, of shapes {shapes}")
+
+
+def to_cpu(leaf: Any) -> Any:
+    """A tensor of the device as one of the CPU; anything else as it is."""
+    return leaf.held if isinstance(leaf, GpuTensor) else leaf
+
+
+def to_gpu(leaf: Any) -> Any:
+    """A tensor as one of the device; anything else as it is."""
+    return GpuTensor(leaf) if isinstance(leaf, Tensor) else leaf
+
+
+def tensors_of(*trees: Any) -> list[Tensor]:
+    """All tensors in nested arguments."""
+    return [leaf for leaf in tree_leaves(trees) if isinstance(leaf, Tensor)]
 
 
 def install() -> None:
     """Make the device known to torch and the only one that our code finds."""
-    from command_line.options import Options
     from contrastive import methods
     from minbert.pretraining import mlm
-    from minbert.training import cost_estimate as price
-    from minbert.training import runtime
+    from minbert.pretraining.options import PlainTextOptions
+    from minbert.training import cost_estimate, runtime
+    from minbert.training.options import TrainingOptions
 
     backend_registration._setup_privateuseone_for_python_backend("gpu")
     torch.gpu.synchronize = lambda: None
     torch.gpu.get_amp_supported_dtype = lambda: [torch.bfloat16]
-    made = torch.tensor  # of a list, on the device itself, behind dispatch's back
-    torch.tensor = lambda data, *, device=None, **rest: made(data, **rest).to(device or "cpu")
-    device = torch.device("gpu", 0)
-    runtime.choose_device = lambda name="auto": (device, "simulated")
-    price.PRODUCTS["gpu"], mlm.ROWS_AT_ONCE["gpu"] = (64, 1), 8  # for a quick look
-    methods.GUIDED_WIDTH = 24
-    field = Options.__dataclass_fields__["device"]
-    field.metadata = MappingProxyType(
-        {**field.metadata, "choices": (*field.metadata["choices"], "gpu")}
+
+    # torch.tensor makes a tensor of a list on the device itself, where dispatch does not see it.
+    make_tensor = torch.tensor
+    torch.tensor = lambda data, *, device=None, **others: make_tensor(data, **others).to(
+        device or "cpu"
     )
+    choice = runtime.DeviceChoice(torch.device("gpu", 0), "simulated")
+    runtime.choose_device = lambda name="auto": choice
+
+    # For a quick look.
+    cost_estimate.PRODUCTS["gpu"] = cost_estimate.Products(64, 1)
+    mlm.ROWS_AT_ONCE["gpu"] = 8
+    methods.GUIDED_WIDTH = 24
+    for group in (TrainingOptions, PlainTextOptions):
+        field = group.__dataclass_fields__["device"]
+        choices = (*field.metadata["choices"], "gpu")
+        field.metadata = MappingProxyType({**field.metadata, "choices": choices})
+
+
+def command(name: str) -> Any:
+    """The module that `python -m NAME` runs: of a package its __main__."""
+    module = importlib.import_module(name)
+    is_package = hasattr(module, "__path__")
+    return importlib.import_module(f"{name}.__main__") if is_package else module
 
 
 if __name__ == "__main__":
     install()
     with Simulation():
-        code = importlib.import_module(sys.argv[1]).main(sys.argv[2:])
+        code = command(sys.argv[1]).main(sys.argv[2:])
     sys.stdout.flush()
     if not code and not GpuTensor.num_made:
         sys.exit("nothing was computed on the device")

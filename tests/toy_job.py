@@ -1,4 +1,4 @@
-"""A job small enough to see through, for tests of the loop: a regression with two tasks and heads."""
+"""A small job for tests of the loop: a regression with dropout, two tasks and two heads."""
 
 from __future__ import annotations
 

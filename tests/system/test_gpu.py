@@ -1,4 +1,7 @@
-"""Every way through the code on a simulated GPU (simulated_gpu.py), which refuses what a real one refuses."""
+"""Every way through the code on a simulated GPU, which refuses what a real one refuses.
+
+If a test fails with "tensors on gpu and on cpu", a tensor was made without asking for the device.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,9 @@ from torch.utils import backend_registration
 
 import run_multitask
 from benchmarks.kill_resume import differences, saved_step, stop_when
+from minbert.training.code_version import ROOT
 from tests.toy_text import LINES
 
-ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(
     not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
     reason="this torch cannot simulate a device",
@@ -25,15 +28,16 @@ STAGES = [
     "simcse-nli,bsc --contrastive-batch-size 8 --contrastive-projection mlp --contrastive-chunk 10 "
     "--bsc-align 0.5 --bsc-temperature-lr 1e-3 --bsc-shuffle knn --contrastive-epochs 2 "
     "--hard-negative-weight 0.5",
-    "bsc --contrastive-batch-size 8 --bsc-normalise batch --bsc-shuffle cluster --contrastive-epochs 2 "
-    "--contrastive-order last",
+    "bsc --contrastive-batch-size 8 --bsc-normalise batch --bsc-shuffle cluster "
+    "--contrastive-epochs 2 --contrastive-order last",
     "simcse --contrastive-order fusion --contrastive-projection tanh --attention fused",
 ]
 TASKS = [
     "--sampling joint --surgery pcgrad --pooling cls --head dph",
     "--head ph --sampling joint --surgery gradvac --attention fused",
     "--head mlp --sharing first --sts-range fitted --pair-encoding bi --para-prior 0.4",
-    "--head dpha --pooling pooler --vector-dropout-prob 0.1 --encoder-dropout 0.1 --attention-dropout 0.1",
+    "--head dpha --pooling pooler --vector-dropout-prob 0.1 --encoder-dropout 0.1 "
+    "--attention-dropout 0.1",
     "--head cosine --para-head features --heads-first 1 --freeze 1 --layer-decay 0.5",
     "--option pretrain --head vm --pair-encoding dual --sampling annealed --accumulation 2",
 ]
@@ -42,12 +46,15 @@ COMMANDS = [
     "multitask.ensemble RUNS --out OUT/new",
     "multitask.errors RUN --out OUT",
     "contrastive.embed MODEL --nearest 2 --out OUT/vectors.npy",
-    "contrastive.survey MODEL --sets PAIRS --transfer SENTENCES --layers --baselines --folds 2 --out OUT/new",
-    "minbert.pretrain --corpus TEXT --out OUT/model --size tiny --tokens 640 --block-size 16 --batch-size 4",
+    "contrastive.quality MODEL --sets PAIRS --transfer SENTENCES --layers --baselines --folds 2 "
+    "--out OUT/new",
+    "minbert.pretraining --corpus TEXT --out OUT/model --size tiny --tokens 640 --block-size 16 "
+    "--batch-size 4",
 ]
 
 
 def start(*arguments: str | Path) -> subprocess.Popen:
+    """A command with its arguments, in a process of its own on the simulated GPU."""
     return subprocess.Popen(
         [sys.executable, "-m", "tests.simulated_gpu", *map(str, arguments)],
         cwd=ROOT,
@@ -59,7 +66,7 @@ def start(*arguments: str | Path) -> subprocess.Popen:
 
 
 def finish(process: subprocess.Popen, text: str | None = None) -> str:
-    """What it printed; fails, with its complaint, where it mixed devices or computed nothing on the simulated one."""
+    """What it printed. Fails where it mixed devices, or computed nothing on the simulated one."""
     printed, complaints = process.communicate(text, timeout=300)
     assert process.returncode == 0, complaints
     return printed
@@ -68,34 +75,22 @@ def finish(process: subprocess.Popen, text: str | None = None) -> str:
 @pytest.fixture
 def flags(tiny_model, sample_data, tmp_path):
     """A function of the run's name: what every run here has in common."""
-    return lambda name: [
-        "--model",
-        str(tiny_model),
-        "--data-dir",
-        str(sample_data),
-        "--batch-size",
-        "16",
-        "--precision",
-        "fp32",
-        "--output-dir",
-        str(tmp_path),
-        "--name",
-        name,
-    ]
+    common = ["--model", str(tiny_model), "--data-dir", str(sample_data), "--batch-size", "16"]
+    common += ["--precision", "fp32", "--output-dir", str(tmp_path)]
+    return lambda name: [*common, "--name", name]
 
 
 @pytest.mark.parametrize("chain", STAGES)
 def test_stages(flags, tmp_path, chain):
     stages, *rest = chain.split()
     if "simcse-nli" in stages:
-        lines = [f"A man {number}\tA person {number}\tNo one {number}" for number in range(24)]
-        (tmp_path / "nli.tsv").write_text(
-            "\n".join(["premise\tentailment\tcontradiction", *lines]), encoding="utf-8"
-        )
+        lines = ["premise\tentailment\tcontradiction"]
+        for number in range(24):
+            lines.append(f"A man {number}\tA person {number}\tNo one {number}")
+        (tmp_path / "nli.tsv").write_text("\n".join(lines), encoding="utf-8")
         rest += ["--nli", tmp_path / "nli.tsv"]
-    printed = finish(
-        start("run_multitask", *flags("run"), "--epochs", "1", "--pretrain", stages, *rest)
-    )
+    rest += ["--epochs", "1", "--pretrain", stages]
+    printed = finish(start("run_multitask", *flags("run"), *rest))
     assert "device: gpu (simulated)" in printed and "leaderboard files:" in printed
 
 
@@ -116,25 +111,15 @@ def test_other_commands(two_runs, tiny_model, sample_data, tmp_path, command):
         "PAIRS": [sample_data / "sts-dev.csv"],
         "SENTENCES": [sample_data / "ids-sst-dev.csv"],
     }
-    arguments = [
-        part
-        for word in command.split()
-        for part in places.get(word, [word.replace("OUT", str(tmp_path))])
-    ]
+    arguments = []
+    for word in command.split():
+        arguments += places.get(word, [word.replace("OUT", str(tmp_path))])
     assert finish(start(*arguments), "a good film\na bad film\na dog runs\n")
 
 
 def test_the_numbers_are_those_of_the_cpu(flags, tmp_path):
-    same = [
-        "--epochs",
-        "2",
-        "--hidden-dropout-prob",
-        "0",
-        "--sampling",
-        "joint",
-        "--surgery",
-        "pcgrad",
-    ]
+    same = ["--epochs", "2", "--hidden-dropout-prob", "0"]
+    same += ["--sampling", "joint", "--surgery", "pcgrad"]
     assert run_multitask.main([*flags("cpu"), *same, "--device", "cpu"]) == 0
     finish(start("run_multitask", *flags("gpu"), *same))
     cpu, gpu = (
@@ -146,16 +131,8 @@ def test_the_numbers_are_those_of_the_cpu(flags, tmp_path):
 
 
 def test_a_run_that_is_stopped_goes_on(flags, tmp_path):
-    same = [
-        "--pretrain",
-        "simcse",
-        "--contrastive-batch-size",
-        "64",
-        "--epochs",
-        "3",
-        "--save-every",
-        "2",
-    ]
+    same = ["--pretrain", "simcse", "--contrastive-batch-size", "64"]
+    same += ["--epochs", "3", "--save-every", "2"]
     whole, stopped = (start("run_multitask", *flags(name), *same) for name in ("whole", "stopped"))
     assert stop_when(
         stopped, lambda: saved_step(tmp_path / "stopped", "multitask") >= 6, signal.SIGINT
@@ -166,7 +143,8 @@ def test_a_run_that_is_stopped_goes_on(flags, tmp_path):
     assert differences(tmp_path / "whole", tmp_path / "stopped") == []
 
 
-MISTAKES = {  # what is done on the device -> what a real one would refuse, or "" for what it allows
+# What is done on the device -> what a real one would say, or "" for what it allows.
+MISTAKES = {
     "there + torch.ones(3)": "tensors on gpu and on cpu",
     "there.numpy()": "not supported",
     "F.embedding(torch.arange(2), weight)": "tensors on gpu and on cpu",
@@ -184,7 +162,8 @@ from tests.simulated_gpu import Simulation, install
 install()
 with Simulation():
     there, weight = torch.ones(3).to("gpu"), torch.rand(4, 3).to("gpu")
-    model = BertModel(BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)).to("gpu")
+    config = BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
+    model = BertModel(config).to("gpu")
     tokens = torch.ones(2, 5, dtype=torch.long).to("gpu")
     for done in {mistakes}:
         try:
@@ -196,8 +175,8 @@ with Simulation():
 
 def test_what_the_simulation_refuses():
     code = LOOK.format(mistakes=list(MISTAKES))
-    found = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
-    for done, said, expected in zip(MISTAKES, found.splitlines(), MISTAKES.values(), strict=True):
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    lines = result.stdout.splitlines()
+    for (done, expected), said in zip(MISTAKES.items(), lines, strict=True):
         assert expected in said if expected else said == "False", f"{done}: {said}"

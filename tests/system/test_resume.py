@@ -1,7 +1,10 @@
-"""The whole command, stopped from outside: killed in each stage, interrupted once, resumed to the same bits.
+"""The whole command, killed in each stage and interrupted from outside, ends in the same bits.
 
-One run bears all three stops. `python -m benchmarks.kill_resume` asks the same at random steps, as often as wanted.
+One run bears all three stops. `python -m benchmarks.kill_resume` does the same at random steps, as
+often as wanted.
 """
+
+from __future__ import annotations
 
 import signal
 
@@ -20,7 +23,10 @@ def flags(sample_data, tiny_model):
 
 
 def stopped(run, stage: str, step: int, number: int, *flags) -> tuple[int, str]:
-    """Start or resume, send the signal once the stage has saved `step`; the exit code and what was complained."""
+    """Start or resume, and send the signal once the stage has saved `step`.
+
+    Returns the exit code and what was said on stderr.
+    """
     process = start(*flags)
     assert stop_when(process, lambda: saved_step(run, stage) >= step, number), process.communicate()
     _, complaints = process.communicate(timeout=300)
@@ -28,9 +34,8 @@ def stopped(run, stage: str, step: int, number: int, *flags) -> tuple[int, str]:
 
 
 def test_killed_in_each_stage_and_interrupted(tmp_path, flags):
-    undisturbed = start(
-        *flags(tmp_path / "undisturbed")
-    )  # beside the other, for there are two cores
+    # Beside the other, for there are two cores.
+    undisturbed = start(*flags(tmp_path / "undisturbed"))
     run = tmp_path / "stopped" / "run"
     assert stopped(run, "simcse", 6, signal.SIGKILL, *flags(run.parent))[0] == -signal.SIGKILL
     assert saved_step(run, "simcse") >= 6 and not (run / "encoder").exists()
@@ -58,5 +63,5 @@ def test_that_a_run_is_finished_is_said_by_the_first_process_alone(tmp_path, mon
     monkeypatch.setattr(
         processes, "join", lambda device: said_before_they_met.append(capsys.readouterr().out)
     )
-    run_multitask.run(Options(), tmp_path, is_resumed=True)
+    run_multitask.run(Options.of(), tmp_path, is_resumed=True)
     assert said_before_they_met == [""] and "is finished" in capsys.readouterr().out
