@@ -5,24 +5,33 @@ B triplets of a batch, N triplets in all, R rows for the encoder.
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from data.batching import Batch, EncodedExamples
+from data.columns import Role, find_columns
 from data.corpus import check_files, read_lines
 from data.readers import Example
+from data.tables import read_table
 from data.token_cache import tokenize_once
 from minbert import BertTokenizer
 from minbert.commands.options import NONE
 
 POSITIVE_ABOVE = 0.6  # [BSC]: the sentences of an STS pair belong together if score / 5 is above
 STS_SCALE = 5  # the highest score of an STS pair
-TRIPLET_COLUMNS = ("premise", "entailment", "contradiction")  # of a tab-separated file
-RELEASED_COLUMNS = ("sent0", "sent1", "hard_neg")  # of the comma-separated file of SimCSE's authors
+TRIPLET_ROLES = (
+    # The second names are those of the file of SimCSE's authors.
+    Role("", ("premise", "sent0")),
+    Role("", ("entailment", "sent1")),
+    Role("", ("contradiction", "hard_neg")),
+)
+TRIPLET_ADVICE = (
+    "A file of triplets has the columns premise, entailment and contradiction, or sent0, sent1 and "
+    "hard_neg, and at least one row. Fix the file."
+)
 RANDOM_WORDS = "random-words"
 
 
@@ -32,20 +41,6 @@ class Triplet(NamedTuple):
     premise: str
     entailment: str
     contradiction: str
-
-
-class Row(NamedTuple):
-    """A row of a file."""
-
-    line: int  # where it ends, counted from 1
-    fields: list[str]
-
-
-class Rows(NamedTuple):
-    """The rows of a file that are not empty."""
-
-    has_tabs: bool  # else they are separated by commas
-    rows: list[Row]
 
 
 # --- sentences and labelled pairs -----------------------------------------------------------------
@@ -109,66 +104,29 @@ def labelled_pairs(
 
 
 def read_triplets(path: str | Path) -> list[Triplet]:
-    """The triplets of a file.
+    """The triplets of any table that data/tables.py reads.
 
-    A tab-separated file has the columns premise, entailment and contradiction. A comma-separated
-    file has sent0, sent1 and hard_neg. Further columns are not read. ValueError names file and line
-    where a column or a text is missing.
+    Its columns are premise, entailment and contradiction, or those of SimCSE's authors: sent0,
+    sent1 and hard_neg. Further columns are not read. ValueError names file and line where a column
+    or a text is missing.
     """
-    has_tabs, rows = read_rows(path)
-    columns = TRIPLET_COLUMNS if has_tabs else RELEASED_COLUMNS
-    header = rows[0].fields if rows else []
-    if not set(columns) <= set(header) or len(rows) < 2:
-        raise ValueError(
-            f"{path}, line 1: the header has the columns {', '.join(header) or 'none'}, and "
-            f"{max(0, len(rows) - 1)} rows follow; expected are the columns "
-            f"{', '.join(TRIPLET_COLUMNS)}, separated by tabs, or {', '.join(RELEASED_COLUMNS)}, "
-            "separated by commas, and at least one row. Fix the file."
-        )
-
-    places = [header.index(name) for name in columns]
+    table = read_table(path)
+    columns = find_columns(table, TRIPLET_ROLES, (None, None, None), TRIPLET_ADVICE)
+    names = [table.columns[column] for column in columns]
     triplets = []
-    for row in rows[1:]:
-        texts = [row.fields[place].strip() for place in places if place < len(row.fields)]
-        if len(texts) < 3 or not all(texts):
+    for row in table.rows:
+        fault = table.fault_of(row, columns)
+        if fault:
+            raise ValueError(f"{table.place(row)}: {fault}. Fix or remove the row.")
+        texts = [row.fields[column].strip() for column in columns]
+        if not all(texts):
             raise ValueError(
-                f"{path}, line {row.line}: {', '.join(columns)} are not all there. Fix or remove "
-                "the row."
+                f"{table.place(row)}: {', '.join(names)} are not all there. Fix or remove the row."
             )
         triplets.append(Triplet(*texts))
+    if not triplets:
+        raise ValueError(f"{path}: a header and no rows; expected is at least one. Fix the file.")
     return triplets
-
-
-def read_rows(path: str | Path) -> Rows:
-    """The rows of a file of triplets.
-
-    ValueError for a file that cannot be read, or is neither tab- nor comma-separated UTF-8.
-    """
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            has_tabs = "\t" in file.readline()
-            file.seek(0)
-            return Rows(has_tabs, list(non_empty_rows(file, has_tabs)))
-    except OSError as error:
-        raise ValueError(
-            f"--nli {path}: {error.strerror}. Pass a file of triplets, separated by tabs, with the "
-            f"columns {', '.join(TRIPLET_COLUMNS)}."
-        ) from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(
-            f"{path}: the file is neither tab- nor comma-separated UTF-8 ({error}). Convert it."
-        ) from error
-
-
-def non_empty_rows(file: Iterable[str], has_tabs: bool) -> Iterator[Row]:
-    """The rows of an open file. With tabs, a quotation mark is a character as any other."""
-    if has_tabs:
-        reader = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-    else:
-        reader = csv.reader(file, strict=True)
-    for row in reader:
-        if row:
-            yield Row(reader.line_num, row)
 
 
 class EncodedTriplets:

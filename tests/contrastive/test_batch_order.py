@@ -173,42 +173,54 @@ def test_triplets_as_simcse_has_them(tmp_path):
     assert read_triplets(path) == [("One, two", "a man", 'the "girl"'), ("x", "y", "z")]
 
 
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_triplets_of_either_names_with_any_separator(tmp_path, separator):
+    path = tmp_path / "nli.csv"
+    text = "Entailment,PREMISE,contradiction\na,b,c\n"
+    path.write_bytes(text.replace(",", separator).encode("utf-16"))
+    assert read_triplets(path) == [("b", "a", "c")]
+
+
+def test_a_very_long_text_of_a_triplet(tmp_path):
+    path = tmp_path / "nli.csv"
+    text = "x " * 70_000 + "x"
+    path.write_text(f"sent0,sent1,hard_neg\na cat,{text},a dog\n", encoding="utf-8")
+    assert read_triplets(path) == [("a cat", text, "a dog")]
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (
-            "",
-            "line 1: the header has the columns none, and 0 rows follow; expected are the columns premise, entailment, contradiction",
-        ),
-        ("premise\tentailment\tcontradiction\n", "and 0 rows follow"),
+        ("", "the file is empty; expected are a header and at least one row"),
+        ("premise\tentailment\tcontradiction\n", "a header and no rows; expected is at least one"),
         (
             "a\tb\tc\nd\te\tf\n",
-            "line 1: the header has the columns a, b, c, and 1 rows follow; expected are",
+            "line 1: the header has no column premise, entailment, contradiction; found are: a, b, c. "
+            "A file of triplets has the columns premise, entailment and contradiction, or sent0, sen",
         ),
         (
             "premise\tentailment\tcontradiction\na\tb\tc\na\tb\n",
-            "line 3: premise, entailment, contradiction are not all",
+            "line 3: the row has 2 fields; the header names 3",
         ),
         (
             "premise\tentailment\tcontradiction\na\t \tc\n",
             "line 2: premise, entailment, contradiction are not all there",
         ),
         (
-            "premise,entailment,contradiction\na,b,c\n",
-            "or sent0, sent1, hard_neg, separated by commas",
-        ),
-        (
-            'sent0,sent1,hard_neg\n"a\nb",c,d\na,b\n',
+            'sent0,sent1,hard_neg\n"a\nb",c,d\na,,b\n',
             "line 4: sent0, sent1, hard_neg are not all there",
         ),
-        ('sent0,sent1,hard_neg\n"a,b,c\n', "neither tab- nor comma-separated UTF-8"),
+        ('sent0,sent1,hard_neg\n"a,b,c\n', "line 2: not readable as comma-separated text"),
     ],
 )
 def test_triplets_that_cannot_be_used(tmp_path, content, words):
     (tmp_path / "nli.tsv").write_text(content, encoding="utf-8")
     with pytest.raises(ValueError, match=words):
         read_triplets(tmp_path / "nli.tsv")
-    with pytest.raises(ValueError, match="absent.tsv: No such file"):
+
+
+def test_triplets_that_are_not_there(tmp_path):
+    with pytest.raises(ValueError, match="absent.tsv: there is no such file. Check the path"):
         read_triplets(tmp_path / "absent.tsv")
 
 
