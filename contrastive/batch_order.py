@@ -21,7 +21,7 @@ SMALLEST_GROUP = 3  # examples of a group of neighbours ([BSC] section 3)
 LARGEST_GROUP = 8
 BATCHES_PER_CLUSTER = 10
 
-# --- contrastive tension ----------------------------------------------------------------------
+# --- contrastive tension --------------------------------------------------------------------------
 
 
 def tension_plan(
@@ -59,7 +59,7 @@ def tension_plan(
     return steps
 
 
-# --- BSC: similar pairs meet in a batch ---------------------------------------------------------
+# --- BSC: similar pairs meet in a batch -----------------------------------------------------------
 
 
 class Shuffle(nn.Module):

@@ -88,7 +88,7 @@ def collect(source: Source) -> Inputs:
     return collector_of(source.method)(source)
 
 
-# --- a function for each method, named in presets.py ------------------------------------------
+# --- a function for each method, named in presets.py ----------------------------------------------
 
 
 def all_sentences(source: Source) -> Inputs:
@@ -165,7 +165,7 @@ def tension_in_batch(source: Source) -> Inputs:
     return in_turn({source.method: tension_rows(source)}, source.settings)
 
 
-# --- the steps of an epoch --------------------------------------------------------------------
+# --- the steps of an epoch ------------------------------------------------------------------------
 
 
 def in_turn(

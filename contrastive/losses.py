@@ -26,7 +26,7 @@ from torch import Tensor
 Similarity = Literal["cos", "dot"]
 Normalisation = Literal["l2", "batch", "none"]
 
-# --- what the losses share --------------------------------------------------------------------
+# --- what the losses share ------------------------------------------------------------------------
 
 
 def score_dtype(first: Tensor, second: Tensor) -> torch.dtype:
@@ -168,7 +168,7 @@ def multiple_negatives_ranking(
     return info_nce(anchors, positives, 1 / scale, same=same, similarity=similarity)
 
 
-# --- batch-softmax contrastive loss: softmax over rows and columns ------------------------------
+# --- batch-softmax contrastive loss: softmax over rows and columns --------------------------------
 
 
 def bsc(
@@ -291,7 +291,7 @@ def contrastive_tension_in_batch(
     return bsc(first, second, 1 / scale)
 
 
-# --- self-guided: an encoder and its frozen copy ------------------------------------------------
+# --- self-guided: an encoder and its frozen copy --------------------------------------------------
 
 
 def nt_xent(first: Tensor, second: Tensor, temperature: float = 0.01) -> Tensor:

@@ -154,7 +154,7 @@ class Method(nn.Module):
         return ()
 
 
-# --- SimCSE and its supervised forms ----------------------------------------------------------
+# --- SimCSE and its supervised forms --------------------------------------------------------------
 
 
 class SimCSE(Method):
@@ -317,7 +317,7 @@ class BatchSoftmax(Method):
         return self.align * loss + (1 - self.align) * losses.label_error(first, second, labels)
 
 
-# --- two encoders: contrastive tension ----------------------------------------------------------
+# --- two encoders: contrastive tension ------------------------------------------------------------
 
 
 class ContrastiveTension(Method):
@@ -488,7 +488,7 @@ class SelfGuidedOpt(SelfGuided):
         return losses.self_guided_opt3(anchors, hidden, self.temperature)
 
 
-# --- by name ------------------------------------------------------------------------------------
+# --- by name --------------------------------------------------------------------------------------
 
 
 def build_method(

@@ -32,7 +32,7 @@ HEADINGS: dict[Reads, str] = {
     "triplets": "On the triplets of --nli:",
 }
 
-# --- what an entry holds ----------------------------------------------------------------------
+# --- what an entry holds --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class MethodEntry:
     unread: tuple[str, ...] = ()  # fields of Settings without a use in this method
 
 
-# --- the methods ------------------------------------------------------------------------------
+# --- the methods ----------------------------------------------------------------------------------
 
 SELF_GUIDED = Settings(
     source="Kim et al. 2021, for [CLS]",
@@ -244,7 +244,7 @@ def list_methods() -> str:
     return "\n".join(lines)
 
 
-# --- from the preset to the settings of a run -------------------------------------------------
+# --- from the preset to the settings of a run -----------------------------------------------------
 
 
 def unread(method: str, options: ContrastiveOptions) -> tuple[str, ...]:

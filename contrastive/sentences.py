@@ -100,7 +100,7 @@ def labelled_pairs(
     return [pair for pair in pairs if keeps_negatives or label_of(pair) > POSITIVE_ABOVE]
 
 
-# --- triplets -----------------------------------------------------------------------------------
+# --- triplets -------------------------------------------------------------------------------------
 
 
 def read_triplets(path: str | Path) -> list[Triplet]:
@@ -157,7 +157,7 @@ class EncodedTriplets:
         return self.rows.batch(rows)
 
 
-# --- the text of contrastive tension ------------------------------------------------------------
+# --- the text of contrastive tension --------------------------------------------------------------
 
 
 def tension_sentences(

@@ -32,7 +32,7 @@ def tokenizer(tiny_model):
     return BertTokenizer.from_pretrained(tiny_model)
 
 
-# --- contrastive tension --------------------------------------------------------------------------------------------
+# --- contrastive tension --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("is_fresh", [False, True])
@@ -120,7 +120,7 @@ def test_text_that_cannot_be_used(tokenizer, tmp_path):
         tension_sentences(str(tmp_path / "latin.txt"), [], tokenizer, 32, 0)
 
 
-# --- pairs and triplets -----------------------------------------------------------------------------------------------
+# --- pairs and triplets ---------------------------------------------------------------------------
 
 
 def test_labelled_pairs():
@@ -235,7 +235,7 @@ def test_sentences_cut_alike_count_once(tokenizer):
     )
 
 
-# --- the shuffles of BSC ----------------------------------------------------------------------------------------------
+# --- the shuffles of BSC --------------------------------------------------------------------------
 
 
 def directions(num_groups: int, size: int, spread: float) -> np.ndarray:

@@ -46,7 +46,7 @@ def slow_nearest(vectors, queries, num_neighbours, is_self_left_out):
     )
 
 
-# --- nearest ----------------------------------------------------------------------------------------------------------
+# --- nearest --------------------------------------------------------------------------------------
 
 
 def test_three_vectors_by_hand():
@@ -146,7 +146,7 @@ def test_neighbours_that_there_are_not(num_neighbours, queries, needed):
         nearest(torch.eye(3, 2), num_neighbours, queries)
 
 
-# --- sentences to vectors ---------------------------------------------------------------------------------------------
+# --- sentences to vectors -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "pooler"])

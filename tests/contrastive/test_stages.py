@@ -20,7 +20,7 @@ def bits(encoder) -> dict[str, bytes]:
     return {name: tensor.numpy().tobytes() for name, tensor in encoder.state_dict().items()}
 
 
-# --- from start to end ------------------------------------------------------------------------------------------------
+# --- from start to end ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -137,7 +137,7 @@ def test_supervised_epochs_end_with_the_other_tasks(make_stages):
     assert tasks == ["simcse-supervised"] * 2
 
 
-# --- resume -----------------------------------------------------------------------------------------------------------
+# --- resume ---------------------------------------------------------------------------------------
 
 RESUMED = {  # how a method is run where it is stopped, and before which step: some in the middle of a later epoch
     "simcse": ({"contrastive_batch_size": 16}, 3),

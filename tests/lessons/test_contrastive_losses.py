@@ -1,4 +1,9 @@
-"""contrastive/losses.py: each formula by the ladder of hand, slow loop, torch's own, properties, negative control."""
+"""contrastive/losses.py: info_nce, the loss of SimCSE.
+
+The first test says what a wrong number most likely means. The others check the loss by hand, by a
+slow loop, against torch's cross-entropy, by its properties and by wrong pairs. The other losses are
+in tests/contrastive/test_losses.py.
+"""
 
 import math
 import re
@@ -14,15 +19,20 @@ from contrastive.losses import info_nce
 def vectors(
     seed: int, batch_size: int = 6, dtype=torch.float32
 ) -> tuple[torch.Tensor, torch.Tensor]:
+    """Random anchors and positives, (B, 5) each."""
     generator = torch.Generator().manual_seed(seed)
-    return tuple(
-        torch.randn(batch_size, 5, generator=generator, dtype=torch.float64).to(dtype)
-        for _ in range(2)
-    )
+    both = []
+    for _ in range(2):
+        drawn = torch.randn(batch_size, 5, generator=generator, dtype=torch.float64)
+        both.append(drawn.to(dtype))
+    return both[0], both[1]
 
 
-# Anchors (1, 0) and (0, 2), positives (1, 0) and (3, 3): cosines 1 and 1/sqrt 2 in row one, 0 and 1/sqrt 2 in row two.
-# At t = .5 the rows give log(1 + exp(-.586)) = .4424 and log(1 + exp(-1.414)) = .2176, the mean .3300.
+# --- a number by hand, with hints -----------------------------------------------------------------
+
+# Anchors (1, 0) and (0, 2), positives (1, 0) and (3, 3). The cosines are 1 and 1/sqrt 2 in row one,
+# 0 and 1/sqrt 2 in row two. At t = .5 the rows give log(1 + exp(-.586)) = .4424 and
+# log(1 + exp(-1.414)) = .2176. The mean is .3300.
 MISTAKES = {
     2.0091: "these are dot products; divide each vector by its length, so that they are cosines.",
     0.4791: "the temperature is missing.",
@@ -33,26 +43,28 @@ MISTAKES = {
     -0.3300: "the minus of -log is missing.",
     -1.0: "the positive is missing from the sum under the fraction; SimCSE's sum runs over all j.",
 }
+OTHER_MISTAKE = "is it the cross-entropy of the cosines / temperature against the diagonal?"
+
+
+def hint_for(number: float) -> str:
+    """What a wrong number most likely means."""
+    for wrong, hint in MISTAKES.items():
+        if math.isclose(number, wrong, abs_tol=1e-3):
+            return hint
+    return OTHER_MISTAKE
 
 
 def check_info_nce(loss) -> None:
     """The most common mistakes each give another number."""
-    found = loss(torch.tensor([[1.0, 0], [0, 2]]), torch.tensor([[1.0, 0], [3, 3]]), 0.5)
+    anchors = torch.tensor([[1.0, 0], [0, 2]])
+    positives = torch.tensor([[1.0, 0], [3, 3]])
+    found = loss(anchors, positives, 0.5)
     assert isinstance(found, torch.Tensor), f"found {found}, expected a tensor: not written yet?"
-    assert found.shape == (), (
-        f"shape {tuple(found.shape)}, expected a scalar: the mean over the batch."
-    )
-    hint = next(
-        (
-            said
-            for number, said in MISTAKES.items()
-            if math.isclose(found.item(), number, abs_tol=1e-3)
-        ),
-        "is it the cross-entropy of the cosines / temperature against the diagonal?",
-    )
-    assert found.item() == pytest.approx(0.33, abs=1e-4), (
-        f"found {found.item():.4f}, expected 0.3300: {hint}"
-    )
+    shape = tuple(found.shape)
+    assert shape == (), f"shape {shape}, expected a scalar: the mean over the batch."
+    number = found.item()
+    message = f"found {number:.4f}, expected 0.3300: {hint_for(number)}"
+    assert number == pytest.approx(0.33, abs=1e-4), message
 
 
 def test_info_nce_with_hints():
@@ -60,20 +72,24 @@ def test_info_nce_with_hints():
 
 
 def test_two_sentences_by_hand():
-    """a1 = p1 = (1, 0), a2 = (0, 2), p2 = (3, 3): cosines 1 and 1/sqrt 2 in row one, 0 and 1/sqrt 2 in row two."""
-    anchors, positives = torch.tensor([[1.0, 0], [0, 2]]), torch.tensor([[1.0, 0], [3, 3]])
+    """The vectors of the first test at three temperatures."""
+    anchors = torch.tensor([[1.0, 0], [0, 2]])
+    positives = torch.tensor([[1.0, 0], [3, 3]])
     for temperature in (1.0, 0.5, 0.05):
         row_1 = math.log(1 + math.exp((1 / math.sqrt(2) - 1) / temperature))
         row_2 = math.log(1 + math.exp((0 - 1 / math.sqrt(2)) / temperature))
         expected = (row_1 + row_2) / 2
-        assert info_nce(anchors, positives, temperature).item() == pytest.approx(
-            expected, rel=1e-5
-        )  # fp32
+        loss = info_nce(anchors, positives, temperature)
+        assert loss.item() == pytest.approx(expected, rel=1e-5)  # fp32
 
 
 def test_unrelated_vectors_give_log_b():
+    """Where all cosines are equal, each of 8 questions has 8 answers that are equally likely."""
     anchors = torch.ones(8, 3)
     assert info_nce(anchors, anchors).item() == pytest.approx(math.log(8))
+
+
+# --- a slow loop, and a library -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("temperature", [0.05, 1.0])
@@ -81,36 +97,38 @@ def test_equal_to_a_slow_loop(temperature):
     anchors, positives = vectors(0, dtype=torch.float64)
     total = 0.0
     for i in range(6):
-        scores = [
-            float(anchors[i] @ positives[j] / (anchors[i].norm() * positives[j].norm()))
-            / temperature
-            for j in range(6)
-        ]
+        scores = []
+        for j in range(6):
+            lengths = anchors[i].norm() * positives[j].norm()
+            scores.append(float(anchors[i] @ positives[j] / lengths) / temperature)
         total -= math.log(math.exp(scores[i]) / sum(map(math.exp, scores)))
-    assert info_nce(anchors, positives, temperature).item() == pytest.approx(
-        total / 6, rel=1e-12
-    )  # fp64
+    loss = info_nce(anchors, positives, temperature)
+    assert loss.item() == pytest.approx(total / 6, rel=1e-12)  # fp64
 
 
 def test_equal_to_cross_entropy_on_logits_built_here():
-    anchors, positives = (tensor.requires_grad_() for tensor in vectors(1))
-    logits = (
-        torch.stack([F.cosine_similarity(anchor[None], positives) for anchor in anchors]) / 0.05
-    )
+    anchors, positives = vectors(1)
+    anchors.requires_grad_()
+    positives.requires_grad_()
+    rows = [F.cosine_similarity(anchor[None], positives) for anchor in anchors]
+    logits = torch.stack(rows) / 0.05
     expected = torch.nn.CrossEntropyLoss()(logits, torch.arange(6))
-    found = info_nce(anchors, positives)
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)  # fp32
-    for one, other in zip(
-        torch.autograd.grad(found, (anchors, positives)),
-        torch.autograd.grad(expected, (anchors, positives)),
-        strict=True,
-    ):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)  # fp32, logits up to 20
+    loss = info_nce(anchors, positives)
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-6)  # fp32
+
+    gradients = torch.autograd.grad(loss, (anchors, positives))
+    expected_gradients = torch.autograd.grad(expected, (anchors, positives))
+    for gradient, expected_gradient in zip(gradients, expected_gradients, strict=True):
+        # fp32, logits up to 20
+        torch.testing.assert_close(gradient, expected_gradient, rtol=1e-4, atol=1e-5)
 
 
 def test_gradients_by_finite_differences():
     inputs = [tensor.requires_grad_() for tensor in vectors(2, batch_size=4, dtype=torch.float64)]
     assert torch.autograd.gradcheck(lambda a, p: info_nce(a, p, temperature=0.5), inputs)
+
+
+# --- precision ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -124,51 +142,48 @@ def test_gradients_by_finite_differences():
 )
 def test_the_precision_it_computes_in(dtype, result):
     anchors, positives = vectors(3, dtype=dtype)
-    found = info_nce(anchors, positives)
-    assert found.dtype == result
+    loss = info_nce(anchors, positives)
+    assert loss.dtype == result
     expected = info_nce(anchors.double(), positives.double())
-    assert found.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
 def test_bf16_autocast_does_not_reach_the_scores():
-    """A cosine in bfloat16 is wrong by up to 0.002, which a temperature of 0.05 makes 0.04 in a logit."""
+    """A cosine in bfloat16 is wrong by up to 0.002. A temperature of 0.05 makes that 0.04."""
     anchors, positives = vectors(4)
     expected = info_nce(anchors, positives)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(info_nce(anchors, positives), expected)
 
 
+# --- properties -----------------------------------------------------------------------------------
+
+
 def test_the_length_of_a_vector_does_not_matter():
     anchors, positives = vectors(5)
     scales = torch.tensor([[0.01], [3.0], [1.0], [100.0], [7.0], [0.5]])
-    torch.testing.assert_close(
-        info_nce(anchors * scales, positives / scales),
-        info_nce(anchors, positives),
-        rtol=1e-5,
-        atol=1e-6,
-    )  # fp32
+    scaled = info_nce(anchors * scales, positives / scales)
+    torch.testing.assert_close(scaled, info_nce(anchors, positives), rtol=1e-5, atol=1e-6)  # fp32
 
 
 def test_the_order_of_the_batch_does_not_matter():
     anchors, positives = vectors(6)
     order = torch.tensor([3, 1, 5, 0, 2, 4])
-    torch.testing.assert_close(
-        info_nce(anchors[order], positives[order]),
-        info_nce(anchors, positives),
-        rtol=1e-6,
-        atol=1e-6,
-    )  # fp32, sums in another order
+    reordered = info_nce(anchors[order], positives[order])
+    # fp32, sums in another order
+    torch.testing.assert_close(reordered, info_nce(anchors, positives), rtol=1e-6, atol=1e-6)
 
 
 def test_wrong_pairs_cost_more():
-    """The negative control: with the positives shifted by one, the loss must be far above that of the right pairs."""
+    """The negative control: with positives shifted by one, the loss is far above the right one."""
     anchors, _ = vectors(7)
     positives = anchors + 0.1
-    assert info_nce(anchors, positives) < 0.5 < 5 < info_nce(anchors, positives.roll(1, 0))
+    assert info_nce(anchors, positives) < 0.5
+    assert info_nce(anchors, positives.roll(1, 0)) > 5
 
 
 def test_rows_only():
-    """Unlike the symmetric form, anchors are not each other's negatives, nor are columns summed."""
+    """Unlike the symmetric form, anchors are no negatives of each other, nor are columns summed."""
     anchors, positives = vectors(8)
     assert abs(info_nce(anchors, positives) - info_nce(positives, anchors)) > 1e-2
 
@@ -179,57 +194,61 @@ def test_a_zero_vector_gives_finite_numbers():
     anchors.requires_grad_()
     loss = info_nce(anchors, positives)
     loss.backward()
-    assert loss.isfinite() and anchors.grad.isfinite().all()
+    assert loss.isfinite()
+    assert anchors.grad.isfinite().all()
+
+
+# --- arguments that are refused -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("temperature", [0.0, -0.05, math.nan, math.inf])
 def test_a_temperature_that_is_not_positive(temperature):
+    message = r"temperature is .*; it must be a finite number above 0"
     for value in (temperature, torch.tensor(temperature)):
-        with pytest.raises(
-            ValueError, match=r"temperature is .*; it must be a finite number above 0"
-        ):
+        with pytest.raises(ValueError, match=message):
             info_nce(*vectors(0), value)
 
 
-WRONG = {  # a call of wrong switches or shapes, and what is said
-    "similarity is 'cosine'; it must be cos or dot": lambda a, b: info_nce(
-        a, b, similarity="cosine"
+# A call with a wrong choice or shape, by the message.
+WRONG = {
+    "similarity is 'cosine'; it must be cos or dot": (
+        lambda a, b: info_nce(a, b, similarity="cosine")
     ),
-    "normalise is 'L2'; it must be l2, batch or none": lambda a, b: losses.bsc(
-        a, b, normalise="L2"
+    "normalise is 'L2'; it must be l2, batch or none": (
+        lambda a, b: losses.bsc(a, b, normalise="L2")
     ),
-    "labels have the shape (1,); expected is one label for each pair, (6,)": lambda a, b: (
-        losses.label_error(a, b, torch.ones(1))
+    "labels have the shape (1,); expected is one label for each pair, (6,)": (
+        lambda a, b: losses.label_error(a, b, torch.ones(1))
     ),
-    "labels have the shape (6, 1); expected is": lambda a, b: losses.bsc(
-        a, b, labels=torch.ones(6, 1)
+    "labels have the shape (6, 1); expected is": (
+        lambda a, b: losses.bsc(a, b, labels=torch.ones(6, 1))
     ),
-    "scale is 0; it must be a finite": lambda a, b: losses.multiple_negatives_ranking(
-        a, b, scale=0
+    "scale is 0; it must be a finite": (
+        lambda a, b: losses.multiple_negatives_ranking(a, b, scale=0)
     ),
-    "scale is -1.0; it must": lambda a, b: losses.contrastive_tension_in_batch(
-        a, b, torch.tensor(-1.0)
+    "scale is -1.0; it must": (
+        lambda a, b: losses.contrastive_tension_in_batch(a, b, torch.tensor(-1.0))
     ),
 }
 PAIRED = {
     "info_nce": info_nce,
     "bsc": losses.bsc,
+    "label_error": lambda a, b: losses.label_error(a, b, torch.ones(len(a))),
     "nt_xent": losses.nt_xent,
     "opt1": losses.self_guided_opt1,
     "hard": lambda a, b: info_nce(a, a, hard_negatives=b),
     "opt2": losses.self_guided_opt2,
     "mnr": losses.multiple_negatives_ranking,
     "opt3": lambda a, b: losses.self_guided_opt3(a, b.unsqueeze(1)),
-    "label_error": lambda a, b: losses.label_error(a, b, torch.ones(len(a))),
     "ct": lambda a, b: losses.contrastive_tension(a, b, torch.ones(len(a))),
     "ct-in-batch": losses.contrastive_tension_in_batch,
 }
 
 
-@pytest.mark.parametrize("words", WRONG)
-def test_a_wrong_switch_is_not_read_as_another_one(words):
-    with pytest.raises(ValueError, match=re.escape(words)):
-        WRONG[words](*vectors(0))
+@pytest.mark.parametrize("message", WRONG)
+def test_a_wrong_choice_is_not_read_as_another_one(message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        WRONG[message](*vectors(0))
 
 
 @pytest.mark.parametrize("name", PAIRED)

@@ -1,0 +1,142 @@
+"""contrastive/presets.py: a method is entered once, and everything else follows its entry."""
+
+import inspect
+import subprocess
+import sys
+from dataclasses import asdict, fields
+from pathlib import Path
+
+import pytest
+
+from command_line.checks import STAGES, needed_stages
+from command_line.options import Options
+from contrastive.methods import Method, build_method
+from contrastive.options import ContrastiveOptions
+from contrastive.presets import (
+    METHODS,
+    Settings,
+    class_of,
+    collector_of,
+    list_methods,
+    settings_of,
+)
+from minbert import BertModel
+from minbert.commands.options import all_fields
+from tests.contrastive.method_cases import CASES
+
+ROOT = Path(__file__).resolve().parents[2]
+OPTIONS = Options.of().contrastive
+
+# --- the names agree ------------------------------------------------------------------------------
+
+
+def test_every_method_has_a_case():
+    assert list(CASES) == list(METHODS), "a new method needs a case in method_cases.py"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_an_entry_names_what_exists(name):
+    entry = METHODS[name]
+    assert issubclass(class_of(name), Method)
+    assert class_of(name) is CASES[name].method_class
+    assert len(inspect.signature(collector_of(name)).parameters) == 1
+    assert set(entry.own_options) <= {item.name for item in all_fields(ContrastiveOptions)}
+    assert set(entry.unread) <= {item.name for item in fields(Settings)}
+    assert f"- {name}: {entry.title}" in list_methods().splitlines()
+    assert name in STAGES
+    for option in entry.own_options:
+        assert name in needed_stages(option, OPTIONS)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_is_built_by_its_name(tiny_model, name, monkeypatch):
+    monkeypatch.setattr("contrastive.methods.GUIDED_WIDTH", 24)
+    settings = settings_of(name, OPTIONS, 32, "cpu")
+    encoder = BertModel.from_pretrained(tiny_model)
+    method = build_method(name, OPTIONS, settings, "mean", encoder)
+    assert type(method) is CASES[name].method_class
+    assert (method.temperature, method.chunk) == (settings.temperature, settings.chunk)
+
+
+def test_no_other_name_is_a_method(tiny_model):
+    settings = settings_of("simcse", OPTIONS, 32, "cpu")
+    encoder = BertModel.from_pretrained(tiny_model)
+    with pytest.raises(KeyError, match="cosent"):
+        build_method("cosent", OPTIONS, settings, "mean", encoder)
+
+
+# --- one entry is enough --------------------------------------------------------------------------
+
+NEW_METHOD = """
+import sys
+from dataclasses import replace
+from contrastive.presets import METHODS
+
+# The one entry. Its class and its function may stand in any file.
+METHODS["toy"] = replace(
+    METHODS["mnr"],
+    title="a method of this test",
+    preset=replace(METHODS["mnr"].preset, source="this test", batch_size=8),
+)
+
+import run_multitask
+sys.exit(run_multitask.main(sys.argv[1:]))
+"""
+
+
+def run_with_new_method(*flags: object) -> subprocess.CompletedProcess:
+    """run_multitask.py in a process in which METHODS has one more entry."""
+    command = [sys.executable, "-c", NEW_METHOD, *map(str, flags)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+
+def test_help_lists_a_new_method():
+    result = run_with_new_method("--help")
+    assert result.returncode == 0, result.stderr
+    assert "- toy: a method of this test" in " ".join(result.stdout.split())
+
+
+def test_checks_know_a_new_method():
+    result = run_with_new_method("--pretrain", "none", "--mnr_similarity", "dot")
+    assert result.returncode == 2
+    assert "has no effect without --pretrain mnr or toy" in result.stderr
+    result = run_with_new_method("--pretrain", "tox")
+    assert result.returncode == 2
+    assert "toy" in result.stderr
+
+
+def test_a_run_trains_with_a_new_method(tiny_model, sample_data, tmp_path):
+    data = ["--model", tiny_model, "--data-dir", sample_data, "--device", "cpu"]
+    place = ["--output-dir", tmp_path, "--name", "new"]
+    result = run_with_new_method("--pretrain", "toy", "--epochs", 1, *data, *place)
+    assert result.returncode == 0, result.stderr
+    assert "toy: epochs 1, batch_size 8," in result.stdout
+    assert "(this test)" in result.stdout
+    assert "toy: step" in result.stdout
+    assert (tmp_path / "new" / "encoder" / "stage.json").is_file()
+
+
+# --- the settings ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_presets_are_those_of_the_papers(name):
+    assert CASES[name].preset.items() <= asdict(METHODS[name].preset).items()
+
+
+def test_defaults_are_those_of_the_papers():
+    assert OPTIONS.self_guided.sg_regulariser == 0.1
+    assert OPTIONS.self_guided.sg_states == "max"
+
+
+@pytest.mark.parametrize(
+    ("values", "temperature"),
+    [
+        ({}, 0.05),
+        ({"mnr_similarity": "dot"}, 1.0),
+        ({"mnr_similarity": "dot", "contrastive_temperature": 0.5}, 0.5),
+    ],
+)
+def test_ranking_by_dot_products_has_no_temperature_but_a_given_one(values, temperature):
+    options = Options.of(pretrain="mnr", **values).contrastive
+    assert settings_of("mnr", options, 768, "cpu").temperature == temperature
