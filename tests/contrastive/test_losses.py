@@ -198,7 +198,7 @@ def test_contrastive_tension_by_hand():
 
 
 def test_align_by_hand():
-    """m = .25: a quarter of the loss of two axes, three quarters of the mean of 0 and (1 - .4)^2."""
+    """m = .25: a quarter of the loss of two axes, the rest the mean of 0 and (1 - .4)^2."""
     labels = torch.tensor([1.0, 0.4])
     expected = 0.25 * math.log((math.e + 1) / math.e) + 0.75 * (0.0 + 0.36) / 2
     mixed = 0.25 * bsc(E1, E1, 1.0, labels=labels) + 0.75 * label_error(E1, E1, labels)

@@ -120,7 +120,14 @@ def test_the_answers_are_out_and_nothing_else(name):
 
 # Statements of answers that say nothing, so that they may stand in other functions, too.
 EVERYDAY = {
-    "check(v0, v1, temperature=v2)",
+    # All losses of contrastive/losses.py are made of these.
+    "check_same_shape(v0, v1)",
+    "check_positive('temperature', v0)",
+    "similarities(v1, v2, v3) / v0",
+    "v0.masked_fill(v1 & v2, -torch.inf)",
+    "torch.cat([v0, v1], dim=1)",
+    "F.cross_entropy(v0, v1)",
+    # And these say nothing of any exercise.
     "torch.eye(v0, dtype=v1.dtype, device=v1.device)",
     "(v0.query, v0.key, v0.value)",
     "v2.setdefault(v1, []).append(v0)",
