@@ -201,6 +201,7 @@ def check_request(request: Request) -> None:
             "there is nothing to measure on; expected is --sets FILE... or --transfer FILE.... "
             "Name some, such as --sets data/sample/sts-dev.csv."
         )
+    # A flag without an effect is refused: the user expects one.
     _check_effects(request)
     check_at_least(request, {"max_length": MIN_LENGTH, "batch_size": 1, "folds": 2, "seed": 0})
     if request.seed >= 2**32:
@@ -263,6 +264,7 @@ def by_name(paths: Sequence[Path]) -> dict[str, Path]:
             )
         resolved.add(path.resolve())
 
+    # Short names where they are clear, whole paths where they are not.
     stems = [path.stem for path in paths]
     return {path.stem if stems.count(path.stem) == 1 else str(path): path for path in paths}
 
@@ -326,6 +328,7 @@ def measure(
         "sets": {},
         "transfer": {},
     }
+    # Before the measurement, so that a damaged file or a wrong --before is reported at once.
     training = read_training(request.model)
     if training is not None:
         record["training"] = training
@@ -344,6 +347,7 @@ def measure(
         record["transfer"][name] = of_file
         log(_progress(name, of_file, request.max_length, started))
 
+    # The map shows pairs of the first set.
     if map_embedders and sets:
         first = next(iter(sets))
         record["map"] = measure_map(map_embedders, first, sets[first])
@@ -381,6 +385,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Read the files, measure the encoder, write and print the report."""
     request = parse(arguments)
     check_request(request)
+
+    # Files are read first: a mistake in them is reported before torch is imported.
     sets = {name: read_pairs(path) for name, path in by_name(request.sets).items()}
     transfer = {}
     for name, path in by_name(request.transfer).items():

@@ -95,6 +95,7 @@ def measure_set(
     "left_out": the kinds of vectors that were not measured, with the reason.
     Raises ValueError if a label lies outside the scale.
     """
+    # The labels are checked before the sentences are encoded, which takes the time.
     labels = np.array([example.label for example in pairs.examples])  # (N,) float64
     low, high = scale or label_range(labels)
     _check_labels(pairs.path, labels, low, high)
@@ -105,6 +106,7 @@ def measure_set(
     num_sentences = _count_sentences(pairs)
     vectors, left_out = _sentence_vectors(embedder, tensors, num_sentences, with_baselines)
 
+    # Each kind of vector has its scores. The cosines by label are those of the encoder's own.
     threshold = positive_threshold(low, high)
     scores = {}
     for name, of_kind in vectors.items():
@@ -157,6 +159,7 @@ def _encode_set(
     """
     functions = vector_functions(embedder.pooling, with_baselines)
 
+    # Hidden states are large. Each batch keeps only its vectors and cosines.
     def read(output: BertOutput, attention_mask: Tensor) -> dict[Any, Tensor]:
         tensors: dict[Any, Tensor] = {}
         for name, function in functions.items():
@@ -183,6 +186,7 @@ def _sentence_vectors(
     if not with_baselines:
         return vectors, left_out
 
+    # With fewer sentences than units, the covariance has no inverse.
     num_units = embedder.encoder.config.hidden_size
     for name in WHITENED:
         if num_sentences > num_units:
@@ -201,6 +205,7 @@ def _layer_correlations(
     """Spearman's correlation of each hidden state, by pooling."""
     layers = {}
     for pooling in LAYER_POOLINGS:
+        # One number for each state, from the embeddings to the last layer.
         values = []
         for state in range(num_states):
             scores = correlations(cosines[state, pooling].numpy(), labels)
@@ -224,6 +229,8 @@ def measure_transfer(
     labels = np.array([example.label for example in sentences.examples]).astype(np.int64)  # (N,)
     texts = [example.sentence_1 for example in sentences.examples]
     accuracies = transfer_accuracies(vectors, labels, texts, num_folds, seed)
+
+    # The deviation is that of a sample of folds, hence ddof=1.
     return {
         "file": sentences.path,
         "rows": len(labels),

@@ -111,6 +111,7 @@ def set_sections(record: Record) -> list[Section]:
 def overview_section(record: Record) -> Section:
     """Spearman over all rows: a row for each kind of vector, a column for each set."""
     sets = record["sets"]
+    # A dict keeps the order of its keys, and a set does not.
     vector_names: dict[str, None] = {}
     for of_set in sets.values():
         vector_names |= dict.fromkeys(of_set["vectors"])
@@ -124,6 +125,7 @@ def overview_section(record: Record) -> Section:
             cells.append(_number(_mean(values)))
         rows.append((vector, *cells))
 
+    # The prose names the kinds of vectors, and those that could not be measured.
     titles = [*sets, "average"] if has_average else list(sets)
     sentences = [ABOUT_SETS.format(**record)]
     if len(vector_names) > 1:
@@ -185,12 +187,13 @@ def subset_sections(sets: Record) -> list[Section]:
         subsets = of_set["vectors"][vector]["subsets"]
         if not subsets:
             continue
+        # A subset without a correlation keeps its line.
         rows = []
         for subset, scores in subsets.items():
-            cells = (NO_VALUE,) * 3
+            cells = [NO_VALUE] * 3
             if scores:
-                correlations = (_number(scores["spearman"]), _number(scores["pearson"]))
-                cells = (f"{scores['rows']:,}", *correlations)
+                spearman = _number(scores["spearman"])
+                cells = [f"{scores['rows']:,}", spearman, _number(scores["pearson"])]
             rows.append((subset, *cells))
 
         prose = f"Sentence vector: {vector}."
@@ -206,18 +209,12 @@ def spread_section(sets: Record) -> Section:
     """Alignment and uniformity, for each set and kind of vector."""
     rows = []
     for name, of_set in sets.items():
+        positives = f"{of_set['positives']:,} above {of_set['positive_above']:g}"
+        sentences = f"{of_set['sentences']:,}"
         for vector, scores in of_set["vectors"].items():
-            positives = f"{of_set['positives']:,} above {of_set['positive_above']:g}"
-            rows.append(
-                (
-                    name,
-                    vector,
-                    _number(scores["alignment"]),
-                    positives,
-                    _number(scores["uniformity"]),
-                    f"{of_set['sentences']:,}",
-                )
-            )
+            alignment = _number(scores["alignment"])
+            uniformity = _number(scores["uniformity"])
+            rows.append((name, vector, alignment, positives, uniformity, sentences))
     columns = _set_columns("alignment", "positive pairs", "uniformity", "different sentences")
     table = Table(columns, tuple(rows))
     return Section("Alignment and uniformity", ABOUT_SPREAD, table, level=2)
@@ -316,6 +313,7 @@ def layer_section(name: str, layers: Mapping[str, Sequence[float]]) -> Section:
         rows.append((heading, *map(_number, values)))
         shades.append((0.0, *(_shade(value, low, high) for value in values)))
 
+    # The best cell of the table, by its row and column.
     pooling = max(layers, key=lambda pooling: max(layers[pooling]))
     highest = max(layers[pooling])
     state = layers[pooling].index(highest)
@@ -370,6 +368,7 @@ def _map_table(record: Record) -> Table:
         is_positive = kind == "positive"
         count = sum(pair["is_positive"] == is_positive for pair in record["pairs"])
         cosines = [f"{of_map['cosine'][number]:.3f}" for of_map in maps.values()]
+        # A pair has two sentences.
         nearest = [f"{of_map['beside'][number]} of {2 * count}" for of_map in maps.values()]
         span = _span_of_labels(record["pairs"], is_positive)
         rows.append((kind, str(count), span, *cosines, *nearest))
@@ -391,16 +390,10 @@ def transfer_section(files: Record) -> Section:
     """The accuracies of --transfer, a row for each file."""
     rows = []
     for name, record in files.items():
-        rows.append(
-            (
-                name,
-                f"{record['rows']:,}",
-                str(len(record["classes"])),
-                f"{record['majority']:.3f}",
-                f"{record['accuracy']:.3f} ± {record['deviation']:.3f}",
-                str(record["folds"]),
-            )
-        )
+        counts = (f"{record['rows']:,}", str(len(record["classes"])))
+        majority = f"{record['majority']:.3f}"
+        accuracy = f"{record['accuracy']:.3f} ± {record['deviation']:.3f}"
+        rows.append((name, *counts, majority, accuracy, str(record["folds"])))
     columns = heading_and_numbers("file", "rows", "classes", "majority", "accuracy", "folds")
     return Section("Transfer", ABOUT_TRANSFER, Table(columns, tuple(rows)), level=2)
 

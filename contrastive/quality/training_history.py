@@ -128,22 +128,16 @@ def path_section(
     for name, point in zip(names, points, strict=True):
         scores = f"alignment {point['alignment']:.4f}, uniformity {point['uniformity']:.4f}"
         notes.append(f"{name}, step {point['step']:,}: {scores}")
-    line = Line(
-        [point["uniformity"] for point in points],
-        [point["alignment"] for point in points],
-        notes=notes,
-    )
-    plot = LinePlot(
-        (line,),
-        "uniformity",
-        "alignment",
-        highlighted=best,
-        labels={0: names[0], best: names[best]},
-    )
+    x = [point["uniformity"] for point in points]
+    y = [point["alignment"] for point in points]
+    labels = {0: names[0], best: names[best]}
+    line = Line(x, y, notes=notes)
+    plot = LinePlot((line,), "uniformity", "alignment", highlighted=best, labels=labels)
 
     rows = []
-    for name, scores_then in (("before", before), ("after", after)):
-        rows.append((name, _number(scores_then["alignment"]), _number(scores_then["uniformity"])))
+    for name, ends in (("before", before), ("after", after)):
+        cells = (_number(ends["alignment"]), _number(ends["uniformity"]))
+        rows.append((name, *cells))
     table = Table(heading_and_numbers("", "alignment", "uniformity"), tuple(rows))
     return Section("Alignment against uniformity", ABOUT_PATH, Figure((plot,), table))
 
@@ -155,25 +149,26 @@ def curve_section(points: Sequence[Scores], names: Sequence[str], best: int, sco
     titles = [name for name in points[0] if name != "step"] + of_copies
     rows = []
     for name, point in zip(names, points, strict=True):
+        # A loss can be small, so it has four significant digits.
         loss = f"{point['loss']:.4g}" if "loss" in point else NO_VALUE
         numbers = [_number(point.get(title)) for title in titles]
         rows.append((name, f"{point['step']:,}", loss, *numbers))
     table = Table(heading_and_numbers("evaluation", "step", "loss", *titles), tuple(rows))
 
-    curves = (
-        # There is no loss before training.
-        _curve(points[1:], "loss", "loss", best - 1),
-        _curve(points, score, SELECTING_SCORES[score], best),
-    )
-    return Section("Loss and dev score", ABOUT_CURVES, Figure(curves, table))
+    # There is no loss before training.
+    loss_curve = _curve(points[1:], "loss", "loss", best - 1)
+    score_curve = _curve(points, score, SELECTING_SCORES[score], best)
+    figure = Figure((loss_curve, score_curve), table)
+    return Section("Loss and dev score", ABOUT_CURVES, figure)
 
 
 def _curve(points: Sequence[Scores], key: str, label: str, best: int) -> LinePlot:
     steps = [point["step"] for point in points]
     values = [point[key] for point in points]
     notes = [f"step {point['step']:,}: {point[key]:.4g}" for point in points]
+    line = Line(steps, values, notes=notes)
     return LinePlot(
-        (Line(steps, values, notes=notes),),
+        (line,),
         "step",
         label,
         highlighted=best,

@@ -95,26 +95,22 @@ class ScatterPlot(Plot):
     @property
     def description(self) -> str:
         """The plot in words."""
-        axes = f"{self.x_label} to the right, {self.y_label} upwards"
-        return f"Scatter plot of {len(self.x)} points: {axes}"
+        return f"Scatter plot of {len(self.x)} points: {_name_axes(self.x_label, self.y_label)}"
 
     def draw(self, axes: Axes) -> list[Tooltip]:
         """Draw the points over the diagonal."""
         _prepare(axes, self.x_label, self.y_label)
+        # On the diagonal, both numbers agree.
         ends = (self.low, self.high)
         axes.plot(ends, ends, color=COLOURS["soft"], linestyle="--", linewidth=1)
-        points = axes.scatter(
-            self.x, self.y, s=28, color=COLOURS["blue"], alpha=0.4, linewidths=0, clip_on=False
-        )
+        # Half transparent, so that many points in one place look darker.
+        points = axes.scatter(self.x, self.y, s=28, color=COLOURS["blue"], alpha=0.4, linewidths=0)
+
         # A little room at the ends keeps the outer points whole.
         margin = 0.02 * (self.high - self.low)
-        axes.set(
-            xlim=(self.low - margin, self.high + margin),
-            ylim=(self.low - margin, self.high + margin),
-            xticks=range(self.low, self.high + 1),
-            yticks=range(self.low, self.high + 1),
-            aspect="equal",
-        )
+        limits = (self.low - margin, self.high + margin)
+        ticks = range(self.low, self.high + 1)
+        axes.set(xlim=limits, ylim=limits, xticks=ticks, yticks=ticks, aspect="equal")
         return [Tooltip(points, self.notes)]
 
 
@@ -140,36 +136,40 @@ class BoxPlot(Plot):
     @property
     def description(self) -> str:
         """The plot in words."""
-        axes = f"{self.x_label} to the right, {self.y_label} upwards"
-        return f"Box plot of {len(self.quantiles)} intervals: {axes}"
+        num_intervals = len(self.quantiles)
+        return f"Box plot of {num_intervals} intervals: {_name_axes(self.x_label, self.y_label)}"
 
     def draw(self, axes: Axes) -> list[Tooltip]:
         """Draw a box for each interval that has rows."""
         _prepare(axes, self.x_label, self.y_label)
         tooltips = []
-        intervals = itertools.pairwise(self.edges)
-        for (left, right), quantiles, note in zip(
-            intervals, self.quantiles, self.notes, strict=True
-        ):
-            if quantiles is None:
-                continue
-            names = ("whislo", "q1", "med", "q3", "whishi")
-            artists = axes.bxp(
-                [dict(zip(names, quantiles, strict=True))],
-                positions=[(left + right) / 2],
-                # Neighbours do not touch.
-                widths=0.7 * (right - left),
-                manage_ticks=False,
-                showfliers=False,
-                showcaps=False,
-                patch_artist=True,
-                boxprops={"facecolor": (*_rgb("blue"), 0.3), "edgecolor": COLOURS["blue"]},
-                whiskerprops={"color": COLOURS["blue"]},
-                medianprops={"color": COLOURS["orange"], "linewidth": 2.5},
-            )
-            tooltips.append(Tooltip(artists["boxes"][0], [note]))
+        spans = itertools.pairwise(self.edges)
+        for span, quantiles, note in zip(spans, self.quantiles, self.notes, strict=True):
+            if quantiles is not None:
+                tooltips.append(Tooltip(_draw_box(axes, span, quantiles), [note]))
         axes.set(xlim=self.x_limits, ylim=self.y_limits)
         return tooltips
+
+
+def _draw_box(axes: Axes, span: Limits, quantiles: Sequence[float]) -> Artist:
+    """Draw whiskers, box and median over an interval of the x axis; returns the box."""
+    # matplotlib's names of the five numbers.
+    names = ("whislo", "q1", "med", "q3", "whishi")
+    left, right = span
+    artists = axes.bxp(
+        [dict(zip(names, quantiles, strict=True))],
+        positions=[(left + right) / 2],
+        # Neighbours do not touch.
+        widths=0.7 * (right - left),
+        manage_ticks=False,
+        showfliers=False,
+        showcaps=False,
+        patch_artist=True,
+        boxprops={"facecolor": (COLOURS["blue"], 0.3), "edgecolor": COLOURS["blue"]},
+        whiskerprops={"color": COLOURS["blue"]},
+        medianprops={"color": COLOURS["orange"], "linewidth": 2.5},
+    )
+    return artists["boxes"][0]
 
 
 @dataclass(frozen=True)
@@ -193,12 +193,12 @@ class StackedHistograms(Plot):
     @property
     def description(self) -> str:
         """The plot in words."""
-        axes = f"{self.x_label} to the right, {self.y_label} upwards"
-        return f"Histograms of {len(self.shares)} bands: {axes}"
+        return f"Histograms of {len(self.shares)} bands: {_name_axes(self.x_label, self.y_label)}"
 
     def draw(self, axes: Axes) -> list[Tooltip]:
         """Draw the histograms, all to one scale."""
         _prepare(axes, self.x_label, self.y_label)
+        # 1.0 if there are no rows at all.
         highest = max(max(row) for row in self.shares) or 1.0
         tooltips = []
         bands = itertools.pairwise(self.bands)
@@ -209,7 +209,7 @@ class StackedHistograms(Plot):
                 self.edges,
                 baseline=low,
                 fill=True,
-                facecolor=(*_rgb("blue"), 0.3),
+                facecolor=(COLOURS["blue"], 0.3),
                 edgecolor=COLOURS["blue"],
                 linewidth=1,
             )
@@ -254,16 +254,15 @@ class LinePlot(Plot):
     def __post_init__(self) -> None:
         assert len(self.labels) <= 2, f"{len(self.labels)} labels; two fit without overlap"
         for line in self.lines:
-            assert len(line.x) == len(line.y) and len(line.notes) in (0, len(line.x)), (
-                f"a line with {len(line.x)} x, {len(line.y)} y and {len(line.notes)} notes"
-            )
+            counts = f"a line with {len(line.x)} x, {len(line.y)} y and {len(line.notes)} notes"
+            assert len(line.x) == len(line.y), counts
+            assert len(line.notes) in (0, len(line.x)), counts
 
     @property
     def description(self) -> str:
         """The plot in words, with the notes of the first, the highlighted and the last point."""
         counts = ", ".join(str(len(line.x)) for line in self.lines)
-        axes = f"{self.x_label} to the right, {self.y_label} upwards"
-        text = f"Line through {counts} points: {axes}"
+        text = f"Line through {counts} points: {_name_axes(self.x_label, self.y_label)}"
         notes = self.lines[0].notes if self.lines else ()
         if not notes:
             return text
@@ -335,14 +334,16 @@ class LinePlot(Plot):
         for number, text in self.labels.items():
             # Of two labels one stands above its point and one below.
             is_above = number == highest
+            vertical = "bottom" if is_above else "top"
             is_left = line.x[number] < middle
+            horizontal = "left" if is_left else "right"
             axes.annotate(
                 text,
                 (line.x[number], line.y[number]),
                 xytext=(4 if is_left else -4, 8 if is_above else -8),
                 textcoords="offset points",
-                horizontalalignment="left" if is_left else "right",
-                verticalalignment="bottom" if is_above else "top",
+                horizontalalignment=horizontal,
+                verticalalignment=vertical,
                 color=COLOURS["ink"],
                 # The line may go through the label.
                 bbox={"facecolor": COLOURS["paper"], "alpha": 0.8, "linewidth": 0, "pad": 1},
@@ -384,15 +385,11 @@ class PairMap(Plot):
         tooltips = []
         examples: dict[str, Artist] = {}
         for pair, is_positive, note in zip(self.points, self.is_positive, self.notes, strict=True):
-            (artist,) = axes.plot(
-                [point[0] for point in pair],
-                [point[1] for point in pair],
-                color=COLOURS["blue" if is_positive else "orange"],
-                linestyle="-" if is_positive else "--",
-                linewidth=1,
-                marker="o" if is_positive else "s",
-                markersize=7 if is_positive else 6,
-            )
+            x, y = zip(*pair, strict=True)
+            # Marker and line differ, too, for readers who do not see the colours.
+            form = "o-" if is_positive else "s--"
+            colour = COLOURS["blue" if is_positive else "orange"]
+            (artist,) = axes.plot(x, y, form, color=colour, linewidth=1, markersize=6)
             tooltips.append(Tooltip(artist, [note]))
             examples["positive pairs" if is_positive else "negative pairs"] = artist
 
@@ -400,6 +397,7 @@ class PairMap(Plot):
         axes.legend(
             examples.values(),
             examples.keys(),
+            # Below the axes, where it covers no pair.
             loc="upper center",
             bbox_to_anchor=(0.5, -0.06),
             ncols=2,
@@ -409,10 +407,15 @@ class PairMap(Plot):
         return tooltips
 
 
+def _name_axes(x_label: str, y_label: str) -> str:
+    return f"{x_label} to the right, {y_label} upwards"
+
+
 def _prepare(axes: Axes, x_label: str, y_label: str) -> None:
     """Give the axes labels, a grid, round ticks and the colours of a page."""
     from matplotlib.ticker import MaxNLocator
 
+    # The page or the paper shows through.
     axes.set_facecolor("none")
     axes.set_axisbelow(True)
     axes.grid(color=COLOURS["line"], linewidth=0.8)
@@ -423,10 +426,3 @@ def _prepare(axes: Axes, x_label: str, y_label: str) -> None:
         axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
         axis.set_label_text(label, color=COLOURS["soft"])
         axis.get_offset_text().set_color(COLOURS["soft"])
-
-
-def _rgb(name: str) -> tuple[float, float, float]:
-    """The red, green and blue of a colour, each 0 to 1."""
-    from matplotlib.colors import to_rgb
-
-    return to_rgb(COLOURS[name])

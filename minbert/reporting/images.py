@@ -32,6 +32,7 @@ def svg(plot: Plot, name: str) -> str:
     Texts stay texts: a reader can select them, and they have the page's font.
     name: a short word that differs between the plots of a page, for the ids inside.
     """
+    # Matplotlib writes each artist as a group with its id. So its marks can be found again.
     with _settings(name):
         canvas, tooltips = _draw([plot])
         for number, tooltip in enumerate(tooltips):
@@ -45,6 +46,7 @@ def svg(plot: Plot, name: str) -> str:
         _add_notes(root, f"tooltip-{number}", tooltip.notes)
     _remove_what_the_page_has(root)
     _use_variables(root)
+    # Without a width, the image is as wide as the page lets it be.
     root.attrib = {
         "viewBox": root.get("viewBox", ""),
         "role": "img",
@@ -68,7 +70,9 @@ def _settings(name: str) -> Iterator[None]:
     from matplotlib import style
 
     ours = {
+        # Ids depend on the name, and not on chance.
         "svg.hashsalt": name,
+        # Texts are written as texts, and not as shapes of letters. A $ is a character.
         "svg.fonttype": "none",
         "text.parse_math": False,
         "font.size": 11,
@@ -133,6 +137,7 @@ def _use_variables(root: ElementTree.Element) -> None:
         style = element.get("style")
         if style is None:
             continue
+        # Without a family, a text has the font of the page.
         style = re.sub(r"font-family:[^;]*;? ?", "", style)
         style = re.sub(r"#[0-9a-f]{6}", lambda match: VARIABLES[match[0]], style)
         element.set("style", style.strip("; "))

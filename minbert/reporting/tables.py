@@ -35,8 +35,9 @@ class Table:
     shades: tuple[tuple[float, ...], ...] = ()
 
     def __post_init__(self) -> None:
-        widths = {len(self.columns), *map(len, self.rows), *map(len, self.shades)}
-        assert len(widths) == 1, f"rows of different lengths in one table: {sorted(widths)}"
+        # A wrong table is a mistake in the code, and not in the user's input.
+        lengths = [len(row) for row in (self.columns, *self.rows, *self.shades)]
+        assert len(set(lengths)) == 1, f"rows of different lengths in one table: {lengths}"
         kinds = {column.kind for column in self.columns}
         assert kinds <= set(get_args(ColumnKind)), f"unknown kinds of columns in {sorted(kinds)}"
         assert len(self.shades) in (0, len(self.rows)), (
@@ -64,11 +65,10 @@ def score_table(
     rows: the scores of each row by the columns' keys. A row without a score gets "–".
     """
     name_width = max(len(name) for name in (heading, *rows))
+    # Two spaces between columns, and room for "-0.1234" below a short title.
     widths = {key: max(9, len(title) + 2) for key, title in columns.items()}
-
     titles = [title.rjust(widths[key]) for key, title in columns.items()]
     lines = [heading.ljust(name_width) + "".join(titles)]
-
     for name, scores in rows.items():
         line = name.ljust(name_width)
         for key, width in widths.items():

@@ -11,7 +11,13 @@ import numpy as np
 
 from minbert.reporting.figures import Figure, ScatterPlot
 from minbert.reporting.pages import Section
-from minbert.reporting.tables import NO_VALUE, Column, Table, heading_and_numbers
+from minbert.reporting.tables import (
+    NO_VALUE,
+    Column,
+    ColumnKind,
+    Table,
+    heading_and_numbers,
+)
 from multitask.errors.breakdown import (
     Bucket,
     DevOutputs,
@@ -54,31 +60,17 @@ def run_sections(run: FinishedRun, num_worst: int) -> list[Section]:
     for name, task in TASKS.items():
         dev = DevOutputs(task, run.rows[name]["dev"].examples, run.outputs(name, "dev"))
         chapters += task_sections(dev, num_worst)
-        score = task.score(dev.predictions, dev.labels)
-        rows.append(
-            (
-                task.title,
-                f"{len(dev.examples):,}",
-                task.metric,
-                f"{score:.4f}",
-                f"{run.scores[name]:.4f}",
-                _is_trained(run, name),
-            )
-        )
+        rows.append(_overview_row(run, dev))
     return [overview_section(run, rows), *chapters]
 
 
 def overview_section(run: FinishedRun, rows: list[tuple[str, ...]]) -> Section:
     """The chapter on the run: its options, and a row with the scores of each task."""
     options = run.options
-    columns = (
-        Column("task", "heading"),
-        Column("rows"),
-        Column("metric", "words"),
-        Column("score"),
-        Column("in run.json"),
-        Column("trained", "words"),
-    )
+    task = Column("task", "heading")
+    metric = Column("metric", "words")
+    trained = Column("trained", "words")
+    columns = (task, Column("rows"), metric, Column("score"), Column("in run.json"), trained)
     prose = (
         f"Model {options.encoder.model}, pairs encoded {options.heads.pair_encoding}, seed "
         f"{options.training.seed}, dev files of {options.data.data_dir}. All rows were predicted "
@@ -86,6 +78,21 @@ def overview_section(run: FinishedRun, rows: list[tuple[str, ...]]) -> Section:
         "row to the other side, so a score can differ a little from the one in run.json."
     )
     return Section("Overview", prose, Table(columns, tuple(rows)), level=2)
+
+
+def _overview_row(run: FinishedRun, dev: DevOutputs) -> tuple[str, ...]:
+    """The cells of one task: rows, metric, score now and in run.json, whether it was trained."""
+    task = dev.task
+    score = task.score(dev.predictions, dev.labels)
+    score_of_run = run.scores[task.name]
+    return (
+        task.title,
+        f"{len(dev.examples):,}",
+        task.metric,
+        f"{score:.4f}",
+        f"{score_of_run:.4f}",
+        _is_trained(run, task.name),
+    )
 
 
 def _is_trained(run: FinishedRun, task: str) -> str:
@@ -101,18 +108,16 @@ def task_sections(dev: DevOutputs, num_worst: int) -> list[Section]:
     task = dev.task
     noise = NOISE_OF_CORRELATION if task.is_regression else NOISE_OF_ACCURACY
     both = ", both sentences together" if task.is_pair else ""
+    prose = f"The rows are in quartiles of the number of words{both}. {noise}"
+    lengths = quartiles(count_words(dev.examples))
     sections = [
         Section(f"{task.title} dev", level=2),
         scatter_section(dev) if task.is_regression else confusion_section(dev),
         worst_section(dev, num_worst),
-        bucket_section(
-            dev,
-            "Score by length",
-            f"The rows are in quartiles of the number of words{both}. {noise}",
-            "words",
-            quartiles(count_words(dev.examples)),
-        ),
+        bucket_section(dev, "Score by length", prose, "words", lengths),
     ]
+
+    # A pair may be judged by the words that its sentences share.
     if task.is_pair:
         overlaps = []
         for example in dev.examples:
@@ -199,10 +204,9 @@ def _table_of_units(dev: DevOutputs, low: int, high: int) -> Table:
     rows = []
     for name, inside in unit_buckets(dev.labels, low, high):
         values = dev.clipped[inside].astype(np.float64)
-        mean = f"{values.mean():.2f}" if len(inside) else NO_VALUE
         deviation = f"{values.std():.2f}" if len(inside) else NO_VALUE
         counts = [f"{np.isin(inside, bucket.rows).sum():,}" for bucket in predicted]
-        rows.append((name, f"{len(inside):,}", mean, deviation, *counts))
+        rows.append((name, f"{len(inside):,}", _mean(values), deviation, *counts))
 
     titles = [f"predicted {bucket.name}" for bucket in predicted]
     columns = heading_and_numbers("gold", "rows", "mean prediction", "standard deviation", *titles)
@@ -226,12 +230,9 @@ def worst_section(dev: DevOutputs, limit: int) -> Section:
 
     titles = ("sentence 1", "sentence 2") if dev.task.is_pair else ("sentence",)
     columns = [Column(title, "sentence") for title in titles]
-    columns += [
-        Column("gold", "words" if is_class else "number"),
-        Column("prediction", "words" if is_class else "number"),
-        Column("confidence" if is_class else "off by"),
-        Column("id", "identifier"),
-    ]
+    kind: ColumnKind = "words" if is_class else "number"
+    columns += [Column("gold", kind), Column("prediction", kind)]
+    columns += [Column("confidence" if is_class else "off by"), Column("id", "identifier")]
     rows = [_mistake(dev, row) for row in worst]
     return Section("Worst mistakes", prose, Table(tuple(columns), tuple(rows)))
 
@@ -242,6 +243,7 @@ def _mistake(dev: DevOutputs, row: int) -> tuple[str, ...]:
     gold = dev.labels[row]
     prediction = dev.clipped[row]
     names = CLASS_NAMES.get(dev.task.name)
+    # A class is shown by its name, a number with its sign of error.
     if names:
         cells = (names[int(gold)], names[int(prediction)], f"{dev.severity[row]:.4f}")
     else:
@@ -272,11 +274,16 @@ def _bucket_row(dev: DevOutputs, bucket: Bucket) -> tuple[str, ...]:
     if len(rows) >= least:
         score = f"{dev.task.score(dev.predictions[rows], dev.labels[rows]):.3f}"
 
+    # Sums of float32 would depend on the order of the rows.
     columns = [dev.labels.astype(np.float64), dev.clipped.astype(np.float64)]
     if dev.task.is_regression:
         columns.insert(0, dev.severity)
-    means = [f"{values[rows].mean():.2f}" if len(rows) else NO_VALUE for values in columns]
+    means = [_mean(values[rows]) for values in columns]
     return (bucket.name, f"{len(rows):,}", score, *means)
+
+
+def _mean(values: np.ndarray) -> str:
+    return f"{values.mean():.2f}" if len(values) else NO_VALUE
 
 
 def _share(part: int, total: int) -> str:
