@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from command_line import automatic
 from command_line.automatic import Choice
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from data.readers import Table
     from minbert import BertModel, BertTokenizer
+    from minbert.options import EncoderOptions
     from minbert.training.cost_estimate import CostEstimate
     from minbert.training.job import Job, Progress
     from minbert.training.stage import Chain, Stage
@@ -57,6 +58,14 @@ class Setup:
         return {path: sha256_of(path) for path in self.options.input_files()}
 
 
+class Resolved(NamedTuple):
+    """The options without "auto", and where the model and the computation are."""
+
+    options: Options
+    model_folder: Path
+    device: torch.device
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What training leaves behind."""
@@ -69,6 +78,7 @@ class Outcome:
 
 @exit_code("run_multitask.py")
 def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command. After Ctrl-C it says how the run is continued."""
     options, resumed = parse(argv)
     folder = resumed or choose_folder(options)
     with resumable(in_shell(Path(__file__)), folder):
@@ -105,16 +115,19 @@ def is_finished(folder: Path) -> bool:
 
 def prepare(options: Options, folder: Path) -> Setup:
     """Resolve the options, check the paths, read the data, open the encoder."""
-    from minbert import BertModel, BertTokenizer
+    from minbert import BertTokenizer
     from minbert.training import processes, run_folder, runtime
     from minbert.training.stage import encoder_fingerprint
     from multitask import baselines, leaderboard, stage
 
-    # Of several processes only the first one decides: the others may have found another name free.
+    # Of several processes the first one decides. The others may have found another name free.
     folder = processes.from_first(lambda: run_folder.hold(folder))
     options, model_folder, device = resolve(options, folder)
     paths = leaderboard.output_paths(options.multitask.files, folder)
-    check_writable(folder, [path for splits in paths.values() for path in splits.values()])
+    outputs: list[Path] = []
+    for by_split in paths.values():
+        outputs += by_split.values()
+    check_writable(folder, outputs)
 
     tables = stage.read_tables(options.data)
     for splits in tables.values():
@@ -122,12 +135,7 @@ def prepare(options: Options, folder: Path) -> Setup:
             print(table.summary)
     print(baselines.repeated_rows(tables))
 
-    runtime.seed_everything(options.training.seed)  # for weights that the model's files lack
-    encoder = BertModel.from_pretrained(
-        model_folder,
-        attention_implementation=options.encoder.attention,
-        **options.encoder.dropout_overrides(),
-    ).to(device)
+    encoder = open_encoder(options.encoder, model_folder, options.training.seed).to(device)
     runtime.compile_layers(encoder, options.encoder.compile)
     tokenizer = BertTokenizer.from_pretrained(model_folder, options.data.token_folder)
     max_length = options.data.max_length
@@ -148,11 +156,10 @@ def prepare(options: Options, folder: Path) -> Setup:
     )
 
 
-def resolve(options: Options, folder: Path) -> tuple[Options, Path, torch.device]:
+def resolve(options: Options, folder: Path) -> Resolved:
     """Replace what is "auto", and print each value with its reason.
 
-    Returns the options, the model's folder and the device. ValueError where the model cannot do
-    what the options ask.
+    folder: of the run. ValueError where the model cannot do what the options ask.
     """
     from contrastive.presets import described, settings_of
     from minbert import BertConfig, weights
@@ -186,7 +193,20 @@ def resolve(options: Options, folder: Path) -> tuple[Options, Path, torch.device
         print(f"{option}: {choice.value} ({choice.reason})")
     for method, chosen in settings.items():
         print(described(method, chosen, options.contrastive, device.type, options.flat()))
-    return options, model_folder, device
+    return Resolved(options, model_folder, device)
+
+
+def open_encoder(options: EncoderOptions, model_folder: Path, seed: int) -> BertModel:
+    """The encoder that the run starts from. Weights that its files lack are drawn from the seed."""
+    from minbert import BertModel
+    from minbert.training import runtime
+
+    runtime.seed_everything(seed)
+    return BertModel.from_pretrained(
+        model_folder,
+        attention_implementation=options.attention,
+        **options.dropout_overrides(),
+    )
 
 
 # --- 2. plan the stages of --pretrain -------------------------------------------------------------

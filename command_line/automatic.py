@@ -48,6 +48,8 @@ def resolve(
         "attention": choose_attention(device.value),
         "score": choose_score(options),
     }
+
+    # Device and precision come first: other choices follow from them.
     choices = {"device": device, "precision": precision, **only_auto(options, choices)}
     values = {name: choice.value for name, choice in choices.items()}
     return options.with_values(**values), choices

@@ -33,6 +33,8 @@ def check_stages(
             f"--pretrain is '{pretrain}'; it is none, or some of these, each once, separated by "
             f"commas: {', '.join(STAGES)}."
         )
+
+    # An option of a stage needs that stage.
     for name in changed:
         needed = needed_stages(name, contrastive)
         if needed and not set(needed) & set(stages):
@@ -40,6 +42,8 @@ def check_stages(
                 f"--{name} has no effect without --pretrain {' or '.join(needed)}; add that or "
                 "drop it."
             )
+
+    # After the tasks no stage follows that could start from the encoder.
     if "hand_on" in changed and contrastive.is_last:
         raise ValueError(
             "--hand_on has no effect with --contrastive_order last; add --contrastive_order first "
@@ -51,8 +55,10 @@ def needed_stages(name: str, contrastive: ContrastiveOptions) -> tuple[str, ...]
     """The stages of which option `name` needs one in --pretrain; () where it needs none."""
     if name == "contrastive_order" and contrastive.is_fusion:
         return ("simcse",)
+    # In fusion training simcse is no stage, so it gives no encoder to another one.
     if name == "hand_on":
         return tuple(stage for stage in STAGES if stage != "simcse" or not contrastive.is_fusion)
+    # A setting of the presets needs a method that reads it.
     if name.startswith("contrastive_"):
         setting = name.removeprefix("contrastive_")
         return tuple(method for method in METHODS if setting not in unread(method, contrastive))
@@ -102,6 +108,8 @@ def check_order(
             "--contrastive_order fusion gives each loss an update of its own, and --accumulation "
             f"{fine_tuning.accumulation} would mix them. Drop one of the two."
         )
+
+    # While the heads are trained alone, a projection still gives the loss something to train.
     has_no_projection = contrastive.contrastive_projection == NONE
     if fine_tuning.option == "pretrain" or (fine_tuning.heads_first and has_no_projection):
         raise ValueError(
@@ -147,6 +155,7 @@ def check_pooling(pooling: str, heads: HeadOptions) -> None:
 
 def check_paths(inputs: Sequence[str], changed: Mapping[str, Any]) -> None:
     """Refuse an output that is an input or another output."""
+    # Two spellings of a path, such as a.csv and ./a.csv, are one place.
     owners = {os.path.realpath(path): "an input" for path in inputs}
     for name, path in changed.items():
         if not name.endswith("_out"):

@@ -25,6 +25,8 @@ def choose_folder(options: Options) -> Path:
         raise ValueError(
             f"--name is '{name}'; it must be the name of one folder. --output_dir says where."
         )
+
+    # A run of that name may be meant to be continued.
     folder = parent / name
     if not is_free(folder):
         raise ValueError(

@@ -85,6 +85,8 @@ class Options(OptionGroup):
         """Refuse combinations across packages. Each group has checked itself before."""
         values = changed(self)
         stages = self.run.stages
+
+        # Stages first: a typo in --pretrain would make every other message puzzling.
         checks.check_stages(self.run.pretrain, stages, values, self.contrastive)
         checks.check_methods(stages, self.contrastive)
         checks.check_order(self.run.pretrain, stages, self.contrastive, self.multitask)

@@ -122,6 +122,8 @@ def parse(argv: Sequence[str] | None = None) -> tuple[Options, Path | None]:
     if values.pop("list_recipes", False):
         sys.stdout.write(recipe_list() + "\n")
         parser.exit(0)
+
+    # Making the options checks them. Every refusal ends as a wrong flag does.
     run = values.pop("resume", None)
     try:
         if run is None:

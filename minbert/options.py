@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from minbert.commands.options import AUTO, OptionGroup, flag
 
-SMALL = 256  # Encoders with fewer units than this have other defaults.
+# Encoders with fewer units than this have other defaults. They were measured with 192 units
+# (docs/archive/results.md).
+SMALL = 256
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,12 @@ class EncoderOptions(OptionGroup):
 
     def dropout_overrides(self) -> dict[str, float]:
         """The dropout fields of the encoder's config that the user has set."""
-        values = {
-            "hidden_dropout_prob": self.encoder_dropout,
-            "attention_probs_dropout_prob": self.attention_dropout,
-        }
-        return {name: value for name, value in values.items() if value != AUTO}  # type: ignore[misc]
+        overrides = {}
+        if self.encoder_dropout != AUTO:
+            overrides["hidden_dropout_prob"] = float(self.encoder_dropout)
+        if self.attention_dropout != AUTO:
+            overrides["attention_probs_dropout_prob"] = float(self.attention_dropout)
+        return overrides
 
     def has_dropout_in_tasks(self, hidden_size: int) -> bool:
         """Whether the encoder drops out in the multitask stage, too."""

@@ -173,7 +173,8 @@ def check_value(item: Field, value: Any) -> None:
         raise ValueError(f"--{item.name} is '{value}'; it is one of {', '.join(choices)}.")
 
     # A word instead of a number, such as auto, must be the default.
-    low, high = item.metadata["low"], item.metadata["high"]
+    low = item.metadata["low"]
+    high = item.metadata["high"]
     is_word = isinstance(value, str) and value == item.default
     if low is None or is_word:
         return
