@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from contrastive.quality import __main__ as survey
+from contrastive.quality import __main__ as quality
 from minbert.commands.ending import exit_code, resumable, this_launcher, this_python
 from minbert.commands.paths import in_shell
 from minbert.pretraining import __main__ as pretrain
@@ -19,8 +19,9 @@ ROOT = Path(__file__).resolve().parents[2]
 LIGHT = (
     "minbert.pretraining",
     "contrastive.embed",
-    "contrastive.zero_shot",
+    "contrastive.quality",
     "experiments",
+    "multitask.errors",
     "multitask.predict",
     "data.sample",
     "data.download",
@@ -91,7 +92,7 @@ def test_what_took_long_is_written_before_it_is_said(
     monkeypatch.setattr("minbert.reporting.pages.render_text", break_pipe)
     dev = sample_data / "sts-dev.csv"
     assert (
-        survey.main([str(tiny_model), "--sets", str(dev), "--out", str(tmp_path / "quality")]) == 2
+        quality.main([str(tiny_model), "--sets", str(dev), "--out", str(tmp_path / "quality")]) == 2
     )
     assert any((tmp_path / "quality").iterdir())
 
