@@ -12,6 +12,8 @@ The files in reading order:
     delimited.py        Delimited text -> rows: the delimiter and the use of quotes.
     records.py          JSON lines and Excel workbooks -> rows.
     columns.py          Which column holds what.
+    user_texts.py       The texts that a user gives a command: a table, or plain lines.
+    spreadsheets.py     Tables that a spreadsheet opens.
     sentence_sets.py    STS sets and labelled sentences, for measuring sentence vectors.
     corpus.py           Files of plain text -> paragraphs.
     sample.py           The generator of the sample data in sample/.

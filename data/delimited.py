@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any, NamedTuple, NoReturn
 
-from data.rows import DELIMITER_NAMES, EmptyTable, Layout, RawTable, Row
+from data.rows import DELIMITER_NAMES, EmptyTable, Layout, RawTable, Row, is_number
 
 DELIMITERS = ("\t", ",", ";", "|")
 CMU_DELIMITER = " ||| "  # of the files `label ||| sentence`
@@ -390,11 +390,6 @@ def looks_like_row(
         if not (is_number(value) if words is None else value in words):
             return False
     return True
-
-
-def is_number(text: str) -> bool:
-    """Whether a text is a number, with a point or a comma for its decimals."""
-    return re.fullmatch(r"[-+]?\d+([.,]\d+)?([eE][-+]?\d+)?", text) is not None
 
 
 def has_blanks_before_quotes(lines: Sequence[str], delimiter: str) -> bool:

@@ -155,6 +155,11 @@ def parse_number(text: str, has_decimal_comma: bool = False) -> float:
         return math.nan
 
 
+def is_number(text: str) -> bool:
+    """Whether a text is a number, with a point or a comma for its decimals."""
+    return re.fullmatch(r"[-+]?\d+([.,]\d+)?([eE][-+]?\d+)?", text) is not None
+
+
 def is_utf8(text: str) -> bool:
     """Whether a text has no lone surrogate, which stands for a byte that is not UTF-8."""
     return text.isascii() or not re.search("[\udc00-\udcff]", text)

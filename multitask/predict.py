@@ -1,25 +1,35 @@
 """Predict rows of your own: `python -m multitask.predict RUN --task sst < rows.txt`.
 
-The command reads one row per line from standard input. A row of PARA and STS is two texts with a
-tab between them. Each row is printed behind its prediction: a class 0 to 4, 1 or 0, or a
-similarity. With `--probabilities` the probabilities stand in place of a class. Several runs give
-one prediction together: that of the mean of their probabilities or similarities.
+The command reads one row per line, or a table in any format that data/tables.py reads. A line of
+PARA and STS is two texts with a tab between them. Of a table, --text and --text-pair name the
+columns.
+
+Each row is printed behind its prediction: a class 0 to 4, 1 or 0, or a similarity. With
+`--probabilities` the probabilities stand in place of a class. --out writes all columns of the input
+to a file for a spreadsheet instead, with the name of the label and the confidence.
+
+Several runs give one prediction together: that of the mean of their probabilities or similarities.
 
 torch is imported late, so `--help` and bad input answer at once.
+
+Legend: N rows, C classes.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from data.columns import ColumnNames, Role
 from data.readers import FORMATS, Example
+from data.spreadsheets import new_column, write_spreadsheet
+from data.user_texts import TEXT, UserTexts, read_texts
 from minbert.commands.ending import exit_code
+from minbert.commands.paths import check_writable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,42 +37,8 @@ if TYPE_CHECKING:
     from multitask.saved_run import Record
     from multitask.tasks import Task
 
-# Bytes that are not UTF-8 come as these characters ("surrogateescape").
-FIRST_ESCAPE = "\udc80"
-LAST_ESCAPE = "\udcff"
 
-
-def read_rows(lines: Iterable[str], is_pair: bool) -> list[Example]:
-    """An example for each line.
-
-    Raises ValueError for a line that is not one sentence or one pair, and for no line at all.
-    """
-    needed = "one sentence in UTF-8, without a tab"
-    if is_pair:
-        needed = "two texts in UTF-8 with a tab between"
-    num_texts = 2 if is_pair else 1
-
-    examples = []
-    for number, line in enumerate(lines, start=1):
-        texts = [text.strip() for text in line.rstrip("\r\n").split("\t")]
-        is_complete = len(texts) == num_texts and all(texts)
-        if not is_complete or has_bad_bytes(line):
-            raise ValueError(
-                f"line {number} is {line.strip()!r}; needed is {needed}. Fix or remove the line."
-            )
-        second = texts[1] if is_pair else None
-        examples.append(Example(str(number), texts[0], second, None))
-    if not examples:
-        raise ValueError(
-            f"standard input holds no row; needed is {needed}, a row a line, such as: ... < "
-            "rows.txt"
-        )
-    return examples
-
-
-def has_bad_bytes(line: str) -> bool:
-    """Whether a line held bytes that are not UTF-8."""
-    return any(FIRST_ESCAPE <= character <= LAST_ESCAPE for character in line)
+# --- the command line -----------------------------------------------------------------------------
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -70,7 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m multitask.predict",
         allow_abbrev=False,
-        description="Predict rows of standard input with finished runs.",
+        description="Predict rows of your own with finished runs.",
     )
     parser.add_argument(
         "runs",
@@ -90,22 +66,111 @@ def build_parser() -> argparse.ArgumentParser:
         "--probabilities",
         action="store_true",
         help="print probabilities instead of classes: sst, the five classes' with blanks between; "
-        "para, that of a paraphrase, which can be a training label",
+        "para, that of a paraphrase, which can be a training label. --out gets a column for each "
+        "class",
     )
+    _add_table(parser)
     return parser
+
+
+def _add_table(parser: argparse.ArgumentParser) -> None:
+    """The flags of the input and of the file to write."""
+    parser.add_argument(
+        "--input",
+        type=Path,
+        metavar="FILE",
+        help="the rows: plain lines, or a table (.csv, .tsv, .jsonl, .xlsx) (default: standard "
+        "input)",
+    )
+    parser.add_argument(
+        "--text",
+        metavar="COLUMN",
+        help="column of a table with the texts (default: sentence or text; of pairs sentence1)",
+    )
+    parser.add_argument(
+        "--text-pair",
+        metavar="COLUMN",
+        help="column of a table with the second texts of pairs (default: sentence2)",
+    )
+    parser.add_argument(
+        "--lines",
+        action="store_true",
+        help="each line of the input is a row, also where it looks like a table",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE.csv",
+        help="write all columns of the input, the prediction and its confidence to a file that a "
+        "spreadsheet opens",
+    )
+
+
+def check_options(options: argparse.Namespace) -> None:
+    """Raise ValueError for everything that can be refused before any work."""
+    if options.probabilities and options.task == "sts":
+        raise ValueError(
+            "--probabilities: sts has no classes; pass --task sst or para, or drop it."
+        )
+    if options.text_pair is not None and not FORMATS[options.task].is_pair:
+        raise ValueError(
+            f"--text-pair has no effect with --task {options.task}, which reads one text. Drop it."
+        )
+    out = options.out
+    if out is None:
+        return
+    if out.suffix.lower() != ".csv":
+        raise ValueError(f"--out is {out}; expected is a name that ends in .csv.")
+    check_writable(out.parent, [out])
+    if options.input is not None and out.exists() and out.samefile(options.input):
+        raise ValueError(f"--out is {out}, which holds the rows. Choose another --out.")
+
+
+# --- the rows -------------------------------------------------------------------------------------
+
+
+def read_rows(options: argparse.Namespace) -> UserTexts:
+    """The texts of the input. Raises ValueError where they cannot be read."""
+    format = FORMATS[options.task]
+    roles = [TEXT]
+    if format.is_pair:
+        first, second = format.text_columns
+        roles = [Role("--text", (first,)), Role("--text-pair", (second,))]
+    names = ColumnNames(text=options.text, text_pair=options.text_pair)
+    texts = read_texts(options.input, roles, names, options.lines)
+    if texts.table is None and not format.is_pair:
+        refuse_tabs(texts)
+    return texts
+
+
+def refuse_tabs(texts: UserTexts) -> None:
+    """Raise ValueError for a line with a tab where each line is one sentence."""
+    for row in texts.rows:
+        if "\t" in row.texts[0]:
+            raise ValueError(
+                f"{texts.name}, line {row.id} is {row.texts[0]!r}; expected is one sentence, "
+                "without a tab. Fix or remove the line."
+            )
+
+
+def to_examples(texts: UserTexts) -> list[Example]:
+    """The rows as the model reads them."""
+    examples = []
+    for number, row in enumerate(texts.rows, start=1):
+        first = row.texts[0]
+        second = row.texts[1] if len(row.texts) == 2 else None
+        examples.append(Example(str(number), first, second, None))
+    return examples
 
 
 @exit_code("python -m multitask.predict")
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read rows from standard input and print them behind their predictions."""
-    parser = build_parser()
-    options = parser.parse_args(arguments)
-    if options.probabilities and options.task == "sts":
-        parser.error("--probabilities: sts has no classes; pass --task sst or para, or drop it.")
-    if sys.stdin.isatty():
+    """Read rows, and print or write them with their predictions."""
+    options = build_parser().parse_args(arguments)
+    check_options(options)
+    if options.input is None and sys.stdin.isatty():
         print("Type one row a line and end with Ctrl-D.", file=sys.stderr)
-    lines = io.TextIOWrapper(sys.stdin.buffer, "utf-8-sig", "surrogateescape")
-    rows = read_rows(lines, FORMATS[options.task].is_pair)
+    texts = read_rows(options)
 
     from multitask.probabilities import decode
     from multitask.saved_run import read_record
@@ -115,15 +180,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     runs = [read_record(folder) for folder in options.runs]
     check_trained(runs, task)
     log = partial(print, file=sys.stderr)
+    for note in texts.notes:
+        log(note)
+    rows = to_examples(texts)
     total = answers(runs[0], task, rows, log)
     for run in runs[1:]:
         total = total + answers(run, task, rows, log)
-    values = total / len(runs)
-    if not options.probabilities:
-        values = decode(task, values)
-    for row, value in zip(rows, values, strict=True):
+    answer = Answer(decode(task, total / len(runs)), total / len(runs))
+
+    if options.out is not None:
+        write_answers(options.out, texts, task, answer, options.probabilities)
+        log(f"predictions: {options.out}, {len(rows):,} rows")
+        return
+    values = answer.votes if options.probabilities else answer.predictions
+    for row, value in zip(texts.rows, values, strict=True):
         numbers = " ".join(f"{number:.4g}" for number in value.ravel())
-        print(numbers, *row.texts, sep="\t")
+        print(numbers, *(one_line(text) for text in row.texts), sep="\t")
+
+
+def one_line(text: str) -> str:
+    """A text without the tabs and line breaks that a table may hold, which end a printed field."""
+    return " ".join(text.split()) if set(text) & set("\t\r\n") else text
 
 
 def check_trained(runs: Sequence[Record], task: Task) -> None:
@@ -158,6 +235,75 @@ def answers(
         log(describe_cuts({task.name: {"input": encoded}}, max_length))
     outputs = predict(model, task.name, encoded, run.options.training.precision)
     return outputs if task.is_regression else probabilities(outputs)
+
+
+# --- the file for a spreadsheet -------------------------------------------------------------------
+
+
+class Answer(NamedTuple):
+    """What the runs say of N rows together."""
+
+    predictions: np.ndarray  # (N,) labels, or numbers of a regression
+    votes: np.ndarray  # (N, C) or (N,) probabilities, or numbers of a regression
+
+
+class AnswerColumn(NamedTuple):
+    """A column to add to the input: of each row one text."""
+
+    name: str
+    values: list[str]
+    is_number: bool
+
+
+def write_answers(
+    path: Path, texts: UserTexts, task: Task, answer: Answer, has_probabilities: bool
+) -> None:
+    """Write all columns of the input, then the prediction and, of classes, its confidence.
+
+    The file has the delimiter and the decimal sign of a table with semicolons, and else commas.
+    """
+    table = texts.table
+    has_semicolons = table is not None and table.has_decimal_comma
+    columns = list(task.format.text_columns) if table is None else table.columns
+    rows = [list(row.texts) for row in texts.rows]
+    if table is not None:
+        rows = [list(row.fields) for row in table.rows]
+
+    for column in answer_columns(task, answer, has_probabilities):
+        columns = [*columns, new_column(column.name, columns)]
+        has_comma = has_semicolons and column.is_number
+        for row, value in zip(rows, column.values, strict=True):
+            row.append(value.replace(".", ",") if has_comma else value)
+    write_spreadsheet(path, columns, rows, ";" if has_semicolons else ",")
+
+
+def answer_columns(task: Task, answer: Answer, has_probabilities: bool) -> list[AnswerColumn]:
+    """The columns to add: the prediction, and of classes the confidence and probabilities."""
+    if task.is_regression:
+        values = [f"{value:.4g}" for value in answer.predictions]
+        return [AnswerColumn("prediction", values, is_number=True)]
+    by_class = votes_by_class(answer.votes)  # (N, C)
+    names = [task.label_names[int(label)] for label in answer.predictions]
+    columns = [
+        AnswerColumn("prediction", names, is_number=False),
+        probability_column("confidence", by_class.max(axis=1)),
+    ]
+    if has_probabilities:
+        for label, name in enumerate(task.label_names):
+            columns.append(probability_column(f"probability of {name}", by_class[:, label]))
+    return columns
+
+
+def probability_column(name: str, values: np.ndarray) -> AnswerColumn:
+    """A column of probabilities (N,)."""
+    return AnswerColumn(name, [f"{value:.4f}" for value in values], is_number=True)
+
+
+def votes_by_class(votes: np.ndarray) -> np.ndarray:
+    """Probabilities (N, C) of C classes. votes: those, or (N,) of the second of two classes."""
+    import numpy as np
+
+    return votes if votes.ndim == 2 else np.stack([1 - votes, votes], axis=1)
 
 
 if __name__ == "__main__":

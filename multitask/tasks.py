@@ -165,6 +165,7 @@ class Task:
     format: Format  # columns and labels of its files
     kind: Literal["classes", "binary", "number"]  # a key of KINDS
     column: str  # of the predictions in its leaderboard file
+    label_names: tuple[str, ...] = ()  # of its classes, lowest label first; () for a number
 
     @property
     def loss(self) -> Callable[[Tensor, Tensor], Tensor]:
@@ -214,8 +215,22 @@ class Task:
 
 # "Similiary" is the course's spelling, and the leaderboard's reader expects it.
 TASKS = {
-    "sst": Task("sst", "SST", SST, "classes", "Predicted_Sentiment"),
-    "para": Task("para", "PARA", PARA, "binary", "Predicted_Is_Paraphrase"),
+    "sst": Task(
+        "sst",
+        "SST",
+        SST,
+        "classes",
+        "Predicted_Sentiment",
+        ("negative", "somewhat negative", "neutral", "somewhat positive", "positive"),
+    ),
+    "para": Task(
+        "para",
+        "PARA",
+        PARA,
+        "binary",
+        "Predicted_Is_Paraphrase",
+        ("not a paraphrase", "paraphrase"),
+    ),
     "sts": Task("sts", "STS", STS, "number", "Predicted_Similiary"),
 }
 

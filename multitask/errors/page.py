@@ -32,10 +32,7 @@ from multitask.errors.breakdown import (
 from multitask.saved_run import FinishedRun, knows
 from multitask.tasks import TASKS
 
-CLASS_NAMES = {
-    "sst": ("negative", "somewhat negative", "neutral", "somewhat positive", "positive"),
-    "para": ("not a paraphrase", "paraphrase"),
-}
+CLASS_NAMES = {name: task.label_names for name, task in TASKS.items() if task.label_names}
 # Two points always lie on a line, so fewer rows have no correlation.
 MIN_ROWS_OF_CORRELATION = 3
 

@@ -1,8 +1,10 @@
-"""multitask/predict.py: rows of standard input get what the runs give the same rows of their files."""
+"""multitask/predict.py: rows of a user get what the runs give the same rows of their files."""
 
 from __future__ import annotations
 
+import csv
 import io
+import json
 import shutil
 
 import numpy as np
@@ -18,7 +20,7 @@ from tests.toy_votes import altered
 
 @pytest.fixture
 def predict(monkeypatch, capsys):
-    """A function: arguments and the bytes on standard input -> exit code, what was printed, what was said."""
+    """A function: standard input and arguments -> exit code, what was printed, what was said."""
 
     def run(text: str | bytes, *arguments) -> tuple[int, str, str]:
         content = text if isinstance(text, bytes) else text.encode()
@@ -57,7 +59,7 @@ def test_rows_get_what_the_run_wrote_of_them(two_runs, tmp_path, predict, name):
 
 @pytest.mark.parametrize("name", TASKS)
 def test_several_runs_are_averaged(two_runs, predict, name):
-    """Against the mean of the runs' outputs on the same rows, taken here; neither run alone says the same."""
+    """Against the mean of the runs' outputs, taken here. Neither run alone says the same."""
     runs = [open_run(folder) for folder in two_runs]
     lines = ["\t".join(example.texts) for example in runs[0].tables[name]["dev"].examples]
     outputs = [run.outputs(name, "dev").astype(np.float64) for run in runs]
@@ -92,13 +94,10 @@ def test_probabilities_are_the_mean_of_the_runs(two_runs, predict, name):
     np.testing.assert_allclose(found, expected.reshape(len(lines), -1), rtol=1e-3)
 
 
-def test_sts_has_no_probabilities(two_runs, predict, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        predict("a\tb", two_runs[0], "--task", "sts", "--probabilities")
-    assert (
-        "--probabilities: sts has no classes; pass --task sst or para, or drop it."
-        in capsys.readouterr().err
-    )
+def test_sts_has_no_probabilities(two_runs, predict):
+    code, printed, said = predict("a\tb", two_runs[0], "--task", "sts", "--probabilities")
+    assert (code, printed) == (2, "")
+    assert "--probabilities: sts has no classes; pass --task sst or para, or drop it." in said
 
 
 @pytest.mark.parametrize(
@@ -107,18 +106,33 @@ def test_sts_has_no_probabilities(two_runs, predict, capsys):
         (
             "sst",
             "fine\n\nbad\n",
-            "line 2 is ''; needed is one sentence in UTF-8, without a tab. Fix or remove",
+            "standard input, line 2 is empty; expected is one text per line, so that row and",
         ),
-        ("sst", "a\tb", "line 1 is 'a\\tb'; needed is one sentence"),
+        (
+            "sst",
+            "a\tb",
+            "line 1 is 'a\\tb'; expected is one sentence, without a tab. Fix or remove",
+        ),
         (
             "sts",
             "a\tb\nalone",
-            "line 2 is 'alone'; needed is two texts in UTF-8 with a tab between",
+            "line 2 is 'alone'; expected are two texts per line, with a tab between. Fix or remove",
         ),
-        ("para", "a\tb\tc", "line 1 is 'a\\tb\\tc'; needed is two texts"),
-        ("para", "a\t ", "needed is two texts"),
-        ("sst", "", "standard input holds no row; needed is one sentence"),
-        ("sst", b"fine\ncaf\xe9\n", "line 2 is 'caf\\udce9'; needed is one sentence in UTF-8"),
+        ("para", "a\tb\tc", "line 1 is 'a\\tb\\tc'; expected are two texts"),
+        ("para", "a\t ", "line 1 is 'a'; expected are two texts"),
+        ("sst", "", "standard input holds no lines; expected is one text per line"),
+        ("sst", "é\n".encode() + b"caf\xe9\n", "line 2 holds a byte that is not UTF-8. Convert"),
+        (
+            "sst",
+            "name,words\na,b\n",
+            "line 1: the header has no column sentence; found are: name,",
+        ),
+        (
+            "sts",
+            "text_a\ttext_b\nx\ty\n",
+            "'text_a and text_b' may be names of columns, or",
+        ),
+        ("para", "sentence1\tsentence\nx\ty\n", "the header has no column sentence2; found are"),
     ],
 )
 def test_rows_that_cannot_be(two_runs, predict, task, text, words):
@@ -165,3 +179,144 @@ def test_a_task_that_the_run_does_not_know_and_no_run(two_runs, tmp_path, predic
     shutil.rmtree(other / "model")
     assert predict("a", other, "--task", "sst")[0] == 2
     assert ": no finished run there" in predict("a", tmp_path / "none", "--task", "sst")[2]
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+REVIEWS = """id;Review;date
+7;"The film; a good one, is \"\"fine\"\"";2024-01-02
+8;=SUM(A1);2024-01-03
+9;-1;2024-01-04
+"""
+TEXTS = ['The film; a good one, is "fine"', "=SUM(A1)", "-1"]
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "reviews.csv"
+    path.write_bytes(REVIEWS.encode())
+    return path
+
+
+def read_back(path, delimiter=","):
+    content = path.read_bytes()
+    assert content.startswith(b"\xef\xbb\xbf"), "Excel would take it for Windows-1252"
+    text = content.decode("utf-8-sig")
+    return list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
+
+
+def test_a_table_is_read_by_its_columns(two_runs, predict, table):
+    lines = predict("\n".join(TEXTS), two_runs[0], "--task", "sst")[1]
+    flags = ("--task", "sst", "--input", table, "--text", "review")
+    code, printed, said = predict("", two_runs[0], *flags)
+    assert (code, printed) == (0, lines)
+    assert said == f"{table}: semicolon-separated UTF-8, 3 rows, text in 'Review'\n"
+
+
+def test_a_table_on_standard_input_is_no_list_of_sentences(two_runs, predict, table):
+    code, printed, said = predict(REVIEWS, two_runs[0], "--task", "sst")
+    assert (code, printed) == (2, "")
+    assert "the header has no column sentence; found are: id, Review, date. Pass the col" in said
+    assert "--text NAME, or --lines if each line is a text of its own" in said
+    assert predict(REVIEWS, two_runs[0], "--task", "sst", "--text", "Review")[0] == 0
+    assert len(predict(REVIEWS, two_runs[0], "--task", "sst", "--lines")[1].splitlines()) == 4
+
+
+def test_all_columns_are_written_for_a_spreadsheet(two_runs, predict, table, tmp_path):
+    out = tmp_path / "predictions.csv"
+    flags = ("--task", "sst", "--input", table, "--text", "Review", "--out", out)
+    code, printed, said = predict("", two_runs[0], *flags)
+    assert (code, printed) == (0, "")
+    assert f"predictions: {out}, 3 rows" in said
+
+    header, *rows = read_back(out, ";")
+    assert header == ["id", "Review", "date", "prediction", "confidence"]
+    # A cell like a formula has an apostrophe, and a number has none.
+    assert [row[1] for row in rows] == [TEXTS[0], "'=SUM(A1)", "-1"]
+    classes = predict("\n".join(TEXTS), two_runs[0], "--task", "sst")[1]
+    expected = [TASKS["sst"].label_names[int(line.split("\t")[0])] for line in classes.splitlines()]
+    assert [row[3] for row in rows] == expected
+    flags = ("--task", "sst", "--probabilities")
+    shares = predict("\n".join(TEXTS), two_runs[0], *flags)[1].splitlines()
+    highest = [max(map(float, line.split("\t")[0].split())) for line in shares]
+    assert [float(row[4].replace(",", ".")) for row in rows] == pytest.approx(highest, abs=1e-3)
+
+
+def test_a_written_file_can_be_predicted_again(two_runs, predict, table, tmp_path):
+    first, second = tmp_path / "first.csv", tmp_path / "second.csv"
+    flags = ("--task", "sst", "--text", "Review", "--out")
+    assert predict("", two_runs[0], *flags, first, "--input", table)[0] == 0
+    assert predict("", two_runs[1], *flags, second, "--input", first)[0] == 0
+    header = read_back(second, ";")[0]
+    assert header[3:] == ["prediction", "confidence", "prediction_2", "confidence_2"]
+
+
+@pytest.mark.parametrize("name", ["para", "sts"])
+def test_pairs_of_a_table_and_of_lines_are_written(two_runs, predict, tmp_path, name):
+    rows = [("Is it fine?", "Is it good?"), ("A man, a girl.", "The hotel.")]
+    lines = "\n".join("\t".join(row) for row in rows)
+    path = tmp_path / "pairs.jsonl"
+    records = [json.dumps({"q1": first, "q2": second, "n": 1}) for first, second in rows]
+    path.write_text("\n".join(records))
+    columns = ("--text", "q1", "--text-pair", "q2")
+    out = tmp_path / "table.csv"
+    flags = (two_runs[0], "--task", name, "--out")
+    assert predict("", *flags, out, "--input", path, *columns)[0] == 0
+    assert predict(lines, *flags, tmp_path / "lines.csv")[0] == 0
+    header, *of_table = read_back(out)
+    plain_header, *of_lines = read_back(tmp_path / "lines.csv")
+    added = ["prediction"] if name == "sts" else ["prediction", "confidence"]
+    assert header == ["q1", "q2", "n", *added]
+    assert plain_header == ["sentence1", "sentence2", *added]
+    assert [row[3:] for row in of_table] == [row[2:] for row in of_lines]
+    printed = predict(lines, two_runs[0], "--task", name)[1].splitlines()
+    values = [float(line.split("\t")[0]) for line in printed]
+    if name == "sts":
+        assert [float(row[2]) for row in of_lines] == values
+    else:
+        assert [row[2] for row in of_lines] == [TASKS["para"].label_names[int(v)] for v in values]
+
+
+def test_probabilities_get_a_column_for_each_class(two_runs, predict, tmp_path):
+    out = tmp_path / "out.csv"
+    flags = ("--task", "para", "--probabilities", "--out", out)
+    assert predict("a b\tc d\ne f\tg h\n", two_runs[0], *flags)[0] == 0
+    header, *rows = read_back(out)
+    assert header[4:] == ["probability of not a paraphrase", "probability of paraphrase"]
+    for row in rows:
+        assert float(row[4]) + float(row[5]) == pytest.approx(1, abs=2e-4)
+        assert max(float(row[4]), float(row[5])) == float(row[3])
+
+
+def test_a_text_of_several_lines_is_printed_on_one(two_runs, predict):
+    content = 'sentence,n\n"two\nlines",1\nfine,2\n'
+    code, printed, _ = predict(content, two_runs[0], "--task", "sst")
+    assert code == 0
+    assert [line.split("\t")[1] for line in printed.splitlines()] == ["two lines", "fine"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ("--task sst --text-pair x", "--text-pair has no effect with --task sst"),
+        ("--task sst --lines --text x", "--lines says that the input has no columns"),
+        ("--task sst --out DIR/out.xlsx", "expected is a name that ends in .csv"),
+        ("--task sst --input DIR/reviews.csv --out DIR/reviews.csv", "which holds the rows"),
+        ("--task sst --input DIR/none.csv", "none.csv: there is no such file"),
+        ("--task sst --input DIR/reviews.csv --text words", "no column words, which --text names"),
+        (
+            "--task para --input DIR/reviews.csv --text id --text-pair id",
+            "name the same column, id",
+        ),
+        ("--task sst --input DIR/gaps.csv", "gaps.csv, line 3: 'sentence' is empty"),
+        ("--task sst --input DIR/header.csv", "holds a header and no rows"),
+    ],
+)
+def test_requests_that_are_refused(two_runs, predict, table, tmp_path, flags, words):
+    (tmp_path / "gaps.csv").write_text("sentence,n\na,1\n,2\n")
+    (tmp_path / "header.csv").write_text("sentence,n\n")
+    arguments = flags.replace("DIR", str(tmp_path)).split()
+    code, printed, said = predict("fine\n", two_runs[0], *arguments)
+    assert (code, printed) == (2, "")
+    assert words in said
+    assert table.read_bytes() == REVIEWS.encode()

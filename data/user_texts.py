@@ -1,0 +1,186 @@
+"""The texts that a user gives a command: a table, or plain lines.
+
+`python -m multitask.predict` and `python -m contrastive.embed` read them. A table is never read as
+plain lines: then its header and its delimiters would become part of the texts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from data.columns import ColumnNames, Role, find_column, find_columns
+from data.file_text import ZIP_BYTES, decode
+from data.rows import RawTable, is_utf8
+from data.tables import (
+    STANDARD_INPUT,
+    TABLE_SUFFIXES,
+    looks_like_table,
+    parse_table,
+    read_source,
+)
+
+ID = Role("--id", ("id",))
+TEXT = Role("--text", ("sentence", "text"))
+# The name of a column is one word, as of "question1" or "text_a".
+NAME = re.compile(r"[a-z_]+[0-9]*(_[a-z0-9]+)?")
+
+
+class TextRow(NamedTuple):
+    """One text, or two that belong together.
+
+    id: that of its row in a table, or the number of its line.
+    """
+
+    id: str
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class UserTexts:
+    """All texts of an input, in its order.
+
+    table: the table that they come from, or None for plain lines.
+    notes: what the user should know about the reading, one sentence each.
+    """
+
+    name: str
+    rows: tuple[TextRow, ...]
+    table: RawTable | None
+    notes: tuple[str, ...]
+
+
+def read_texts(
+    path: Path | None, roles: Sequence[Role], names: ColumnNames, has_lines: bool = False
+) -> UserTexts:
+    """Read the texts of a file, or of standard input for None.
+
+    roles: of the columns of one text or of two. In plain lines, a tab separates two texts.
+    names: the columns that the user passed. Then the input is a table.
+    has_lines: whether the user says that each line is a row, and the input no table.
+
+    Raises ValueError with the place, what was found, what is expected and what to do.
+    """
+    name = STANDARD_INPUT if path is None else str(path)
+    content = read_source(path)
+    if has_lines and names.are_given:
+        raise ValueError("--lines says that the input has no columns; drop it, or their names.")
+    if has_lines or not (names.are_given or is_table(name, content, roles)):
+        return read_lines(name, content, len(roles))
+    return take_texts(parse_table(name, content), roles, names)
+
+
+# --- a table, or plain lines? ---------------------------------------------------------------------
+
+
+def is_table(name: str, content: bytes, roles: Sequence[Role]) -> bool:
+    """Whether an input is a table with a header.
+
+    Lines of two texts and one tab have no header, unless a usual name of a column is in the first.
+
+    Raises ValueError where the first line may be either.
+    """
+    if not looks_like_table(name, content):
+        return False
+    is_named_table = Path(name).suffix.lower() in TABLE_SUFFIXES or content.startswith(ZIP_BYTES)
+    if len(roles) != 2 or is_named_table:
+        return True
+    lines = [line for line in split_lines(decode(name, content).text) if line.strip()]
+    if any(line.count("\t") != 1 for line in lines):
+        return True
+
+    fields = [field.strip().casefold() for field in lines[0].split("\t")]
+    usual = {column.casefold() for role in roles for column in role.names}
+    if usual & set(fields):
+        return True
+    if all(NAME.fullmatch(field) for field in fields) and len(lines) > 1:
+        raise ValueError(
+            f"{name}, line 1: '{' and '.join(fields)}' may be names of columns, or two texts. Name "
+            f"the columns with {' and '.join(role.flag for role in roles)}, or pass --lines if "
+            "each line is a row."
+        )
+    return False
+
+
+def split_lines(text: str) -> list[str]:
+    """Split a text at "\n", or at "\r" where it has no other line end.
+
+    str.splitlines would also split at characters that stand inside sentences, such as U+2028.
+    """
+    lines = text.split("\n" if "\n" in text else "\r")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+# --- the texts ------------------------------------------------------------------------------------
+
+
+def read_lines(name: str, content: bytes, num_texts: int) -> UserTexts:
+    """Return the texts of plain lines: one on each line, or two with a tab between.
+
+    An empty line is refused. Left out, it would move all rows behind it. As a text, it means
+    nothing.
+    """
+    decoded = decode(name, content)
+    lines = split_lines(decoded.text)
+    expected = "one text per line" if num_texts == 1 else "two texts per line, with a tab between"
+    if not lines:
+        raise ValueError(
+            f"{name} holds no lines; expected is {expected}, in UTF-8. Pass them with < texts.txt "
+            "or --input texts.txt."
+        )
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        place = f"{name}, line {number}"
+        if not line.strip():
+            raise ValueError(
+                f"{place} is empty; expected is {expected}, so that row and line agree. Remove "
+                "empty lines first: grep '[^[:space:]]'"
+            )
+        if not is_utf8(line):
+            raise ValueError(
+                f"{place} holds a byte that is not UTF-8. Convert the file, for instance with "
+                "iconv -f cp1252 -t utf-8"
+            )
+        pieces = [line] if num_texts == 1 else line.split("\t")
+        texts = tuple(piece.strip() for piece in pieces)
+        if len(texts) != num_texts or not all(texts):
+            raise ValueError(
+                f"{place} is {line.strip()!r}; expected are {expected}. Fix or remove the line."
+            )
+        rows.append(TextRow(str(number), texts))
+    notes = (decoded.note,) if decoded.note else ()
+    return UserTexts(name, tuple(rows), None, notes)
+
+
+def take_texts(table: RawTable, roles: Sequence[Role], names: ColumnNames) -> UserTexts:
+    """Return the texts in the columns of a table."""
+    flags = " and ".join(f"{role.flag} NAME" for role in roles)
+    advice = (
+        f"Pass the columns of the texts with {flags}, or --lines if each line is a text of its own."
+    )
+    passed = [names.text, names.text_pair][: len(roles)]
+    columns = find_columns(table, roles, passed, advice)
+    id_column = find_column(table, ID, names.id)
+
+    rows = []
+    for row in table.rows:
+        fault = table.fault_of(row, columns)
+        if fault:
+            raise ValueError(f"{table.place(row)}: {fault}. Fix or remove the row.")
+        texts = tuple(row.fields[column].strip() for column in columns)
+        if not all(texts):
+            empty = columns[texts.index("")]
+            raise ValueError(
+                f"{table.place(row)}: '{table.columns[empty]}' is empty; each row needs a text. "
+                "Fix or remove the row."
+            )
+        row_id = str(row.line) if id_column is None else row.fields[id_column].strip()
+        rows.append(TextRow(row_id, texts))
+    if not rows:
+        raise ValueError(f"{table.name} holds a header and no rows; expected is at least one row.")
+    listed = " and ".join(f"'{table.columns[column]}'" for column in columns)
+    layout = f"{table.name}: {table.layout}, {len(rows):,} rows, text in {listed}"
+    return UserTexts(table.name, tuple(rows), table, (layout, *table.notes))

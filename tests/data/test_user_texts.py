@@ -1,0 +1,149 @@
+"""data/user_texts.py and data/spreadsheets.py: the texts a user gives, and the file they get."""
+
+import csv
+import io
+
+import pytest
+
+from data.columns import ColumnNames, Role
+from data.spreadsheets import new_column, safe_cell, write_spreadsheet
+from data.user_texts import TEXT, read_texts
+
+ONE = [TEXT]
+TWO = [Role("--text", ("sentence1",)), Role("--text-pair", ("sentence2",))]
+
+
+@pytest.fixture
+def read(tmp_path):
+    """A function: content, roles, names of columns -> texts, as of a file with this ending."""
+
+    def read_file(content, roles=ONE, suffix=".txt", has_lines=False, **names):
+        path = tmp_path / f"input{suffix}"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return read_texts(path, roles, ColumnNames(**names), has_lines)
+
+    return read_file
+
+
+def rows_of(texts):
+    return [(row.id, *row.texts) for row in texts.rows]
+
+
+# --- plain lines ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"one\ntwo", b"one\ntwo\n", b"one\r\ntwo\r\n", b"one\rtwo\r", b"\xef\xbb\xbfone\ntwo\n"],
+)
+def test_lines_of_every_system(read, content):
+    assert rows_of(read(content)) == [("1", "one"), ("2", "two")]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "cp1252", "utf-8"])
+def test_lines_in_every_encoding(read, encoding):
+    texts = read("Ein Café für 5 €\nund so\n".encode(encoding))
+    assert rows_of(texts) == [("1", "Ein Café für 5 €"), ("2", "und so")]
+    assert bool(texts.notes) == (encoding == "cp1252")
+
+
+def test_only_newlines_end_a_line(read):
+    text = "one\u2028still one\x0bone\x85one\ronce more\ntwo"
+    assert [row.texts[0] for row in read(text).rows] == text.split("\n")
+
+
+def test_pairs_have_a_tab_between_and_no_header(read):
+    content = "Is it?\tYes, it is.\nWhere is it?\tHere it is.\n"
+    assert rows_of(read(content, TWO))[0] == ("1", "Is it?", "Yes, it is.")
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def test_a_table_is_never_read_as_lines(read):
+    content = "id,sentence\nx,One.\ny,Two.\n"
+    for suffix in (".txt", ".csv"):
+        texts = read(content, suffix=suffix)
+        assert rows_of(texts) == [("x", "One."), ("y", "Two.")]
+        assert texts.notes[0].endswith("comma-separated UTF-8, 2 rows, text in 'sentence'")
+    assert len(read(content, has_lines=True).rows) == 3
+    assert rows_of(read("sentence1\tsentence2\na b\tc d\n", TWO)) == [("2", "a b", "c d")]
+    assert rows_of(read("q one\tq two\na b\tc d\n", TWO, text="q one", text_pair="q two"))
+
+
+def test_a_column_that_is_named_makes_a_table_of_one_column(read):
+    """Without the name, its first line would be a text."""
+    assert rows_of(read("Satz\nEins.\nZwei.\n", text="Satz")) == [("2", "Eins."), ("3", "Zwei.")]
+    assert rows_of(read("Satz;k\nEins.;7\n", text="Satz", id="k")) == [("7", "Eins.")]
+
+
+@pytest.mark.parametrize(
+    ("content", "suffix", "words"),
+    [
+        ("", ".txt", "holds no lines; expected is one text per line, in UTF-8"),
+        ("one\n\nthree\n", ".txt", "line 2 is empty; expected is one text per line, so that row"),
+        ("One sentence.\nAnother.\n", ".csv", "the header has no column sentence; found are: One"),
+        ("One sentence.\nAnother.\n", ".csv", "or --lines if each line is a text of its own"),
+        ("text,sentence\na,b\n", ".csv", "found are: text, sentence. Pass one with --text"),
+        ("text,n\na,1\n , 2\n", ".csv", "line 3: 'text' is empty; each row needs a text"),
+        ("text,n\na,1\nb,c,2\n", ".csv", "line 3: the row has 3 fields; the header names 2"),
+        ("text,n\n", ".csv", "holds a header and no rows"),
+    ],
+)
+def test_what_is_refused(read, content, suffix, words):
+    with pytest.raises(ValueError) as caught:
+        read(content, suffix=suffix)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "header", ["question1\tquestion2", "text_a\ttext_b", "premise\thypothesis"]
+)
+def test_a_first_line_that_may_be_a_header_is_not_guessed(read, header):
+    content = f"{header}\nIs it?\tYes.\n"
+    with pytest.raises(ValueError, match="may be names of columns, or two texts. Name the columns"):
+        read(content, TWO)
+    assert len(read(content, TWO, has_lines=True).rows) == 2
+    first, second = header.split("\t")
+    assert len(read(content, TWO, text=first, text_pair=second).rows) == 1
+
+
+# --- the file for a spreadsheet -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        ("=1+1", "'=1+1"),
+        ("+49 30", "'+49 30"),
+        ("-sum", "'-sum"),
+        ("@x", "'@x"),
+        ("\t=1", "'\t=1"),
+        ("-1.5", "-1.5"),
+        ("+3", "+3"),
+        ("-2,5", "-2,5"),
+        ("-", "'-"),
+        ("fine", "fine"),
+        ("", ""),
+    ],
+)
+def test_no_cell_is_taken_for_a_formula(cell, expected):
+    assert safe_cell(cell) == expected
+
+
+def test_a_spreadsheet_reads_what_is_written(tmp_path):
+    path = tmp_path / "out.csv"
+    rows = [['a "b", c', "Café für 5 €"], ["two\nlines", "=x"]]
+    write_spreadsheet(path, ["first", "second"], rows)
+    content = path.read_bytes()
+    assert content.startswith(b"\xef\xbb\xbf")
+    text = content.decode("utf-8-sig")
+    read_back = list(csv.reader(io.StringIO(text, newline="")))
+    assert read_back == [["first", "second"], rows[0], ["two\nlines", "'=x"]]
+    write_spreadsheet(path, ["a", "b"], [["1;2", "3"]], delimiter=";")
+    assert path.read_text("utf-8-sig") == 'a;b\n"1;2";3\n'
+
+
+def test_a_new_column_has_a_name_of_its_own():
+    assert new_column("prediction", ["id"]) == "prediction"
+    assert new_column("prediction", ["Prediction", "prediction_2"]) == "prediction_3"
