@@ -1,7 +1,8 @@
-"""`python -m benchmarks NAME [--quick]`, or `all`, or `--list`: our side and the peer in one run, in turn.
+"""`python -m benchmarks NAME [--quick]`, or `all`, or `--list`: our side and the peer in one run.
 
-Each NAME is the file of that name and ends with one line of JSON. `all` gives each a process of its own, one after the
-other, and writes a dated report. The flags are explained by --help, the numbers by README.md.
+Each NAME is the file of that name, and it ends with one line of JSON. `all` gives each of them its
+own process, one after the other, and writes a dated report. --help explains the flags, and
+README.md explains the numbers.
 """
 
 from __future__ import annotations
@@ -15,35 +16,59 @@ import tempfile
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from benchmarks.comparison import busy_cores, markdown, report
+from benchmarks.report import Conditions, busy_cores, format_line, format_report
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / "benchmarks" / "reports"
+BATCH_SIZE = 32
+
+# The machine is not quiet if more processes than this wanted to run in the last minute.
+QUIET = 0.5
+
+Line = dict[str, Any]
+
 QUESTIONS = {
-    "train_step": "How fast is a training step, against Hugging Face loops and against the machine?",
-    "inference": "How fast do sentences become vectors, against sentence_transformers.encode, and are they the same?",
-    "optimizer": "What does an AdamW step cost, against torch.optim.AdamW, and is it the same step?",
+    "train_step": (
+        "How fast is a training step, against Hugging Face loops and against the machine?"
+    ),
+    "inference": (
+        "How fast do sentences become vectors, against sentence_transformers.encode, and are they "
+        "the same?"
+    ),
+    "optimizer": (
+        "What does an AdamW step cost, against torch.optim.AdamW, and is it the same step?"
+    ),
     "surgery": "What does PCGrad cost, against a joint step and against torchjd?",
     "simcse": "What does SimCSE gain by one pass of 2B rows, against two passes of B?",
     "startup": "How long until something happens?",
-    "tokenize": "How fast does text become token ids, against transformers' fast tokenizer, and are they the same?",
+    "tokenize": (
+        "How fast does text become token ids, against transformers' fast tokenizer, and are they "
+        "the same?"
+    ),
     "memory": "How much memory does training take, against a plain Hugging Face loop?",
 }
-BATCH_SIZE = 32
-READS = {  # flags that not every benchmark reads, with what stands for "not given"
-    "batch_size": (
-        BATCH_SIZE,
-        ("train_step", "inference", "surgery", "memory"),
-    ),  # SimCSE has its preset's
-    "device": ("cpu", ("train_step", "inference")),
-    "compile": (False, ("train_step", "inference")),
-    "pooling": ("mean", ("train_step", "inference")),
+
+
+class FlagUse(NamedTuple):
+    """The default of a flag, and the benchmarks that read it."""
+
+    default: Any
+    benchmarks: tuple[str, ...]
+
+
+# Flags that not every benchmark reads. SimCSE has the batch size of its preset.
+FLAG_USES = {
+    "batch_size": FlagUse(BATCH_SIZE, ("train_step", "inference", "surgery", "memory")),
+    "device": FlagUse("cpu", ("train_step", "inference")),
+    "compile": FlagUse(False, ("train_step", "inference")),
+    "pooling": FlagUse("mean", ("train_step", "inference")),
 }
 
 
-def functions() -> dict[str, Callable]:
-    """The benchmarks by name; imported late, since they bring torch."""
+def load_benchmarks() -> dict[str, Callable[..., Line]]:
+    """Return the functions of the benchmarks by name. Imported late, because they import torch."""
     from benchmarks import (
         inference,
         memory,
@@ -67,8 +92,11 @@ def functions() -> dict[str, Callable]:
     }
 
 
-def parse(argv: list[str] | None) -> argparse.Namespace:
-    """The command line; exits with code 2 and a message for what cannot be used."""
+# --- the command line -----------------------------------------------------------------------------
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of this command."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         allow_abbrev=False,
@@ -91,9 +119,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--model",
         default="auto",
-        help="as --model of run_multitask.py; tiny, mini, small, base: "
-        "random weights of that size; auto: minilm where its package is installed, else random weights "
-        "of its shape (%(default)s)",
+        help="as --model of run_multitask.py; tiny, mini, small, base: random weights of that "
+        "size; auto: minilm where its package is installed, else random weights of its shape "
+        "(%(default)s)",
     )
     parser.add_argument(
         "--batch-size", type=int, default=BATCH_SIZE, help="sentences, or pairs (%(default)s)"
@@ -123,95 +151,123 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "--out",
         type=Path,
         metavar="DIR",
-        help="where `all` writes its report (benchmarks/reports; "
-        "with --quick it writes one only if this is given)",
+        help="where `all` writes its report (benchmarks/reports; with --quick it writes one only "
+        "if this is given)",
     )
-    given = parser.parse_args(argv)
-    if given.list:
-        return given
-    if given.name is None:
-        parser.error("no name is given; pass one of those that --list shows, or all.")
-    if given.name != "all" and given.name not in QUESTIONS:
-        close = difflib.get_close_matches(given.name.replace("-", "_"), [*QUESTIONS, "all"], n=1)
-        hint = (
-            f"did you mean {close[0]}?" if close else f"there are {', '.join(QUESTIONS)} and all."
-        )
-        parser.error(f"no benchmark is called '{given.name}'; {hint}")
-    if given.out is not None and given.name != "all":
-        parser.error(
-            f"--out is for the report of all; {given.name} alone ends with its line of JSON."
-        )
-    for flag, (absent, names) in READS.items():
-        if given.name not in ("all", *names) and getattr(given, flag) != absent:
-            parser.error(f"--{flag.replace('_', '-')} has no effect on {given.name}; drop it.")
-    for flag in ("batch_size", "threads", "n"):
-        value = getattr(given, flag)
+    return parser
+
+
+def flag_name(name: str) -> str:
+    """Return the flag of an argument, such as --batch-size."""
+    return f"--{name.replace('_', '-')}"
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    """Return the arguments. Exits with code 2 and a message for arguments that cannot be used."""
+    parser = build_parser()
+    arguments = parser.parse_args(argv)
+    if not arguments.list:
+        problem = find_problem(arguments)
+        if problem:
+            parser.error(problem)
+    return arguments
+
+
+def find_problem(arguments: argparse.Namespace) -> str:
+    """Return what is wrong with the arguments and what to do, or ""."""
+    name = arguments.name
+    if name is None:
+        return "no name is given; pass one of those that --list shows, or all."
+    if name != "all" and name not in QUESTIONS:
+        similar = difflib.get_close_matches(name.replace("-", "_"), [*QUESTIONS, "all"], n=1)
+        hint = f"there are {', '.join(QUESTIONS)} and all."
+        if similar:
+            hint = f"did you mean {similar[0]}?"
+        return f"no benchmark is called '{name}'; {hint}"
+    if arguments.out is not None and name != "all":
+        return f"--out is for the report of all; {name} alone ends with its line of JSON."
+
+    for argument, use in FLAG_USES.items():
+        is_set = getattr(arguments, argument) != use.default
+        if is_set and name not in ("all", *use.benchmarks):
+            return f"{flag_name(argument)} has no effect on {name}; drop it."
+    for argument in ("batch_size", "threads", "n"):
+        value = getattr(arguments, argument)
         if value is not None and value < 1:
-            parser.error(f"--{flag.replace('_', '-')} is {value}; pass 1 or more.")
-    return given
+            return f"{flag_name(argument)} is {value}; pass 1 or more."
+    return ""
 
 
-def run_one(given: argparse.Namespace) -> dict:
-    """One benchmark in this process; returns its line of JSON. ValueError for what is missing."""
+def flags_for(arguments: argparse.Namespace, name: str) -> list[str]:
+    """Return the flags that were set and that this benchmark reads, but not every one does."""
+    words = []
+    for argument, use in FLAG_USES.items():
+        value = getattr(arguments, argument)
+        if name not in use.benchmarks or value == use.default:
+            continue
+        words.append(flag_name(argument))
+        if value is not True:
+            words.append(str(value))
+    return words
+
+
+# --- one, or all ----------------------------------------------------------------------------------
+
+
+def run_one(arguments: argparse.Namespace) -> Line:
+    """Run one benchmark in this process and return its line of JSON.
+
+    Raises ValueError for something that is missing.
+    """
     import torch
 
-    from benchmarks.material import Settings, write_model
+    from benchmarks.inputs import write_model
+    from benchmarks.settings import Settings
     from minbert.training import runtime
 
-    device, _ = runtime.choose_device(given.device)
-    torch.set_num_threads(given.threads)
+    device = runtime.choose_device(arguments.device)[0]
+    torch.set_num_threads(arguments.threads)
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(
-            given.data_dir,
-            given.threads,
-            given.batch_size,
-            given.quick,
-            given.n,
-            Path(folder),
-            device,
-            given.compile,
-            given.pooling,
+            data_dir=arguments.data_dir,
+            threads=arguments.threads,
+            batch_size=arguments.batch_size,
+            is_quick=arguments.quick,
+            num_rounds=arguments.n,
+            folder=Path(folder),
+            device=device,
+            is_compiled=arguments.compile,
+            pooling=arguments.pooling,
         )
-        model = write_model(given.model, settings.model)
+        model = write_model(arguments.model, settings.model)
         load = busy_cores()
-        line = functions()[given.name](settings)
+        line = load_benchmarks()[arguments.name](settings)
     return line | {
         "model": model,
-        "threads": given.threads,
-        "is_quick": given.quick,
+        "threads": arguments.threads,
+        "is_quick": arguments.quick,
         "busy_cores": load,
     }
 
 
-def own_flags(given: argparse.Namespace, name: str) -> list[str]:
-    """What was given of the flags that only some benchmarks read, and this one does."""
-    words = []
-    for flag, (absent, names) in READS.items():
-        if name in names and (value := getattr(given, flag)) != absent:
-            words += [f"--{flag.replace('_', '-')}", *([] if value is True else [str(value)])]
-    return words
+def run_all(arguments: argparse.Namespace, log: Callable[[str], None]) -> dict[str, Line | None]:
+    """Run every benchmark in its own process. Return their lines of JSON, None where one failed."""
+    flags = ["--data-dir", arguments.data_dir, "--model", arguments.model]
+    flags += ["--threads", str(arguments.threads)]
+    if arguments.n:
+        flags += ["--n", str(arguments.n)]
+    if arguments.quick:
+        flags.append("--quick")
 
-
-def run_all(given: argparse.Namespace, log: Callable[[str], None]) -> dict[str, dict | None]:
-    """Every benchmark in a process of its own; its line of JSON, or None where it failed."""
-    flags = [
-        "--data-dir",
-        given.data_dir,
-        "--model",
-        given.model,
-        "--threads",
-        str(given.threads),
-        *(["--n", str(given.n)] if given.n else []),
-        *(["--quick"] if given.quick else []),
-    ]
-    lines: dict[str, dict | None] = {}
-    for name in QUESTIONS:
-        log(f"\n{name}: {QUESTIONS[name]}")
-        command = [sys.executable, "-m", "benchmarks", name, *flags, *own_flags(given, name)]
+    lines: dict[str, Line | None] = {}
+    for name, question in QUESTIONS.items():
+        log(f"\n{name}: {question}")
+        command = [sys.executable, "-m", "benchmarks", name, *flags, *flags_for(arguments, name)]
+        last = ""
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, cwd=Path.cwd()
         ) as process:
-            last = ""
+            assert process.stdout is not None
             for text in process.stdout:
                 log(text.rstrip("\n"))
                 last = text
@@ -219,45 +275,70 @@ def run_all(given: argparse.Namespace, log: Callable[[str], None]) -> dict[str, 
     return lines
 
 
-def write_report(
-    given: argparse.Namespace, lines: dict[str, dict | None], load: float, when: datetime
-) -> Path:
-    """The report of `all`, in a file named after the minute in which it began; returns the path."""
-    folder = given.out or REPORTS
-    folder.mkdir(parents=True, exist_ok=True)
-    model = next((line["model"] for line in lines.values() if line), given.model)
-    settings = (
-        f"{'A quick look' if given.quick else 'A full run'} with {model}, batches of {given.batch_size}, "
-        f"{given.threads} thread{'s' * (given.threads > 1)}, train_step and inference on {given.device}"
-        f"{' and compiled' * given.compile} with the vector {given.pooling}, data of the folder "
-        f"{Path(given.data_dir).resolve().name}"
+def describe_settings(arguments: argparse.Namespace, model: str) -> str:
+    """Return the settings of a report in words. A folder is given by its name alone."""
+    kind = "A quick look" if arguments.quick else "A full run"
+    threads = "1 thread" if arguments.threads == 1 else f"{arguments.threads} threads"
+    compiled = " and compiled" if arguments.compile else ""
+    return (
+        f"{kind} with {model}, batches of {arguments.batch_size}, {threads}, train_step and "
+        f"inference on {arguments.device}{compiled} with the vector {arguments.pooling}, data of "
+        f"the folder {Path(arguments.data_dir).resolve().name}"
     )
-    path = folder / f"{when:%Y-%m-%d-%H%M}.md"
-    path.write_text(report(lines, QUESTIONS, settings, load, when), encoding="utf-8")
+
+
+def write_report(
+    arguments: argparse.Namespace, lines: dict[str, Line | None], load: float, start: datetime
+) -> Path:
+    """Write the report of `all` and return its path.
+
+    The file is named after the minute in which the run began. load: busy cores before that.
+    """
+    folder = arguments.out or REPORTS
+    folder.mkdir(parents=True, exist_ok=True)
+    models = [line["model"] for line in lines.values() if line]
+    model = models[0] if models else arguments.model
+    conditions = Conditions(describe_settings(arguments, model), load, start)
+    path = folder / f"{start:%Y-%m-%d-%H%M}.md"
+    path.write_text(format_report(lines, QUESTIONS, conditions), encoding="utf-8")
     return path
+
+
+def log(text: str) -> None:
+    """Print a line at once, even where the output is no terminal."""
+    print(text, flush=True)
+
+
+def report_all(arguments: argparse.Namespace) -> int:
+    """Run all benchmarks and write the report. Return 0, or 1 where one of them failed."""
+    start = datetime.now()
+    load = busy_cores()
+    if load > QUIET:
+        log(
+            f"{load:.1f} processes wanted to run in the last minute; beside other work no time is "
+            "worth noting."
+        )
+    lines = run_all(arguments, log)
+    minutes = (datetime.now() - start).total_seconds() / 60
+    log(f"\nall of it took {minutes:.1f} minutes")
+    if arguments.out or not arguments.quick:
+        log(f"\nreport: {write_report(arguments, lines, load, start)}")
+    return 0 if all(lines.values()) else 1
 
 
 def main(argv: list[str] | None = None) -> int:
     """Exit code 0 when done, 1 where one of `all` failed, 2 for bad input, 130 when interrupted."""
-    given = parse(argv)
-    if given.list:
-        print("\n".join(f"{name:<12}{question}" for name, question in QUESTIONS.items()))
+    arguments = parse(argv)
+    if arguments.list:
+        for name, question in QUESTIONS.items():
+            print(f"{name:<12}{question}")
         return 0
-    when, load = datetime.now(), busy_cores()
     try:
-        if given.name != "all":
-            line = run_one(given)
-            print("\n".join([*markdown(line), "", json.dumps(line)]), flush=True)
-            return 0
-        if load > 0.5:
-            print(
-                f"{load:.1f} processes wanted to run in the last minute; beside other work no time is worth noting."
-            )
-        lines = run_all(given, log=lambda text: print(text, flush=True))
-        print(f"\nall of it took {(datetime.now() - when).total_seconds() / 60:.1f} minutes")
-        if given.out or not given.quick:
-            print(f"\nreport: {write_report(given, lines, load, when)}")
-        return 0 if all(lines.values()) else 1
+        if arguments.name == "all":
+            return report_all(arguments)
+        line = run_one(arguments)
+        log("\n".join([*format_line(line), "", json.dumps(line)]))
+        return 0
     except KeyboardInterrupt:
         print("\nStopped; nothing was written.", file=sys.stderr)
         return 130

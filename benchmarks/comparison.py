@@ -1,45 +1,62 @@
-"""What a benchmark found: comparisons, checks and notes; as one line of JSON, as Markdown, as a report of all.
+"""What a benchmark measured: comparisons, checks and notes, as one line of JSON.
 
-The Markdown is made from the JSON, which is all that comes back from the process of a benchmark.
+The line is all that comes back from the process of a benchmark. report.py makes Markdown from it.
 """
 
 from __future__ import annotations
 
 import operator
-import os
 import platform
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from importlib import metadata
-from pathlib import Path
+from typing import Any, NamedTuple
 
-from benchmarks.sides import spread
+from benchmarks.timing import relative_spread
 from minbert.training.code_version import code_version, name_of
 
 RELATIONS = {">=": operator.ge, "<=": operator.le}
 
 
+class Goal(NamedTuple):
+    """A goal of a ratio, such as (">=", 5.0)."""
+
+    relation: str
+    number: float
+
+    def is_met(self, value: float) -> bool:
+        """Return whether the value reaches the goal."""
+        return RELATIONS[self.relation](value, self.number)
+
+
+class Spread(NamedTuple):
+    """The distance of the outer quartiles over the median, of each side's measurements."""
+
+    ours: float
+    peer: float
+
+
 @dataclass(frozen=True)
 class Check:
-    """A number that has a goal of its own: what it is, the number, ">=" or "<=", the goal."""
+    """A number with its own goal. relation: ">=" or "<="."""
 
     what: str
     value: float
     relation: str
     goal: float
 
-    def as_json(self) -> dict:
-        return asdict(self) | {"is_met": RELATIONS[self.relation](self.value, self.goal)}
+    def as_json(self) -> dict[str, Any]:
+        """Return the check for the closing line."""
+        is_met = Goal(self.relation, self.goal).is_met(self.value)
+        return asdict(self) | {"is_met": is_met}
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Our median and the peer's, in one unit, of n measurements each; the ratio is ours : peer.
+    """Our median and the peer's, in one unit. The ratio is ours : peer.
 
-    spread: the distance of the outer quartiles over the median, of ours and of the peer. goal: of the ratio, such as
-    (">=", 5.0).
+    n: number of measurements of each side. goal: of the ratio, or None.
     """
 
     what: str
@@ -47,8 +64,8 @@ class Comparison:
     ours: float
     peer: float
     n: int
-    spread: tuple[float, float]
-    goal: tuple[str, float] | None = None
+    spread: Spread
+    goal: Goal | None = None
 
     @classmethod
     def of(
@@ -57,134 +74,64 @@ class Comparison:
         unit: str,
         ours: Sequence[float],
         peer: Sequence[float],
-        goal: tuple[str, float] | None = None,
+        goal: Goal | None = None,
         per: float | None = None,
         scale: float = 1.0,
     ) -> Comparison:
-        """From measurements. With `per`, so many things in each measurement in seconds, they become things a second;
-        else they are multiplied by `scale`."""
-        medians = [statistics.median(values) for values in (ours, peer)]
-        numbers = [per / median if per else median * scale for median in medians]
-        return cls(what, unit, *numbers, len(ours), (spread(ours), spread(peer)), goal)
+        """Return the comparison of two series of measurements.
 
-    def as_json(self) -> dict:
+        per: number of things that were done in each measurement of seconds. The comparison then is
+            of things per second.
+        scale: factor of the measurements, where `per` is None.
+        """
+
+        def in_unit(measurements: Sequence[float]) -> float:
+            median = statistics.median(measurements)
+            return per / median if per else median * scale
+
+        spread = Spread(relative_spread(ours), relative_spread(peer))
+        return cls(what, unit, in_unit(ours), in_unit(peer), len(ours), spread, goal)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the comparison for the closing line."""
         ratio = self.ours / self.peer
-        is_met = RELATIONS[self.goal[0]](ratio, self.goal[1]) if self.goal else None
+        is_met = self.goal.is_met(ratio) if self.goal else None
         return asdict(self) | {"ratio": ratio, "is_met": is_met}
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """The versions of our code, Python, torch and `packages`, without importing them."""
-    return {
-        "minBERT": name_of(code_version()),
-        "python": platform.python_version(),
-        **{name: metadata.version(name) for name in ("torch", *packages)},
-    }
+    """Return the versions of our code, Python, torch and `packages`, without importing them."""
+    numbers = {"minBERT": name_of(code_version()), "python": platform.python_version()}
+    for package in ("torch", *packages):
+        numbers[package] = metadata.version(package)
+    return numbers
 
 
 def json_line(
     name: str,
     comparisons: Sequence[Comparison],
-    found_versions: dict[str, str],
+    package_versions: dict[str, str],
     checks: Sequence[Check] = (),
     notes: Sequence[str] = (),
     share_of_limit: float | None = None,
     limit: float | None = None,
-) -> dict:
-    """The closing line. ours, peer, ratio and n are those of the first comparison; all stand in "comparisons".
+) -> dict[str, Any]:
+    """Return the closing line.
 
-    share_of_limit: 0 to 1, of `limit` in FLOP/s, None where the work is not matrix products.
+    "ours", "peer", "ratio", "n" and "unit" are those of the first comparison. All of them stand in
+    "comparisons".
+
+    share_of_limit: 0 to 1, of `limit` in FLOP/s. None where the work is not matrix products.
     """
-    found = [comparison.as_json() for comparison in comparisons]
-    first = {key: found[0][key] for key in ("ours", "peer", "ratio", "n", "unit")}
+    compared = [comparison.as_json() for comparison in comparisons]
+    first = {key: compared[0][key] for key in ("ours", "peer", "ratio", "n", "unit")}
     return {
         "name": name,
         **first,
         "share_of_limit": share_of_limit,
         "limit": limit,
-        "versions": found_versions,
-        "comparisons": found,
+        "versions": package_versions,
+        "comparisons": compared,
         "checks": [check.as_json() for check in checks],
         "notes": list(notes),
     }
-
-
-def shown(value: float) -> str:
-    """Five digits, with commas for thousands."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.5g}"
-
-
-def verdict(relation: str, goal: float, is_met: bool) -> str:
-    return f"{relation} {goal:g}: {'met' if is_met else 'not met'}"
-
-
-def markdown(line: dict) -> list[str]:
-    """A benchmark's part of the report, from its line of JSON."""
-    lines = [
-        "| ours : peer | ours | peer | unit | ratio | goal | n | spread |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for each in line["comparisons"]:
-        goal = verdict(*each["goal"], each["is_met"]) if each["goal"] else ""
-        spreads = ", ".join(f"{value:.1%}" for value in each["spread"]) if each["n"] > 1 else "-"
-        lines.append(
-            f"| {each['what']} | {shown(each['ours'])} | {shown(each['peer'])} | {each['unit']} | "
-            f"{each['ratio']:.3f} | {goal} | {each['n']} | {spreads} |"
-        )
-    details = []
-    for each in line["checks"]:
-        goal = verdict(each["relation"], each["goal"], each["is_met"])
-        details.append(f"{each['what']}: {shown(each['value'])} (goal {goal})")
-    if line["share_of_limit"] is not None:
-        details.append(
-            f"ours reaches {line['share_of_limit']:.1%} of the {line['limit'] / 1e9:,.0f} GFLOP/s of matrix "
-            "products, measured in the same run"
-        )
-    details += [
-        *line["notes"],
-        "versions: " + ", ".join(f"{name} {number}" for name, number in line["versions"].items()),
-    ]
-    return [*lines, "", *(f"- {detail}" for detail in details)]
-
-
-def processor() -> str:
-    """The processor's name, as far as the system tells."""
-    path = Path("/proc/cpuinfo")
-    names = (
-        [
-            text.partition(":")[2].strip()
-            for text in path.read_text().splitlines()
-            if text.startswith("model name")
-        ]
-        if path.is_file()
-        else []
-    )
-    return names[0] if names else platform.processor() or platform.machine()
-
-
-def busy_cores() -> float:
-    """How many processes wanted to run in the last minute, on average; 0 where the system does not tell."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-
-
-def report(
-    lines: dict[str, dict | None],
-    questions: dict[str, str],
-    settings: str,
-    load: float,
-    when: datetime,
-) -> str:
-    """The dated document of a run of all benchmarks; None stands for one that failed."""
-    parts = [
-        f"# Benchmarks · {when:%Y-%m-%d %H:%M}",
-        "",
-        f"{settings}. {processor()}, {os.cpu_count()} cores, {platform.system()}; before the start "
-        f"{load:.1f} processes wanted to run. The sides take turns; ours and peer are medians of n, spread is the "
-        "distance of the outer quartiles over the median, of ours and of the peer. How to read it: "
-        "`benchmarks/README.md`.",
-        "",
-    ]
-    for name, line in lines.items():
-        body = markdown(line) if line else ["It failed; its message stood in the terminal."]
-        parts += [f"## {name}", "", questions[name], "", *body, ""]
-    return "\n".join(parts)

@@ -1,10 +1,13 @@
-"""What is an encoder worth? Single-task fine-tunes from several encoders by one recipe, over several seeds.
+"""What is an encoder worth? Single-task fine-tunes from several encoders, over several seeds.
 
-`python -m benchmarks.encoders --data-dir DIR --out FILE`: for each encoder, task and seed one fine-tune through the
-project's own multitask stage with that task alone. Its dev score after the last epoch goes into FILE as a line of JSON;
-what is in FILE already is not run again, so a stopped series goes on. "random" is minbert-mini's shape and vocabulary
-with fresh weights, as its pretraining began. --dropout replaces what an encoder's config.json says, --epochs the
-recipe's; --lr, --hidden-dropout-prob and --para-prior are those of run_multitask.py.
+`python -m benchmarks.encoders --data-dir DIR --out FILE` makes one fine-tune for each encoder, task
+and seed. It uses the project's own multitask stage with that task alone, and one recipe. The dev
+score after the last epoch goes into FILE as a line of JSON. A fine-tune that is in FILE is not run
+again, so a series that was stopped continues.
+
+"random" is minbert-mini's shape and vocabulary with fresh weights, as its pretraining began.
+--dropout replaces the dropout in an encoder's config.json, and --epochs those of the recipe. --lr,
+--hidden-dropout-prob and --para-prior are those of run_multitask.py.
 """
 
 from __future__ import annotations
@@ -12,107 +15,120 @@ from __future__ import annotations
 import argparse
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from benchmarks.series import course_tables, go_on, shown_mean
+from benchmarks.jobs import build_task_job, encode_rows, resolve_options
+from benchmarks.json_lines import (
+    Line,
+    add_data_flag,
+    add_output_flag,
+    add_seeds_flag,
+    format_mean,
+    has_identity,
+    read_tables_or_exit,
+    run_missing,
+)
 from command_line.options import Options
-from contrastive.presets import AUTO
 from minbert import BertConfig, BertModel, BertTokenizer, weights
+from minbert.commands.options import AUTO, NONE
 from minbert.pretraining.plain_text import fresh_encoder
 from minbert.training import runtime
 from minbert.training.loop import fit
-from multitask.stage import build_job, encode_tables, read_tables
+from multitask.options import HeadOptions
+from multitask.stage import read_tables
 from multitask.tasks import TASKS
 
-EPOCHS = {"sst": 4, "para": 2, "sts": 6}  # fixed before the first run, the same for every encoder
+# Fixed before the first run, and the same for every encoder.
+EPOCHS = {"sst": 4, "para": 2, "sts": 6}
 MAX_LENGTH = 96
+
 RANDOM = "random"
+SHAPE_OF_RANDOM = "minbert-mini"
+
+
+def folder_name(encoder: str) -> str:
+    """Return the model whose shape and vocabulary an encoder has."""
+    return SHAPE_OF_RANDOM if encoder == RANDOM else encoder
 
 
 def make_encoder(name: str, options: Options) -> BertModel:
+    """Return an encoder with the dropout that the options set."""
+    dropout = options.encoder.dropout_overrides()
     if name != RANDOM:
-        return BertModel.from_pretrained(name, **options.dropout_of_encoder())
-    runtime.seed_everything(options.seed)
-    return fresh_encoder(
-        BertConfig.from_pretrained(weights.resolve("minbert-mini"), **options.dropout_of_encoder())
-    )
+        return BertModel.from_pretrained(name, **dropout)
+    runtime.seed_everything(options.training.seed)
+    return fresh_encoder(BertConfig.from_pretrained(weights.resolve(SHAPE_OF_RANDOM), **dropout))
 
 
-def options_for(
-    name: str, task: str, seed: int, data_dir: str, dropout: float | str, **given
-) -> Options:
-    """The recipe: cross-encoded pairs; what is not given, by its name in Options, is the default for this encoder."""
-    folder = weights.resolve("minbert-mini" if name == RANDOM else name)
-    options = Options(
-        data_dir=data_dir,
-        seed=seed,
+def choose_options(encoder: str, task: str, dropout: float | str, **other_values: Any) -> Options:
+    """Return the options of a fine-tune: pairs in one row, and defaults for this encoder.
+
+    dropout: in the encoder, or "auto". other_values: options by their flat names.
+    """
+    device = runtime.choose_device()[0]
+    config = BertConfig.from_pretrained(weights.resolve(folder_name(encoder)))
+    return resolve_options(
+        config.hidden_size,
+        device,
+        runtime.choose_precision("auto", device)[0],
         tasks=task,
         pair_encoding="cross",
         max_length=MAX_LENGTH,
         encoder_dropout=dropout,
         attention_dropout=dropout,
-        **given,
-        precision=runtime.choose_precision("auto", runtime.choose_device()[0])[0],
+        **other_values,
     )
-    options = options.with_files()
-    return options.for_encoder(BertConfig.from_pretrained(folder).hidden_size)[0]
 
 
-def fine_tune(encoder: str, task: str, **given) -> dict:
-    """One fine-tune; returns the line for the file. given: the rest of what `options_for` takes."""
-    options = options_for(encoder, task, **given)
-    tokenizer = BertTokenizer.from_pretrained("minbert-mini" if encoder == RANDOM else encoder)
-    tables = {task: read_tables(options)[task]}
-    rows = encode_tables(tables, tokenizer, options.max_length, options.pair_encoding)
-    device = runtime.choose_device()[0]
+def fine_tune(encoder: str, task: str, **other_values: Any) -> Line:
+    """Make one fine-tune and return its line. Arguments as of `choose_options`."""
+    options = choose_options(encoder, task, **other_values)
+    tables = {task: read_tables(options.data)[task]}
+    tokenizer = BertTokenizer.from_pretrained(folder_name(encoder))
+    rows = encode_rows(options, tables, tokenizer)
+    model = make_encoder(encoder, options).to(options.training.device)
     with tempfile.TemporaryDirectory() as folder:
-        job = build_job(
-            options, make_encoder(encoder, options).to(device), rows, Path(folder), device
-        )
-        progress = fit(job)
+        progress = fit(build_task_job(options, model, rows, Path(folder)))
+
     by_epoch = [scores[task] for scores in progress.history]
     return {
         "encoder": encoder,
         "task": task,
-        **given,
+        **other_values,
         "score": by_epoch[-1],
         "by_epoch": by_epoch,
-        "peak_rate": options.lr,
+        "peak_rate": options.multitask.fine_tuning.lr,
         "seconds": round(progress.seconds, 1),
     }
 
 
-def table(lines: list[dict]) -> str:
-    """Mean and standard deviation over seeds, a row for each encoder."""
-    shown = [f"{'dev score':<20}" + "".join(f"{TASKS[task].title:>24}" for task in TASKS)]
-    for name in dict.fromkeys(line["encoder"] for line in lines):
-        cells = []
+def format_table(lines: list[Line]) -> str:
+    """Return mean and standard deviation over seeds, with a row for each encoder."""
+    titles = "".join(f"{task.title:>24}" for task in TASKS.values())
+    rows = [f"{'dev score':<20}{titles}"]
+    for encoder in dict.fromkeys(line["encoder"] for line in lines):
+        row = f"{encoder:<20}"
         for task in TASKS:
-            scores = [
-                line["score"] for line in lines if (line["encoder"], line["task"]) == (name, task)
-            ]
-            cells.append(f"{shown_mean(scores)} (n={len(scores)})" if scores else "-")
-        shown.append(f"{name:<20}" + "".join(f"{cell:>24}" for cell in cells))
-    return "\n".join(shown)
+            identity = {"encoder": encoder, "task": task}
+            scores = [line["score"] for line in lines if has_identity(line, identity)]
+            cell = f"{format_mean(scores)} (n={len(scores)})" if scores else "-"
+            row += f"{cell:>24}"
+        rows.append(row)
+    return "\n".join(rows)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", required=True, help="folder with the nine course files")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        required=True,
-        help="file of the results, a line of JSON each; is added to",
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of this command."""
+    parser = argparse.ArgumentParser(
+        description="What is an encoder worth? Single-task fine-tunes over several seeds."
     )
+    add_data_flag(parser)
+    add_output_flag(parser)
     parser.add_argument("--encoders", nargs="+", default=[RANDOM, "minbert-mini", "minilm"])
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument(
-        "--epochs",
-        type=int,
-        help="of every task; default: "
-        + ", ".join(f"{epochs} of {task}" for task, epochs in EPOCHS.items()),
-    )
+    add_seeds_flag(parser)
+    of_tasks = ", ".join(f"{epochs} of {task}" for task, epochs in EPOCHS.items())
+    parser.add_argument("--epochs", type=int, help=f"of every task; default: {of_tasks}")
     parser.add_argument("--dropout", type=float, help="in the encoder; default: a run's own")
     parser.add_argument(
         "--para-prior", type=float, help="share of paraphrases to train PARA for; default: none"
@@ -121,39 +137,50 @@ def main() -> None:
     parser.add_argument(
         "--hidden-dropout-prob",
         type=float,
-        default=Options().hidden_dropout_prob,
+        default=HeadOptions().hidden_dropout_prob,
         help="before each head (%(default)s)",
     )
-    given = parser.parse_args()
-    course_tables(parser, given.data_dir)
-    runtime.settle_memory()
-    same = {
-        "data_dir": str(Path(given.data_dir).resolve()),
-        "dropout": AUTO if given.dropout is None else given.dropout,
-        "lr": AUTO if given.lr is None else given.lr,
-        "hidden_dropout_prob": given.hidden_dropout_prob,
+    return parser
+
+
+def list_identities(arguments: argparse.Namespace) -> list[Line]:
+    """Return what tells the fine-tunes of a command line apart: encoder, task, seed and options."""
+    common = {
+        "data_dir": str(Path(arguments.data_dir).resolve()),
+        "dropout": AUTO if arguments.dropout is None else arguments.dropout,
+        "lr": AUTO if arguments.lr is None else arguments.lr,
+        "hidden_dropout_prob": arguments.hidden_dropout_prob,
     }
-    todo = [
-        {
-            "encoder": name,
-            "task": task,
-            "seed": seed,
-            **same,
-            "epochs": EPOCHS[task] if given.epochs is None else given.epochs,
-            "para_prior": given.para_prior
-            if task == "para" and given.para_prior is not None
-            else "none",
-        }
-        for seed in given.seeds
-        for name in given.encoders
-        for task in given.tasks
-    ]
-    lines = go_on(given.out, todo, fine_tune)
-    print(
-        table(
-            [line for line in lines if any(identity.items() <= line.items() for identity in todo)]
-        )
-    )
+    identities = []
+    for seed in arguments.seeds:
+        for encoder in arguments.encoders:
+            for task in arguments.tasks:
+                has_prior = task == "para" and arguments.para_prior is not None
+                identities.append(
+                    {
+                        "encoder": encoder,
+                        "task": task,
+                        "seed": seed,
+                        **common,
+                        "epochs": EPOCHS[task] if arguments.epochs is None else arguments.epochs,
+                        "para_prior": arguments.para_prior if has_prior else NONE,
+                    }
+                )
+    return identities
+
+
+def main() -> None:
+    """Make the fine-tunes that are missing, and print the table of those that were asked for."""
+    parser = build_parser()
+    arguments = parser.parse_args()
+    read_tables_or_exit(parser, arguments.data_dir)
+    runtime.settle_memory()
+    identities = list_identities(arguments)
+    shown = []
+    for line in run_missing(arguments.out, identities, fine_tune):
+        if any(has_identity(line, identity) for identity in identities):
+            shown.append(line)
+    print(format_table(shown))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Does a killed run, resumed, end in the same bits? `python -m benchmarks.kill_resume [--pretrain ct,bsc]`.
+"""Does a killed run, resumed, end in the same bits? `python -m benchmarks.kill_resume`.
 
-A tiny model runs once undisturbed over a cut of the sample data, then K times with SIGKILL at a random step and
-`--resume`. Weights must agree in every bit, leaderboard files in every byte, and the scores of each epoch exactly.
-tests/system/test_resume.py asks the same of one run, and borrows the functions.
+A tiny model is trained once undisturbed on a cut of the sample data. Then it is trained K times
+with SIGKILL at a random step and `--resume`. Weights must agree in every bit, leaderboard files in
+every byte, and the scores of each epoch exactly. tests/system/test_resume.py asks the same of one
+run, and uses these functions.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from safetensors.torch import load_file
@@ -30,27 +32,60 @@ from minbert.pretraining.packing import train_tokenizer
 ROOT = Path(__file__).resolve().parent.parent
 ROWS = {"train": 64, "dev": 24, "test": 12}
 TENSOR_FILES = ("encoder/model.safetensors", "model/model.safetensors", "model/heads.safetensors")
-SAVE_EVERY = 3  # steps
+RECORD_KEYS = ("epochs", "best_step", "stages", "scores")
+
+# Steps between two checkpoints.
+SAVE_EVERY = 3
+
+
+class Kill(NamedTuple):
+    """When a run is killed: `delay` seconds after the stage has saved step `target`.
+
+    num_steps: of the whole stage.
+    """
+
+    stage: str
+    num_steps: int
+    target: int
+    delay: float
+
+
+class KilledRun(NamedTuple):
+    """Whether a run was killed before its end, and the step at which it was resumed."""
+
+    is_killed: bool
+    step: int
+
+
+# --- a tiny run -----------------------------------------------------------------------------------
 
 
 def cut_data(source: Path, folder: Path, rows: dict[str, int] = ROWS) -> Path:
-    """Copy the header and the first `rows[split]` rows of each of the nine course files; returns `folder`."""
+    """Copy the first rows of each of the nine course files. Return `folder`.
+
+    rows: number of rows by split. The header is copied, too.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for splits in COURSE_FILES.values():
         for split, name in splits.items():
             lines = (source / name).read_text(encoding="utf-8").splitlines(keepends=True)
-            (folder / name).write_text("".join(lines[: rows[split] + 1]), encoding="utf-8")
+            kept = lines[: rows[split] + 1]
+            (folder / name).write_text("".join(kept), encoding="utf-8")
     return folder
 
 
+def lines_of(folder: Path) -> Iterator[str]:
+    """Yield the lines of all data files in a folder."""
+    for path in sorted(folder.glob("*.csv")):
+        yield from path.read_text(encoding="utf-8").splitlines()
+
+
 def write_tiny_model(folder: Path, data: Path) -> Path:
-    """An encoder of random weights, 32 units and 2 layers, and a vocabulary of `data`'s words; returns `folder`."""
-    texts = (
-        line
-        for path in sorted(data.glob("*.csv"))
-        for line in path.read_text(encoding="utf-8").splitlines()
-    )
-    tokenizer = train_tokenizer(texts, vocab_size=400)
+    """Write an encoder of random weights with 32 units and 2 layers. Return `folder`.
+
+    Its vocabulary has the words of the files in `data`.
+    """
+    tokenizer = train_tokenizer(lines_of(data), vocab_size=400)
     config = BertConfig(
         vocab_size=len(tokenizer.vocabulary),
         hidden_size=32,
@@ -67,10 +102,35 @@ def write_tiny_model(folder: Path, data: Path) -> Path:
     return folder
 
 
-def start(*flags: str | Path) -> subprocess.Popen:
-    """run_multitask.py with `flags`, as a process of its own with its output in pipes.
+def settings(model: Path, data: Path, output_dir: Path, stages: str = "simcse") -> list[str]:
+    """Return the flags of a small run with a checkpoint every SAVE_EVERY steps.
 
-    One thread: matrices this small gain nothing from a second, and beside other work it costs three times the seconds.
+    stages: as --pretrain. The tasks follow.
+    """
+    values = {
+        "option": "finetune",
+        "pretrain": stages,
+        "model": model,
+        "data_dir": data,
+        "max_length": 48,
+        "save_every": SAVE_EVERY,
+        "epochs": 2,
+        "batch_size": 8,
+        "contrastive_batch_size": 16,
+        "output_dir": output_dir,
+        "name": "run",
+    }
+    flags = []
+    for name, value in values.items():
+        flags += [f"--{name}", str(value)]
+    return flags
+
+
+def start(*flags: str | Path) -> subprocess.Popen[str]:
+    """Start run_multitask.py with `flags`, with its output in pipes.
+
+    It has one thread. Matrices this small gain nothing from a second one, and beside other work it
+    costs three times the seconds.
     """
     command = [sys.executable, "run_multitask.py", *map(str, flags)]
     environment = {"OMP_NUM_THREADS": "1", **os.environ}
@@ -84,46 +144,19 @@ def start(*flags: str | Path) -> subprocess.Popen:
     )
 
 
-def settings(model: Path, data: Path, output_dir: Path, chain: str = "simcse") -> list[str]:
-    """The flags of the run: the stages of --pretrain and the tasks, small, a checkpoint every SAVE_EVERY steps."""
-    return [
-        "--option",
-        "finetune",
-        "--pretrain",
-        chain,
-        "--model",
-        str(model),
-        "--data_dir",
-        str(data),
-        "--max_length",
-        "48",
-        "--save_every",
-        str(SAVE_EVERY),
-        "--epochs",
-        "2",
-        "--batch_size",
-        "8",
-        "--contrastive_batch_size",
-        "16",
-        "--output_dir",
-        str(output_dir),
-        "--name",
-        "run",
-    ]
-
-
-def finish(process: subprocess.Popen) -> str:
-    """Wait for a run that must succeed; returns what it printed."""
-    printed, complaints = process.communicate(timeout=300)
+def finish(process: subprocess.Popen[str]) -> str:
+    """Wait for a run that must succeed. Return what it printed."""
+    output, errors = process.communicate(timeout=300)
     if process.returncode != 0:
-        raise RuntimeError(
-            f"exit code {process.returncode}:\n{printed[-2000:]}\n{complaints[-2000:]}"
-        )
-    return printed
+        raise RuntimeError(f"exit code {process.returncode}:\n{output[-2000:]}\n{errors[-2000:]}")
+    return output
+
+
+# --- a killed run ---------------------------------------------------------------------------------
 
 
 def saved_step(folder: Path, stage: str) -> int:
-    """The step of the stage's checkpoint, -1 where there is none."""
+    """Return the step of the stage's checkpoint, or -1 where there is none."""
     path = folder / "checkpoint" / stage / "state.json"
     try:
         return json.loads(path.read_text(encoding="utf-8"))["step"]
@@ -132,9 +165,9 @@ def saved_step(folder: Path, stage: str) -> int:
 
 
 def stop_when(
-    process: subprocess.Popen, is_time: Callable[[], bool], number: int = signal.SIGKILL
+    process: subprocess.Popen[str], is_time: Callable[[], bool], number: int = signal.SIGKILL
 ) -> bool:
-    """Send the signal as soon as `is_time()`; False if the run ended before."""
+    """Send the signal as soon as `is_time()`. Return False if the run ended before."""
     while process.poll() is None:
         if is_time():
             process.send_signal(number)
@@ -143,53 +176,85 @@ def stop_when(
     return False
 
 
-def differences(run: Path, other: Path) -> list[str]:
-    """What differs between two finished runs: tensors by bits, leaderboard files by bytes, the scores of the epochs."""
-    found = []
-    for name in TENSOR_FILES:
-        tensors, others = load_file(run / name), load_file(other / name)
-        if tensors.keys() != others.keys():
-            found.append(f"{name}: other tensors")
-            continue
-        found += [
-            f"{name}: {key}"
-            for key, tensor in tensors.items()
-            if tensor.numpy().tobytes() != others[key].numpy().tobytes()
-        ]
-    files = sorted(path.name for path in (run / "predictions").iterdir())
-    assert len(files) == 6, files
-    found += [
-        name
-        for name in files
-        if (run / "predictions" / name).read_bytes() != (other / "predictions" / name).read_bytes()
-    ]
-    records = [
-        json.loads((folder / "run.json").read_text(encoding="utf-8")) for folder in (run, other)
-    ]
-    return found + [
-        f"run.json: {key}"
-        for key in ("epochs", "best_step", "stages", "scores")
-        if records[0][key] != records[1][key]
-    ]
-
-
-def kill_once(
-    stage: str, target: int, delay: float, flags: list[str], folder: Path
-) -> tuple[bool, int]:
-    """Start, kill `delay` seconds after the stage has saved step `target`, resume; (was killed, step resumed at)."""
+def kill_once(kill: Kill, flags: list[str], folder: Path) -> KilledRun:
+    """Start a run, kill it, and resume it to its end. folder: of the run."""
     process = start(*flags)
-    if is_killed := stop_when(process, lambda: saved_step(folder, stage) >= target, number=0):
-        time.sleep(delay)
+
+    # Signal 0 only asks whether the process is there: the kill comes `delay` seconds later.
+    is_saved = stop_when(process, lambda: saved_step(folder, kill.stage) >= kill.target, number=0)
+    is_killed = False
+    if is_saved:
+        time.sleep(kill.delay)
         is_killed = process.poll() is None
         process.kill()
     process.communicate()
-    step = saved_step(folder, stage)
+
+    step = saved_step(folder, kill.stage)
     finish(start("--resume", folder))
-    return is_killed, step
+    return KilledRun(is_killed, step)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+# --- the comparison -------------------------------------------------------------------------------
+
+
+def differences(run: Path, other: Path) -> list[str]:
+    """Return what differs between two finished runs.
+
+    Tensors are compared by bits, leaderboard files by bytes, and scores exactly.
+    """
+    return [
+        *tensor_differences(run, other),
+        *file_differences(run / "predictions", other / "predictions"),
+        *record_differences(run, other),
+    ]
+
+
+def tensor_differences(run: Path, other: Path) -> list[str]:
+    """Return the tensors that differ in a bit."""
+    differing = []
+    for name in TENSOR_FILES:
+        tensors = load_file(run / name)
+        other_tensors = load_file(other / name)
+        if tensors.keys() != other_tensors.keys():
+            differing.append(f"{name}: other tensors")
+            continue
+        for key, tensor in tensors.items():
+            if tensor.numpy().tobytes() != other_tensors[key].numpy().tobytes():
+                differing.append(f"{name}: {key}")
+    return differing
+
+
+def file_differences(folder: Path, other: Path) -> list[str]:
+    """Return the leaderboard files that differ in a byte."""
+    names = sorted(path.name for path in folder.iterdir())
+    assert len(names) == 6, names
+    differing = []
+    for name in names:
+        if (folder / name).read_bytes() != (other / name).read_bytes():
+            differing.append(name)
+    return differing
+
+
+def read_record(run: Path) -> dict[str, Any]:
+    """Return the run.json of a finished run."""
+    return json.loads((run / "run.json").read_text(encoding="utf-8"))
+
+
+def record_differences(run: Path, other: Path) -> list[str]:
+    """Return the entries of run.json that differ."""
+    record = read_record(run)
+    other_record = read_record(other)
+    return [f"run.json: {key}" for key in RECORD_KEYS if record[key] != other_record[key]]
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of this command."""
+    parser = argparse.ArgumentParser(
+        description="Does a killed run, resumed, end in the same bits?"
+    )
     parser.add_argument(
         "--kills", type=int, default=5, help="runs that are killed (default %(default)s)"
     )
@@ -199,46 +264,62 @@ def main() -> None:
     parser.add_argument(
         "--seed", type=int, default=0, help="of the moments of the kills (default %(default)s)"
     )
-    arguments = parser.parse_args()
+    return parser
+
+
+def choose_kills(arguments: argparse.Namespace, record: dict[str, Any]) -> list[Kill]:
+    """Return random kills that take the stages in turn. record: of the undisturbed run."""
+    num_steps = {estimate["name"]: estimate["num_steps"] for estimate in record["predicted"]}
+    print(f"undisturbed: {num_steps} steps")
+    stages = list(num_steps)
+
+    # With a delay, the kill may also fall between two checkpoints.
+    longest_delay = SAVE_EVERY * record["actual"]["seconds"] / sum(num_steps.values())
     chance = random.Random(arguments.seed)
+    kills = []
+    for number in range(arguments.kills):
+        stage = stages[number % len(stages)]
+        target = chance.randrange(SAVE_EVERY, num_steps[stage])
+        delay = chance.uniform(0, longest_delay)
+        kills.append(Kill(stage, num_steps[stage], target, delay))
+    return kills
+
+
+def main() -> None:
+    """Kill runs and resume them. Exit code 0 where all were killed and ended in the same bits."""
+    arguments = build_parser().parse_args()
+    num_killed = 0
+    num_equal = 0
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         data = cut_data(ROOT / "data" / "sample", place / "data")
         model = write_tiny_model(place / "model", data)
         finish(start(*settings(model, data, place / "undisturbed", arguments.pretrain)))
         undisturbed = place / "undisturbed" / "run"
-        record = json.loads((undisturbed / "run.json").read_text(encoding="utf-8"))
-        num_steps = {item["name"]: item["num_steps"] for item in record["predicted"]}
-        seconds_between_saves = SAVE_EVERY * record["actual"]["seconds"] / sum(num_steps.values())
-        print(f"undisturbed: {num_steps} steps")
-        stages, num_killed, num_equal = list(num_steps), 0, 0
-        for number in range(arguments.kills):
-            stage = stages[number % len(stages)]
-            target = chance.randrange(SAVE_EVERY, num_steps[stage])
-            delay = chance.uniform(
-                0, seconds_between_saves
-            )  # so that the kill may also fall between two checkpoints
+
+        kills = choose_kills(arguments, read_record(undisturbed))
+        for number, kill in enumerate(kills, start=1):
             folder = place / str(number) / "run"
             flags = settings(model, data, folder.parent, arguments.pretrain)
-            is_killed, step = kill_once(stage, target, delay, flags, folder)
-            found = differences(undisturbed, folder)
-            num_killed, num_equal = num_killed + is_killed, num_equal + (not found)
+            is_killed, step = kill_once(kill, flags, folder)
+            differing = differences(undisturbed, folder)
+            num_killed += is_killed
+            num_equal += not differing
+            outcome = f"DIFFERENT: {differing}" if differing else "same bits"
             print(
-                f"kill {number + 1}: {stage}, {delay * 1000:.0f} ms after the checkpoint at or past step {target} of "
-                f"{num_steps[stage]}; resumed at step {step}, {'DIFFERENT: ' + str(found) if found else 'same bits'}"
+                f"kill {number}: {kill.stage}, {kill.delay * 1000:.0f} ms after the checkpoint at "
+                f"or past step {kill.target} of {kill.num_steps}; resumed at step {step}, {outcome}"
             )
-        print(
-            json.dumps(
-                {
-                    "name": "kill_resume",
-                    "n": arguments.kills,
-                    "killed": num_killed,
-                    "identical": num_equal,
-                    "seed": arguments.seed,
-                    "versions": versions(),
-                }
-            )
-        )
+
+    line = {
+        "name": "kill_resume",
+        "n": arguments.kills,
+        "killed": num_killed,
+        "identical": num_equal,
+        "seed": arguments.seed,
+        "versions": versions(),
+    }
+    print(json.dumps(line))
     sys.exit(0 if num_killed == num_equal == arguments.kills else 1)
 
 

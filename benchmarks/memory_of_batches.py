@@ -1,10 +1,13 @@
-"""How much memory does a large contrastive batch need in pieces? Peaks of the real loop, each in a process of its own.
+"""How much memory does a large contrastive batch need in pieces? Peaks of the real loop.
 
-`python -m benchmarks.memory_of_batches --data-dir DIR`: SimCSE steps, forward, backward, clipping and AdamW, on a plain
-batch of --small sentences and on one of --large with --contrastive_chunk; both are padded to as many tokens as fit. A
-process's peak is the highest resident size that the kernel saw (getrusage), less that of a process that loaded model
-and data and stopped there. The model is MiniLM's architecture (6 layers, 384 units) with random weights and
-minbert-mini's vocabulary; --model takes another. Prints each side, and one line of JSON at the end.
+`python -m benchmarks.memory_of_batches --data-dir DIR` takes SimCSE steps: forward, backward,
+clipping and AdamW. It takes them on a plain batch of --small sentences, and on one of --large
+sentences with --contrastive_chunk. Both are padded to as many tokens as fit.
+
+Each side has its own process. Its peak is the highest resident size that the kernel saw
+(getrusage), less that of a process that loaded model and data and stopped there. The model has
+MiniLM's architecture (6 layers, 384 units) with random weights and minbert-mini's vocabulary.
+--model takes another one. The command prints each side, and one line of JSON at the end.
 """
 
 from __future__ import annotations
@@ -15,109 +18,130 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
-from tqdm import tqdm
 
-from benchmarks.comparison import verdict, versions
-from benchmarks.material import DEVICE
-from command_line.options import Options
-from contrastive.stage import build_stage
+from benchmarks.comparison import Goal, versions
+from benchmarks.inputs import MINILM_SHAPE
+from benchmarks.jobs import build_contrastive_stage, make_loop, resolve_options
+from benchmarks.report import format_goal
+from benchmarks.settings import DEVICE
 from minbert import BertConfig, BertModel, BertTokenizer, weights
-from minbert.training import cost_estimate as price
-from minbert.training import runtime
-from minbert.training.loop import Loop
-from minbert.training.stage import encoder_fingerprint
+from minbert.training import cost_estimate, runtime
+from minbert.training.job import Job, TaskBatch
 from multitask.stage import read_tables
 
-GOAL = 1.1  # of the ratio
-NUM_STEPS = 3  # the second and third have the optimizer's moments beside them
+# Of the ratio of both peaks.
+GOAL = Goal("<=", 1.1)
+
+# The second and the third step have the moments of the optimizer beside them.
+NUM_STEPS = 3
+
+RANDOM = "random"
+METHOD = "simcse"
+
+
+@dataclass(frozen=True)
+class BatchSize:
+    """Sentences of a batch, and rows that are encoded at a time (0: all).
+
+    With 0 sentences, a process loads model and data and trains nothing.
+    """
+
+    sentences: int
+    chunk: int
+
+
+LOADED_ONLY = BatchSize(0, 0)
 
 
 def make_encoder(name: str) -> BertModel:
-    if name != "random":
+    """Return a model by its name, or "random": MiniLM's architecture with random weights."""
+    if name != RANDOM:
         return BertModel.from_pretrained(name)
     config = BertConfig.from_pretrained(
         weights.resolve("minbert-mini"),
-        hidden_size=384,
-        num_hidden_layers=6,
-        num_attention_heads=12,
-        intermediate_size=1536,
+        hidden_size=MINILM_SHAPE.hidden_size,
+        num_hidden_layers=MINILM_SHAPE.num_hidden_layers,
+        num_attention_heads=MINILM_SHAPE.num_attention_heads,
+        intermediate_size=MINILM_SHAPE.intermediate_size,
     )
     return BertModel(config)
 
 
-def measure(given: argparse.Namespace, batch_size: int, chunk: int, folder: Path) -> dict:
-    """Peak bytes of this process and seconds of a step; with batch_size 0 it loads everything and trains nothing."""
-    if given.keep_freed_memory:
-        runtime.settle_memory()
-    options = Options(
-        data_dir=given.data_dir,
-        pretrain="simcse",
-        precision=given.precision,
-        seed=0,
-        contrastive_batch_size=batch_size or "auto",
-        contrastive_chunk=chunk,
-    ).with_files()
-    tables, encoder = read_tables(options), make_encoder(given.model)
-    tokenizer = BertTokenizer.from_pretrained(
-        "minbert-mini" if given.model == "random" else given.model
-    )
-    train = {task: splits["train"].examples for task, splits in tables.items()}
-    stage = build_stage(
-        options,
-        "simcse",
-        encoder,
-        tokenizer,
-        train,
-        tables["sts"]["dev"].examples,
-        folder,
-        "encoder",
-        encoder_fingerprint(encoder, tokenizer),
+def build_job(arguments: argparse.Namespace, size: BatchSize, folder: Path) -> Job:
+    """Return the job of the stage --pretrain simcse."""
+    encoder = make_encoder(arguments.model)
+    is_random = arguments.model == RANDOM
+    tokenizer = BertTokenizer.from_pretrained("minbert-mini" if is_random else arguments.model)
+    options = resolve_options(
+        encoder.config.hidden_size,
         DEVICE,
+        arguments.precision,
+        data_dir=arguments.data_dir,
+        pretrain=METHOD,
+        seed=0,
+        contrastive_batch_size=size.sentences or "auto",
+        contrastive_chunk=size.chunk,
     )
-    task, steps = "simcse", stage.job.plan(0, torch.Generator().manual_seed(0))
-    rows = [row for ((_, batch),) in steps for row in batch]
-    longest = sorted(
-        rows, key=lambda row: len(stage.job.load(task, [row]).input_ids[0]), reverse=True
-    )
-    step = [(task, longest[:batch_size])]
-    loop = Loop(replace(stage.job, plan=lambda epoch, generator: [step]), resume=False)
-    loop.bar, loop.progress.num_steps = tqdm(disable=True), 10**6
+    tables = read_tables(options.data)
+    return build_contrastive_stage(options, encoder, tokenizer, tables, folder).job
+
+
+def longest_rows(job: Job) -> list[int]:
+    """Return the rows of an epoch, the longest first."""
+    rows = []
+    for step in job.plan(0, torch.Generator().manual_seed(0)):
+        for _, batch_rows in step:
+            rows += batch_rows
+
+    def num_tokens(row: int) -> int:
+        return len(job.load(METHOD, [row]).input_ids[0])
+
+    return sorted(rows, key=num_tokens, reverse=True)
+
+
+def measure(arguments: argparse.Namespace, size: BatchSize, folder: Path) -> dict[str, Any]:
+    """Return the peak of this process in bytes, the seconds of a step, and the tokens of a row."""
+    if arguments.keep_freed_memory:
+        runtime.settle_memory()
+    job = build_job(arguments, size, folder)
+    rows = longest_rows(job)
+    step = [TaskBatch(METHOD, rows[: size.sentences])]
+    loop = make_loop(replace(job, plan=lambda epoch, generator: [step]))
+
     started = time.perf_counter()
-    for _ in range(NUM_STEPS if batch_size else 0):
-        loop.train_step(loop.job.epoch_steps(0, torch.Generator())[0])
+    if size.sentences:
+        for _ in range(NUM_STEPS):
+            loop.train_step(loop.job.epoch_steps(0, torch.Generator())[0])
+    seconds = time.perf_counter() - started
     return {
-        "peak": price.peak_memory(DEVICE),
-        "seconds": (time.perf_counter() - started) / NUM_STEPS,
-        "tokens": stage.job.load(task, longest[:1]).input_ids.size(1),
+        "peak": cost_estimate.peak_memory(DEVICE),
+        "seconds": seconds / NUM_STEPS,
+        "tokens": job.load(METHOD, rows[:1]).input_ids.size(1),
     }
 
 
-def measure_apart(given: argparse.Namespace, batch_size: int, chunk: int) -> dict:
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.memory_of_batches",
-        *sys.argv[1:],
-        "--side",
-        f"{batch_size},{chunk}",
-    ]
-    return json.loads(
-        subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[
-            -1
-        ]
+def measure_in_process(arguments: argparse.Namespace, size: BatchSize) -> dict[str, Any]:
+    """Return what `measure` returns in a new process with the same flags."""
+    side = f"{size.sentences},{size.chunk}"
+    command = [sys.executable, "-m", "benchmarks.memory_of_batches", *sys.argv[1:], "--side", side]
+    result = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of this command."""
+    parser = argparse.ArgumentParser(
+        description="How much memory does a large contrastive batch need in pieces?"
     )
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--data-dir", default="data/sample", help="folder with the nine course files"
     )
-    parser.add_argument("--model", default="random", help="random, or as in a run")
+    parser.add_argument("--model", default=RANDOM, help="random, or as in a run")
     parser.add_argument(
         "--small", type=int, default=32, help="sentences of the plain batch; each is two rows"
     )
@@ -128,54 +152,67 @@ def main() -> None:
         "--keep-freed-memory", action="store_true", help="the allocator as in a run; faster, larger"
     )
     parser.add_argument("--side", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if not runtime.is_native(given.precision, DEVICE):
-        parser.error(
-            f"--precision bf16: {runtime.NO_BF16}. A step would take very long. Use --precision fp32."
-        )
-    if given.side:
-        batch_size, chunk = map(int, given.side.split(","))
-        with tempfile.TemporaryDirectory() as folder:
-            print(json.dumps(measure(given, batch_size, chunk, Path(folder))))
-        return
-    loaded = measure_apart(given, 0, 0)
+    return parser
+
+
+def compare(arguments: argparse.Namespace) -> None:
+    """Measure both batches, and print them and one line of JSON."""
+    loaded = measure_in_process(arguments, LOADED_ONLY)
     print(
-        f"{given.model}, {given.precision}, {loaded['tokens']} tokens a sentence, {torch.get_num_threads()} threads, "
-        f"{NUM_STEPS} steps; model and data loaded: {loaded['peak'] / 1e6:,.0f} MB"
+        f"{arguments.model}, {arguments.precision}, {loaded['tokens']} tokens a sentence, "
+        f"{torch.get_num_threads()} threads, {NUM_STEPS} steps; model and data loaded: "
+        f"{loaded['peak'] / 1e6:,.0f} MB"
     )
-    sides = {
-        f"plain batch of {given.small}": (given.small, 0),
-        f"batch of {given.large}, {given.chunk} rows at a time": (given.large, given.chunk),
+
+    def measure_above(name: str, size: BatchSize) -> int:
+        result = measure_in_process(arguments, size)
+        above = result["peak"] - loaded["peak"]
+        seconds = result["seconds"]
+        print(f"{name}: {above / 1e6:,.0f} MB above that, {seconds:.2f} s a step", flush=True)
+        return above
+
+    plain = measure_above(f"plain batch of {arguments.small}", BatchSize(arguments.small, 0))
+    pieces = measure_above(
+        f"batch of {arguments.large}, {arguments.chunk} rows at a time",
+        BatchSize(arguments.large, arguments.chunk),
+    )
+
+    ratio = pieces / plain
+    is_met = GOAL.is_met(ratio)
+    print(
+        f"in pieces: {ratio:.3f} times the memory of the plain batch of {arguments.small} (goal "
+        f"{format_goal(GOAL.relation, GOAL.number, is_met)})"
+    )
+    line = {
+        "name": "memory_of_batches",
+        "ours": pieces,
+        "peer": plain,
+        "ratio": ratio,
+        "is_met": is_met,
+        "chunk": arguments.chunk,
+        "n": NUM_STEPS,
+        "keep_freed_memory": arguments.keep_freed_memory,
+        "versions": versions(),
     }
-    above = {}
-    for name, side in sides.items():
-        found = measure_apart(given, *side)
-        above[name] = found["peak"] - loaded["peak"]
-        print(
-            f"{name}: {above[name] / 1e6:,.0f} MB above that, {found['seconds']:.2f} s a step",
-            flush=True,
+    print(json.dumps(line))
+
+
+def main() -> None:
+    """Compare both batches, or with --side measure one of them in this process."""
+    parser = build_parser()
+    arguments = parser.parse_args()
+    if not runtime.is_native(arguments.precision, DEVICE):
+        parser.error(
+            f"--precision bf16: {runtime.NO_BF16}. A step would take very long. Use --precision "
+            "fp32."
         )
-    plain, pieces = above.values()
-    is_met = pieces / plain <= GOAL
-    print(
-        f"in pieces: {pieces / plain:.3f} times the memory of the plain batch of {given.small} "
-        f"(goal {verdict('<=', GOAL, is_met)})"
-    )
-    print(
-        json.dumps(
-            {
-                "name": "memory_of_batches",
-                "ours": pieces,
-                "peer": plain,
-                "ratio": pieces / plain,
-                "is_met": is_met,
-                "chunk": given.chunk,
-                "n": NUM_STEPS,
-                "keep_freed_memory": given.keep_freed_memory,
-                "versions": versions(),
-            }
-        )
-    )
+    if not arguments.side:
+        compare(arguments)
+        return
+    sentences, chunk = arguments.side.split(",")
+    with tempfile.TemporaryDirectory() as folder:
+        size = BatchSize(int(sentences), int(chunk))
+        print(json.dumps(measure(arguments, size, Path(folder))))
 
 
 if __name__ == "__main__":

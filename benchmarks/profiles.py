@@ -1,7 +1,8 @@
-"""Where does our side's time go? `python -m benchmarks.profiles NAME`: the operations of one benchmark, by their share.
+"""Where does the time of our side go? `python -m benchmarks.profiles NAME` lists the operations.
 
-Takes the same parts as the benchmark of that name; the two sides of `simcse` stand side by side. Prints a table in
-Markdown, and one line of JSON at the end. What the clock itself costs falls between the operations.
+It takes the same parts as the benchmark of that name. The two sides of `simcse` stand side by side.
+The command prints a table in Markdown, and one line of JSON at the end. The time of the clock
+itself falls between the operations.
 """
 
 from __future__ import annotations
@@ -11,71 +12,86 @@ import json
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from benchmarks import inference, simcse
+from benchmarks import inference, simcse, training_sides
 from benchmarks.comparison import versions
-from benchmarks.material import DEVICE, Settings, sst_examples, without_bf16, write_model
-from benchmarks.sides import Take
-from benchmarks.training import our_side
-from minbert.training import cost_estimate as price
-from minbert.training import runtime
+from benchmarks.inputs import sst_examples, write_model
+from benchmarks.limit import notes_without_bf16
+from benchmarks.settings import DEVICE, Settings
+from benchmarks.timing import Side
+from minbert.training import cost_estimate, runtime
 
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCTS = ("mm", "addmm", "bmm")
 
 
-def train_step(settings: Settings, num_parts: int) -> dict[str, tuple[Take, int]]:
-    examples = sst_examples(settings.data_dir, num_parts * settings.batch_size)
-    take = our_side(
-        settings.model,
-        settings.folder / "ours",
-        examples,
-        settings.batch_size,
-        settings.place(settings.precision),
-    )
-    return {"a training step": (take, len(examples) // settings.batch_size)}
+class ProfiledSide(NamedTuple):
+    """A side, and the number of its parts."""
+
+    run_part: Side
+    num_parts: int
 
 
-def sentences_to_vectors(settings: Settings, num_parts: int) -> dict[str, tuple[Take, int]]:
+Sides = dict[str, ProfiledSide]
+Profile = dict[str, Any]
+
+
+# --- the sides ------------------------------------------------------------------------------------
+
+
+def train_step(settings: Settings, num_parts: int) -> Sides:
+    """Return our side of the benchmark train_step."""
     examples = sst_examples(settings.data_dir, num_parts * settings.batch_size)
-    folder = inference.write_export(settings.model, settings.folder / "export")
+    data = training_sides.TrainingData(settings.model, examples, settings.batch_size)
+    execution = settings.execution(settings.precision)
+    run_part = training_sides.our_side(data, settings.folder / "ours", execution)
+    return {"a training step": ProfiledSide(run_part, len(examples) // settings.batch_size)}
+
+
+def sentences_to_vectors(settings: Settings, num_parts: int) -> Sides:
+    """Return our side of the benchmark inference, with all sentences in one part."""
+    examples = sst_examples(settings.data_dir, num_parts * settings.batch_size)
     sentences = [example.sentence_1 for example in examples]
-    take = inference.our_side(
-        folder, sentences, settings.batch_size, settings.place(settings.precision)
-    )
-    return {"all sentences": (take, 1)}
+    folder = inference.write_export(settings.model, settings.folder / "export")
+    execution = settings.execution(settings.precision)
+    run_part = inference.our_side(folder, sentences, settings.batch_size, execution)
+    return {"all sentences": ProfiledSide(run_part, 1)}
 
 
-def simcse_step(settings: Settings, num_parts: int) -> dict[str, tuple[Take, int]]:
-    rows, batches = simcse.rows_and_batches(settings, num_parts)
+def simcse_step(settings: Settings, num_parts: int) -> Sides:
+    """Return both sides of the benchmark simcse."""
+    data = simcse.read_data(settings, num_parts)
     methods = {"one pass of 2B rows": simcse.SimCSE, "two passes of B": simcse.TwoPasses}
-    return {
-        name: (
-            simcse.make_side(method, settings.model, rows, batches, settings.precision),
-            len(batches),
-        )
-        for name, method in methods.items()
-    }
+    sides = {}
+    for name, method in methods.items():
+        run_part = simcse.make_side(method, settings.model, data, settings.precision)
+        sides[name] = ProfiledSide(run_part, len(data.batches))
+    return sides
 
 
-SIDES: dict[str, Callable[[Settings, int], dict[str, tuple[Take, int]]]] = {
+SIDES: dict[str, Callable[[Settings, int], Sides]] = {
     "train_step": train_step,
     "inference": sentences_to_vectors,
     "simcse": simcse_step,
 }
 
 
-class Clock(TorchDispatchMode):
-    """While it is on, adds up the seconds of each operation, and the FLOPs of matrix products.
+# --- the profile ----------------------------------------------------------------------------------
 
-    torch.profiler does not do here: it keeps what it noted between our tensors, so that the large ones do not find
-    their freed place again and their pages are faulted in anew with each step, which a run does not have.
+
+class OperationClock(TorchDispatchMode):
+    """While it is on, it adds up the seconds of each operation, and the FLOPs of matrix products.
+
+    torch.profiler is of no use here. It keeps its notes between our tensors. Then the large tensors
+    do not find their freed place again, and their pages are faulted in with each step. A run does
+    not have that.
     """
 
     def __init__(self) -> None:
@@ -83,28 +99,32 @@ class Clock(TorchDispatchMode):
         self.seconds: Counter[str] = Counter()
         self.flops = 0
 
-    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+    def __torch_dispatch__(
+        self, operation: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        """Run an operation and note its seconds."""
+        keywords = kwargs or {}
         started = time.perf_counter()
-        result = operation(*args, **(kwargs or {}))
-        name = operation.overloadpacket.__name__
-        self.seconds[name] += time.perf_counter() - started
+        result = operation(*args, **keywords)
+        seconds = time.perf_counter() - started
+        packet = operation.overloadpacket
+        name = packet.__name__
+        self.seconds[name] += seconds  # type: ignore[assignment]
         if name in PRODUCTS:
-            self.flops += flop_registry[operation.overloadpacket](
-                *args, **(kwargs or {}), out_val=result
-            )
+            self.flops += flop_registry[packet](*args, **keywords, out_val=result)
         return result
 
 
-def profiled(take: Take, num_parts: int) -> dict:
-    """Seconds by operation of the parts 0 to `num_parts` - 1, and FLOPs and seconds of the matrix products."""
-    for _ in range(
-        2
-    ):  # the first warms up: batches of all shapes, and what torch imports for a dispatch mode
-        clock, started = Clock(), time.perf_counter()
+def profile(side: ProfiledSide) -> Profile:
+    """Return seconds by operation of all parts, and FLOPs and seconds of the matrix products."""
+    # The first pass warms up: batches of all shapes, and the imports of torch for a dispatch mode.
+    for _ in range(2):
+        clock = OperationClock()
+        started = time.perf_counter()
         with clock:
-            for part in range(num_parts):
-                take(part)
-    total = time.perf_counter() - started
+            for part in range(side.num_parts):
+                side.run_part(part)
+        total = time.perf_counter() - started
     return {
         "seconds": dict(clock.seconds.most_common()),
         "total": total,
@@ -114,30 +134,35 @@ def profiled(take: Take, num_parts: int) -> dict:
     }
 
 
-def table(sides: dict[str, dict], num_rows: int) -> str:
-    """Milliseconds and share of each side; the operations in the order of the first side."""
-    first = next(iter(sides.values()))
-    lines = ["| ms, share of the time | " + " | ".join(sides) + " |", "|---|" + "---|" * len(sides)]
-    rows: Sequence[tuple[str, Callable[[dict], float]]] = [
-        ("everything", lambda side: side["total"]),
-        ("matrix products", lambda side: side["products"]),
-        ("between the operations", lambda side: side["between"]),
-        *(
-            (name, lambda side, name=name: side["seconds"].get(name, 0.0))
-            for name in [*first["seconds"]][:num_rows]
-        ),
-    ]
-    for name, seconds in rows:
-        cells = [
-            f"{1e3 * seconds(side):,.0f}, {seconds(side) / side['total']:.1%}"
-            for side in sides.values()
-        ]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+def format_table(profiles: dict[str, Profile], num_operations: int) -> str:
+    """Return milliseconds and share of each side, with the operations in the first side's order."""
+    titles = ["ms, share of the time", *profiles]
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+
+    def add_row(name: str, seconds_of: Callable[[Profile], float]) -> None:
+        cells = [name]
+        for side in profiles.values():
+            seconds = seconds_of(side)
+            cells.append(f"{1e3 * seconds:,.0f}, {seconds / side['total']:.1%}")
+        lines.append(f"| {' | '.join(cells)} |")
+
+    add_row("everything", lambda side: side["total"])
+    add_row("matrix products", lambda side: side["products"])
+    add_row("between the operations", lambda side: side["between"])
+    first = next(iter(profiles.values()))
+    for operation in list(first["seconds"])[:num_operations]:
+        add_row(operation, seconds_in(operation))
     return "\n".join(lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def seconds_in(operation: str) -> Callable[[Profile], float]:
+    """Return a function that gives a side's seconds in an operation."""
+    return lambda side: side["seconds"].get(operation, 0.0)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of this command."""
+    parser = argparse.ArgumentParser(description="Where does the time of our side go?")
     parser.add_argument("name", choices=list(SIDES), help="as of python -m benchmarks")
     parser.add_argument(
         "--data-dir",
@@ -154,41 +179,49 @@ def main() -> None:
     parser.add_argument("--parts", type=int, default=20, help="batches (%(default)s)")
     parser.add_argument("--rows", type=int, default=12, help="operations to show (%(default)s)")
     parser.add_argument("--threads", type=int, default=2, help="of torch (%(default)s)")
-    given = parser.parse_args()
-    torch.set_num_threads(given.threads)
+    return parser
+
+
+def main() -> None:
+    """Profile the sides, and print a table and one line of JSON."""
+    arguments = build_parser().parse_args()
+    torch.set_num_threads(arguments.threads)
     runtime.settle_memory()
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(
-            given.data_dir, given.threads, given.batch_size, False, None, Path(folder)
+            data_dir=arguments.data_dir,
+            threads=arguments.threads,
+            batch_size=arguments.batch_size,
+            is_quick=False,
+            num_rounds=None,
+            folder=Path(folder),
         )
-        model = write_model(given.model, settings.model)
-        sides = {
-            name: profiled(*side) for name, side in SIDES[given.name](settings, given.parts).items()
-        }
-    limit = price.matrix_product_limit(DEVICE, settings.precision)
+        model = write_model(arguments.model, settings.model)
+        sides = SIDES[arguments.name](settings, arguments.parts)
+        profiles = {name: profile(side) for name, side in sides.items()}
+
+    limit = cost_estimate.matrix_product_limit(DEVICE, settings.precision)
     print(
-        *without_bf16("All is in fp32."),
-        f"{given.name}, {model}, {settings.precision}, {given.threads} "
-        f"threads, {given.parts} batches\n\n{table(sides, given.rows)}\n",
+        *notes_without_bf16("All is in fp32."),
+        f"{arguments.name}, {model}, {settings.precision}, {arguments.threads} threads, "
+        f"{arguments.parts} batches\n\n{format_table(profiles, arguments.rows)}\n",
         sep="\n",
     )
-    for name, side in sides.items():
-        rate = side["flops"] / side["products"]
-        side["share_of_limit"] = rate / limit
+    for name, side_profile in profiles.items():
+        flops_per_second = side_profile["flops"] / side_profile["products"]
+        share = flops_per_second / limit
+        side_profile["share_of_limit"] = share
         print(
-            f"{name}: the matrix products run at {rate / 1e9:,.0f} GFLOP/s, {rate / limit:.0%} of the limit of "
-            f"{limit / 1e9:,.0f}, measured in the same run"
+            f"{name}: the matrix products run at {flops_per_second / 1e9:,.0f} GFLOP/s, "
+            f"{share:.0%} of the limit of {limit / 1e9:,.0f}, measured in the same run"
         )
-    print(
-        json.dumps(
-            {
-                "name": f"profiles {given.name}",
-                "sides": sides,
-                "limit": limit,
-                "versions": versions(),
-            }
-        )
-    )
+    line = {
+        "name": f"profiles {arguments.name}",
+        "sides": profiles,
+        "limit": limit,
+        "versions": versions(),
+    }
+    print(json.dumps(line))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""Does the fast path learn what the readable one learns? The three tasks by both, over several seeds.
+"""Does the fast path train what the readable one trains? The three tasks by both, over seeds.
 
-`python -m benchmarks.readable --data-dir DIR --out FILE`: one fine-tune for each path and seed through the multitask
-stage of a run. "fast" is what a run does: bf16 where the processor has it, and the twins of minbert/fast.py.
-"readable" has float32 and the readable functions, AdamW.update formula by formula; attention is written out in both, as in
-every training on a CPU. Dev scores after the last epoch go into FILE as lines of JSON; what is there is not run again.
+`python -m benchmarks.readable --data-dir DIR --out FILE` makes one fine-tune for each path and seed
+through the multitask stage of a run. "fast" is how a run computes: bf16 where the processor has it,
+and the twins of minbert/fast.py. "readable" has float32 and the readable functions, with
+AdamW.update formula by formula. Attention is written out in both, as in every training on a CPU.
+Dev scores after the last epoch go into FILE as lines of JSON. A fine-tune that is there is not run
+again.
 """
 
 from __future__ import annotations
@@ -11,51 +13,69 @@ from __future__ import annotations
 import argparse
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from benchmarks.material import without_bf16
-from benchmarks.series import course_tables, go_on, shown_mean
-from command_line.options import Options
+from benchmarks.jobs import build_task_job, encode_rows, resolve_options
+from benchmarks.json_lines import (
+    Line,
+    add_data_flag,
+    add_output_flag,
+    add_seeds_flag,
+    format_mean,
+    has_identity,
+    read_tables_or_exit,
+    run_missing,
+)
+from benchmarks.limit import notes_without_bf16
 from minbert import BertConfig, BertModel, BertTokenizer, fast, weights
+from minbert.commands.options import NONE
 from minbert.training import runtime
 from minbert.training.loop import fit
-from multitask.stage import build_job, encode_tables, read_tables
+from multitask.stage import read_tables
 from multitask.tasks import TASKS
 
-PATHS = ("fast", "readable")
+FAST = "fast"
+READABLE = "readable"
+PATHS = (FAST, READABLE)
 SCORES = (*TASKS, "overall_2023")
+MAX_LENGTH = 64
 
 
-def fine_tune(
+def fine_tune(path: str, **settings: Any) -> Line:
+    """Make one fine-tune on a path and return its line. settings: as of `train_and_score`."""
+    if path == FAST:
+        return train_and_score(path, **settings)
+    with fast.switched_off():
+        return train_and_score(path, **settings)
+
+
+def train_and_score(
     path: str, model: str, seed: int, data_dir: str, train_rows: str, epochs: int
-) -> dict:
-    """One fine-tune; returns the line for the file."""
+) -> Line:
+    """Make one fine-tune and return its line. path: decides the precision."""
     folder = weights.resolve(model)
-    device = runtime.choose_device()[0]
-    precision = "fp32" if path == "readable" else runtime.choose_precision("auto", device)[0]
     config = BertConfig.from_pretrained(folder)
-    options = Options(
+    device = runtime.choose_device()[0]
+    precision = "fp32" if path == READABLE else runtime.choose_precision("auto", device)[0]
+    options = resolve_options(
+        config.hidden_size,
+        device,
+        precision,
         data_dir=data_dir,
         seed=seed,
         train_rows=train_rows,
         epochs=epochs,
-        max_length=64,
-        precision=precision,
+        max_length=MAX_LENGTH,
+        # Small encoders have dropout here, too: one of the paths to compare is that of dropout.
         encoder_dropout=config.hidden_dropout_prob,
         attention_dropout=config.attention_probs_dropout_prob,
-    ).with_files()  # for small encoders too
-    options, _ = options.for_encoder(config.hidden_size)
-    rows = encode_tables(
-        read_tables(options),
-        BertTokenizer.from_pretrained(model),
-        options.max_length,
-        options.pair_encoding,
     )
+    tokenizer = BertTokenizer.from_pretrained(folder)
+    rows = encode_rows(options, read_tables(options.data), tokenizer)
     runtime.seed_everything(seed)
-    with tempfile.TemporaryDirectory() as place:
-        job = build_job(
-            options, BertModel.from_pretrained(model).to(device), rows, Path(place), device
-        )
-        progress = fit(job)
+    encoder = BertModel.from_pretrained(folder).to(device)
+    with tempfile.TemporaryDirectory() as name:
+        progress = fit(build_task_job(options, encoder, rows, Path(name)))
     scores = {name: progress.history[-1][name] for name in SCORES}
     return {
         "path": path,
@@ -70,55 +90,55 @@ def fine_tune(
     }
 
 
-def run(path: str, **settings) -> dict:
-    """`fine_tune` with the forms of that path."""
-    if path == "fast":
-        return fine_tune(path, **settings)
-    with fast.switched_off():
-        return fine_tune(path, **settings)
-
-
-def table(lines: list[dict]) -> str:
-    """Mean and standard deviation over seeds, a row for each path."""
-    shown = [f"{'dev, last epoch':<20}" + "".join(f"{name:>20}" for name in SCORES)]
+def format_table(lines: list[Line]) -> str:
+    """Return mean and standard deviation over seeds, with a row for each path."""
+    titles = "".join(f"{name:>20}" for name in SCORES)
+    rows = [f"{'dev, last epoch':<20}{titles}"]
     for path in PATHS:
-        cells = [
-            shown_mean([line[name] for line in lines if line["path"] == path]) for name in SCORES
-        ]
-        shown.append(f"{path:<20}" + "".join(f"{cell:>20}" for cell in cells))
-    return "\n".join(shown)
+        chosen = [line for line in lines if line["path"] == path]
+        means = [format_mean([line[name] for line in chosen]) for name in SCORES]
+        cells = "".join(f"{mean:>20}" for mean in means)
+        rows.append(f"{path:<20}{cells}")
+    return "\n".join(rows)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", required=True, help="folder with the nine course files")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        required=True,
-        help="file of the results, a line of JSON each; is added to",
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of this command."""
+    parser = argparse.ArgumentParser(
+        description="Does the fast path train what the readable one trains?"
     )
+    add_data_flag(parser)
+    add_output_flag(parser)
     parser.add_argument(
         "--model", default="minbert-mini", help="as of run_multitask.py (%(default)s)"
     )
     parser.add_argument(
-        "--train-rows", default="none", help="as of run_multitask.py: fewer rows of some tasks"
+        "--train-rows", default=NONE, help="as of run_multitask.py: fewer rows of some tasks"
     )
     parser.add_argument("--epochs", type=int, default=2, help="of each run (%(default)s)")
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    given = parser.parse_args()
-    course_tables(parser, given.data_dir, given.train_rows)
+    add_seeds_flag(parser)
+    return parser
+
+
+def main() -> None:
+    """Make the fine-tunes that are missing, and print the table of those with the same settings."""
+    parser = build_parser()
+    arguments = parser.parse_args()
+    read_tables_or_exit(parser, arguments.data_dir, arguments.train_rows)
     runtime.settle_memory()
-    for note in without_bf16("Both paths are in fp32.", runtime.choose_device()[0]):
+    for note in notes_without_bf16("Both paths are in fp32.", runtime.choose_device()[0]):
         print(note)
-    same = {
-        "model": given.model,
-        "data_dir": str(Path(given.data_dir).resolve()),
-        "train_rows": given.train_rows,
-        "epochs": given.epochs,
+    common = {
+        "model": arguments.model,
+        "data_dir": str(Path(arguments.data_dir).resolve()),
+        "train_rows": arguments.train_rows,
+        "epochs": arguments.epochs,
     }
-    todo = [{"path": path, "seed": seed, **same} for seed in given.seeds for path in PATHS]
-    print(table([line for line in go_on(given.out, todo, run) if same.items() <= line.items()]))
+    identities = []
+    for seed in arguments.seeds:
+        identities += [{"path": path, "seed": seed, **common} for path in PATHS]
+    lines = run_missing(arguments.out, identities, fine_tune)
+    print(format_table([line for line in lines if has_identity(line, common)]))
 
 
 if __name__ == "__main__":

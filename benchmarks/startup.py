@@ -1,6 +1,6 @@
-"""How long until something happens? Fresh processes that import us, ask for help, and import the peer.
+"""How long until something happens? Fresh processes import us, ask for help, and import the peer.
 
-Wall seconds from the start of Python to its end.
+The times are wall seconds from the start of Python to its end.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from benchmarks.comparison import Check, Comparison, json_line, versions
-from benchmarks.material import Settings, require
-from benchmarks.sides import alternate
+from benchmarks.inputs import require
+from benchmarks.settings import Settings
+from benchmarks.timing import Side, alternate
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = {
@@ -24,30 +26,32 @@ COMMANDS = {
 }
 
 
-def run(settings: Settings) -> dict:
-    """Returns the line of JSON. Full: 9 processes of each command; quick: 3."""
+def side_of(command: list[str]) -> Side:
+    """Return a function that runs Python with these arguments."""
+
+    def run_part(part: int) -> None:
+        command_line = [sys.executable, *command]
+        subprocess.run(command_line, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+
+    return run_part
+
+
+def run(settings: Settings) -> dict[str, Any]:
+    """Return the line of JSON. Full: 9 processes of each command; quick: 3."""
     require("transformers")
+    sides = {name: side_of(command) for name, command in COMMANDS.items()}
+    seconds = alternate(sides, settings.rounds(9, 3), num_warmup=1)
 
-    def start(command: list[str]) -> None:
-        subprocess.run([sys.executable, *command], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    def compare(what: str, ours: str, peer: str) -> Comparison:
+        return Comparison.of(what, "s", seconds[ours], seconds[peer])
 
-    sides = {
-        name: lambda part, command=command: start(command) for name, command in COMMANDS.items()
-    }
-    seconds = alternate(sides, settings.rounds(9, 3), num_warm=1)
+    def check(what: str, name: str) -> Check:
+        return Check(f"seconds of `{what}`", statistics.median(seconds[name]), "<=", 1.0)
+
     comparisons = [
-        Comparison.of(
-            "import our BertModel : that of transformers", "s", seconds["model"], seconds["peer"]
-        ),
-        Comparison.of(
-            "import our BertModel : torch alone", "s", seconds["model"], seconds["torch"]
-        ),
-        Comparison.of(
-            "run_multitask.py --help : import torch alone", "s", seconds["help"], seconds["torch"]
-        ),
+        compare("import our BertModel : that of transformers", "model", "peer"),
+        compare("import our BertModel : torch alone", "model", "torch"),
+        compare("run_multitask.py --help : import torch alone", "help", "torch"),
     ]
-    checks = [
-        Check(f"seconds of `{what}`", statistics.median(seconds[name]), "<=", 1.0)
-        for name, what in {"import": "import minbert", "help": "run_multitask.py --help"}.items()
-    ]
+    checks = [check("import minbert", "import"), check("run_multitask.py --help", "help")]
     return json_line("startup", comparisons, versions("transformers"), checks)

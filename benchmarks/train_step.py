@@ -1,104 +1,118 @@
-"""How fast is a training step, against a plain Hugging Face loop, against one with every trick, against the machine?
+"""How fast is a training step, against Hugging Face loops and against the machine?
 
-The same SST sentences on each side, MiniLM's shape, batches of 32. Each side has a process of its own, as it would be
-used, and they take their steps in turn; a round is one pass over the sentences. Sentences a second, medians of rounds.
+The peers are a plain loop around transformers' BertModel, and the same loop with every trick. All
+sides have the same SST sentences, MiniLM's shape and batches of 32. Each side has its own process,
+as it would be used, and they take their steps in turn. A round is one pass over the sentences. The
+unit is sentences per second, and medians of rounds count.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
+from typing import Any, NamedTuple
 
-from benchmarks.comparison import Check, Comparison, json_line, versions
-from benchmarks.material import (
-    Limit,
-    Place,
-    Settings,
-    layer_flops,
-    real_tokens,
-    require,
-    sst_examples,
-    without_bf16,
-)
-from benchmarks.sides import Process, alternate
-from benchmarks.training import our_side, peer_side, write_heads
-
-PLAIN, TRICKS, FURTHER = "plain", "tricks", "further"
+from benchmarks.comparison import Check, Comparison, Goal, json_line, versions
+from benchmarks.inputs import layer_flops, real_tokens, require, sst_examples
+from benchmarks.limit import Limit, notes_without_bf16
+from benchmarks.settings import Execution, Settings
+from benchmarks.timing import Side, SideProcess, alternate
+from benchmarks.training_sides import TrainingData, Tricks, our_side, peer_side, write_heads
 
 
-def run(settings: Settings) -> dict:
-    """Returns the line of JSON. Full: 5 rounds of 50 steps; quick: 3 of 8."""
-    require("transformers")
-    num_parts = settings.size(50, 8)
-    examples = sst_examples(settings.data_dir, num_parts * settings.batch_size)
-    num_parts = len(examples) // settings.batch_size  # whole batches
-    examples = examples[: num_parts * settings.batch_size]
-    write_heads(settings.model, settings.folder / "heads", examples, settings.pooling)
-    precision, limit = settings.precision, Limit(settings.precision, settings.device)
-    has_goals = settings.has_goals and precision == "bf16"  # they are set for it
-    place, shared = settings.place(precision), (settings.model, examples, settings.batch_size)
-    sides = {
-        "ours": (
-            our_side,
-            settings.model,
-            settings.folder / "ours",
-            examples,
-            settings.batch_size,
-            place,
-        ),
-        PLAIN: (peer_side, *shared, Place(settings.device)),
-        TRICKS: (peer_side, *shared, Place(settings.device, precision), True),
-        FURTHER: (peer_side, *shared, place, True, True, True),
-    }
-    with ExitStack() as stack:
-        processes = {
-            name: stack.enter_context(Process(settings.threads, *side))
-            for name, side in sides.items()
-        }
-        seconds = alternate(processes, settings.rounds(5, 3), num_parts, between=limit.measure)
-    names = {
-        PLAIN: (
+class Peer(NamedTuple):
+    """A peer's loop, what the comparison with it is called, and its goal."""
+
+    execution: Execution
+    tricks: Tricks
+    what: str
+    goal: Goal | None
+
+
+def list_peers(settings: Settings) -> dict[str, Peer]:
+    """Return the peers by name."""
+    precision = settings.precision
+    compiled = ", compiled" if settings.is_compiled else ""
+    return {
+        "plain": Peer(
+            Execution(settings.device),
+            Tricks(),
             f"ours ({precision}) : plain Hugging Face loop (fp32, random batches)",
-            (">=", 5.0),
+            Goal(">=", 5.0),
         ),
-        TRICKS: (
+        "tricks": Peer(
+            Execution(settings.device, precision),
+            Tricks(groups_by_length=True),
             f"ours ({precision}) : Hugging Face with sdpa, {precision}, sorted batches",
-            (">=", 1.6),
+            Goal(">=", 1.6),
         ),
-        FURTHER: (
-            f"the same with fused AdamW, and freed memory kept{', compiled' * settings.is_compiled}",
+        "further": Peer(
+            settings.execution(precision),
+            Tricks(groups_by_length=True, is_fused=True, keeps_memory=True),
+            f"the same with fused AdamW, and freed memory kept{compiled}",
             None,
         ),
     }
-    comparisons = [
-        Comparison.of(
-            what,
-            "sentences/s",
-            seconds["ours"],
-            seconds[peer],
-            goal if has_goals else None,
-            per=len(examples),
+
+
+def choose_data(settings: Settings) -> TrainingData:
+    """Return the sentences, in whole batches. Full: 50 batches; quick: 8."""
+    num_parts = settings.size(50, 8)
+    examples = sst_examples(settings.data_dir, num_parts * settings.batch_size)
+    num_parts = len(examples) // settings.batch_size
+    whole = examples[: num_parts * settings.batch_size]
+    return TrainingData(settings.model, whole, settings.batch_size)
+
+
+def run(settings: Settings) -> dict[str, Any]:
+    """Return the line of JSON. Full: 5 rounds of 50 steps; quick: 3 of 8."""
+    require("transformers")
+    data = choose_data(settings)
+    num_sentences = len(data.examples)
+    num_parts = num_sentences // data.batch_size
+    write_heads(data, settings.folder / "heads", settings.pooling)
+
+    precision = settings.precision
+    limit = Limit(precision, settings.device)
+    peers = list_peers(settings)
+    with ExitStack() as stack:
+
+        def open_side(make_side: Callable[..., Side], *arguments: Any) -> Side:
+            process = SideProcess(settings.threads, make_side, data, *arguments)
+            return stack.enter_context(process)
+
+        sides = {
+            "ours": open_side(our_side, settings.folder / "ours", settings.execution(precision))
+        }
+        for name, peer in peers.items():
+            sides[name] = open_side(peer_side, peer.execution, peer.tricks)
+        seconds = alternate(sides, settings.rounds(5, 3), num_parts, between=limit.measure)
+
+    # The goals are set for bf16.
+    has_goals = settings.has_goals and precision == "bf16"
+    comparisons = []
+    for name, peer in peers.items():
+        goal = peer.goal if has_goals else None
+        comparisons.append(
+            Comparison.of(
+                peer.what, "sentences/s", seconds["ours"], seconds[name], goal, per=num_sentences
+            )
         )
-        for peer, (what, goal) in names.items()
-    ]
-    tokens = real_tokens(examples, settings.model)
-    flops = layer_flops(settings.model, 6) * tokens / len(examples)  # of a sentence
-    share = flops * comparisons[0].ours / limit.median
-    checks = [
-        Check(
-            f"share of the {precision} matrix-product limit, 6 FLOPs a layer's weight and real token",
-            share,
-            ">=",
-            0.45,
-        )
-    ]
-    notes = without_bf16(
+
+    tokens_per_sentence = real_tokens(data.examples, settings.model) / num_sentences
+    flops_per_sentence = layer_flops(settings.model, 6) * tokens_per_sentence
+    sentences_per_second = comparisons[0].ours
+    share = flops_per_sentence * sentences_per_second / limit.median
+    what = f"share of the {precision} matrix-product limit, 6 FLOPs a layer's weight and real token"
+    checks = [Check(what, share, ">=", 0.45)]
+    notes = notes_without_bf16(
         "Every side is in fp32. The goals are for bf16 and are left out.", settings.device
     )
-    notes += [
-        f"{len(examples):,} sentences of {tokens / len(examples):.1f} tokens, their vector {settings.pooling}, "
-        f"{num_parts} steps a round; ours on {settings.device_name}: "
-        f"{comparisons[0].ours * tokens / len(examples):,.0f} real tokens/s"
-    ]
+    notes.append(
+        f"{num_sentences:,} sentences of {tokens_per_sentence:.1f} tokens, their vector "
+        f"{settings.pooling}, {num_parts} steps a round; ours on {settings.device_name}: "
+        f"{sentences_per_second * tokens_per_sentence:,.0f} real tokens/s"
+    )
     return json_line(
         "train_step",
         comparisons,

@@ -1,4 +1,4 @@
-"""Text for an ensemble to label: what may be chosen, what is near, the same seed the same bytes, refusals at once."""
+"""benchmarks/unlabelled.py: what may be chosen, what is near, the same bytes, and refusals."""
 
 import random
 
@@ -14,33 +14,32 @@ The sentence of dev, known by its letters only. {} is the forty-first word of it
 """.format(" ".join(["word"] * 40))
 
 
-def course(
-    sst: tuple[str, str] = ("", ""), pairs: tuple[tuple[str, str], tuple[str, str]] | None = None
-) -> dict:
-    """A course of one row a split: texts of train and dev; test is empty."""
+def single(row_id, sentence):
+    return Example(row_id, sentence, None, None)
 
-    def splits(train: tuple[str, ...], dev: tuple[str, ...]) -> dict:
-        return {
-            "train": [Example("1", train[0], *train[1:], *[None] * (3 - len(train)))],
-            "dev": [Example("2", dev[0], *dev[1:], *[None] * (3 - len(dev)))],
-            "test": [],
-        }
 
-    of_pairs = splits(*(pairs or (("", ""), ("", ""))))
-    return {"sst": splits((sst[0],), (sst[1],)), "para": of_pairs, "sts": of_pairs}
+def pair(row_id, sentences):
+    return Example(row_id, *sentences, None)
+
+
+def course(sst=("", ""), pairs=(("", ""), ("", ""))):
+    """A course with one row in each training and dev file. Test files are empty.
+
+    sst: the sentences of train and dev. pairs: the pairs of train and dev, for both tasks of pairs.
+    """
+    sst_train, sst_dev = sst
+    train_pair, dev_pair = pairs
+    of_pairs = {"train": (pair("1", train_pair),), "dev": (pair("2", dev_pair),), "test": ()}
+    of_sst = {"train": (single("1", sst_train),), "dev": (single("2", sst_dev),), "test": ()}
+    return {"sst": of_sst, "para": of_pairs, "sts": of_pairs}
 
 
 def test_sentences_are_new_of_a_length_and_none_of_dev(tmp_path):
     path = tmp_path / "reviews.txt"
     path.write_text(REVIEWS, encoding="utf-8")
-    seen = Filter(
-        course(
-            (
-                "A film of the train set , seen again .",
-                "the sentence OF DEV known by its letters only",
-            )
-        )
-    )
+    train = "A film of the train set , seen again ."
+    dev = "the sentence OF DEV known by its letters only"
+    seen = Filter(course(sst=(train, dev)))
     assert list(seen.new_sentences(unlabelled.sentences_of([path]))) == [
         "This one is entirely new and short!",
         "Quotes are taken out of a sentence here.",
@@ -64,30 +63,33 @@ def test_pairs_are_of_two_texts_and_none_is_known_in_either_order():
 
 
 def test_a_neighbour_shares_words_and_is_not_the_query():
-    pool = [f"stone{number} stands alone{number}" for number in range(40)] + [
+    unrelated = [f"stone{number} stands alone{number}" for number in range(40)]
+    related = [
         "the red boat sails to rome",
         "The red boat sails to Rome!",
         "a red boat sails to paris",
     ]
-    pairs = near_pairs(["the red boat sails to rome"], pool, [(0, 1)], random.Random(0))
+    query = "the red boat sails to rome"
+    pairs = near_pairs([query], unrelated + related, [(0, 1)], random.Random(0))
     assert pairs == [("the red boat sails to rome", "a red boat sails to paris")]
     with pytest.raises(
-        ValueError, match="40 texts to draw neighbours from; needed are 41 at least"
+        ValueError, match="40 texts to draw neighbours from; expected are 41 at least"
     ):
-        near_pairs(["a"], pool[:40], [(0, 1)], random.Random(0))
+        near_pairs(["a"], unrelated, [(0, 1)], random.Random(0))
 
 
 @pytest.fixture
 def flags(sample_data, tmp_path):
-    """The flags of a call on the sample; its own training files stand for what else a user has."""
-    reviews, premises = tmp_path / "reviews.txt", tmp_path / "premises.tsv"
-    reviews.write_text(
-        "".join(f"The tale number {number} is quite a good one.\n" for number in range(30)), "utf-8"
-    )
-    rows = (
-        f"A man number {number} sleeps.\tA man number {number} is awake.\n" for number in range(50)
-    )
-    premises.write_text("premise\thypothesis\n" + "".join(rows), "utf-8")
+    """The flags of a call on the sample. Its training files stand for the user's other files."""
+    reviews = tmp_path / "reviews.txt"
+    sentences = [f"The tale number {number} is quite a good one.\n" for number in range(30)]
+    reviews.write_text("".join(sentences), "utf-8")
+
+    premises = tmp_path / "premises.tsv"
+    rows = ["premise\thypothesis\n"]
+    for number in range(50):
+        rows.append(f"A man number {number} sleeps.\tA man number {number} is awake.\n")
+    premises.write_text("".join(rows), "utf-8")
     return {
         "--data-dir": [sample_data],
         "--reviews": [reviews],
@@ -101,45 +103,63 @@ def flags(sample_data, tmp_path):
     }
 
 
-def words(flags: dict) -> list[str]:
-    return [str(word) for flag, values in flags.items() for word in (flag, *values)]
+def words(flags):
+    """The words of a command line."""
+    line = []
+    for flag, values in flags.items():
+        line += [flag, *map(str, values)]
+    return line
 
 
-def read(folder) -> dict[str, list[str]]:
-    return {
-        task: (folder / f"{task}.txt").read_text("utf-8").splitlines()
-        for task in ("sst", "para", "sts")
-    }
+def read(folder):
+    """The lines of the three files, by task."""
+    lines = {}
+    for task in ("sst", "para", "sts"):
+        lines[task] = (folder / f"{task}.txt").read_text("utf-8").splitlines()
+    return lines
 
 
-def test_a_call_writes_what_predict_reads_and_the_next_nothing_of_it(flags, tmp_path, sample_data):
+def count(lines):
+    return {task: len(of_task) for task, of_task in lines.items()}
+
+
+def held_out_keys(sample_data):
+    """The keys of all fields in files of dev and test."""
+    keys = set()
+    for name in ("quora-dev.csv", "sts-dev.csv", "sts-test-student.csv"):
+        for line in (sample_data / name).read_text("utf-8").splitlines():
+            keys.update(key_of(field) for field in line.split("\t"))
+    return keys
+
+
+def test_a_call_writes_new_text_of_the_asked_sizes(flags, tmp_path, sample_data):
     assert main(words(flags)) == 0
-    first = read(tmp_path / "text")
-    assert {task: len(lines) for task, lines in first.items()} == {"sst": 20, "para": 30, "sts": 40}
-    assert sum(line.startswith("A man number") for line in first["sts"]) == 10
-    held_out = {
-        key_of(field)
-        for name in ("quora-dev.csv", "sts-dev.csv", "sts-test-student.csv")
-        for line in (sample_data / name).read_text("utf-8").splitlines()
-        for field in line.split("\t")
-    }
-    texts = [text for task in ("para", "sts") for line in first[task] for text in line.split("\t")]
-    assert len(texts) == 140 and not held_out & set(map(key_of, texts))
+    lines = read(tmp_path / "text")
+    assert count(lines) == {"sst": 20, "para": 30, "sts": 40}
+    assert sum(line.startswith("A man number") for line in lines["sts"]) == 10
 
+    texts = []
+    for line in lines["para"] + lines["sts"]:
+        texts += line.split("\t")
+    assert len(texts) == 140
+    assert not held_out_keys(sample_data) & {key_of(text) for text in texts}
+
+
+def test_the_same_seed_writes_the_same_bytes(flags, tmp_path):
+    assert main(words(flags)) == 0
     assert main(words(flags | {"--out": [tmp_path / "again"]})) == 0
-    assert read(tmp_path / "again") == first
-    assert (
-        main(
-            words(
-                flags
-                | {"--out": [tmp_path / "more"], "--beside": [tmp_path / "text"], "--seed": [12]}
-            )
-        )
-        == 0
-    )
+    assert read(tmp_path / "again") == read(tmp_path / "text")
+
+
+def test_a_call_beside_another_writes_nothing_of_it(flags, tmp_path):
+    assert main(words(flags)) == 0
+    changes = {"--out": [tmp_path / "more"], "--beside": [tmp_path / "text"], "--seed": [12]}
+    assert main(words(flags | changes)) == 0
+    first = read(tmp_path / "text")
     more = read(tmp_path / "more")
-    assert {task: len(lines) for task, lines in more.items()} == {"sst": 10, "para": 30, "sts": 40}
-    assert not any(set(more[task]) & set(first[task]) for task in first)
+    assert count(more) == {"sst": 10, "para": 30, "sts": 40}
+    for task in first:
+        assert not set(more[task]) & set(first[task])
 
 
 @pytest.mark.parametrize(
@@ -148,13 +168,13 @@ def test_a_call_writes_what_predict_reads_and_the_next_nothing_of_it(flags, tmp_
         ({"--questions": ["none.tsv"]}, "none.tsv: cannot be read (No such file or directory)"),
         (
             {"--premises": ["QUESTIONS"]},
-            "the header has no column premise, hypothesis; needed are premise, hypothesis",
+            "the header has no column premise, hypothesis; expected are premise, hypothesis",
         ),
         (
             {"--questions": ["PREMISES"]},
-            "the header has no column sentence1, sentence2; needed are sentence1, sentence2",
+            "the header has no column sentence1, sentence2; expected are sentence1, sentence2",
         ),
-        ({"--reviews": ["BINARY"]}, "cannot be read (not UTF-8); needed is text in UTF-8"),
+        ({"--reviews": ["BINARY"]}, "cannot be read (not UTF-8); expected is text in UTF-8"),
         ({"--question-pairs": [0, -1]}, "are numbers of pairs; pass 0 or more"),
         ({"--sentences": [-1]}, "--sentences is -1; pass a whole number of 0 or more"),
         ({"--out": ["OUT"]}, "exists; nothing is overwritten"),
@@ -172,12 +192,13 @@ def test_what_cannot_be_used_is_refused_at_once(
         "BINARY": tmp_path / "binary",
         "OUT": tmp_path,
     }
-    change = {
-        flag: [places.get(value, value) for value in values] for flag, values in change.items()
-    }
+    changed = dict(flags)
+    for flag, values in change.items():
+        changed[flag] = [places.get(value, value) for value in values]
     try:
-        code = main(words(flags | change))
+        code = main(words(changed))
     except SystemExit as stop:
         code = stop.code
-    assert code == 2 and message in capsys.readouterr().err
+    assert code == 2
+    assert message in capsys.readouterr().err
     assert not (tmp_path / "text").exists()
