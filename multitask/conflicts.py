@@ -13,7 +13,7 @@ import numpy as np
 
 from minbert.reporting.figures import Line, LinePlot
 from minbert.reporting.images import write_png
-from multitask.surgery import GradientSurgery
+from multitask.combining import GradientSurgery
 from multitask.tasks import TASKS
 
 NUM_POINTS = 60  # of a curve: the cosine of a single step is noise

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -21,11 +21,11 @@ from minbert.pretraining.stage import StageRows
 from minbert.training import processes
 from minbert.training.job import Job, Step, TaskBatch
 from minbert.training.options import TrainingOptions
-from multitask import surgery
+from multitask.combining import combination
 from multitask.evaluation import evaluate, labels_of, predict
 from multitask.losses import fitted_range, paraphrase_loss, prior_shift, similarity_regression
 from multitask.model import MultitaskBert
-from multitask.options import FineTuningOptions, HeadOptions, MultitaskOptions, TaskOptions
+from multitask.options import FineTuningOptions, HeadOptions, MultitaskOptions
 from multitask.sampling import MakeBatches, mt_dnn, num_epochs, steps_of_epoch
 from multitask.tasks import TASKS
 
@@ -271,24 +271,6 @@ def build_optimizer(
         learning_rates = layer_decayed(peak, options.layer_decay, num_layers)
     parameters = parameter_groups(model, training.weight_decay, learning_rates)
     return AdamW(parameters, lr=peak, fused=True)
-
-
-def combination(options: TaskOptions, seed: int) -> dict[str, Any]:
-    """The fields of the Job for --surgery: weights of the losses, or changed gradients."""
-    if options.surgery == "mean":
-        return {"weigh": surgery.mean}
-    if not options.changes_gradients:  # sum or weighted; "sum" takes no --loss_weights: each is 1
-        weights = numbers_by_task(options.loss_weights)
-        return {"weigh": partial(surgery.weighted, weights=weights)}
-    return {
-        "surgery": surgery.GradientSurgery(
-            options.surgery,
-            options.surgery_reduction,
-            options.gradvac_beta,
-            options.order,
-            seed,
-        )
-    }
 
 
 def num_closing_tokens(model: MultitaskBert, rows: Rows) -> int:

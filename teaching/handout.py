@@ -116,7 +116,10 @@ EXERCISES: dict[str, Exercise] = {
         tests="tests/lessons/test_samplers.py",
     ),
     "surgery": Exercise(
-        to_write={"multitask/surgery.py": ("pcgrad", "pcgrad_weights")},
+        to_write={
+            "multitask/surgery.py": ("pcgrad",),
+            "multitask/gramian.py": ("pcgrad_weights",),
+        },
         tests="tests/lessons/test_surgery.py",
     ),
 }

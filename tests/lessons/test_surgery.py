@@ -3,14 +3,9 @@
 import pytest
 import torch
 
-from multitask.surgery import (
-    GradientSurgery,
-    gradvac_weights,
-    mean,
-    pcgrad,
-    pcgrad_weights,
-    weighted,
-)
+from multitask.combining import GradientSurgery
+from multitask.gramian import gradvac_weights, pcgrad_weights
+from multitask.surgery import mean, pcgrad, weighted
 
 
 def test_weights_by_hand():

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from multitask.combining import GradientSurgery
 from multitask.conflicts import conflict_table, draw_conflicts, report
-from multitask.surgery import GradientSurgery
 
 TASKS = ["sst", "para", "sts"]
 

@@ -9,7 +9,7 @@ from torch import nn
 from minbert import AdamW
 from minbert.training import gradients
 from minbert.training.gradients import backward
-from multitask.surgery import GradientSurgery
+from multitask.combining import GradientSurgery
 from tests.lessons.test_surgery import orders_of, plain_pcgrad
 from tests.toy_job import make_job
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from multitask.surgery import GradientSurgery
+from multitask.combining import GradientSurgery
 from tests.lessons.test_surgery import rows
 
 

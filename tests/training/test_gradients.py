@@ -15,7 +15,7 @@ from minbert.training import gradients
 from minbert.training.gradients import backward, combine, gramian
 from minbert.training.job import Part, TaskBatch
 from minbert.training.loop import fit
-from multitask.surgery import GradientSurgery
+from multitask.combining import GradientSurgery
 from tests.toy_job import bits, make_job
 
 BOTH = [TaskBatch("a", [0, 1, 2]), TaskBatch("b", [3, 4, 5])]
