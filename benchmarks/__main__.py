@@ -240,6 +240,7 @@ def run_one(arguments: argparse.Namespace) -> Line:
             pooling=arguments.pooling,
         )
         model = write_model(arguments.model, settings.model)
+        # Asked before the work begins, which keeps the cores busy itself.
         load = busy_cores()
         line = load_benchmarks()[arguments.name](settings)
     return line | {
@@ -252,6 +253,7 @@ def run_one(arguments: argparse.Namespace) -> Line:
 
 def run_all(arguments: argparse.Namespace, log: Callable[[str], None]) -> dict[str, Line | None]:
     """Run every benchmark in its own process. Return their lines of JSON, None where one failed."""
+    # Flags that every benchmark reads.
     flags = ["--data-dir", arguments.data_dir, "--model", arguments.model]
     flags += ["--threads", str(arguments.threads)]
     if arguments.n:
@@ -268,6 +270,7 @@ def run_all(arguments: argparse.Namespace, log: Callable[[str], None]) -> dict[s
             command, stdout=subprocess.PIPE, text=True, cwd=Path.cwd()
         ) as process:
             assert process.stdout is not None
+            # Shown as it comes. The last line is the JSON.
             for text in process.stdout:
                 log(text.rstrip("\n"))
                 last = text
@@ -296,6 +299,7 @@ def write_report(
     """
     folder = arguments.out or REPORTS
     folder.mkdir(parents=True, exist_ok=True)
+    # The benchmarks themselves say which model "auto" was.
     models = [line["model"] for line in lines.values() if line]
     model = models[0] if models else arguments.model
     conditions = Conditions(describe_settings(arguments, model), load, start)

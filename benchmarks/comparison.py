@@ -86,6 +86,7 @@ class Comparison:
         """
 
         def in_unit(measurements: Sequence[float]) -> float:
+            # One slow round changes a mean, and not a median.
             median = statistics.median(measurements)
             return per / median if per else median * scale
 
@@ -94,6 +95,7 @@ class Comparison:
 
     def as_json(self) -> dict[str, Any]:
         """Return the comparison for the closing line."""
+        # For a rate it should be high, and for a time or a size low.
         ratio = self.ours / self.peer
         is_met = self.goal.is_met(ratio) if self.goal else None
         return asdict(self) | {"ratio": ratio, "is_met": is_met}
@@ -101,6 +103,7 @@ class Comparison:
 
 def versions(*packages: str) -> dict[str, str]:
     """Return the versions of our code, Python, torch and `packages`, without importing them."""
+    # The commit of our code stands beside the numbers that it gave.
     numbers = {"minBERT": name_of(code_version()), "python": platform.python_version()}
     for package in ("torch", *packages):
         numbers[package] = metadata.version(package)
@@ -124,6 +127,7 @@ def json_line(
     share_of_limit: 0 to 1, of `limit` in FLOP/s. None where the work is not matrix products.
     """
     compared = [comparison.as_json() for comparison in comparisons]
+    # The first comparison is the one that the benchmark is about.
     first = {key: compared[0][key] for key in ("ours", "peer", "ratio", "n", "unit")}
     return {
         "name": name,

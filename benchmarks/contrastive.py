@@ -54,6 +54,7 @@ def options_of(stage: str) -> dict[str, Any]:
 
 def method_of(stage: str) -> str:
     """Return the method of --pretrain that a stage's name stands for, or ""."""
+    # A comparison such as head-vm has no stage, and mlm is no contrastive one.
     method = options_of(stage).get("pretrain", "")
     return method if method in METHODS else ""
 
@@ -94,6 +95,7 @@ def train_stage(
     encoder = BertModel.from_pretrained(folder).to(device)
     tokenizer = BertTokenizer.from_pretrained(folder)
     tables = read_tables(options.data)
+    # The trained encoder is not kept: only its scores count.
     with tempfile.TemporaryDirectory() as name:
         built = build_contrastive_stage(options, encoder, tokenizer, tables, Path(name))
         quality, seconds = built.train(is_resumed=False)

@@ -56,6 +56,7 @@ def make_encoder(name: str, options: Options) -> BertModel:
     dropout = options.encoder.dropout_overrides()
     if name != RANDOM:
         return BertModel.from_pretrained(name, **dropout)
+    # Fresh weights depend on the seed, as those of a pretraining do.
     runtime.seed_everything(options.training.seed)
     return fresh_encoder(BertConfig.from_pretrained(weights.resolve(SHAPE_OF_RANDOM), **dropout))
 
@@ -65,6 +66,7 @@ def choose_options(encoder: str, task: str, dropout: float | str, **other_values
 
     dropout: in the encoder, or "auto". other_values: options by their flat names.
     """
+    # The learning rate and the precision are those that a run would choose.
     device = runtime.choose_device()[0]
     config = BertConfig.from_pretrained(weights.resolve(folder_name(encoder)))
     return resolve_options(
@@ -83,6 +85,7 @@ def choose_options(encoder: str, task: str, dropout: float | str, **other_values
 def fine_tune(encoder: str, task: str, **other_values: Any) -> Line:
     """Make one fine-tune and return its line. Arguments as of `choose_options`."""
     options = choose_options(encoder, task, **other_values)
+    # Only the task's own rows are encoded.
     tables = {task: read_tables(options.data)[task]}
     tokenizer = BertTokenizer.from_pretrained(folder_name(encoder))
     rows = encode_rows(options, tables, tokenizer)
@@ -90,6 +93,7 @@ def fine_tune(encoder: str, task: str, **other_values: Any) -> Line:
     with tempfile.TemporaryDirectory() as folder:
         progress = fit(build_task_job(options, model, rows, Path(folder)))
 
+    # The last epoch counts, not the best one: that would be chosen on dev.
     by_epoch = [scores[task] for scores in progress.history]
     return {
         "encoder": encoder,
@@ -155,6 +159,7 @@ def list_identities(arguments: argparse.Namespace) -> list[Line]:
     for seed in arguments.seeds:
         for encoder in arguments.encoders:
             for task in arguments.tasks:
+                # The prior belongs to PARA alone.
                 has_prior = task == "para" and arguments.para_prior is not None
                 identities.append(
                     {
@@ -177,6 +182,7 @@ def main() -> None:
     runtime.settle_memory()
     identities = list_identities(arguments)
     shown = []
+    # The file may hold fine-tunes that another command line asked for.
     for line in run_missing(arguments.out, identities, fine_tune):
         if any(has_identity(line, identity) for identity in identities):
             shown.append(line)

@@ -47,6 +47,7 @@ class Pairing(NamedTuple):
 
 def our_side(folder: Path, sentences: Sequence[str], batch_size: int, execution: Execution) -> Side:
     """Return a function that encodes all sentences, as `python -m contrastive.embed` does."""
+    # Our command keeps freed memory, too.
     runtime.settle_memory()
     embedder, _ = open_embedder(
         folder, "auto", MAX_LENGTH, batch_size, execution.device.type, execution.precision
@@ -70,6 +71,7 @@ def peer_side(
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging
 
+    # transformers would show a progress bar while it loads, in the middle of our lines.
     logging.disable_progress_bar()
     model_settings = {"dtype": torch.bfloat16} if execution.precision == "bf16" else {}
     model = SentenceTransformer(
@@ -96,6 +98,7 @@ def write_export(model: Path, folder: Path, pooling: str = "mean") -> Path:
 
 def least_cosine(vectors: np.ndarray, others: np.ndarray) -> float:
     """Return the smallest cosine of two rows with the same number. Both are (N, H)."""
+    # In float64: the check is about the vectors, not about their sums.
     products = (vectors.astype(np.float64) * others).sum(axis=1)  # (N,)
     lengths = np.linalg.norm(vectors, axis=1)  # (N,)
     other_lengths = np.linalg.norm(others, axis=1)  # (N,)
@@ -170,10 +173,12 @@ def run(settings: Settings) -> dict[str, Any]:
             arguments = (folder, sentences, settings.batch_size, side.execution)
             process = SideProcess(settings.threads, side.make_side, *arguments)
             sides[name] = stack.enter_context(process)
+        # All sides encode once for their vectors before the clock starts.
         vectors = {name: side(VECTORS) for name, side in sides.items()}
         seconds = alternate(sides, settings.rounds(5, 3), num_warmup=1, between=limit.measure)
 
     comparisons = compare(seconds, settings, len(sentences))
+    # 2 FLOPs for each weight of the layers and each token: only a forward pass.
     sentences_per_second = comparisons[0].ours
     tokens_per_sentence = real_tokens(examples, folder) / len(examples)
     tokens_per_second = sentences_per_second * tokens_per_sentence

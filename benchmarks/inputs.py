@@ -13,6 +13,7 @@ from data.readers import COURSE_FILES, SST, Example, read_examples
 from minbert import BertConfig, BertModel, BertTokenizer, weights
 from minbert.pretraining.sizes import SIZES
 
+# 6 layers of 384 units, as all-MiniLM-L6-v2 has them.
 MINILM_SHAPE = BertConfig(
     hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536
 )
@@ -46,6 +47,7 @@ def write_model(name: str, folder: Path) -> str:
     if name in SIZES:
         return write_random(SIZES[name], f"the size {name}", folder)
 
+    # Both sides get float32, whatever the source is stored in.
     source = weights.resolve("minilm" if name == "auto" else name)
     BertModel.from_pretrained(source).save_pretrained(folder)
     BertTokenizer.from_pretrained(source).save_pretrained(folder)
@@ -54,8 +56,10 @@ def write_model(name: str, folder: Path) -> str:
 
 def write_random(config: BertConfig, shape: str, folder: Path) -> str:
     """Write a model with random weights into `folder`. Returns what it is, for the report."""
+    # Speed and memory depend on the shape, not on the values of the weights.
     torch.manual_seed(0)
     tokenizer = BertTokenizer.from_pretrained("minbert-mini")
+    # The vocabulary of minbert-mini may be larger than that of a small shape.
     vocab_size = max(config.vocab_size, len(tokenizer.vocabulary))
     model = BertModel(replace(config, vocab_size=vocab_size))
     model.save_pretrained(folder)

@@ -32,6 +32,7 @@ def resolve_options(
     """
     options = Options.of(**values).with_files()
     reason = "chosen by the benchmark"
+    # Device and precision are the benchmark's choice, also where the options say auto.
     resolved, _ = automatic.resolve(
         options,
         hidden_size,

@@ -82,6 +82,7 @@ def run_missing(path: Path, identities: Iterable[Line], run: Callable[..., Line]
         line = run(**identity)
         lines.append(line)
         text = json.dumps(line)
+        # Appended at once: a series that is stopped loses no finished run.
         with open(path, "a") as file:
             file.write(text + "\n")
         print(text, flush=True)

@@ -94,6 +94,7 @@ def write_tiny_model(folder: Path, data: Path) -> Path:
         intermediate_size=64,
         max_position_embeddings=64,
     )
+    # The caller's random state stays as it was.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = BertModel(config)
@@ -187,6 +188,7 @@ def kill_once(kill: Kill, flags: list[str], folder: Path) -> KilledRun:
         time.sleep(kill.delay)
         is_killed = process.poll() is None
         process.kill()
+    # Wait for the end of the process, whether it was killed or not.
     process.communicate()
 
     step = saved_step(folder, kill.stage)
@@ -219,6 +221,7 @@ def tensor_differences(run: Path, other: Path) -> list[str]:
             differing.append(f"{name}: other tensors")
             continue
         for key, tensor in tensors.items():
+            # By bits: nan is equal to itself, and 0 differs from -0.
             if tensor.numpy().tobytes() != other_tensors[key].numpy().tobytes():
                 differing.append(f"{name}: {key}")
     return differing

@@ -21,6 +21,7 @@ class Limit:
 
     def measure(self) -> None:
         """Measure once more."""
+        # A machine that slows down for a while reaches less here, too.
         limit = cost_estimate.matrix_product_limit(self.device, self.precision)
         self.measurements.append(limit)
 

@@ -106,10 +106,12 @@ def longest_rows(job: Job) -> list[int]:
 
 def measure(arguments: argparse.Namespace, size: BatchSize, folder: Path) -> dict[str, Any]:
     """Return the peak of this process in bytes, the seconds of a step, and the tokens of a row."""
+    # As a run does. It is faster, and the peak is larger.
     if arguments.keep_freed_memory:
         runtime.settle_memory()
     job = build_job(arguments, size, folder)
     rows = longest_rows(job)
+    # The longest rows make the largest batch that an epoch can have.
     step = [TaskBatch(METHOD, rows[: size.sentences])]
     loop = make_loop(replace(job, plan=lambda epoch, generator: [step]))
 
@@ -127,6 +129,7 @@ def measure(arguments: argparse.Namespace, size: BatchSize, folder: Path) -> dic
 
 def measure_in_process(arguments: argparse.Namespace, size: BatchSize) -> dict[str, Any]:
     """Return what `measure` returns in a new process with the same flags."""
+    # The flag --side asks for one side in this process.
     side = f"{size.sentences},{size.chunk}"
     command = [sys.executable, "-m", "benchmarks.memory_of_batches", *sys.argv[1:], "--side", side]
     result = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
@@ -157,6 +160,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def compare(arguments: argparse.Namespace) -> None:
     """Measure both batches, and print them and one line of JSON."""
+    # What model and data take counts on neither side.
     loaded = measure_in_process(arguments, LOADED_ONLY)
     print(
         f"{arguments.model}, {arguments.precision}, {loaded['tokens']} tokens a sentence, "

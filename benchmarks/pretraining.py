@@ -49,6 +49,7 @@ SPARE_UPDATES = 50
 
 def make_tokenizer(size: str) -> BertTokenizer:
     """Return a vocabulary as large as the size's, of words that mean nothing."""
+    # The size of the vocabulary costs time in the head. Its words cost none.
     num_words = SIZES[size].vocab_size - len(SPECIAL_TOKENS)
     words = [f"w{number}" for number in range(num_words)]
     tokens = [*SPECIAL_TOKENS, *words]
@@ -61,6 +62,7 @@ def make_sequences(tokenizer: BertTokenizer, length: int) -> np.ndarray:
     sequences = generator.integers(
         len(SPECIAL_TOKENS), len(tokenizer.vocabulary), (NUM_SEQUENCES, length), dtype=np.uint16
     )  # (N, T)
+    # Packed sequences are full: there is no padding on either side.
     sequences[:, 0] = tokenizer.cls_token_id
     sequences[:, -1] = tokenizer.sep_token_id
     return sequences
@@ -96,6 +98,7 @@ class HuggingFaceLoop:
             "hidden_dropout_prob": 0.0,
             "attention_probs_dropout_prob": 0.0,
         }
+        # The peer gets the same shape.
         values = asdict(SIZES[options.named_size]) | changes
         del values["attention_implementation"]
 
@@ -121,6 +124,7 @@ class HuggingFaceLoop:
             examples.append({"input_ids": self.sequences[row].astype(np.int64)})
         batch = self.collate(examples)
 
+        # The loss is a mean over the masked tokens, as in ours.
         output = self.model(input_ids=batch["input_ids"], labels=batch["labels"])
         output.loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), MAX_NORM)
@@ -139,6 +143,7 @@ def layer_flops(size: str) -> int:
 
     They are 6 for each weight of the layers.
     """
+    # On the meta device nothing is allocated or drawn.
     with torch.device("meta"):
         layers = BertModel(SIZES[size]).layers
     return 6 * sum(parameter.numel() for parameter in layers.parameters())

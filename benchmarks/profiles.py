@@ -103,6 +103,7 @@ class OperationClock(TorchDispatchMode):
         self, operation: Any, types: Any, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
         """Run an operation and note its seconds."""
+        # The time of the operation alone: what we note falls between operations.
         keywords = kwargs or {}
         started = time.perf_counter()
         result = operation(*args, **keywords)
@@ -149,6 +150,7 @@ def format_table(profiles: dict[str, Profile], num_operations: int) -> str:
     add_row("everything", lambda side: side["total"])
     add_row("matrix products", lambda side: side["products"])
     add_row("between the operations", lambda side: side["between"])
+    # The operations that take the most time come first.
     first = next(iter(profiles.values()))
     for operation in list(first["seconds"])[:num_operations]:
         add_row(operation, seconds_in(operation))
@@ -208,6 +210,7 @@ def main() -> None:
         sep="\n",
     )
     for name, side_profile in profiles.items():
+        # Only the time inside matrix products counts for their speed.
         flops_per_second = side_profile["flops"] / side_profile["products"]
         share = flops_per_second / limit
         side_profile["share_of_limit"] = share

@@ -45,6 +45,7 @@ def fine_tune(path: str, **settings: Any) -> Line:
     """Make one fine-tune on a path and return its line. settings: as of `train_and_score`."""
     if path == FAST:
         return train_and_score(path, **settings)
+    # Inside, every readable function computes itself.
     with fast.switched_off():
         return train_and_score(path, **settings)
 
@@ -72,10 +73,12 @@ def train_and_score(
     )
     tokenizer = BertTokenizer.from_pretrained(folder)
     rows = encode_rows(options, read_tables(options.data), tokenizer)
+    # Both paths start from the same random state.
     runtime.seed_everything(seed)
     encoder = BertModel.from_pretrained(folder).to(device)
     with tempfile.TemporaryDirectory() as name:
         progress = fit(build_task_job(options, encoder, rows, Path(name)))
+    # The last epoch counts, not the best one: that would be chosen on dev.
     scores = {name: progress.history[-1][name] for name in SCORES}
     return {
         "path": path,
@@ -96,9 +99,11 @@ def format_table(lines: list[Line]) -> str:
     rows = [f"{'dev, last epoch':<20}{titles}"]
     for path in PATHS:
         chosen = [line for line in lines if line["path"] == path]
-        means = [format_mean([line[name] for line in chosen]) for name in SCORES]
-        cells = "".join(f"{mean:>20}" for mean in means)
-        rows.append(f"{path:<20}{cells}")
+        row = f"{path:<20}"
+        for name in SCORES:
+            mean = format_mean([line[name] for line in chosen])
+            row += f"{mean:>20}"
+        rows.append(row)
     return "\n".join(rows)
 
 
@@ -128,6 +133,7 @@ def main() -> None:
     runtime.settle_memory()
     for note in notes_without_bf16("Both paths are in fp32.", runtime.choose_device()[0]):
         print(note)
+    # Lines of the file with other settings are not shown.
     common = {
         "model": arguments.model,
         "data_dir": str(Path(arguments.data_dir).resolve()),

@@ -41,6 +41,7 @@ def format_comparison(comparison: dict[str, Any]) -> str:
     if comparison["goal"]:
         relation, number = comparison["goal"]
         goal = format_goal(relation, number, comparison["is_met"])
+    # One measurement has no spread.
     spread = "-"
     if comparison["n"] > 1:
         spread = ", ".join(f"{value:.1%}" for value in comparison["spread"])
@@ -59,6 +60,7 @@ def format_comparison(comparison: dict[str, Any]) -> str:
 
 def format_line(line: dict[str, Any]) -> list[str]:
     """Return a benchmark's part of the report, from its closing line."""
+    # Under the table: checks, the share of the limit, notes, versions.
     details = []
     for check in line["checks"]:
         goal = format_goal(check["relation"], check["goal"], check["is_met"])
@@ -94,6 +96,7 @@ def format_report(
         "",
     ]
     for name, line in lines.items():
+        # A benchmark whose peer is not installed fails, and the others go on.
         body = ["It failed; its message stood in the terminal."]
         if line is not None:
             body = format_line(line)
@@ -103,6 +106,7 @@ def format_report(
 
 def processor_name() -> str:
     """Return the processor's name, as far as the system tells it."""
+    # platform.processor() is empty on many Linux systems.
     path = Path("/proc/cpuinfo")
     if path.is_file():
         for line in path.read_text().splitlines():

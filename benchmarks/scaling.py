@@ -89,6 +89,7 @@ def run_once(times: int, data_dir: str, folder: Path) -> RunCost:
 def whole_runs(data_dir: str, num_rounds: int) -> list[RunCost]:
     """Return rows, median seconds and median peak memory in bytes, for each of TIMES."""
     runs: dict[int, list[RunCost]] = {times: [] for times in TIMES}
+    # The sizes take turns, so that a slow minute of the machine slows all of them.
     for _ in range(num_rounds):
         for times in TIMES:
             with tempfile.TemporaryDirectory() as folder:
@@ -109,6 +110,7 @@ def whole_runs(data_dir: str, num_rounds: int) -> list[RunCost]:
 def encoder_step(config: BertConfig, num_rows: int, num_tokens: int, precision: str) -> Side:
     """Return a training step of a bare encoder on random token ids, without padding."""
     model = BertModel(config).train()
+    # With learning rate 0 a step costs the same and changes nothing.
     optimizer = AdamW(model.parameters(), lr=0.0, fused=True)
     input_ids = torch.randint(config.vocab_size, (num_rows, num_tokens))
 
@@ -180,6 +182,7 @@ def parameter_series(precision: str) -> Series:
 
 def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
     """Return the slope of log(seconds) on log(size) by least squares."""
+    # seconds = a x size^slope, so log(seconds) = log(a) + slope x log(size).
     slope, _ = numpy.polyfit(numpy.log(sizes), numpy.log(seconds), 1)
     return float(slope)
 
@@ -232,6 +235,7 @@ def measure_runs(data_dir: str, num_rounds: int) -> dict[str, Any]:
     peaks = [run["peak_memory"] for run in runs]
 
     line = fit_line(rows, seconds)
+    # Starting the program and reading the files cost the same for every size.
     without_start = [measured - line.start for measured in seconds]
     exponents = exponent(rows, seconds), exponent(rows, without_start)
     flatness = off_the_middle(peaks)
@@ -274,6 +278,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def check_rows(parser: argparse.ArgumentParser, data_dir: str) -> None:
     """End the program with a message where the files are missing or too small."""
+    # A run on fewer rows than asked for would look cheaper than it is.
     tables = read_tables_or_exit(parser, data_dir)
     for task, base_rows in BASE_ROWS.items():
         num_rows = len(tables[task]["train"].examples)

@@ -67,6 +67,7 @@ class Settings:
     @property
     def device_name(self) -> str:
         """The name of the GPU, or "cpu"."""
+        # A report must name the GPU, because its numbers depend on it.
         if self.device.type == "cuda":
             return torch.cuda.get_device_name(self.device)
         return self.device.type

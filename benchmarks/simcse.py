@@ -46,6 +46,7 @@ class TwoPasses(SimCSE):
         """Return the loss of a batch of B sentences, a scalar."""
         first_view = self.projected(batch)  # (B, P)
         second_view = self.projected(batch)  # (B, P)
+        # Sentences with equal text are no negatives of each other.
         same = same_text(batch.input_ids, batch.input_ids)
         return losses.info_nce(first_view, second_view, self.temperature, same=same)
 
@@ -55,6 +56,7 @@ def make_side(method: type[SimCSE], model: Path, data: SimCSEData, precision: st
     encoder = BertModel.from_pretrained(model)
     setup = MethodSetup(encoder, "mean", PRESET.temperature, PRESET.projection)
     module = method(setup).train()
+    # Encoder and projection are trained together, as in the stage.
     optimizer = AdamW(parameter_groups(module, WEIGHT_DECAY), lr=PRESET.lr, fused=True)
 
     def run_part(part: int) -> None:

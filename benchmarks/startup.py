@@ -17,6 +17,7 @@ from benchmarks.settings import Settings
 from benchmarks.timing import Side, alternate
 
 ROOT = Path(__file__).resolve().parent.parent
+# Our commands must answer before torch is imported, and our model soon after it.
 COMMANDS = {
     "import": ["-c", "import minbert"],
     "help": ["run_multitask.py", "--help"],
@@ -30,6 +31,7 @@ def side_of(command: list[str]) -> Side:
     """Return a function that runs Python with these arguments."""
 
     def run_part(part: int) -> None:
+        # A fresh process each time: an import is cached within one.
         command_line = [sys.executable, *command]
         subprocess.run(command_line, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
 

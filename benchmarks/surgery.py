@@ -70,12 +70,14 @@ def build_job(joint_step: JointStep, surgery: str, folder: Path) -> Job:
         epochs=1,
         surgery=surgery,
     )
+    # Fewer rows of each file are enough for batches of usual length.
     tables = {}
     for task, splits in read_tables(options.data).items():
         tables[task] = {split: table.cut(NUM_ROWS) for split, table in splits.items()}
     rows = encode_rows(options, tables, BertTokenizer.from_pretrained(joint_step.model))
     encoder = BertModel.from_pretrained(joint_step.model).to(DEVICE)
     job = build_task_job(options, encoder, rows, folder)
+    # All sides plan with the same seed, so they have the same step.
     step = job.plan(0, torch.Generator().manual_seed(0))[0]
     return replace(job, plan=lambda epoch, generator: [step])
 
@@ -91,6 +93,7 @@ def our_side(joint_step: JointStep, surgery: str, folder: Path) -> Side:
     The request "peak" returns the peak memory, and "parameters" the size of the parameters, both in
     bytes.
     """
+    # As a run does it.
     runtime.settle_memory()
     loop = make_loop(build_job(joint_step, surgery, folder))
     update = only_update(loop)
@@ -146,6 +149,7 @@ def aggregate(
         if len(present) == len(column):
             shared.append(number)
 
+    # One row of the matrix for each task, without the heads.
     rows = []
     for task_gradients in gradients:
         pieces = [task_gradients[number] for number in shared]
@@ -251,6 +255,7 @@ def run(settings: Settings) -> dict[str, Any]:
             "`bash setup.sh --dev`"
         )
 
+    # 6 FLOPs for each weight of the layers and each token: 2 forward, 4 backward.
     seconds_per_step = comparisons[0].ours / 1e3
     flops = layer_flops(settings.model, 6) * count_tokens(loops["ours"].job, update)
     line = json_line(

@@ -44,6 +44,7 @@ def encode_by_ours(tokenizer: BertTokenizer, examples: Sequence[Example]) -> Tok
 def encode_by_peer(tokenizer: Callable[..., Any], examples: Sequence[Example]) -> TokenIds:
     """Return the ids of a file by transformers' tokenizer."""
     first, second = arrange_sentences(examples, "cross")
+    # It returns lists of ids, without padding.
     encoded = tokenizer(first, second, truncation=True, max_length=MAX_LENGTH)
     return TokenIds(encoded["input_ids"], encoded["token_type_ids"])
 
@@ -54,6 +55,7 @@ def num_differences(files: Files, ours: BertTokenizer, peer: Callable[..., Any])
     for examples in files:
         our_rows = zip(*encode_by_ours(ours, examples), strict=True)
         peer_rows = zip(*encode_by_peer(peer, examples), strict=True)
+        # A row is its token ids and its segment ids.
         for our_row, peer_row in zip(our_rows, peer_rows, strict=True):
             count += our_row != peer_row
     return count
@@ -64,6 +66,7 @@ def seconds_of_second_reading(files: Files, model: Path, num_rounds: int) -> flo
     seconds = []
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(1 + num_rounds):
+            # A new tokenizer for each round, as in a new run.
             tokenizer = BertTokenizer.from_pretrained(model, cache=Path(folder))
             start = time.perf_counter()
             for examples in files:

@@ -32,6 +32,7 @@ class Peer(NamedTuple):
 def list_peers(settings: Settings) -> dict[str, Peer]:
     """Return the peers by name."""
     precision = settings.precision
+    # Only the strongest peer is compiled, as --help says.
     compiled = ", compiled" if settings.is_compiled else ""
     return {
         "plain": Peer(
@@ -59,6 +60,7 @@ def choose_data(settings: Settings) -> TrainingData:
     """Return the sentences, in whole batches. Full: 50 batches; quick: 8."""
     num_parts = settings.size(50, 8)
     examples = sst_examples(settings.data_dir, num_parts * settings.batch_size)
+    # The last batch would be smaller, and faster.
     num_parts = len(examples) // settings.batch_size
     whole = examples[: num_parts * settings.batch_size]
     return TrainingData(settings.model, whole, settings.batch_size)
@@ -76,7 +78,7 @@ def run(settings: Settings) -> dict[str, Any]:
     limit = Limit(precision, settings.device)
     peers = list_peers(settings)
     with ExitStack() as stack:
-
+        # All processes live for the whole benchmark, so that they can take turns.
         def open_side(make_side: Callable[..., Side], *arguments: Any) -> Side:
             process = SideProcess(settings.threads, make_side, data, *arguments)
             return stack.enter_context(process)
@@ -99,6 +101,7 @@ def run(settings: Settings) -> dict[str, Any]:
             )
         )
 
+    # 6 FLOPs for each weight of the layers and each token: 2 forward, 4 backward.
     tokens_per_sentence = real_tokens(data.examples, settings.model) / num_sentences
     flops_per_sentence = layer_flops(settings.model, 6) * tokens_per_sentence
     sentences_per_second = comparisons[0].ours

@@ -73,6 +73,7 @@ def build_our_job(data: TrainingData, folder: Path, execution: Execution) -> Job
     The dropout is that of config.json, as the peer has it. The sentence vector is the one that the
     model's folder notes, else the mean.
     """
+    # Small encoders have no dropout in a run. The peer has it, so ours gets it.
     encoder = BertModel.from_pretrained(data.model).to(execution.device)
     runtime.compile_layers(encoder, execution.is_compiled)
     options = resolve_options(
@@ -88,6 +89,7 @@ def build_our_job(data: TrainingData, folder: Path, execution: Execution) -> Job
     )
     tokenizer = BertTokenizer.from_pretrained(data.model)
     rows = EncodedExamples(data.examples, tokenizer, MAX_LENGTH)
+    # Nothing is evaluated here, so the other splits may be the same rows.
     splits = dict.fromkeys(("train", "dev", "test"), rows)
     return build_task_job(options, encoder, {"sst": splits}, folder)
 
@@ -166,6 +168,7 @@ class Classifier(nn.Module):
             vectors = (hidden_states * mask).sum(dim=1) / mask.sum(dim=1)  # (B, H)
         else:
             vectors = hidden_states[:, 0]  # (B, H)
+        # The layers of MultitaskBert with --head features, for one task.
         shared = torch.tanh(self.shared(vectors))  # (B, H)
         logits = self.dense(self.dropout(shared))  # (B, 5)
         return F.cross_entropy(logits.float(), labels)
@@ -201,12 +204,14 @@ def peer_side(data: TrainingData, execution: Execution, tricks: Tricks) -> Side:
 
     The request "peak" returns the peak memory in bytes.
     """
+    # It must be set before the first large allocation.
     if tricks.keeps_memory:
         runtime.settle_memory()
     classifier = Classifier(data.model).train().to(execution.device)
     if execution.is_compiled:
         classifier.compile(dynamic=True)
     rows = HuggingFaceBatches(data)
+    # None is torch's own choice, which is not the fused kernel on CPU.
     optimizer = torch.optim.AdamW(
         classifier.parameters(),
         lr=PEER_LR,
@@ -234,5 +239,6 @@ def peer_side(data: TrainingData, execution: Execution, tricks: Tricks) -> Side:
 
 def random_batches(data: TrainingData) -> list[list[int]]:
     """Return the sentences in random batches."""
+    # The loop that everyone writes shuffles the rows and cuts them.
     order = torch.randperm(len(data.examples), generator=torch.Generator().manual_seed(0))
     return [batch.tolist() for batch in order.split(data.batch_size)]

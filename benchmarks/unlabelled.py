@@ -99,6 +99,7 @@ class Filter:
                 self.held_out.update(key_of(text) for text in example.texts)
 
         self.used_pairs: set[frozenset[str]] = set()
+        # A pair of PARA is not chosen for STS either.
         for task in ("para", "sts"):
             self.used_pairs.update(pair_key(example.texts) for example in course[task]["train"])
         self.used_sentences = {key_of(example.sentence_1) for example in course["sst"]["train"]}
@@ -112,6 +113,7 @@ class Filter:
     def new_sentences(self, texts: Iterable[str]) -> Iterator[str]:
         """Yield the texts that are allowed, have a sentence's length, and were not seen yet."""
         for text in texts:
+            # Each sentence is counted as used as soon as it was chosen.
             key = key_of(text)
             has_length = MIN_WORDS <= len(text.split()) <= MAX_WORDS
             if has_length and self.allows(text) and key not in self.used_sentences:
@@ -248,6 +250,7 @@ def near_pairs(
             f"{len(pool)} texts to draw neighbours from; expected are {NUM_NEAREST + 1} at least. "
             "Pass larger files, or ask for 0 near pairs."
         )
+    # Rare words weigh more. A word that comes n times counts 1 + log(n).
     vectorizer = TfidfVectorizer(sublinear_tf=True).fit(pool)
     vectors = vectorizer.transform(pool)  # (texts, words)
     keys = [key_of(text) for text in pool]
@@ -256,6 +259,7 @@ def near_pairs(
     for start in range(0, len(queries), CHUNK):
         chunk = queries[start : start + CHUNK]
         cosines = (vectorizer.transform(chunk) @ vectors.T).toarray()  # (queries, texts)
+        # The nearest texts without an order, and then sorted: faster than sorting all.
         nearest = np.argpartition(-cosines, NUM_NEAREST, axis=1)[:, :NUM_NEAREST]
         for query, candidates, query_cosines in zip(chunk, nearest, cosines, strict=True):
             by_cosine = candidates[np.argsort(-query_cosines[candidates])]
@@ -425,6 +429,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.beside:
         seen.leave_out(arguments.beside)
 
+    # All three draw from it in turn, so their order is part of the result.
     rng = random.Random(arguments.seed)
     sentences = list(seen.new_sentences(sentences_of(arguments.reviews)))
     rng.shuffle(sentences)
