@@ -9,7 +9,7 @@ from minbert.commands.options import AUTO, NONE, OptionGroup, flag, group
 
 @dataclass(frozen=True)
 class SupervisedOptions(OptionGroup):
-    """Of simcse-supervised (the GEN report)."""
+    """Options of simcse-supervised (the GEN report)."""
 
     labelled_negatives: str = flag(
         "yes",
@@ -27,7 +27,7 @@ class SupervisedOptions(OptionGroup):
 
 @dataclass(frozen=True)
 class NliOptions(OptionGroup):
-    """Of simcse-nli (Gao et al. 2021, section 4)."""
+    """Options of simcse-nli (Gao et al. 2021, section 4)."""
 
     nli: str = flag(
         NONE,
@@ -42,7 +42,7 @@ class NliOptions(OptionGroup):
 
 @dataclass(frozen=True)
 class MnrOptions(OptionGroup):
-    """Of mnr (Henderson et al. 2017)."""
+    """Options of mnr (Henderson et al. 2017)."""
 
     mnr_similarity: str = flag(
         "cos",
@@ -53,7 +53,7 @@ class MnrOptions(OptionGroup):
 
 @dataclass(frozen=True)
 class BscOptions(OptionGroup):
-    """Of bsc (Chernyavskiy et al. 2022)."""
+    """Options of bsc (Chernyavskiy et al. 2022)."""
 
     bsc_symmetric: str = flag(
         "yes", "Softmax over rows and columns (yes), or over rows only.", choices=("yes", "no")
@@ -96,7 +96,7 @@ class BscOptions(OptionGroup):
 
 @dataclass(frozen=True)
 class TensionOptions(OptionGroup):
-    """Of ct and ct-in-batch (contrastive tension, Carlsson et al. 2021)."""
+    """Options of ct and ct-in-batch (contrastive tension, Carlsson et al. 2021)."""
 
     ct_corpus: str = flag(
         NONE,
@@ -113,7 +113,7 @@ class TensionOptions(OptionGroup):
 
 @dataclass(frozen=True)
 class SelfGuidedOptions(OptionGroup):
-    """Of sg and sg-opt (Kim et al. 2021)."""
+    """Options of sg and sg-opt (Kim et al. 2021)."""
 
     sg_loss: str = flag(
         "nt-xent",
@@ -146,6 +146,7 @@ class ContrastiveOptions(OptionGroup):
         "step on the contrastive loss.",
         choices=("first", "last", "fusion"),
     )
+    # These replace values of the method's preset in presets.py.
     contrastive_epochs: int | str = flag(
         AUTO,
         "Epochs of a contrastive stage. auto, here and below: the value in the method's preset, "
@@ -196,6 +197,7 @@ class ContrastiveOptions(OptionGroup):
         "caching, Gao, Zhang et al. 2021). 0: the whole batch.",
         low=0,
     )
+    # The options of single methods.
     supervised: SupervisedOptions = group(SupervisedOptions)
     triplets: NliOptions = group(NliOptions)
     mnr: MnrOptions = group(MnrOptions)
@@ -219,6 +221,7 @@ class ContrastiveOptions(OptionGroup):
         return [path for path in paths if path not in (NONE, "random-words")]
 
     def check(self) -> None:
+        # Similar pairs are found before each epoch but the first.
         if self.bsc.bsc_shuffle in ("knn", "cluster") and self.contrastive_epochs == 1:
             raise ValueError(
                 f"--bsc_shuffle {self.bsc.bsc_shuffle} has no effect in one epoch: it begins with "

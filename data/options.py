@@ -100,6 +100,7 @@ class DataOptions(OptionGroup):
     max_length: int = flag(
         128, "Maximum number of tokens in a row. Longer rows are cut.", low=4, is_common=True
     )
+    # Token ids depend on the text and the tokenizer only, so runs can share them.
     token_cache: str = flag(
         AUTO,
         "Folder that keeps token ids for later runs on the same text. auto: "

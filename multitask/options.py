@@ -188,6 +188,7 @@ class HeadOptions(OptionGroup):
         choices=("features", "vm", "ph", "dph", "dpha", "mlp", "cosine"),
         is_common=True,
     )
+    # Options of single heads, and of one task.
     para_head: str = flag(
         AUTO,
         "The head of PARA. auto: --head.",
@@ -217,6 +218,7 @@ class HeadOptions(OptionGroup):
         low=0.01,
         high=0.99,
     )
+    # The layers before all heads.
     common_layer: str = flag(
         "tanh",
         "A linear layer and tanh before all heads (CL in the ROB report), or none.",
@@ -303,6 +305,7 @@ class FineTuningOptions(OptionGroup):
     accumulation: int = flag(
         1, "Number of steps whose gradients make one update.", low=1, is_common=True
     )
+    # How much of the encoder is trained, and when.
     layer_decay: float = flag(
         1.0,
         "The learning rate of an encoder layer is this times that of the layer above it.",

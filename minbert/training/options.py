@@ -35,6 +35,7 @@ class TrainingOptions(OptionGroup):
         "- trained: always its result",
         choices=("better", "trained"),
     )
+    # How the optimizer steps. Each stage has its own learning rate.
     schedule: str = flag(
         "linear",
         "How the learning rate changes after the warm-up.",
