@@ -6,7 +6,7 @@ evaluated, the plan or the evaluations are compared.
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ import torch
 
 from command_line.checks import needed_stages
 from command_line.options import Options
-from contrastive.presets import METHODS, settings_of
+from contrastive.presets import METHODS
 from minbert.schedule import SCHEDULES
 from minbert.training.job import Job
 from minbert.training.loop import fit
@@ -245,102 +245,7 @@ def test_shuffles_begin_with_the_second_epoch(make_job):
     assert num_tokens["random"] < num_tokens["any-length"], "similar lengths need less padding"
 
 
-# --- presets --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("method", "values"),
-    {
-        "simcse": {
-            "epochs": 1,
-            "batch_size": 64,
-            "lr": 3e-5,
-            "temperature": 0.05,
-            "max_length": 32,
-            "projection": "tanh",
-        },
-        "simcse-supervised": {
-            "epochs": 5,
-            "batch_size": 16,
-            "lr": 2e-5,
-            "temperature": 0.05,
-            "projection": "mlp",
-        },
-        "simcse-nli": {
-            "epochs": 3,
-            "batch_size": 512,
-            "lr": 5e-5,
-            "temperature": 0.05,
-            "projection": "tanh",
-        },
-        "mnr": {
-            "epochs": 1,
-            "batch_size": 64,
-            "lr": 2e-5,
-            "temperature": 0.05,
-            "projection": "none",
-        },
-        "bsc": {
-            "epochs": 5,
-            "batch_size": 30,
-            "lr": 2e-5,
-            "temperature": 0.07,
-            "projection": "none",
-        },
-        "ct": {
-            "epochs": 1,
-            "batch_size": 16,
-            "lr": 1e-5,
-            "optimizer": "rmsprop",
-            "schedule": "tension",
-            "warmup": 0.0,
-        },
-        "ct-in-batch": {
-            "batch_size": 16,
-            "lr": 1e-5,
-            "temperature": 0.05,
-            "optimizer": "rmsprop",
-            "schedule": "tension",
-        },
-        "sg": {
-            "epochs": 1,
-            "batch_size": 16,
-            "lr": 5e-5,
-            "temperature": 0.01,
-            "betas": (0.9, 0.9),
-            "evaluate_every": 50,
-            "patience": 10,
-            "projection": "guided",
-        },
-        "sg-opt": {
-            "epochs": 1,
-            "batch_size": 16,
-            "lr": 5e-5,
-            "temperature": 0.01,
-            "betas": (0.9, 0.9),
-            "evaluate_every": 50,
-            "patience": 10,
-            "projection": "guided",
-        },
-    }.items(),
-)
-def test_presets_are_those_of_the_papers(method, values):
-    assert values.items() <= asdict(METHODS[method].preset).items()
-    options = Options.of().contrastive.self_guided
-    assert options.sg_regulariser == 0.1 and options.sg_states == "max"
-
-
-@pytest.mark.parametrize(
-    ("values", "temperature"),
-    [
-        ({}, 0.05),
-        ({"mnr_similarity": "dot"}, 1.0),
-        ({"mnr_similarity": "dot", "contrastive_temperature": 0.5}, 0.5),
-    ],
-)
-def test_ranking_by_dot_products_has_a_temperature_only_where_it_is_set(values, temperature):
-    options = Options.of(pretrain="mnr", **values).contrastive
-    assert settings_of("mnr", options, 768, "cpu").temperature == temperature
+# --- numbers of a job -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -394,7 +299,7 @@ def test_one_sentence_alone_in_the_last_batch(make_job, method):
 
 
 def test_messages_of_files(make_stages, tmp_path):
-    with pytest.raises(ValueError, match="nowhere.tsv: No such file"):
+    with pytest.raises(ValueError, match="nowhere.tsv: there is no such file"):
         make_stages("simcse-nli", nli=str(tmp_path / "nowhere.tsv"))
     with pytest.raises(ValueError, match="nowhere.txt: No such file"):
         make_stages("ct", ct_corpus=str(tmp_path / "nowhere.txt"))

@@ -128,7 +128,7 @@ def test_a_very_long_text_of_a_triplet(tmp_path):
         (
             "a\tb\tc\nd\te\tf\n",
             "line 1: the header has no column premise, entailment, contradiction; found are: a, b, "
-            "c. A file of triplets has the columns premise, entailment and contradiction, or sent0,",
+            "c. A file of triplets has the columns premise, entailment and contradiction, or sent0",
         ),
         (
             "premise\tentailment\tcontradiction\na\tb\tc\na\tb\n",

@@ -1,5 +1,9 @@
-"""contrastive/stage.py and methods.py: the stage from sentences to an encoder's folder, and its reuse."""
+"""contrastive/stage.py: every method as a stage, from sentences to an encoder's folder.
 
+It trains what it should, resumes to the same bits, and is used again where it would be the same.
+"""
+
+import copy
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,22 +13,37 @@ import torch
 from safetensors.torch import load_file
 
 from command_line.options import Options
-from contrastive.losses import info_nce
-from contrastive.methods import MethodSetup, SimCSE
+from contrastive.presets import METHODS
 from contrastive.sentences import unique_sentences
 from contrastive.stage import Place, StageText, build_stage
 from contrastive.zero_shot import sts_quality
 from data.batching import EncodedExamples
-from data.readers import Example
 from minbert import BertModel, BertTokenizer
-from minbert.pooling import check_pooling, pool
+from minbert.pooling import check_pooling
 from minbert.training.loop import fit
-from minbert.training.stage import STAGE_FILE, Stage, encoder_fingerprint
+from minbert.training.stage import (
+    STAGE_FILE,
+    Stage,
+    encoder_fingerprint,
+    plan_chain,
+    run_chain,
+)
 from multitask.stage import read_tables
+from tests.contrastive.method_cases import CASES
+from tests.toy_job import Kill, killed_at
+from tests.toy_multitask import differ
+from tests.toy_stages import FAST
 
-
-def training_examples(tables):
-    return [example for splits in tables.values() for example in splits["train"].examples][40:90]
+# What a stage of SimCSE writes into the folder of its encoder.
+FILES = {
+    "config.json",
+    "model.safetensors",
+    "vocab.txt",
+    "tokenizer_config.json",
+    "sentence.json",
+    STAGE_FILE,
+    "projection.safetensors",
+}
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +71,20 @@ def tables(options):
     return read_tables(options.data)
 
 
+def training_examples(tables) -> list:
+    """Examples 40 to 89 of all tasks."""
+    examples = []
+    for splits in tables.values():
+        examples += splits["train"].examples
+    return examples[40:90]
+
+
 @pytest.fixture
 def make_stage(options, tables, tokenizer, tiny_model, tmp_path):
-    """A function that builds the stage of a run, on few sentences; changes replace options."""
+    """A function that builds SimCSE's stage of a run, on few sentences.
+
+    changes: options with other values, by their flat names.
+    """
 
     def make(
         name: str = "run",
@@ -64,10 +94,13 @@ def make_stage(options, tables, tokenizer, tiny_model, tmp_path):
         words=tokenizer,
         **changes,
     ) -> Stage:
-        train = training_examples(tables) if train is None else train
-        encoder = encoder or BertModel.from_pretrained(tiny_model)
         changed = options.with_values(**changes)
+        if train is None:
+            train = training_examples(tables)
+        encoder = encoder or BertModel.from_pretrained(tiny_model)
+        dev = dev or tables["sts"]["dev"].examples
         run = tmp_path / name
+        start = encoder_fingerprint(encoder, words)
         return build_stage(
             "simcse",
             changed.contrastive,
@@ -75,12 +108,8 @@ def make_stage(options, tables, tokenizer, tiny_model, tmp_path):
             changed.encoder.pooling,
             encoder,
             words,
-            StageText(
-                {"sst": train}, dev or tables["sts"]["dev"].examples, changed.data.max_length
-            ),
-            Place(
-                encoder_fingerprint(encoder, words), run / "encoder", run / "checkpoint" / "simcse"
-            ),
+            StageText({"sst": train}, dev, changed.data.max_length),
+            Place(start, run / "encoder", run / "checkpoint" / "simcse"),
         )
 
     return make
@@ -90,81 +119,48 @@ def bits(encoder: BertModel) -> dict[str, bytes]:
     return {name: tensor.numpy().tobytes() for name, tensor in encoder.state_dict().items()}
 
 
-def test_sentences_count_once(tokenizer):
-    examples = [
-        Example("1", "a doctor is helping", "the girl", 1.0),
-        Example("2", "The GIRL", None, 0.0),
-        Example("3", "a   doctor is helping", "a doctor is", 2.0),
-    ]
-    found = unique_sentences(examples, tokenizer, 32)
-    assert [example.sentence_1 for example in found] == [
-        "a doctor is helping",
-        "the girl",
-        "a doctor is",
-    ]
-    assert [example.id for example in found] == ["sentence-0", "sentence-1", "sentence-2"]
-    assert all(example.sentence_2 is None and example.label is None for example in found)
-    cut = unique_sentences(
-        examples, tokenizer, 5
-    )  # [CLS] a doctor is [SEP]: what differs is cut off
-    assert [example.sentence_1 for example in cut] == ["a doctor is helping", "the girl"]
+def first_batch(stage: Stage) -> tuple[str, list[int]]:
+    return stage.job.plan(0, torch.Generator().manual_seed(0))[0][0]
 
 
-def test_simcse_is_its_formula(tiny_model, tokenizer):
-    """Two dropout masks from one pass of 2B rows, projected by linear and tanh, then info_nce."""
-    encoder = BertModel.from_pretrained(tiny_model)
-    method = SimCSE(MethodSetup(encoder, "mean", 0.05, "tanh")).train()
-    texts = ["a doctor is helping the girl", "a tall soldier", "the hotel"]
-    rows = EncodedExamples(
-        [Example(str(n), text, None, None) for n, text in enumerate(texts)], tokenizer, 32
-    )
-    batch = rows.batch([0, 1, 2])
-    torch.manual_seed(0)
-    found = method(batch)
-    torch.manual_seed(0)
-    twice = batch.input_ids.repeat(2, 1), batch.attention_mask.repeat(2, 1)
-    vectors = pool(encoder(*twice), twice[1], "mean")
-    first, second = torch.tanh(
-        vectors @ method.projection[0].weight.T + method.projection[0].bias
-    ).split(3)
-    torch.testing.assert_close(found, info_nce(first, second, 0.05), rtol=1e-5, atol=1e-6)  # fp32
-    assert not torch.equal(first, second)  # dropout differs between the views
-    encoder.eval()
-    vectors = pool(encoder(*twice), twice[1], "mean")
-    torch.testing.assert_close(
-        vectors[:3], vectors[3:], rtol=0, atol=1e-6
-    )  # without dropout the views agree
+# --- the rows of a stage --------------------------------------------------------------------------
 
 
-def test_every_parameter_learns_but_the_pooler(make_stage):
-    stage = make_stage()
-    task, rows = stage.job.plan(0, torch.Generator().manual_seed(0))[0][0]
-    stage.job.loss(task, stage.job.load(task, rows)).backward()
-    without = {
-        name
-        for name, p in stage.job.model.named_parameters()
-        if p.grad is None or not p.grad.abs().sum()
-    }
-    assert without == {"encoder.pooler.weight", "encoder.pooler.bias"}
+def test_an_epoch_sees_every_sentence_once(make_stage, tables, tokenizer):
+    train = training_examples(tables)
+    stage = make_stage(train=train)
+    rows = []
+    for ((_, batch),) in stage.job.plan(0, torch.Generator().manual_seed(1)):
+        rows += batch
+    assert sorted(rows) == list(range(len(unique_sentences(train, tokenizer, 32))))
 
 
-def test_what_is_read_and_what_cannot_judge_it_are_said_before_training(make_stage, tables):
+def tasks_of_epoch(stage: Stage) -> list[str]:
+    return [task for ((task, _),) in stage.job.plan(0, torch.Generator().manual_seed(0))]
+
+
+def test_supervised_epochs_end_with_the_other_tasks(make_stages):
+    """16 pairs, 16 and 32 sentences, 8 in a batch."""
+    (stage,) = make_stages("simcse-supervised")
+    pairs = ["simcse-supervised"] * 2
+    assert tasks_of_epoch(stage) == pairs + ["sst"] * 2 + ["sts"] * 4
+    (stage,) = make_stages("simcse-supervised", unsupervised_too="none")
+    assert tasks_of_epoch(stage) == pairs
+
+
+def test_the_number_of_cut_rows_is_said_before_training(make_stage):
     stage = make_stage(contrastive_max_length=6)
     (note,) = stage.notes
-    num_cut = int((stage.job.load("simcse", range(10)).attention_mask.sum(dim=1) == 6).sum())
-    assert note.startswith("simcse: ") and note.endswith(" rows cut to 6 tokens") and num_cut > 0
-    assert int(note.split(" sentences, ")[1].split()[0]) >= num_cut
-    low = [
-        replace(example, label=min(example.label, 3.0)) for example in tables["sts"]["dev"].examples
-    ]
-    with pytest.raises(
-        ValueError,
-        match="expected are different labels, some above 4. Add such pairs, raise --dev_rows",
-    ):
-        make_stage(dev=low)
+    lengths = stage.job.load("simcse", range(10)).attention_mask.sum(dim=1)
+    num_full = int((lengths == 6).sum())
+    assert num_full > 0
+    assert note.startswith("simcse: ")
+    assert note.endswith(" rows cut to 6 tokens")
+    num_cut = int(note.split(" sentences, ")[1].split()[0])
+    assert num_cut >= num_full
 
 
-def test_what_a_method_reads_is_counted_as_pairs_where_it_reads_pairs(
+def test_rows_are_counted_as_pairs_where_they_are_pairs(
     options, tables, tokenizer, tiny_model, tmp_path
 ):
     train = {task: tables[task]["train"].examples for task in ("para", "sts")}
@@ -182,22 +178,315 @@ def test_what_a_method_reads_is_counted_as_pairs_where_it_reads_pairs(
     assert stage.notes[0].startswith(f"mnr: {num_pairs} pairs, ")
 
 
-def test_it_is_judged_by_pairs_of_the_run_s_own_length(make_stage):
-    lengths = ((48, 32), (48, 6), (6, 32))  # --max_length and --contrastive_max_length
-    found = [
-        make_stage(max_length=run, contrastive_max_length=own).quality() for run, own in lengths
-    ]
-    assert found[0] == found[1] != found[2]
+# --- the pairs that measure a stage ---------------------------------------------------------------
 
 
-def test_an_epoch_sees_every_sentence_once(make_stage, tables, tokenizer):
-    train = training_examples(tables)
-    stage = make_stage(train=train)
-    steps = stage.job.plan(0, torch.Generator().manual_seed(1))
-    seen = sorted(row for ((_, rows),) in steps for row in rows)
-    assert seen == list(range(len(unique_sentences(train, tokenizer, 32))))
+def test_pairs_that_cannot_measure_a_stage_are_refused_before_training(make_stage, tables):
+    low = []
+    for example in tables["sts"]["dev"].examples:
+        low.append(replace(example, label=min(example.label, 3.0)))
+    message = "expected are different labels, some above 4. Add such pairs, raise --dev_rows"
+    with pytest.raises(ValueError, match=message):
+        make_stage(dev=low)
 
 
+def test_it_is_measured_by_pairs_of_the_runs_own_length(make_stage):
+    same = make_stage(max_length=48, contrastive_max_length=32).quality()
+    assert make_stage(max_length=48, contrastive_max_length=6).quality() == same
+    assert make_stage(max_length=6, contrastive_max_length=32).quality() != same
+
+
+# --- the job --------------------------------------------------------------------------------------
+
+
+def test_the_job_is_as_the_options_say(make_stage, tables, tokenizer):
+    values = {"max_grad_norm": 0.25, "seed": 5, "save_every": 7, "precision": "bf16"}
+    job = make_stage("other", **values).job
+    for name, value in values.items():
+        assert getattr(job, name) == value
+    assert make_stage().keeps_better
+    assert not make_stage(hand_on="trained").keeps_better
+    assert not make_stage(contrastive_order="last").keeps_better
+
+    stage = make_stage(pooling="cls", weight_decay=0.125)
+    groups = stage.job.optimizer.param_groups
+    assert {group["weight_decay"] for group in groups} == {0.125, 0.0}
+    dev = EncodedExamples(tables["sts"]["dev"].examples, tokenizer, 32, "bi")
+    assert stage.quality() == sts_quality(stage.encoder, dev, "cls", "fp32")
+    assert stage.quality() != sts_quality(stage.encoder, dev, "mean", "fp32")
+
+
+def test_contrastive_tension_is_trained_as_its_paper_says(make_stages):
+    """Learning rates at 32 units are 24 times those at 768."""
+    (stage,) = make_stages("ct", **dict.fromkeys(FAST, "auto"))
+    job = stage.job
+    assert isinstance(job.optimizer, torch.optim.RMSprop)
+    group = job.optimizer.param_groups[0]
+    assert (group["alpha"], group["eps"], group["weight_decay"]) == (0.9, 1e-7, 0)
+    assert group["lr"] == pytest.approx(2.4e-4)
+    assert (job.schedule, job.warmup) == ("tension", 0.0)
+    steps = job.plan(0, torch.Generator())
+    assert all(len(rows) == 32 for ((_, rows),) in steps[:-1])
+
+
+def test_self_guided_training_is_as_its_paper_says(make_stages):
+    (stage,) = make_stages("sg-opt", **dict.fromkeys(FAST, "auto"))
+    job = stage.job
+    assert job.optimizer.param_groups[0]["betas"] == (0.9, 0.9)
+    assert (job.patience, job.warmup) == (10, 0.1)
+    num_steps = len(job.plan(0, torch.Generator()))
+    assert job.evaluations_per_epoch == -(-num_steps // 50)
+
+
+def test_the_scale_of_bsc_has_its_own_learning_rate(make_stages):
+    (stage,) = make_stages("bsc", bsc_temperature_lr=1e-3, **dict.fromkeys(FAST, "auto"))
+    assert stage.job.epochs == 5
+    for group in stage.job.optimizer.param_groups:
+        if any(parameter is stage.job.model.scale for parameter in group["params"]):
+            assert (group["lr"], group["weight_decay"]) == (1e-3, 0.0)
+            return
+    pytest.fail("the optimizer does not train the scale")
+
+
+# --- what is trained ------------------------------------------------------------------------------
+
+
+def test_every_parameter_is_trained_but_the_pooler(make_stage):
+    stage = make_stage()
+    task, rows = first_batch(stage)
+    stage.job.loss(task, stage.job.load(task, rows)).backward()
+    without = set()
+    for name, parameter in stage.job.model.named_parameters():
+        if parameter.grad is None or not parameter.grad.abs().sum():
+            without.add(name)
+    assert without == {"encoder.pooler.weight", "encoder.pooler.bias"}
+
+
+def test_the_loss_falls(make_stage):
+    history = fit(make_stage(contrastive_epochs=3, contrastive_lr=3e-3).job).history
+    assert history[-1]["loss"] < 0.7 * history[0]["loss"]
+
+
+OF_COPIES = {"Spearman of the first copy", "Spearman of the second copy"}
+OUTCOMES = {"ct": OF_COPIES, "ct-in-batch": {*OF_COPIES, "scale that learned"}}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_stage_moves_the_encoder_and_keeps_it(make_stages, method, tmp_path):
+    is_guided = method.startswith("sg")
+    (stage,) = make_stages(method, pooling="cls" if is_guided else "mean")
+    start = copy.deepcopy(stage.encoder.state_dict())
+    # The trained encoder is kept, even if it is worse.
+    quality, seconds = replace(stage, keeps_better=False).train(is_resumed=False)
+    assert seconds > 0
+    assert quality["settings"]["batch_size"] == 8
+    assert "alignment" in quality["after"]
+    assert set(quality["found"]) == OUTCOMES.get(method, set())
+
+    folder = tmp_path / "run" / "encoder"
+    check_pooling(folder, stage.pooling)
+    moved = set()
+    for name, tensor in stage.encoder.state_dict().items():
+        if not torch.equal(tensor, start[name]):
+            moved.add(name.split(".")[0])
+    assert "layers" in moved
+    assert ("embeddings" in moved) == (not is_guided)
+    stored = load_file(folder / "model.safetensors")
+    assert len(stored) == len(start), "no projection, second copy, scale or order is stored with it"
+
+
+@pytest.mark.parametrize("method", ["sg", "sg-opt"])
+def test_the_guide_stays_where_the_stage_began(make_stages, method):
+    (stage,) = make_stages(method, pooling="cls")
+    model = stage.job.model
+    start = bits(stage.encoder)
+    stage.begin()
+    modes = []
+    model.guides[0].register_forward_pre_hook(lambda module, inputs: modes.append(module.training))
+    # The last evaluation is the best one.
+    fit(replace(stage.job, evaluate=lambda: {"spearman": float(len(modes))}))
+    assert modes
+    assert not any(modes), "F is never in training mode"
+    assert bits(model.guides[0]) == start
+
+    # [CLS] has no pooler.
+    trained = bits(stage.encoder)
+    frozen = {name for name in start if trained[name] == start[name]}
+    assert frozen == {name for name in start if name.startswith(("embeddings.", "pooler."))}
+
+
+def test_the_better_copy_goes_on(make_stages, monkeypatch):
+    (stage,) = make_stages("ct")
+    model = stage.job.model
+    stage.begin()
+    fit(stage.job)
+    copies = {name: bits(encoder) for name, encoder in model.copies().items()}
+    assert copies["first"] != copies["second"], "they are independent"
+    outcome = stage.close()
+    best = max(("first", "second"), key=lambda name: outcome[f"Spearman of the {name} copy"])
+    assert bits(stage.encoder) == copies[best]
+    assert outcome[f"Spearman of the {best} copy"] == stage.quality()["spearman"]
+
+    # Either copy may be the better one: here the score says so.
+    for winner, better in {"first": model.encoder, "second": model.second}.items():
+        shifted = {name: value + 1 for name, value in model.second.state_dict().items()}
+        stage.encoder.load_state_dict(shifted)
+        expected = bits(better)
+
+        def quality(measured, *_, best=better) -> dict[str, float]:
+            return {"spearman": float(measured is best)}
+
+        with monkeypatch.context() as patch:
+            patch.setattr("contrastive.stage.sts_quality", quality)
+            stage.close()
+        assert bits(stage.encoder) == expected, f"the {winner} copy is the better one"
+
+
+def test_contrastive_tension_scores_both_copies(make_stages):
+    (stage,) = make_stages("ct", contrastive_evaluate_every=4)
+    entry = fit(stage.job).history[-1]
+    assert entry["spearman"] == max(entry["spearman_first"], entry["spearman_second"])
+
+
+# --- resume ---------------------------------------------------------------------------------------
+
+# A method, other options, and the step before which the run is killed. Some are in a later epoch.
+KILLED = {name: (name, case.run_options, case.killed_before) for name, case in CASES.items()}
+SHUFFLED = {"contrastive_epochs": 3, "contrastive_temperature": 0.1}
+KILLED["bsc knn"] = ("bsc", {**SHUFFLED, "bsc_shuffle": "knn"}, 7)
+KILLED["bsc cluster"] = ("bsc", {**SHUFFLED, "bsc_shuffle": "cluster"}, 11)
+
+
+@pytest.mark.parametrize("name", KILLED)
+def test_a_killed_stage_goes_on_to_the_same_bits(make_stages, name):
+    method, changes, step = KILLED[name]
+    (undisturbed,) = make_stages(method, "undisturbed", **changes)
+    expected, _ = undisturbed.train(is_resumed=False)
+    (stopped,) = make_stages(method, "stopped", **changes)
+    with pytest.raises(Kill):
+        replace(stopped, job=killed_at(stopped.job, step)).train(is_resumed=False)
+    (again,) = make_stages(method, "stopped", **changes)
+    torch.manual_seed(12345)  # another process has drawn other numbers by now
+    quality, _ = again.train(is_resumed=True)
+    assert quality == expected
+    assert bits(again.encoder) == bits(undisturbed.encoder)
+    assert not differ(again.job.model.state_dict(), undisturbed.job.model.state_dict()), (
+        "the second copy, the scale and the order too"
+    )
+
+    has_projection = CASES[method].keeps_projection
+    assert bool(undisturbed.projection.state_dict()) == has_projection
+    is_stored = (undisturbed.folder / "projection.safetensors").exists()
+    assert is_stored == (has_projection and expected["is_kept"])
+
+
+@pytest.mark.parametrize("chain", ["ct,sg-opt", "bsc,ct"])
+def test_a_chain_killed_in_its_second_stage(make_stages, chain):
+    """Copies are taken from the result of the first stage, also where that is read from disk."""
+    undisturbed = make_stages(chain, "undisturbed", contrastive_epochs=1)
+    expected, _ = run_chain(plan_chain(undisturbed, []), is_resumed=False)
+    first, second = make_stages(chain, "stopped", contrastive_epochs=1)
+    dying = replace(second, job=killed_at(second.job, 5))
+    with pytest.raises(Kill):
+        run_chain([(first, None), (dying, None)], is_resumed=False)
+
+    again = make_stages(chain, "stopped", contrastive_epochs=1)
+    planned = plan_chain(again, [])
+    assert [bool(folder) for _, folder in planned] == [True, False]
+    qualities, _ = run_chain(planned, is_resumed=True)
+    assert qualities == expected
+    assert bits(again[1].encoder) == bits(undisturbed[1].encoder)
+
+
+# --- a finished encoder is used again -------------------------------------------------------------
+
+
+def test_a_stage_writes_its_encoder(make_stage, tmp_path, tokenizer):
+    stage = make_stage("first")
+    folder = tmp_path / "first" / "encoder"
+    before = bits(stage.encoder)
+    assert stage.reusable([folder]) is None
+    quality, seconds = stage.train(is_resumed=False)
+    after = bits(stage.encoder)
+    unchanged = {name for name in before if before[name] == after[name]}
+    assert unchanged == {"pooler.weight", "pooler.bias"}
+    assert set(quality) == {"before", "after", "is_kept", "found", "settings"}
+    assert seconds > 0
+    assert quality["after"] == stage.quality()
+    assert quality["before"] != quality["after"]
+    assert not stage.job.folder.exists()
+    assert {path.name for path in folder.iterdir()} == FILES
+
+    # The projection stands apart: the encoder opens without it.
+    projection = load_file(folder / "projection.safetensors")
+    assert set(projection) == {"0.weight", "0.bias"}
+    for name, tensor in projection.items():
+        assert torch.equal(tensor, stage.projection.state_dict()[name])
+    names = load_file(folder / "model.safetensors")
+    assert not [name for name in names if "projection" in name]
+    assert bits(BertModel.from_pretrained(folder)) == after
+    check_pooling(folder, "mean")
+    assert BertTokenizer.from_pretrained(folder).vocabulary == tokenizer.vocabulary
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_finished_encoder_is_used_again(make_stage, tmp_path):
+    stage = make_stage("first")
+    quality, _ = stage.train(is_resumed=False)
+    folder = tmp_path / "first" / "encoder"
+
+    other = make_stage("second")
+    reusable = other.reusable([tmp_path / "absent", folder])
+    assert reusable == folder
+    assert make_stage("third", seed=5).reusable([folder]) is None
+    reused, seconds = other.reuse(reusable)
+    assert reused == quality
+    assert seconds == 0.0
+    assert bits(other.encoder) == bits(stage.encoder)
+    copied = tmp_path / "second" / "encoder"
+    assert contents(copied) == contents(folder)
+
+    # Without its weights, which may be deleted to save space, a folder holds no encoder.
+    path = copied / "model.safetensors"
+    weights = path.read_bytes()
+    for content in (b"", weights[:100]):
+        path.write_bytes(content)
+        assert make_stage("second").reusable([copied, folder]) == folder
+    path.write_bytes(weights)
+
+    # A resumed run finds its own encoder.
+    again = make_stage("second")
+    _, seconds = again.reuse(again.reusable([copied]))
+    assert seconds == json.loads((folder / STAGE_FILE).read_text())["seconds"]
+
+
+def test_a_copy_cut_short_does_not_count(make_stage, tmp_path, monkeypatch):
+    stage = make_stage("first")
+    stage.train(is_resumed=False)
+    other = make_stage("second")
+
+    def copy_and_die(source, target, **rest):
+        """The files from "vocab.txt" to "sentence.json" are in reverse order here."""
+        Path(target).mkdir(parents=True)
+        for path in sorted(Path(source).iterdir(), reverse=True):
+            if path.name in rest["ignore"](source, [path.name]):
+                continue
+            if path.name == "model.safetensors":
+                raise KeyboardInterrupt
+            (Path(target) / path.name).write_bytes(path.read_bytes())
+
+    monkeypatch.setattr("minbert.training.stage.shutil.copytree", copy_and_die)
+    with pytest.raises(KeyboardInterrupt):
+        other.reuse(tmp_path / "first" / "encoder")
+    assert other.reusable([tmp_path / "second" / "encoder"]) is None
+
+
+# --- the fingerprint ------------------------------------------------------------------------------
+
+# Options of a contrastive stage, with a value that is not the default.
 CHANGES = {
     "contrastive_lr": 2e-3,
     "contrastive_temperature": 0.1,
@@ -219,47 +508,30 @@ CHANGES = {
     "seed": 1,
     "hand_on": "trained",
 }
+# Options of other stages, or without an effect on the result.
+OTHERS = {
+    "schedule": "cosine",
+    "warmup": 0.5,
+    "save_every": 7,
+    "epochs": 3,
+    "batch_size": 5,
+    "lr": 1.0,
+    "sampling": "joint",
+    "name": "x",
+    "option": "pretrain",
+    "hidden_dropout_prob": 0.5,
+}
 
 
-def test_the_fingerprint(make_stage, tables, tiny_model, tokenizer):
+def test_the_fingerprint_follows_the_options_of_the_stage(make_stage):
     first = make_stage().fingerprint
     assert make_stage("another folder").fingerprint == first
-    same = {
-        "schedule": "cosine",
-        "warmup": 0.5,
-        "save_every": 7,
-        "epochs": 3,
-        "batch_size": 5,
-        "lr": 1.0,
-        "sampling": "joint",
-        "name": "x",
-        "option": "pretrain",
-        "hidden_dropout_prob": 0.5,
-    }
-    assert (
-        make_stage(**same).fingerprint == first
-    )  # options of the other stage are not its business
-    found = {name: make_stage(**{name: value}).fingerprint for name, value in CHANGES.items()}
-    assert [name for name, fingerprint in found.items() if fingerprint == first] == []
-    train, dev = training_examples(tables), list(tables["sts"]["dev"].examples)
-    shorter, other_label = train[:-1], [replace(dev[0], label=4.75), *dev[1:]]
-    encoder = BertModel.from_pretrained(tiny_model)
-    encoder.layers[1].feed_forward.up.bias.data[3] += 1e-7
-    dropout = BertModel.from_pretrained(tiny_model, hidden_dropout_prob=0.2)
-    swapped = dict(tokenizer.vocabulary) | {
-        "a": tokenizer.vocabulary["b"],
-        "b": tokenizer.vocabulary["a"],
-    }
-    others = [
-        make_stage(train=shorter),
-        make_stage(dev=other_label),
-        make_stage(encoder=encoder),
-        make_stage(encoder=dropout),
-        make_stage(words=BertTokenizer(swapped)),
-        make_stage(words=BertTokenizer(tokenizer.vocabulary, tokenize_chinese_chars=False)),
-    ]
-    assert len({stage.fingerprint for stage in others} | {first}) == len(others) + 1
-    assert len({*found.values()}) == len(found)
+    assert make_stage(**OTHERS).fingerprint == first
+    fingerprints = {first}
+    for name, value in CHANGES.items():
+        fingerprint = make_stage(**{name: value}).fingerprint
+        assert fingerprint not in fingerprints, f"--{name} is not part of the fingerprint"
+        fingerprints.add(fingerprint)
 
 
 def test_every_option_of_the_stage_is_in_that_table():
@@ -267,103 +539,29 @@ def test_every_option_of_the_stage_is_in_that_table():
     assert names - {"contrastive_order"} <= CHANGES.keys()
 
 
-def test_the_job_is_as_the_options_say(make_stage, tables, tokenizer):
-    others = {"max_grad_norm": 0.25, "seed": 5, "save_every": 7, "precision": "bf16"}
-    assert {name: getattr(make_stage("other", **others).job, name) for name in others} == others
-    assert make_stage().keeps_better and not make_stage(hand_on="trained").keeps_better
-    assert not make_stage(contrastive_order="last").keeps_better
-    stage = make_stage(pooling="cls", weight_decay=0.125)
-    assert {group["weight_decay"] for group in stage.job.optimizer.param_groups} == {0.125, 0.0}
-    dev = EncodedExamples(tables["sts"]["dev"].examples, tokenizer, 32, "bi")
-    scores = {
-        pooling: sts_quality(stage.encoder, dev, pooling, "fp32") for pooling in ("cls", "mean")
-    }
-    assert stage.quality() == scores["cls"] != scores["mean"]
+def test_the_fingerprint_follows_encoder_tokenizer_and_text(
+    make_stage, tables, tiny_model, tokenizer
+):
+    train = training_examples(tables)
+    dev = list(tables["sts"]["dev"].examples)
+    encoder = BertModel.from_pretrained(tiny_model)
+    encoder.layers[1].feed_forward.up.bias.data[3] += 1e-7
+    dropout = BertModel.from_pretrained(tiny_model, hidden_dropout_prob=0.2)
+    swapped = dict(tokenizer.vocabulary)
+    swapped["a"], swapped["b"] = swapped["b"], swapped["a"]
+    stages = [
+        make_stage(),
+        make_stage(train=train[:-1]),
+        make_stage(dev=[replace(dev[0], label=4.75), *dev[1:]]),
+        make_stage(encoder=encoder),
+        make_stage(encoder=dropout),
+        make_stage(words=BertTokenizer(swapped)),
+        make_stage(words=BertTokenizer(tokenizer.vocabulary, tokenize_chinese_chars=False)),
+    ]
+    assert len({stage.fingerprint for stage in stages}) == len(stages)
 
 
-def test_train_then_reuse(make_stage, tmp_path, tokenizer):
-    stage = make_stage("first")
-    before = bits(stage.encoder)
-    folder = tmp_path / "first" / "encoder"
-    assert stage.reusable([folder]) is None
-    quality, seconds = stage.train(is_resumed=False)
-    after = bits(stage.encoder)
-    assert {name for name in before if before[name] == after[name]} == {
-        "pooler.weight",
-        "pooler.bias",
-    }
-    assert set(quality) == {"before", "after", "is_kept", "found", "settings"} and seconds > 0
-    assert quality["after"] == stage.quality() and quality["before"] != quality["after"]
-    assert not stage.job.folder.exists()
-    assert {path.name for path in folder.iterdir()} == {
-        "config.json",
-        "model.safetensors",
-        "vocab.txt",
-        "tokenizer_config.json",
-        "sentence.json",
-        STAGE_FILE,
-        "projection.safetensors",
-    }
-    projection = load_file(folder / "projection.safetensors")  # apart: the encoder opens without it
-    assert set(projection) == {"0.weight", "0.bias"}
-    assert all(
-        torch.equal(tensor, stage.projection.state_dict()[name])
-        for name, tensor in projection.items()
-    )
-    assert not [name for name in load_file(folder / "model.safetensors") if "projection" in name]
-    assert bits(BertModel.from_pretrained(folder)) == after
-    check_pooling(folder, "mean")
-    assert BertTokenizer.from_pretrained(folder).vocabulary == tokenizer.vocabulary
-
-    other = make_stage("second")
-    found = other.reusable([tmp_path / "absent", folder])
-    assert found == folder and make_stage("third", seed=5).reusable([folder]) is None
-    reused, seconds = other.reuse(found)
-    assert reused == quality and seconds == 0.0 and bits(other.encoder) == after
-    copied = tmp_path / "second" / "encoder"
-    assert {path.name: path.read_bytes() for path in copied.iterdir()} == {
-        path.name: path.read_bytes() for path in folder.iterdir()
-    }
-    weights = (copied / "model.safetensors").read_bytes()
-    for content in (
-        b"",
-        weights[:100],
-    ):  # without weights, such as deleted to save space, it is no encoder
-        (copied / "model.safetensors").write_bytes(content)
-        assert make_stage("second").reusable([copied, folder]) == folder
-    (copied / "model.safetensors").write_bytes(weights)
-    again = make_stage("second")  # a resumed run finds its own
-    assert (
-        again.reuse(again.reusable([copied]))[1]
-        == json.loads((folder / STAGE_FILE).read_text())["seconds"]
-    )
-
-
-def test_a_copy_cut_short_does_not_count(make_stage, tmp_path, monkeypatch):
-    stage = make_stage("first")
-    stage.train(is_resumed=False)
-    other = make_stage("second")
-
-    def copy_and_die(source, target, **rest):
-        Path(target).mkdir(parents=True)
-        for path in sorted(
-            Path(source).iterdir(), reverse=True
-        ):  # "vocab.txt", ..., "stage.json", "sentence.json"
-            if path.name in rest["ignore"](source, [path.name]):
-                continue
-            if path.name == "model.safetensors":
-                raise KeyboardInterrupt
-            (Path(target) / path.name).write_bytes(path.read_bytes())
-
-    monkeypatch.setattr("minbert.training.stage.shutil.copytree", copy_and_die)
-    with pytest.raises(KeyboardInterrupt):
-        other.reuse(tmp_path / "first" / "encoder")
-    assert other.reusable([tmp_path / "second" / "encoder"]) is None
-
-
-def test_the_loss_falls(make_stage):
-    history = fit(make_stage(contrastive_epochs=3, contrastive_lr=3e-3).job).history
-    assert history[-1]["loss"] < 0.7 * history[0]["loss"]
+# --- the table ------------------------------------------------------------------------------------
 
 
 def test_the_table(make_stage):
@@ -377,8 +575,7 @@ def test_the_table(make_stage):
         "before               0.5000     0.2500",
         "after                0.7500     0.1250",
     ]
-    assert make_stage().table({**scores, "is_kept": True}).splitlines() == rows
-    assert make_stage().table({**scores, "is_kept": False}).splitlines() == [
-        *rows,
-        "its spearman is worse, so the next stage begins where this one began",
-    ]
+    stage = make_stage()
+    assert stage.table({**scores, "is_kept": True}).splitlines() == rows
+    remark = "its spearman is worse, so the next stage begins where this one began"
+    assert stage.table({**scores, "is_kept": False}).splitlines() == [*rows, remark]
