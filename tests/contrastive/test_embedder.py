@@ -1,10 +1,11 @@
-"""contrastive/embedder.py: nearest vectors by hand, by slow loops and by a full sort; sentences to vectors by hand."""
+"""contrastive/embedder.py: nearest vectors and sentence vectors, by hand and by slow loops."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from contrastive.embedder import nearest, open_embedder, write_vectors
 from minbert import BertModel, BertTokenizer
@@ -26,91 +27,84 @@ def random_vectors(num_rows: int, size: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(num_rows, size, generator=torch.Generator().manual_seed(seed))
 
 
-def slow_nearest(vectors, queries, num_neighbours, is_self_left_out):
-    """Python floats and a full sort, one pair at a time."""
-
-    def cosine(x, y):
-        return sum(a * b for a, b in zip(x, y, strict=True)) / math.hypot(*x) / math.hypot(*y)
-
-    found = []
-    for number, query in enumerate(queries.tolist()):
-        ranked = sorted(
-            (-cosine(query, vector), row)
-            for row, vector in enumerate(vectors.tolist())
-            if not (is_self_left_out and row == number)
-        )
-        found.append(ranked[:num_neighbours])
-    return (
-        torch.tensor([[-negative for negative, _ in ranked] for ranked in found]),
-        torch.tensor([[row for _, row in ranked] for ranked in found]),
-    )
-
-
 # --- nearest --------------------------------------------------------------------------------------
 
 
+def slow_cosine(x: list[float], y: list[float]) -> float:
+    product = sum(a * b for a, b in zip(x, y, strict=True))
+    return product / math.hypot(*x) / math.hypot(*y)
+
+
+def slow_nearest(vectors, queries, num_neighbours: int, leaves_out_itself: bool):
+    """Python floats and a full sort, one pair at a time."""
+    all_cosines = []
+    all_rows = []
+    for number, query in enumerate(queries.tolist()):
+        ranked = []
+        for row, vector in enumerate(vectors.tolist()):
+            if not (leaves_out_itself and row == number):
+                ranked.append((-slow_cosine(query, vector), row))
+        ranked.sort()
+        all_cosines.append([-negative for negative, _ in ranked[:num_neighbours]])
+        all_rows.append([row for _, row in ranked[:num_neighbours]])
+    return torch.tensor(all_cosines), torch.tensor(all_rows)
+
+
 def test_three_vectors_by_hand():
-    vectors = torch.tensor(
-        [[2.0, 0], [3, 4], [0, 5]]
-    )  # angles 0, 53.1 and 90 degrees; lengths do not matter
+    """Angles 0, 53.1 and 90 degrees; lengths do not matter."""
+    vectors = torch.tensor([[2.0, 0], [3, 4], [0, 5]])
     cosines, rows = nearest(vectors, 2)
-    assert rows.tolist() == [[1, 2], [2, 0], [1, 0]] and rows.dtype == torch.int64
+    assert rows.tolist() == [[1, 2], [2, 0], [1, 0]]
+    assert rows.dtype == torch.int64
     assert cosines.dtype == torch.float32
     torch.testing.assert_close(cosines, torch.tensor([[0.6, 0.0], [0.8, 0.6], [0.8, 0.0]]))
-    cosines, rows = nearest(
-        vectors, 3, torch.tensor([[-1.0, 0]])
-    )  # a query may be any row's opposite
+
+    # A query may be the opposite of a row.
+    cosines, rows = nearest(vectors, 3, torch.tensor([[-1.0, 0]]))
     assert rows.tolist() == [[2, 1, 0]]
     torch.testing.assert_close(cosines, torch.tensor([[0.0, -0.6, -1.0]]))
 
 
 @pytest.mark.parametrize("num_neighbours", [1, 4, 19])
-def test_is_a_slow_loop(num_neighbours):
-    vectors, queries = random_vectors(20, 7), random_vectors(3, 7, seed=1)
-    for found, expected in (
-        (nearest(vectors, num_neighbours), slow_nearest(vectors, vectors, num_neighbours, True)),
-        (
-            nearest(vectors, num_neighbours, queries),
-            slow_nearest(vectors, queries, num_neighbours, False),
-        ),
-    ):
-        assert torch.equal(found[1], expected[1])
-        torch.testing.assert_close(
-            found[0], expected[0], rtol=0, atol=1e-7
-        )  # float64, rounded to float32 at the end
+@pytest.mark.parametrize("has_queries", [False, True])
+def test_is_a_slow_loop(num_neighbours, has_queries):
+    """float64, rounded to float32 at the end."""
+    vectors = random_vectors(20, 7)
+    queries = random_vectors(3, 7, seed=1) if has_queries else None
+    cosines, rows = nearest(vectors, num_neighbours, queries)
+    asked = queries if has_queries else vectors
+    slow_cosines, slow_rows = slow_nearest(vectors, asked, num_neighbours, not has_queries)
+    assert torch.equal(rows, slow_rows)
+    torch.testing.assert_close(cosines, slow_cosines, rtol=0, atol=1e-7)
 
 
 def test_ties_and_the_size_of_a_chunk_do_not_matter():
-    """A full stable sort of 61 rows, most of them copies of one another in other lengths."""
-    vectors = (
-        random_vectors(9, 37)[torch.arange(61) * 5 % 9] * 2.0 ** (torch.arange(61) % 7)[:, None]
-    )
+    """A full stable sort of 61 rows. Most are copies of one another in other lengths."""
+    copies = random_vectors(9, 37)[torch.arange(61) * 5 % 9]
+    lengths = 2.0 ** (torch.arange(61) % 7)
+    vectors = copies * lengths[:, None]
     unit = torch.nn.functional.normalize(vectors.double(), dim=-1)
     cosines = (unit @ unit.T).mul(1e9).round().fill_diagonal_(-2e9)  # copies tie exactly
     expected = cosines.argsort(dim=-1, descending=True, stable=True)[:, :-1]
     for max_cells in (1, 61 * 3, 61 * 60, 10**6):
-        found = nearest(vectors, 60, max_cells=max_cells)
-        assert torch.equal(found[1], expected)
-    assert torch.equal(
-        nearest(vectors, 11)[1], expected[:, :11]
-    )  # fewer neighbours: the beginning of the same list
+        assert torch.equal(nearest(vectors, 60, max_cells=max_cells).rows, expected)
+    # Fewer neighbours are the beginning of the same list.
+    assert torch.equal(nearest(vectors, 11).rows, expected[:, :11])
 
 
 def test_never_itself_even_among_equals():
     cosines, rows = nearest(torch.ones(5, 3), 4)
-    assert rows.tolist() == [[other for other in range(5) if other != row] for row in range(5)]
-    assert cosines.max() <= 1 and torch.allclose(cosines, torch.ones(5, 4))
-    assert nearest(torch.tensor([[1.0, 0], [-1, 0]]), 1)[1].tolist() == [
-        [1],
-        [0],
-    ]  # rather the opposite than itself
+    for row in range(5):
+        assert rows[row].tolist() == [other for other in range(5) if other != row]
+    assert cosines.max() <= 1
+    assert torch.allclose(cosines, torch.ones(5, 4))
+    opposites = torch.tensor([[1.0, 0], [-1, 0]])
+    assert nearest(opposites, 1).rows.tolist() == [[1], [0]], "rather the opposite than itself"
 
 
 def test_permuting_the_input_permutes_the_result():
-    vectors, order = (
-        random_vectors(30, 8),
-        torch.randperm(30, generator=torch.Generator().manual_seed(1)),
-    )
+    vectors = random_vectors(30, 8)
+    order = torch.randperm(30, generator=torch.Generator().manual_seed(1))
     cosines, rows = nearest(vectors, 6)
     permuted_cosines, permuted_rows = nearest(vectors[order], 6)
     assert torch.equal(order[permuted_rows], rows[order])
@@ -121,17 +115,17 @@ def test_is_semantic_search_of_sentence_transformers():
     util = pytest.importorskip(
         "sentence_transformers.util", reason="sentence-transformers is the reference"
     )
-    vectors, queries = random_vectors(50, 12), random_vectors(4, 12, seed=2)
+    vectors = random_vectors(50, 12)
+    queries = random_vectors(4, 12, seed=2)
     cosines, rows = nearest(vectors, 10, queries)
     for number, hits in enumerate(util.semantic_search(queries, vectors, top_k=10)):
         assert [hit["corpus_id"] for hit in hits] == rows[number].tolist()
-        assert [hit["score"] for hit in hits] == pytest.approx(
-            cosines[number].tolist(), abs=1e-6
-        )  # it is in float32
+        scores = [hit["score"] for hit in hits]
+        assert scores == pytest.approx(cosines[number].tolist(), abs=1e-6)  # it is in float32
 
 
 @pytest.mark.parametrize(
-    ("num_neighbours", "queries", "needed"),
+    ("num_neighbours", "queries", "limits"),
     [
         (0, None, "1 to 2"),
         (3, None, "1 to 2"),
@@ -139,10 +133,9 @@ def test_is_semantic_search_of_sentence_transformers():
         (0, torch.ones(1, 2), "1 to 3"),
     ],
 )
-def test_neighbours_that_there_are_not(num_neighbours, queries, needed):
-    with pytest.raises(
-        ValueError, match=f"{num_neighbours} neighbours are asked for; .* Ask for {needed}"
-    ):
+def test_neighbours_that_there_are_not(num_neighbours, queries, limits):
+    message = f"{num_neighbours} neighbours are asked for; .* Ask for {limits}"
+    with pytest.raises(ValueError, match=message):
         nearest(torch.eye(3, 2), num_neighbours, queries)
 
 
@@ -153,64 +146,72 @@ def test_neighbours_that_there_are_not(num_neighbours, queries, needed):
 def test_vectors_are_those_of_the_model_and_pool_by_hand(tiny_model, pooling):
     embedder, _ = open_embedder(tiny_model, pooling, batch_size=3, device="cpu")
     vectors, num_cut = embedder.encode(SENTENCES)
-    assert vectors.shape == (8, 32) and vectors.dtype == torch.float32 and num_cut == 0
-    model, tokenizer = (
-        BertModel.from_pretrained(tiny_model),
-        BertTokenizer.from_pretrained(tiny_model),
-    )
-    with torch.no_grad():
-        for vector, sentence in zip(
-            vectors, SENTENCES, strict=True
-        ):  # each alone, without any padding
-            batch = tokenizer([sentence])
+    assert vectors.shape == (8, 32)
+    assert vectors.dtype == torch.float32
+    assert num_cut == 0
+
+    # Each sentence alone, without any padding. fp32, 2 layers: measured 1e-7.
+    model = BertModel.from_pretrained(tiny_model)
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+    for vector, sentence in zip(vectors, SENTENCES, strict=True):
+        batch = tokenizer([sentence])
+        with torch.no_grad():
             alone = pool(model(**batch), batch["attention_mask"], pooling)[0]
-            torch.testing.assert_close(
-                vector, alone, rtol=0, atol=1e-5
-            )  # fp32, 2 layers: measured 1e-7
+        torch.testing.assert_close(vector, alone, rtol=0, atol=1e-5)
 
 
 def test_permuting_the_sentences_permutes_the_vectors_and_batches_show_progress(tiny_model):
     embedder, _ = open_embedder(tiny_model, batch_size=3, device="cpu")
-    seen = []
+    sizes = []
 
     def progress(batches):
-        seen.extend(map(len, batches))
+        sizes.extend(map(len, batches))
         return batches
 
     vectors, _ = embedder.encode(SENTENCES, progress)
-    assert seen == [3, 3, 2]
+    assert sizes == [3, 3, 2]
     backwards, _ = embedder.encode(SENTENCES[::-1])
     torch.testing.assert_close(backwards.flip(0), vectors, rtol=0, atol=1e-5)
 
 
-def test_what_is_cut_is_counted(tiny_model):
-    embedder, _ = open_embedder(tiny_model, max_length=5, device="cpu")  # [CLS], 3 tokens, [SEP]
+def test_cut_sentences_are_counted(tiny_model):
+    """[CLS], 3 tokens, [SEP]: the first sentence is not cut."""
+    embedder, _ = open_embedder(tiny_model, max_length=5, device="cpu")
     vectors, num_cut = embedder.encode(["a the is", "a the is the", "a the is in the"])
-    assert num_cut == 2 and torch.allclose(vectors, vectors[:1], atol=1e-5)
+    assert num_cut == 2
+    assert torch.allclose(vectors, vectors[:1], atol=1e-5)
+
+
+def test_one_string_is_not_read_letter_by_letter(tiny_model):
+    embedder, _ = open_embedder(tiny_model)
+    with pytest.raises(ValueError, match="letter by letter; pass a list"):
+        embedder.encode("A lovely film.")
+
+
+# --- models ---------------------------------------------------------------------------------------
 
 
 def test_auto_is_the_pooling_that_the_folder_notes(tiny_model, model_copy):
-    assert open_embedder(tiny_model)[0].pooling == "mean"
+    embedder, _ = open_embedder(tiny_model)
+    assert embedder.pooling == "mean"
     save_pooling(model_copy, "cls")
     embedder, notes = open_embedder(model_copy)
-    assert embedder.pooling == "cls" and "pooling: cls (the model was trained for it)" in notes
+    assert embedder.pooling == "cls"
+    assert "pooling: cls (the model was trained for it)" in notes
     with pytest.raises(ValueError, match="trained with --pooling cls; asked for is mean"):
         open_embedder(model_copy, "mean")
 
 
 def test_a_pooler_without_weights_is_refused(model_copy):
-    from safetensors.torch import load_file, save_file
-
     path = model_copy / "model.safetensors"
-    save_file(
-        {name: tensor for name, tensor in load_file(path).items() if not name.startswith("pooler")},
-        path,
-    )
-    with pytest.raises(
-        ValueError, match="holds no weights for it .*pooler.dense.*Pass --pooling mean or cls"
-    ):
+    tensors = load_file(path)
+    without = {name: value for name, value in tensors.items() if not name.startswith("pooler")}
+    save_file(without, path)
+    message = "holds no weights for it .*pooler.dense.*Pass --pooling mean or cls"
+    with pytest.raises(ValueError, match=message):
         open_embedder(model_copy, "pooler")
-    assert open_embedder(model_copy)[0].pooling == "mean"  # what needs no pooler goes on
+    embedder, _ = open_embedder(model_copy)
+    assert embedder.pooling == "mean", "a vector that needs no pooler still works"
 
 
 def test_weights_that_are_not_finite_are_noticed(model_copy):
@@ -226,28 +227,29 @@ def test_a_length_beyond_the_positions(tiny_model):
         open_embedder(tiny_model, max_length=129)
 
 
-def test_one_string_is_not_read_letter_by_letter(tiny_model):
-    with pytest.raises(ValueError, match="letter by letter; pass a list"):
-        open_embedder(tiny_model)[0].encode("A lovely film.")
+# --- vectors on disk ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("is_normalised", [False, True])
 def test_vectors_on_disk(tmp_path, is_normalised):
-    vectors, path = random_vectors(5, 3), tmp_path / "vectors"  # no suffix is added
+    vectors = random_vectors(5, 3)
+    path = tmp_path / "vectors"  # no suffix is added
     write_vectors(path, vectors, is_normalised)
     stored = np.load(path)
-    assert stored.dtype == np.float32 and stored.shape == (5, 3) and [*tmp_path.iterdir()] == [path]
+    assert stored.dtype == np.float32
+    assert stored.shape == (5, 3)
+    assert [*tmp_path.iterdir()] == [path]
+
     lengths = np.linalg.norm(stored, axis=1)
-    np.testing.assert_allclose(lengths, 1 if is_normalised else vectors.norm(dim=1), rtol=1e-6)
-    np.testing.assert_allclose(
-        stored / lengths[:, None], vectors / vectors.norm(dim=1, keepdim=True), atol=1e-6
-    )
+    expected = 1 if is_normalised else vectors.norm(dim=1)
+    np.testing.assert_allclose(lengths, expected, rtol=1e-6)
+    directions = vectors / vectors.norm(dim=1, keepdim=True)
+    np.testing.assert_allclose(stored / lengths[:, None], directions, atol=1e-6)
 
 
 def test_a_link_stays_one(tmp_path):
-    (tmp_path / "link.npy").symlink_to(tmp_path / "vectors.npy")
-    write_vectors(tmp_path / "link.npy", torch.eye(2), False)
-    assert (tmp_path / "link.npy").is_symlink() and np.load(tmp_path / "vectors.npy").tolist() == [
-        [1, 0],
-        [0, 1],
-    ]
+    link = tmp_path / "link.npy"
+    link.symlink_to(tmp_path / "vectors.npy")
+    write_vectors(link, torch.eye(2), False)
+    assert link.is_symlink()
+    assert np.load(tmp_path / "vectors.npy").tolist() == [[1, 0], [0, 1]]

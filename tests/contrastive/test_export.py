@@ -1,4 +1,4 @@
-"""contrastive/embed/export.py: sentence-transformers opens what is written, and finds our vectors."""
+"""contrastive/embed/export.py: sentence-transformers opens the folder, with the same vectors."""
 
 import json
 
@@ -10,6 +10,8 @@ from contrastive.embed.export import export, export_layout
 from contrastive.embedder import open_embedder
 from minbert import BertTokenizer
 
+MAX_LENGTH = 16
+# One of them is longer than 16 tokens.
 SENTENCES = [
     "A doctor is helping the girl.",
     "the girl",
@@ -17,19 +19,20 @@ SENTENCES = [
     "Two MEN walk",
     "a doctor",
     "?",
-]  # some are longer than 16 tokens
+]
+
+# --- the layout -----------------------------------------------------------------------------------
 
 
 def test_the_layout_by_hand():
-    files = export_layout(24, 16, "cls", is_normalised=False)
+    files = export_layout(24, MAX_LENGTH, "cls", is_normalised=False)
     assert sorted(files) == ["1_Pooling/config.json", "modules.json", "sentence_bert_config.json"]
-    assert [
-        (module["idx"], module["path"], module["type"]) for module in files["modules.json"]
-    ] == [
+    modules = [(module["idx"], module["path"], module["type"]) for module in files["modules.json"]]
+    assert modules == [
         (0, "", "sentence_transformers.models.Transformer"),
         (1, "1_Pooling", "sentence_transformers.models.Pooling"),
     ]
-    assert files["sentence_bert_config.json"]["max_seq_length"] == 16
+    assert files["sentence_bert_config.json"]["max_seq_length"] == MAX_LENGTH
     pooling = files["1_Pooling/config.json"]
     assert [key for key, value in pooling.items() if value is True] == ["pooling_mode_cls_token"]
     assert pooling["word_embedding_dimension"] == 24
@@ -45,81 +48,89 @@ def test_the_layout_by_hand():
     ],
 )
 def test_modules_follow_one_another(pooling, is_normalised, paths):
-    modules = export_layout(8, 16, pooling, is_normalised)["modules.json"]
-    assert [module["path"] for module in modules] == paths and [
-        module["idx"] for module in modules
-    ] == [0, 1, 2, 3][: len(paths)]
+    modules = export_layout(8, MAX_LENGTH, pooling, is_normalised)["modules.json"]
+    assert [module["path"] for module in modules] == paths
+    assert [module["idx"] for module in modules] == list(range(len(paths)))
 
 
-def exported(model, folder, pooling: str, is_normalised: bool = False):
-    """Our vectors (N, H) of SENTENCES, once the model is written to `folder`."""
-    embedder, _ = open_embedder(model, pooling, max_length=16, device="cpu")
-    export(embedder.encoder, embedder.tokenizer, folder, embedder.pooling, 16, is_normalised)
+# --- sentence-transformers ------------------------------------------------------------------------
+
+
+def exported(model, folder, pooling: str, is_normalised: bool = False) -> torch.Tensor:
+    """Our vectors (N, H) of SENTENCES, after the model is written to `folder`."""
+    embedder, _ = open_embedder(model, pooling, max_length=MAX_LENGTH, device="cpu")
+    export(
+        embedder.encoder,
+        embedder.tokenizer,
+        folder,
+        embedder.pooling,
+        MAX_LENGTH,
+        is_normalised,
+    )
     vectors, num_cut = embedder.encode(SENTENCES)
     assert 0 < num_cut < len(SENTENCES)
     return F.normalize(vectors, dim=-1) if is_normalised else vectors
 
 
 def opened(folder):
-    """The vectors that sentence-transformers finds, without the network."""
+    """The folder as a model of sentence-transformers, without the network."""
     library = pytest.importorskip(
         "sentence_transformers", reason="sentence-transformers is the reference"
     )
     return library.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
 
 
+def their_vectors(folder) -> torch.Tensor:
+    model = opened(folder)
+    return model.encode(SENTENCES, convert_to_tensor=True, show_progress_bar=False)
+
+
 @pytest.mark.parametrize(
     ("pooling", "is_normalised"),
     [("mean", False), ("cls", False), ("pooler", False), ("mean", True), ("pooler", True)],
 )
-def test_sentence_transformers_finds_our_vectors(
+def test_sentence_transformers_gives_our_vectors(
     tiny_model, tmp_path, pooling, is_normalised, no_fsync
 ):
-    vectors = exported(tiny_model, tmp_path / "new" / "model", pooling, is_normalised)
-    model = opened(tmp_path / "new" / "model")
-    assert model.max_seq_length == 16
-    found = model.encode(SENTENCES, convert_to_tensor=True, show_progress_bar=False)
-    torch.testing.assert_close(found, vectors, rtol=0, atol=1e-5)  # fp32, 2 layers: measured 1e-7
-    assert [path.name for path in (tmp_path / "new").iterdir()] == [
-        "model"
-    ]  # nothing half-written beside it
+    """fp32, 2 layers: measured 1e-7."""
+    folder = tmp_path / "new" / "model"
+    vectors = exported(tiny_model, folder, pooling, is_normalised)
+    assert opened(folder).max_seq_length == MAX_LENGTH
+    torch.testing.assert_close(their_vectors(folder), vectors, rtol=0, atol=1e-5)
+    assert [*folder.parent.iterdir()] == [folder], "nothing half-written beside it"
 
 
 def test_another_pooling_gives_other_vectors(tiny_model, tmp_path, no_fsync):
     """The negative control: the equality above comes from the layout."""
     vectors = exported(tiny_model, tmp_path / "model", "cls")
-    wrong = export_layout(32, 16, "mean", is_normalised=False)["1_Pooling/config.json"]
-    (tmp_path / "model" / "1_Pooling" / "config.json").write_text(
-        json.dumps(wrong), encoding="utf-8"
-    )
-    found = opened(tmp_path / "model").encode(
-        SENTENCES, convert_to_tensor=True, show_progress_bar=False
-    )
-    assert (found - vectors).abs().max() > 0.1
+    layout = export_layout(32, MAX_LENGTH, "mean", is_normalised=False)
+    wrong = json.dumps(layout["1_Pooling/config.json"])
+    (tmp_path / "model" / "1_Pooling" / "config.json").write_text(wrong, encoding="utf-8")
+    assert (their_vectors(tmp_path / "model") - vectors).abs().max() > 0.1
 
 
 def test_a_cased_vocabulary_stays_cased(tiny_model, tmp_path, no_fsync):
     embedder, _ = open_embedder(tiny_model, device="cpu")
     cased = BertTokenizer(embedder.tokenizer.vocabulary, lowercase=False)
-    export(embedder.encoder, cased, tmp_path / "cased", "mean", 16, False)
-    expected, _ = open_embedder(tmp_path / "cased", max_length=16, device="cpu")[0].encode(
-        SENTENCES
-    )
-    found = opened(tmp_path / "cased").encode(
-        SENTENCES, convert_to_tensor=True, show_progress_bar=False
-    )
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    export(embedder.encoder, cased, tmp_path / "cased", "mean", MAX_LENGTH, False)
+    ours, _ = open_embedder(tmp_path / "cased", max_length=MAX_LENGTH, device="cpu")
+    expected, _ = ours.encode(SENTENCES)
+    torch.testing.assert_close(their_vectors(tmp_path / "cased"), expected, rtol=0, atol=1e-5)
     lower, _ = embedder.encode(SENTENCES)
-    assert (lower[0] - expected[0]).abs().max() > 1e-2  # "A" is no word of the vocabulary
+    assert (lower[0] - expected[0]).abs().max() > 1e-2, '"A" is no word of the vocabulary'
+
+
+# --- our own reader -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "pooler"])
 def test_we_open_it_as_well(tiny_model, tmp_path, pooling, no_fsync):
+    """The pooling is noted in it."""
     vectors = exported(tiny_model, tmp_path / "model", pooling)
-    embedder, _ = open_embedder(
-        tmp_path / "model", max_length=16, device="cpu"
-    )  # the pooling is noted in it
-    assert embedder.pooling == pooling and torch.equal(embedder.encode(SENTENCES)[0], vectors)
+    embedder, _ = open_embedder(tmp_path / "model", max_length=MAX_LENGTH, device="cpu")
+    assert embedder.pooling == pooling
+    again, _ = embedder.encode(SENTENCES)
+    assert torch.equal(again, vectors)
 
 
 def test_an_export_that_fails_leaves_nothing(tiny_model, tmp_path, monkeypatch, no_fsync):
