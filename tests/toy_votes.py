@@ -1,4 +1,7 @@
-"""Made-up outputs of made-up runs, and altered records of real ones, for the tests of voting and ensembles."""
+"""Made-up outputs of made-up runs, and altered records of real ones.
+
+For the tests of voting and ensembles.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,11 @@ import numpy as np
 from multitask.ensemble.voting import METHODS, apply_method, gather_votes, make_folds
 from multitask.tasks import TASKS
 
-NUM_ROWS, NUM_RUNS = 60, 3
-EVERY_METHOD_AND_TASK = [(method, task) for method in METHODS for task in TASKS]
+NUM_ROWS = 60
+NUM_RUNS = 3
+EVERY_METHOD_AND_TASK = []
+for _method in METHODS:
+    EVERY_METHOD_AND_TASK += [(_method, _task) for _task in TASKS]
 
 
 def make_outputs(
@@ -22,11 +28,10 @@ def make_outputs(
     seed: int = 0,
     signal: float = 1.0,
 ):
-    """(labels (N,), raw outputs of each run): noise around the label, more of it in each further run."""
+    """(labels (N,), raw outputs of each run): noise around the label, more in each further run."""
     generator = np.random.default_rng(seed)
-    noise = [
-        generator.normal(size=(num_rows, 5) if task == "sst" else num_rows) for _ in range(num_runs)
-    ]
+    size = (num_rows, 5) if task == "sst" else num_rows
+    noise = [generator.normal(size=size) for _ in range(num_runs)]
     if task == "sst":
         labels = generator.integers(0, 5, num_rows)
         truth = 2.0 * np.eye(5)[labels]
@@ -36,9 +41,10 @@ def make_outputs(
     else:
         labels = generator.uniform(0, 5, num_rows)
         truth = labels
-    outputs = [
-        (signal * truth + (run + 1) * of_run).astype(np.float32) for run, of_run in enumerate(noise)
-    ]
+
+    outputs = []
+    for number, of_run in enumerate(noise, start=1):
+        outputs.append((signal * truth + number * of_run).astype(np.float32))
     return labels.astype(np.float32), outputs
 
 
@@ -51,16 +57,14 @@ def make_votes(task: str, **settings):
 def apply_to(method: str, task: str, labels, outputs, seed: int = 3):
     """The outcome of a method on the raw outputs of each run, as dev and as test, in five folds."""
     votes = gather_votes(TASKS[task], outputs, outputs)
-    return apply_method(
-        METHODS[method].weigh, TASKS[task], votes, labels, make_folds(len(labels), 5, seed)
-    )
+    folds = make_folds(len(labels), 5, seed)
+    return apply_method(METHODS[method].weigh, TASKS[task], votes, labels, folds)
 
 
 def altered(run: Path, folder: Path, alter) -> Path:
     """A copy of a run whose run.json went through `alter`."""
-    record = json.loads(
-        (Path(shutil.copytree(run, folder)) / "run.json").read_text(encoding="utf-8")
-    )
+    path = Path(shutil.copytree(run, folder)) / "run.json"
+    record = json.loads(path.read_text(encoding="utf-8"))
     alter(record)
-    (folder / "run.json").write_text(json.dumps(record), encoding="utf-8")
+    path.write_text(json.dumps(record), encoding="utf-8")
     return folder

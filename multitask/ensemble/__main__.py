@@ -1,18 +1,20 @@
-"""Several finished runs -> one set of predictions: `python -m multitask.ensemble RUN RUN... --out DIR`.
+"""Join several finished runs: `python -m multitask.ensemble RUN RUN... --out DIR`.
 
-Opens one run after the other, predicts dev and test, prints the dev scores of the runs and of three ways to join them
-(voting.py), and writes the six leaderboard files of one of them, with ensemble.json. Before: finished.py, voting.py.
+The command opens one run after the other and predicts dev and test. It prints the dev scores of the
+runs and of three ways to join them (voting.py). It writes the six leaderboard files of one of these
+ways, and ensemble.json.
 
-Legend: N rows.
+Legend: R runs, V runs that vote, N rows.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,16 +32,20 @@ from multitask.stage import read_tables
 from multitask.tasks import TASKS, with_overall
 
 CAUTION = (
-    "Each run kept the epoch that scored best on these same dev rows, so all of these numbers are a little "
-    "high, those of the single runs too."
+    "Each run kept the epoch that scored best on these same dev rows, so all of these numbers are "
+    "a little high, those of the single runs too."
 )
 Outputs = dict[str, dict[str, np.ndarray]]  # outputs[task][split]: raw outputs of a run
 Tables = dict[str, dict[str, Table]]  # tables[task][split]
 Outcomes = dict[str, dict[str, Outcome]]  # outcomes[method][task]
+Scores = dict[str, dict[str, float]]  # scores[row of the table][task or overall]
+
+
+# --- the command line -----------------------------------------------------------------------------
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The command line; exits with code 2 and a message for a wrong flag."""
+    """The command line. Exits with code 2 and a message for a wrong flag."""
     parser = argparse.ArgumentParser(
         prog="python -m multitask.ensemble",
         allow_abbrev=False,
@@ -71,176 +77,215 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def check_request(given: argparse.Namespace) -> list[Record]:
-    """The records of the runs; ValueError for what can be refused before a model is opened."""
-    if given.out.exists():
+def check_request(options: argparse.Namespace) -> list[Record]:
+    """The records of the runs.
+
+    Raises ValueError for every mistake that shows before a model is opened.
+    """
+    if options.out.exists():
         raise ValueError(
-            f"{given.out} exists; --out is made anew, so that no file of another ensemble stays in it. "
-            "Choose another folder, or remove that one."
+            f"{options.out} exists; --out is made anew, so that no file of another ensemble stays "
+            "in it. Choose another folder, or remove that one."
         )
-    check_writable(given.out)
-    if len(given.runs) < 2:
-        found = f"only {given.runs[0]}" if given.runs else "no run"
-        raise ValueError(
-            f"{found} is given; an ensemble needs two runs at least. Name the folders of finished runs, "
-            "such as runs/A runs/B; one run alone has its six files already."
-        )
-    for number, folder in enumerate(given.runs):
-        if folder.resolve() in [other.resolve() for other in given.runs[:number]]:
-            raise ValueError(f"{folder} is given twice, and would count twice. Name each run once.")
-    check_at_least(given, {"folds": 2, "seed": 0})
-    records = [read_record(folder) for folder in given.runs]
+    check_writable(options.out)
+    check_runs(options.runs)
+    check_at_least(options, {"folds": 2, "seed": 0})
+    records = [read_record(folder) for folder in options.runs]
     same_data(records)
     return records
+
+
+def check_runs(folders: Sequence[Path]) -> None:
+    """ValueError for fewer than two runs, or a run that comes twice."""
+    if len(folders) < 2:
+        number = f"only {folders[0]}" if folders else "no run"
+        raise ValueError(
+            f"{number} is given; an ensemble needs two runs at least. Name the folders of finished "
+            "runs, such as runs/A runs/B; one run alone has its six files already."
+        )
+    seen = set()
+    for folder in folders:
+        if folder.resolve() in seen:
+            raise ValueError(f"{folder} is given twice, and would count twice. Name each run once.")
+        seen.add(folder.resolve())
+
+
+# --- predicting -----------------------------------------------------------------------------------
 
 
 def voted_tasks(records: Sequence[Record]) -> list[list[str]]:
     """For each run the names of the tasks in which it has a vote: those that it was trained on.
 
-    The vote of a head that never learned would be noise, and a cosine that never saw a label of the task has no scale
-    for it. A task that no run was trained on gets the votes of all.
+    The vote of an untrained head would be noise. A cosine that never saw a label of the task has no
+    scale for it. If no run was trained on a task, all runs vote in it.
     """
-    known = [[name for name in TASKS if name in run.options.tasks.order] for run in records]
-    nobodys = set(TASKS).difference(*known)
-    return [[name for name in TASKS if name in of_run or name in nobodys] for of_run in known]
+    trained: set[str] = set()
+    for record in records:
+        trained.update(record.options.tasks.order)
+    voted = []
+    for record in records:
+        of_run = record.options.tasks.order
+        voted.append([name for name in TASKS if name in of_run or name not in trained])
+    return voted
 
 
 def outputs_of(folder: Path, tasks: Sequence[str] = tuple(TASKS)) -> Outputs:
-    """Raw outputs of one run, whose model is dropped when this returns."""
+    """Raw outputs of one run. Its model is dropped when this returns."""
     run = open_run(folder)
-    return {name: {split: run.outputs(name, split) for split in PREDICTED} for name in tasks}
+    outputs = {}
+    for name in tasks:
+        outputs[name] = {split: run.outputs(name, split) for split in PREDICTED}
+    return outputs
+
+
+# --- joining --------------------------------------------------------------------------------------
 
 
 def join(
     outputs: Sequence[Outputs], labels: dict[str, np.ndarray], folds: dict[str, np.ndarray]
 ) -> Outcomes:
-    """Every method on every task.
+    """Apply every method to every task.
 
     outputs: for each run, of the tasks in which it votes. labels, folds: of dev, (N,) by task name.
     """
-    outcomes = {name: {} for name in METHODS}
+    outcomes: Outcomes = {method: {} for method in METHODS}
     for name, task in TASKS.items():
         voters = [number for number, of_run in enumerate(outputs) if name in of_run]
-        votes = gather_votes(
-            task, *([outputs[number][name][split] for number in voters] for split in PREDICTED)
-        )
-        among_all = np.eye(len(outputs))[
-            voters
-        ]  # (V, R): weights of those that vote -> of all runs, 0 for the others
-        for method, of_method in METHODS.items():
-            found = apply_method(of_method.weigh, task, votes, labels[name], folds[name])
+        dev = [outputs[number][name]["dev"] for number in voters]
+        test = [outputs[number][name]["test"] for number in voters]
+        votes = gather_votes(task, dev, test)
+        # Weights of those that vote -> of all runs, 0 for the others.
+        among_all = np.eye(len(outputs))[voters]  # (V, R)
+        for method, entry in METHODS.items():
+            outcome = apply_method(entry.weigh, task, votes, labels[name], folds[name])
             outcomes[method][name] = replace(
-                found,
-                weights=found.weights @ among_all,
-                fold_weights=found.fold_weights @ among_all,
+                outcome,
+                weights=outcome.weights @ among_all,
+                fold_weights=outcome.fold_weights @ among_all,
             )
     return outcomes
 
 
 def dev_scores(
-    runs: dict[str, Outputs], labels: dict[str, np.ndarray], outcomes: Outcomes
-) -> dict[str, dict[str, float]]:
-    """Scores by row of the table: each run, of what it votes in, then each method, out of fold where it is fitted.
+    runs: Mapping[str, Outputs], labels: Mapping[str, np.ndarray], outcomes: Outcomes
+) -> Scores:
+    """Scores by row of the table: each run, then each method, out of fold if it is fitted.
 
-    runs: outputs by the run's name. labels: of dev, (N,) by task name.
+    runs: outputs by the run's name, of the tasks in which it votes. labels: of dev, (N,) by task
+    name.
     """
-    rows = {
-        run: with_overall(
-            {
-                name: TASKS[name].score(TASKS[name].decode(splits["dev"]), labels[name])
-                for name, splits in outputs.items()
-            }
-        )
-        for run, outputs in runs.items()
-    }
-    for method, of_task in outcomes.items():
+    rows = {}
+    for run, outputs in runs.items():
+        scores = {}
+        for name, splits in outputs.items():
+            predictions = TASKS[name].decode(splits["dev"])
+            scores[name] = TASKS[name].score(predictions, labels[name])
+        rows[run] = with_overall(scores)
+    for method, by_task in outcomes.items():
         title = f"{method}, out of fold" if METHODS[method].is_fitted else method
-        rows[title] = with_overall({name: of_task[name].out_of_fold for name in TASKS})
+        rows[title] = with_overall({name: by_task[name].out_of_fold for name in TASKS})
     return rows
 
 
-def what_files_hold(method: str, num_folds: int) -> dict[str, str]:
-    """A sentence for "dev" and one for "test": with which weights the files of a method were made."""
+# --- results --------------------------------------------------------------------------------------
+
+
+def content_of_files(method: str, num_folds: int) -> dict[str, str]:
+    """A sentence for "dev" and one for "test": which weights made the files of a method."""
     if not METHODS[method].is_fitted:
         return {"dev": "the same weight for every run that votes, nothing fitted", "test": "as dev"}
     return {
-        "dev": f"out of fold: each row is predicted with weights fitted on the {num_folds - 1} of {num_folds} "
-        "folds that it is not in, so that the files' score is the honest one",
-        "test": "weights fitted on all of dev, whose own score with these would flatter and is not given",
+        "dev": f"out of fold: each row is predicted with weights fitted on the {num_folds - 1} of "
+        f"{num_folds} folds that it is not in, so that the files' score is the honest one",
+        "test": "weights fitted on all of dev, whose own score with these would flatter and is not "
+        "given",
     }
 
 
 def write_ensemble(
-    given: argparse.Namespace, outcomes: Outcomes, tables: Tables, rows: dict[str, dict[str, float]]
+    options: argparse.Namespace, outcomes: Outcomes, tables: Tables, rows: Scores
 ) -> None:
-    """Write the six files of the chosen method, verified, then ensemble.json: it is there where all else is."""
-    values = {
-        name: {"dev": chosen.dev, "test": chosen.test}
-        for name, chosen in outcomes[given.method].items()
+    """Write the six files of the chosen method, verified, then ensemble.json.
+
+    ensemble.json comes last: if it is there, all else is.
+    """
+    values = {}
+    for name, outcome in outcomes[options.method].items():
+        values[name] = {"dev": outcome.dev, "test": outcome.test}
+    scores = write_files(values, tables, default_paths(options.out))
+    record = {
+        "runs": [str(folder) for folder in options.runs],
+        "method": options.method,
+        "num_folds": options.folds,
+        "seed": options.seed,
+        "scores": scores,
+        "files_hold": content_of_files(options.method, options.folds),
+        "dev_scores": rows,
+        "caution": CAUTION,
+        "weights": weights_by_task(outcomes, "weights"),
+        "fold_weights": weights_by_task(outcomes, "fold_weights"),
     }
-    scores = write_files(values, tables, default_paths(given.out))
-    write_json(
-        given.out / "ensemble.json",
-        {
-            "runs": list(map(str, given.runs)),
-            "method": given.method,
-            "num_folds": given.folds,
-            "seed": given.seed,
-            "scores": scores,
-            "files_hold": what_files_hold(given.method, given.folds),
-            "dev_scores": rows,
-            "caution": CAUTION,
-            **{
-                kind: {
-                    method: {name: getattr(of_task[name], kind).tolist() for name in TASKS}
-                    for method, of_task in outcomes.items()
-                }
-                for kind in ("weights", "fold_weights")
-            },
-        },
-    )
+    write_json(options.out / "ensemble.json", record)
+
+
+def weights_by_task(outcomes: Outcomes, field: str) -> dict[str, dict[str, Any]]:
+    """A field of the outcomes as lists, by method and task."""
+    weights: dict[str, dict[str, Any]] = {}
+    for method, by_task in outcomes.items():
+        weights[method] = {name: getattr(by_task[name], field).tolist() for name in TASKS}
+    return weights
+
+
+def weight_table(method: str, outcomes: Outcomes, runs: Sequence[str]) -> str:
+    """The weights of the runs in each task, for the terminal."""
+    columns = {name: task.title for name, task in TASKS.items()}
+    rows = {}
+    for number, run in enumerate(runs):
+        rows[run] = {name: outcomes[method][name].weights[number] for name in TASKS}
+    return score_table(f"weights, {method}", columns, rows)
+
+
+def report(options: argparse.Namespace, outcomes: Outcomes, rows: Scores) -> str:
+    """The text for the user: scores, methods, weights, and where the files are."""
+    lines = ["", score_table("dev", SCORE_TITLES, rows), ""]
+    lines += [f"{name}: {method.sentence}" for name, method in METHODS.items()]
+    lines += [
+        f"Out of fold: dev in {options.folds} parts, each scored with what was fitted on the "
+        "others.",
+        CAUTION,
+        "",
+        weight_table(options.method, outcomes, [str(folder) for folder in options.runs]),
+        f"record: {options.out / 'ensemble.json'}",
+        f"leaderboard files of {options.method}:",
+    ]
+    for splits in default_paths(options.out).values():
+        lines += [f"  {path}" for path in splits.values()]
+    for split, sentence in content_of_files(options.method, options.folds).items():
+        lines.append(f"{split} files: {sentence}.")
+    return "\n".join(lines)
 
 
 @exit_code("python -m multitask.ensemble")
 def main(arguments: Sequence[str] | None = None) -> None:
-    given = parse(arguments)
-    records = check_request(given)
+    """Predict with every run, join the predictions, write and print the results."""
+    options = parse(arguments)
+    records = check_request(options)
     tables = read_tables(records[0].options.data)
     labels = {name: labels_of(tables[name]["dev"]) for name in TASKS}
-    folds = {
-        name: make_folds(len(of_task), given.folds, given.seed) for name, of_task in labels.items()
-    }
+    folds = {name: make_folds(len(labels[name]), options.folds, options.seed) for name in TASKS}
+
     runs = {}
     for record, tasks in zip(records, voted_tasks(records), strict=True):
-        print(
-            f"{record.folder}: predicting dev and test; trained on {record.options.tasks.tasks}, votes on",
-            *tasks,
-        )
+        trained = record.options.tasks.tasks
+        votes = " ".join(tasks)
+        print(f"{record.folder}: predicting dev and test; trained on {trained}, votes on {votes}")
         runs[str(record.folder)] = outputs_of(record.folder, tasks)
+
     outcomes = join(list(runs.values()), labels, folds)
     rows = dev_scores(runs, labels, outcomes)
-    write_ensemble(given, outcomes, tables, rows)  # before it is said: a pipe may break
-    print(f"\n{score_table('dev', SCORE_TITLES, rows)}\n")
-    print(*(f"{name}: {method.sentence}" for name, method in METHODS.items()), sep="\n")
-    print(
-        f"Out of fold: dev in {given.folds} parts, each scored with what was fitted on the others.\n{CAUTION}\n"
-    )
-    weights = {
-        run: {name: outcomes[given.method][name].weights[number] for name in TASKS}
-        for number, run in enumerate(runs)
-    }
-    print(
-        score_table(
-            f"weights, {given.method}", {name: task.title for name, task in TASKS.items()}, weights
-        )
-    )
-    print(
-        f"record: {given.out / 'ensemble.json'}\nleaderboard files of {given.method}:",
-        *(path for splits in default_paths(given.out).values() for path in splits.values()),
-        sep="\n  ",
-    )
-    for split, sentence in what_files_hold(given.method, given.folds).items():
-        print(f"{split} files: {sentence}.")
+    # The files come before the report: printing may fail, if a pipe breaks.
+    write_ensemble(options, outcomes, tables, rows)
+    print(report(options, outcomes, rows))
 
 
 if __name__ == "__main__":
