@@ -9,6 +9,7 @@ from command_line.automatic import choose_name
 from command_line.options import Options
 from minbert.commands.options import AUTO
 from minbert.commands.paths import in_shell, is_free
+from minbert.training.code_version import writer_of
 
 
 def choose_folder(options: Options) -> Path:
@@ -53,6 +54,7 @@ def load(folder: Path) -> Options:
             f"--resume {folder}: no run there (options.json is missing). Give a folder such as "
             "runs/NAME."
         )
+    stored = None
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
         options = Options.of(**stored["options"])
@@ -61,6 +63,7 @@ def load(folder: Path) -> Options:
             raise TypeError("'files' is no table")
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{path}: not the options of this version ({error}). Start a new run instead."
+            f"{path}: not the options of this version ({error}{writer_of(stored)}). Start a new "
+            "run instead."
         ) from error
     return options

@@ -19,7 +19,7 @@ from minbert.commands.flags import add_flag
 from minbert.commands.options import NONE, all_fields, from_flat
 from minbert.commands.paths import check_writable, is_free
 from minbert.pretraining.options import PlainTextOptions, PlainTextRun
-from minbert.training.code_version import name_of
+from minbert.training.code_version import writer_of
 
 PROGRAM = "python -m minbert.pretraining"
 BUILT_IN = ("minbert-mini", "minilm")  # names of models, also where a folder of that name exists
@@ -89,10 +89,9 @@ def absolute(name: str) -> str:
 
 def load(folder: Path) -> PlainTextRun:
     """The run that began in `folder`; ValueError where there is none, or one of another version."""
-    version = ""
+    content = None
     try:
         content = json.loads((folder / "options.json").read_text(encoding="utf-8"))
-        version = f", written by {name_of(content['code'])}"
         stored = content["options"]
         names = {item.name for item in all_fields(PlainTextOptions)}
         if stored.keys() != names | set(PLACES):
@@ -104,7 +103,7 @@ def load(folder: Path) -> PlainTextRun:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"--resume {folder}: no run of minbert.pretraining there, or of another version "
-            f"(options.json{version}: {error}). Give the folder of --out."
+            f"(options.json: {error}{writer_of(content)}). Give the folder of --out."
         ) from error
     return PlainTextRun(corpus, folder, options, is_resumed=True)
 

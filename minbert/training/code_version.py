@@ -71,3 +71,14 @@ def current_commit() -> str:
 def name_of(code: dict[str, str]) -> str:
     """A `code_version` in a message: the commit, or else the beginning of the digest."""
     return code["git"] or code["sha256"][:12]
+
+
+def writer_of(content: object) -> str:
+    """Which version wrote a run's options.json, as the end of a message: "; version X wrote it".
+
+    content: of the file, which may be damaged. "" where it does not say it.
+    """
+    try:
+        return f"; version {name_of(content['code'])} wrote it"  # type: ignore[index]
+    except (KeyError, TypeError):
+        return ""

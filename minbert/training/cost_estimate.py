@@ -226,7 +226,12 @@ def read_estimates(path: Path) -> list[CostEstimate]:
 def write_estimates(estimates: Sequence[CostEstimate], folder: Path) -> None:
     """Write folder/cost_estimate.json, which a resumed run reads."""
     content = {"jobs": [asdict(item) for item in estimates]}
-    processes.from_first(lambda: write_json(folder / FILE_NAME, content))
+
+    def write() -> None:
+        write_json(folder / FILE_NAME, content)
+        (folder / OLD_FILE_NAME).unlink(missing_ok=True)
+
+    processes.from_first(write)
 
 
 def comparison(estimates: Sequence[CostEstimate], seconds: float, peak_memory: float) -> str:

@@ -386,8 +386,8 @@ def test_a_run_of_another_version_is_named(folder, tmp_path, capsys, change):
     (tmp_path / "options.json").write_text(json.dumps(stored))
     assert call("--resume", tmp_path) == 2
     message = capsys.readouterr().err
-    assert "or of another version (options.json, written by c0ffee: " in message
-    assert "Give the folder of --out." in message
+    assert "or of another version (options.json: " in message
+    assert "; version c0ffee wrote it). Give the folder of --out." in message
 
 
 @pytest.mark.parametrize("vocabulary", [[], ["--vocabulary", "minbert-mini"]])
