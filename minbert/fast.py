@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypeVar, cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.optim import Optimizer
 from torch.optim.adamw import adamw
 
@@ -225,6 +226,58 @@ def layer_at_positions(
     hidden_states = layer.attention_norm(hidden_states + layer.dropout(attended))
     transformed = layer.feed_forward(hidden_states)
     return layer.feed_forward_norm(hidden_states + layer.dropout(transformed))
+
+
+# --- cross-entropy over a vocabulary --------------------------------------------------------------
+
+# Rows of logits that are in work at once. They are few on a CPU, so that they stay in its cache.
+ROWS_AT_ONCE = {"cpu": 128, "cuda": 8192, "mps": 8192}
+
+
+def summed_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Twin of minbert.pretraining.mlm.summed_cross_entropy for a large vocabulary.
+
+    logits (M, V). targets (M,) int64. The result can be differentiated once.
+
+    It takes a few rows at a time. The float32 copy of the logits, their log-softmax and its
+    gradient therefore never exist for all rows. The gradient is computed together with the loss, so
+    there is one pass over the logits instead of five.
+    """
+    return CrossEntropy.apply(logits, targets)
+
+
+class CrossEntropy(torch.autograd.Function):
+    """`summed_cross_entropy` with its gradient, softmax(logits) - one_hot(targets).
+
+    M rows, V vocabulary, R rows that are in work.
+    """
+
+    @staticmethod
+    def forward(context: Any, logits: Tensor, targets: Tensor) -> Tensor:
+        """Compute the sum, and keep the gradient for `backward`."""
+        dtype = torch.promote_types(logits.dtype, torch.float32)
+        total = torch.zeros((), dtype=dtype, device=logits.device)
+        gradient = torch.empty_like(logits)  # (M, V)
+        size = ROWS_AT_ONCE[logits.device.type]
+        for start in range(0, len(logits), size):
+            rows = slice(start, start + size)
+            target = targets[rows].unsqueeze(1)  # (R, 1)
+            log_probabilities = logits[rows].to(dtype).log_softmax(dim=-1)  # (R, V)
+            total -= log_probabilities.gather(1, target).sum()
+
+            # softmax(logits) - one_hot(target), written over the log-probabilities.
+            minus_one = torch.full_like(target, -1, dtype=dtype)
+            difference = log_probabilities.exp_().scatter_add_(1, target, minus_one)
+            gradient[rows].copy_(difference)
+        context.save_for_backward(gradient)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, scale: Tensor) -> tuple[Tensor, None]:
+        """Scale the gradient by that of the sum."""
+        (gradient,) = context.saved_tensors
+        return gradient * scale, None
 
 
 # --- the optimizer --------------------------------------------------------------------------------

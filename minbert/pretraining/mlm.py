@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
+from minbert import fast
 from minbert.bert import BertModel
 from minbert.commands.files import write_tensors
 from minbert.tokenizer import SPECIAL_TOKENS, BertTokenizer
@@ -116,6 +116,17 @@ class Masking:
 # --- the model ------------------------------------------------------------------------------------
 
 
+@fast.computed_by(fast.summed_cross_entropy)
+def summed_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy of the predicted tokens, summed: a float32 scalar in nats.
+
+    logits (M, V), any floating dtype. targets (M,) int64, the true token ids. M may be 0. float64
+    stays float64.
+    """
+    dtype = torch.promote_types(logits.dtype, torch.float32)
+    return F.cross_entropy(logits.to(dtype), targets, reduction="sum")
+
+
 class Predictions(NamedTuple):
     """What the head says of the chosen tokens, and what they were."""
 
@@ -179,7 +190,7 @@ class BertForMaskedLM(nn.Module):
         inputs = rows_of(rows, (input_ids, labels, token_type_ids, attention_mask))
         with processes.own_randomness():
             logits, targets = self.predict(*inputs)
-        total = CrossEntropy.apply(logits, targets)
+        total = summed_cross_entropy(logits, targets)
         # A process without rows has encoded one only to keep step, and its share is 0.
         num_chosen = int((labels != IGNORED).sum())  # of all processes
         return total * bool(share) / max(1, num_chosen)
@@ -285,46 +296,3 @@ def on_device(device: torch.device, tensors: Iterable[Tensor | None]) -> list[An
 def rows_of(rows: list[int], tensors: Iterable[Tensor | None]) -> list[Any]:
     """These rows of each tensor; None stays None."""
     return [None if tensor is None else tensor[rows] for tensor in tensors]
-
-
-# --- for speed ------------------------------------------------------------------------------------
-
-# Logits that are in work at once. Few on a CPU, so that they stay in its cache.
-ROWS_AT_ONCE = {"cpu": 128, "cuda": 8192, "mps": 8192}
-
-
-class CrossEntropy(torch.autograd.Function):
-    """Summed cross-entropy over a large vocabulary, a float32 scalar in nats.
-
-    CrossEntropy.apply(logits, targets) has the value and the gradient of
-    F.cross_entropy(logits.float(), targets, reduction="sum"), for logits (M, V) and targets (M,)
-    int64. It is here for speed and memory alone.
-
-    It takes a few rows at a time. So the float32 copy of the logits, their log-softmax and its
-    gradient are never in memory for all rows. The gradient, softmax(logits) - one_hot(targets), is
-    computed together with the loss: one pass over the logits instead of five. Differentiable once.
-    """
-
-    @staticmethod
-    def forward(context: Any, logits: Tensor, targets: Tensor) -> Tensor:
-        precise = torch.promote_types(logits.dtype, torch.float32)
-        total = torch.zeros((), dtype=precise, device=logits.device)
-        gradient = torch.empty_like(logits)  # (M, V)
-        size = ROWS_AT_ONCE[logits.device.type]
-        for start in range(0, len(logits), size):
-            rows = slice(start, start + size)
-            target = targets[rows].unsqueeze(1)  # (rows, 1)
-            log_probabilities = logits[rows].to(precise).log_softmax(dim=-1)  # (rows, V)
-            total -= log_probabilities.gather(1, target).sum()
-            # softmax(logits) - one_hot(target), in place.
-            minus_one = torch.full_like(target, -1, dtype=precise)
-            difference = log_probabilities.exp_().scatter_add_(1, target, minus_one)
-            gradient[rows].copy_(difference)
-        context.save_for_backward(gradient)
-        return total
-
-    @staticmethod
-    @once_differentiable
-    def backward(context: Any, scale: Tensor) -> tuple[Tensor, None]:
-        (gradient,) = context.saved_tensors
-        return gradient * scale, None

@@ -1,6 +1,10 @@
-"""Masked-language modelling: which tokens are hidden, and a loss equal to transformers' BertForMaskedLM.
+"""Which tokens are hidden. Run it with `python -m pytest -x tests/lessons/test_masking.py`.
 
-B batch, T tokens, H hidden, V vocabulary.
+Corner cases worked by hand, then the law of the draws, then whole words. A test of a law fails by
+chance at most once in 10,000 runs of right code. The model that predicts the tokens is tested in
+tests/pretraining/test_mlm.py.
+
+B batch, T tokens.
 """
 
 from __future__ import annotations
@@ -9,135 +13,158 @@ import math
 
 import pytest
 import torch
-import torch.nn.functional as F
-from safetensors.torch import load_file, save_file
 from scipy.stats import chisquare
+from torch import Tensor
 
-from minbert import BertConfig, BertModel, BertTokenizer
-from minbert.pretraining.mlm import IGNORED, BertForMaskedLM, CrossEntropy, Masking, mask_tokens
-from minbert.weights import to_hugging_face
+from minbert import BertTokenizer
+from minbert.pretraining.mlm import IGNORED, Masking, mask_tokens
 
-TINY = BertConfig(
-    vocab_size=60,
-    hidden_size=24,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    intermediate_size=40,
-    max_position_embeddings=20,
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
-)
+# The ids of [CLS], [SEP] and [MASK] in these tests.
+CLS = 2
+SEP = 3
 MASK = 4
 
 
-def make_model() -> BertForMaskedLM:
-    torch.manual_seed(0)
-    model = BertForMaskedLM(BertModel(TINY))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter), alpha=0.1)
-    return model.eval()
-
-
-def make_batch(num_rows: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
-    """Full blocks (B, T = 12), [CLS] 2 first and [SEP] 3 last, and the mask of these."""
+def make_batch(num_rows: int = 3) -> tuple[Tensor, Tensor]:
+    """Full sequences (B, T = 12), [CLS] first and [SEP] last, and the mask of these two."""
     torch.manual_seed(1)
     input_ids = torch.randint(5, 60, (num_rows, 12))
-    input_ids[:, 0], input_ids[:, -1] = 2, 3
-    return input_ids, (input_ids == 2) | (input_ids == 3)
+    input_ids[:, 0] = CLS
+    input_ids[:, -1] = SEP
+    return input_ids, (input_ids == CLS) | (input_ids == SEP)
 
 
-# --- masking --------------------------------------------------------------------------------------
+def mask_sevens(num_rows: int, num_tokens: int, vocab_size: int) -> tuple[Tensor, Tensor]:
+    """Masked ids and labels of a text that consists of token 7 alone."""
+    input_ids = torch.full((num_rows, num_tokens), 7)
+    is_special = torch.zeros_like(input_ids, dtype=torch.bool)
+    return mask_tokens(input_ids, is_special, vocab_size, MASK)
 
 
-def test_everything_or_nothing_by_hand():
+# --- corners by hand ------------------------------------------------------------------------------
+
+
+def test_probability_0_changes_nothing():
     input_ids, is_special = make_batch()
+    before = input_ids.clone()
     same, labels = mask_tokens(input_ids, is_special, 60, MASK, probability=0.0)
-    assert torch.equal(same, input_ids) and (labels == IGNORED).all()
+    assert torch.equal(same, before), "a token was changed that was not chosen"
+    assert (labels == IGNORED).all(), f"the label of a token that is not chosen is {IGNORED}"
+
+
+def test_probability_1_chooses_everything_but_special_tokens():
+    input_ids, is_special = make_batch()
+    before = input_ids.clone()
     _, labels = mask_tokens(input_ids, is_special, 60, MASK, probability=1.0)
     assert torch.equal(labels == IGNORED, is_special), (
         "special tokens are never chosen, all others are"
     )
-    assert torch.equal(labels[~is_special], input_ids[~is_special]), (
-        "the label is the token that stood there"
+    assert torch.equal(labels[~is_special], before[~is_special]), (
+        "the label is the token that stood there, not what stands there now"
     )
+    assert torch.equal(input_ids, before), "input_ids was written to; make a new tensor"
+
+
+# --- the law --------------------------------------------------------------------------------------
 
 
 def test_shares():
-    """15 % are chosen; of these 80 % become [MASK], 10 % a random token, 10 % stay. 100,000 tokens."""
+    """15 % are chosen. Of these 80 % become [MASK], 10 % a random token, 10 % stay."""
     torch.manual_seed(0)
-    input_ids = torch.full((100, 1000), 7)
-    corrupted, labels = mask_tokens(
-        input_ids, torch.zeros_like(input_ids, dtype=torch.bool), 1000, MASK
+    corrupted, labels = mask_sevens(100, 1000, vocab_size=1000)
+    is_chosen = labels != IGNORED
+    is_masked = (corrupted == MASK) & is_chosen
+    is_kept = (corrupted == 7) & is_chosen
+    is_replaced = is_chosen & ~is_masked & ~is_kept
+    num_chosen = is_chosen.sum().item()
+
+    # Four standard deviations, sqrt(n p (1 - p)), of n = 100,000 tokens.
+    allowed = 4 * math.sqrt(100_000 * 0.15 * 0.85)
+    assert num_chosen == pytest.approx(15_000, abs=allowed), (
+        f"{num_chosen:,} of 100,000 tokens were chosen, expected about 15,000. 12,000: are only "
+        "those that become [MASK] chosen?"
     )
-    chosen = labels != IGNORED
-    masked, kept = (corrupted == MASK) & chosen, (corrupted == 7) & chosen
-    other = chosen & ~masked & ~kept
-    num_chosen = chosen.sum().item()
-    # Four standard deviations: sqrt(n p (1 - p)) for n = 100,000 tokens, then for n = 15,000 chosen ones.
-    assert num_chosen == pytest.approx(15_000, abs=4 * math.sqrt(100_000 * 0.15 * 0.85))
-    for share, found in ((0.8, masked), (0.1, kept), (0.1, other)):
-        allowed = (
-            4 * math.sqrt(num_chosen * share * (1 - share)) + num_chosen * 0.0002
-        )  # a random token may be 4 or 7
-        assert found.sum().item() == pytest.approx(share * num_chosen, abs=allowed)
-    assert torch.equal(corrupted[~chosen], input_ids[~chosen]), "what is not chosen is left alone"
-    assert corrupted[other].unique().numel() > 500, "random tokens come from the whole vocabulary"
-    assert input_ids.eq(7).all(), "the input itself is not written to"
+    fates = {"[MASK]": (0.8, is_masked), "the same": (0.1, is_kept), "random": (0.1, is_replaced)}
+    for name, (share, is_so) in fates.items():
+        # The same of the chosen tokens. A random token may be 4 or 7.
+        allowed = 4 * math.sqrt(num_chosen * share * (1 - share)) + num_chosen * 0.0002
+        found = is_so.sum().item()
+        assert found == pytest.approx(share * num_chosen, abs=allowed), (
+            f"{found / num_chosen:.3f} of the chosen tokens are {name}, expected {share}. Are the "
+            "shares of all tokens, or drawn one after the other so that they multiply?"
+        )
+    assert (corrupted[~is_chosen] == 7).all(), "a token was changed that was not chosen"
+    assert corrupted[is_replaced].unique().numel() > 500, (
+        "random tokens come from the whole vocabulary"
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_three_fates_follow_their_law(seed):
-    """Chi-square of all four outcomes of 200,000 tokens together; 1e-4 is passed by 9,999 of 10,000 right codes."""
+    """Chi-square of all four outcomes of 200,000 tokens together."""
     torch.manual_seed(seed)
-    input_ids = torch.full((200, 1000), 7)
-    corrupted, labels = mask_tokens(
-        input_ids, torch.zeros_like(input_ids, dtype=torch.bool), 50_000, MASK
+    corrupted, labels = mask_sevens(200, 1000, vocab_size=50_000)
+    is_chosen = labels != IGNORED
+    num_unchosen = int((~is_chosen).sum())
+    num_masked = int((is_chosen & (corrupted == MASK)).sum())
+    num_kept = int((is_chosen & (corrupted == 7)).sum())
+    num_replaced = labels.numel() - num_unchosen - num_masked - num_kept
+    found = [num_unchosen, num_masked, num_kept, num_replaced]
+    shares = (0.85, 0.15 * 0.8, 0.15 * 0.1, 0.15 * 0.1)
+    expected = [200_000 * share for share in shares]
+    assert chisquare(found, expected).pvalue > 1e-4, (
+        f"not chosen, [MASK], the same, random: {found}, expected about {expected}"
     )
-    chosen = labels != IGNORED
-    found = [
-        int(part.sum())
-        for part in (~chosen, chosen & (corrupted == MASK), chosen & (corrupted == 7))
-    ]
-    found.append(input_ids.numel() - sum(found))
-    expected = [200_000 * share for share in (0.85, 0.15 * 0.8, 0.15 * 0.1, 0.15 * 0.1)]
-    assert chisquare(found, expected).pvalue > 1e-4, found
 
 
 def test_each_place_and_random_token_is_as_likely_as_another():
     torch.manual_seed(1)
-    input_ids = torch.full((4000, 40), 7)
-    corrupted, labels = mask_tokens(
-        input_ids, torch.zeros_like(input_ids, dtype=torch.bool), 20, MASK
+    corrupted, labels = mask_sevens(4000, 40, vocab_size=20)
+    is_chosen = labels != IGNORED
+    assert chisquare(is_chosen.sum(0).numpy()).pvalue > 1e-4, (
+        "some places of a row are chosen more often than others"
     )
-    chosen = labels != IGNORED
-    assert chisquare(chosen.sum(0).numpy()).pvalue > 1e-4
-    tokens = corrupted[chosen].bincount(minlength=20)
-    ordinary = [token for token in range(20) if token not in (MASK, 7)]
-    assert chisquare(tokens[ordinary].numpy()).pvalue > 1e-4
+    counts = corrupted[is_chosen].bincount(minlength=20)
+    random_ids = [token for token in range(20) if token not in (MASK, 7)]
+    assert chisquare(counts[random_ids].numpy()).pvalue > 1e-4, (
+        "some tokens are drawn more often than others: is the draw over the whole vocabulary?"
+    )
+
+
+def test_masks_follow_the_seed_and_differ_between_calls():
+    input_ids, is_special = make_batch()
+    torch.manual_seed(3)
+    _, first = mask_tokens(input_ids, is_special, 60, MASK)
+    _, second = mask_tokens(input_ids, is_special, 60, MASK)
+    torch.manual_seed(3)
+    _, again = mask_tokens(input_ids, is_special, 60, MASK)
+    assert torch.equal(again, first), "draw from torch's global generator only"
+    assert not torch.equal(first, second), "each pass over the text is masked anew"
 
 
 # --- whole words ----------------------------------------------------------------------------------
 
 
-def words_of_pieces() -> tuple[torch.Tensor, torch.Tensor]:
-    """1,000 rows of [CLS] a ##b ##c d e ##f [SEP]: words of three pieces, one and two; and which pieces continue."""
-    row = torch.tensor([2, 10, 31, 32, 11, 12, 33, 3])
+def words_of_pieces() -> tuple[Tensor, Tensor]:
+    """1,000 rows of [CLS] a ##b ##c d e ##f [SEP], and which pieces continue a word."""
+    row = torch.tensor([CLS, 10, 31, 32, 11, 12, 33, SEP])
     return row.repeat(1000, 1), (row > 30).repeat(1000, 1)
 
 
 def test_the_pieces_of_a_word_are_chosen_together():
     input_ids, continues = words_of_pieces()
-    is_special = (input_ids == 2) | (input_ids == 3)
+    is_special = (input_ids == CLS) | (input_ids == SEP)
     torch.manual_seed(0)
     _, labels = mask_tokens(input_ids, is_special, 60, MASK, probability=0.3, continues=continues)
-    chosen = (labels != IGNORED)[:, 1:-1]
-    words = [chosen[:, :3], chosen[:, 3:4], chosen[:, 4:]]
+    is_chosen = (labels != IGNORED)[:, 1:-1]
+    words = [is_chosen[:, :3], is_chosen[:, 3:4], is_chosen[:, 4:]]
     for word in words:
         assert (word.all(1) == word.any(1)).all(), "a word is chosen whole or not at all"
     counts = torch.stack([word.any(1) for word in words], dim=1).long()
     for number in counts.sum(0).tolist():
-        assert number == pytest.approx(300, abs=4 * math.sqrt(1000 * 0.3 * 0.7))
+        assert number == pytest.approx(300, abs=4 * math.sqrt(1000 * 0.3 * 0.7)), (
+            "a word is chosen with the probability of one token, however many pieces it has"
+        )
     pairs = (counts[:, 0] * 2 + counts[:, 1]).bincount(minlength=4)
     expected = [1000 * share for share in (0.49, 0.21, 0.21, 0.09)]
     assert chisquare(pairs.numpy(), expected).pvalue > 1e-4, (
@@ -146,23 +173,30 @@ def test_the_pieces_of_a_word_are_chosen_together():
 
 
 def test_tokens_are_chosen_alone_without_whole_words():
-    input_ids, continues = words_of_pieces()
+    input_ids, _ = words_of_pieces()
     torch.manual_seed(0)
     _, labels = mask_tokens(input_ids, input_ids < 4, 60, MASK, probability=0.3)
     word = (labels != IGNORED)[:, 1:4]
-    assert (word.any(1) & ~word.all(1)).sum() > 300
+    assert (word.any(1) & ~word.all(1)).sum() > 300, (
+        "without `continues` each piece is drawn by itself"
+    )
 
 
 def test_a_row_that_begins_within_a_word():
-    """A block may cut a word: its rest follows [CLS], takes that draw, and is chosen as any other word."""
-    input_ids = torch.tensor([[2, 31, 32, 10, 3]]).repeat(2000, 1)
+    """A sequence may cut a word. The rest of it follows [CLS] and takes the draw of [CLS]."""
+    input_ids = torch.tensor([[CLS, 31, 32, 10, SEP]]).repeat(2000, 1)
     torch.manual_seed(0)
     _, labels = mask_tokens(
         input_ids, input_ids < 4, 60, MASK, probability=0.3, continues=input_ids > 30
     )
-    chosen = labels != IGNORED
-    assert torch.equal(chosen[:, 1], chosen[:, 2]) and not chosen[:, 0].any()
-    assert chosen[:, 1].sum().item() == pytest.approx(600, abs=4 * math.sqrt(2000 * 0.3 * 0.7))
+    is_chosen = labels != IGNORED
+    assert torch.equal(is_chosen[:, 1], is_chosen[:, 2]), "a word is chosen whole or not at all"
+    assert not is_chosen[:, 0].any(), "[CLS] lends its draw and is still never chosen"
+    allowed = 4 * math.sqrt(2000 * 0.3 * 0.7)
+    assert is_chosen[:, 1].sum().item() == pytest.approx(600, abs=allowed)
+
+
+# --- the masking of a vocabulary ------------------------------------------------------------------
 
 
 def test_the_masking_of_a_vocabulary():
@@ -171,184 +205,18 @@ def test_the_masking_of_a_vocabulary():
     input_ids = torch.tensor([[2, 5, 6, 1, 5, 3, 0, 0]]).repeat(500, 1)
     torch.manual_seed(0)
     _, labels = Masking.of(tokenizer)(input_ids)
-    chosen = labels != IGNORED
-    assert chosen.any(0).tolist() == [
-        False,
-        True,
-        True,
-        False,
-        True,
-        False,
-        False,
-        False,
-    ]  # never a special token
-    assert not torch.equal(chosen[:, 1], chosen[:, 2])
+    is_chosen = labels != IGNORED
+    # "walk", "##ing" and "walk" again. A special token is never chosen.
+    assert is_chosen.any(0).nonzero().flatten().tolist() == [1, 2, 4]
+    assert not torch.equal(is_chosen[:, 1], is_chosen[:, 2])
     _, labels = Masking.of(tokenizer, whole_word=True)(input_ids)
     assert torch.equal(labels[:, 1] != IGNORED, labels[:, 2] != IGNORED)
 
 
-def test_masks_follow_the_seed_and_differ_between_calls():
-    input_ids, is_special = make_batch()
-    torch.manual_seed(3)
-    first, second = (mask_tokens(input_ids, is_special, 60, MASK)[1] for _ in range(2))
-    torch.manual_seed(3)
-    assert torch.equal(mask_tokens(input_ids, is_special, 60, MASK)[1], first)
-    assert not torch.equal(first, second), "each pass over the text is masked anew"
-
-
-# --- the loss -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("num_rows", [0, 1, 128, 300])  # none, one, a full piece, two and a part
-def test_cross_entropy_equals_torchs_in_value_and_gradient(num_rows):
-    torch.manual_seed(0)
-    logits = (torch.randn(num_rows, 50, dtype=torch.float64) * 5).requires_grad_()
-    targets = torch.randint(50, (num_rows,))
-    expected = F.cross_entropy(logits, targets, reduction="sum")
-    found = CrossEntropy.apply(logits, targets)
-    torch.testing.assert_close(found, expected)
-    gradients = [torch.autograd.grad(loss * 0.37, logits)[0] for loss in (found, expected)]
-    torch.testing.assert_close(*gradients)
-
-
-def test_cross_entropy_sums_bfloat16_in_float32():
-    torch.manual_seed(0)
-    logits = (torch.randn(200, 1000) * 3).bfloat16().requires_grad_()
-    targets = torch.randint(1000, (200,))
-    found, expected = (
-        CrossEntropy.apply(logits, targets),
-        F.cross_entropy(logits.float(), targets, reduction="sum"),
-    )
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=0)
-    gradients = [torch.autograd.grad(loss / 200, logits)[0] for loss in (found, expected)]
-    assert gradients[0].dtype == torch.bfloat16
-    torch.testing.assert_close(*gradients, rtol=0.01, atol=1e-6)  # one rounding to bf16 more: 2^-8
-
-
-def test_cross_entropy_by_finite_differences():
-    torch.manual_seed(0)
-    logits = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(
-        lambda x: CrossEntropy.apply(x, torch.tensor([0, 4, 2, 2])), logits
-    )
-
-
-def test_uniform_logits_by_hand():
-    """With all weights 0 each of 60 tokens is equally likely: the loss is ln 60, whatever the labels."""
-    model = make_model()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.zero_()
-    input_ids, is_special = make_batch()
-    labels = input_ids.masked_fill(is_special, IGNORED)
-    assert model.loss(input_ids, labels).item() == pytest.approx(math.log(60), rel=1e-6)
-
-
-def test_slow_loop():
-    """Mean over the chosen tokens of -log softmax, one token at a time; tokens that were not chosen do not count."""
-    model, (input_ids, _) = make_model(), make_batch()
-    labels = torch.full_like(input_ids, IGNORED)
-    labels[0, 3], labels[0, 4], labels[2, 7] = 9, 33, 5
-    logits = model(model.bert(input_ids).last_hidden_state)  # (B, T, V)
-    losses = []
-    for row, column in ((0, 3), (0, 4), (2, 7)):
-        scores = logits[row, column].tolist()
-        losses.append(math.log(sum(map(math.exp, scores))) - scores[labels[row, column]])
-    assert model.loss(input_ids, labels).item() == pytest.approx(
-        sum(losses) / 3, rel=1e-5
-    )  # fp32: measured 1e-7
-
-
-def test_equals_transformers_in_loss_logits_and_gradients(tmp_path):
-    """Through the saved folder, so that every name of the head is checked as well."""
-    transformers = pytest.importorskip(
-        "transformers", reason="transformers is the reference; run setup.sh --dev"
-    )
-    model, (input_ids, is_special) = make_model(), make_batch()
-    model.save_pretrained(tmp_path)
-    theirs, report = transformers.BertForMaskedLM.from_pretrained(
-        tmp_path, attn_implementation="eager", output_loading_info=True
-    )
-    assert not report["missing_keys"] and not report["unexpected_keys"], report
-    corrupted, labels = mask_tokens(input_ids, is_special, 60, MASK, probability=0.5)
-    attention_mask, token_type_ids = torch.ones_like(corrupted), torch.zeros_like(corrupted)
-    attention_mask[0, -3:], labels[0, -3:], token_type_ids[1:, 5:] = 0, IGNORED, 1
-    expected = theirs.eval()(corrupted, attention_mask, token_type_ids, labels=labels)
-    logits = model(model.bert(corrupted, attention_mask, token_type_ids).last_hidden_state)
-    torch.testing.assert_close(
-        logits, expected.logits, atol=1e-5, rtol=0
-    )  # fp32, 2 layers: measured 2e-6
-    loss = model.loss(corrupted, labels, token_type_ids, attention_mask)
-    assert loss.item() == pytest.approx(expected.loss.item(), rel=1e-5)
-    loss.backward()
-    expected.loss.backward()
-    others, encoder = dict(theirs.named_parameters()), model.bert.named_parameters()
-    ours = model.head_tensors() | {
-        f"bert.{to_hugging_face(name)}": p for name, p in encoder if "pooler" not in name
-    }
-    assert ours.keys() == others.keys()  # the word embeddings are the input and the output matrix
-    for name, parameter in ours.items():
-        torch.testing.assert_close(parameter.grad, others[name].grad, atol=1e-6, rtol=1e-3)
-
-
-def test_saved_folder_opens_as_an_encoder(tmp_path):
-    model, (input_ids, _) = make_model(), make_batch()
-    model.save_pretrained(tmp_path, dtype=torch.float16)
-    encoder = BertModel.from_pretrained(tmp_path).eval()
-    assert encoder.load_report.missing == ("pooler.dense.weight", "pooler.dense.bias"), (
-        "this objective has no pooler"
-    )
-    found, expected = encoder(input_ids).last_hidden_state, model.bert(input_ids).last_hidden_state
-    torch.testing.assert_close(
-        found, expected, atol=0.02, rtol=0
-    )  # fp16 weights: 2^-11 relative, measured 2e-3
-
-
-def test_a_head_with_the_names_of_the_first_bert(tmp_path):
-    """gamma and beta, as in the files of bert-base-uncased."""
-    model = make_model()
-    model.norm.weight.data.normal_()
-    model.save_pretrained(tmp_path)
-    stored = load_file(tmp_path / "model.safetensors")
-    for new, old in (("weight", "gamma"), ("bias", "beta")):
-        name = "cls.predictions.transform.LayerNorm."
-        stored[name + old] = stored.pop(name + new)
-    save_file(stored, tmp_path / "model.safetensors")
-    assert torch.equal(BertForMaskedLM.from_pretrained(tmp_path).norm.weight, model.norm.weight)
-
-
-def test_every_parameter_but_the_pooler_gets_a_gradient():
-    model, (input_ids, is_special) = make_model(), make_batch()
-    model.loss(input_ids, input_ids.masked_fill(is_special, IGNORED)).backward()
-    without = {name for name, parameter in model.named_parameters() if parameter.grad is None}
-    assert without == {"bert.pooler.weight", "bert.pooler.bias"}
-
-
-def test_a_hundred_steps_learn_a_text_by_heart():
-    """From ln 60 = 4.1 to almost 0 on three sentences; a loss that ignores the labels would not fall."""
-    from minbert import AdamW
-
-    model, (input_ids, is_special) = make_model().train(), make_batch()
-    labels = input_ids.masked_fill(is_special, IGNORED)
-    corrupted = torch.where(
-        labels != IGNORED, MASK, input_ids
-    )  # all hidden: only place and row would tell
-    corrupted[:, 1], labels[:, 1] = input_ids[:, 1], IGNORED  # the first word names the sentence
-    optimizer = AdamW(model.parameters(), lr=5e-3)
-    for _ in range(100):
-        optimizer.zero_grad()
-        loss = model.loss(corrupted, labels)
-        loss.backward()
-        optimizer.step()
-    assert loss.item() < 0.1
-
-
-def test_negative_control_another_matrix_is_noticed(tmp_path):
-    """The output matrix is the word embedding: scaling it must move the logits of the head."""
-    model, (input_ids, _) = make_model(), make_batch()
-    hidden_states = model.bert(input_ids).last_hidden_state.detach()
-    before = model(hidden_states).detach()
-    with torch.no_grad():
-        model.bert.embeddings.word.weight.mul_(2)
-    assert not torch.allclose(model(hidden_states), before)
+def test_a_vocabulary_with_a_gap_masks_by_id():
+    """A blank line of vocab.txt moves no id: 4 is nothing, 5 is [MASK], 6 and 7 are words."""
+    names = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 5, "man": 6, "##s": 7}
+    masking = Masking.of(BertTokenizer(names), whole_word=True)
+    assert masking.is_special.tolist() == [True] * 4 + [False, True, False, False]
+    assert masking.continues is not None and masking.continues.tolist() == [False] * 7 + [True]
+    assert masking.mask_token_id == 5

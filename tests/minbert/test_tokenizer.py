@@ -8,7 +8,6 @@ import shutil
 import pytest
 
 from minbert import BertTokenizer
-from minbert.pretraining.mlm import Masking
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES = [
@@ -331,14 +330,6 @@ def test_settings_that_are_none_are_refused(tmp_path, content):
         match=r"tokenizer_config.json: not a table in which do_lower_case, strip_accents",
     ):
         BertTokenizer.from_pretrained(tmp_path)
-
-
-def test_a_vocabulary_with_a_gap_masks_by_id():
-    """A blank line of vocab.txt moves no id: 4 is nothing, 5 is [MASK], 6 a word and 7 the end of one."""
-    names = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 5, "man": 6, "##s": 7}
-    masking = Masking.of(BertTokenizer(names), whole_word=True)
-    assert masking.is_special.tolist() == [True] * 4 + [False, True, False, False]
-    assert masking.continues.tolist() == [False] * 7 + [True] and masking.mask_token_id == 5
 
 
 def test_one_string_is_not_read_letter_by_letter(tokenizer):
