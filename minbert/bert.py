@@ -61,7 +61,17 @@ class BertEmbeddings(nn.Module):
         self.dropout = Dropout(config.hidden_dropout_prob)
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor) -> Tensor:
-        """Embed tokens: input_ids and token_type_ids (B, T) int64 -> (B, T, H)."""
+        """Embed tokens: input_ids and token_type_ids (B, T) int64 -> (B, T, H).
+
+        Raises ValueError for a pair if the model was made with one segment.
+        """
+        # Only such models are asked, since reading a tensor makes a GPU wait.
+        if self.segment.num_embeddings == 1 and token_type_ids.any():
+            raise ValueError(
+                "token_type_ids holds a 1, for the second sentence of a pair; this model has one "
+                "segment (type_vocab_size 1 in config.json). Encode the two sentences apart, as "
+                "--pair_encoding bi does, or use a model with two segments."
+            )
         words = self.word(input_ids)  # (B, T, H)
         segments = self.segment(token_type_ids)  # (B, T, H)
 

@@ -12,6 +12,17 @@ from typing import Any
 
 ATTENTION_IMPLEMENTATIONS = ("eager", "fused")
 
+# transformers' names of the one activation that is computed here, x Phi(x).
+NAMES_OF_GELU = ("gelu", "gelu_python")
+
+# Keys of config.json that change the mathematics, and the effect of each.
+UNSUPPORTED_KEYS = {
+    "is_decoder": "its attention masks the future (causal attention)",
+    "add_cross_attention": "its layers attend to a second encoder",
+    "quantization_config": "its weights are quantised",
+    "pruned_heads": "some of its attention heads were removed",
+}
+
 
 @dataclass(frozen=True)
 class BertConfig:
@@ -96,6 +107,8 @@ class BertConfig:
 
         known = {field.name for field in fields(cls)}
         values = {name: value for name, value in content.items() if name in known}
+        if values.get("hidden_act") in NAMES_OF_GELU:
+            values["hidden_act"] = "gelu"
         try:
             return replace(cls(**values), **overrides)
         except ValueError as error:
@@ -151,4 +164,30 @@ def _check_architecture(path: Path, content: dict[str, Any]) -> None:
         raise ValueError(
             f"{path}: position_embedding_type is '{position_type}'; only 'absolute' position "
             "embeddings are built here."
+        )
+
+    # A falsy value, such as false or {}, switches the key off.
+    for key, effect in UNSUPPORTED_KEYS.items():
+        if content.get(key):
+            raise ValueError(
+                f"{path}: {key} is {json.dumps(content[key])}: {effect}. This encoder is a plain "
+                "BERT and would compute other numbers. Use a model without it."
+            )
+    if "AutoModel" in (content.get("auto_map") or {}):
+        raise ValueError(
+            f"{path}: auto_map says that the model is computed by code of its own "
+            f"({content['auto_map']['AutoModel']}), which is never run here. Use a plain BERT."
+        )
+    _check_declared_class(path, content)
+
+
+def _check_declared_class(path: Path, content: dict[str, Any]) -> None:
+    """Raise ValueError if a config without a model_type names the class of another model."""
+    architectures = content.get("architectures")
+    if "model_type" in content or not isinstance(architectures, list):
+        return
+    if architectures and not any("bert" in str(name).lower()[:4] for name in architectures):
+        raise ValueError(
+            f"{path}: architectures is {architectures} and there is no model_type; this encoder "
+            'loads a BERT only. If it is one, add "model_type": "bert".'
         )

@@ -7,6 +7,7 @@ Next: pooling.py.
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -43,6 +44,24 @@ NAME_TABLE = {
     "pooler": "pooler.dense",
 }
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
+
+# In the order in which transformers looks for them. An index names the shards of a large model.
+INDEX = ".index.json"
+WEIGHT_SOURCES = (
+    "model.safetensors",
+    f"model.safetensors{INDEX}",
+    "pytorch_model.bin",
+    f"pytorch_model.bin{INDEX}",
+)
+
+# Wrappers put these before each name: DataParallel, a model with a head, torch.compile.
+PREFIXES = ("module.", "model.", "_orig_mod.", "bert.")
+
+# Training scripts often store the weights under one of these, beside the optimizer's state.
+NESTED_KEYS = ("state_dict", "model_state_dict", "model")
+
+# Other types hold quantised numbers, which mean nothing without their scales.
+PLAIN_TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 BUNDLED = {"minbert-mini": Path(__file__).parent / "bundled"}
 
 
@@ -96,12 +115,19 @@ def to_hugging_face(name: str) -> str:
 def modernise(name: str) -> str:
     """Translate a stored name to today's form.
 
-    TensorFlow's gamma and beta become weight and bias. The prefix `bert.` of models with a head is
-    removed.
+    TensorFlow's gamma and beta become weight and bias. All of PREFIXES are removed.
     """
-    name = name.removeprefix("bert.")
+    prefix = _prefix_of(name)
+    while prefix:
+        name = name.removeprefix(prefix)
+        prefix = _prefix_of(name)
     name = re.sub(r"\.beta$", ".bias", name)
     return re.sub(r"\.gamma$", ".weight", name)
+
+
+def _prefix_of(name: str) -> str:
+    """Find the one of PREFIXES with which a name begins, or an empty text."""
+    return next((prefix for prefix in PREFIXES if name.startswith(prefix)), "")
 
 
 # --- places ---------------------------------------------------------------------------------------
@@ -205,20 +231,55 @@ def _first_line(error: Exception) -> str:
 
 
 def read_tensors(folder: str | Path) -> dict[str, Tensor]:
-    """Read all tensors of model.safetensors, or else of pytorch_model.bin, by their stored names.
+    """Read all tensors of a folder by their stored names.
 
-    Objects are never unpickled, since that can run code. Raises ValueError for a file that is
-    missing, damaged, or holds other things than tensors.
+    They are in model.safetensors, in shards that model.safetensors.index.json lists, or else in
+    pytorch_model.bin or its shards. Objects are never unpickled, since that can run code. Raises
+    ValueError for a file that is missing, damaged, or holds other things than tensors.
     """
     folder = Path(folder)
-    paths = [folder / file_name for file_name in WEIGHT_FILES]
+    paths = [folder / file_name for file_name in WEIGHT_SOURCES]
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
         raise ValueError(
-            f"{folder}: neither model.safetensors nor pytorch_model.bin in it; one must hold the "
-            "weights."
+            f"{folder}: neither model.safetensors nor pytorch_model.bin in it (nor an index of "
+            "shards); one must hold the weights."
         )
+    if not path.name.endswith(INDEX):
+        return _read_table(path)
+    tensors = {}
+    for shard in _shards_of(path):
+        tensors.update(_read_table(shard))
+    return tensors
+
+
+def _shards_of(index: Path) -> list[Path]:
+    """List the files that an index names; ValueError if it is damaged or a file is missing."""
+    try:
+        weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        names = sorted(set(weight_map.values()))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{index}: not an index of shards with a weight_map ({error}). Fetch it again."
+        ) from error
+    for name in names:
+        # A shard lies beside its index, never elsewhere on the disk.
+        is_plain_name = isinstance(name, str) and Path(name).name == name
+        if not is_plain_name or not (index.parent / name).is_file():
+            raise ValueError(
+                f"{index}: names the shard '{name}', which is not beside it. Fetch all shards of "
+                "the model."
+            )
+    return [index.parent / name for name in names]
+
+
+def _read_table(path: Path) -> dict[str, Tensor]:
+    """Read one file of weights; ValueError if it is not a table from names to tensors."""
     content = _open_weights(path)
+    for key in NESTED_KEYS:
+        if isinstance(content, dict) and isinstance(content.get(key), dict):
+            content = content[key]
+            break
     is_table = isinstance(content, dict)
     if not is_table or not all(isinstance(tensor, Tensor) for tensor in content.values()):
         raise ValueError(
@@ -254,20 +315,47 @@ class StoredTensor(NamedTuple):
     tensor: Tensor
 
 
+def read_by_name(folder: str | Path) -> dict[str, StoredTensor]:
+    """Read all tensors of a folder by their names in today's form, as `modernise` makes it.
+
+    Raises ValueError as `read_tensors`, and if two different tensors have the same name.
+    """
+    stored: dict[str, StoredTensor] = {}
+    for name, tensor in read_tensors(folder).items():
+        entry = StoredTensor(name, tensor)
+        first = stored.setdefault(modernise(name), entry)
+        if first is not entry and not _are_equal(first.tensor, tensor):
+            raise ValueError(
+                f"{folder}: the weights hold '{first.name}' and '{name}', which are two names for "
+                "one tensor, with different values. Delete the one that is not meant."
+            )
+    return stored
+
+
+def _are_equal(first: Tensor, second: Tensor) -> bool:
+    """Whether two tensors have one type, one shape and equal values."""
+    return first.dtype == second.dtype and torch.equal(first, second)
+
+
 def load(model: Encoder, folder: str | Path) -> LoadReport:
     """Copy stored tensors into the parameters of `model`, whatever their floating dtype.
 
     Only the pooler may be missing, because a masked language model has none. Any other gap is a
     ValueError, and so is a tensor of another shape. The model then stays as it was.
     """
-    stored = {}
-    for name, tensor in read_tensors(folder).items():
-        stored[modernise(name)] = StoredTensor(name, tensor)
+    stored = read_by_name(folder)
     parameters = {to_hugging_face(name): p for name, p in model.named_parameters()}
 
     missing = tuple(name for name in parameters if name not in stored)
     ignored = tuple(entry.name for name, entry in stored.items() if name not in parameters)
     _check_layers(list(stored), model.config.num_hidden_layers, folder)
+    if len(missing) == len(parameters):
+        first_names = ", ".join(f"'{entry.name}'" for entry in list(stored.values())[:3])
+        raise ValueError(
+            f"{folder}: none of the {len(parameters)} tensors of a BERT is in its weights. Their "
+            f"names begin with {first_names or 'nothing: there are none'}; expected are names such "
+            f"as '{missing[0]}', alone or behind {', '.join(PREFIXES)}."
+        )
     if any(not name.startswith("pooler.") for name in missing):
         raise ValueError(
             f"{folder}: {len(missing)} of {len(parameters)} tensors are missing, first "
@@ -301,10 +389,17 @@ def copy_tensors(
 ) -> None:
     """Copy the stored tensors into the parameters of the same names.
 
-    folder: for the message. Raises ValueError if a shape differs. All parameters then stay as they
-    were.
+    folder: for the message. Raises ValueError if a shape differs, or if the stored numbers are not
+    of PLAIN_TYPES. All parameters then stay as they were.
     """
     for name, parameter in parameters.items():
+        stored_type = str(stored[name].dtype).removeprefix("torch.")
+        if stored[name].dtype not in PLAIN_TYPES:
+            raise ValueError(
+                f"{folder}: '{name}' is stored as {stored_type}. These are quantised weights, "
+                "whose numbers mean nothing without their scales. Use the float32, float16 or "
+                "bfloat16 weights of the model."
+            )
         if stored[name].shape != parameter.shape:
             raise ValueError(
                 f"{folder}: '{name}' has shape {tuple(stored[name].shape)}; config.json asks for "

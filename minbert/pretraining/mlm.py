@@ -19,7 +19,7 @@ from minbert.bert import BertModel
 from minbert.commands.files import write_tensors
 from minbert.tokenizer import SPECIAL_TOKENS, BertTokenizer
 from minbert.training import processes, runtime
-from minbert.weights import copy_tensors, modernise, read_tensors, resolve, to_hugging_face
+from minbert.weights import copy_tensors, read_by_name, resolve, to_hugging_face
 
 IGNORED = -100  # the label of a token that is not predicted
 
@@ -272,8 +272,18 @@ class BertForMaskedLM(nn.Module):
         Nothing changes where it has none. ValueError for a head of another shape, or with its own
         output matrix: here that is the word embedding matrix.
         """
-        stored = {modernise(name): tensor for name, tensor in read_tensors(folder).items()}
+        stored = {name: entry.tensor for name, entry in read_by_name(folder).items()}
         head = self.head_tensors()
+
+        # transformers ties these two, and a file may hold either.
+        bias = "cls.predictions.bias"
+        twin = stored.get("cls.predictions.decoder.bias")
+        if twin is not None and not torch.equal(stored.setdefault(bias, twin), twin):
+            raise ValueError(
+                f"{folder}: its head has two different biases, {bias} and "
+                "cls.predictions.decoder.bias, which are one tensor. Delete the one that is not "
+                "meant."
+            )
         if not head.keys() <= stored.keys():
             return False
         words = stored["embeddings.word_embeddings.weight"]
