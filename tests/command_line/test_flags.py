@@ -1,0 +1,106 @@
+"""minbert/commands/flags.py: from the fields of a group to flags, in any command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from minbert.commands.flags import Formatter, Parser, add_flag
+from minbert.commands.options import AUTO, OptionGroup, direct_fields, flag
+
+
+@dataclass(frozen=True)
+class ToyOptions(OptionGroup):
+    """A group with a field of each type."""
+
+    num_steps: int = flag(3, "Number of steps, 100 % of them.", low=1)
+    learning_rate: float | str = flag(AUTO, "Peak. auto: 1e-3.", low=1e-9)
+    decay: float = flag(1.0, "How fast it falls.")
+    kind: str = flag("plain", "Which kind.", choices=("plain", "fancy"))
+    way: str = flag(
+        "left", "Which way.\n- left: not right\n- right: not left", choices=("left", "right")
+    )
+    in_file: str = flag("none", "Where it is.", is_file=True)
+    out_dir: str = flag("runs", "Where it goes.")
+    is_loud: bool = flag(False, "A switch.")
+
+
+def build(separator: str = "_") -> Parser:
+    parser = Parser(prog="toy", formatter_class=Formatter, argument_default=None)
+    for item in direct_fields(ToyOptions):
+        add_flag(parser, item, separator=separator)
+    return parser
+
+
+@pytest.mark.parametrize("separator", ["_", "-"])
+def test_both_spellings_are_accepted_and_one_is_shown(separator, capsys):
+    parser = build(separator)
+    for name in ("--num_steps", "--num-steps"):
+        assert parser.parse_args([name, "5"]).num_steps == 5
+    parser.print_help()
+    text = capsys.readouterr().out
+    other = {"_": "-", "-": "_"}[separator]
+    assert f"--num{separator}steps N" in text
+    assert f"--num{other}steps" not in text
+
+
+def test_help_shows_what_a_flag_takes_and_its_default(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    build().print_help()
+    lines = capsys.readouterr().out.splitlines()
+    shown = [" ".join(line.split()) for line in lines]
+    assert "--num_steps N Number of steps, 100 % of them. (default: 3)" in shown
+    assert "--learning_rate X Peak. auto: 1e-3. (default: auto)" in shown
+    assert "--decay X How fast it falls. (default: 1)" in shown
+    assert "--kind {plain,fancy} Which kind. (default: plain)" in shown
+    start = shown.index("--way NAME Which way.")
+    assert shown[start + 1 : start + 4] == [
+        "- left: not right",
+        "- right: not left",
+        "(default: left)",
+    ]
+    assert "--in_file FILE Where it is. (default: none)" in shown
+    assert "--out_dir DIR Where it goes. (default: runs)" in shown
+    assert "--is_loud A switch. (default: off)" in shown
+
+
+def test_values_have_the_type_of_the_field():
+    line = "--num_steps 5 --learning_rate auto --decay 2 --is_loud"
+    values = vars(build().parse_args(line.split()))
+    assert values["num_steps"] == 5 and values["learning_rate"] == AUTO
+    assert values["decay"] == 2.0 and isinstance(values["decay"], float)
+    assert values["is_loud"] is True
+    assert build().parse_args(["--learning-rate", "1e-3"]).learning_rate == 1e-3
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--num_step 5", "toy: unknown flag --num_step; did you mean --num_steps?"),
+        ("--zzz", "toy: unknown flag --zzz; --help lists all flags."),
+        ("--num_steps many", "toy: argument --num_steps: invalid int value: 'many'"),
+        ("--learning_rate fast", "toy: argument --learning_rate: invalid number value: 'fast'"),
+        ("--kind grand", "toy: argument --kind: invalid choice: 'grand' (choose from "),
+    ],
+)
+def test_a_refusal_is_one_line_and_ends_with_exit_code_2(line, message, capsys):
+    parser = Parser(prog="toy", allow_abbrev=False)
+    for item in direct_fields(ToyOptions):
+        add_flag(parser, item)
+    with pytest.raises(SystemExit) as caught:
+        parser.parse_args(line.split())
+    assert caught.value.code == 2
+    (printed,) = capsys.readouterr().err.splitlines()
+    assert printed.startswith(message)
+
+
+def test_a_narrow_and_a_wide_terminal(monkeypatch, capsys):
+    """Lines of a list begin under each other, and no line is wider than 100 columns."""
+    for columns, widest in ((60, 60), (200, 100)):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        build().print_help()
+        lines = capsys.readouterr().out.splitlines()
+        assert max(map(len, lines)) <= widest
+        indents = {line.index("- ") for line in lines if line.strip().startswith("- ")}
+        assert len(indents) == 1
