@@ -131,6 +131,7 @@ def softmax_pairs(source: Source) -> Inputs:
         window = WINDOW if name == "random" else 1
         return in_turn(rows, source.settings, window=window)
 
+    # The shuffle compares pairs by their first sentences.
     shuffle = Shuffle(name, len(pairs), source.settings.batch_size, source.seed)
     first = [sentences.unlabelled(pair.id, pair.sentence_1) for pair in pairs.examples]
     inputs = in_turn(rows, source.settings, shuffle)
@@ -181,6 +182,7 @@ def in_turn(
     """
 
     def plan(epoch: int, generator: torch.Generator) -> list[Step]:
+        # Without an order for this epoch, such as in the first one, batches go by length.
         ordered = [] if shuffle is None else shuffle.batches(epoch)
         steps: list[Step] = []
         for name, encoded in rows.items():

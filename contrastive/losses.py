@@ -49,6 +49,7 @@ def similarities(anchors: Tensor, others: Tensor, similarity: Similarity = "cos"
     if similarity == "cos":
         anchors = F.normalize(anchors, dim=-1)
         others = F.normalize(others, dim=-1)
+    # Autocast would compute the product in bfloat16.
     with torch.autocast(anchors.device.type, enabled=False):
         return anchors @ others.T  # (B, C)
 

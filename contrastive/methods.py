@@ -267,6 +267,7 @@ class Ranking(Method):
         first_ids, second_ids = batch.input_ids.chunk(2)  # (B, T) each
         same = no_negatives(first_ids, second_ids, labels_of(batch) > 0)  # (B, B)
         first, second = self.projected(batch).chunk(2)  # (B, P) each
+        # Henderson et al. write the temperature as a scale.
         scale = 1 / self.temperature
         return losses.multiple_negatives_ranking(first, second, scale, self.similarity, same)
 
@@ -296,6 +297,8 @@ class BatchSoftmax(Method):
         labels = labels_of(batch)  # (B,)
         first_ids, second_ids = batch.input_ids.chunk(2)  # (B, T) each
         same = no_negatives(first_ids, second_ids, labels > POSITIVE_ABOVE)  # (B, B)
+
+        # [BSC] section 3 trains 1 / t in place of t.
         temperature: float | Tensor = self.temperature
         if self.scale is not None:
             temperature = 1 / self.trained_scale()
@@ -365,6 +368,7 @@ class ContrastiveTension(Method):
 
     def forward(self, batch: Batch, task: str = "ct") -> Tensor:
         """The loss of B pairs (2B rows)."""
+        # All first sentences of the pairs come before all second ones.
         half = len(batch.ids) // 2
         first_ids = batch.ids[:half]
         second_ids = batch.ids[half:]
@@ -465,6 +469,8 @@ class SelfGuided(Method):
             "opt1": losses.self_guided_opt1,
             "opt2": losses.self_guided_opt2,
         }
+
+        # One hidden state for each sentence.
         batch_size, num_states, _ = states.shape
         drawn = torch.randint(num_states, (batch_size,)).to(states.device)  # (B,)
         sentence = torch.arange(batch_size, device=states.device)  # (B,)

@@ -224,6 +224,7 @@ class ContrastiveTraining:
         scores = {name: self.quality(copy) for name, copy in self.model.copies().items()}
         if len(scores) == 1:
             return scores["only"]
+        # The history of the stage holds the Spearman of both copies.
         best = max(scores.values(), key=lambda score: score["spearman"])
         return best | {f"spearman_{name}": score["spearman"] for name, score in scores.items()}
 
@@ -262,6 +263,7 @@ class ContrastiveTraining:
         copies = model.copies()
         outcome = {}
         if len(copies) > 1:
+            # The copies are now those of the best step, so they are scored again.
             spearman = {name: self.quality(copy)["spearman"] for name, copy in copies.items()}
             better = max(spearman, key=spearman.__getitem__)
             model.encoder.load_state_dict(copies[better].state_dict())

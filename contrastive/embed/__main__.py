@@ -84,6 +84,8 @@ def parse(arguments: Sequence[str] | None) -> Request:
     _add_answers(parser)
     _add_encoding(parser)
     values = vars(parser.parse_args(arguments))
+
+    # Without any question, the vectors are the answer.
     is_nothing_asked = all(values[name] is None for name in ("out", "nearest", "query", "export"))
     if is_nothing_asked:
         values["out"] = STREAM
@@ -187,11 +189,14 @@ def check_request(request: Request) -> None:
 
     No sentence has been read by then, and no model opened.
     """
+    # The flags together, then each value.
     check_stream(request)
     check_effects(request)
     check_at_least(request, LEAST)
     if request.query is not None:
         check_query(request.query)
+
+    # The paths to write to.
     if request.out is not None and not request.writes_to_stream:
         check_out(request.out, request.input)
     if request.export is not None:
@@ -305,6 +310,8 @@ def split_sentences(content: bytes, name: str) -> list[str]:
             f"{name} holds no lines; expected is one sentence per line, in UTF-8. Pass it with "
             "< sentences.txt or --input sentences.txt."
         )
+
+    # Line numbers are those that an editor shows.
     sentences = []
     for number, line in enumerate(lines, start=1):
         sentence = decode_line(line, f"{name}, line {number}")
@@ -394,7 +401,7 @@ def work(request: Request, sentences: Sequence[str], log: Callable[[str], None])
     from contrastive.embedder import nearest, open_embedder, write_vectors
     from minbert.training import runtime
 
-    # disable=None: a bar is shown only on a terminal.
+    # Progress bars. disable=None: a bar is shown only on a terminal.
     bar = partial(tqdm, unit="batch", disable=None, leave=False)
     runtime.settle_memory()
     embedder, notes = open_embedder(
@@ -406,6 +413,8 @@ def work(request: Request, sentences: Sequence[str], log: Callable[[str], None])
         request.precision,
     )
     log("\n".join(notes))
+
+    # The export needs no sentences.
     if request.export is not None:
         export(
             embedder.encoder,
@@ -427,6 +436,7 @@ def work(request: Request, sentences: Sequence[str], log: Callable[[str], None])
     vectors, num_cut = embedder.encode(sentences, partial(bar, desc="encoding"))
     log(f"{len(sentences):,} sentences, {num_cut:,} of them cut to {request.max_length} tokens")
 
+    # Files first: whoever stops the printing keeps them.
     if request.out is not None:
         path = None if request.writes_to_stream else request.out
         write_vectors(path, vectors, request.normalise)

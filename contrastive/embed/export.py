@@ -40,6 +40,8 @@ def export_layout(
             "pooling_mode_mean_sqrt_len_tokens": False,
         },
     }
+
+    # The modules that follow one another.
     modules = ["Transformer", "Pooling"]
     if pooling == "pooler":
         modules.append("Dense")

@@ -15,19 +15,8 @@ from minbert import BertModel, BertTokenizer
 from minbert.pooling import pool
 
 WORDS = [
-    "a",
-    "short",
-    "doctor",
-    "is",
-    "helping",
-    "the",
-    "girl",
-    "in",
-    "hotel",
-    "near",
-    "tall",
-    "soldier",
-    "street",
+    *("a", "short", "doctor", "is", "helping", "the", "girl"),
+    *("in", "hotel", "near", "tall", "soldier", "street"),
 ]
 
 
