@@ -3,6 +3,7 @@
 In reading order:
 
 config.py       The numbers that fix an encoder's shape.
+tokenizer_files.py  The files of a tokenizer, as other libraries write them.
 tokenizer.py    Text -> token ids.
 dropout.py      Dropout, as a function and as a module.
 attention.py    Multi-head self-attention.

@@ -21,11 +21,14 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from torch import Tensor
 
 from minbert.config import BertConfig
+from minbert.tokenizer_files import (
+    SPECIAL_TOKEN_KEYS,
+    TokenizerFiles,
+    add_tokens,
+    read_tokenizer_files,
+)
 
-SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-
-# The settings of tokenizer_config.json that change token ids.
-SETTINGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
+SPECIAL_TOKENS = tuple(SPECIAL_TOKEN_KEYS.values())
 
 
 class BertTokenizer:
@@ -34,7 +37,9 @@ class BertTokenizer:
     vocabulary: from a token to its id, with all of SPECIAL_TOKENS. lowercase: whether the model is
     uncased. cache: the folder in which data/token_cache.py keeps the token ids of whole files from
     run to run, or None. strip_accents: None strips them if text is lower-cased.
-    tokenize_chinese_chars: whether each Chinese character becomes a word.
+    tokenize_chinese_chars: whether each Chinese character becomes a word. special_tokens: names
+    other than SPECIAL_TOKENS, by the keys of tokenizer_config.json. backend: a complete tokenizer,
+    used in place of BERT's rules.
 
     Raises ValueError if the vocabulary lacks a special token.
     """
@@ -46,11 +51,15 @@ class BertTokenizer:
         cache: Path | None = None,
         strip_accents: bool | None = None,
         tokenize_chinese_chars: bool = True,
+        special_tokens: dict[str, str] | None = None,
+        backend: Tokenizer | None = None,
     ) -> None:
-        absent = [token for token in SPECIAL_TOKENS if token not in vocabulary]
+        self.special_tokens = special_tokens or SPECIAL_TOKEN_KEYS
+        names = tuple(self.special_tokens.values())
+        absent = [token for token in names if token not in vocabulary]
         if absent:
             raise ValueError(
-                f"the vocabulary lacks {', '.join(absent)}; BERT needs {', '.join(SPECIAL_TOKENS)}."
+                f"the vocabulary lacks {', '.join(absent)}; BERT needs {', '.join(names)}."
             )
         self.vocabulary = vocabulary
         self.cache = cache
@@ -61,12 +70,28 @@ class BertTokenizer:
             "strip_accents": strip_accents,
             "tokenize_chinese_chars": tokenize_chinese_chars,
         }
-        self.pad_token_id = vocabulary["[PAD]"]
-        self.unk_token_id = vocabulary["[UNK]"]
-        self.cls_token_id = vocabulary["[CLS]"]
-        self.sep_token_id = vocabulary["[SEP]"]
-        self.mask_token_id = vocabulary["[MASK]"]
-        self.backend = self._make_backend()
+        self.pad_token_id = vocabulary[self.special_tokens["pad_token"]]
+        self.unk_token_id = vocabulary[self.special_tokens["unk_token"]]
+        self.cls_token_id = vocabulary[self.special_tokens["cls_token"]]
+        self.sep_token_id = vocabulary[self.special_tokens["sep_token"]]
+        self.mask_token_id = vocabulary[self.special_tokens["mask_token"]]
+
+        # tokenizer.json of a tokenizer that vocabulary and settings do not describe, or None.
+        self.definition: str | None = None
+
+        # Whether its rules are those of a tokenizer.json, and not BERT's.
+        self.is_defined_by_file = False
+        self.backend = self._make_backend() if backend is None else backend
+        if backend is not None or special_tokens not in (None, SPECIAL_TOKEN_KEYS):
+            self.define()
+
+    def define(self) -> None:
+        """Note that the backend is more than vocabulary and settings: it is saved as a whole."""
+        self.backend.no_truncation()
+        self.backend.no_padding()
+        self.definition = self.backend.to_str()
+        vocabulary = self.backend.get_vocab(with_added_tokens=True)
+        self.vocabulary = dict(sorted(vocabulary.items(), key=lambda entry: entry[1]))
 
     def _make_backend(self) -> Tokenizer:
         """Build the tokenizer of the `tokenizers` library.
@@ -74,11 +99,12 @@ class BertTokenizer:
         It normalises the text, splits it into words, cuts these into pieces, and adds [CLS] and
         [SEP].
         """
+        special = self.special_tokens
         word_piece = models.WordPiece(
-            self.vocabulary, unk_token="[UNK]", max_input_chars_per_word=100
+            self.vocabulary, unk_token=special["unk_token"], max_input_chars_per_word=100
         )
         backend = Tokenizer(word_piece)
-        backend.add_special_tokens(list(SPECIAL_TOKENS))
+        backend.add_special_tokens(list(special.values()))
         backend.normalizer = normalizers.BertNormalizer(
             lowercase=bool(self.settings["do_lower_case"]),
             strip_accents=self.settings["strip_accents"],
@@ -86,7 +112,7 @@ class BertTokenizer:
         )
         backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         backend.post_processor = processors.BertProcessing(
-            ("[SEP]", self.sep_token_id), ("[CLS]", self.cls_token_id)
+            (special["sep_token"], self.sep_token_id), (special["cls_token"], self.cls_token_id)
         )
         return backend
 
@@ -94,68 +120,80 @@ class BertTokenizer:
     def from_pretrained(
         cls, name_or_folder: str | Path, cache: Path | None = None
     ) -> BertTokenizer:
-        """Read vocab.txt, and the settings of tokenizer_config.json where there is one.
+        """Read the tokenizer of a folder, as transformers does.
 
         name_or_folder: as in BertModel.from_pretrained. cache: as in the class. Raises ValueError
-        if a file is missing or damaged, or if config.json has fewer ids than the vocabulary.
+        if a file is missing or damaged, if the tokenizer's class has other rules than BERT's, or if
+        config.json has fewer ids than the vocabulary.
         """
         # Late, so that a tokenizer alone can be used without safetensors.
         from minbert import weights
 
         folder = weights.resolve(name_or_folder)
-        path = folder / "vocab.txt"
-        if not path.is_file():
-            raise ValueError(
-                f"{folder}: no vocab.txt in it; it must hold the WordPiece vocabulary, one token a "
-                "line."
-            )
-        try:
-            lines = path.read_text(encoding="utf-8").split("\n")
-            settings = _read_settings(folder)
-        except ValueError as error:
-            # The decoder and the JSON parser do not name the file.
-            raise ValueError(
-                f"{folder}: vocab.txt is not UTF-8, or tokenizer_config.json not JSON ({error}). "
-                "Fetch the model again."
-            ) from error
-        _check_settings(folder, settings)
+        files = read_tokenizer_files(folder)
+        tokenizer = cls._of_files(files, folder, cache)
+        _check_vocabulary_size(folder, tokenizer.vocabulary)
+        return tokenizer
 
-        # The line's number is the id, also behind a blank line.
-        vocabulary = {}
-        for token_id, line in enumerate(lines):
-            token = line.rstrip("\r")
-            if token:
-                vocabulary[token] = token_id
-        _check_vocabulary_size(folder, vocabulary)
-        return cls(
-            vocabulary,
-            settings.get("do_lower_case", True),
+    @classmethod
+    def _of_files(cls, files: TokenizerFiles, folder: Path, cache: Path | None) -> BertTokenizer:
+        """Build the tokenizer that the files of a folder describe."""
+        if files.backend is not None:
+            special_names = list(files.special_tokens.values())
+            present = [name for name in special_names if name in files.vocabulary]
+            files.backend.add_special_tokens(present)
+            add_tokens(files.backend, files.added_tokens, folder)
+        tokenizer = cls(
+            files.vocabulary,
+            files.settings.get("do_lower_case", True),
             cache,
-            settings.get("strip_accents"),
-            settings.get("tokenize_chinese_chars", True),
+            files.settings.get("strip_accents"),
+            files.settings.get("tokenize_chinese_chars", True),
+            files.special_tokens,
+            files.backend,
         )
+        if files.backend is None and files.added_tokens:
+            add_tokens(tokenizer.backend, files.added_tokens, folder)
+            tokenizer.define()
+        if files.backend is not None:
+            _check_frame(tokenizer, folder)
+            tokenizer.is_defined_by_file = True
+        return tokenizer
 
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of everything that the token ids of a text depend on."""
-        identity = [tokenizers.__version__, self.settings, self.vocabulary]
+        identity: list[Any] = [tokenizers.__version__, self.settings, self.vocabulary]
+        if self.definition is not None:
+            identity.append(self.definition)
         text = json.dumps(identity, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write vocab.txt and tokenizer_config.json, which transformers.AutoTokenizer opens."""
+        """Write the files that transformers.AutoTokenizer opens.
+
+        They are vocab.txt and tokenizer_config.json. A tokenizer with added tokens or other rules
+        is written as tokenizer.json in place of vocab.txt, as transformers 5 does.
+        """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
+        name = "PreTrainedTokenizerFast" if self.is_defined_by_file else "BertTokenizer"
+        content: dict[str, Any] = {**self.settings, "tokenizer_class": name}
+        if self.definition is None:
+            self._save_vocabulary(folder)
+        else:
+            (folder / "tokenizer.json").write_text(self.definition, encoding="utf-8")
+            content.update(self.special_tokens)
+        text = json.dumps(content, indent=2) + "\n"
+        (folder / "tokenizer_config.json").write_text(text, encoding="utf-8")
 
+    def _save_vocabulary(self, folder: Path) -> None:
+        """Write vocab.txt, one token a line."""
         # An id without a token gets an empty line, so that the others keep their ids.
         token_of = {token_id: token for token, token_id in self.vocabulary.items()}
         lines = [token_of.get(token_id, "") for token_id in range(max(token_of) + 1)]
         vocabulary = "\n".join(lines) + "\n"
         (folder / "vocab.txt").write_text(vocabulary, encoding="utf-8", newline="\n")
-
-        content = {**self.settings, "tokenizer_class": "BertTokenizer"}
-        text = json.dumps(content, indent=2) + "\n"
-        (folder / "tokenizer_config.json").write_text(text, encoding="utf-8")
 
     def encode(
         self,
@@ -212,27 +250,16 @@ def _pad(rows: list[list[int]], filler: int) -> Tensor:
     return torch.tensor(padded)
 
 
-def _read_settings(folder: Path) -> Any:
-    """Read tokenizer_config.json, or an empty table where there is none."""
-    path = folder / "tokenizer_config.json"
-    if not path.is_file():
-        return {}
-    return json.loads(path.read_text("utf-8"))
-
-
-def _check_settings(folder: Path, settings: Any) -> None:
-    """Raise ValueError if settings are not a table, or one of SETTINGS is not true or false."""
-    is_valid = isinstance(settings, dict)
-    if is_valid:
-        for name in SETTINGS:
-            value = settings.get(name, True)
-            is_null_allowed = name == "strip_accents"
-            if type(value) is not bool and not (value is None and is_null_allowed):
-                is_valid = False
-    if not is_valid:
+def _check_frame(tokenizer: BertTokenizer, folder: Path) -> None:
+    """Raise ValueError if a tokenizer.json does not put [CLS] before and [SEP] behind a text."""
+    (token_ids,), _ = tokenizer.encode(["a"])
+    is_framed = token_ids[0] == tokenizer.cls_token_id and token_ids[-1] == tokenizer.sep_token_id
+    if not is_framed:
         raise ValueError(
-            f"{folder / 'tokenizer_config.json'}: not a table in which {', '.join(SETTINGS)} are "
-            "true or false (or strip_accents null). Fetch the model again."
+            f"{folder / 'tokenizer.json'}: its post_processor does not put "
+            f"{tokenizer.special_tokens['cls_token']} before a text and "
+            f"{tokenizer.special_tokens['sep_token']} behind it, as a BERT expects. Fetch the "
+            "tokenizer of this model again."
         )
 
 
@@ -244,7 +271,8 @@ def _check_vocabulary_size(folder: Path, vocabulary: dict[str, int]) -> None:
     vocab_size = BertConfig.from_pretrained(folder).vocab_size
     if num_ids > vocab_size:
         raise ValueError(
-            f"{folder / 'vocab.txt'}: {num_ids:,} tokens; config.json has vocab_size "
+            f"{folder}: its vocabulary (vocab.txt or tokenizer.json) has {num_ids:,} tokens; "
+            f"config.json has vocab_size "
             f"{vocab_size:,}, and a token beyond it has no embedding. The two do not belong "
             "together; fetch the model again."
         )

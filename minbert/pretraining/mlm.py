@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from minbert import fast
 from minbert.bert import BertModel
 from minbert.commands.files import write_tensors
-from minbert.tokenizer import SPECIAL_TOKENS, BertTokenizer
+from minbert.tokenizer import BertTokenizer
 from minbert.training import processes, runtime
 from minbert.weights import copy_tensors, read_by_name, resolve, to_hugging_face
 
@@ -95,7 +95,8 @@ class Masking:
         token_of = {number: token for token, number in tokenizer.vocabulary.items()}
         # vocab.txt may have blank lines, whose numbers have no token.
         tokens = [token_of.get(number, "") for number in range(max(token_of) + 1)]
-        is_special = torch.tensor([token in SPECIAL_TOKENS for token in tokens])
+        special_tokens = tokenizer.special_tokens.values()
+        is_special = torch.tensor([token in special_tokens for token in tokens])
         continues = None
         if whole_word:
             continues = torch.tensor([token.startswith("##") for token in tokens])

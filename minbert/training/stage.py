@@ -248,7 +248,9 @@ def run_chain(chain: Chain, is_resumed: bool) -> ChainResult:
 
 def encoder_fingerprint(encoder: BertModel, tokenizer: BertTokenizer) -> str:
     """SHA-256 of shape, vocabulary and weights: where a chain starts."""
-    identity = [encoder.config.__dict__, tokenizer.vocabulary, tokenizer.settings]
+    identity: list[Any] = [encoder.config.__dict__, tokenizer.vocabulary, tokenizer.settings]
+    if tokenizer.definition is not None:
+        identity.append(tokenizer.definition)
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode())
     for parameter in encoder.parameters():
         digest.update(parameter.detach().cpu().numpy().tobytes())

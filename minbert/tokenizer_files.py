@@ -1,0 +1,258 @@
+"""The files of a tokenizer, as transformers and other libraries write them.
+
+Two kinds of folder are read. A BERT tokenizer is built from its vocabulary, the switches of
+tokenizer_config.json, and its added tokens. A PreTrainedTokenizerFast is tokenizer.json itself.
+Both give the token ids of transformers. Next: tokenizer.py.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer
+
+# Each special token's key in tokenizer_config.json, and its usual name.
+SPECIAL_TOKEN_KEYS = {
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+}
+
+# The settings of tokenizer_config.json that change token ids.
+SETTINGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
+
+# Classes of transformers that all apply BERT's rules, without the ending "Fast".
+BERT_CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
+
+# Classes that do what tokenizer.json says. Transformers 5 calls the first one TokenizersBackend.
+FILE_CLASSES = ("PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend")
+
+
+@dataclass(frozen=True)
+class TokenizerFiles:
+    """The content of a folder's tokenizer files."""
+
+    # From a token to its id, in the order of the ids, without added tokens.
+    vocabulary: dict[str, int]
+
+    # The values of SETTINGS that the folder names.
+    settings: dict[str, Any]
+
+    # The name of each special token, by the keys of SPECIAL_TOKEN_KEYS.
+    special_tokens: dict[str, str]
+
+    # Tokens beyond the vocabulary and the special ones, with their ids or None for the next id.
+    added_tokens: list[tuple[AddedToken, int | None]]
+
+    # The tokenizer of a PreTrainedTokenizerFast, complete. None for a BERT tokenizer.
+    backend: Tokenizer | None
+
+
+def read_tokenizer_files(folder: Path) -> TokenizerFiles:
+    """Read the tokenizer files of a folder.
+
+    Raises ValueError for a file that is missing or damaged, and for a tokenizer class with other
+    rules. The message names it.
+    """
+    settings = _read_table(folder / "tokenizer_config.json")
+    _check_settings(folder, settings)
+    is_bert = _has_bert_rules(folder, settings)
+    definition = _read_table(folder / "tokenizer.json")
+    names = dict(settings)
+    if "added_tokens_decoder" not in settings:
+        names.update(_read_table(folder / "special_tokens_map.json"))
+    special_tokens = {}
+    for key, usual_name in SPECIAL_TOKEN_KEYS.items():
+        special_tokens[key] = _content_of(names.get(key)) or usual_name
+
+    if is_bert:
+        vocabulary = _read_vocabulary(folder, definition)
+        added_tokens = _read_added_tokens(folder, names, definition, special_tokens)
+        return TokenizerFiles(vocabulary, settings, special_tokens, added_tokens, None)
+
+    if not definition:
+        raise ValueError(
+            f"{folder}: tokenizer_class is '{settings['tokenizer_class']}', which is defined by "
+            "tokenizer.json, and there is none. Fetch that file, too."
+        )
+    try:
+        backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    except Exception as error:  # the library raises plain Exception
+        raise ValueError(
+            f"{folder / 'tokenizer.json'}: cannot be read ({error}). Fetch the model again."
+        ) from error
+    vocabulary = backend.get_vocab(with_added_tokens=True)
+    added_tokens = _read_added_tokens(folder, names, definition, special_tokens)
+    return TokenizerFiles(vocabulary, settings, special_tokens, added_tokens, backend)
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def _read_table(path: Path) -> dict[str, Any]:
+    """Read a file of named values, or an empty table where there is none."""
+    if not path.is_file():
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON ({error}). Fetch the model again.") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: not a table of named values. Fetch the model again.")
+    return content
+
+
+def _check_settings(folder: Path, settings: dict[str, Any]) -> None:
+    """Raise ValueError if one of SETTINGS is not true or false."""
+    for name in SETTINGS:
+        value = settings.get(name, True)
+        is_null_allowed = name == "strip_accents"
+        if type(value) is not bool and not (value is None and is_null_allowed):
+            raise ValueError(
+                f"{folder / 'tokenizer_config.json'}: not a table in which {', '.join(SETTINGS)} "
+                "are true or false (or strip_accents null). Fetch the model again."
+            )
+
+
+def _has_bert_rules(folder: Path, settings: dict[str, Any]) -> bool:
+    """Whether the tokenizer class is a BERT's, and not defined by tokenizer.json alone.
+
+    Raises ValueError for another class. Older models name theirs in config.json.
+    """
+    file_name = "tokenizer_config.json"
+    name = settings.get("tokenizer_class")
+    if name is None:
+        file_name = "config.json"
+        name = _read_table(folder / file_name).get("tokenizer_class")
+    if name is None or str(name).removesuffix("Fast") in BERT_CLASSES:
+        return True
+    if name in FILE_CLASSES:
+        settings.setdefault("tokenizer_class", name)
+        return False
+    raise ValueError(
+        f"{folder / file_name}: tokenizer_class is '{name}', whose rules are not built here; its "
+        f"token ids would be others. Supported are {', '.join(BERT_CLASSES)} and, with a "
+        "tokenizer.json, PreTrainedTokenizerFast."
+    )
+
+
+# --- vocabularies ---------------------------------------------------------------------------------
+
+
+def _read_vocabulary(folder: Path, definition: dict[str, Any]) -> dict[str, int]:
+    """Read the WordPiece vocabulary of tokenizer.json, or else of vocab.txt."""
+    model = definition.get("model")
+    if not definition:
+        return _read_lines(folder)
+    is_word_piece = isinstance(model, dict) and model.get("type", "WordPiece") == "WordPiece"
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    if not is_word_piece or not isinstance(vocabulary, dict):
+        kind = model.get("type") if isinstance(model, dict) else None
+        raise ValueError(
+            f"{folder / 'tokenizer.json'}: its model is {kind!r}; a BERT tokenizer has a WordPiece "
+            "vocabulary. Fetch the tokenizer of this model again."
+        )
+    return dict(sorted(vocabulary.items(), key=lambda entry: entry[1]))
+
+
+def _read_lines(folder: Path) -> dict[str, int]:
+    """Read vocab.txt, one token a line. The line's number is the id, also behind a blank line."""
+    path = folder / "vocab.txt"
+    if not path.is_file():
+        raise ValueError(
+            f"{folder}: no vocab.txt in it, and no tokenizer.json; one must hold the WordPiece "
+            "vocabulary."
+        )
+    try:
+        # Some editors begin a file with a byte-order mark, which belongs to no token.
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except ValueError as error:
+        raise ValueError(
+            f"{folder}: vocab.txt is not UTF-8 ({error}). Fetch the model again."
+        ) from error
+    vocabulary: dict[str, int] = {}
+    for token_id, line in enumerate(lines):
+        # A token holds no blank, so blanks at a line's end were added by an editor.
+        token = line.rstrip(" \t\r")
+        if token:
+            vocabulary[token] = token_id
+    return vocabulary
+
+
+# --- added tokens ---------------------------------------------------------------------------------
+
+
+def _content_of(token: Any) -> str | None:
+    """The text of a token, which is stored as a text or as a table of its properties."""
+    if isinstance(token, dict):
+        token = token.get("content")
+    return token if isinstance(token, str) else None
+
+
+def _read_added_tokens(
+    folder: Path,
+    names: dict[str, Any],
+    definition: dict[str, Any],
+    special_tokens: dict[str, str],
+) -> list[tuple[AddedToken, int | None]]:
+    """Collect the added tokens of all files, in the order of their ids.
+
+    names: tokenizer_config.json and special_tokens_map.json joined.
+    """
+    extra_tokens: list[Any] = []
+    for key in ("extra_special_tokens", "additional_special_tokens"):
+        values = names.get(key) or []
+        extra_tokens += values.values() if isinstance(values, dict) else values
+    extra_names = [_content_of(token) for token in extra_tokens]
+
+    # Transformers before 5 wrote the properties of each token, older versions only its id.
+    by_id: dict[int, AddedToken] = {}
+    stored = names.get("added_tokens_decoder")
+    if stored is None:
+        for text, token_id in _read_table(folder / "added_tokens.json").items():
+            is_special = text in extra_names or text in special_tokens.values()
+            by_id[token_id] = AddedToken(text, normalized=not is_special, special=is_special)
+        for properties in definition.get("added_tokens", []):
+            by_id[properties["id"]] = _added_token(properties)
+    else:
+        for token_id, properties in stored.items():
+            by_id[int(token_id)] = _added_token(properties)
+
+    added_tokens: list[tuple[AddedToken, int | None]] = []
+    known = set(special_tokens.values())
+    for token_id, token in sorted(by_id.items()):
+        if token.content not in known:
+            known.add(token.content)
+            added_tokens.append((token, token_id))
+    for name in extra_names:
+        if name is not None and name not in known:
+            known.add(name)
+            added_tokens.append((AddedToken(name, special=True), None))
+    return added_tokens
+
+
+def _added_token(properties: dict[str, Any]) -> AddedToken:
+    """Make an added token of its stored properties."""
+    names = ("single_word", "lstrip", "rstrip", "normalized", "special")
+    values = {name: properties[name] for name in names if name in properties}
+    return AddedToken(properties["content"], **values)
+
+
+def add_tokens(
+    backend: Tokenizer, added_tokens: list[tuple[AddedToken, int | None]], folder: Path
+) -> None:
+    """Add tokens to a tokenizer; ValueError if one would not have the id that its file says."""
+    backend.add_tokens([token for token, _ in added_tokens])
+    for token, stored_id in added_tokens:
+        token_id = backend.token_to_id(token.content)
+        if stored_id is not None and token_id != stored_id:
+            raise ValueError(
+                f"{folder}: the added token '{token.content}' has id {stored_id} in its file, and "
+                f"{token_id} behind the vocabulary. The files do not belong together; fetch the "
+                "model again."
+            )
