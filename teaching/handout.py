@@ -60,6 +60,13 @@ for parameter in parameters:
 CALL_LAYER = """\
 hidden_states = layer(hidden_states, mask_bias)
 return hidden_states.flatten(0, 1).index_select(0, positions).unsqueeze(1)"""
+# Other gradients with the same Gramian have the same weights. They are short: K numbers each.
+CALL_PCGRAD = """\
+from multitask.surgery import pcgrad
+
+values, vectors = torch.linalg.eigh(gramian)
+gradients = vectors * values.clamp(min=0).sqrt()
+return pcgrad(gradients, reduction, generator) @ torch.linalg.pinv(gradients)"""
 
 EXERCISES: dict[str, Exercise] = {
     "attention": Exercise(
@@ -116,11 +123,9 @@ EXERCISES: dict[str, Exercise] = {
         tests="tests/lessons/test_samplers.py",
     ),
     "surgery": Exercise(
-        to_write={
-            "multitask/surgery.py": ("pcgrad",),
-            "multitask/gramian.py": ("pcgrad_weights",),
-        },
+        to_write={"multitask/surgery.py": ("pcgrad",)},
         tests="tests/lessons/test_surgery.py",
+        replaced={"multitask/gramian.py": {"pcgrad_weights": CALL_PCGRAD}},
     ),
 }
 DEFAULT_EXERCISES = ("attention", "optimizer", "layers")

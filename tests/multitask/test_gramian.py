@@ -6,6 +6,7 @@ A difference means that a Gramian's rows and columns, or the order of the draws,
 import pytest
 import torch
 
+from multitask.combining import GradientSurgery
 from multitask.gramian import gradvac_weights, pcgrad_weights
 from multitask.surgery import gradvac, pcgrad
 
@@ -79,6 +80,14 @@ def test_zero_gradients_are_passed_over():
     assert torch.isfinite(moved.gradient).all()
     assert (moved.targets[1] == 0.9).all()
     assert (moved.targets[:, 1] == 0.9).all()
+
+
+def test_a_gradient_whose_square_is_too_small_for_its_dtype_is_passed_over():
+    """Float32: the product of the two is below 0, and the square of the second is 0."""
+    gradients = torch.tensor([[1.0, 0.0], [-1e-25, 1e-25]])
+    surgery = GradientSurgery("pcgrad", "sum", 0.01, ["sst", "sts"], seed=0)
+    assert surgery((gradients @ gradients.T).double(), ["sst", "sts"]).tolist() == [1, 1]
+    assert surgery.conflicts()[0]["cosine"] == 0
 
 
 def test_negative_control_a_gramian_of_other_gradients():
