@@ -176,11 +176,11 @@ def list_classes(path: str | Path, rows: list[ClassRow], rows_of_class: int) -> 
     rarest = min(counts, key=lambda name: counts[name])
     if len(counts) < 2 or counts[rarest] < rows_of_class:
         if len(counts) < 2:
-            found = f"the one class '{rarest}'"
+            classes_found = f"the one class '{rarest}'"
         else:
-            found = f"{counts[rarest]} sentences of class '{rarest}'"
+            classes_found = f"{counts[rarest]} sentences of class '{rarest}'"
         raise ValueError(
-            f"{path}: found is {found}; expected are two classes at least, each with "
+            f"{path}: found is {classes_found}; expected are two classes at least, each with "
             f"{rows_of_class} different ones, one for each fold. Add rows, or leave the file out."
         )
     return tuple(sorted(counts))
