@@ -1,12 +1,20 @@
-"""multitask/sampling.py: each sampler by its law - order, proportions, every row once per pass, seeds."""
+"""Which batches make a step. Run it with `python -m pytest -x tests/lessons/test_samplers.py`.
+
+Each sampler by its law: order, proportions, every row once per pass, seeds. A test of a law fails
+by chance at most once in 10,000 runs of right code.
+"""
+
+from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import pytest
 import torch
 from scipy.stats import chisquare
 
+from minbert.training.job import Step
 from multitask.options import TaskOptions
 from multitask.sampling import (
     SAMPLERS,
@@ -22,7 +30,10 @@ from multitask.sampling import (
 )
 
 NUM_ROWS = {"sst": 10, "para": 33, "sts": 7}
-NUM_BATCHES = {"sst": 3, "para": 9, "sts": 2}  # in batches of four
+NUM_BATCHES = {"sst": 3, "para": 9, "sts": 2}  # of four rows
+NUM_ALL = 14
+
+Make = Callable[[torch.Generator], list[list[int]]]
 
 
 def shuffled_batches(num_rows: int, generator: torch.Generator, size: int = 4) -> list[list[int]]:
@@ -30,51 +41,91 @@ def shuffled_batches(num_rows: int, generator: torch.Generator, size: int = 4) -
     return [order[start : start + size] for start in range(0, num_rows, size)]
 
 
-MAKE_BATCHES = {name: partial(shuffled_batches, num_rows) for name, num_rows in NUM_ROWS.items()}
+MAKE_BATCHES: dict[str, Make] = {
+    name: partial(shuffled_batches, num_rows) for name, num_rows in NUM_ROWS.items()
+}
+
+
+def fixed(*batches: list[int]) -> Make:
+    """A task whose batches are always these."""
+    return lambda generator: list(batches)
+
+
+# Two tasks whose batches are not random: two of SST, one of STS.
+BY_HAND = {"sst": fixed([0, 1], [2]), "sts": fixed([5])}
 
 
 def seeded(seed: int = 3) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def batches_of(task: str, steps) -> list[list[int]]:
-    return [batch for step in steps for name, batch in step if name == task]
+def batches_of(task: str, steps: Iterable[Step]) -> list[list[int]]:
+    """The batches of one task, in order."""
+    batches = []
+    for step in steps:
+        batches += [rows for name, rows in step if name == task]
+    return batches
 
 
-def rows_in(batches: list[list[int]]) -> list[int]:
-    return sorted(row for batch in batches for row in batch)
+def tasks_in(steps: Iterable[Step]) -> list[str]:
+    """The task of each batch, in order."""
+    tasks = []
+    for step in steps:
+        tasks += [name for name, _ in step]
+    return tasks
+
+
+def rows_in(batches: Iterable[list[int]]) -> list[int]:
+    """The sorted rows of some batches."""
+    rows: list[int] = []
+    for batch in batches:
+        rows += batch
+    return sorted(rows)
+
+
+def passes_of(task: str, steps: Iterable[Step]) -> list[list[list[int]]]:
+    """The batches of one task, cut into its passes. The last pass may be incomplete."""
+    batches = batches_of(task, steps)
+    size = NUM_BATCHES[task]
+    return [batches[start : start + size] for start in range(0, len(batches), size)]
+
+
+# --- joint ----------------------------------------------------------------------------------------
 
 
 def test_joint_by_hand():
-    fixed = {"sst": lambda generator: [[0, 1], [2]], "sts": lambda generator: [[5]]}
-    assert joint(fixed, seeded()) == [[("sst", [0, 1]), ("sts", [5])], [("sst", [2]), ("sts", [5])]]
-    assert joint(fixed, seeded(), limit="smallest") == [[("sst", [0, 1]), ("sts", [5])]]
+    assert joint(BY_HAND, seeded()) == [
+        [("sst", [0, 1]), ("sts", [5])],
+        [("sst", [2]), ("sts", [5])],
+    ], "a step holds one batch of every task, and the smaller task begins again"
+    assert joint(BY_HAND, seeded(), limit="smallest") == [[("sst", [0, 1]), ("sts", [5])]], (
+        "limit='smallest' ends with the smallest task"
+    )
 
 
 def test_joint_has_every_task_in_every_step_and_as_many_steps_as_the_largest_has_batches():
     steps = joint(MAKE_BATCHES, seeded())
-    assert len(steps) == NUM_BATCHES["para"]
-    assert all([name for name, _ in step] == ["sst", "para", "sts"] for step in steps)
+    assert len(steps) == NUM_BATCHES["para"], "the epoch is one pass over the largest task"
+    for step in steps:
+        assert tasks_in([step]) == ["sst", "para", "sts"], "every task once, in the order of keys"
 
 
 def test_joint_cycles_by_whole_passes():
     steps = joint(MAKE_BATCHES, seeded())
     for task, num_batches in NUM_BATCHES.items():
-        batches = batches_of(task, steps)
-        passes = [
-            batches[start : start + num_batches] for start in range(0, len(batches), num_batches)
-        ]
-        for whole in (some for some in passes if len(some) == num_batches):
-            assert rows_in(whole) == list(range(NUM_ROWS[task]))
-        for cut in (some for some in passes if len(some) < num_batches):
-            assert len(set(rows_in(cut))) == len(
-                rows_in(cut)
-            )  # none twice in a pass that the epoch's end cuts short
+        for batches in passes_of(task, steps):
+            rows = rows_in(batches)
+            if len(batches) == num_batches:
+                assert rows == list(range(NUM_ROWS[task])), "a pass has every row once"
+            else:
+                assert len(set(rows)) == len(rows), "no row twice in a pass that is cut short"
 
 
 def test_joint_forms_the_batches_anew_for_each_pass():
-    batches = batches_of("sst", joint(MAKE_BATCHES, seeded()))
-    assert batches[:3] != batches[3:6] and batches[3:6] != batches[6:9]
+    first, second, third = passes_of("sst", joint(MAKE_BATCHES, seeded()))
+    assert first != second and second != third, (
+        "every pass calls the task's function again; are the batches of the first pass repeated?"
+    )
 
 
 def test_joint_samples_the_larger_down_to_the_smallest():
@@ -82,160 +133,141 @@ def test_joint_samples_the_larger_down_to_the_smallest():
     assert len(steps) == NUM_BATCHES["sts"]
     assert rows_in(batches_of("sts", steps)) == list(range(7))
     rows = rows_in(batches_of("para", steps))
-    assert len(set(rows)) == len(rows) == 8
-    assert rows != rows_in(batches_of("para", joint(MAKE_BATCHES, seeded(4), limit="smallest")))
+    assert len(set(rows)) == len(rows) == 8, "two batches of four different rows"
+    others = joint(MAKE_BATCHES, seeded(4), limit="smallest")
+    assert rows != rows_in(batches_of("para", others)), "the rows are drawn anew each time"
+
+
+# --- MT-DNN ---------------------------------------------------------------------------------------
 
 
 def test_mt_dnn_by_hand():
-    fixed = {"sst": lambda generator: [[0, 1], [2]], "sts": lambda generator: [[5]]}
     order = torch.randperm(3, generator=seeded()).tolist()
     pool = [("sst", [0, 1]), ("sst", [2]), ("sts", [5])]
-    assert mt_dnn(fixed, seeded()) == [[pool[index]] for index in order]
+    assert mt_dnn(BY_HAND, seeded()) == [[pool[index]] for index in order], (
+        "all batches of all tasks, in the order of one torch.randperm with the generator"
+    )
 
 
 def test_mt_dnn_takes_every_row_of_every_task_exactly_once_a_batch_per_step():
     steps = mt_dnn(MAKE_BATCHES, seeded())
-    assert all(len(step) == 1 for step in steps)
-    assert Counter(name for step in steps for name, _ in step) == NUM_BATCHES
+    assert all(len(step) == 1 for step in steps), "one batch per step"
+    assert Counter(tasks_in(steps)) == NUM_BATCHES, "a task has as many steps as batches"
     for task, num_rows in NUM_ROWS.items():
-        assert rows_in(batches_of(task, steps)) == list(range(num_rows))
+        assert rows_in(batches_of(task, steps)) == list(range(num_rows)), "every row once"
 
 
-def chance_of_first(sample) -> float:
-    """Chi-square over 2,000 epochs: each of the 14 batches is the first equally often, a task by its batches."""
-    generator, first = seeded(), Counter()
-    for _ in range(2000):
-        ((name, _),) = sample(MAKE_BATCHES, generator)[0]
-        first[name] += 1
-    return chisquare(
-        [first[name] for name in NUM_BATCHES], [2000 * n / 14 for n in NUM_BATCHES.values()]
-    ).pvalue
+def chance_of_first(sample: Callable[..., list[Step]]) -> float:
+    """Chi-square over 2,000 epochs of the law that each of the 14 batches is as often the first."""
+    generator = seeded()
+    first = Counter(tasks_in(sample(MAKE_BATCHES, generator)[:1])[0] for _ in range(2000))
+    found = [first[name] for name in NUM_BATCHES]
+    expected = [2000 * count / NUM_ALL for count in NUM_BATCHES.values()]
+    return chisquare(found, expected).pvalue
 
 
 def test_mt_dnn_shuffles_the_tasks_evenly():
-    assert chance_of_first(mt_dnn) > 1e-4
+    assert chance_of_first(mt_dnn) > 1e-4, (
+        "some tasks come first too often: are batches shuffled within each task only?"
+    )
 
 
 def test_negative_control_a_pool_that_is_not_shuffled_breaks_the_law():
-    def unshuffled(make_batches, generator):
-        return [[(name, batch)] for name, make in make_batches.items() for batch in make(generator)]
+    def unshuffled(make_batches: dict[str, Make], generator: torch.Generator) -> list[Step]:
+        steps = []
+        for name, make in make_batches.items():
+            steps += [[(name, batch)] for batch in make(generator)]
+        return steps
 
     assert chance_of_first(unshuffled) < 1e-4
+
+
+def test_weights_are_passes():
+    steps = mt_dnn(MAKE_BATCHES, seeded(), {"sst": 2, "para": 1 / 3})
+    assert Counter(tasks_in(steps)) == {"sst": 6, "para": 3, "sts": 2}, (
+        "a weight multiplies the number of batches"
+    )
+    assert rows_in(batches_of("sst", steps)) == sorted([*range(10)] * 2), "two whole passes"
+
+    # Three of the nine batches. The last batch of a pass holds one row.
+    rows = rows_in(batches_of("para", steps))
+    assert len(set(rows)) == len(rows) == 12 or len(rows) == 9
+    assert mt_dnn(MAKE_BATCHES, seeded(), {"sst": 1.0}) == mt_dnn(MAKE_BATCHES, seeded())
+    few = mt_dnn(MAKE_BATCHES, seeded(), {"sst": 0.01})
+    assert len(batches_of("sst", few)) == 1, "a task never drops out"
 
 
 # --- turns ----------------------------------------------------------------------------------------
 
 
-def test_batch_round_robin_takes_the_batches_of_joint_one_after_the_other():
-    for limit in ("largest", "smallest"):
-        steps = batch_round_robin(MAKE_BATCHES, seeded(), limit)
-        assert steps == sampler("batch-round-robin", joint_limit=limit)(MAKE_BATCHES, seeded()), (
-            "of the options"
-        )
-        assert steps == [[batch] for step in joint(MAKE_BATCHES, seeded(), limit) for batch in step]
-        assert [name for step in steps for name, _ in step] == ["sst", "para", "sts"] * (
-            len(steps) // 3
-        )
+@pytest.mark.parametrize("limit", ["largest", "smallest"])
+def test_batch_round_robin_takes_the_batches_of_joint_one_after_the_other(limit):
+    steps = batch_round_robin(MAKE_BATCHES, seeded(), limit)
+    of_options = sampler("batch-round-robin", joint_limit=limit)
+    assert steps == of_options(MAKE_BATCHES, seeded())
+    expected = []
+    for step in joint(MAKE_BATCHES, seeded(), limit):
+        expected += [[batch] for batch in step]
+    assert steps == expected
+    assert tasks_in(steps) == ["sst", "para", "sts"] * (len(steps) // 3)
 
 
 def test_epoch_round_robin_follows_the_order_and_forms_repeated_tasks_anew():
-    steps = epoch_round_robin(MAKE_BATCHES, seeded(), ["sts", "sst", "para", "sst", "sts"])
-    names = [name for step in steps for name, _ in step]
-    assert names == ["sts"] * 2 + ["sst"] * 3 + ["para"] * 9 + ["sst"] * 3 + ["sts"] * 2
-    first, second = batches_of("sst", steps)[:3], batches_of("sst", steps)[3:]
-    assert rows_in(first) == rows_in(second) == list(range(10)) and first != second
+    order = ["sts", "sst", "para", "sst", "sts"]
+    steps = epoch_round_robin(MAKE_BATCHES, seeded(), order)
+    expected = ["sts"] * 2 + ["sst"] * 3 + ["para"] * 9 + ["sst"] * 3 + ["sts"] * 2
+    assert tasks_in(steps) == expected
+    first, second = passes_of("sst", steps)
+    assert rows_in(first) == rows_in(second) == list(range(10))
+    assert first != second
 
 
 def test_sequential_ends_a_task_before_the_next():
     order = ["sts", "para", "sst"]
-    passes = [sequential(MAKE_BATCHES, seeded(), order, epoch, epochs=2) for epoch in range(6)]
-    assert [{name for step in steps for name, _ in step} for steps in passes] == [
-        {"sts"},
-        {"sts"},
-        {"para"},
-        {"para"},
-        {"sst"},
-        {"sst"},
-    ]
-    assert rows_in(batches_of("para", passes[2])) == list(range(33))
+    epochs = [sequential(MAKE_BATCHES, seeded(), order, epoch, epochs=2) for epoch in range(6)]
+    tasks = [set(tasks_in(steps)) for steps in epochs]
+    assert tasks == [{"sts"}, {"sts"}, {"para"}, {"para"}, {"sst"}, {"sst"}]
+    assert rows_in(batches_of("para", epochs[2])) == list(range(33))
 
 
 def test_only_sequential_has_an_epoch_for_each_task():
-    assert num_epochs(TaskOptions(sampling="sequential", tasks="sts,sst,sts"), 3) == 9, (
-        "as often as it is named"
+    tasks = "sts,sst,sts"
+    assert num_epochs(TaskOptions(sampling="sequential", tasks=tasks), 3) == 9, (
+        "as often as a task is named"
     )
-    assert num_epochs(TaskOptions(sampling="epoch-round-robin", tasks="sts,sst,sts"), 3) == 3
+    assert num_epochs(TaskOptions(sampling="epoch-round-robin", tasks=tasks), 3) == 3
 
 
-# --- weights and powers ---------------------------------------------------------------------------
+# --- powers ---------------------------------------------------------------------------------------
 
 
-def test_weights_are_passes():
-    steps = mt_dnn(MAKE_BATCHES, seeded(), {"sst": 2, "para": 1 / 3})
-    assert Counter(name for step in steps for name, _ in step) == {"sst": 6, "para": 3, "sts": 2}
-    assert rows_in(batches_of("sst", steps)) == sorted([*range(10)] * 2)
-    few = rows_in(batches_of("para", steps))
-    assert (
-        len(set(few)) == len(few) == 12 or len(few) == 9
-    )  # three of the nine batches; the last of a pass holds one
-    assert mt_dnn(MAKE_BATCHES, seeded(), {"sst": 1.0}) == mt_dnn(MAKE_BATCHES, seeded())
-    assert len(batches_of("sst", mt_dnn(MAKE_BATCHES, seeded(), {"sst": 0.01}))) == 1, (
-        "a task never drops out"
-    )
-
-
-def numbered(num_passes: list[int]):
-    """A task of two batches, of another two with every pass that is formed."""
-
-    def make(generator):
-        num_passes.append(len(num_passes))
-        return [[10 * num_passes[-1]], [10 * num_passes[-1] + 1]]
-
-    return make
-
-
-def test_a_further_pass_is_formed_anew():
-    for plan in (
-        lambda make: mt_dnn({"a": make}, seeded(), {"a": 3}),
-        lambda make: power(
-            {"a": make, "b": lambda generator: [[row] for row in range(40)]}, seeded(), 0.0
-        ),
-    ):
-        seen = [rows[0] for step in plan(numbered([])) for task, rows in step if task == "a"]
-        assert len(seen) >= 6 and len(set(seen)) == len(seen), "a batch came twice"
-
-
-def chance_of_power(draw, exponent: float) -> float:
-    """Chi-square over 300 epochs of 14 draws, each of its own, of the law p_k ~ N_k ^ exponent."""
-    counts = Counter(name for _ in range(300) for step in draw() for name, _ in step)
+def chance_of_power(draw: Callable[[], list[Step]], exponent: float) -> float:
+    """Chi-square over 300 epochs of 14 draws of the law p_k ~ N_k ^ exponent."""
+    counts: Counter[str] = Counter()
+    for _ in range(300):
+        counts.update(tasks_in(draw()))
     shares = {name: size**exponent for name, size in NUM_BATCHES.items()}
-    expected = [300 * 14 * share / sum(shares.values()) for share in shares.values()]
-    return chisquare([counts[name] for name in shares], expected).pvalue
+    total = sum(shares.values())
+    found = [counts[name] for name in shares]
+    expected = [300 * NUM_ALL * share / total for share in shares.values()]
+    return chisquare(found, expected).pvalue
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("seed", range(3))
 def test_power_draws_tasks_by_its_law(exponent, seed):
-    generator = seeded(seed)
-
-    def draw():
-        return power(MAKE_BATCHES, generator, exponent)
-
+    draw = partial(power, MAKE_BATCHES, seeded(seed), exponent)
     assert chance_of_power(draw, exponent) > 1e-4
-    assert chance_of_power(draw, 1.0 if exponent < 1 else 0.0) < 1e-4, (
-        "the negative control: another power"
-    )
+    other = 1.0 if exponent < 1 else 0.0
+    assert chance_of_power(draw, other) < 1e-4, "the negative control: another power"
 
 
 @pytest.mark.parametrize(
     ("epoch", "exponent", "other"), [(0, 1.0, 0.6), (2, 0.6, 0.2), (4, 0.2, 0.6)]
 )
 def test_annealed_draws_tasks_by_the_law_of_its_epoch(epoch, exponent, other):
-    options, generator = TaskOptions(sampling="annealed"), seeded()
-
-    def draw():
-        return steps_of_epoch(options, 5, MAKE_BATCHES, generator, epoch)
-
+    options = TaskOptions(sampling="annealed")
+    draw = partial(steps_of_epoch, options, 5, MAKE_BATCHES, seeded(), epoch)
     assert chance_of_power(draw, exponent) > 1e-4 > chance_of_power(draw, other)
 
 
@@ -243,25 +275,45 @@ def test_power_goes_through_whole_passes():
     generator = seeded()
     for _ in range(20):
         steps = power(MAKE_BATCHES, generator, 0.0)
-        assert len(steps) == 14 and all(len(step) == 1 for step in steps)
+        assert len(steps) == NUM_ALL and all(len(step) == 1 for step in steps)
         for task, num_batches in NUM_BATCHES.items():
-            batches = batches_of(task, steps)
-            for start in range(0, len(batches), num_batches):
-                rows = rows_in(batches[start : start + num_batches])
+            for batches in passes_of(task, steps):
+                rows = rows_in(batches)
                 assert len(set(rows)) == len(rows), "a row twice in one pass"
-                assert len(batches) < start + num_batches or len(rows) == NUM_ROWS[task]
+                assert len(batches) < num_batches or len(rows) == NUM_ROWS[task]
 
 
 def test_the_exponent_anneals():
-    assert [annealed_exponent(epoch, 5) for epoch in range(5)] == pytest.approx(
-        [1.0, 0.8, 0.6, 0.4, 0.2]
-    )
+    exponents = [annealed_exponent(epoch, 5) for epoch in range(5)]
+    assert exponents == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])
     assert annealed_exponent(0, 1) == pytest.approx(0.2)
-    for epoch in range(5):
-        options = TaskOptions(sampling="annealed")
-        assert steps_of_epoch(options, 5, MAKE_BATCHES, seeded(), epoch) == power(
-            MAKE_BATCHES, seeded(), annealed_exponent(epoch, 5)
-        )
+    options = TaskOptions(sampling="annealed")
+    for epoch, exponent in enumerate(exponents):
+        steps = steps_of_epoch(options, 5, MAKE_BATCHES, seeded(), epoch)
+        assert steps == power(MAKE_BATCHES, seeded(), exponent)
+
+
+def numbered(num_rows: int = 2) -> Make:
+    """A task of batches of one row, other rows with every pass that is formed."""
+    passes: list[int] = []
+
+    def make(generator: torch.Generator) -> list[list[int]]:
+        passes.append(len(passes))
+        return [[num_rows * passes[-1] + row] for row in range(num_rows)]
+
+    return make
+
+
+FURTHER_PASSES = {
+    "mt-dnn": lambda: mt_dnn({"a": numbered()}, seeded(), {"a": 3}),
+    "power": lambda: power({"a": numbered(), "b": numbered(40)}, seeded(), 0.0),
+}
+
+
+@pytest.mark.parametrize("name", FURTHER_PASSES)
+def test_a_further_pass_is_formed_anew(name):
+    seen = rows_in(batches_of("a", FURTHER_PASSES[name]()))
+    assert len(seen) >= 6 and len(set(seen)) == len(seen), "a batch came twice"
 
 
 # --- every sampler --------------------------------------------------------------------------------
@@ -269,10 +321,12 @@ def test_the_exponent_anneals():
 NAMES = list(SAMPLERS)
 
 
-def sampler(name: str, epochs: int = 4, **changes):
+def sampler(name: str, epochs: int = 4, **changes) -> Callable[..., list[Step]]:
     """A function: make_batches, generator, epoch -> the steps of --sampling `name`."""
 
-    def sample(make_batches, generator, epoch: int = 0):
+    def sample(
+        make_batches: dict[str, Make], generator: torch.Generator, epoch: int = 0
+    ) -> list[Step]:
         tasks = ",".join(make_batches) or "sst,para,sts"
         options = TaskOptions(sampling=name, tasks=tasks, **changes)
         return steps_of_epoch(options, epochs, make_batches, generator, epoch)
@@ -288,15 +342,19 @@ every_sampler = pytest.mark.parametrize(
 
 
 def test_each_name_is_another_plan():
-    """sequential and a first round of one task are alike in their first epoch, so it is asked for its last."""
+    """In their last epoch. The first one of sequential and of a round of one task are alike."""
     plans = [sampler(name)(MAKE_BATCHES, seeded(), 3) for name in NAMES]
-    assert all(one != other for number, one in enumerate(plans) for other in plans[:number])
+    for index, plan in enumerate(plans):
+        assert plan not in plans[:index], NAMES[index]
 
 
 @every_sampler
 def test_the_same_state_gives_the_same_plan_and_another_seed_another(sample):
-    assert sample(MAKE_BATCHES, seeded()) == sample(MAKE_BATCHES, seeded())
-    assert sample(MAKE_BATCHES, seeded()) != sample(MAKE_BATCHES, seeded(4))
+    first = sample(MAKE_BATCHES, seeded())
+    assert first == sample(MAKE_BATCHES, seeded()), (
+        "draw from the generator only: is there another source of chance?"
+    )
+    assert first != sample(MAKE_BATCHES, seeded(4)), "the generator is not used"
 
 
 @every_sampler
@@ -304,18 +362,22 @@ def test_a_restored_state_gives_the_same_later_epochs(sample):
     generator = seeded()
     first = sample(MAKE_BATCHES, generator)
     state = generator.get_state()
-    second, third = sample(MAKE_BATCHES, generator), sample(MAKE_BATCHES, generator)
+    second = sample(MAKE_BATCHES, generator)
+    third = sample(MAKE_BATCHES, generator)
     restored = torch.Generator()
     restored.set_state(state)
-    assert [sample(MAKE_BATCHES, restored), sample(MAKE_BATCHES, restored)] == [second, third]
-    assert first != second != third  # batches are formed anew every epoch
+    assert sample(MAKE_BATCHES, restored) == second, "a resumed run would take other batches"
+    assert sample(MAKE_BATCHES, restored) == third
+    assert first != second and second != third, "batches are formed anew every epoch"
 
 
 @every_sampler
 def test_nothing_is_drawn_from_the_global_generator(sample):
     before = torch.get_rng_state()
     sample(MAKE_BATCHES, seeded())
-    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(torch.get_rng_state(), before), (
+        "pass generator=generator to every draw, or dropout masks depend on the sampler"
+    )
 
 
 @every_sampler
@@ -328,7 +390,7 @@ def test_one_task_alone_is_one_pass(sample):
 @every_sampler
 def test_tasks_without_batches_are_refused(sample):
     with pytest.raises(ValueError, match="task 'sst' has no training batches"):
-        sample({**MAKE_BATCHES, "sst": lambda generator: []}, seeded())
+        sample({**MAKE_BATCHES, "sst": fixed()}, seeded())
 
 
 def test_no_task_at_all_is_refused():

@@ -1,64 +1,257 @@
-"""multitask/losses.py: by hand, as a slow loop, against PyTorch's modules with gradients, and what must hold."""
+"""The losses of the tasks. Run it with `python -m pytest -x tests/lessons/test_task_losses.py`.
+
+Numbers worked by hand, slow loops, PyTorch's modules in values and gradients, properties. Then
+`prior_shift`, which tells a paraphrase model how rare paraphrases are.
+"""
+
+from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from multitask.losses import paraphrase_loss, prior_shift, sentiment_loss, similarity_loss
+
+
+class Case(NamedTuple):
+    """One loss, with inputs to try it on."""
+
+    loss: Callable[..., Tensor]
+    shape: tuple[int, ...]  # of the model's output
+    labels: Tensor
+    reference: nn.Module  # PyTorch's own
+
 
 SENTIMENT_LABELS = torch.tensor([0.0, 4.0, 2.0, 3.0, 2.0, 1.0])
 BINARY_LABELS = torch.tensor([0.0, 1.0, 1.0, 0.0, 1.0, 0.0])
 SIMILARITY_LABELS = torch.tensor([0.0, 5.0, 2.75, 3.8, 1.2, 4.6])
-# name -> (loss, shape of the model's output, labels, PyTorch's own)
-LOSSES = {
-    "sentiment": (sentiment_loss, (6, 5), SENTIMENT_LABELS, torch.nn.CrossEntropyLoss()),
-    "paraphrase": (paraphrase_loss, (6,), BINARY_LABELS, torch.nn.BCEWithLogitsLoss()),
-    "similarity": (similarity_loss, (6,), SIMILARITY_LABELS, torch.nn.MSELoss()),
+CASES = {
+    "sentiment": Case(sentiment_loss, (6, 5), SENTIMENT_LABELS, nn.CrossEntropyLoss()),
+    "paraphrase": Case(paraphrase_loss, (6,), BINARY_LABELS, nn.BCEWithLogitsLoss()),
+    "similarity": Case(similarity_loss, (6,), SIMILARITY_LABELS, nn.MSELoss()),
 }
-each_loss = pytest.mark.parametrize("name", LOSSES)
+each_loss = pytest.mark.parametrize("name", CASES)
 
 
-def outputs_for(name: str, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return (3 * torch.randn(LOSSES[name][1], generator=torch.Generator().manual_seed(7))).to(dtype)
+def outputs_for(name: str, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Outputs of a model, the same at every call."""
+    generator = torch.Generator().manual_seed(7)
+    return (3 * torch.randn(CASES[name].shape, generator=generator)).to(dtype)
+
+
+def assert_loss(found: Tensor, expected: float, mistakes: dict[float, str]) -> None:
+    """Compare a loss, and say which mistake leads to the number that was found."""
+    assert isinstance(found, Tensor), f"found {found}, expected a tensor: not written yet?"
+    assert found.shape == (), (
+        f"shape {tuple(found.shape)}, expected a scalar: the mean over the batch."
+    )
+    number = found.item()
+    hint = "compare with the loops in test_slow_loops."
+    for wrong, mistake in mistakes.items():
+        if math.isclose(number, wrong, abs_tol=1e-3):
+            hint = mistake
+    assert number == pytest.approx(expected, rel=1e-6), (
+        f"found {number:.5f}, expected {expected:.5f}: {hint}"
+    )
+
+
+# --- by hand --------------------------------------------------------------------------------------
 
 
 def test_sentiment_by_hand():
+    """The softmax of the first row is 6/10 and 1/10 four times, that of the second 1/5 each."""
     logits = torch.tensor([[math.log(6), 0, 0, 0, 0], [0, 0, 0, 0, 0]])
-    # softmax of the first row: 6/10, then 1/10 each; of the second: 1/5 each
-    expected = (-math.log(0.6) - math.log(0.2)) / 2
-    assert sentiment_loss(logits, torch.tensor([0.0, 3.0])).item() == pytest.approx(
-        expected, rel=1e-6
+    assert_loss(
+        sentiment_loss(logits, torch.tensor([0.0, 3.0])),
+        (-math.log(0.6) - math.log(0.2)) / 2,
+        {
+            2.12026: "this is the sum over the batch; take the mean.",
+            -1.06013: "the minus of -log is missing.",
+            1.42040: "cross-entropy takes logits: the softmax is applied twice.",
+        },
     )
 
 
 def test_paraphrase_by_hand():
-    # sigmoid(log 3) = 3/4: a duplicate costs -log 3/4, a non-duplicate -log 1/4; logit 0 costs log 2 either way
+    """sigmoid(log 3) = 3/4: a duplicate costs -log 3/4, another pair -log 1/4.
+
+    A logit of 0 costs log 2 either way.
+    """
     logit = torch.tensor([math.log(3), math.log(3), 0.0])
-    expected = (-math.log(0.75) - math.log(0.25) + math.log(2)) / 3
-    assert paraphrase_loss(logit, torch.tensor([1.0, 0.0, 1.0])).item() == pytest.approx(
-        expected, rel=1e-6
+    assert_loss(
+        paraphrase_loss(logit, torch.tensor([1.0, 0.0, 1.0])),
+        (-math.log(0.75) - math.log(0.25) + math.log(2)) / 3,
+        {
+            2.36712: "this is the sum over the batch; take the mean.",
+            -0.78904: "the minus of -log is missing.",
+            0.66596: "the loss takes logits: the sigmoid is applied twice.",
+            0.32694: "only duplicates cost something; the other pairs cost -log(1 - p).",
+        },
     )
 
 
-def test_prior_shift_by_hand():
-    assert prior_shift(0.5, 0.2) == pytest.approx(
-        math.log(4)
-    )  # odds 1 : 1 in training, 1 : 4 elsewhere
-    assert prior_shift(0.8, 0.5) == pytest.approx(math.log(4)) and prior_shift(0.37, 0.37) == 0
-    logit = torch.tensor([0.0, 1.0, -2.0], dtype=torch.bfloat16)  # 1 + 0.001 is 1 in bfloat16
-    labels = torch.tensor([1.0, 0.0, 1.0])
-    shifted = paraphrase_loss(logit.float() + 0.001, labels)
-    torch.testing.assert_close(paraphrase_loss(logit, labels, shift=0.001), shifted, rtol=0, atol=0)
+def test_similarity_by_hand():
+    """(0.5^2 + 2^2) / 2."""
+    assert_loss(
+        similarity_loss(torch.tensor([3.25, 7.0]), torch.tensor([2.75, 5.0])),
+        2.125,
+        {
+            4.25: "this is the sum over the batch; take the mean.",
+            2.78125: "the labels are cut to whole numbers; 2.75 is a label.",
+            1.25: "these are distances; square them.",
+            1.45774: "this is the root of the mean; leave it out.",
+            1.0625: "this is half of the mean square; leave the half out.",
+            0.125: "the prediction is cut at 5; a prediction beyond the scale must cost something.",
+        },
+    )
 
 
 def test_a_probability_as_label_of_paraphrases_by_hand():
-    # logit log 3 says 3/4; of a label of 1/4 a quarter pays -log 3/4, the rest -log 1/4; no shift, which is for classes
-    logit, labels = torch.tensor([math.log(3), 0.0]), torch.tensor([0.25, 1.0])
-    unsure, sure = -0.25 * math.log(0.75) - 0.75 * math.log(0.25), -math.log(0.9)
-    assert paraphrase_loss(logit, labels, shift=math.log(9)).item() == pytest.approx(
-        (unsure + sure) / 2, rel=1e-6
+    """The logit log 3 says 3/4. Of a label of 1/4, a quarter pays -log 3/4, the rest -log 1/4.
+
+    The shift is for labels 0 and 1 alone. It takes the second logit from 0 to log 9: 9/10.
+    """
+    logit = torch.tensor([math.log(3), 0.0])
+    labels = torch.tensor([0.25, 1.0])
+    unsure = -0.25 * math.log(0.75) - 0.75 * math.log(0.25)
+    sure = -math.log(0.9)
+    assert_loss(
+        paraphrase_loss(logit, labels, shift=math.log(9)),
+        (unsure + sure) / 2,
+        {(unsure + math.log(2)) / 2: "the shift is left out."},
     )
+
+
+def test_a_shift_is_added_in_float32():
+    """1 + 0.001 is 1 in bfloat16."""
+    logit = torch.tensor([0.0, 1.0, -2.0], dtype=torch.bfloat16)
+    labels = torch.tensor([1.0, 0.0, 1.0])
+    expected = paraphrase_loss(logit.float() + 0.001, labels)
+    found = paraphrase_loss(logit, labels, shift=0.001)
+    assert torch.equal(found, expected), "convert the logit to float32 before the shift is added"
+
+
+# --- slow loops -----------------------------------------------------------------------------------
+
+
+def test_sentiment_slow_loop():
+    total = 0.0
+    rows = outputs_for("sentiment").tolist()
+    for row, label in zip(rows, SENTIMENT_LABELS.tolist(), strict=True):
+        total += math.log(sum(math.exp(logit) for logit in row)) - row[int(label)]
+    # float32, 6 rows.
+    found = sentiment_loss(outputs_for("sentiment"), SENTIMENT_LABELS)
+    assert found.item() == pytest.approx(total / 6, rel=1e-6), "compare with this loop"
+
+
+def test_paraphrase_slow_loop():
+    total = 0.0
+    logits = outputs_for("paraphrase").tolist()
+    for logit, label in zip(logits, BINARY_LABELS.tolist(), strict=True):
+        total += math.log(1 + math.exp(-logit if label else logit))
+    found = paraphrase_loss(outputs_for("paraphrase"), BINARY_LABELS)
+    assert found.item() == pytest.approx(total / 6, rel=1e-6), "are the labels the other way round?"
+
+
+def test_similarity_slow_loop():
+    total = 0.0
+    predictions = outputs_for("similarity").tolist()
+    for prediction, label in zip(predictions, SIMILARITY_LABELS.tolist(), strict=True):
+        total += (prediction - label) ** 2
+    found = similarity_loss(outputs_for("similarity"), SIMILARITY_LABELS)
+    assert found.item() == pytest.approx(total / 6, rel=1e-6), "compare with this loop"
+
+
+# --- PyTorch's modules ----------------------------------------------------------------------------
+
+
+@each_loss
+def test_pytorch_value_and_gradient(name):
+    case = CASES[name]
+    ours = outputs_for(name).requires_grad_()
+    theirs = outputs_for(name).requires_grad_()
+    value = case.loss(ours, case.labels)
+    expected = case.reference(theirs, case.labels.long() if name == "sentiment" else case.labels)
+    torch.testing.assert_close(value, expected, rtol=0, atol=0)
+    value.backward()
+    expected.backward()
+    assert ours.grad is not None, "no gradient: .item(), .data or torch.tensor on the way?"
+    torch.testing.assert_close(ours.grad, theirs.grad, rtol=0, atol=0)
+
+
+@each_loss
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_float32_whatever_comes_in(name, dtype):
+    case = CASES[name]
+    outputs = outputs_for(name, dtype).requires_grad_()
+    value = case.loss(outputs, case.labels)
+    assert value.dtype == torch.float32, "convert the outputs with .float() before the loss"
+    assert value.shape == ()
+    expected = case.loss(outputs.detach().float(), case.labels)
+    torch.testing.assert_close(value, expected, rtol=0, atol=0)
+    value.backward()
+    assert outputs.grad.dtype == dtype
+
+
+@each_loss
+def test_under_autocast_as_without(name):
+    case = CASES[name]
+    outputs = outputs_for(name, torch.bfloat16)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        value = case.loss(outputs, case.labels)
+    torch.testing.assert_close(value, case.loss(outputs, case.labels), rtol=0, atol=0)
+
+
+# --- properties -----------------------------------------------------------------------------------
+
+
+@each_loss
+def test_permuting_the_batch_changes_nothing(name):
+    case = CASES[name]
+    outputs = outputs_for(name)
+    order = torch.tensor([3, 0, 5, 1, 4, 2])
+    permuted = case.loss(outputs[order], case.labels[order])
+    torch.testing.assert_close(permuted, case.loss(outputs, case.labels), rtol=1e-6, atol=0)
+
+
+@each_loss
+def test_negative_control_labels_in_another_order(name):
+    case = CASES[name]
+    outputs = outputs_for(name)
+    rolled = case.loss(outputs, case.labels.roll(1))
+    assert not torch.allclose(rolled, case.loss(outputs, case.labels), rtol=1e-3)
+
+
+def test_extreme_logits_stay_finite():
+    loss = paraphrase_loss(torch.tensor([1e4, -1e4]), torch.tensor([0.0, 1.0]))
+    assert loss.item() == pytest.approx(1e4), (
+        "inf or nan: take the loss that works on logits, not the log of a sigmoid"
+    )
+    loss = sentiment_loss(torch.tensor([[1e4, 0, 0, 0, 0]]), torch.tensor([1.0]))
+    assert loss.item() == pytest.approx(1e4), (
+        "inf or nan: take the loss that works on logits, not the log of a softmax"
+    )
+
+
+@pytest.mark.parametrize("loss", [paraphrase_loss, similarity_loss])
+def test_a_column_is_not_broadcast_against_the_labels(loss):
+    """(B, 1) and (B,) would give (B, B) differences, and a mean that says nothing."""
+    with pytest.raises(ValueError):
+        loss(torch.zeros(6, 1), SIMILARITY_LABELS / 5)
+
+
+# --- the shift ------------------------------------------------------------------------------------
+
+
+def test_prior_shift_by_hand():
+    # Odds of 1 : 1 in training, 1 : 4 elsewhere.
+    assert prior_shift(0.5, 0.2) == pytest.approx(math.log(4))
+    assert prior_shift(0.8, 0.5) == pytest.approx(math.log(4))
+    assert prior_shift(0.37, 0.37) == 0
 
 
 @pytest.mark.parametrize("share", [0, 1])
@@ -68,15 +261,17 @@ def test_prior_shift_needs_both_labels(share):
 
 
 @pytest.mark.parametrize("prior", [0.1, 0.37, 0.9])
-def test_what_the_shifted_loss_learns_has_the_prior_s_odds(prior):
-    """Pairs of two kinds, 3 of 4 and 1 of 4 paraphrases where both labels are as frequent: Bayes says what they are
-    where a share `prior` is."""
+def test_a_model_trained_with_the_shift_has_the_odds_of_the_prior(prior):
+    """Pairs of two kinds, 3 of 4 and 1 of 4 paraphrases, where both labels are as frequent.
+
+    Bayes' rule says what these shares are where paraphrases have the share `prior`.
+    """
     labels = torch.tensor([1.0, 1, 1, 0, 1, 0, 0, 0])
     kinds = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1])
     logits = torch.zeros(2, requires_grad=True)
     optimizer = torch.optim.LBFGS([logits], max_iter=100, tolerance_grad=1e-9, tolerance_change=0)
 
-    def closure():
+    def closure() -> Tensor:
         optimizer.zero_grad()
         loss = paraphrase_loss(logits[kinds], labels, prior_shift(0.5, prior))
         loss.backward()
@@ -86,96 +281,3 @@ def test_what_the_shifted_loss_learns_has_the_prior_s_odds(prior):
     first = 0.75 * prior / (0.75 * prior + 0.25 * (1 - prior))
     second = 0.25 * prior / (0.25 * prior + 0.75 * (1 - prior))
     assert torch.sigmoid(logits).tolist() == pytest.approx([first, second], abs=1e-4)
-
-
-def test_similarity_by_hand():
-    # (0.5^2 + 2^2) / 2; a label of 2.75 cut to an integer would give (1.25^2 + 2^2) / 2
-    assert similarity_loss(
-        torch.tensor([3.25, 7.0]), torch.tensor([2.75, 5.0])
-    ).item() == pytest.approx(2.125)
-
-
-def test_slow_loops():
-    outputs = [outputs_for(name) for name in LOSSES]
-    logits, logit, prediction = (output.tolist() for output in outputs)
-    sentiment = [
-        -row[int(label)] + math.log(sum(math.exp(value) for value in row))
-        for row, label in zip(logits, SENTIMENT_LABELS.tolist(), strict=True)
-    ]
-    paraphrase = [
-        math.log(1 + math.exp(-value if label else value))
-        for value, label in zip(logit, BINARY_LABELS.tolist(), strict=True)
-    ]
-    similarity = [
-        (value - label) ** 2
-        for value, label in zip(prediction, SIMILARITY_LABELS.tolist(), strict=True)
-    ]
-    for (loss, _, labels, _), output, slow in zip(
-        LOSSES.values(), outputs, (sentiment, paraphrase, similarity), strict=True
-    ):
-        assert loss(output, labels).item() == pytest.approx(sum(slow) / 6, rel=1e-6)  # fp32, 6 rows
-
-
-@each_loss
-def test_pytorch_value_and_gradient(name):
-    loss, _, labels, reference = LOSSES[name]
-    ours, theirs = outputs_for(name).requires_grad_(), outputs_for(name).requires_grad_()
-    value = loss(ours, labels)
-    expected = reference(theirs, labels.long() if name == "sentiment" else labels)
-    torch.testing.assert_close(value, expected, rtol=0, atol=0)
-    value.backward()
-    expected.backward()
-    torch.testing.assert_close(ours.grad, theirs.grad, rtol=0, atol=0)
-
-
-@each_loss
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_float32_whatever_comes_in(name, dtype):
-    loss, _, labels, _ = LOSSES[name]
-    outputs = outputs_for(name, dtype).requires_grad_()
-    value = loss(outputs, labels)
-    assert value.dtype == torch.float32 and value.shape == ()
-    torch.testing.assert_close(value, loss(outputs.detach().float(), labels), rtol=0, atol=0)
-    value.backward()
-    assert outputs.grad.dtype == dtype
-
-
-@each_loss
-def test_under_autocast_as_without(name):
-    loss, _, labels, _ = LOSSES[name]
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        value = loss(outputs_for(name, torch.bfloat16), labels)
-    torch.testing.assert_close(
-        value, loss(outputs_for(name, torch.bfloat16), labels), rtol=0, atol=0
-    )
-
-
-@each_loss
-def test_permuting_the_batch_changes_nothing(name):
-    loss, _, labels, _ = LOSSES[name]
-    order, outputs = torch.tensor([3, 0, 5, 1, 4, 2]), outputs_for(name)
-    torch.testing.assert_close(
-        loss(outputs[order], labels[order]), loss(outputs, labels), rtol=1e-6, atol=0
-    )
-
-
-@each_loss
-def test_negative_control_labels_in_another_order(name):
-    loss, _, labels, _ = LOSSES[name]
-    outputs = outputs_for(name)
-    assert not torch.allclose(loss(outputs, labels.roll(1)), loss(outputs, labels), rtol=1e-3)
-
-
-def test_extreme_logits_stay_finite():
-    assert paraphrase_loss(
-        torch.tensor([1e4, -1e4]), torch.tensor([0.0, 1.0])
-    ).item() == pytest.approx(1e4)
-    assert sentiment_loss(
-        torch.tensor([[1e4, 0, 0, 0, 0]]), torch.tensor([1.0])
-    ).item() == pytest.approx(1e4)
-
-
-@pytest.mark.parametrize("loss", [paraphrase_loss, similarity_loss])
-def test_a_column_is_not_broadcast_against_the_labels(loss):
-    with pytest.raises(ValueError):
-        loss(torch.zeros(6, 1), SIMILARITY_LABELS / 5)
