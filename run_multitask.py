@@ -381,7 +381,8 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
 
     options = setup.options
     started = time.perf_counter()
-    conflict_record, conflict_table = conflicts.report(outcome.job.surgery, setup.folder)
+    surgery: Any = outcome.job.surgery
+    conflict_record, conflict_table = conflicts.report(surgery, setup.folder)
     model: Any = outcome.job.model
     scores = leaderboard.write_results(
         model, setup.rows, setup.tables, setup.prediction_paths, options.training.precision

@@ -218,7 +218,7 @@ def fault_of(words: list[str]) -> str | None:
     if target == "run_multitask.py":
         return fault_of_run(rest)
     # The flags of a command may stand in another file of its package.
-    folder = target.rpartition("/")[0] if target.endswith("__main__.py") else target
+    folder = target.rpartition("/")[0]
     known = {"--help"}
     for path, text in sources().items():
         if path.startswith(folder):
