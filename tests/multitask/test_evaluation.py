@@ -1,4 +1,7 @@
-"""multitask/evaluation.py: predictions in row order, and scores that are the tasks' own."""
+"""multitask/evaluation.py: predictions in row order, and scores that are the tasks' own.
+
+If predictions differ from those of single rows, rows were most likely put back in another order.
+"""
 
 import numpy as np
 import pytest
@@ -23,20 +26,22 @@ def case(request, tiny_model, sample_data):
     return model, {task: splits["dev"] for task, splits in rows.items()}
 
 
+# --- predictions --------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("batch_size", [1, 7, 100])
 def test_row_order_whatever_the_batches(case, task, batch_size):
     model, rows = case
     found = predict(model, task, rows[task], "fp32", batch_size)
-    assert found.dtype == np.float32 and found.shape == ((24, 5) if task == "sst" else (24,))
+    assert found.dtype == np.float32
+    assert found.shape == ((24, 5) if task == "sst" else (24,))
+
     model.eval()
     with torch.no_grad():
-        alone = np.concatenate(
-            [model(task, rows[task].batch([index])).numpy() for index in range(24)]
-        )
-    np.testing.assert_allclose(
-        found, alone, rtol=0, atol=1e-5
-    )  # fp32, 2 layers: padding adds up in another order
+        singles = [model(task, rows[task].batch([index])).numpy() for index in range(24)]
+    # fp32, 2 layers: padding adds up in another order
+    np.testing.assert_allclose(found, np.concatenate(singles), rtol=0, atol=1e-5)
 
 
 def test_the_mode_is_put_back_and_no_graph_is_kept(case):
@@ -45,58 +50,56 @@ def test_the_mode_is_put_back_and_no_graph_is_kept(case):
         model.train(mode)
         first = predict(model, "sst", rows["sst"], "fp32")
         assert model.training == mode == model.encoder.training
-        np.testing.assert_array_equal(
-            predict(model, "sst", rows["sst"], "fp32"), first
-        )  # no dropout in it
+        again = predict(model, "sst", rows["sst"], "fp32")
+        np.testing.assert_array_equal(again, first)  # no dropout in it
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
 def test_the_precision_is_the_one_asked_for(case):
     model, rows = case
-    exact, rounded = (
-        predict(model, "sst", rows["sst"], precision) for precision in ("fp32", "bf16")
-    )
+    exact = predict(model, "sst", rows["sst"], "fp32")
+    rounded = predict(model, "sst", rows["sst"], "bf16")
     assert 0 < np.abs(exact - rounded).max() < 0.05  # bf16 has 8 significant bits
 
 
 @pytest.mark.parametrize("encoding", ["cross", "bi", "dual"])
 def test_pairs_of_another_encoding_are_refused(case, tiny_model, encoding):
-    """Most would give numbers, and wrong ones; of SST's single sentences every encoding is the same."""
+    """Most would give numbers, and wrong ones.
+
+    For SST's single sentences every encoding is the same.
+    """
     model, rows = case
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
-    pairs, sentences = (
-        EncodedExamples(rows[task].examples, tokenizer, 64, encoding) for task in ("sts", "sst")
-    )
-    np.testing.assert_array_equal(
-        predict(model, "sst", sentences, "fp32"), predict(model, "sst", rows["sst"], "fp32")
-    )
+    pairs = EncodedExamples(rows["sts"].examples, tokenizer, 64, encoding)
+    sentences = EncodedExamples(rows["sst"].examples, tokenizer, 64, encoding)
+    expected = predict(model, "sst", rows["sst"], "fp32")
+    np.testing.assert_array_equal(predict(model, "sst", sentences, "fp32"), expected)
     if encoding == model.pair_encoding:
         assert predict(model, "sts", pairs, "fp32").shape == (24,)
     else:
-        with pytest.raises(
-            ValueError,
-            match=f"encoded '{encoding}', this model reads '{model.pair_encoding}'; make",
-        ):
+        message = f"encoded '{encoding}', this model reads '{model.pair_encoding}'; make"
+        with pytest.raises(ValueError, match=message):
             predict(model, "sts", pairs, "fp32")
 
 
 def test_rows_without_labels(case, tiny_model):
     model, rows = case
-    examples = [
-        Example(example.id, example.sentence_1, None, None) for example in rows["sst"].examples
-    ]
+    examples = []
+    for example in rows["sst"].examples:
+        examples.append(Example(example.id, example.sentence_1, None, None))
     unlabelled = EncodedExamples(examples, BertTokenizer.from_pretrained(tiny_model), 64)
-    np.testing.assert_array_equal(
-        predict(model, "sst", unlabelled, "fp32"), predict(model, "sst", rows["sst"], "fp32")
-    )
+    expected = predict(model, "sst", rows["sst"], "fp32")
+    np.testing.assert_array_equal(predict(model, "sst", unlabelled, "fp32"), expected)
 
 
 def test_labels(case):
     _, rows = case
     labels = labels_of(rows["sts"])
-    assert labels.dtype == np.float32 and labels.tolist() == [
-        example.label for example in rows["sts"].examples
-    ]
+    assert labels.dtype == np.float32
+    assert labels.tolist() == [example.label for example in rows["sts"].examples]
+
+
+# --- scores -------------------------------------------------------------------------------------
 
 
 def test_scores_are_the_tasks_own(case):
@@ -108,22 +111,18 @@ def test_scores_are_the_tasks_own(case):
     logits = predict(model, "para", rows["para"], "fp32")
     assert scores["para"] == np.mean((logits > 0) == labels_of(rows["para"]))
     numbers = predict(model, "sts", rows["sts"], "fp32")
-    assert scores["sts"] == pytest.approx(
-        np.corrcoef(numbers, labels_of(rows["sts"]))[0, 1], abs=1e-6
-    )
-    assert scores["overall_2023"] == pytest.approx(
-        (scores["sst"] + scores["para"] + scores["sts"]) / 3
-    )
-    assert scores["overall_2024"] == pytest.approx(
-        (scores["sst"] + scores["para"] + (scores["sts"] + 1) / 2) / 3
-    )
+    correlation = np.corrcoef(numbers, labels_of(rows["sts"]))[0, 1]
+    assert scores["sts"] == pytest.approx(correlation, abs=1e-6)
+
+    accuracies = scores["sst"] + scores["para"]
+    assert scores["overall_2023"] == pytest.approx((accuracies + scores["sts"]) / 3)
+    assert scores["overall_2024"] == pytest.approx((accuracies + (scores["sts"] + 1) / 2) / 3)
 
 
 def test_a_task_alone_has_no_overall_score(case):
     model, rows = case
-    assert evaluate(model, {"sts": rows["sts"]}, "fp32") == {
-        "sts": evaluate(model, rows, "fp32")["sts"]
-    }
+    alone = evaluate(model, {"sts": rows["sts"]}, "fp32")
+    assert alone == {"sts": evaluate(model, rows, "fp32")["sts"]}
 
 
 def test_a_perfect_model_scores_one(case, monkeypatch):
@@ -131,18 +130,13 @@ def test_a_perfect_model_scores_one(case, monkeypatch):
 
     def perfect(model, task, rows, precision):
         labels = labels_of(rows)
-        return (
-            np.eye(5, dtype=np.float32)[labels.astype(int)]
-            if task == "sst"
-            else labels
-            if task == "sts"
-            else (labels * 2 - 1)
-        )
+        if task == "sst":
+            return np.eye(5, dtype=np.float32)[labels.astype(int)]
+        return labels if task == "sts" else 2 * labels - 1
 
     monkeypatch.setattr("multitask.evaluation.predict", perfect)
-    assert evaluate(None, rows, "fp32") == pytest.approx(
-        dict.fromkeys(["sst", "para", "sts", "overall_2023", "overall_2024"], 1.0)
-    )
+    names = ["sst", "para", "sts", "overall_2023", "overall_2024"]
+    assert evaluate(None, rows, "fp32") == pytest.approx(dict.fromkeys(names, 1.0))
 
 
 def test_a_model_that_diverged_is_refused(case):
