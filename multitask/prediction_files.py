@@ -1,9 +1,9 @@
 """Leaderboard files: write, read back, verify, score.
 
-This is the last station on the way from a row to its prediction.
-The format is the course's, byte for byte. A header line ("id \\t Predicted_Sentiment \\n") is
-followed by a row per id ("{id} , {value} \\n"), in UTF-8, with "\\n" on every system. Files that
-others wrote are read as strictly as ours. The command multitask.check is for those.
+This is the last station on the way from a row to its prediction. The format is the course's, byte
+for byte, in UTF-8. A header line ("id \\t Predicted_Sentiment \\n") is followed by a row per id
+("{id} , {value} \\n"), with "\\n" on every system. Files that others wrote are read as strictly as
+ours. The command multitask.check is for those.
 
 Legend: N rows.
 """

@@ -69,7 +69,8 @@ def test_scores_by_hand(tmp_path, data_dir):
         )
         for task in TASKS.values()
     }
-    assert scores["sst"] == pytest.approx(2 / 3) and scores["para"] == pytest.approx(2 / 3)
+    assert scores["sst"] == pytest.approx(2 / 3)
+    assert scores["para"] == pytest.approx(2 / 3)
     assert scores["sts"] == pytest.approx(np.corrcoef(VALUES["sts"], LABELS["sts"])[0, 1], rel=1e-6)
 
 
@@ -182,6 +183,7 @@ def test_as_a_command(tmp_path, data_dir):
     paths = write_six(tmp_path / "out")
     command = [sys.executable, "-m", "multitask.check", *paths, "--data-dir", str(data_dir)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and done.stdout.splitlines()[-1].startswith("overall 2023: ")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1].startswith("overall 2023: ")
     command[3] = str(tmp_path / "none.csv")
     assert subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 2

@@ -236,20 +236,19 @@ def test_what_is_printed(two_runs, tmp_path, quick, capsys):
     assert [line for line in lines if line.startswith(("best: ", "average: ", "weighted: "))] == [
         f"{name}: {method.sentence}" for name, method in METHODS.items()
     ]
-    assert any("dev in 5 parts" in line for line in lines) and any(
-        "same dev rows" in line for line in lines
-    )
+    assert any("dev in 5 parts" in line for line in lines)
+    assert any("same dev rows" in line for line in lines)
     weights = lines[
         next(number for number, line in enumerate(lines) if line.startswith("weights, weighted"))
         + 1 :
     ]
     for line, folder, number in zip(weights, two_runs, (0, 1), strict=False):
         expected = [f"{record['weights']['weighted'][name][number]:.4f}" for name in TASKS]
-        assert line.startswith(str(folder)) and line[len(str(folder)) :].split() == expected
+        assert line.startswith(str(folder))
+        assert line[len(str(folder)) :].split() == expected
     assert all(str(out / "predictions" / name) in printed.out for name in FILES.values())
-    assert lines[-2].startswith("dev files: out of fold") and lines[-1].startswith(
-        "test files: weights fitted on all"
-    )
+    assert lines[-2].startswith("dev files: out of fold")
+    assert lines[-1].startswith("test files: weights fitted on all")
 
 
 # --- what it refuses --------------------------------------------------------------------------------------------------
@@ -282,9 +281,8 @@ def test_a_run_given_twice(two_runs, tmp_path, capsys):
 def test_a_folder_that_is_there_stays_as_it_is(two_runs, tmp_path, capsys):
     (tmp_path / "mine").write_text("mine")
     message = refused(capsys, *two_runs, "--out", tmp_path)
-    assert (
-        f"{tmp_path} exists; --out is made anew" in message and "Choose another folder" in message
-    )
+    assert f"{tmp_path} exists; --out is made anew" in message
+    assert "Choose another folder" in message
     assert (
         f"{tmp_path / 'mine' / 'out'}: cannot be written, because {tmp_path / 'mine'} is a file"
         in refused(capsys, *two_runs, "--out", tmp_path / "mine" / "out")
@@ -296,9 +294,8 @@ def test_an_unfinished_run_and_no_run(two_runs, tmp_path, capsys):
     unfinished = Path(shutil.copytree(two_runs[1], tmp_path / "run"))
     (unfinished / "run.json").unlink()
     message = refused(capsys, two_runs[0], unfinished, "--out", tmp_path / "out")
-    assert (
-        f"{unfinished}: the run there has not come to its end" in message and "--resume" in message
-    )
+    assert f"{unfinished}: the run there has not come to its end" in message
+    assert "--resume" in message
     assert ": no finished run there" in refused(
         capsys, two_runs[0], tmp_path / "none", "--out", tmp_path / "out"
     )
@@ -324,7 +321,8 @@ def test_a_run_has_no_vote_in_a_task_that_it_was_not_trained_on(two_runs, tmp_pa
         == ["–"] * 3
     )
     record = record_of(tmp_path / "out")
-    assert record["weights"][method]["sts"] == [1, 0] and record["weights"]["average"]["sst"] == [
+    assert record["weights"][method]["sts"] == [1, 0]
+    assert record["weights"]["average"]["sst"] == [
         0.5,
         0.5,
     ]
@@ -342,10 +340,8 @@ def test_runs_on_other_data(two_runs, tmp_path, capsys):
         lambda record: record["files"].update({record["options"]["sts_dev"]: "0" * 64}),
     )
     message = refused(capsys, *two_runs, other, "--out", tmp_path / "out")
-    assert (
-        f"{two_runs[0]} and {other} have different files for --sts_dev" in message
-        and "on one data" in message
-    )
+    assert f"{two_runs[0]} and {other} have different files for --sts_dev" in message
+    assert "on one data" in message
 
 
 @pytest.mark.parametrize("flags", [("--folds", 1), ("--folds", -3), ("--seed", -1)])
@@ -377,5 +373,6 @@ def test_as_a_command(tmp_path):
         str(tmp_path / "out"),
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and done.stderr.startswith("python -m multitask.ensemble: ")
+    assert done.returncode == 2
+    assert done.stderr.startswith("python -m multitask.ensemble: ")
     assert done.stderr.count("\n") == 1

@@ -137,11 +137,9 @@ def test_sts_has_no_probabilities(two_runs, predict):
 )
 def test_rows_that_cannot_be(two_runs, predict, task, text, words):
     code, printed, said = predict(text, two_runs[0], "--task", task)
-    assert (
-        (code, printed) == (2, "")
-        and words in said
-        and said.startswith("python -m multitask.predict: ")
-    )
+    assert (code, printed) == (2, "")
+    assert words in said
+    assert said.startswith("python -m multitask.predict: ")
 
 
 def test_a_person_at_a_terminal_is_asked(two_runs, capsys, monkeypatch):
@@ -152,14 +150,14 @@ def test_a_person_at_a_terminal_is_asked(two_runs, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(Terminal(b"fine\n")))
     code = main([str(two_runs[0]), "--task", "sst"])
     printed, said = capsys.readouterr()
-    assert (code, said) == (0, "Type one row a line and end with Ctrl-D.\n") and printed.endswith(
-        "\tfine\n"
-    )
+    assert (code, said) == (0, "Type one row a line and end with Ctrl-D.\n")
+    assert printed.endswith("\tfine\n")
 
 
 def test_rows_that_are_cut_are_counted(two_runs, predict):
     code, printed, said = predict("fine\n" + "very " * 200 + "bad\n", two_runs[0], "--task", "sst")
-    assert code == 0 and len(printed.splitlines()) == 2
+    assert code == 0
+    assert len(printed.splitlines()) == 2
     assert said == "1 of 2 rows are longer than --max_length 128 and were cut to it\n"
 
 
@@ -174,7 +172,8 @@ def test_a_task_that_the_run_does_not_know_and_no_run(two_runs, tmp_path, predic
         in predict("a\tb", other, "--task", "sts")[2]
     )
     beside = predict("a\tb", two_runs[0], other, "--task", "sts")
-    assert beside[:2] == (2, "") and f"{other} was trained on sst,para" in beside[2]
+    assert beside[:2] == (2, "")
+    assert f"{other} was trained on sst,para" in beside[2]
     assert predict("a", other, "--task", "sst")[0] == 0
     shutil.rmtree(other / "model")
     assert predict("a", other, "--task", "sst")[0] == 2

@@ -1,4 +1,7 @@
-"""multitask/leaderboard.py: the six files byte for byte, and the closing table."""
+"""multitask/leaderboard.py: the six files byte for byte, and the closing table.
+
+If a file holds the right values in the wrong rows, predictions lost the order of their table.
+"""
 
 from pathlib import Path
 
@@ -8,7 +11,7 @@ import pytest
 from data.options import DataOptions
 from data.readers import Example, Table
 from minbert import BertTokenizer
-from multitask import leaderboard as results
+from multitask import leaderboard
 from multitask.evaluation import evaluate
 from multitask.options import PredictionFileOptions
 from multitask.stage import encode_tables, read_tables
@@ -28,6 +31,13 @@ OUTPUTS = {
     "sts": np.array([2.75, -0.1], dtype=np.float32),
 }
 LABELS = {"sst": (4.0, 1.0), "para": (1.0, 0.0), "sts": (5.0, 0.0)}
+SCORES = {
+    "sst": 0.5,
+    "para": 0.75,
+    "sts": 0.875,
+    "overall_2023": 2.125 / 3,
+    "overall_2024": 2.1875 / 3,
+}
 
 
 class Rows:
@@ -38,47 +48,63 @@ class Rows:
 
 
 def make_table(task, split):
+    """Two made-up rows. Those of test have no labels."""
     second = None if task == "sst" else "b"
-    rows = [
-        Example(
-            f"{'t' if split == 'test' else 'abc'}{number + 1}",
-            "a",
-            second,
-            None if split == "test" else LABELS[task][number],
-        )
-        for number in range(2)
-    ]
+    prefix = "t" if split == "test" else "abc"
+    rows = []
+    for number, label in enumerate(LABELS[task], start=1):
+        rows.append(Example(f"{prefix}{number}", "a", second, None if split == "test" else label))
     return Table("made up", tuple(rows), ())
 
 
-def test_the_six_files_byte_for_byte(tmp_path, monkeypatch):
-    tables = {
-        task: {split: make_table(task, split) for split in ("dev", "test")} for task in LABELS
-    }
-    rows = {
-        task: {split: Rows(table) for split, table in splits.items()}
-        for task, splits in tables.items()
-    }
-    monkeypatch.setattr(
-        results,
-        "predict",
-        lambda model, task, rows, precision: OUTPUTS[task][
-            :: -1 if rows.examples[0].id == "t1" else 1
-        ],
-    )
-    paths = results.output_paths(PredictionFileOptions(), tmp_path)
-    scores = results.write_results(None, rows, tables, paths, "fp32")
+@pytest.fixture
+def tables():
+    made = {}
+    for task in LABELS:
+        made[task] = {split: make_table(task, split) for split in ("dev", "test")}
+    return made
+
+
+@pytest.fixture
+def rows(tables):
+    made = {}
+    for task, splits in tables.items():
+        made[task] = {split: Rows(table) for split, table in splits.items()}
+    return made
+
+
+# --- the six files ------------------------------------------------------------------------------
+
+
+def test_the_six_files_byte_for_byte(tables, rows, tmp_path, monkeypatch):
+    def predict(model, task, rows, precision):
+        is_test = rows.examples[0].id == "t1"
+        return OUTPUTS[task][::-1] if is_test else OUTPUTS[task]
+
+    monkeypatch.setattr(leaderboard, "predict", predict)
+    paths = leaderboard.output_paths(PredictionFileOptions(), tmp_path)
+    scores = leaderboard.write_results(None, rows, tables, paths, "fp32")
     written = {path.name: path.read_bytes() for path in (tmp_path / "predictions").iterdir()}
     assert written == GOLDEN
-    assert scores == pytest.approx(
-        {"sst": 0.5, "para": 1.0, "sts": 1.0, "overall_2023": 2.5 / 3, "overall_2024": 2.5 / 3}
-    )
+    expected = {"sst": 0.5, "para": 1.0, "sts": 1.0}
+    overall = {"overall_2023": 2.5 / 3, "overall_2024": 2.5 / 3}
+    assert scores == pytest.approx({**expected, **overall})
+
+
+def test_output_that_does_not_fit_its_rows_leaves_no_file(tables, rows, tmp_path, monkeypatch):
+    def predict(model, task, rows, precision):
+        return OUTPUTS[task][:1]
+
+    monkeypatch.setattr(leaderboard, "predict", predict)
+    paths = leaderboard.output_paths(PredictionFileOptions(), tmp_path)
+    with pytest.raises(ValueError, match="2 ids and 1 predictions"):
+        leaderboard.write_results(None, rows, tables, paths, "fp32")
+    assert not list(tmp_path.rglob("*.csv"))
 
 
 def test_paths_of_ones_own(tmp_path):
-    paths = results.output_paths(
-        PredictionFileOptions(sst_dev_out="mine/a.csv", sts_test_out="/else/b.csv"), tmp_path
-    )
+    options = PredictionFileOptions(sst_dev_out="mine/a.csv", sts_test_out="/else/b.csv")
+    paths = leaderboard.output_paths(options, tmp_path)
     assert paths["sst"] == {
         "dev": Path("mine/a.csv"),
         "test": tmp_path / "predictions" / "sst-test-output.csv",
@@ -91,56 +117,35 @@ def test_paths_of_ones_own(tmp_path):
 def test_scores_of_the_files_are_those_of_evaluate(
     tiny_model, sample_data, tmp_path, pair_encoding
 ):
-    options = DataOptions(data_dir=str(sample_data)).with_files()
-    tables = read_tables(options)
+    tables = read_tables(DataOptions(data_dir=str(sample_data)).with_files())
     rows = encode_tables(tables, BertTokenizer.from_pretrained(tiny_model), 64, pair_encoding)
     model = make_bert(tiny_model, pair_encoding=pair_encoding, seed=1)
-    paths = results.output_paths(PredictionFileOptions(), tmp_path)
-    scores = results.write_results(model, rows, tables, paths, "fp32")
-    assert scores == evaluate(model, {task: splits["dev"] for task, splits in rows.items()}, "fp32")
+    paths = leaderboard.output_paths(PredictionFileOptions(), tmp_path)
+    scores = leaderboard.write_results(model, rows, tables, paths, "fp32")
+    dev = {task: splits["dev"] for task, splits in rows.items()}
+    assert scores == evaluate(model, dev, "fp32")
     for task, splits in paths.items():
         for split, path in splits.items():
             ids = [line.split(" , ")[0] for line in path.read_text().splitlines()[1:]]
             assert ids == [example.id for example in tables[task][split].examples]
 
 
-def test_output_that_does_not_fit_its_rows_leaves_no_file(tmp_path, monkeypatch):
-    tables = {
-        task: {split: make_table(task, split) for split in ("dev", "test")} for task in LABELS
-    }
-    rows = {
-        task: {split: Rows(table) for split, table in splits.items()}
-        for task, splits in tables.items()
-    }
-    monkeypatch.setattr(results, "predict", lambda model, task, rows, precision: OUTPUTS[task][:1])
-    with pytest.raises(ValueError, match="2 ids and 1 predictions"):
-        results.write_results(
-            None, rows, tables, results.output_paths(PredictionFileOptions(), tmp_path), "fp32"
-        )
-    assert not list(tmp_path.rglob("*.csv"))
+# --- the closing table --------------------------------------------------------------------------
 
 
 def test_baselines(sample_data):
     tables = read_tables(DataOptions(data_dir=str(sample_data)).with_files())
-    found = results.baseline_scores(tables)
-    assert list(found) == ["majority", "TF-IDF"]
-    for scores in found.values():
-        assert scores["overall_2023"] == pytest.approx(
-            (scores["sst"] + scores["para"] + scores["sts"]) / 3
-        )
-    assert found["majority"]["sts"] == 0.0
+    baselines = leaderboard.baseline_scores(tables)
+    assert list(baselines) == ["majority", "TF-IDF"]
+    for scores in baselines.values():
+        mean = (scores["sst"] + scores["para"] + scores["sts"]) / 3
+        assert scores["overall_2023"] == pytest.approx(mean)
+    assert baselines["majority"]["sts"] == 0.0
 
 
 def test_the_closing_table():
-    scores = {
-        "sst": 0.5,
-        "para": 0.75,
-        "sts": 0.875,
-        "overall_2023": 2.125 / 3,
-        "overall_2024": 2.1875 / 3,
-    }
-    lines = results.closing_table(scores, {"majority": dict.fromkeys(scores, 0.25)}).splitlines()
-    assert lines == [
+    baselines = {"majority": dict.fromkeys(SCORES, 0.25)}
+    assert leaderboard.closing_table(SCORES, baselines).splitlines() == [
         "dev            minBERT  majority",
         "SST accuracy    0.5000    0.2500",
         "PARA accuracy   0.7500    0.2500",
@@ -151,16 +156,8 @@ def test_the_closing_table():
 
 
 def test_what_was_not_trained_has_no_score():
-    scores = {
-        "sst": 0.5,
-        "para": 0.75,
-        "sts": 0.875,
-        "overall_2023": 2.125 / 3,
-        "overall_2024": 2.1875 / 3,
-    }
-    lines = results.closing_table(
-        scores, {"majority": dict.fromkeys(scores, 0.25)}, known=["sst"]
-    ).splitlines()
+    baselines = {"majority": dict.fromkeys(SCORES, 0.25)}
+    lines = leaderboard.closing_table(SCORES, baselines, known=["sst"]).splitlines()
     assert lines[1:3] == ["SST accuracy    0.5000    0.2500", "PARA accuracy        –    0.2500"]
     assert lines[4:] == [
         "overall 2023         –    0.2500",

@@ -1,4 +1,8 @@
-"""multitask/prediction_files.py: golden bytes, the way back, each refusal with its line. Next: test_check.py."""
+"""multitask/prediction_files.py: golden bytes, the way back, each refusal with its line.
+
+A leaderboard compares these files byte for byte. A difference is most likely a blank, or a number
+printed in another way.
+"""
 
 import errno
 import math
@@ -12,7 +16,9 @@ from multitask.prediction_files import find_task, read_predictions, verify_predi
 from multitask.prediction_files import write_predictions as write
 from multitask.tasks import TASKS
 
-SST, PARA, STS = (TASKS[name] for name in ("sst", "para", "sts"))
+SST = TASKS["sst"]
+PARA = TASKS["para"]
+STS = TASKS["sts"]
 IDS = ["a7d575c9ed86ea9633660c67e", "33cfa32975091f471e3a19656", "0009d487c97525f8589179641"]
 VALUES = {
     "sst": np.array([3, 0, 4]),
@@ -21,11 +27,17 @@ VALUES = {
 }
 # What the course's own evaluation writes for these: f"{id} , {value} \n" under its header.
 GOLDEN = {
-    "sst": b"id \t Predicted_Sentiment \na7d575c9ed86ea9633660c67e , 3 \n33cfa32975091f471e3a19656 , 0 \n"
+    "sst": b"id \t Predicted_Sentiment \n"
+    b"a7d575c9ed86ea9633660c67e , 3 \n"
+    b"33cfa32975091f471e3a19656 , 0 \n"
     b"0009d487c97525f8589179641 , 4 \n",
-    "para": b"id \t Predicted_Is_Paraphrase \na7d575c9ed86ea9633660c67e , 1.0 \n33cfa32975091f471e3a19656 , 0.0 \n"
+    "para": b"id \t Predicted_Is_Paraphrase \n"
+    b"a7d575c9ed86ea9633660c67e , 1.0 \n"
+    b"33cfa32975091f471e3a19656 , 0.0 \n"
     b"0009d487c97525f8589179641 , 1.0 \n",
-    "sts": b"id \t Predicted_Similiary \na7d575c9ed86ea9633660c67e , 2.7514617 \n33cfa32975091f471e3a19656 , -0.25 \n"
+    "sts": b"id \t Predicted_Similiary \n"
+    b"a7d575c9ed86ea9633660c67e , 2.7514617 \n"
+    b"33cfa32975091f471e3a19656 , -0.25 \n"
     b"0009d487c97525f8589179641 , 5.0 \n",
 }
 each_task = pytest.mark.parametrize("task", TASKS.values(), ids=list(TASKS))
@@ -35,6 +47,9 @@ def refusal(function, *arguments) -> str:
     with pytest.raises(ValueError) as caught:
         function(*arguments)
     return str(caught.value)
+
+
+# --- what is written ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("split", ["dev", "test"])
@@ -48,27 +63,26 @@ def test_the_six_files_equal_the_golden_bytes(tmp_path, task, split):
 
 @each_task
 def test_the_same_bytes_for_any_number_type(tmp_path, task):
-    for values in (
-        VALUES[task.name].tolist(),
-        VALUES[task.name].astype(np.float64),
-        tuple(VALUES[task.name]),
-    ):
-        write(tmp_path / "file.csv", task, IDS, values)
-        assert (tmp_path / "file.csv").read_bytes() == GOLDEN[task.name]
+    path = tmp_path / "file.csv"
+    values = VALUES[task.name]
+    for other in (values.tolist(), values.astype(np.float64), tuple(values)):
+        write(path, task, IDS, other)
+        assert path.read_bytes() == GOLDEN[task.name]
 
 
 @each_task
 def test_read_gives_back_what_was_written(tmp_path, task):
-    write(tmp_path / "file.csv", task, IDS, VALUES[task.name])
-    predictions = read_predictions(tmp_path / "file.csv", task)
-    assert list(predictions.items()) == list(zip(IDS, VALUES[task.name].tolist(), strict=True))
-    assert (
-        verify_predictions(tmp_path / "file.csv", task, reversed(IDS)) == predictions
-    )  # in any order
-    assert find_task(tmp_path / "file.csv") is task
+    path = tmp_path / "file.csv"
+    write(path, task, IDS, VALUES[task.name])
+    predictions = read_predictions(path, task)
+    assert list(predictions) == IDS
+    assert list(predictions.values()) == VALUES[task.name].tolist()
+    assert verify_predictions(path, task, reversed(IDS)) == predictions  # in any order
+    assert find_task(path) is task
 
 
 def test_every_float32_survives(tmp_path):
+    path = tmp_path / "file.csv"
     generator = np.random.default_rng(5)
     bits = generator.integers(0, 2**32, size=5000, dtype=np.uint32).view(np.float32)
     values = np.concatenate(
@@ -79,18 +93,20 @@ def test_every_float32_survives(tmp_path):
         ]
     )
     ids = [f"{index:025x}" for index in range(len(values))]
-    write(tmp_path / "file.csv", STS, ids, values)
-    found = np.array(list(read_predictions(tmp_path / "file.csv", STS).values()))
-    assert np.array_equal(found.astype(np.float32), values) and np.array_equal(
-        found, values.astype(np.float64)
-    )
-    rows = (tmp_path / "file.csv").read_text(encoding="utf-8").splitlines()[1:]
+    write(path, STS, ids, values)
+    found = np.array(list(read_predictions(path, STS).values()))
+    assert np.array_equal(found.astype(np.float32), values)
+    assert np.array_equal(found, values.astype(np.float64))
+    rows = path.read_text(encoding="utf-8").splitlines()[1:]
     assert not any("e" in row.split(" , ")[1] for row in rows)  # no exponent
 
 
 def test_negative_control_six_decimals_would_not_survive():
     value = np.float32(2.7514617)
     assert np.float32(f"{value:.6f}") != value
+
+
+# --- what is refused ----------------------------------------------------------------------------
 
 
 def with_change(tmp_path, task, old: bytes, new: bytes) -> Path:
@@ -166,21 +182,19 @@ def test_refused_with_the_line(tmp_path, task, old, new, line, words):
 
 
 def test_an_empty_file_and_no_file_are_refused(tmp_path):
-    (tmp_path / "empty.csv").write_bytes(b"")
-    assert "line 1: the header is missing (the file is empty)" in refusal(
-        read_predictions, tmp_path / "empty.csv", SST
-    )
-    assert "none.csv: cannot be read (No such file" in refusal(
-        read_predictions, tmp_path / "none.csv", SST
-    )
+    empty = tmp_path / "empty.csv"
+    empty.write_bytes(b"")
+    message = refusal(read_predictions, empty, SST)
+    assert "line 1: the header is missing (the file is empty)" in message
+    message = refusal(read_predictions, tmp_path / "none.csv", SST)
+    assert "none.csv: cannot be read (No such file" in message
     assert "cannot be read (Is a directory)" in refusal(read_predictions, tmp_path, SST)
 
 
 def test_another_tasks_file_is_refused(tmp_path):
-    write(tmp_path / "file.csv", PARA, IDS, VALUES["para"])
-    assert "STS needs 'id \\t Predicted_Similiary" in refusal(
-        read_predictions, tmp_path / "file.csv", STS
-    )
+    path = tmp_path / "file.csv"
+    write(path, PARA, IDS, VALUES["para"])
+    assert "STS needs 'id \\t Predicted_Similiary" in refusal(read_predictions, path, STS)
 
 
 def test_an_exponent_of_others_is_read(tmp_path):
@@ -189,14 +203,14 @@ def test_an_exponent_of_others_is_read(tmp_path):
 
 
 def test_missing_and_unknown_ids_are_named(tmp_path):
-    write(tmp_path / "file.csv", SST, IDS, VALUES["sst"])
-    message = refusal(
-        verify_predictions, tmp_path / "file.csv", SST, IDS[:2] + ["m1", "m2", "m3", "m4"]
-    )
-    assert f"of 6 expected SST ids, 4 missing (m1, m2, m3, ...) and 1 unknown ({IDS[2]})" in message
-    message = refusal(verify_predictions, tmp_path / "file.csv", SST, [*IDS, "m1"])
+    path = tmp_path / "file.csv"
+    write(path, SST, IDS, VALUES["sst"])
+    message = refusal(verify_predictions, path, SST, [*IDS[:2], "m1", "m2", "m3", "m4"])
+    missing = "4 missing (m1, m2, m3, ...)"
+    assert f"of 6 expected SST ids, {missing} and 1 unknown ({IDS[2]})" in message
+    message = refusal(verify_predictions, path, SST, [*IDS, "m1"])
     assert "1 missing (m1). Needed is" in message
-    message = refusal(verify_predictions, tmp_path / "file.csv", SST, IDS[1:])
+    message = refusal(verify_predictions, path, SST, IDS[1:])
     assert f"ids, 1 unknown ({IDS[0]}). Needed" in message
 
 
@@ -235,16 +249,20 @@ def test_a_failing_write_leaves_the_old_file(tmp_path, monkeypatch, code, words)
 
     monkeypatch.setattr(Path, "write_bytes", write_half)
     message = refusal(write, path, SST, IDS, VALUES["sst"])
-    assert str(path) in message and words in message
+    assert str(path) in message
+    assert words in message
     monkeypatch.undo()
-    assert path.read_bytes() == before and os.listdir(tmp_path) == ["file.csv"]
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["file.csv"]
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
-    (tmp_path / "taken").write_text("a file where the folder should be")
-    message = refusal(write, tmp_path / "taken" / "file.csv", SST, IDS, VALUES["sst"])
-    assert str(tmp_path / "taken" / "file.csv") in message and "Check the folder" in message
-    assert (tmp_path / "taken").read_text() == "a file where the folder should be"
+    taken = tmp_path / "taken"
+    taken.write_text("a file where the folder should be")
+    message = refusal(write, taken / "file.csv", SST, IDS, VALUES["sst"])
+    assert str(taken / "file.csv") in message
+    assert "Check the folder" in message
+    assert taken.read_text() == "a file where the folder should be"
 
 
 def test_ids_may_hold_blanks(tmp_path):

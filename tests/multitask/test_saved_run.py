@@ -1,4 +1,7 @@
-"""multitask/saved_run.py: a run opened again predicts what it wrote; what is wrong with a folder is said."""
+"""multitask/saved_run.py: a run opened again predicts what it wrote; faults are named.
+
+If predictions differ from the files, the run was most likely opened with other options than it had.
+"""
 
 from __future__ import annotations
 
@@ -33,54 +36,56 @@ def options_of(run: Path) -> dict:
     return json.loads((run / "run.json").read_text(encoding="utf-8"))["options"]
 
 
+def change_options(run: Path, **changes) -> None:
+    """Replace options in run.json."""
+    change(run, options={**options_of(run), **changes})
+
+
+def attention_of(run) -> str:
+    return run.model.encoder.config.attention_implementation
+
+
+# --- a run opened again -------------------------------------------------------------------------
+
+
 def test_a_run_opened_again_predicts_what_it_wrote(two_runs):
     run = open_run(two_runs[0])
     assert not run.model.training
     assert (run.folder, run.options.training.seed) == (two_runs[0], 1)
     for name, task in TASKS.items():
-        assert run.rows[name].keys() == {
-            "dev",
-            "test",
-        }  # no time for training rows, which nobody asks for
+        # Training rows would take time, and nobody asks for them.
+        assert run.rows[name].keys() == {"dev", "test"}
         for split in ("dev", "test"):
             outputs = run.outputs(name, split)
-            assert outputs.dtype == np.float32 and outputs.shape == (
-                (24, 5) if name == "sst" else (24,)
-            )
-            written = read_predictions(
-                two_runs[0] / "predictions" / f"{name}-{split}-output.csv", task
-            )
+            assert outputs.dtype == np.float32
+            assert outputs.shape == ((24, 5) if name == "sst" else (24,))
+            path = two_runs[0] / "predictions" / f"{name}-{split}-output.csv"
+            written = read_predictions(path, task)
             assert list(written) == [example.id for example in run.tables[name][split].examples]
             assert list(written.values()) == pytest.approx(task.decode(outputs), abs=1e-5)
-    scores = evaluate(
-        run.model, {name: run.rows[name]["dev"] for name in TASKS}, run.options.training.precision
-    )
+
+    dev = {name: run.rows[name]["dev"] for name in TASKS}
+    scores = evaluate(run.model, dev, run.options.training.precision)
     assert {name: scores[name] for name in TASKS} == pytest.approx(run.scores, abs=1e-6)
 
 
 def test_rows_are_cut_and_computed_as_the_run_says(copied):
-    assert (
-        open_run(copied).model.encoder.config.attention_implementation
-        == "eager"
-        == options_of(copied)["attention"]
-    )
-    change(
-        copied,
-        options={**options_of(copied), "max_length": 8, "precision": "bf16", "attention": "fused"},
-    )
+    assert attention_of(open_run(copied)) == "eager" == options_of(copied)["attention"]
+    change_options(copied, max_length=8, precision="bf16", attention="fused")
     run = open_run(copied)
-    assert (
-        run.model.encoder.config.attention_implementation == "fused"
-    )  # bf16 rounds the two at different places
-    assert {
-        max(of_split.lengths) for splits in run.rows.values() for of_split in splits.values()
-    } == {8}
+    # bf16 rounds the two kinds of attention at different places.
+    assert attention_of(run) == "fused"
+    for splits in run.rows.values():
+        for of_split in splits.values():
+            assert max(of_split.lengths) == 8
     exact = predict(run.model, "sts", run.rows["sts"]["dev"], "fp32")
-    assert 0 < np.abs(run.outputs("sts", "dev") - exact).max() < 0.2  # bf16 has 8 significant bits
+    # bf16 has 8 significant bits.
+    assert 0 < np.abs(run.outputs("sts", "dev") - exact).max() < 0.2
 
 
 def test_negative_control_another_seed_is_another_model(two_runs):
-    first, second = (open_run(folder).outputs("sts", "dev") for folder in two_runs)
+    first = open_run(two_runs[0]).outputs("sts", "dev")
+    second = open_run(two_runs[1]).outputs("sts", "dev")
     assert np.abs(first - second).max() > 1e-3
 
 
@@ -94,33 +99,36 @@ def test_its_rows_are_those_of_the_data_folder(two_runs, sample_data):
 def test_a_record_is_read_without_the_model(copied):
     shutil.rmtree(copied / "model")
     record = read_record(str(copied))
-    assert (
-        record.folder == copied and record.scores.keys() == TASKS.keys() and len(record.files) == 9
-    )
+    assert record.folder == copied
+    assert record.scores.keys() == TASKS.keys()
+    assert len(record.files) == 9
     with pytest.raises(ValueError, match="model"):
         open_run(copied)
 
 
 @pytest.mark.parametrize("name", ["heads.safetensors", "model.safetensors"])
 def test_a_model_that_cannot_be_read(copied, name):
-    content = (copied / "model" / name).read_bytes()
-    (copied / "model" / name).write_bytes(content[: len(content) // 2])
+    path = copied / "model" / name
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
     with pytest.raises(ValueError, match=r"model"):
         open_run(copied)
 
 
 def test_a_run_of_a_device_that_is_not_here(copied, monkeypatch):
-    change(copied, options={**options_of(copied), "device": "cuda"})
+    change_options(copied, device="cuda")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
     assert next(open_run(copied).model.parameters()).device.type == "cpu"
 
 
+# --- no run, half a run, another version --------------------------------------------------------
+
+
 def test_no_run_at_all(tmp_path):
+    message = "no finished run there .*Give a folder that run_multitask.py wrote"
     for folder in (tmp_path / "nothing", tmp_path):
-        with pytest.raises(
-            ValueError, match="no finished run there .*Give a folder that run_multitask.py wrote"
-        ):
+        with pytest.raises(ValueError, match=message):
             read_record(folder)
 
 
@@ -152,12 +160,30 @@ def test_a_record_that_is_none(copied, content):
 
 def test_a_record_of_another_version(copied):
     options = options_of(copied)
-    change(copied, options={name: value for name, value in options.items() if name != "max_length"})
+    without = {name: value for name, value in options.items() if name != "max_length"}
+    change(copied, options=without)
     with pytest.raises(ValueError, match="lacks max_length, so another version wrote it"):
         open_run(copied)
     change(copied, options=options, files={})
     with pytest.raises(ValueError, match="lacks sst_train"):
         open_run(copied)
+
+
+def test_a_record_of_an_older_version_opens(two_runs, copied):
+    """Older versions left "auto" in the record, and had options that are gone."""
+    change_options(copied, score="auto", an_option_that_is_gone=3)
+    expected = open_run(two_runs[0]).outputs("sts", "dev")
+    assert (open_run(copied).outputs("sts", "dev") == expected).all()
+
+
+def test_an_option_of_another_version(copied):
+    change_options(copied, head="blend")
+    message = "does not know .--head is 'blend'.*so another version wrote it. Start the run anew"
+    with pytest.raises(ValueError, match=message):
+        open_run(copied)
+
+
+# --- its data -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -174,6 +200,11 @@ def with_own_data(copied, sample_data, tmp_path) -> tuple[Path, Path]:
     return copied, data
 
 
+def drop_last_line(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join(lines[:-1]), encoding="utf-8")
+
+
 def test_data_that_moved_as_it_is(with_own_data):
     run, data = with_own_data
     assert open_run(run).tables["sts"]["dev"].path == str(data / "sts-dev.csv")
@@ -181,37 +212,30 @@ def test_data_that_moved_as_it_is(with_own_data):
 
 def test_data_that_is_gone_or_has_changed(with_own_data):
     run, data = with_own_data
-    text = (data / "sts-dev.csv").read_text(encoding="utf-8")
-    (data / "sts-dev.csv").write_text(
-        "".join(text.splitlines(keepends=True)[:-1]), encoding="utf-8"
-    )
-    with pytest.raises(
-        ValueError, match=r"sts-dev.csv is not the file that the run was trained on.*Restore it"
-    ):
+    path = data / "sts-dev.csv"
+    drop_last_line(path)
+    message = r"sts-dev.csv is not the file that the run was trained on.*Restore it"
+    with pytest.raises(ValueError, match=message):
         open_run(run)
-    (data / "sts-dev.csv").unlink()
-    with pytest.raises(
-        ValueError, match=r"sts-dev.csv, which the run was trained on, is not there.*Restore it"
-    ):
+    path.unlink()
+    message = r"sts-dev.csv, which the run was trained on, is not there.*Restore it"
+    with pytest.raises(ValueError, match=message):
         open_run(run)
 
 
 def test_the_same_data_by_another_name_and_training_rows_of_ones_own(with_own_data, two_runs):
     run, data = with_own_data
     same_data([read_record(two_runs[0]), read_record(two_runs[1]), read_record(run)])
-    text = (data / "sts-train.csv").read_text(encoding="utf-8")
-    (data / "sts-train.csv").write_text(
-        "".join(text.splitlines(keepends=True)[:-1]), encoding="utf-8"
-    )
+
+    path = data / "sts-train.csv"
+    drop_last_line(path)
     records = [read_record(two_runs[0]), read_record(run)]
-    with pytest.raises(
-        ValueError, match=f"{run}: .*sts-train.csv is not the file that the run was trained on"
-    ):
+    message = f"{run}: .*sts-train.csv is not the file that the run was trained on"
+    with pytest.raises(ValueError, match=message):
         same_data(records)
-    change(
-        run,
-        files={**records[1].files, str(data / "sts-train.csv"): sha256_of(data / "sts-train.csv")},
-    )
+
+    # A run on that other training file can be compared.
+    change(run, files={**records[1].files, str(path): sha256_of(path)})
     same_data([records[0], read_record(run)])
 
 
@@ -219,6 +243,9 @@ def test_the_same_data_by_another_name_and_training_rows_of_ones_own(with_own_da
 def test_other_dev_or_test_rows(with_own_data, two_runs, name):
     run, data = with_own_data
     change(run, files={**read_record(run).files, str(data / name): "0" * 64})
-    message = rf"{two_runs[0]} and {run} have different files for --\w+_(dev|test) .*{name}.*Give runs on one data"
+    message = (
+        rf"{two_runs[0]} and {run} have different files for --\w+_(dev|test) .*{name}.*Give runs "
+        "on one data"
+    )
     with pytest.raises(ValueError, match=message):
         same_data([read_record(two_runs[0]), read_record(two_runs[1]), read_record(run)])

@@ -1,6 +1,7 @@
 """multitask/stage.py: the job of the tasks.
 
-Each option matters, frozen parts stay, and a seed fixes the run. All jobs are tiny and run in the real loop.
+Each option matters, frozen parts stay, and a seed fixes the run. All jobs are tiny and run in the
+real loop. If two runs of a seed differ, something draws from the global generator.
 """
 
 import copy

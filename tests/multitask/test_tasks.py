@@ -1,4 +1,7 @@
-"""multitask/tasks.py: from raw outputs to predictions to scores, for each task."""
+"""multitask/tasks.py: from raw outputs to predictions to scores, for each task.
+
+A wrong score is most likely one of labels and predictions in other rows, or a nan that was kept.
+"""
 
 import math
 import warnings
@@ -35,23 +38,25 @@ def test_the_table():
 def test_sst_takes_the_most_likely_class():
     logits = np.array([[0, 3, 1, 2, -1], [-5, -4, -3, -2, -1], [7, 7, 0, 0, 0]], dtype=np.float32)
     predictions = TASKS["sst"].decode(logits)
-    assert predictions.tolist() == [1, 4, 0] and predictions.dtype == np.int64
+    assert predictions.tolist() == [1, 4, 0]
+    assert predictions.dtype == np.int64
 
 
 def test_para_rounds_the_sigmoid():
     logits = floats(-1e4, -2, -1e-3, 0, 1e-3, 2, 1e4)
     predictions = TASKS["para"].decode(logits)
-    assert predictions.tolist() == [0, 0, 0, 0, 1, 1, 1] and predictions.dtype == np.float32
+    assert predictions.tolist() == [0, 0, 0, 0, 1, 1, 1]
+    assert predictions.dtype == np.float32
     random = np.random.default_rng(0).normal(size=1000).astype(np.float32)
-    assert (
-        TASKS["para"].decode(random).tolist() == torch.from_numpy(random).sigmoid().round().tolist()
-    )
+    expected = torch.from_numpy(random).sigmoid().round()
+    assert TASKS["para"].decode(random).tolist() == expected.tolist()
 
 
 def test_sts_keeps_the_number():
     outputs = floats(-0.5, 2.7514617, 5.25)
     predictions = TASKS["sts"].decode(outputs)
-    assert predictions.tolist() == outputs.tolist() and predictions.dtype == np.float32
+    assert predictions.tolist() == outputs.tolist()
+    assert predictions.dtype == np.float32
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=list(TASKS))
@@ -81,24 +86,23 @@ def test_pearson_slow_loop_and_numpy():
     x, y = predictions.tolist(), labels.tolist()
     mean_x, mean_y = sum(x) / 200, sum(y) / 200
     covariance = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True))
-    slow = covariance / math.sqrt(
-        sum((a - mean_x) ** 2 for a in x) * sum((b - mean_y) ** 2 for b in y)
-    )
-    assert pearson(predictions, labels) == pytest.approx(
-        slow, rel=1e-12
-    )  # float64, 200 terms: measured 4e-16
+    squares_x = sum((a - mean_x) ** 2 for a in x)
+    squares_y = sum((b - mean_y) ** 2 for b in y)
+    slow = covariance / math.sqrt(squares_x * squares_y)
+    # float64, 200 terms: measured 4e-16
+    assert pearson(predictions, labels) == pytest.approx(slow, rel=1e-12)
     assert pearson(predictions, labels) == pytest.approx(np.corrcoef(x, y)[0, 1], rel=1e-12)
 
 
 def test_pearson_ignores_scale_and_shift_and_order():
-    labels, predictions = floats(0, 1.5, 2.75, 4, 5), floats(0.5, 1, 3, 3.5, 4.75)
+    labels = floats(0, 1.5, 2.75, 4, 5)
+    predictions = floats(0.5, 1, 3, 3.5, 4.75)
     score = pearson(predictions, labels)
     assert pearson(predictions * 4 + 8, labels) == pytest.approx(score, rel=1e-6)
     order = [3, 0, 4, 2, 1]
     assert pearson(predictions[order], labels[order]) == pytest.approx(score, rel=1e-12)
-    assert (
-        pearson(predictions[order], labels) < score - 0.1
-    )  # negative control: rows that belong to other labels
+    # The negative control: rows that belong to other labels.
+    assert pearson(predictions[order], labels) < score - 0.1
 
 
 @pytest.mark.parametrize(
@@ -135,9 +139,8 @@ def test_pearson_refuses_what_is_not_finite():
 
 @pytest.mark.parametrize("score", [accuracy, pearson])
 def test_scores_refuse_other_shapes(score):
-    with pytest.raises(
-        ValueError, match=r"shape \(3, 1\), labels \(3,\)"
-    ):  # would broadcast to (3, 3)
+    # NumPy would broadcast to (3, 3).
+    with pytest.raises(ValueError, match=r"shape \(3, 1\), labels \(3,\)"):
         score(np.zeros((3, 1)), np.zeros(3))
     with pytest.raises(ValueError, match="N >= 1"):
         score(np.zeros(0), np.zeros(0))
@@ -150,7 +153,7 @@ def test_overall_by_hand():
 
 
 def test_overall_against_a_published_pair():
-    # A published course report's test scores .557, .892, .871 are reported as .773 (2023) and .795 (2024)
+    # The test scores .557, .892, .871 of a published course report are .773 (2023) and .795 (2024).
     scores = {"sst": 0.557, "para": 0.892, "sts": 0.871}
     assert round(overall_2023(scores), 3) == 0.773
     assert round(overall_2024(scores), 3) == 0.795
