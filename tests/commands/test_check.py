@@ -1,4 +1,7 @@
-"""multitask/check.py and the score of a leaderboard file: `python -m multitask.check FILE...`."""
+"""multitask/check.py and the score of a leaderboard file: `python -m multitask.check FILE...`.
+
+If a score is wrong, it most likely follows the place of a row instead of its id.
+"""
 
 import subprocess
 import sys
@@ -16,6 +19,7 @@ from multitask.tasks import TASKS
 ROOT = Path(__file__).parents[2]
 SST = TASKS["sst"]
 IDS = ["a7d575c9ed86ea9633660c67e", "33cfa32975091f471e3a19656", "0009d487c97525f8589179641"]
+TEST_IDS = [f"t{row_id}" for row_id in IDS]
 VALUES = {
     "sst": np.array([3, 0, 4]),
     "para": np.array([1, 0, 1]),
@@ -24,34 +28,36 @@ VALUES = {
 LABELS = {"sst": [3, 1, 4], "para": [1, 0, 0], "sts": [2.5, 0.0, 4.75]}
 
 
+def write_table(path: Path, task, ids, labels) -> None:
+    """A file of the course. labels: None in a test file."""
+    header = ["", "id", *task.format.text_columns]
+    sentences = [f"sentence {number}" for number in range(len(task.format.text_columns))]
+    rows = [[str(index), row_id, *sentences] for index, row_id in enumerate(ids)]
+    if labels is not None:
+        header.append(task.format.label_column)
+        for row, label in zip(rows, labels, strict=True):
+            row.append(str(label))
+    lines = ["\t".join(row) + "\n" for row in [header, *rows]]
+    path.write_text("".join(lines))
+
+
 @pytest.fixture
 def data_dir(tmp_path):
-    """The course's six dev and test files, three rows each; IDS are dev's, and the test ids start with t."""
+    """The course's six dev and test files, three rows each."""
     folder = tmp_path / "data"
     folder.mkdir()
     for task in TASKS.values():
-        sentences = [f"sentence {number}" for number in range(len(task.format.text_columns))]
-        for split, labels in (("dev", LABELS[task.name]), ("test", None)):
-            ids = IDS if split == "dev" else [f"t{row_id}" for row_id in IDS]
-            header = [
-                "",
-                "id",
-                *task.format.text_columns,
-                *([task.format.label_column] if labels else []),
-            ]
-            rows = [
-                [str(index), row_id, *sentences, *([str(labels[index])] if labels else [])]
-                for index, row_id in enumerate(ids)
-            ]
-            text = "".join("\t".join(row) + "\n" for row in [header, *rows])
-            (folder / COURSE_FILES[task.name][split]).write_text(text)
+        files = COURSE_FILES[task.name]
+        write_table(folder / files["dev"], task, IDS, LABELS[task.name])
+        write_table(folder / files["test"], task, TEST_IDS, None)
     return folder
 
 
 def write_six(folder: Path) -> list[str]:
+    """Write the six prediction files and return their paths."""
     paths = []
     for task in TASKS.values():
-        for split, ids in (("dev", IDS), ("test", [f"t{row_id}" for row_id in IDS])):
+        for split, ids in (("dev", IDS), ("test", TEST_IDS)):
             paths.append(str(folder / f"{task.name}-{split}-output.csv"))
             write(paths[-1], task, ids, VALUES[task.name])
     return paths
@@ -63,30 +69,28 @@ def read_dev(data_dir, task):
 
 def test_scores_by_hand(tmp_path, data_dir):
     write_six(tmp_path / "out")
-    scores = {
-        task.name: score_predictions(
-            tmp_path / "out" / f"{task.name}-dev-output.csv", task, read_dev(data_dir, task)
-        )
-        for task in TASKS.values()
-    }
+    scores = {}
+    for task in TASKS.values():
+        path = tmp_path / "out" / f"{task.name}-dev-output.csv"
+        scores[task.name] = score_predictions(path, task, read_dev(data_dir, task))
+    correlation = np.corrcoef(VALUES["sts"], LABELS["sts"])[0, 1]
     assert scores["sst"] == pytest.approx(2 / 3)
     assert scores["para"] == pytest.approx(2 / 3)
-    assert scores["sts"] == pytest.approx(np.corrcoef(VALUES["sts"], LABELS["sts"])[0, 1], rel=1e-6)
+    assert scores["sts"] == pytest.approx(correlation, rel=1e-6)
 
 
 def test_the_score_follows_the_id_and_not_the_place(tmp_path, data_dir):
-    write(tmp_path / "file.csv", SST, IDS[::-1], VALUES["sst"][::-1])
-    assert score_predictions(tmp_path / "file.csv", SST, read_dev(data_dir, SST)) == pytest.approx(
-        2 / 3
-    )
-    write(
-        tmp_path / "file.csv", SST, IDS[::-1], VALUES["sst"]
-    )  # negative control: values that belong to other ids
-    assert score_predictions(tmp_path / "file.csv", SST, read_dev(data_dir, SST)) == 0.0
+    path = tmp_path / "file.csv"
+    dev = read_dev(data_dir, SST)
+    write(path, SST, IDS[::-1], VALUES["sst"][::-1])
+    assert score_predictions(path, SST, dev) == pytest.approx(2 / 3)
+    # The negative control: values that belong to other ids.
+    write(path, SST, IDS[::-1], VALUES["sst"])
+    assert score_predictions(path, SST, dev) == 0.0
 
 
 def test_a_table_without_labels_has_no_score(tmp_path, data_dir):
-    write(tmp_path / "file.csv", SST, [f"t{row_id}" for row_id in IDS], VALUES["sst"])
+    write(tmp_path / "file.csv", SST, TEST_IDS, VALUES["sst"])
     table = read_examples(data_dir / COURSE_FILES["sst"]["test"], SST.format, labelled=False)
     with pytest.raises(ValueError, match="the rows have no labels; a score needs a labelled file"):
         score_predictions(tmp_path / "file.csv", SST, table)
@@ -97,6 +101,8 @@ def test_check_scores_dev_verifies_test_and_gives_both_overalls(tmp_path, data_d
     assert main([*paths, "--data-dir", str(data_dir)]) == 0
     printed = capsys.readouterr()
     pearson = np.corrcoef(VALUES["sts"], LABELS["sts"])[0, 1]
+    overall_2023 = (4 / 3 + pearson) / 3
+    overall_2024 = (4 / 3 + (pearson + 1) / 2) / 3
     assert printed.err == ""
     assert printed.out.splitlines() == [
         f"{paths[0]}: SST dev, 3 rows, accuracy 0.6667",
@@ -105,7 +111,7 @@ def test_check_scores_dev_verifies_test_and_gives_both_overalls(tmp_path, data_d
         f"{paths[3]}: PARA test, 3 rows, every id once, no labels to score against",
         f"{paths[4]}: STS dev, 3 rows, Pearson {pearson:.4f}",
         f"{paths[5]}: STS test, 3 rows, every id once, no labels to score against",
-        f"overall 2023: {(4 / 3 + pearson) / 3:.4f}, overall 2024: {(4 / 3 + (pearson + 1) / 2) / 3:.4f}",
+        f"overall 2023: {overall_2023:.4f}, overall 2024: {overall_2024:.4f}",
     ]
 
 
@@ -129,7 +135,7 @@ def test_check_goes_on_after_a_refused_file_and_exits_2(tmp_path, data_dir, caps
 
 def test_check_names_a_missing_id_of_either_split(tmp_path, data_dir, capsys):
     write(tmp_path / "dev.csv", SST, IDS[:2], [3, 0])
-    write(tmp_path / "test.csv", SST, [f"t{row_id}" for row_id in IDS[:2]], [3, 0])
+    write(tmp_path / "test.csv", SST, TEST_IDS[:2], [3, 0])
     write(tmp_path / "other.csv", SST, ["x1", "x2"], [3, 0])
     files = [str(tmp_path / name) for name in ("dev.csv", "test.csv", "other.csv")]
     assert main([*files, "--data-dir", str(data_dir)]) == 2
@@ -153,10 +159,8 @@ def test_check_with_a_header_of_no_task(tmp_path, data_dir, capsys):
     (tmp_path / "file.csv").write_bytes(b"id,Predicted_Sentiment\n")
     assert main([str(tmp_path / "file.csv"), "--data-dir", str(data_dir)]) == 2
     error = capsys.readouterr().err
-    assert (
-        "line 1: the header is 'id,Predicted_Sentiment\\n'; needed is one of 'id \\t Predicted_Sentiment"
-        in error
-    )
+    assert "line 1: the header is 'id,Predicted_Sentiment\\n'; needed is one of" in error
+    assert "needed is one of 'id \\t Predicted_Sentiment" in error
 
 
 def test_check_counts_the_rows_that_the_reader_drops(tmp_path, data_dir, capsys):
