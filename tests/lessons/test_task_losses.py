@@ -1,7 +1,8 @@
 """The losses of the tasks. Run it with `python -m pytest -x tests/lessons/test_task_losses.py`.
 
 Numbers worked by hand, slow loops, PyTorch's modules in values and gradients, properties. Then
-`prior_shift`, which tells a paraphrase model how rare paraphrases are.
+`prior_shift`, which tells a paraphrase model how rare paraphrases are. A check takes the loss that
+it tests. Wrong versions are tested in tests/teaching/test_student_losses.py.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from torch import Tensor, nn
 
 from multitask.losses import paraphrase_loss, prior_shift, sentiment_loss, similarity_loss
 
+Loss = Callable[..., Tensor]
+
 
 class Case(NamedTuple):
     """One loss, with inputs to try it on."""
 
-    loss: Callable[..., Tensor]
+    loss: Loss
     shape: tuple[int, ...]  # of the model's output
     labels: Tensor
     reference: nn.Module  # PyTorch's own
@@ -50,7 +53,7 @@ def assert_loss(found: Tensor, expected: float, mistakes: dict[float, str]) -> N
         f"shape {tuple(found.shape)}, expected a scalar: the mean over the batch."
     )
     number = found.item()
-    hint = "compare with the loops in test_slow_loops."
+    hint = "compare with the slow loop below."
     for wrong, mistake in mistakes.items():
         if math.isclose(number, wrong, abs_tol=1e-3):
             hint = mistake
@@ -62,11 +65,11 @@ def assert_loss(found: Tensor, expected: float, mistakes: dict[float, str]) -> N
 # --- by hand --------------------------------------------------------------------------------------
 
 
-def test_sentiment_by_hand():
+def check_sentiment(loss: Loss) -> None:
     """The softmax of the first row is 6/10 and 1/10 four times, that of the second 1/5 each."""
     logits = torch.tensor([[math.log(6), 0, 0, 0, 0], [0, 0, 0, 0, 0]])
     assert_loss(
-        sentiment_loss(logits, torch.tensor([0.0, 3.0])),
+        loss(logits, torch.tensor([0.0, 3.0])),
         (-math.log(0.6) - math.log(0.2)) / 2,
         {
             2.12026: "this is the sum over the batch; take the mean.",
@@ -76,14 +79,18 @@ def test_sentiment_by_hand():
     )
 
 
-def test_paraphrase_by_hand():
+def test_sentiment_by_hand():
+    check_sentiment(sentiment_loss)
+
+
+def check_paraphrase(loss: Loss) -> None:
     """sigmoid(log 3) = 3/4: a duplicate costs -log 3/4, another pair -log 1/4.
 
     A logit of 0 costs log 2 either way.
     """
     logit = torch.tensor([math.log(3), math.log(3), 0.0])
     assert_loss(
-        paraphrase_loss(logit, torch.tensor([1.0, 0.0, 1.0])),
+        loss(logit, torch.tensor([1.0, 0.0, 1.0])),
         (-math.log(0.75) - math.log(0.25) + math.log(2)) / 3,
         {
             2.36712: "this is the sum over the batch; take the mean.",
@@ -94,10 +101,14 @@ def test_paraphrase_by_hand():
     )
 
 
-def test_similarity_by_hand():
+def test_paraphrase_by_hand():
+    check_paraphrase(paraphrase_loss)
+
+
+def check_similarity(loss: Loss) -> None:
     """(0.5^2 + 2^2) / 2."""
     assert_loss(
-        similarity_loss(torch.tensor([3.25, 7.0]), torch.tensor([2.75, 5.0])),
+        loss(torch.tensor([3.25, 7.0]), torch.tensor([2.75, 5.0])),
         2.125,
         {
             4.25: "this is the sum over the batch; take the mean.",
@@ -108,6 +119,10 @@ def test_similarity_by_hand():
             0.125: "the prediction is cut at 5; a prediction beyond the scale must cost something.",
         },
     )
+
+
+def test_similarity_by_hand():
+    check_similarity(similarity_loss)
 
 
 def test_a_probability_as_label_of_paraphrases_by_hand():
