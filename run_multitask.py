@@ -163,7 +163,7 @@ def resolve(options: Options, folder: Path) -> Resolved:
     """
     from contrastive.presets import described, settings_of
     from minbert import BertConfig, weights
-    from minbert.pooling import check_pooling
+    from minbert.pooling import check_pooling, note_on_pooling
     from minbert.training import runtime
 
     runtime.settle_memory()
@@ -172,6 +172,9 @@ def resolve(options: Options, folder: Path) -> Resolved:
     precision, precision_reason = runtime.choose_precision(options.training.precision, device)
     model_folder = weights.resolve(options.encoder.model)
     check_pooling(model_folder, options.encoder.pooling)
+    note = note_on_pooling(model_folder, options.encoder.pooling)
+    if note is not None:
+        print(note)
     config = BertConfig.from_pretrained(model_folder)
 
     settings = {}

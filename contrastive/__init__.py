@@ -13,6 +13,7 @@ In reading order:
     options.py      the options of the stages
     stage.py        a method, its rows and its settings as a training stage
     zero_shot.py    how good sentence vectors are without training on labels
+    sentence_folder.py  the modules of a folder that sentence-transformers wrote
     embedder.py     sentences to vectors, and the search for the nearest ones
     embed/          command: use the vectors of a model
     quality/        command: measure the vectors of a model

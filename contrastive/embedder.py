@@ -17,7 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from contrastive.zero_shot import Progress, embed
+from contrastive.sentence_folder import SentenceFolder, read_sentence_folder
+from contrastive.zero_shot import Progress, embed, encode
 from data.batching import EncodedExamples
 from data.readers import Example
 from minbert import BertConfig, BertModel, BertTokenizer, weights
@@ -30,6 +31,7 @@ ChunkProgress = Callable[[Sequence[Tensor]], Iterable[Tensor]]  # yields the chu
 STEPS = 2.0**30  # cosines are rounded to 1 / STEPS, so that equal vectors tie in spite of rounding
 MAX_CELLS = 2**22  # cosines in memory at once: 32 MiB in float64
 NUM_SPECIAL_TOKENS = 2  # [CLS] and [SEP]
+DEFAULT_LENGTH = 128  # tokens of a row, where neither the user nor the model says another number
 
 
 # --- sentences to vectors -------------------------------------------------------------------------
@@ -45,6 +47,9 @@ class Embedder:
     precision: str
     batch_size: int
     max_length: int
+
+    # The modules of a sentence-transformers folder that make the vectors, or None for `pooling`.
+    modules: SentenceFolder | None = None
 
     def encode(
         self, sentences: Sequence[str], progress: Progress = iter, name: str = "sentence {}"
@@ -63,8 +68,9 @@ class Embedder:
                 "strings."
             )
         examples = []
+        prompt = "" if self.modules is None else self.modules.prompt
         for row, sentence in enumerate(sentences):
-            examples.append(Example(str(row), sentence, None, None))
+            examples.append(Example(str(row), prompt + sentence, None, None))
         rows = EncodedExamples(examples, self.tokenizer, self.max_length)
         for row, length in enumerate(rows.lengths):
             if length <= NUM_SPECIAL_TOKENS:
@@ -73,9 +79,7 @@ class Embedder:
                     "reads, so its vector would mean nothing. Change it, or leave it out."
                 )
 
-        vectors = embed(
-            self.encoder, rows, self.pooling, self.precision, self.batch_size, progress
-        )  # (N, H)
+        vectors = self._vectors_of(rows, progress)  # (N, H)
         if not vectors.isfinite().all():
             raise ValueError(
                 "the model gives vectors with numbers that are not finite; its weights are "
@@ -83,11 +87,24 @@ class Embedder:
             )
         return vectors, rows.num_truncated
 
+    def _vectors_of(self, rows: EncodedExamples, progress: Progress) -> Tensor:
+        """The vectors (N, H) of encoded rows, by the modules where there are any."""
+        if self.modules is None:
+            return embed(
+                self.encoder, rows, self.pooling, self.precision, self.batch_size, progress
+            )
+        read = self.modules.read
+        # "mean" computes every token, as the modules may read any.
+        tensors = encode(
+            self.encoder, rows, read, self.precision, self.batch_size, progress=progress
+        )
+        return tensors["vectors"]
+
 
 def open_embedder(
     model: str | Path,
     pooling: str = "auto",
-    max_length: int = 128,
+    max_length: int | None = None,
     batch_size: int = 64,
     device: str = "auto",
     precision: str = "fp32",
@@ -96,7 +113,8 @@ def open_embedder(
     """Open a model to embed sentences with.
 
     Arguments as the flags of `python -m contrastive.embed`. is_bound: refuse another pooling than
-    the one that the model was trained for.
+    the one that the model was trained for. Without it, the encoder and the tokenizer are used by
+    themselves, so the modules of a sentence-transformers folder must not matter.
 
     Returns the embedder, and a line on each choice with its reason. ValueError for a model that
     cannot be found or read, a pooling that it was not trained for, a pooler without weights, a
@@ -105,11 +123,16 @@ def open_embedder(
     folder = weights.resolve(model)
     chosen_device, device_reason = runtime.choose_device(device)
     precision, precision_reason = runtime.choose_precision(precision, chosen_device)
+    modules = read_modules(folder, pooling, is_bound)
     stored = stored_pooling(folder)
+    if modules is not None:
+        folder, stored = modules.encoder, modules.pooling
     if pooling == "auto":
         pooling = stored or "mean"
     if is_bound:
         check_pooling(folder, pooling)
+    if max_length is None:
+        max_length = (modules.max_length if modules is not None else None) or DEFAULT_LENGTH
     check_length(model, folder, max_length)
 
     encoder = BertModel.from_pretrained(folder, attention_implementation="fused").to(chosen_device)
@@ -122,7 +145,50 @@ def open_embedder(
         f"precision: {precision} ({precision_reason})",
     ]
     tokenizer = BertTokenizer.from_pretrained(folder)
-    return Embedder(encoder, tokenizer, pooling, precision, batch_size, max_length), notes
+    if modules is not None:
+        if modules.lowercases:
+            tokenizer.lowercase_first()
+        notes += notes_on_modules(modules)
+    return (
+        Embedder(encoder, tokenizer, pooling, precision, batch_size, max_length, modules),
+        notes,
+    )
+
+
+def read_modules(folder: Path, pooling: str, is_bound: bool) -> SentenceFolder | None:
+    """Read the modules of a sentence-transformers folder, or None where they are not used.
+
+    They are not used beside sentence.json, our own note. Another pooling than theirs asks for the
+    encoder alone. ValueError where they matter and only the encoder would be used.
+    """
+    if stored_pooling(folder) is not None:
+        return None
+    modules = read_sentence_folder(folder)
+    if modules is None or pooling not in ("auto", modules.pooling):
+        return None
+    if not is_bound and not modules.is_plain:
+        raise ValueError(
+            f"{folder}: its vectors are made by the pooling {modules.pooling}"
+            f"{''.join(f', {name}' for name in modules.step_names)}"
+            f"{', a prompt' if modules.prompt else ''}"
+            f"{', truncate_dim' if modules.truncate_dim else ''}. Only the encoder's own vectors "
+            "are measured here. Pass --pooling mean, cls or pooler to measure these."
+        )
+    return modules
+
+
+def notes_on_modules(modules: SentenceFolder) -> list[str]:
+    """A line on each thing that a sentence-transformers folder adds to its encoder."""
+    notes = []
+    if modules.step_names:
+        notes.append(f"modules: {', '.join(modules.step_names)} after the pooling")
+    if modules.prompt:
+        notes.append(f"prompt: {modules.prompt!r} before each sentence")
+    if modules.lowercases:
+        notes.append("text: lower-cased first (sentence_bert_config.json)")
+    if modules.truncate_dim:
+        notes.append(f"vectors: cut to {modules.truncate_dim} units (truncate_dim)")
+    return notes
 
 
 def reason_for_pooling(pooling: str, stored: str | None) -> str:

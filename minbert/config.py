@@ -156,6 +156,13 @@ def _read_json_object(path: Path) -> dict[str, Any]:
 
 def _check_architecture(path: Path, content: dict[str, Any]) -> None:
     """Raise ValueError if the config is that of another model than BERT."""
+    if "__version__" in content and "hidden_size" not in content:
+        inner = [str(config.parent) for config in sorted(path.parent.glob("0_*/config.json"))]
+        raise ValueError(
+            f"{path}: describes no encoder. This is a folder of an early sentence-transformers, "
+            f"whose encoder stands in {' or '.join(inner) or 'a folder such as 0_BERT'}. Give that "
+            "folder."
+        )
     model_type = content.get("model_type", "bert")
     if model_type != "bert":
         raise ValueError(f"{path}: model_type is '{model_type}'; this encoder loads 'bert' only.")

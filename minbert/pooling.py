@@ -41,6 +41,48 @@ def maximum(hidden_states: Tensor, attention_mask: Tensor) -> Tensor:
     return real.amax(dim=1)  # (B, H)
 
 
+def mean_sqrt_len(hidden_states: Tensor, attention_mask: Tensor) -> Tensor:
+    """Sum over the real tokens, divided by the square root of their number.
+
+    Arguments and result as of `mean`.
+    """
+    num_tokens = attention_mask.sum(dim=1, keepdim=True).float()  # (B, 1)
+    return mean(hidden_states, attention_mask) * num_tokens.sqrt()  # (B, H)
+
+
+def weighted_mean(hidden_states: Tensor, attention_mask: Tensor) -> Tensor:
+    """Take the mean over real tokens, where token t has the weight t + 1 (Muennighoff 2022).
+
+    Arguments and result as of `mean`. Padding stands on the right.
+    """
+    places = torch.arange(1, attention_mask.size(1) + 1, device=attention_mask.device)  # (T,)
+    return mean(hidden_states, attention_mask * places)  # (B, H)
+
+
+def last_token(hidden_states: Tensor, attention_mask: Tensor) -> Tensor:
+    """Take the last real token. Arguments and result as of `mean`; padding stands on the right."""
+    rows = torch.arange(len(attention_mask), device=attention_mask.device)  # (B,)
+    last = attention_mask.sum(dim=1) - 1  # (B,)
+    return hidden_states[rows, last].float()  # (B, H)
+
+
+def first_token(hidden_states: Tensor, attention_mask: Tensor) -> Tensor:
+    """Take [CLS], the first token. Arguments and result as of `mean`."""
+    return hidden_states[:, 0].float()  # (B, H)
+
+
+# The poolings of sentence-transformers by their names there, in the order in which several are
+# joined.
+SENTENCE_POOLINGS = {
+    "cls": first_token,
+    "max": maximum,
+    "mean": mean,
+    "mean_sqrt_len_tokens": mean_sqrt_len,
+    "weightedmean": weighted_mean,
+    "lasttoken": last_token,
+}
+
+
 def pool(output: BertOutput, attention_mask: Tensor, pooling: str) -> Tensor:
     """Take the sentence vectors out of an encoder's output.
 
@@ -102,3 +144,52 @@ def check_pooling(folder: str | Path, pooling: str) -> None:
             f"{folder}: this encoder was trained with --pooling {stored}; asked for is {pooling}, "
             f"for which it was not trained. Pass --pooling {stored}, or start from another model."
         )
+
+
+def pooling_modes(path: Path) -> tuple[str, ...]:
+    """Read which poolings a 1_Pooling/config.json of sentence-transformers names.
+
+    Version 6 writes names, and older ones a switch for each. Raises ValueError for an unknown one.
+    """
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+        switches = [name for name in settings if name.startswith("pooling_mode_")]
+        names = settings.get("pooling_mode")
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise ValueError(f"{path}: names no pooling ({error}). Fetch the model again.") from error
+    if names is None:
+        chosen = [_mode_of(name) for name in switches if settings[name]]
+        order = list(SENTENCE_POOLINGS)
+        names = sorted(chosen, key=lambda name: order.index(name) if name in order else 0)
+    modes = (names,) if isinstance(names, str) else tuple(names) or ("mean",)
+    for name in modes:
+        if name not in SENTENCE_POOLINGS:
+            raise ValueError(
+                f"{path}: the pooling '{name}' is not computed here; known are "
+                f"{', '.join(SENTENCE_POOLINGS)}."
+            )
+    return modes
+
+
+def _mode_of(switch: str) -> str:
+    """Translate a switch such as pooling_mode_cls_token to the name that version 6 uses."""
+    name = switch.removeprefix("pooling_mode_")
+    short = name.removesuffix("_tokens").removesuffix("_token")
+    return short if short in SENTENCE_POOLINGS else name
+
+
+def note_on_pooling(folder: str | Path, pooling: str) -> str | None:
+    """Say that a folder of sentence-transformers pools otherwise than `pooling`, or None.
+
+    Training may go on with another pooling, but begins from vectors that were not trained for it.
+    """
+    path = Path(folder) / "1_Pooling" / "config.json"
+    if not path.is_file() or (Path(folder) / FILE_NAME).is_file():
+        return None
+    stored = "+".join(pooling_modes(path))
+    if stored == pooling:
+        return None
+    return (
+        f"note: {path} says that this model was trained with the pooling {stored}; this run uses "
+        f"--pooling {pooling}"
+    )

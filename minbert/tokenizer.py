@@ -93,6 +93,17 @@ class BertTokenizer:
         vocabulary = self.backend.get_vocab(with_added_tokens=True)
         self.vocabulary = dict(sorted(vocabulary.items(), key=lambda entry: entry[1]))
 
+    def lowercase_first(self) -> None:
+        """Lower-case every text before the tokenizer's own rules, as sentence-transformers can."""
+        if self.settings["do_lower_case"] and not self.is_defined_by_file:
+            return
+        steps: list[Any] = [normalizers.Lowercase()]
+        if self.backend.normalizer is not None:
+            steps.append(self.backend.normalizer)
+        self.backend.normalizer = normalizers.Sequence(steps)
+        self.is_defined_by_file = True
+        self.define()
+
     def _make_backend(self) -> Tokenizer:
         """Build the tokenizer of the `tokenizers` library.
 

@@ -28,7 +28,7 @@ from minbert.commands.paths import check_writable
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from contrastive.embedder import Neighbours
+    from contrastive.embedder import Embedder, Neighbours
 
 STREAM = Path("-")  # as --out: standard output
 DEFAULT_TOP = 5
@@ -49,7 +49,7 @@ class Request:
     normalise: bool
     pooling: str
     batch_size: int
-    max_length: int
+    max_length: int | None
     device: str
     precision: str
 
@@ -161,10 +161,9 @@ def _add_encoding(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-length",
         type=int,
-        default=128,
         metavar="N",
-        help="maximum number of tokens in a sentence. Longer sentences are cut (default: "
-        "%(default)s)",
+        help="maximum number of tokens in a sentence. Longer sentences are cut (default: that of "
+        "the model's sentence-transformers folder, or 128)",
     )
     parser.add_argument(
         "--device",
@@ -366,6 +365,7 @@ class Query(NamedTuple):
 
     vector: Tensor  # (1, H)
     is_cut: bool
+    max_length: int
 
 
 def list_neighbours(heading: str, cosines: Tensor, rows: Tensor, sentences: Sequence[str]) -> str:
@@ -382,7 +382,7 @@ def answer_query(request: Request, query: Query, sentences: Sequence[str], vecto
 
     assert request.query is not None
     found = nearest(vectors, min(request.top, len(sentences)), query.vector)
-    remark = f" (cut to {request.max_length} tokens)" if query.is_cut else ""
+    remark = f" (cut to {query.max_length} tokens)" if query.is_cut else ""
     heading = f"query{remark}: {request.query.strip()}"
     return list_neighbours(heading, found.cosines[0], found.rows[0], sentences)
 
@@ -391,6 +391,16 @@ def answer_nearest(neighbours: Neighbours, sentences: Sequence[str]) -> Iterator
     """The texts that --nearest prints, one per sentence."""
     for row, (cosines, rows) in enumerate(zip(*neighbours, strict=True)):
         yield list_neighbours(f"{row + 1}: {sentences[row]}", cosines, rows, sentences)
+
+
+def check_modules(embedder: Embedder) -> None:
+    """Raise ValueError if an export would lose modules of a sentence-transformers folder."""
+    if embedder.modules is not None and not embedder.modules.is_plain:
+        raise ValueError(
+            "--export writes an encoder and its pooling only; this model has further modules, "
+            "another pooling, a prompt or truncate_dim, which would be lost. It is a folder of "
+            "sentence-transformers already: copy it."
+        )
 
 
 def work(request: Request, sentences: Sequence[str], log: Callable[[str], None]) -> Iterator[str]:
@@ -416,12 +426,13 @@ def work(request: Request, sentences: Sequence[str], log: Callable[[str], None])
 
     # The export needs no sentences.
     if request.export is not None:
+        check_modules(embedder)
         export(
             embedder.encoder,
             embedder.tokenizer,
             request.export,
             embedder.pooling,
-            request.max_length,
+            embedder.max_length,
             request.normalise,
         )
         log(f"export: {request.export}")
@@ -432,9 +443,9 @@ def work(request: Request, sentences: Sequence[str], log: Callable[[str], None])
     query = None
     if request.query is not None:
         vector, num_cut = embedder.encode([request.query], name="--query")
-        query = Query(vector, num_cut > 0)
+        query = Query(vector, num_cut > 0, embedder.max_length)
     vectors, num_cut = embedder.encode(sentences, partial(bar, desc="encoding"))
-    log(f"{len(sentences):,} sentences, {num_cut:,} of them cut to {request.max_length} tokens")
+    log(f"{len(sentences):,} sentences, {num_cut:,} of them cut to {embedder.max_length} tokens")
 
     # Files first: whoever stops the printing keeps them.
     if request.out is not None:
