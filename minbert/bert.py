@@ -61,17 +61,7 @@ class BertEmbeddings(nn.Module):
         self.dropout = Dropout(config.hidden_dropout_prob)
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor) -> Tensor:
-        """Embed tokens: input_ids and token_type_ids (B, T) int64 -> (B, T, H).
-
-        Raises ValueError for a pair if the model was made with one segment.
-        """
-        # Only such models are asked, since reading a tensor makes a GPU wait.
-        if self.segment.num_embeddings == 1 and token_type_ids.any():
-            raise ValueError(
-                "token_type_ids holds a 1, for the second sentence of a pair; this model has one "
-                "segment (type_vocab_size 1 in config.json). Encode the two sentences apart, as "
-                "--pair_encoding bi does, or use a model with two segments."
-            )
+        """Embed tokens: input_ids and token_type_ids (B, T) int64 -> (B, T, H)."""
         words = self.word(input_ids)  # (B, T, H)
         segments = self.segment(token_type_ids)  # (B, T, H)
 
@@ -152,6 +142,22 @@ class BertModel(nn.Module):
         if isinstance(module, nn.Embedding) and module.padding_idx is not None:
             nn.init.zeros_(module.weight[module.padding_idx])
 
+    def check_inputs(self, input_ids: Tensor, token_type_ids: Tensor) -> None:
+        """Raise ValueError for rows that are too long, and for pairs if there is one segment."""
+        num_tokens = input_ids.size(1)
+        if num_tokens > self.config.max_position_embeddings:
+            raise ValueError(
+                f"input_ids has {num_tokens} tokens a row; this model has "
+                f"{self.config.max_position_embeddings} positions. Truncate to that (max_length)."
+            )
+        # Only models with one segment are asked, since reading a tensor makes a GPU wait.
+        if self.config.type_vocab_size == 1 and token_type_ids.any():
+            raise ValueError(
+                "token_type_ids holds a 1, for the second sentence of a pair; this model has one "
+                "segment (type_vocab_size 1 in config.json). Encode the two sentences apart, as "
+                "--pair_encoding bi does, or use a model with two segments."
+            )
+
     def forward(
         self,
         input_ids: Tensor,
@@ -173,15 +179,11 @@ class BertModel(nn.Module):
 
         Returns last_hidden_state (B, T, H), which means nothing at padding, and pooler_output
         (B, H) in (-1, 1). With positions they are (P, 1, H) and (P, H).
-        Raises ValueError if T is above config.max_position_embeddings.
+        Raises ValueError if the model has too few positions or segments.
         """
-        if input_ids.size(1) > self.config.max_position_embeddings:
-            raise ValueError(
-                f"input_ids has {input_ids.size(1)} tokens a row; this model has "
-                f"{self.config.max_position_embeddings} positions. Truncate to that (max_length)."
-            )
         if token_type_ids is None:
             token_type_ids = torch.zeros_like(input_ids)
+        self.check_inputs(input_ids, token_type_ids)
 
         hidden = self.embeddings(input_ids, token_type_ids)  # (B, T, H)
         mask_bias = None
