@@ -1,4 +1,4 @@
-"""minbert/commands/ending.py: what a command says and returns where it is stopped or its input is bad."""
+"""minbert/commands/ending.py: messages and exit codes of a command that is stopped or refuses."""
 
 import io
 import os

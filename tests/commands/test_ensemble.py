@@ -1,4 +1,4 @@
-"""multitask/ensemble/__main__.py: the command on two tiny runs; what it writes, what it prints, what it refuses."""
+"""`python -m multitask.ensemble` on two tiny runs: its files, its output, its refusals."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def files_of(out: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (out / "predictions").iterdir()}
 
 
-# --- what it writes ---------------------------------------------------------------------------------------------------
+# --- what it writes -------------------------------------------------------------------------------
 
 
 def test_the_average_is_that_of_a_slow_loop(two_runs, raw_outputs, tmp_path):
@@ -168,7 +168,7 @@ def test_the_best_run_s_test_files_are_its_own(two_runs, tmp_path, quick):
 
 
 def test_the_dev_files_of_a_fitted_method_follow_the_folds(two_runs, raw_outputs, tmp_path, quick):
-    """PARA, where every step can be taken by hand: the file's rows are those of the weights of their fold."""
+    """PARA by hand: the rows of the file come from the weights of their fold."""
     assert (
         run(*two_runs, "--out", tmp_path / "out", "--method", "weighted", "--folds", 3, "--seed", 5)
         == 0
@@ -219,7 +219,7 @@ def test_one_model_in_memory_at_a_time(two_runs, tmp_path, monkeypatch):
     assert len(opened) == 2
 
 
-# --- what it prints ---------------------------------------------------------------------------------------------------
+# --- what it prints -------------------------------------------------------------------------------
 
 
 def test_what_is_printed(two_runs, tmp_path, quick, capsys):
@@ -251,7 +251,7 @@ def test_what_is_printed(two_runs, tmp_path, quick, capsys):
     assert lines[-1].startswith("test files: weights fitted on all")
 
 
-# --- what it refuses --------------------------------------------------------------------------------------------------
+# --- what it refuses ------------------------------------------------------------------------------
 
 
 def refused(capsys, *arguments) -> str:
@@ -303,13 +303,15 @@ def test_an_unfinished_run_and_no_run(two_runs, tmp_path, capsys):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_has_no_vote_in_a_task_that_it_was_not_trained_on(two_runs, tmp_path, capsys, method):
-    """Nor have its cosines, which no head of their own has to learn, and no scale of their own either."""
+    """Nor have its cosines, which have no head and no scale of their own to train."""
     heads = {"run": {"head": "cosine"}, "other": {}}
     other, another = (
         altered(
             two_runs[1],
             tmp_path / name,
-            lambda record: record["options"].update(tasks="sst,para", score="mean", **heads[name]),
+            lambda record, name=name: record["options"].update(
+                tasks="sst,para", score="mean", **heads[name]
+            ),
         )
         for name in heads
     )  # noqa: B023 - called at once

@@ -1,4 +1,4 @@
-"""minbert/weights.py::download: hub names, the library's cache, and what happens without a network."""
+"""minbert/weights.py::download: hub names, the library's cache, and a missing network."""
 
 import json
 import os
@@ -63,7 +63,7 @@ def make_cache(
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """An empty Hugging Face cache; the library reads its place and its switch at import, hence the constants."""
+    """An empty Hugging Face cache. The library reads its place and its switch at import."""
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "home" / "hub"))
@@ -100,7 +100,7 @@ def test_the_hub_is_asked_only_for_what_the_cache_lacks(home, folder, monkeypatc
 
 
 def test_a_hub_that_fails_on_one_file_is_no_answer(home, folder, monkeypatch):
-    """Without tokenizer_config.json a cased model would be lower-cased; a model that has none is another matter."""
+    """Without its tokenizer_config.json a cased model would be lower-cased."""
     import huggingface_hub
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
@@ -151,7 +151,7 @@ def test_unknown_hub_name_offline(home):
 
 
 def test_offline_switch_and_cache_place_are_the_librarys_own(folder, tmp_path):
-    """In a process of its own: HF_HOME and HF_HUB_OFFLINE as a user sets them, and no constants are touched."""
+    """In another process, with HF_HOME and HF_HUB_OFFLINE as a user sets them."""
     make_cache(tmp_path / "home", folder)
     program = "import sys; from minbert.weights import resolve; print(resolve(sys.argv[1]))"
 

@@ -1,4 +1,4 @@
-"""WordPiece token ids and segment ids: by hand, by a slow loop, against transformers, properties, negative controls."""
+"""WordPiece token ids and segment ids: by hand, by a slow loop, against transformers."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_padded_tensors_by_hand(tokenizer):
 
 
 def cut_word(word: str, vocabulary: dict[str, int]) -> list[str]:
-    """WordPiece as Wu et al. 2016 use it: the longest piece from the left, again and again, or [UNK] for the whole."""
+    """WordPiece of Wu et al. 2016: again and again the longest piece from the left, or [UNK]."""
     pieces, start = [], 0
     while start < len(word):
         ends = [
@@ -179,7 +179,8 @@ def assert_equals_transformers(folder, max_length: int) -> None:
         expected = theirs(SENTENCES, seconds, truncation="longest_first", max_length=max_length)
         ids, types = ours.encode(SENTENCES, seconds, max_length)
         for row, sentence in enumerate(SENTENCES):
-            where = f"{sentence[:40]!r} with {seconds and seconds[row][:40]!r}, at most {max_length} tokens"
+            second = seconds and seconds[row][:40]
+            where = f"{sentence[:40]!r} with {second!r}, at most {max_length} tokens"
             assert ids[row] == expected["input_ids"][row], f"token ids differ for {where}"
             assert types[row] == expected["token_type_ids"][row], f"segments differ for {where}"
 
@@ -233,7 +234,7 @@ def test_windows_line_ends_in_the_vocabulary(tmp_path, tokenizer):
 
 
 def test_blank_and_doubled_lines_move_no_id(tmp_path, tokenizer):
-    """The line's number is the id; of two lines with one token the later counts, as in transformers."""
+    """The line's number is the id. Of two lines with one token the later one counts."""
     (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL, "", PIECES[0], *PIECES]) + "\n")
     found = BertTokenizer.from_pretrained(tmp_path)
     assert (

@@ -1,4 +1,4 @@
-"""Weights: the name table, what is loaded and reported, the Hugging Face cache, and every bad folder's message."""
+"""Weights: the name table, the load report, the Hugging Face cache, messages of bad folders."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_saved_folder_opens_in_transformers_with_equal_outputs(folder, model):
 
 
 def test_start_values_are_those_of_bert():
-    """Normal(0, initializer_range) for matrices and embeddings; 0 for biases and the padding row; norms 1 and 0."""
+    """Matrices are Normal(0, initializer_range), biases and the padding row 0, norms 1 and 0."""
     torch.manual_seed(0)
     model = BertModel(
         BertConfig(
@@ -172,7 +172,7 @@ def test_config_overrides(folder):
 
 
 def test_old_checkpoint_with_prefix_gamma_position_ids_and_a_head(folder, model):
-    """The first public BERT files: pytorch_model.bin, `bert.` in front, gamma and beta, a head, a buffer."""
+    """The first public BERT files: pytorch_model.bin, `bert.` in front, gamma and beta."""
     old = {
         f"bert.{name}".replace("LayerNorm.weight", "LayerNorm.gamma").replace(
             "LayerNorm.bias", "LayerNorm.beta"

@@ -288,7 +288,7 @@ def wrong_defaults(document: Document) -> Complaints:
         if cells[1] != default:
             yield (
                 number,
-                f"the default of {cells[0]} is {default}, not {cells[1]}. Copy it from its options.py",
+                f"the default of {cells[0]} is {default}, not {cells[1]}. Copy it",
             )
 
 
