@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +52,14 @@ WEIGHT_SOURCES = (
     f"model.safetensors{INDEX}",
     "pytorch_model.bin",
     f"pytorch_model.bin{INDEX}",
+)
+
+# Files of a hub model that change its tokens or its sentence vectors, where it has them.
+OPTIONAL_FILES = (
+    "added_tokens.json",
+    "special_tokens_map.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
 )
 
 # Wrappers put these before each name: DataParallel, a model with a head, torch.compile.
@@ -174,9 +182,9 @@ def _minilm_folder() -> Path:
 def download(name: str) -> Path:
     """Bring a hub model into huggingface_hub's cache and return its folder.
 
-    It consists of config.json, vocab.txt, tokenizer_config.json where there is one, and weights. A
-    model that is complete in the cache is used as it is. The hub is then not asked, which takes
-    half a minute without a network.
+    It consists of config.json, the tokenizer's files, the modules of sentence-transformers where
+    there are any, and weights. A model that is complete in the cache is used as it is. The hub is
+    then not asked, which takes half a minute without a network.
     """
     # Late, because the import takes half a second and most runs need no hub.
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
@@ -201,24 +209,58 @@ def _fetch(name: str, is_local: bool) -> Path:
     def fetch_file(file_name: str) -> str:
         return hf_hub_download(name, file_name, local_files_only=is_local)
 
+    def fetch_optional(file_name: str, is_asked_for: bool = False) -> bool:
+        """Whether the model has a file, which is fetched. is_asked_for: ask the hub to be sure."""
+        try:
+            fetch_file(file_name)
+        except EntryNotFoundError as error:
+            # The model may have none. But a hub that did not answer has not said so. Weights in
+            # the folder were fetched after this file, so then the hub has answered before.
+            has_weights = any((folder / source).is_file() for source in WEIGHT_SOURCES)
+            has_no_answer = isinstance(error, LocalEntryNotFoundError)
+            if has_no_answer and ((is_local and is_asked_for) or not has_weights):
+                raise
+            return False
+        return True
+
     folder = Path(fetch_file("config.json")).parent
-    fetch_file("vocab.txt")
-    try:
-        # Without it, a cased model would be lower-cased.
-        fetch_file("tokenizer_config.json")
-    except EntryNotFoundError as error:
-        # The model may have none. But a hub that did not answer has not said so. Weights in the
-        # folder were fetched after this file, so then the hub has answered before.
-        has_weights = any((folder / file_name).is_file() for file_name in WEIGHT_FILES)
-        has_no_answer = isinstance(error, LocalEntryNotFoundError)
-        if has_no_answer and (is_local or not has_weights):
-            raise
-    try:
-        fetch_file("model.safetensors")
-    except EntryNotFoundError:
-        # An older model, or there is no network.
-        fetch_file("pytorch_model.bin")
+    # Without it, a cased model would be lower-cased.
+    fetch_optional("tokenizer_config.json", is_asked_for=True)
+    for file_name in OPTIONAL_FILES:
+        fetch_optional(file_name)
+    if not fetch_optional("tokenizer.json"):
+        fetch_file("vocab.txt")
+    if fetch_optional("modules.json"):
+        _fetch_modules(folder, fetch_optional)
+
+    _fetch_weights(folder, fetch_file)
     return folder
+
+
+def _fetch_weights(folder: Path, fetch_file: Callable[[str], str]) -> None:
+    """Fetch the first of WEIGHT_SOURCES that a model has, with the shards of an index."""
+    from huggingface_hub.errors import EntryNotFoundError
+
+    # Only the last name's absence is an error.
+    for source in WEIGHT_SOURCES[:-1]:
+        with suppress(EntryNotFoundError):
+            fetch_file(source)
+            break
+    else:
+        source = WEIGHT_SOURCES[-1]
+        fetch_file(source)
+    if source.endswith(INDEX):
+        content = json.loads((folder / source).read_text(encoding="utf-8"))
+        for shard in sorted(set(content["weight_map"].values())):
+            fetch_file(shard)
+
+
+def _fetch_modules(folder: Path, fetch_optional: Callable[[str], bool]) -> None:
+    """Fetch the files of the modules that modules.json of sentence-transformers lists."""
+    for module in json.loads((folder / "modules.json").read_text(encoding="utf-8")):
+        if module.get("path"):
+            for file_name in ("config.json", *WEIGHT_FILES):
+                fetch_optional(f"{module['path']}/{file_name}")
 
 
 def _first_line(error: Exception) -> str:

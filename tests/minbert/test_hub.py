@@ -116,6 +116,8 @@ def test_a_hub_that_fails_on_one_file_is_no_answer(home, folder, monkeypatch):
         if not (snapshot / file).is_file():
             if local_files_only:
                 raise LocalEntryNotFoundError("not in the cache")
+            if not (folder / file).is_file():
+                raise EntryNotFoundError("404")
             shutil.copy(folder / file, snapshot)
         return str(snapshot / file)
 
@@ -128,6 +130,38 @@ def test_a_hub_that_fails_on_one_file_is_no_answer(home, folder, monkeypatch):
     assert resolve("acme/tiny-bert") == snapshot and (snapshot / "model.safetensors").exists()
     fails = True  # it has answered before, or the weights would not be here
     assert resolve("acme/tiny-bert") == snapshot
+
+
+def test_tokenizer_modules_and_shards_are_fetched(home, folder, monkeypatch):
+    """A model saved by transformers 5 has no vocab.txt; sentence-transformers adds modules."""
+    import huggingface_hub
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    (folder / "vocab.txt").unlink()
+    (folder / "model.safetensors").rename(folder / "model-1.safetensors")
+    index = {"weight_map": {"pooler.dense.bias": "model-1.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    modules = [{"path": ""}, {"path": "1_Pooling"}]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    for name in ("tokenizer.json", "1_Pooling/config.json", "sentence_bert_config.json"):
+        (folder / name).write_text("{}")
+    snapshot = make_cache(home, folder, files=("config.json",))
+    (snapshot / "1_Pooling").mkdir()
+
+    def fetch(name, file, local_files_only=False):
+        if not (snapshot / file).is_file():
+            if local_files_only:
+                raise LocalEntryNotFoundError("not in the cache")
+            if not (folder / file).is_file():
+                raise EntryNotFoundError("404")
+            shutil.copy(folder / file, snapshot / file)
+        return str(snapshot / file)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
+    assert resolve("acme/tiny-bert") == snapshot
+    for path in folder.rglob("*.*"):
+        assert (snapshot / path.relative_to(folder)).exists(), path
 
 
 def test_hub_name_with_the_older_weights_format(home, folder, model):
