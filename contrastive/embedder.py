@@ -31,6 +31,7 @@ ChunkProgress = Callable[[Sequence[Tensor]], Iterable[Tensor]]  # yields the chu
 STEPS = 2.0**30  # cosines are rounded to 1 / STEPS, so that equal vectors tie in spite of rounding
 MAX_CELLS = 2**22  # cosines in memory at once: 32 MiB in float64
 NUM_SPECIAL_TOKENS = 2  # [CLS] and [SEP]
+MOSTLY_UNKNOWN = 0.3  # the share of [UNK] from which most words of short texts are unknown
 DEFAULT_LENGTH = 128  # tokens of a row, where neither the user nor the model says another number
 
 
@@ -79,6 +80,7 @@ class Embedder:
                     "reads, so its vector would mean nothing. Change it, or leave it out."
                 )
 
+        warn_of_unknown(rows, self.tokenizer)
         vectors = self._vectors_of(rows, progress)  # (N, H)
         if not vectors.isfinite().all():
             raise ValueError(
@@ -99,6 +101,18 @@ class Embedder:
             self.encoder, rows, read, self.precision, self.batch_size, progress=progress
         )
         return tensors["vectors"]
+
+
+def warn_of_unknown(rows: EncodedExamples, tokenizer: BertTokenizer) -> None:
+    """Say on standard error that the model does not know most of a text, with the share."""
+    share = rows.share_of(tokenizer.unk_token_id)
+    if share > MOSTLY_UNKNOWN:
+        unknown = tokenizer.special_tokens["unk_token"]
+        print(
+            f"warning: {share:.0%} of all tokens are {unknown}, words that the model does not "
+            "know. Their vectors mean little. Use a model of this language and script.",
+            file=sys.stderr,
+        )
 
 
 def open_embedder(

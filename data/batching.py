@@ -129,6 +129,10 @@ class EncodedExamples:
     def __len__(self) -> int:
         return len(self.examples)
 
+    def share_of(self, token_id: int) -> float:
+        """Return how large a part of all tokens an id is, from 0 to 1; [CLS] and [SEP] count."""
+        return float((self._tokens[0] == token_id).mean())
+
     def batch(self, indices: Sequence[int]) -> Batch:
         """Return the examples at `indices`, in that order, padded to the longest row among them."""
         rows = rows_of(indices, len(self), self._num_sides)

@@ -253,3 +253,19 @@ def test_a_link_stays_one(tmp_path):
     write_vectors(link, torch.eye(2), False)
     assert link.is_symlink()
     assert np.load(tmp_path / "vectors.npy").tolist() == [[1, 0], [0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("sentences", "share"),
+    [
+        (["\u0436\u0444 \u0436", "\u0436"], "43%"),
+        (["\u0436 \u0436 \u0436"], "60%"),
+        (["the girl"], None),
+    ],
+)
+def test_a_text_that_is_mostly_unknown_gets_a_warning(tiny_model, capsys, sentences, share):
+    """Two rows of 2 and 1 unknown words beside 4 of [CLS] and [SEP]: 3 of 7."""
+    open_embedder(tiny_model, device="cpu")[0].encode(sentences)
+    message = capsys.readouterr().err
+    assert (f"warning: {share} of all tokens are [UNK]" in message) == (share is not None)
+    assert ("warning" in message) == (share is not None)
