@@ -61,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             checked = check_file(file, options)
         except ValueError as error:
+            # The other files may still be good.
             num_refused += 1
             print(f"refused: {error}", file=sys.stderr)
             continue
@@ -68,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if checked.score is not None:
             scores.setdefault(checked.task.name, []).append(checked.score)
 
+    # Both overall scores need exactly one dev file of each task.
     is_one_of_each = scores.keys() == TASKS.keys() and all(len(s) == 1 for s in scores.values())
     if is_one_of_each:
         by_task = {name: of_files[0] for name, of_files in scores.items()}
@@ -115,6 +117,7 @@ def find_rows(file: str, task: Task, options: argparse.Namespace) -> SplitRows:
         gold = read_examples(options.gold, task.format, drop_bad_rows=options.drop_bad_rows)
         return SplitRows("gold", gold)
 
+    # The file may be of dev or of test. Count the ids that it shares with each.
     ids = read_predictions(file, task).keys()
     tables = {}
     shared = {}

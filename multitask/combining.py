@@ -123,6 +123,7 @@ class GradientSurgery:
         gramian: (K, K) float64 on the CPU, in the order of `tasks`. tasks: K different tasks of the
         run. Returns (K,) float64. Raises ValueError for another name.
         """
+        # The step may hold some of the run's tasks, in any order.
         numbers = torch.tensor([self.tasks.index(task) for task in tasks])  # (K,)
         self.record(gramian, numbers)
         rows = numbers.unsqueeze(1)  # (K, 1)
@@ -139,6 +140,7 @@ class GradientSurgery:
 
         numbers: (K,), of the step's tasks among those of the run.
         """
+        # cos(g_i, g_j) = G[i, j] / (|g_i| |g_j|), and |g_i| = sqrt(G[i, i]).
         norms = gramian.diagonal().sqrt()  # (K,)
         cosines = (gramian / torch.outer(norms, norms)).nan_to_num(0, 0, 0).float()  # (K, K)
         of_run = torch.full((len(self.tasks), len(self.tasks)), torch.nan)  # (T, T)

@@ -35,6 +35,7 @@ def predict(
     was_training = model.training
     model.eval()
 
+    # Batches of similar length have little padding, but they are not in row order.
     outputs = []
     order: list[int] = []
     for indices in sorted_batches(rows.lengths, batch_size):

@@ -108,11 +108,13 @@ class TwoOrdersHead(Head):
         return (first, second, first - second) if self.has_difference else (first, second)
 
     def forward(self, *vectors: Tensor) -> Tensor:
+        # Each order, and the difference, has its own layer.
         columns = []
         for layer, vector in zip(self.logits, vectors, strict=True):
             columns.append(layer(self.dropout(vector)))  # (B, 1)
         logits = torch.cat(columns, dim=-1)  # (B, 2 or 3)
 
+        # The last layer joins them: PH and DPH as they are, DPHA after a tanh.
         if self.has_activation:
             logits = torch.tanh(logits)
         return self.dense(logits).squeeze(-1)  # (B,)
@@ -184,6 +186,7 @@ class PairMlpHeads(nn.Module):
         self.dropout = nn.Dropout(dropout_probability)
         self.sharing = sharing
 
+        # A layer named "both" is shared, the others belong to one task.
         first_names = tasks if sharing == "none" else ["both"]
         second_names = ["both"] if sharing == "heads" else tasks
         self.first = nn.ModuleDict({name: square_layer(hidden_size) for name in first_names})
@@ -197,6 +200,7 @@ class PairMlpHeads(nn.Module):
         v = self.transform(task, second)  # (B, H)
         if task in self.regressions:
             return self.cosine(u, v)  # (B,)
+        # The bilinear form u . W v + b.
         return (u * self.bilinear(v)).sum(dim=-1) + self.bias  # (B,)
 
     def transform(self, task: str, vector: Tensor) -> Tensor:

@@ -86,6 +86,7 @@ def write_files(
     """
     scores = {}
     for name, task in TASKS.items():
+        # Reading back notices a full disk or a wrong row now, and not after an upload.
         for split in PREDICTED:
             ids = [example.id for example in tables[name][split].examples]
             write_predictions(paths[name][split], task, ids, values[name][split])
@@ -117,6 +118,7 @@ def closing_table(
     known: the tasks that the run can answer (tasks.answerable_tasks). The others have a dash, and a
     last line says why.
     """
+    # An overall score needs all tasks. with_overall leaves it out if one is not known.
     known_scores = with_overall({name: scores[name] for name in known})
     columns = {"minBERT": known_scores, **baselines}
     rows = {}

@@ -38,7 +38,8 @@ def paraphrase_loss(logit: Tensor, labels: Tensor, shift: float = 0.0) -> Tensor
     PyTorch) if the shapes differ. Compare with torch.nn.BCEWithLogitsLoss.
     """
     labels = labels.float()
-    is_class = labels == labels.round()  # and not a teacher's probability
+    # A label between 0 and 1 is a teacher's probability, which needs no shift.
+    is_class = labels == labels.round()
     return F.binary_cross_entropy_with_logits(logit.float() + shift * is_class, labels)
 
 
@@ -104,6 +105,7 @@ def fitted_range(cosines: Tensor, labels: Tensor, width: float = 0.25) -> float:
     cosines: (N,) in [-1, 1], of the model as it is. labels: (N,), 0 to 5. Raises ValueError for M
     of 1: then no range is left.
     """
+    # The number of the lowest bucket that holds a pair, counted from 1.
     lowest_bucket = max(1, math.ceil(float(labels.min()) / width))
     lowest_cosines = cosines[labels <= width * lowest_bucket]
     mean_cosine = float(lowest_cosines.mean())

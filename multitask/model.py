@@ -174,9 +174,11 @@ class MultitaskBert(nn.Module):
         "sst": logits (B, 5). "para": a logit (B,). "sts": a number on the 0..5 scale (B,).
         """
         vectors = self.sentence_vectors(batch, TASKS[task].is_pair)  # (B, H) each
+        # Some heads read more than the encoder gives, such as a difference.
         if task in self.heads:
             vectors = self.head_of(task).inputs(*vectors)
         vectors = tuple(self.dropout(vector) for vector in vectors)
+        # The common layer (CL).
         if self.shared is not None:
             vectors = tuple(torch.tanh(self.shared(vector)) for vector in vectors)  # (B, H) each
 
@@ -305,7 +307,9 @@ def head_options(settings: Mapping[str, Any]) -> HeadOptions:
     values = dict(settings)
     has_common_layer = values.pop("has_common_layer", True)
     values["common_layer"] = "tanh" if has_common_layer else NONE
+    # The record names the head of PARA also where it is that of all pairs.
     if values.get("para_head") == values.get("head"):
         values["para_head"] = AUTO
+    # A loaded model predicts. Training sets its own dropout.
     no_dropout = {"hidden_dropout_prob": 0.0, "vector_dropout_prob": 0.0}
     return from_flat(HeadOptions, {**values, **no_dropout})

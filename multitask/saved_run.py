@@ -104,6 +104,7 @@ def read_record(folder: str | Path) -> Record:
             "folder that run_multitask.py wrote, such as runs/NAME."
         ) from error
 
+    # A file that is named but has no digest cannot be checked, so it counts as missing.
     missing = [name for name in NEEDED_OPTIONS if name not in values]
     for task, split in files_of(SPLITS):
         if values.get(f"{task}_{split}") not in files:
@@ -185,6 +186,7 @@ def open_model(run: Record) -> tuple[MultitaskBert, BertTokenizer]:
             "it, or start the run anew."
         ) from error
 
+    # A run of a GPU may be opened on a laptop.
     try:
         device, _ = runtime.choose_device(run.options.training.device)
     except ValueError:

@@ -56,6 +56,7 @@ def read_tables(options: DataOptions) -> dict[str, dict[str, Table]]:
                 labelled=split != "test",
                 drop_bad_rows=options.drop_bad_rows,
             )
+    # Rows are left out at even distances. A file sorted by label stays balanced.
     for split, limits in {"train": options.train_rows, "dev": options.dev_rows}.items():
         for task, limit in numbers_by_task(limits).items():
             tables[task][split] = tables[task][split].cut(int(limit))
@@ -161,6 +162,7 @@ def build_job(
     """
     device = torch.device(training.device)
     model = MultitaskBert(encoder, pooling, options.heads, training.seed, has_encoder_dropout)
+    # As a part of the model, the projection is trained and goes into checkpoints.
     if companion is not None:
         model.companion = companion.projection
     model.to(device)
@@ -236,12 +238,14 @@ class TaskTraining:
 
     def loss(self, task: str, batch: Batch) -> Tensor:
         """The mean loss of a batch, a float32 scalar; of several processes each has its share."""
+        # The companion computes the whole loss in each process, so each takes its share of it.
         if self.companion is not None and task.startswith(FUSION_PREFIX):
             return self.companion(batch) / processes.count()
         return task_loss(self.model, task, batch, self.losses[task])
 
     def evaluate(self) -> dict[str, float]:
         """The dev scores of the trained tasks, and the numbers that were fitted."""
+        # All processes have the same model, so one of them is enough.
         dev = {task: splits["dev"] for task, splits in self.trained_rows.items()}
         scores = processes.from_first(lambda: evaluate(self.model, dev, self.precision))
         return scores | self.model.fitted()
@@ -265,6 +269,7 @@ def build_optimizer(
 ) -> AdamW:
     """AdamW on all parameters. With --layer_decay lower layers have smaller learning rates."""
     peak = float(options.lr)
+    # Layer-wise learning-rate decay (Clark et al. 2020).
     learning_rates = None
     if options.layer_decay < 1:
         num_layers = model.encoder.config.num_hidden_layers
@@ -327,7 +332,8 @@ def task_losses(heads: HeadOptions, model: MultitaskBert, rows: Rows) -> dict[st
 def shift_for_prior(prior: float, rows: EncodedExamples) -> float:
     """What is added to a logit in training, if `prior` of the pairs to predict are paraphrases."""
     labels = labels_of(rows)
-    classes = labels[labels % 1 == 0]  # a label that is a probability needs no shift
+    # A label that is a probability gets no shift, so it does not count.
+    classes = labels[labels % 1 == 0]
     share = float(classes.mean()) if len(classes) else 0.0
     return prior_shift(share, prior)
 
@@ -356,7 +362,8 @@ def fit_ranges(model: MultitaskBert, rows: Rows, precision: str) -> None:
             continue
         train = rows[task]["train"]
         points = processes.from_first(partial(predict, model, task, train, precision))
-        cosines = torch.from_numpy(points) / 5  # (N,): with M = 0 a point is a fifth of a cosine
+        # Until now M is 0, and a cosine of 1 is 5 points.
+        cosines = torch.from_numpy(points) / 5  # (N,)
         lowest.fill_(fitted_range(cosines, torch.from_numpy(labels_of(train))))
 
 
@@ -401,12 +408,15 @@ def needs_encoder(options: MultitaskOptions, companion: nn.Module | None) -> boo
     """Whether a loss, or gradient surgery, has no other parameters than the encoder's."""
     heads = options.heads
     tasks = options.tasks
+    # A cosine head has no weights, and without a common layer there are none below it.
     pairs = [task for task in tasks.order if TASKS[task].is_pair]
     has_cosine = any(heads.head_of(task) == "cosine" for task in pairs)
     if has_cosine and heads.common_layer == NONE:
         return True
+    # Surgery changes what all tasks share, so they must share something that is trained.
     if tasks.changes_gradients and not heads.shares_a_layer(tasks):
         return True
+    # A contrastive loss on the vectors themselves has no projection.
     if companion is None:
         return False
     projection = cast(nn.Module, companion.projection)

@@ -90,6 +90,7 @@ def check_request(options: argparse.Namespace) -> list[Record]:
     check_writable(options.out)
     check_runs(options.runs)
     check_at_least(options, {"folds": 2, "seed": 0})
+    # Scores of runs on different rows cannot be compared.
     records = [read_record(folder) for folder in options.runs]
     same_data(records)
     return records
@@ -103,6 +104,7 @@ def check_runs(folders: Sequence[Path]) -> None:
             f"{number} is given; an ensemble needs two runs at least. Name the folders of finished "
             "runs, such as runs/A runs/B; one run alone has its six files already."
         )
+    # Two paths may lead to one folder.
     seen = set()
     for folder in folders:
         if folder.resolve() in seen:
@@ -119,6 +121,7 @@ def voted_tasks(records: Sequence[Record]) -> list[list[str]]:
     The vote of an untrained head would be noise. A cosine that never saw a label of the task has no
     scale for it. If no run was trained on a task, all runs vote in it.
     """
+    # In a task that nobody was trained on, everybody votes.
     trained: set[str] = set()
     for record in records:
         trained.update(record.options.tasks.order)
@@ -150,6 +153,7 @@ def join(
     """
     outcomes: Outcomes = {method: {} for method in METHODS}
     for name, task in TASKS.items():
+        # Only runs with a vote in the task take part.
         voters = [number for number, of_run in enumerate(outputs) if name in of_run]
         dev = [outputs[number][name]["dev"] for number in voters]
         test = [outputs[number][name]["test"] for number in voters]
@@ -274,6 +278,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     labels = {name: labels_of(tables[name]["dev"]) for name in TASKS}
     folds = {name: make_folds(len(labels[name]), options.folds, options.seed) for name in TASKS}
 
+    # One model is in memory at a time.
     runs = {}
     for record, tasks in zip(records, voted_tasks(records), strict=True):
         trained = record.options.tasks.tasks

@@ -127,6 +127,7 @@ def choose_best(task: Task, votes: np.ndarray, labels: np.ndarray) -> np.ndarray
 
     The first of tied runs wins.
     """
+    # argmax takes the first of equal scores.
     scores = [task.score(decode(task, of_run), labels) for of_run in votes]
     return np.eye(len(votes))[np.argmax(scores)]
 
@@ -274,6 +275,7 @@ def out_of_fold(
     votes: (R, N, C) or (R, N). labels, folds: (N,). Compare with fitting on all rows and scoring
     the same rows, which flatters.
     """
+    # No row meets its own label: its weights come from the other folds.
     mixed = np.empty(votes.shape[1:])
     weights = []
     for fold in range(folds.max() + 1):
