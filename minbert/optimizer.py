@@ -15,6 +15,9 @@ from torch.optim import Optimizer
 
 from minbert import fast
 
+# Computes a loss and its gradients.
+Closure = Callable[[], Tensor]
+
 
 class AdamW(Optimizer):
     """Adam with decoupled weight decay, as the course defines it.
@@ -65,10 +68,10 @@ class AdamW(Optimizer):
         super().__init__(params, defaults)
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:  # type: ignore[override]
+    def step(self, closure: Closure | None = None) -> Tensor | None:  # type: ignore[override]
         """Update every parameter that has a gradient.
 
-        closure: computes the loss and its gradients. Returns its loss, or None without a closure.
+        closure: computes the loss and its gradients first. Returns its loss, or None without one.
         """
         loss = None
         if closure is not None:

@@ -18,17 +18,15 @@ def write(folder, **content):
 
 def test_defaults_are_bert_base_uncased():
     config = BertConfig()
-    assert (config.vocab_size, config.hidden_size, config.num_hidden_layers) == (30522, 768, 12)
-    assert (config.num_attention_heads, config.intermediate_size, config.head_size) == (
-        12,
-        3072,
-        64,
-    )  # 768 / 12
-    assert (config.max_position_embeddings, config.type_vocab_size, config.layer_norm_eps) == (
-        512,
-        2,
-        1e-12,
-    )
+    assert config.vocab_size == 30522
+    assert config.hidden_size == 768
+    assert config.num_hidden_layers == 12
+    assert config.num_attention_heads == 12
+    assert config.head_size == 768 / 12 == 64
+    assert config.intermediate_size == 3072
+    assert config.max_position_embeddings == 512
+    assert config.type_vocab_size == 2
+    assert config.layer_norm_eps == 1e-12
 
 
 def test_defaults_equal_transformers():
@@ -37,7 +35,8 @@ def test_defaults_equal_transformers():
     )
     theirs = transformers.BertConfig()
     for field in dataclasses.fields(BertConfig):
-        if field.name != "attention_implementation":  # ours alone
+        # attention_implementation is ours alone.
+        if field.name != "attention_implementation":
             assert getattr(theirs, field.name) == field.default, field.name
 
 
@@ -62,12 +61,8 @@ def test_how_attention_is_computed_is_not_a_property_of_the_weights(tmp_path):
     BertConfig(attention_implementation="fused").save_pretrained(tmp_path)
     assert "fused" not in (tmp_path / "config.json").read_text()
     assert BertConfig.from_pretrained(tmp_path).attention_implementation == "eager"
-    assert (
-        BertConfig.from_pretrained(
-            tmp_path, attention_implementation="fused"
-        ).attention_implementation
-        == "fused"
-    )
+    overridden = BertConfig.from_pretrained(tmp_path, attention_implementation="fused")
+    assert overridden.attention_implementation == "fused"
 
 
 def test_reads_what_transformers_wrote_and_the_other_way_round(tmp_path):

@@ -1,4 +1,6 @@
-"""minbert/weights.py::download: hub names, the library's cache, and a missing network."""
+"""minbert/weights.py::download: hub names, the library's cache, and no network."""
+
+from __future__ import annotations
 
 import json
 import os
@@ -41,10 +43,8 @@ def folder(model, tmp_path):
 
 def assert_loads(name: str, model: BertModel) -> None:
     loaded = BertModel.from_pretrained(name)
-    assert all(
-        torch.equal(loaded.get_parameter(each), parameter)
-        for each, parameter in model.named_parameters()
-    )
+    for parameter_name, parameter in model.named_parameters():
+        assert torch.equal(loaded.get_parameter(parameter_name), parameter), parameter_name
 
 
 def make_cache(
@@ -63,7 +63,10 @@ def make_cache(
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """An empty Hugging Face cache. The library reads its place and its switch at import."""
+    """An empty Hugging Face cache.
+
+    The library reads its place and its switch at import, hence the constants.
+    """
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "home" / "hub"))
@@ -90,17 +93,18 @@ def test_the_hub_is_asked_only_for_what_the_cache_lacks(home, folder, monkeypatc
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     snapshot = make_cache(home, folder)
     assert resolve("acme/tiny-bert") == snapshot
-    for file in (
-        "tokenizer_config.json",
-        "vocab.txt",
-    ):  # without the first a cased model would be lower-cased
+    # Without tokenizer_config.json a cased model would be lower-cased.
+    for file in ("tokenizer_config.json", "vocab.txt"):
         (snapshot / file).unlink()
         with pytest.raises(ValueError, match="acme/tiny-bert: .*the hub was asked.* the spelling"):
             resolve("acme/tiny-bert")
 
 
 def test_a_hub_that_fails_on_one_file_is_no_answer(home, folder, monkeypatch):
-    """Without its tokenizer_config.json a cased model would be lower-cased."""
+    """Without tokenizer_config.json a cased model would be lower-cased.
+
+    A model that has none is another matter.
+    """
     import huggingface_hub
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
@@ -108,11 +112,9 @@ def test_a_hub_that_fails_on_one_file_is_no_answer(home, folder, monkeypatch):
 
     def fetch(name, file, local_files_only=False):
         if file == "tokenizer_config.json":
-            raise (
-                LocalEntryNotFoundError("the hub did not answer")
-                if fails or local_files_only
-                else (EntryNotFoundError("404"))
-            )
+            if fails or local_files_only:
+                raise LocalEntryNotFoundError("the hub did not answer")
+            raise EntryNotFoundError("404")
         if not (snapshot / file).is_file():
             if local_files_only:
                 raise LocalEntryNotFoundError("not in the cache")
@@ -128,7 +130,8 @@ def test_a_hub_that_fails_on_one_file_is_no_answer(home, folder, monkeypatch):
     assert not (snapshot / "model.safetensors").exists()
     fails = False
     assert resolve("acme/tiny-bert") == snapshot and (snapshot / "model.safetensors").exists()
-    fails = True  # it has answered before, or the weights would not be here
+    # It has answered before, or the weights would not be here.
+    fails = True
     assert resolve("acme/tiny-bert") == snapshot
 
 
@@ -185,17 +188,15 @@ def test_unknown_hub_name_offline(home):
 
 
 def test_offline_switch_and_cache_place_are_the_librarys_own(folder, tmp_path):
-    """In another process, with HF_HOME and HF_HUB_OFFLINE as a user sets them."""
+    """In its own process: HF_HOME and HF_HUB_OFFLINE as a user sets them, no constants touched."""
     make_cache(tmp_path / "home", folder)
     program = "import sys; from minbert.weights import resolve; print(resolve(sys.argv[1]))"
 
     def ask(name: str) -> subprocess.CompletedProcess:
-        kept = {
-            key: value
-            for key, value in os.environ.items()
-            if not key.startswith(("HF_", "HUGGINGFACE_"))
-        }
-        environment = {**kept, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
+        environment = {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
+        for key, value in os.environ.items():
+            if not key.startswith(("HF_", "HUGGINGFACE_")):
+                environment[key] = value
         return subprocess.run(
             [sys.executable, "-c", program, name],
             cwd=ROOT,
@@ -205,7 +206,8 @@ def test_offline_switch_and_cache_place_are_the_librarys_own(folder, tmp_path):
             timeout=60,
         )
 
-    found = ask("acme/tiny-bert")
-    assert found.returncode == 0, found.stderr
-    assert json.loads((Path(found.stdout.strip()) / "config.json").read_text())["hidden_size"] == 8
+    answer = ask("acme/tiny-bert")
+    assert answer.returncode == 0, answer.stderr
+    config = Path(answer.stdout.strip()) / "config.json"
+    assert json.loads(config.read_text())["hidden_size"] == 8
     assert "not in the Hugging Face cache" in ask("acme/other").stderr

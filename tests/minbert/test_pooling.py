@@ -1,39 +1,43 @@
-"""minbert/pooling.py: token vectors -> one vector a row."""
+"""minbert/pooling.py: token vectors -> one vector per row.
+
+B rows, T tokens, H hidden.
+"""
+
+from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from minbert import BertModel
 from minbert.bert import BertOutput
 from minbert.pooling import POOLINGS, check_pooling, mean, pool, save_pooling, stored_pooling
 
-HIDDEN = torch.tensor([[[1.0, 2], [3, 4], [5, 9]], [[7, 7], [100, -100], [100, -100]]])  # (2, 3, 2)
+ROW = [[1.0, 2], [3, 4], [5, 9]]
+PADDED_ROW = [[7, 7], [100, -100], [100, -100]]
+HIDDEN = torch.tensor([ROW, PADDED_ROW])  # (2, 3, 2)
 MASK = torch.tensor([[1, 1, 1], [1, 0, 0]])
 OUTPUT = BertOutput(HIDDEN, torch.tensor([[0.5, -0.5], [0.25, 0.75]]))
 
 
 def test_by_hand():
-    assert pool(OUTPUT, MASK, "mean").tolist() == [
-        [3, 5],
-        [7, 7],
-    ]  # (1 + 3 + 5) / 3, (2 + 4 + 9) / 3; one token alone
+    # (1 + 3 + 5) / 3 and (2 + 4 + 9) / 3, then one token alone.
+    assert pool(OUTPUT, MASK, "mean").tolist() == [[3, 5], [7, 7]]
     assert pool(OUTPUT, MASK, "cls").tolist() == [[1, 2], [7, 7]]
     assert pool(OUTPUT, MASK, "pooler").tolist() == [[0.5, -0.5], [0.25, 0.75]]
 
 
 def test_mean_is_a_slow_loop():
     torch.manual_seed(0)
-    hidden, lengths = torch.randn(5, 7, 4), [7, 1, 3, 5, 2]
-    mask = torch.tensor([[int(token < length) for token in range(7)] for length in lengths])
-    slow = torch.stack(
-        [
-            sum(hidden[row, token] for token in range(length)) / length
-            for row, length in enumerate(lengths)
-        ]
-    )
-    torch.testing.assert_close(
-        mean(hidden, mask), slow, rtol=1e-6, atol=1e-6
-    )  # fp32, sums of 7 in another order
+    hidden = torch.randn(5, 7, 4)
+    lengths = torch.tensor([7, 1, 3, 5, 2])
+    mask = (torch.arange(7) < lengths.unsqueeze(1)).long()
+    slow = torch.zeros(5, 4)
+    for row, length in enumerate(lengths.tolist()):
+        for token in range(length):
+            slow[row] += hidden[row, token] / length
+    # float32, sums of 7 in another order.
+    torch.testing.assert_close(mean(hidden, mask), slow, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
@@ -48,18 +52,17 @@ def test_padding_never_matters(tiny_model, pooling):
     encoder = BertModel.from_pretrained(tiny_model).eval()
     input_ids = torch.tensor([[2, 9, 11, 12, 3], [2, 13, 3, 0, 0]])
     mask = (input_ids != 0).long()
-    longer = torch.nn.functional.pad(input_ids, (0, 6), value=17)  # whatever the padding holds
+    # Whatever the padding holds.
+    longer = F.pad(input_ids, (0, 6), value=17)
     with torch.no_grad():
         expected = pool(encoder(input_ids, mask), mask, pooling)
-        mask = torch.nn.functional.pad(mask, (0, 6))
+        mask = F.pad(mask, (0, 6))
         found = pool(encoder(longer, mask), mask, pooling)
         unmasked = pool(encoder(longer), torch.ones_like(longer), pooling)
-    torch.testing.assert_close(
-        found, expected, rtol=0, atol=1e-5
-    )  # fp32, 2 layers: measured 2e-7 to 1e-6
-    assert (
-        unmasked - expected
-    ).abs().max() > 1e-3  # the negative control: unmasked padding does matter
+    # float32, 2 layers: measured 2e-7 to 1e-6.
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    difference = (unmasked - expected).abs().max()
+    assert difference > 1e-3, "the negative control: unmasked padding does matter"
 
 
 def test_an_unknown_pooling():
@@ -68,7 +71,8 @@ def test_an_unknown_pooling():
 
 
 def test_a_model_remembers_its_pooling(tmp_path):
-    check_pooling(tmp_path, "cls")  # nothing noted: any will do
+    # Nothing is noted: any pooling will do.
+    check_pooling(tmp_path, "cls")
     assert stored_pooling(tmp_path) is None
     save_pooling(tmp_path, "mean")
     check_pooling(tmp_path, "mean")

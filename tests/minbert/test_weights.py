@@ -1,4 +1,4 @@
-"""Weights: the name table, the load report, the Hugging Face cache, messages of bad folders."""
+"""Weights: the name table, what is loaded and reported, and every bad folder's message."""
 
 from __future__ import annotations
 
@@ -102,13 +102,9 @@ def test_names_are_one_to_one_with_transformers(model):
         intermediate_size=12,
         max_position_embeddings=10,
     )
-    theirs = {
-        name: parameter.shape
-        for name, parameter in transformers.BertModel(config).named_parameters()
-    }
-    assert {
-        to_hugging_face(name): parameter.shape for name, parameter in model.named_parameters()
-    } == theirs
+    theirs = {name: p.shape for name, p in transformers.BertModel(config).named_parameters()}
+    ours = {to_hugging_face(name): p.shape for name, p in model.named_parameters()}
+    assert ours == theirs
 
 
 # --- save and load --------------------------------------------------------------------------------
@@ -118,12 +114,10 @@ def test_round_trip_is_exact(folder, model):
     loaded = BertModel.from_pretrained(folder)
     assert_same(loaded, model)
     assert loaded.config == TINY
-    # 5 tensors of embeddings, 16 a layer, 2 of the pooler: 5 + 12 x 16 + 2
-    assert (
-        loaded.load_report.num_loaded,
-        loaded.load_report.missing,
-        loaded.load_report.ignored,
-    ) == (199, (), ())
+    # 5 tensors of embeddings, 16 of each layer, 2 of the pooler.
+    assert loaded.load_report.num_loaded == 5 + 12 * 16 + 2 == 199
+    assert loaded.load_report.missing == ()
+    assert loaded.load_report.ignored == ()
     assert "199 tensors loaded, 0 missing, 0 ignored" in str(loaded.load_report)
 
 
@@ -133,52 +127,55 @@ def test_saved_folder_opens_in_transformers_with_equal_outputs(folder, model):
     )
     theirs = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
     assert isinstance(theirs, transformers.BertModel)
-    output, expected = model(IDS), theirs(IDS)  # fp32, 12 small layers: measured 1e-6
-    torch.testing.assert_close(
-        output.last_hidden_state, expected.last_hidden_state, atol=1e-5, rtol=0
-    )
-    torch.testing.assert_close(output.pooler_output, expected.pooler_output, atol=1e-5, rtol=0)
+    output = model(IDS)
+    expected = theirs(IDS)
+    # float32, 12 small layers: measured 1e-6.
+    for name in ("last_hidden_state", "pooler_output"):
+        torch.testing.assert_close(output[name], expected[name], atol=1e-5, rtol=0)
 
 
 def test_start_values_are_those_of_bert():
-    """Matrices are Normal(0, initializer_range), biases and the padding row 0, norms 1 and 0."""
+    """Normal(0, initializer_range) for matrices and embeddings.
+
+    Biases and the row of padding are 0, the weights of norms 1.
+    """
     torch.manual_seed(0)
-    model = BertModel(
-        BertConfig(
-            vocab_size=60,
-            hidden_size=96,
-            num_hidden_layers=1,
-            num_attention_heads=4,
-            intermediate_size=40,
-            max_position_embeddings=20,
-            initializer_range=0.05,
-        )
+    config = BertConfig(
+        vocab_size=60,
+        hidden_size=96,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        intermediate_size=40,
+        max_position_embeddings=20,
+        initializer_range=0.05,
     )
+    model = BertModel(config)
     for name, parameter in model.named_parameters():
         if parameter.ndim == 2:
-            assert parameter.detach().std().item() == pytest.approx(0.05, rel=0.15), (
-                name
-            )  # of 192 numbers or more
+            # Of 192 numbers or more.
+            deviation = parameter.detach().std().item()
+            assert deviation == pytest.approx(0.05, rel=0.15), name
         else:
             assert (parameter == float(name.endswith("norm.weight"))).all(), name
-    assert [row for row in range(60) if not model.embeddings.word.weight[row].any()] == [0]
+    rows_of_zeros = [row for row in range(60) if not model.embeddings.word.weight[row].any()]
+    assert rows_of_zeros == [0]
 
 
 def test_config_overrides(folder):
     config = BertModel.from_pretrained(
         folder, hidden_dropout_prob=0.3, attention_implementation="fused"
     ).config
-    assert (config.hidden_dropout_prob, config.attention_implementation) == (0.3, "fused")
+    assert config.hidden_dropout_prob == 0.3
+    assert config.attention_implementation == "fused"
 
 
 def test_old_checkpoint_with_prefix_gamma_position_ids_and_a_head(folder, model):
-    """The first public BERT files: pytorch_model.bin, `bert.` in front, gamma and beta."""
-    old = {
-        f"bert.{name}".replace("LayerNorm.weight", "LayerNorm.gamma").replace(
-            "LayerNorm.bias", "LayerNorm.beta"
-        ): t
-        for name, t in tensors_of(folder).items()
-    }
+    """The first public BERT files: `bert.` in front, gamma and beta, a head, a buffer."""
+    old = {}
+    for name, tensor in tensors_of(folder).items():
+        name = name.replace("LayerNorm.weight", "LayerNorm.gamma")
+        name = name.replace("LayerNorm.bias", "LayerNorm.beta")
+        old[f"bert.{name}"] = tensor
     extras = {
         "bert.embeddings.position_ids": torch.arange(10)[None],
         "cls.predictions.bias": torch.zeros(30),
@@ -233,7 +230,7 @@ def test_folder_without_weights(folder):
 
 
 def test_weight_of_another_shape(folder):
-    """Shape (30, 8) is asked for; and a model that is refused is not half overwritten."""
+    """The config asks for the shape (30, 8)."""
     rewrite(folder, tensors_of(folder) | {"embeddings.word_embeddings.weight": torch.zeros(31, 8)})
     expect_error(
         folder, "embeddings.word_embeddings.weight", "(31, 8)", "(30, 8)", "belong together"
@@ -292,11 +289,9 @@ def test_path_that_does_not_exist(tmp_path):
 def test_minilm_reports_what_it_ignored(minilm_folder):
     assert resolve("minilm") == minilm_folder
     report = BertModel.from_pretrained("minilm").load_report
-    assert (report.num_loaded, report.missing, report.ignored) == (
-        103,
-        (),
-        ("embeddings.position_ids",),
-    )
+    assert report.num_loaded == 103
+    assert report.missing == ()
+    assert report.ignored == ("embeddings.position_ids",)
 
 
 def test_minilm_without_its_package(monkeypatch):
