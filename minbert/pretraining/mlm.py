@@ -114,18 +114,23 @@ class Masking:
         )
 
 
-# --- the model ------------------------------------------------------------------------------------
+# --- the loss -------------------------------------------------------------------------------------
 
 
 @fast.computed_by(fast.summed_cross_entropy)
 def summed_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy of the predicted tokens, summed: a float32 scalar in nats.
+    """The sum over the chosen tokens of -log softmax(logits)[target], a scalar in nats.
 
-    logits (M, V), any floating dtype. targets (M,) int64, the true token ids. M may be 0. float64
-    stays float64.
+    logits: (M, V), of any floating dtype. targets: (M,) int64, the true token ids. M may be 0. The
+    sum is in float32; float64 stays float64. Compare with F.cross_entropy(reduction="sum").
     """
     dtype = torch.promote_types(logits.dtype, torch.float32)
-    return F.cross_entropy(logits.to(dtype), targets, reduction="sum")
+    log_probabilities = logits.to(dtype).log_softmax(dim=-1)  # (M, V)
+    of_targets = log_probabilities.gather(1, targets.unsqueeze(1))  # (M, 1)
+    return -of_targets.sum()
+
+
+# --- the model ------------------------------------------------------------------------------------
 
 
 class Predictions(NamedTuple):

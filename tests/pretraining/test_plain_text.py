@@ -1,4 +1,4 @@
-"""`python -m minbert.pretraining`: from plain text to a folder; refusals; runs that stop."""
+"""`python -m minbert.pretraining`: from plain text to a folder that others open."""
 
 from __future__ import annotations
 

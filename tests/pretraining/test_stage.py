@@ -58,7 +58,7 @@ def make_stage(options, tiny_model, tmp_path):
 
 
 def enlarge(encoder: BertModel) -> None:
-    """Ten times the weights: at their small start values a padded token hardly counts."""
+    """Ten times the weights: small ones would hide whether padding is attended to."""
     for parameter in encoder.parameters():
         parameter.data.mul_(10)
 

@@ -1,4 +1,9 @@
-"""minbert/training/checkpoint.py: files are whole or not there at all, and what comes back is what was stored, bit for bit."""
+"""minbert/training/checkpoint.py: a checkpoint is whole or not there, and comes back bit for bit.
+
+If a resumed run differs from an undisturbed one, a part of its state is missing in a checkpoint.
+"""
+
+from __future__ import annotations
 
 import errno
 import json
@@ -31,7 +36,8 @@ def half_written(path):
     full_disk()
 
 
-FULL_DISKS = {  # the two forms in which the libraries say it
+# The two forms in which the libraries say it.
+FULL_DISKS = {
     "OSError": OSError(errno.ENOSPC, "No space left on device"),
     "SafetensorError": SafetensorError(
         "Error while serializing: I/O error: No space left on device (os error 28)"
@@ -44,15 +50,14 @@ def test_a_file_is_written_and_replaced(tmp_path):
     for text in ("first", "second"):
         write_atomically(path, lambda beside, text=text: beside.write_text(text))
         assert path.read_text() == text
-    assert [found.name for found in path.parent.iterdir()] == ["notes.txt"]
+    assert os.listdir(path.parent) == ["notes.txt"]
 
 
 def test_a_failing_write_leaves_the_old_file_and_no_litter(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("old")
-    with pytest.raises(
-        ValueError, match="notes.txt: the disk is full. Free some space, then run again or resume"
-    ):
+    message = "notes.txt: the disk is full. Free some space, then run again or resume"
+    with pytest.raises(ValueError, match=message):
         write_atomically(path, half_written)
     assert path.read_text() == "old" and os.listdir(tmp_path) == ["notes.txt"]
 
@@ -94,9 +99,8 @@ def test_a_folder_that_cannot_be_made(tmp_path):
 def test_file_modes_follow_the_umask(tmp_path, mask, mode):
     before = os.umask(mask)
     try:
-        write_tensors(
-            tmp_path / "a.safetensors", {"w": torch.ones(1)}
-        )  # safetensors itself would give 0o600
+        # safetensors itself would give 0o600.
+        write_tensors(tmp_path / "a.safetensors", {"w": torch.ones(1)})
         write_json(tmp_path / "a.json", {})
         assert os.umask(mask) == mask
     finally:
@@ -126,31 +130,25 @@ def test_a_checkpoint_comes_back_and_replaces_the_one_before(tmp_path):
     write_tensors(tmp_path / "best-3.safetensors", {"w": torch.zeros(1)})
     write_tensors(tmp_path / "best-1.safetensors", {"w": torch.zeros(1)})
     for step in (5, 9):
-        (
-            tmp_path / f".step-0000000{step - 1}.safetensors.writing"
-        ).touch()  # a kill in the middle of a save
+        # A kill in the middle of a save.
+        (tmp_path / f".step-0000000{step - 1}.safetensors.writing").touch()
         tensors = {
             "w": torch.full((2, 2), step, dtype=torch.float64),
             "bits": torch.tensor([step], dtype=torch.uint8),
         }
         save_checkpoint(tmp_path, tensors, {"step": step, "keep": ["best-3.safetensors"]})
-        found, state = load_checkpoint(tmp_path)
-        assert state["step"] == step and all(
-            torch.equal(found[name], tensor) for name, tensor in tensors.items()
-        )
-        assert found["w"].dtype == torch.float64
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "best-3.safetensors",
-        state["tensors"],
-        STATE_FILE,
-    }
+        stored, state = load_checkpoint(tmp_path)
+        assert state["step"] == step and stored["w"].dtype == torch.float64
+        for name, tensor in tensors.items():
+            assert torch.equal(stored[name], tensor)
+    assert set(os.listdir(tmp_path)) == {"best-3.safetensors", state["tensors"], STATE_FILE}
 
 
 @pytest.mark.skipif(
     not os.path.exists("/proc/self/maps"), reason="the system does not list a process's files"
 )
 def test_what_was_loaded_does_not_hold_the_file(tmp_path):
-    """A resumed run deletes it, and as long as a tensor looked into it the disk would have no room for the next."""
+    """A resumed run deletes the file. A tensor that is a view of it would hold its disk space."""
     save_checkpoint(tmp_path, {"moments": torch.ones(1000)}, {"step": 1})
     tensors, state = load_checkpoint(tmp_path)
     with open("/proc/self/maps", encoding="utf-8") as maps:
@@ -162,11 +160,10 @@ def test_what_was_loaded_does_not_hold_the_file(tmp_path):
 def test_a_crash_between_the_tensor_file_and_the_json_loses_nothing(
     tmp_path, monkeypatch, num_saves
 ):
-    """However often a step is saved, its next tensor file is not the one that the standing JSON names."""
+    """However often a step is saved, its next tensor file is not the one that the JSON names."""
     for number in range(num_saves):
-        save_checkpoint(
-            tmp_path, {"w": torch.tensor([float(number)])}, {"step": 7, "number": number}
-        )
+        tensors = {"w": torch.tensor([float(number)])}
+        save_checkpoint(tmp_path, tensors, {"step": 7, "number": number})
     monkeypatch.setattr(checkpoint, "write_json", full_disk)
     for _ in range(2):  # and a second crash at the same place
         with pytest.raises(OSError):
@@ -185,9 +182,8 @@ def test_a_full_disk_keeps_the_previous_checkpoint(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="step-00000002.safetensors: the disk is full"):
         save_checkpoint(tmp_path, {"w": torch.zeros(1)}, {"step": 2})
     tensors, state = load_checkpoint(tmp_path)
-    assert (
-        state["step"] == 1 and tensors["w"].tolist() == [1] and len(list(tmp_path.iterdir())) == 2
-    )
+    assert state["step"] == 1 and tensors["w"].tolist() == [1]
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 @pytest.mark.parametrize(
@@ -196,10 +192,8 @@ def test_a_full_disk_keeps_the_previous_checkpoint(tmp_path, monkeypatch):
 def test_a_damaged_state_file_is_named(tmp_path, text):
     save_checkpoint(tmp_path, {"w": torch.ones(1)}, {"step": 1})
     (tmp_path / STATE_FILE).write_text(text)
-    with pytest.raises(
-        ValueError,
-        match="the checkpoint cannot be read .*Delete that folder to start this stage anew",
-    ):
+    message = "the checkpoint cannot be read .*Delete that folder to start this stage anew"
+    with pytest.raises(ValueError, match=message):
         load_checkpoint(tmp_path)
 
 
@@ -212,11 +206,14 @@ def test_a_truncated_tensor_file_is_named(tmp_path, num_bytes):
         load_checkpoint(tmp_path)
 
 
+# --- optimizers -----------------------------------------------------------------------------------
+
+
 def make_optimizer(seed: int):
+    """Three parameters and their optimizer."""
     torch.manual_seed(seed)
-    weights, bias, untouched = (
-        torch.nn.Parameter(torch.randn(shape)) for shape in ((4, 3), (3,), (2,))
-    )
+    shapes = ((4, 3), (3,), (2,))
+    weights, bias, untouched = (torch.nn.Parameter(torch.randn(shape)) for shape in shapes)
     groups = [
         {"params": [weights], "weight_decay": 0.01},
         {"params": [bias, untouched], "weight_decay": 0.0},
@@ -225,9 +222,10 @@ def make_optimizer(seed: int):
 
 
 def steps(parameters, optimizer, num_steps: int, seed: int) -> None:
+    """Updates by random gradients. The third parameter never gets one, so it has no state."""
     generator = torch.Generator().manual_seed(seed)
     for _ in range(num_steps):
-        for parameter in parameters[:2]:  # the third never gets a gradient, so it has no state
+        for parameter in parameters[:2]:
             parameter.grad = torch.randn(parameter.shape, generator=generator)
         optimizer.step()
 
@@ -248,11 +246,11 @@ def test_an_optimizer_comes_back_to_the_bit(tmp_path):
     steps(others, resumed, 5, seed=2)
     assert all(torch.equal(one, other) for one, other in zip(parameters, others, strict=True))
     for one, other in zip(parameters[:2], others[:2], strict=True):
-        assert optimizer.state[one]["step"] == resumed.state[other]["step"] == 10
-        assert all(
-            torch.equal(optimizer.state[one][key], resumed.state[other][key])
-            for key in ("first_moment", "second_moment")
-        )
+        state = optimizer.state[one]
+        state_again = resumed.state[other]
+        assert state["step"] == state_again["step"] == 10
+        for key in ("first_moment", "second_moment"):
+            assert torch.equal(state[key], state_again[key])
 
 
 def test_an_optimizer_without_its_moments_goes_another_way():

@@ -1,7 +1,8 @@
 """minbert/training/code_version.py: an edit of any file that made a result gives another version.
 
-A stage is reused from another run only if the code that trained it is the same. If a test here fails,
-an edit of a loss or of the loop may be ignored: a run would show the results of the old code.
+A stage is reused from another run only if the code that trained it is the same. If a test here
+fails, an edit of a loss or of the loop may be ignored: a run would show the results of the old
+code.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """minbert/training/cost_estimate.py: a probe leaves no trace, and its estimate is arithmetic.
 
-If a run with a probe differs from one without, the probe has moved weights, moments, random states or
-the state of a surgery.
+If a run with a probe differs from one without, the probe has moved weights, moments, random states
+or the state of a surgery.
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
-"""minbert/training/loop.py, the law of resuming: stopped at any step by any means, a resumed run equals the undisturbed one.
+"""minbert/training/loop.py: stopped at any step, a resumed run equals an undisturbed one.
 
-Equal in every bit of weights and optimizer state, and in the whole history. See toy_job.py for the job.
+They are equal in every bit of weights and optimizer state, and in the whole history. If they
+differ, a part of the state is not saved, or random numbers are drawn in another order. toy_job.py
+has the job.
 """
+
+from __future__ import annotations
 
 import json
 import os
@@ -28,6 +32,7 @@ def _heard():
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory, no_fsync):
+    """The bits of the toy job when nothing stops it."""
     job = make_job(tmp_path_factory.mktemp("undisturbed"))
     return bits(job, fit(job))
 
@@ -68,9 +73,8 @@ def test_stopped_inside_an_evaluation(tmp_path, undisturbed, number, how):
 
     with pytest.raises(Kill if how is Kill else Interrupted):
         fit(make_job(tmp_path, disturb=disturb))
-    if (
-        how is not Kill
-    ):  # it stopped at once: the evaluation is not in the record, the step before it is
+    if how is not Kill:
+        # It stopped at once: the evaluation is not in the record, the step before it is.
         state = load_checkpoint(tmp_path)[1]
         assert len(state["history"]) == number - 1 and state["step"] == 5 * number
     assert resumed(tmp_path) == undisturbed
@@ -79,7 +83,8 @@ def test_stopped_inside_an_evaluation(tmp_path, undisturbed, number, how):
 @pytest.mark.parametrize("number", range(1, 16))
 def test_killed_before_any_save(tmp_path, undisturbed, monkeypatch, number):
     """Each checkpoint in turn does not come to be: within an epoch, at its end, at the finish."""
-    count, save = 0, Loop.save
+    count = 0
+    save = Loop.save
 
     def save_or_die(self):
         nonlocal count
@@ -110,11 +115,11 @@ def test_stopped_again_and_again(tmp_path, undisturbed):
 
         job = make_job(tmp_path, disturb=disturb)
         try:
-            found = bits(job, fit(job, resume=attempt > 0))
+            left = bits(job, fit(job, resume=attempt > 0))
             break
         except (Interrupted, Kill):
             pass
-    assert attempt > 4 and found == undisturbed
+    assert attempt > 4 and left == undisturbed
 
 
 def test_a_finished_job_resumes_to_its_result(tmp_path, undisturbed):
@@ -130,9 +135,12 @@ def test_a_finished_job_resumes_to_its_result(tmp_path, undisturbed):
 def test_a_signal_after_the_last_step_is_not_lost(tmp_path, undisturbed, monkeypatch):
     """The job is done, but what follows it in the run must not start."""
     finish = Loop.finish
-    monkeypatch.setattr(
-        Loop, "finish", lambda self: (finish(self), signal.raise_signal(signal.SIGINT))
-    )
+
+    def finish_and_signal(self):
+        finish(self)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Loop, "finish", finish_and_signal)
     with pytest.raises(Interrupted):
         fit(make_job(tmp_path))
     monkeypatch.undo()
@@ -143,16 +151,13 @@ def test_the_handlers_are_put_back(tmp_path):
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     for wanted in (signal.SIG_DFL, signal.SIG_IGN):  # ignored, as nohup asks, it is not heard
         signal.signal(signal.SIGHUP, wanted)
-        before, inside = [signal.getsignal(number) for number in numbers], []
-        fit(
-            make_job(
-                tmp_path,
-                epochs=1,
-                disturb=lambda when, count, inside=inside: inside.append(
-                    [signal.getsignal(number) for number in numbers]
-                ),
-            )
-        )
+        before = [signal.getsignal(number) for number in numbers]
+        inside = []
+
+        def look(when, count, inside=inside):
+            inside.append([signal.getsignal(number) for number in numbers])
+
+        fit(make_job(tmp_path, epochs=1, disturb=look))
         assert inside[0][0] == inside[0][1] not in before
         assert inside[0][2] == (signal.SIG_IGN if wanted == signal.SIG_IGN else inside[0][0])
         assert [signal.getsignal(number) for number in numbers] == before
@@ -167,16 +172,13 @@ def test_a_checkpoint_of_another_model_or_without_its_best(tmp_path):
         fit(make_job(tmp_path, disturb=disturb, save_every=1))
     job = make_job(tmp_path)
     job.model.other = torch.nn.Linear(2, 2)
-    with pytest.raises(
-        ValueError,
-        match=r"checkpoint is not of this model or version \(.*Missing key.*other.weight",
-    ):
+    message = r"checkpoint is not of this model or version \(.*Missing key.*other.weight"
+    with pytest.raises(ValueError, match=message):
         fit(job, resume=True)
     state = json.loads((tmp_path / "state.json").read_text())
     (tmp_path / state["keep"][0]).unlink()
-    with pytest.raises(
-        ValueError, match=r"the checkpoint cannot be read \(.*best-.*\). Delete that folder"
-    ):
+    message = r"the checkpoint cannot be read \(.*best-.*\). Delete that folder"
+    with pytest.raises(ValueError, match=message):
         fit(make_job(tmp_path), resume=True)
 
 
@@ -190,16 +192,16 @@ def test_the_second_signal_is_meant():
 
 
 def test_it_works_outside_the_main_thread(tmp_path, undisturbed):
-    found = []
+    left = []
 
     def work():
         job = make_job(tmp_path)
-        found.append(bits(job, fit(job)))
+        left.append(bits(job, fit(job)))
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert found == [undisturbed]
+    assert left == [undisturbed]
 
 
 def test_without_resume_it_starts_anew(tmp_path, undisturbed):
@@ -207,7 +209,8 @@ def test_without_resume_it_starts_anew(tmp_path, undisturbed):
     fit(other)
     job = make_job(tmp_path)
     assert bits(job, fit(job)) == undisturbed
-    assert len(os.listdir(tmp_path)) <= 3  # the best, the last, the JSON: nothing of the run before
+    # The best, the last, the JSON: nothing of the run before.
+    assert len(os.listdir(tmp_path)) <= 3
 
 
 def test_seconds_add_up_over_the_parts(tmp_path):
@@ -234,7 +237,7 @@ def test_a_resume_that_forgot_the_random_state_would_be_noticed(tmp_path, undist
 
 @pytest.mark.parametrize("number", [1, 4, 5, 7])
 def test_an_epoch_is_announced_once_where_it_really_begins(tmp_path, number):
-    """Killed in one epoch and resumed: announced again only where the last checkpoint is of an earlier epoch."""
+    """Killed and resumed: announced again only where the last checkpoint is of an earlier epoch."""
     told = []
 
     def disturb(when, count):

@@ -1,7 +1,7 @@
 """minbert/training/processes.py: several processes train what one would, and one of them writes.
 
-If losses agree and gradients do not, a factor is wrong, or the gradient of a row that another process
-made is not added.
+If losses agree and gradients do not, a factor is wrong, or the gradient of a row that another
+process made is not added.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def run(
     """Run a command to its end.
 
     watch: a folder into which each process writes what it puts into place, as renamed-NUMBER.
-    The beginning of stderr tells what went wrong: the process that ended first speaks first, then the
-    others, then torchrun.
+    The beginning of stderr tells what went wrong: the process that ended first speaks first, then
+    the others, then torchrun.
     """
     environment = os.environ | {"PYTHONFAULTHANDLER": "1"}  # a process that aborts says where
     if watch:
@@ -79,7 +79,7 @@ def run(
 
 @pytest.fixture(scope="module")
 def curves(tiny_model, sample_data, tmp_path_factory):
-    """What 50 steps of each stage left: of one process, of two, both sums of weights, the folder."""
+    """Of 50 steps of each stage: the losses of one process, of two, both weights, the folder."""
     folder = tmp_path_factory.mktemp("processes")
     model = shutil.copytree(tiny_model, folder / "model")
     config = json.loads((model / "config.json").read_text())
@@ -110,7 +110,7 @@ def test_two_processes_have_the_losses_of_one(curves, stage):
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_two_processes_have_the_gradients_of_one(curves, stage):
-    """A factor, such as rows whose gradient another process does not add, hardly moves the losses."""
+    """A wrong factor, such as of rows of another process, hardly moves the losses."""
     alone, together = (seen["gradients"][stage] for seen in curves[:2])
     assert len(alone) >= 4 and sum(alone) > 0  # the heads alone have four
     assert together == pytest.approx(alone, rel=1e-4, abs=1e-6)
@@ -200,7 +200,7 @@ def test_a_run_that_was_stopped_in_each_stage_ends_in_the_same_bits(command, who
 
 
 def test_pretraining_in_two_processes_is_stopped_and_ends(tmp_path):
-    """From the command line to the folder; that it ends in the same bits is asked of the other command."""
+    """From the command line to the folder. The other command shows that the bits are the same."""
     (tmp_path / "text.txt").write_text("\n".join(LINES), encoding="utf-8")
     pretrain = [*TORCHRUN, "-m", "minbert.pretraining"]
     flags = ["--corpus", tmp_path / "text.txt", "--size", "tiny", "--vocabulary", "minbert-mini"]

@@ -1,4 +1,4 @@
-"""minbert/training/run_folder.py: a run's folder comes into being at once, and one process works in it.
+"""minbert/training/run_folder.py: a run's folder is made at once, and one process works in it.
 
 What a run reads may not change before it is resumed.
 """
@@ -127,8 +127,8 @@ def test_other_code_and_another_number_of_processes_or_threads_are_said(
     version = code_version.name_of(code_version.code_version())
     assert capsys.readouterr().out == (
         f"{run}: begun with other code ({version}, now 000000000000) and another number of "
-        f"processes (1, now 2) and another number of threads ({num_threads}, now 1000); it goes on, "
-        "but not to the same bits\n"
+        f"processes (1, now 2) and another number of threads ({num_threads}, now 1000); it goes "
+        "on, but not to the same bits\n"
     )
 
 
@@ -230,7 +230,7 @@ def test_where_files_cannot_be_locked_the_run_goes_on(run, monkeypatch, number):
 def test_finished_steps_are_not_done_again(
     tiny_model, sample_data, tmp_path, monkeypatch, order, names
 ):
-    """Stopped once in each job. Other tests ask for the same bits; a fresh start would have them."""
+    """Stopped once in each job. A fresh start would end in the same bits, too."""
     stages = ",".join(name for name in names if name in ("mlm", "simcse"))
     flags = ["--model", tiny_model, "--data-dir", sample_data, "--output-dir", tmp_path]
     flags += ["--name", "run", "--epochs", 1, "--pretrain", stages, "--contrastive-order", order]

@@ -1,11 +1,12 @@
-"""minbert/training/runtime.py: seeds and random states come back, and each choice of device and precision has its reason."""
+"""minbert/training/runtime.py: seeds and random states come back; each choice has its reason."""
+
+from __future__ import annotations
 
 import ctypes
 import os
 import random
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,12 +14,13 @@ import torch
 
 from minbert import BertModel
 from minbert.training import runtime
+from minbert.training.code_version import ROOT
 
 CPU = torch.device("cpu")
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def draw() -> tuple:
+    """Numbers of all three generators."""
     return random.random(), float(np.random.random()), torch.rand(3).tolist()  # noqa: NPY002
 
 
@@ -38,9 +40,8 @@ def test_the_random_state_round_trip():
     draw()
     state = runtime.random_state()
     assert all(torch.is_tensor(tensor) for tensor in state.values())
-    expected = [
-        draw() for _ in range(400)
-    ]  # past NumPy's and Python's 624 words, so that position and words count
+    # Past NumPy's and Python's 624 words, so that both position and words count.
+    expected = [draw() for _ in range(400)]
     runtime.seed_everything(99)
     runtime.restore_random_state(state)
     assert [draw() for _ in range(400)] == expected
@@ -55,7 +56,7 @@ def test_reading_the_random_state_draws_nothing():
 
 
 def test_a_run_on_cpu_does_not_wake_a_gpu(monkeypatch):
-    """To ask CUDA for a state would give the process a context on the first GPU, half a gigabyte of it."""
+    """To ask CUDA for a state would take half a gigabyte of the first GPU."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     for is_used in (False, True):
         monkeypatch.setattr(torch.cuda, "is_initialized", lambda is_used=is_used: is_used)
@@ -69,10 +70,8 @@ def test_devices_come_with_their_reason(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     assert runtime.choose_device("auto") == (CPU, "the fastest that torch finds on this machine")
     for name in ("cuda", "mps"):
-        with pytest.raises(
-            ValueError,
-            match=f"--device {name}: torch .* finds no such device.*--device auto or cpu",
-        ):
+        message = f"--device {name}: torch .* finds no such device.*--device auto or cpu"
+        with pytest.raises(ValueError, match=message):
             runtime.choose_device(name)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     assert runtime.choose_device("auto")[0].type == "mps"
@@ -91,11 +90,10 @@ def test_devices_come_with_their_reason(monkeypatch):
 )
 def test_precision_comes_with_its_reason(monkeypatch, capabilities, precision):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
-    found, reason = runtime.choose_precision("auto", CPU)
-    assert found == precision and "this processor" in reason
-    assert runtime.is_native("bf16", CPU) == (precision == "bf16") and runtime.is_native(
-        "fp32", CPU
-    )
+    chosen, reason = runtime.choose_precision("auto", CPU)
+    assert chosen == precision and "this processor" in reason
+    assert runtime.is_native("bf16", CPU) == (precision == "bf16")
+    assert runtime.is_native("fp32", CPU)
     assert runtime.choose_precision("auto", torch.device("mps"))[0] == "fp32"
     for given in ("bf16", "fp32"):
         assert runtime.choose_precision(given, CPU) == (given, "as given")
@@ -105,9 +103,8 @@ def test_autocast_lowers_products_only():
     a = torch.rand(4, 4)
     with runtime.autocast(CPU, "bf16"):
         assert (a @ a).dtype == torch.bfloat16
-        assert (a + a).dtype == torch.float32 and torch.nn.functional.mse_loss(
-            a @ a, a @ a
-        ).dtype == torch.float32
+        assert (a + a).dtype == torch.float32
+        assert torch.nn.functional.mse_loss(a @ a, a @ a).dtype == torch.float32
     with runtime.autocast(CPU, "fp32"):
         assert (a @ a).dtype == torch.float32
 
@@ -133,7 +130,8 @@ class Info(ctypes.Structure):  # struct mallinfo2; number 7 is the memory in use
 runtime.settle_memory()
 info = ctypes.CDLL(None).mallinfo2
 info.restype = Info
-layer, used = torch.nn.Linear(64, 64), []
+layer = torch.nn.Linear(64, 64)
+used = []
 for tokens in range(8, 148):
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         layer(torch.ones(4, tokens, 64))
@@ -143,23 +141,18 @@ print(used[-1] - used[-70])
 
 
 def test_memory_does_not_grow_with_the_shapes_that_a_run_meets():
-    """Of 140 shapes the last 70 may take no more than those before them had; kept, each takes .3 MB."""
+    """Of 140 shapes the last 70 may take no more memory. A kept kernel takes .3 MB."""
     if not hasattr(ctypes.CDLL(None), "mallinfo2"):
         pytest.skip("needs glibc 2.33 or newer, which tells how much memory is in use")
-    environment = {
-        name: value for name, value in os.environ.items() if name not in runtime.KERNEL_CACHES
-    }
+    environment = dict(os.environ)
+    for name in runtime.KERNEL_CACHES:
+        environment.pop(name, None)
+    command = [sys.executable, "-c", MANY_SHAPES]
     result = subprocess.run(
-        [sys.executable, "-c", MANY_SHAPES],
-        env=environment,
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        check=True,
+        command, env=environment, capture_output=True, text=True, cwd=ROOT, check=True
     )
-    assert int(result.stdout) < 4e6, (
-        f"{int(result.stdout) / 1e6:.1f} MB more: do the caches have other names now?"
-    )
+    megabytes = int(result.stdout) / 1e6
+    assert megabytes < 4, f"{megabytes:.1f} MB more: do the caches have other names now?"
 
 
 def test_keeping_freed_memory_never_fails(monkeypatch):
@@ -173,7 +166,7 @@ def test_keeping_freed_memory_never_fails(monkeypatch):
 
 
 def test_compiled_layers_are_the_same_function(tiny_model):
-    """With a backend that needs no compiler; `inductor`, which makes kernels, was within 4e-6 by hand."""
+    """With a backend that needs no compiler. `inductor`, which makes kernels, was within 4e-6."""
     plain, compiled = (BertModel.from_pretrained(tiny_model) for _ in range(2))
     runtime.compile_layers(compiled, True, backend="aot_eager")
     assert list(compiled.state_dict()) == list(plain.state_dict())
@@ -182,17 +175,16 @@ def test_compiled_layers_are_the_same_function(tiny_model):
         for model in (plain, compiled):
             model.zero_grad()
             model(ids, torch.ones_like(ids)).last_hidden_state.square().mean().backward()
-        for ours, theirs in zip(
-            compiled.layers.parameters(), plain.layers.parameters(), strict=True
-        ):
+        both = zip(compiled.layers.parameters(), plain.layers.parameters(), strict=True)
+        for ours, theirs in both:
             torch.testing.assert_close(ours.grad, theirs.grad, rtol=0, atol=1e-7)
 
 
 def test_layers_are_compiled_only_when_asked_for(tiny_model, monkeypatch):
-    model, asked = BertModel.from_pretrained(tiny_model), []
-    monkeypatch.setattr(
-        type(model.layers[0]), "compile", lambda layer, **settings: asked.append(settings)
-    )
+    model = BertModel.from_pretrained(tiny_model)
+    asked = []
+    compile_layer = lambda layer, **settings: asked.append(settings)  # noqa: E731
+    monkeypatch.setattr(type(model.layers[0]), "compile", compile_layer)
     runtime.compile_layers(model, False)
     assert not asked
     monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 8)

@@ -1,4 +1,9 @@
-"""minbert/training/stage.py: a chain of stages, what of it is reused, and what a damaged folder does."""
+"""minbert/training/stage.py: a chain of stages, which of them are reused, and damaged folders.
+
+test_code_version.py shows that an edit of the code keeps a stage from being reused.
+"""
+
+from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
@@ -7,9 +12,10 @@ import pytest
 import torch
 
 from minbert import AdamW, BertModel, BertTokenizer
-from minbert.training.job import Job
+from minbert.training.job import Job, TaskBatch
 from minbert.training.stage import (
     STAGE_FILE,
+    ChainStep,
     Stage,
     encoder_fingerprint,
     plan_chain,
@@ -20,15 +26,18 @@ from minbert.training.stage import (
 
 @dataclass
 class Ids:
+    """A batch of the toy stages, which read nothing of it."""
+
     input_ids: torch.Tensor
     ids: tuple[str, ...]
 
 
 @pytest.fixture
 def make_chain(tiny_model, tmp_path):
-    """A function that builds the stages named on one encoder: each pulls the [CLS] vector towards a number.
+    """A function that builds stages on one encoder. Each pulls the [CLS] vector towards a number.
 
-    By default a stage is judged by how near it came.
+    targets: the number of each stage, by its name. By default the score that selects is how near
+    the vector came.
     """
 
     def make(run: str, targets: dict[str, float], score: str = "closeness") -> list[Stage]:
@@ -36,28 +45,20 @@ def make_chain(tiny_model, tmp_path):
             tiny_model, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
         )
         tokenizer = BertTokenizer.from_pretrained(tiny_model)
-        start, stages = encoder_fingerprint(encoder, tokenizer), []
-        for number, (name, target) in enumerate(targets.items()):
-
-            def value() -> torch.Tensor:
-                return encoder(torch.tensor([[2, 9, 3]])).last_hidden_state[0, 0, 0]
-
-            def loss(task, batch, target=target, value=value) -> torch.Tensor:
-                return (value() - target).square()
-
-            def quality(target=target, value=value) -> dict[str, float]:
-                with torch.no_grad():
-                    return {"value": float(value()), "closeness": -abs(float(value()) - target)}
-
+        start = encoder_fingerprint(encoder, tokenizer)
+        stages: list[Stage] = []
+        for name, target in targets.items():
+            is_last = len(stages) == len(targets) - 1
+            pull = Pull(encoder, target)
             job = Job(
                 name=name,
                 folder=tmp_path / run / "checkpoint" / name,
                 model=encoder,
                 optimizer=AdamW(encoder.parameters(), lr=0.01),
-                plan=lambda *_: [[("x", [0])]] * 3,
+                plan=lambda *_: [[TaskBatch("x", [0])]] * 3,
                 load=lambda *_: Ids(torch.zeros(1, 3), ("0",)),
-                loss=loss,
-                evaluate=quality,
+                loss=pull.loss,
+                evaluate=pull.quality,
                 score=score,
                 epochs=1,
                 device=torch.device("cpu"),
@@ -65,58 +66,73 @@ def make_chain(tiny_model, tmp_path):
                 seed=0,
             )
             start = stage_fingerprint(start, {"target": target}, [])
-            folder = "encoder" if number == len(targets) - 1 else f"encoder-{name}"
-            stages.append(
-                Stage(
-                    job,
-                    encoder,
-                    tokenizer,
-                    "mean",
-                    quality,
-                    "value",
-                    tmp_path / run / folder,
-                    start,
-                )
-            )
+            folder = tmp_path / run / ("encoder" if is_last else f"encoder-{name}")
+            stage = Stage(job, encoder, tokenizer, "mean", pull.quality, "value", folder, start)
+            stages.append(stage)
         return stages
 
     return make
 
 
+@dataclass
+class Pull:
+    """The loss and the scores of a toy stage."""
+
+    encoder: BertModel
+    target: float
+
+    def value(self) -> torch.Tensor:
+        """The first unit of the [CLS] vector."""
+        return self.encoder(torch.tensor([[2, 9, 3]])).last_hidden_state[0, 0, 0]
+
+    def loss(self, task, batch) -> torch.Tensor:
+        return (self.value() - self.target).square()
+
+    def quality(self) -> dict[str, float]:
+        with torch.no_grad():
+            value = float(self.value())
+        return {"value": value, "closeness": -abs(value - self.target)}
+
+
 def folders_of(tmp_path):
+    """The folders of all encoders."""
     return sorted(tmp_path.glob("*/encoder*"))
 
 
+def bytes_of(encoder: BertModel) -> dict[str, bytes]:
+    """The weights of an encoder, to the bit."""
+    return {name: tensor.numpy().tobytes() for name, tensor in encoder.state_dict().items()}
+
+
 def weights_of(stage: Stage) -> dict[str, bytes]:
-    return {name: tensor.numpy().tobytes() for name, tensor in stage.encoder.state_dict().items()}
+    """The weights of a stage's encoder as it is now, to the bit."""
+    return bytes_of(stage.encoder)
 
 
 def test_a_chain_runs_in_order_on_one_encoder(make_chain, tmp_path):
     stages = make_chain("one", {"up": 3.0, "down": -3.0})
     qualities, seconds = run_chain(plan_chain(stages, []), is_resumed=False)
     assert list(qualities) == ["up", "down"] and seconds > 0
-    values = [
-        qualities[name][when]["value"] for name in ("up", "down") for when in ("before", "after")
-    ]
+    values = []
+    for name in ("up", "down"):
+        values += [qualities[name]["before"]["value"], qualities[name]["after"]["value"]]
     assert values[0] < values[1] == values[2] > values[3]  # the second starts where the first ends
     assert all(quality["is_kept"] for quality in qualities.values())
     assert [path.name for path in folders_of(tmp_path)] == ["encoder", "encoder-up"]
-    assert weights_of(stages[1]) == {
-        name: tensor.numpy().tobytes()
-        for name, tensor in BertModel.from_pretrained(tmp_path / "one" / "encoder")
-        .state_dict()
-        .items()
-    }
+    stored = BertModel.from_pretrained(tmp_path / "one" / "encoder")
+    assert weights_of(stages[1]) == bytes_of(stored)
 
 
 def test_a_stage_counts_once_all_of_it_is_written(make_chain, tmp_path, monkeypatch):
     """Killed while the encoder is written, or while what opens it is."""
-    for number, (place, name) in enumerate(
-        ((BertModel, "save_pretrained"), (BertTokenizer, "save_pretrained"))
-    ):
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    for number, writer in enumerate((BertModel, BertTokenizer)):
         (stage,) = make_chain(str(number), {"up": 3.0})
         with monkeypatch.context() as patch:
-            patch.setattr(place, name, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            patch.setattr(writer, "save_pretrained", stop)
             with pytest.raises(KeyboardInterrupt):
                 stage.train(is_resumed=False)
         assert not (stage.folder / STAGE_FILE).exists() and stage.reusable([stage.folder]) is None
@@ -132,19 +148,15 @@ def test_the_projection_of_a_start_that_is_kept_is_not_stored(make_chain):
 
 
 def test_an_encoder_that_got_worse_is_not_handed_on(make_chain, tmp_path, capsys):
-    stages = make_chain(
-        "one", {"down": -3.0, "up": 3.0}, score="value"
-    )  # judged by its value, "down" is a loss
+    # By its value, "down" is a loss.
+    stages = make_chain("one", {"down": -3.0, "up": 3.0}, score="value")
     start = weights_of(stages[0])
     qualities, _ = run_chain(plan_chain(stages[:1], []), is_resumed=False)
     assert qualities["down"]["after"]["value"] < qualities["down"]["before"]["value"]
     assert not qualities["down"]["is_kept"] and weights_of(stages[0]) == start
-    assert (
-        "its value is worse, so the next stage begins where this one began"
-        in capsys.readouterr().out
-    )
-    stored = BertModel.from_pretrained(tmp_path / "one" / "encoder-down").state_dict()
-    assert {name: tensor.numpy().tobytes() for name, tensor in stored.items()} == start
+    message = "its value is worse, so the next stage begins where this one began"
+    assert message in capsys.readouterr().out
+    assert bytes_of(BertModel.from_pretrained(tmp_path / "one" / "encoder-down")) == start
     again = make_chain("two", {"down": -3.0, "up": 3.0}, score="value")
     reused, _ = run_chain(plan_chain(again[:1], folders_of(tmp_path)), is_resumed=False)
     assert reused == qualities and weights_of(again[0]) == start
@@ -153,70 +165,61 @@ def test_an_encoder_that_got_worse_is_not_handed_on(make_chain, tmp_path, capsys
 
 
 def test_less_can_be_better_and_worse_can_be_asked_for(make_chain, capsys):
-    (stage,) = make_chain("one", {"down": -3.0}, score="-value").copy()
-    qualities, _ = run_chain([(stage, None)], is_resumed=False)
-    assert (
-        qualities["down"]["is_kept"]
-        and qualities["down"]["after"]["value"] < qualities["down"]["before"]["value"]
-    )
+    (stage,) = make_chain("one", {"down": -3.0}, score="-value")
+    quality = run_chain([ChainStep(stage, None)], is_resumed=False).qualities["down"]
+    assert quality["is_kept"] and quality["after"]["value"] < quality["before"]["value"]
+
     (up,) = make_chain("two", {"up": 3.0}, score="-value")
     start = weights_of(up)
-    assert (
-        not run_chain([(up, None)], is_resumed=False)[0]["up"]["is_kept"]
-        and weights_of(up) == start
-    )
+    quality = run_chain([ChainStep(up, None)], is_resumed=False).qualities["up"]
+    assert not quality["is_kept"] and weights_of(up) == start
     assert "its value is worse" in capsys.readouterr().out
+
     (kept,) = make_chain("three", {"up": 3.0}, score="-value")
-    assert run_chain([(replace(kept, keeps_better=False), None)], is_resumed=False)[0]["up"][
-        "is_kept"
-    ]
+    chain = [ChainStep(replace(kept, keeps_better=False), None)]
+    assert run_chain(chain, is_resumed=False).qualities["up"]["is_kept"]
     assert weights_of(kept) != start and "is worse" not in capsys.readouterr().out
 
 
 def test_an_encoder_that_is_as_good_as_its_start_is_handed_on(make_chain):
     (stage,) = make_chain("one", {"up": 3.0})
-    start, level = weights_of(stage), lambda: {"closeness": 0.5}
-    found, _ = replace(stage, quality=level, job=replace(stage.job, evaluate=level)).train(
-        is_resumed=False
-    )
-    assert found["is_kept"] and weights_of(stage) != start
+    start = weights_of(stage)
+    level = lambda: {"closeness": 0.5}  # noqa: E731
+    changed = replace(stage, quality=level, job=replace(stage.job, evaluate=level))
+    assert changed.train(is_resumed=False).quality["is_kept"] and weights_of(stage) != start
 
 
 def test_the_longest_finished_part_of_a_chain_is_reused(make_chain, tmp_path, capsys):
     first = make_chain("one", {"up": 3.0, "down": -3.0})
     qualities, _ = run_chain(plan_chain(first, []), is_resumed=False)
-    whole = plan_chain(make_chain("two", {"up": 3.0, "down": -3.0}), folders_of(tmp_path))
-    assert [found for _, found in whole] == [
-        tmp_path / "one" / "encoder-up",
-        tmp_path / "one" / "encoder",
-    ]
+    one = tmp_path / "one"
+    chain = plan_chain(make_chain("two", {"up": 3.0, "down": -3.0}), folders_of(tmp_path))
+    assert [step.reused for step in chain] == [one / "encoder-up", one / "encoder"]
     capsys.readouterr()
-    assert run_chain(whole, is_resumed=False) == (qualities, 0.0) and weights_of(
-        whole[1][0]
-    ) == weights_of(first[1])
-    assert f"down: encoder reused from {tmp_path / 'one' / 'encoder'}" in capsys.readouterr().out
+    assert run_chain(chain, is_resumed=False) == (qualities, 0.0)
+    assert weights_of(chain[1].stage) == weights_of(first[1])
+    assert f"down: encoder reused from {one / 'encoder'}" in capsys.readouterr().out
+
     other = plan_chain(make_chain("three", {"up": 3.0, "down": -2.0}), folders_of(tmp_path))
-    assert [(stage.job.name, bool(found)) for stage, found in other] == [
-        ("up", True),
-        ("down", False),
-    ]
+    assert [step.stage.job.name for step in other] == ["up", "down"]
+    assert [step.reused is not None for step in other] == [True, False]
+
+    # The same stages from other starts.
     turned = plan_chain(make_chain("four", {"down": -3.0, "up": 3.0}), folders_of(tmp_path))
-    assert [found for _, found in turned] == [None, None]  # the same stages from other starts
+    assert [step.reused for step in turned] == [None, None]
 
 
 def test_what_comes_before_a_finished_stage_is_not_trained(make_chain, tmp_path):
     run_chain(plan_chain(make_chain("one", {"up": 3.0, "down": -3.0}), []), is_resumed=False)
     (tmp_path / "one" / "encoder-up" / STAGE_FILE).unlink()
     chain = plan_chain(make_chain("two", {"up": 3.0, "down": -3.0}), folders_of(tmp_path))
-    assert [stage.job.name for stage, _ in chain] == ["down"] and chain[0][1]
+    assert [step.stage.job.name for step in chain] == ["down"] and chain[0].reused
 
 
 def test_what_other_code_trained_is_trained_anew_but_for_the_runs_own(make_chain, tmp_path):
-    """A loss that was edited gives another encoder; a run that was begun before the edit goes on with what it has."""
-    run_chain(
-        plan_chain([replace(stage, code="old") for stage in make_chain("one", {"up": 3.0})], []),
-        False,
-    )
+    """An edited loss gives another encoder. A run that began before goes on with its own."""
+    (first,) = make_chain("one", {"up": 3.0})
+    run_chain(plan_chain([replace(first, code="old")], []), is_resumed=False)
     (other,) = make_chain("two", {"up": 3.0})
     assert replace(other, code="old").reusable(folders_of(tmp_path)) == tmp_path / "one" / "encoder"
     assert replace(other, code="new").reusable(folders_of(tmp_path)) is None
@@ -240,9 +243,10 @@ def test_a_damaged_folder_is_no_candidate(make_chain, tmp_path, content):
 
 
 def test_a_stage_begins_and_closes_around_its_job(make_chain):
-    """Copies are made before anything is measured; what `close` leaves in the encoder is what counts and is kept."""
+    """Copies are made before anything is measured. The encoder counts as `close` leaves it."""
     (stage,) = make_chain("one", {"up": 3.0})
-    order, start = [], weights_of(stage)
+    order = []
+    start = weights_of(stage)
 
     def begin():
         assert weights_of(stage) == start
@@ -259,9 +263,11 @@ def test_a_stage_begins_and_closes_around_its_job(make_chain):
         return stage.quality()
 
     changed = replace(stage, begin=begin, close=close, quality=quality, settings={"lr": 0.25})
-    found, _ = changed.train(is_resumed=False)
+    result = changed.train(is_resumed=False)
     assert order == ["begin", "quality", "close", "quality"]
-    assert found["found"] == {"score of the copy": 0.5} and found["settings"] == {"lr": 0.25}
-    assert found["after"]["value"] > 5 and "score of the copy: 0.5000" in changed.table(found)
+    assert result.quality["found"] == {"score of the copy": 0.5}
+    assert result.quality["settings"] == {"lr": 0.25}
+    assert result.quality["after"]["value"] > 5
+    assert "score of the copy: 0.5000" in changed.table(result.quality)
     again = replace(stage, settings={"lr": 0.25})
-    assert again.reuse(stage.folder)[0] == found
+    assert again.reuse(stage.folder).quality == result.quality
