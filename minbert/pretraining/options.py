@@ -81,9 +81,10 @@ class PlainTextOptions(OptionGroup):
         return self.batch_size * self.block_size
 
     def check(self) -> None:
-        given = {"size": self.size != AUTO, "vocabulary": self.has_vocabulary}
-        for name, is_given in given.items():
-            if self.has_init and is_given:
+        # A model brings its own shape and vocabulary.
+        are_set = {"size": self.size != AUTO, "vocabulary": self.has_vocabulary}
+        for name, is_set in are_set.items():
+            if self.has_init and is_set:
                 raise ValueError(
                     f"--{name} {getattr(self, name)} and --init {self.init}: a model brings its own"
                     "; drop one of the two."

@@ -113,6 +113,7 @@ def split_and_pack(paths: list[Path], tokenizer: BertTokenizer, length: int) -> 
     if 0 < len(held_out) <= limit:
         return PackedText(train, held_out)
 
+    # At least one is held out, and by rounding no less than 1 / HELD_OUT of them.
     sequences = pack(read_lines(paths), tokenizer, length)
     num_train = min(len(sequences) - 1, len(sequences) * (HELD_OUT - 1) // HELD_OUT)
     train, held_out = np.split(sequences, [num_train])
@@ -138,6 +139,7 @@ def plan_steps(
     steps: list[Step] = []
     orders: dict[int, Tensor] = {}
     for number in range(epoch * num_steps, (epoch + 1) * num_steps):
+        # A pass leaves out the few sequences that fill no batch. Another pass has other ones.
         pass_number, position = divmod(number, steps_per_pass)
         if pass_number not in orders:
             generator = torch.Generator().manual_seed(seed * SEED_STRIDE + pass_number)
@@ -170,6 +172,7 @@ def pair_up(input_ids: Tensor, share: float, sep_token_id: int, max_shift: int =
     max_shift = min(max_shift, num_first - 1)
     shifts = torch.randint(max_shift + 1, (num_pairs, 1)) * is_moved  # (P, 2)
 
+    # [CLS] a [SEP] b [SEP]: the first and the last token stay.
     paired = input_ids.clone()
     first_places = shifts[:, :1] + torch.arange(num_first)  # (P, num_first)
     paired[:num_pairs, 1 : 1 + num_first] = text.gather(1, first_places)

@@ -41,12 +41,14 @@ def backward(job: Job, update: list[Part]) -> UpdateLoss:
     and the batch for the error message.
     """
     groups = [update] if job.surgery is None else group_by_task(update)
-    parameters = [
-        parameter for group in job.optimizer.param_groups for parameter in group["params"]
-    ]
+    parameters = []
+    for parameter_group in job.optimizer.param_groups:
+        parameters += parameter_group["params"]
+
     total = 0.0
     gradients = []
     for group in groups:
+        # Each batch has its own backward pass, so that one graph is in memory at a time.
         for part in group:
             loss = accumulate(job, part)
             if not math.isfinite(loss):
@@ -124,6 +126,8 @@ def combine(
     that no task touches keeps None.
     """
     columns = list(zip(*gradients, strict=True))  # for each parameter its K gradients
+
+    # The surgery weighs what all tasks touch.
     shared = []
     for column in columns:
         present = [gradient for gradient in column if gradient is not None]

@@ -135,6 +135,7 @@ class Loop:
         """One update: learning rate, gradient, clipping, and the step of the optimizer."""
         job = self.job
         progress = self.progress
+        # The learning rate of this step: its peak times a factor of the schedule.
         warmup_steps = round(job.warmup * progress.num_steps)
         factor = SCHEDULES[job.schedule](progress.step, progress.num_steps, warmup_steps)
         for group in job.optimizer.param_groups:
@@ -155,6 +156,7 @@ class Loop:
         progress.step += 1
         progress.step_in_epoch += 1
 
+        # One batch says little: losses of tasks have different scales.
         shown = progress.losses[-SHOWN_LOSSES:]
         self.bar.set_postfix(loss=f"{sum(shown) / len(shown):.4f}", refresh=False)
         self.bar.update()
@@ -188,11 +190,13 @@ class Loop:
         finally:
             self.stop.is_evaluating = False
 
+        # The recorded loss is the mean since the evaluation before.
         loss = sum(progress.losses) / len(progress.losses)
         progress.losses = []
         progress.evaluated_step = progress.step
         entry = {"epoch": progress.epoch + 1, "step": progress.step, "loss": loss, **scores}
         progress.history.append(entry)
+        # Of equal scores the first one stays the best.
         value = job.selection_value(scores)
         if progress.best_score is None or value > progress.best_score:
             progress.best_score = value
@@ -228,6 +232,7 @@ class Loop:
         job = self.job
         progress = self.progress
         progress.seconds = time.perf_counter() - self.started
+        # All tensors go into one file, under the name of their group.
         optimizer = checkpoint.pack_optimizer(job.optimizer)
         groups = {
             "model": job.model.state_dict(),

@@ -211,6 +211,7 @@ def own_randomness() -> Iterator[None]:
     if count() == 1:
         yield
         return
+    # All processes draw one seed from their common state. Each adds its number to it.
     common = torch.Generator()
     common.set_state(torch.get_rng_state())
     before = common.get_state()
@@ -218,5 +219,6 @@ def own_randomness() -> Iterator[None]:
     torch.manual_seed(seed + number())
     started = torch.get_rng_state()
     yield
+    # On a GPU the state always goes on: its own generator is not compared.
     has_drawn = torch.cuda.is_initialized() or not torch.equal(started, torch.get_rng_state())
     torch.set_rng_state(common.get_state() if has_drawn else before)

@@ -218,6 +218,7 @@ def plan_chain(stages: list[Stage], candidates: list[Path]) -> Chain:
         return [stage.reusable([stage.folder, *candidates]) for stage in stages]
 
     reusable = processes.from_first(find_reusable)
+    # Everything before the last finished encoder is in that encoder already.
     last = -1
     for number, folder in enumerate(reusable):
         if folder is not None:
