@@ -241,7 +241,7 @@ BAD_MODELS = {
     "no vocab.txt": BadFile(
         "vocab.txt",
         Path.unlink,
-        ("tiny: no vocab.txt in it; it must hold the WordPiece vocabulary",),
+        ("tiny: no vocab.txt in it, and no tokenizer.json; one must hold the WordPiece",),
     ),
     "vocab.txt beyond the embeddings": BadFile(
         "vocab.txt",
@@ -282,7 +282,7 @@ BAD_MODELS = {
     "tokenizer settings": BadFile(
         "tokenizer_config.json",
         cut_short,
-        ("tiny: ", "tokenizer_config.json not JSON", "Fetch"),
+        ("tiny/tokenizer_config.json: not JSON", "Fetch the model again."),
     ),
 }
 
