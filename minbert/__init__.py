@@ -2,22 +2,22 @@
 
 In reading order:
 
-config.py       The numbers that fix an encoder's shape.
+config.py           The numbers that fix an encoder's shape.
 tokenizer_files.py  The files of a tokenizer, as other libraries write them.
-tokenizer.py    Text -> token ids.
-dropout.py      Dropout, as a function and as a module.
-attention.py    Multi-head self-attention.
-bert.py         The encoder: embeddings, layers, pooler.
-weights.py      Where weights are, how they are named, and how they are loaded.
-pooling.py      Token vectors -> one vector per row.
-optimizer.py    AdamW.
-schedule.py     The learning rate of each step.
-fast.py         Fast twins of functions in the files above.
-options.py      The option group of the encoder.
-training/       One training loop for every stage.
-pretraining/    Masked language modelling, as a stage and as a command.
-reporting/      What a person looks at: tables, figures, HTML pages.
-commands/       How every command starts and ends.
+tokenizer.py        Text -> token ids.
+dropout.py          Dropout, as a function and as a module.
+attention.py        Multi-head self-attention.
+bert.py             The encoder: embeddings, layers, pooler.
+weights.py          Where weights are, how they are named, and how they are loaded.
+pooling.py          Token vectors -> one vector per row.
+optimizer.py        AdamW.
+schedule.py         The learning rate of each step.
+fast.py             Fast twins of functions in the files above.
+options.py          The option group of the encoder.
+training/           One training loop for every stage.
+pretraining/        Masked language modelling, as a stage and as a command.
+reporting/          What a person looks at: tables, figures, HTML pages.
+commands/           How every command starts and ends.
 
 The folder bundled/ holds the weights of minbert-mini.
 """
