@@ -56,7 +56,7 @@ def test_the_sides_of_train_step_have_the_same_loss_and_batches(
     classifier = training_sides.Classifier(data.model).eval()
     rows = training_sides.HuggingFaceBatches(data)
     assert job.model.pooling == pooling
-    assert job.model.drops_out, "the peer has dropout, though the encoder is small"
+    assert job.model.has_encoder_dropout, "the peer has dropout, though the encoder is small"
 
     batches = training_sides.group_by_length(data)
     indices = [row for batch in batches for row in batch]

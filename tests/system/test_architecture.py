@@ -65,6 +65,7 @@ JUNK_DRAWERS = {
 }
 MAY_PRINT = {
     "run_multitask.py",
+    "contrastive/embedder.py",
     "minbert/commands/ending.py",
     "minbert/training/loop.py",
     "minbert/training/run_folder.py",
