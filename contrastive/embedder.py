@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +33,8 @@ MAX_CELLS = 2**22  # cosines in memory at once: 32 MiB in float64
 NUM_SPECIAL_TOKENS = 2  # [CLS] and [SEP]
 MOSTLY_UNKNOWN = 0.3  # the share of [UNK] from which most words of short texts are unknown
 DEFAULT_LENGTH = 128  # tokens of a row, where neither the user nor the model says another number
+NUM_CHECKED = 8  # stored vectors that are compared with vectors computed again
+LEAST_COSINE = 0.99  # between the two: bf16 keeps cosines to about 0.002
 
 
 # --- sentences to vectors -------------------------------------------------------------------------
@@ -292,6 +294,42 @@ def nearest(
     return Neighbours(torch.cat(all_cosines), torch.cat(all_rows))
 
 
+class Pair(NamedTuple):
+    """Two vectors with a high cosine."""
+
+    first: int  # the lower row
+    second: int
+    cosine: float
+
+
+def pairs_above(
+    vectors: Tensor,
+    threshold: float,
+    max_cells: int = MAX_CELLS,
+    progress: ChunkProgress = iter,
+) -> Iterator[Pair]:
+    """Yield all pairs of vectors with a cosine of at least `threshold`, in the order of their rows.
+
+    vectors: (N, H), finite. threshold: -1 to 1. max_cells and progress as of `nearest`.
+
+    It compares all pairs exactly, in float64. Cosines are rounded as in `nearest`, so that two
+    equal vectors have 1. Compare with sentence_transformers.util.paraphrase_mining, which looks at
+    the nearest ones of each sentence only.
+    """
+    num_rows = len(vectors)
+    unit = F.normalize(vectors.double(), dim=-1)  # (N, H)
+    limit = round(threshold * STEPS)
+    for chunk in progress(torch.arange(num_rows).split(max(1, max_cells // num_rows))):
+        start = int(chunk[0])
+        cosines = unit[chunk] @ unit[start:].T  # (C, N - start)
+        steps = (cosines * STEPS).round().long()  # (C, N - start)
+        # Above the diagonal each pair stands once, and no vector with itself.
+        is_high = (steps >= limit).triu(diagonal=1)  # (C, N - start)
+        for place, other in is_high.nonzero().tolist():
+            cosine = min(1.0, max(-1.0, float(cosines[place, other])))
+            yield Pair(start + place, start + other, cosine)
+
+
 # --- vectors on disk ------------------------------------------------------------------------------
 
 
@@ -316,3 +354,55 @@ def write_vectors(path: Path | None, vectors: Tensor, is_normalised: bool) -> No
 
     # A link stays a link: the file that it points to is replaced.
     write_atomically(path.resolve(), write)
+
+
+def read_vectors(path: Path, sentences: Sequence[str], embedder: Embedder) -> Tensor:
+    """Read the vectors (N, H) of N sentences that `write_vectors` has stored.
+
+    Some sentences are embedded again. So vectors of other sentences, or of another model, pooling
+    or length, are noticed. Raises ValueError for these, and for a file that holds no such array.
+    """
+    vectors = load_array(path)  # (N, H)
+    if len(vectors) != len(sentences):
+        raise ValueError(
+            f"--vectors is {path} with {len(vectors):,} rows, and there are {len(sentences):,} "
+            "sentences; expected is a row for each. Store them again with --out."
+        )
+    # At most NUM_CHECKED rows, the first and the last among them.
+    count = min(NUM_CHECKED, len(sentences))
+    places = np.linspace(0, len(sentences) - 1, count).round().astype(int).tolist()
+    again, _ = embedder.encode([sentences[place] for place in places])  # (P, H)
+    width = again.size(1)
+    if vectors.size(1) != width:
+        raise ValueError(
+            f"--vectors is {path} with {vectors.size(1)} numbers in a row; the model gives "
+            f"{width}. Pass the model that they come from."
+        )
+    cosines = F.cosine_similarity(again, vectors[places], dim=-1)  # (P,)
+    lowest = int(cosines.argmin())
+    if cosines[lowest] < LEAST_COSINE:
+        raise ValueError(
+            f"--vectors is {path}; its row {places[lowest]} has a cosine of only "
+            f"{cosines[lowest]:.2f} with sentence {places[lowest] + 1}. It was made of other "
+            "sentences, or with another model, pooling or --max-length. Store them again with "
+            "--out."
+        )
+    return vectors
+
+
+def load_array(path: Path) -> Tensor:
+    """Return the finite numbers (N, H) of a .npy file. Raises ValueError where there are none."""
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ValueError(
+            f"--vectors is {path}, which cannot be read as a .npy file ({error}). Pass the file "
+            "that --out wrote."
+        ) from None
+    is_matrix = isinstance(array, np.ndarray) and array.ndim == 2
+    if not is_matrix or array.dtype.kind != "f" or not np.isfinite(array).all():
+        raise ValueError(
+            f"--vectors is {path}, which holds no matrix of finite numbers. Pass the file that "
+            "--out wrote."
+        )
+    return torch.from_numpy(array.astype(np.float32))

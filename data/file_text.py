@@ -159,7 +159,7 @@ def decode_bytes(name: str, content: bytes) -> DecodedText:
     Some other characters in the file that are right UTF-8 show that it is damaged UTF-8.
     """
     text = content.decode("utf-8", errors="surrogateescape").replace("\0", NO_ZERO)
-    if is_free_of_surrogates(text):
+    if damage_in(text) is None:
         return DecodedText(text, "UTF-8")
     # Some right characters show damaged UTF-8. Chinese encodings have a few by chance.
     num_right = len(re.findall("[^\0-\x7f\udc00-\udcff]", text))
@@ -189,7 +189,7 @@ def refuse_many_damaged_lines(name: str, text: str) -> None:
     lines = text.splitlines()
     damaged = []
     for number, line in enumerate(lines, start=1):
-        if not is_free_of_surrogates(line):
+        if damage_in(line):
             damaged.append(number)
     if len(damaged) > MOST_DAMAGED * len(lines):
         raise ValueError(
@@ -197,9 +197,13 @@ def refuse_many_damaged_lines(name: str, text: str) -> None:
         )
 
 
-def is_free_of_surrogates(text: str) -> bool:
-    """Whether every byte of the file was UTF-8."""
-    return text.isascii() or not re.search("[\udc00-\udcff]", text)
+def damage_in(text: str) -> str | None:
+    """Say what is wrong with the bytes of a decoded text. None: nothing."""
+    if text.isascii() or not re.search("[\udc00-\udcff]", text):
+        return None
+    if NO_ZERO in text:
+        return "a zero byte, which is no text"
+    return "bytes that are not UTF-8; expected is text in UTF-8"
 
 
 def decode_windows(content: bytes) -> str | None:

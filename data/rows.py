@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from data.file_text import damage_in
+
 DELIMITER_NAMES = {
     "\t": "tab",
     ",": "comma",
@@ -121,8 +123,9 @@ class RawTable:
         if row.fields == self.header.fields:
             return "the row repeats the header"
         for field in row.fields:
-            if not is_utf8(field):
-                return "the row holds bytes that are not UTF-8; the files are UTF-8 text"
+            damage = damage_in(field)
+            if damage:
+                return f"the row holds {damage}"
         for column in columns:
             field = row.fields[column]
             if isinstance(field, Nested):
@@ -158,8 +161,3 @@ def parse_number(text: str, has_decimal_comma: bool = False) -> float:
 def is_number(text: str) -> bool:
     """Whether a text is a number, with a point or a comma for its decimals."""
     return re.fullmatch(r"[-+]?\d+([.,]\d+)?([eE][-+]?\d+)?", text) is not None
-
-
-def is_utf8(text: str) -> bool:
-    """Whether a text has no lone surrogate, which stands for a byte that is not UTF-8."""
-    return text.isascii() or not re.search("[\udc00-\udcff]", text)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from data.columns import ColumnNames, Role, find_column, find_columns
-from data.file_text import ZIP_BYTES, decode
-from data.rows import RawTable, is_utf8
+from data.file_text import ZIP_BYTES, damage_in, decode
+from data.rows import RawTable
 from data.tables import (
     STANDARD_INPUT,
     TABLE_SUFFIXES,
@@ -139,11 +139,9 @@ def read_lines(name: str, content: bytes, num_texts: int) -> UserTexts:
                 f"{place} is empty; expected is {expected}, so that row and line agree. Remove "
                 "empty lines first: grep '[^[:space:]]'"
             )
-        if not is_utf8(line):
-            raise ValueError(
-                f"{place} holds a byte that is not UTF-8. Convert the file, for instance with "
-                "iconv -f cp1252 -t utf-8"
-            )
+        damage = damage_in(line)
+        if damage:
+            raise ValueError(f"{place} holds {damage}. Fix the line, or save the file as UTF-8.")
         pieces = [line] if num_texts == 1 else line.split("\t")
         texts = tuple(piece.strip() for piece in pieces)
         if len(texts) != num_texts or not all(texts):
@@ -184,3 +182,8 @@ def take_texts(table: RawTable, roles: Sequence[Role], names: ColumnNames) -> Us
     listed = " and ".join(f"'{table.columns[column]}'" for column in columns)
     layout = f"{table.name}: {table.layout}, {len(rows):,} rows, text in {listed}"
     return UserTexts(table.name, tuple(rows), table, (layout, *table.notes))
+
+
+def one_line(text: str) -> str:
+    """Return a text without the tabs and line breaks that a table may hold, to print it."""
+    return " ".join(text.split()) if set(text) & set("\t\r\n") else text

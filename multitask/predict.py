@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from data.columns import ColumnNames, Role
 from data.readers import FORMATS, Example
 from data.spreadsheets import new_column, write_spreadsheet
-from data.user_texts import TEXT, UserTexts, read_texts
+from data.user_texts import TEXT, UserTexts, one_line, read_texts
 from minbert.commands.ending import exit_code
 from minbert.commands.paths import check_writable
 
@@ -196,11 +196,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for row, value in zip(texts.rows, values, strict=True):
         numbers = " ".join(f"{number:.4g}" for number in value.ravel())
         print(numbers, *(one_line(text) for text in row.texts), sep="\t")
-
-
-def one_line(text: str) -> str:
-    """A text without the tabs and line breaks that a table may hold, which end a printed field."""
-    return " ".join(text.split()) if set(text) & set("\t\r\n") else text
 
 
 def check_trained(runs: Sequence[Record], task: Task) -> None:

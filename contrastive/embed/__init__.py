@@ -2,6 +2,7 @@
 
 In reading order:
 
-    __main__.py  what is asked for, what is refused, what is printed
+    request.py   the flags, and what is refused before any work
+    __main__.py  the sentences, and the answers that are printed
     export.py    the model as a folder for sentence-transformers
 """

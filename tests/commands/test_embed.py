@@ -1,4 +1,4 @@
-"""contrastive/embed/__main__.py: the answers, files and refusals of the command.
+"""contrastive/embed: the answers, files and refusals of the command.
 
 The arithmetic is in tests/contrastive/test_embedder.py.
 """
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from contrastive.embed.__main__ import main, split_sentences
+from contrastive.embed.__main__ import main
 from contrastive.embedder import nearest, open_embedder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -144,6 +144,56 @@ def test_a_query_finds_its_like(command, tmp_path):
     assert out.startswith("query (cut to 5 tokens): ")
 
 
+def test_duplicates_are_listed_with_their_ids(command):
+    content = b"id,text\nb,the girl\na,a man is in the hotel\nc,The  GIRL\nd,the girl\n"
+    code, out, _ = command("--duplicates", "--threshold", 0.999, content=content)
+    assert code == 0
+    assert out == "id_1\tid_2\tcosine\nb\tc\t1.0000\nb\td\t1.0000\nc\td\t1.0000\n"
+    # Of plain lines, the ids are the numbers of the lines.
+    code, out, _ = command("--duplicates", content=b"the girl\nsoldier\nthe girl\n")
+    assert "1\t3\t1.0000\n" in out
+    code, out, _ = command("--duplicates", "--threshold", -1)
+    assert len(out.splitlines()) == 1 + 5 * 4 / 2
+    assert "--duplicates compares two" in command("--duplicates", content=b"alone\n")[2]
+
+
+def test_stored_vectors_are_read_back(command, tmp_path, monkeypatch):
+    path = tmp_path / "vectors.npy"
+    assert command("--out", path, "--normalise")[0] == 0
+    expected = command("--query", "a man", "--nearest", 2)[1]
+
+    code, out, err = command("--query", "a man", "--nearest", 2, "--vectors", path)
+    assert (code, out) == (0, expected)
+    assert "vectors.npy, 5 rows of" in err and "sentences, 0 of them cut" not in err
+    assert command("--duplicates", "--vectors", path)[0] == 0
+
+
+def test_vectors_of_something_else_are_noticed(command, tmp_path):
+    path = tmp_path / "vectors.npy"
+    assert command("--out", path)[0] == 0
+    stored = np.load(path)
+
+    def refusal(array=None, content=TEXT, flags=()):
+        if array is not None:
+            np.save(path, array)
+        code, out, err = command("--nearest", 1, "--vectors", path, *flags, content=content)
+        assert (code, out) == (2, "")
+        return err
+
+    other = TEXT.replace(b"the tall soldier", b"a bike, a good day")
+    assert "its row 3 has a cosine of only" in refusal(content=other)
+    assert "with sentence 4. It was made of other sentences" in refusal(content=other)
+    assert "with another model, pooling" in refusal(flags=("--pooling", "cls"))
+    assert "5 rows, and there are 6 sentences" in refusal(content=TEXT + b"one more\n")
+    assert "4 numbers in a row; the model gives" in refusal(stored[:, :4])
+    assert "holds no matrix of finite numbers" in refusal(stored[0])
+    assert "holds no matrix of finite numbers" in refusal(stored * np.nan)
+    path.write_bytes(TEXT)
+    assert "cannot be read as a .npy file" in refusal()
+    path.unlink()
+    assert "cannot be read as a .npy file" in refusal()
+
+
 def test_an_export_needs_no_sentences(command, tmp_path):
     code, out, err = command("--export", tmp_path / "model", "--pooling", "cls", content=b"")
     assert code == 0
@@ -161,32 +211,48 @@ def test_on_a_terminal_it_says_what_it_waits_for(command):
 # --- sentences ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"one\ntwo", b"one\ntwo\n", b"one\r\ntwo\r\n", b"\xef\xbb\xbfone\ntwo\n", b" one\t\n  two \n"],
-)
-def test_lines_of_every_system(content):
-    assert split_sentences(content, "it") == ["one", "two"]
+def test_a_table_is_embedded_by_its_column(command, tiny_model, tmp_path):
+    rows = [f'k{row},"{sentence}",x\n' for row, sentence in enumerate(SENTENCES)]
+    path = tmp_path / "table.txt"
+    path.write_bytes(("id,sentence,n\n" + "".join(rows)).encode("utf-16"))
+    code, _, err = command("--out", tmp_path / "v.npy", "--input", path, content=b"")
+    assert code == 0
+    assert "table.txt: comma-separated UTF-16, 5 rows, text in 'sentence'" in err
+    np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), vectors_of(tiny_model))
+
+    _, out, _ = command("--query", "the girl", "--top", 1, "--input", path)
+    assert out.splitlines()[1] == "   1.0000  k1: the girl"
+    _, out, _ = command("--query", "x", "--top", 1, "--input", path, "--text", "n", "--id", "n")
+    assert out.splitlines()[1] == "   1.0000  x: x"
+    _, out, _ = command("--query", "k1,the girl,x", "--top", 6, "--input", path, "--lines")
+    assert len(out.splitlines()) == 7
 
 
-def test_only_newlines_end_a_line():
-    """Python's splitlines also breaks at these. Every row after them would be another line's."""
-    text = "one\u2028still one\x0bone\x85one\ntwo"
-    assert split_sentences(text.encode(), "it") == text.split("\n")
+@pytest.mark.parametrize("encoding", ["utf-16", "cp1252", "utf-8-sig"])
+def test_sentences_in_other_encodings(command, tmp_path, encoding):
+    vectors = []
+    for content in ("das Café\nthe girl\n".encode(encoding), "das Café\nthe girl\n".encode()):
+        code, _, _ = command("--out", tmp_path / "v.npy", content=content)
+        assert code == 0
+        vectors.append(np.load(tmp_path / "v.npy"))
+    np.testing.assert_array_equal(*vectors)
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", ("standard input holds no lines", "one sentence per line", "--input sentences.txt")),
-        (b"one\n\nthree\n", ("standard input, line 2 is empty", "row 1 of the vectors", "grep")),
+        (b"", ("standard input holds no lines", "one text per line", "--input texts.txt")),
+        (b"one\n\nthree\n", ("standard input, line 2 is empty", "row and line agree", "grep")),
         (b"one\n \t\nthree\n", ("line 2 is empty",)),
         (b"one\ntwo\n\n", ("line 3 is empty",)),
         (
-            b"one\ntwo\ncaf\xe9\n",
-            ("standard input, line 3: byte 4 (0xe9) is not UTF-8", "iconv"),
+            "zwölf\ntwo\n".encode() + b"caf\xe9\n",
+            ("standard input, line 3 holds bytes that are not UTF-8", "save the file as UTF-8"),
         ),
-        ("one\ntwo".encode("utf-16"), ("line 1: byte 1 (0xff)",)),
+        (b"one\nt\0wo\n", ("standard input, line 2 holds a zero byte, which is no text",)),
+        (b"name,words\na,b\nc,d\n", ("the header has no column sentence; found are: name, words",)),
+        (b"text,sentence\na,b\n", ("found are: text, sentence. Pass one with --text.",)),
+        (b"text,n\na,1\n,2\n", ("standard input, line 3: 'text' is empty",)),
     ],
 )
 def test_sentences_that_are_refused(command, content, words, tmp_path):
@@ -218,19 +284,32 @@ def test_sentences_that_are_refused(command, content, words, tmp_path):
         (["--nearest", 1, "--max-length", 129], ("--max-length is 129", "128 positions")),
         (
             ["--nearest", 1, "--input", "DIR/absent.txt"],
-            ("--input is ", "absent.txt, which cannot be read", "Check"),
+            ("absent.txt: there is no such file", "Check"),
         ),
-        (["--nearest", 1, "--input", "DIR"], ("--input is ", "cannot be read")),
+        (["--nearest", 1, "--input", "DIR"], ("the file cannot be read",)),
         (
             ["--export", "DIR/new", "--input", "DIR/x"],
-            ("--input has no effect without --out or --nearest or --query",),
+            ("--input has no effect without --out or --nearest or --query or --duplicates",),
+        ),
+        (["--export", "DIR/new", "--text", "x"], ("--text has no effect",)),
+        (["--export", "DIR/new", "--lines"], ("--lines has no effect",)),
+        (["--nearest", 1, "--lines", "--text", "x"], ("--lines says that the input has no col",)),
+        (["--out", "-", "--duplicates"], ("--out - writes vectors to standard output",)),
+        (["--duplicates", "--threshold", 2], ("--threshold is 2.0; pass a cosine from -1 to 1",)),
+        (["--duplicates", "--threshold", "nan"], ("--threshold is nan",)),
+        (["--nearest", 1, "--threshold", 0.5], ("--threshold has no effect without --duplicates",)),
+        (["--nearest", 1, "--duplicates"], ("--duplicates prints a table", "ask for one of them")),
+        (["--out", "DIR/new", "--vectors", "x"], ("--vectors has no effect without --nearest",)),
+        (
+            ["--out", "DIR/new", "--query", "x", "--vectors", "y"],
+            ("--out would only copy the vectors of --vectors",),
         ),
         (["--out", "DIR"], ("--out is ", "a folder", "vectors.npy")),
         (["--out", "/dev/null"], ("not a plain file",)),
         (["--out", "DIR/absent/vectors.npy"], ("there is no folder", "absent")),
         (
             ["--out", "DIR/full.txt", "--input", "DIR/absent.txt"],
-            ("--input is ", "absent.txt, which cannot be read"),
+            ("absent.txt: there is no such file",),
         ),
         (["--out", "DIR/full.txt", "--input", "DIR/full.txt"], ("which holds the sentences",)),
         (["--out", "DIR/new", "--export", "DIR/new"], ("--out and --export are both",)),
@@ -249,7 +328,7 @@ def test_requests_that_are_refused(command, flags, words, tmp_path):
     assert (tmp_path / "full.txt").read_bytes() == TEXT
 
 
-@pytest.mark.parametrize("invisible", ["\u200b", "\xad", "\0"])
+@pytest.mark.parametrize("invisible", ["\u200b", "\xad"])
 def test_a_sentence_of_nothing_is_refused(command, tmp_path, invisible):
     content = f"a man\n{invisible}\nthe girl\n".encode()
     code, _, err = command("--out", tmp_path / "v.npy", content=content)

@@ -121,7 +121,11 @@ def test_sts_has_no_probabilities(two_runs, predict):
         ("para", "a\tb\tc", "line 1 is 'a\\tb\\tc'; expected are two texts"),
         ("para", "a\t ", "line 1 is 'a'; expected are two texts"),
         ("sst", "", "standard input holds no lines; expected is one text per line"),
-        ("sst", "é\n".encode() + b"caf\xe9\n", "line 2 holds a byte that is not UTF-8. Convert"),
+        (
+            "sst",
+            "é\n".encode() + b"caf\xe9\n",
+            "line 2 holds bytes that are not UTF-8; expected is",
+        ),
         (
             "sst",
             "name,words\na,b\n",

@@ -5,9 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 
-from contrastive.embedder import nearest, open_embedder, write_vectors
+from contrastive.embedder import nearest, open_embedder, pairs_above, write_vectors
 from minbert import BertModel, BertTokenizer
 from minbert.pooling import pool, save_pooling
 
@@ -269,3 +270,29 @@ def test_a_text_that_is_mostly_unknown_gets_a_warning(tiny_model, capsys, senten
     message = capsys.readouterr().err
     assert (f"warning: {share} of all tokens are [UNK]" in message) == (share is not None)
     assert ("warning" in message) == (share is not None)
+
+
+# --- almost equal vectors -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_cells", [1, 40, 2**22])
+@pytest.mark.parametrize("threshold", [-1.0, 0.0, 0.5, 0.999])
+def test_pairs_above_a_threshold_as_a_slow_loop_finds_them(threshold, max_cells):
+    vectors = torch.randn(17, 4, generator=torch.Generator().manual_seed(3))
+    vectors[5] = 2 * vectors[11]
+    expected = []
+    for first in range(17):
+        for second in range(first + 1, 17):
+            cosine = F.cosine_similarity(vectors[first], vectors[second], dim=0)
+            if cosine >= threshold:
+                expected.append((first, second, pytest.approx(float(cosine), abs=1e-6)))
+    assert list(pairs_above(vectors, threshold, max_cells)) == expected
+    assert len(expected) >= 1
+
+
+def test_equal_vectors_are_a_pair_at_a_threshold_of_1():
+    """Their cosine, computed in floating point, may be a little below 1."""
+    vectors = torch.rand(50, 33, generator=torch.Generator().manual_seed(0)).repeat(2, 1)
+    pairs = list(pairs_above(vectors, 1.0))
+    assert [(pair.first, pair.second) for pair in pairs] == [(row, row + 50) for row in range(50)]
+    assert all(pair.cosine <= 1 for pair in pairs)

@@ -194,7 +194,7 @@ BAD_ROWS = {
         SST, "0\taa1\t#NAME?\t3\n", "'sentence' holds #NAME?, a spreadsheet's failed formula"
     ),
     "a zero byte": BadRowCase(
-        SST, b"0\taa1\tca\0\t3\n", "the row holds bytes that are not UTF-8; the files are"
+        SST, b"0\taa1\tca\0\t3\n", "the row holds a zero byte, which is no text"
     ),
 }
 HEADERS = {"sst": SST_HEADER, "para": PARA_HEADER, "sts": STS_HEADER}

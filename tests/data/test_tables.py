@@ -315,7 +315,7 @@ REFUSED = {
     "Chinese": (".csv", "id,sentence,label\na1,这部电影很好,3\n".encode("gbk"), "in UTF-8"),
     "UTF-16 that is cut": (".csv", COMMAS.encode("utf-16")[:-1], "does not fit it"),
     "a damaged byte": (".csv", COMMAS.encode() + b"a4,caf\xe9,2\n", "bytes that are not UTF-8"),
-    "a zero byte": (".csv", COMMAS + "a4,ca\0fe,2\n", "bytes that are not UTF-8"),
+    "a zero byte": (".csv", COMMAS + "a4,ca\0fe,2\n", "holds a zero byte"),
     "a comma without quotes": (
         ".csv",
         "id,sentence,label\na1,It is fine,3\na2,Yes, it is,1\n",
