@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from data.columns import ColumnNames
 from data.sentence_sets import SentenceSet, read_labelled, read_pairs
 from minbert.commands.arguments import check_at_least
 from minbert.commands.ending import exit_code
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
     from minbert.reporting.pages import Section
 
 MIN_LENGTH = 3  # [CLS], a token, [SEP]
+COLUMN_FLAGS = {
+    "--text": "the sentences (default: sentence1 of --sets, sentence of --transfer)",
+    "--text-pair": "the second sentences of --sets (default: sentence2)",
+    "--label": "the labels (default: score of --sets, label of --transfer)",
+}
 DEFAULT_FOLDS = 10
 DEFAULT_SEED = 11711
 
@@ -43,6 +49,9 @@ class Request:
     model: str
     sets: list[Path]
     transfer: list[Path]
+    text: str | None
+    text_pair: str | None
+    label: str | None
     report: Path | None
     before: str | None
     layers: bool
@@ -56,6 +65,11 @@ class Request:
     batch_size: int
     folds: int
     seed: int
+
+    @property
+    def column_names(self) -> ColumnNames:
+        """The names of the columns that the user passed."""
+        return ColumnNames(text=self.text, text_pair=self.text_pair, label=self.label)
 
 
 def parse(arguments: Sequence[str] | None) -> Request:
@@ -97,6 +111,8 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="classification files: columns sentence, and sentiment or label",
     )
+    for flag, what in COLUMN_FLAGS.items():
+        parser.add_argument(flag, metavar="COLUMN", help=f"column of the files with {what}")
     parser.add_argument(
         "--report",
         type=Path,
@@ -221,10 +237,16 @@ def _check_effects(request: Request) -> None:
         "--baselines": request.baselines,
         "--range": request.range,
         "--before": request.before,
+        "--text-pair": request.text_pair,
     }
     for flag, value in needs_sets.items():
         if value and not request.sets:
             raise ValueError(f"{flag} has no effect without --sets; add that or drop it.")
+    if request.column_names.are_given and request.sets and request.transfer:
+        raise ValueError(
+            "--text and --label would name columns of --sets and of --transfer; measure the two in "
+            "commands of their own."
+        )
     if not request.transfer and (request.folds, request.seed) != (DEFAULT_FOLDS, DEFAULT_SEED):
         raise ValueError(
             "--folds and --seed have no effect without --transfer; add that or drop them."
@@ -387,10 +409,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_request(request)
 
     # Files are read first: a mistake in them is reported before torch is imported.
-    sets = {name: read_pairs(path) for name, path in by_name(request.sets).items()}
+    names = request.column_names
+    sets = {name: read_pairs(path, names) for name, path in by_name(request.sets).items()}
     transfer = {}
     for name, path in by_name(request.transfer).items():
-        transfer[name] = read_labelled(path, request.folds)
+        transfer[name] = read_labelled(path, request.folds, names)
     for content in (*sets.values(), *transfer.values()):
         print(content.summary)
 

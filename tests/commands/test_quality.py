@@ -191,6 +191,26 @@ def test_a_folder_without_stage_json_has_no_chapter_on_training(tiny_model, samp
     assert "Training" not in page.texts["h2"] and page.count("svg") == 3
 
 
+def test_columns_of_other_names(capsys, tiny_model, tmp_path):
+    """The numbers are those of the same rows under the usual names."""
+    records = []
+    for separator, header in (("\t", "score,sentence1,sentence2"), (";", "Wert,Satz A,Satz B")):
+        rows = [header, "4.5,a girl,the girl", "0.5,the hotel,a man", "2,a man,the soldier"]
+        path = tmp_path / f"{len(records)}.csv"
+        path.write_text("\n".join(row.replace(",", separator) for row in rows), encoding="utf-16")
+        flags = ["--text", "Satz A", "--text-pair", "satz b", "--label", "Wert"]
+        flags = flags if separator == ";" else []
+        folder = tmp_path / f"out-{len(records)}"
+        command = [tiny_model, "--sets", path, *flags, "--device", "cpu", "--out", folder]
+        assert run(*command) == 0
+        record = json.loads((folder / "quality.json").read_text(encoding="utf-8"))
+        (of_set,) = record["sets"].values()
+        assert of_set.pop("file") == str(path)
+        records.append(of_set)
+    assert records[0] == records[1]
+    assert "3 rows read" in capsys.readouterr().out
+
+
 # --- bad input ----------------------------------------------------------------------------------
 
 
@@ -209,6 +229,9 @@ REFUSED = [
     ("", "there is nothing to measure on; expected is --sets FILE"),
     ("--transfer SST --layers", "--layers has no effect without --sets"),
     ("--transfer SST --range 0 5", "--range has no effect without --sets"),
+    ("--transfer SST --text-pair x", "--text-pair has no effect without --sets"),
+    ("--sets STS --transfer SST --text x", "--text and --label would name columns of --sets and"),
+    ("--sets STS --label value", "the header has no column value, which --label names; found are"),
     ("--sets STS --max-length 2", "--max-length is 2; pass a whole number of 3 or more"),
     (
         "--sets STS --max-length 129",
