@@ -121,11 +121,12 @@ BAD_LINES = {
     "not UTF-8": BadLine(
         "quora-dev.csv",
         6,
-        b"4\tabc\tCaf\xe9?\tWhy?\t1.0\n",
+        # One word in UTF-8 and one in Windows-1252: the file is in neither.
+        b"4\tabc\tCaf\xc3\xa9 caf\xe9?\tWhy?\t1.0\n",
         "the row holds bytes that are not UTF-8",
     ),
-    "id with a blank": BadLine(
-        "sts-dev.csv", 3, b"1\ta b\tOne.\tTwo.\t1.0\n", "the id 'a b' holds a blank or a comma"
+    "id with a comma": BadLine(
+        "sts-dev.csv", 3, b"1\ta,b\tOne.\tTwo.\t1.0\n", "the id 'a,b' holds a comma"
     ),
 }
 
