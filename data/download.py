@@ -215,7 +215,8 @@ def fetch_rest(url: str, part: Path) -> None:
 def main() -> int:
     """Exit code 0: all files are there. 2: bad input or no connection. 130: stopped by Ctrl-C."""
     parser = argparse.ArgumentParser(
-        description="Fetch the course's nine files; continue and verify them."
+        prog="python -m data.download",
+        description="Fetch the course's nine files; continue and verify them.",
     )
     parser.add_argument("--out", required=True, type=Path, help="folder for the files")
     parser.add_argument(

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -163,6 +164,13 @@ def resolve(name_or_folder: str | Path) -> Path:
         raise ValueError(
             f"{name}: no such folder. Give 'minbert-mini', 'minilm', a folder in Hugging Face "
             "layout, or a hub name such as 'bert-base-uncased'."
+        )
+    # The hub would be asked for a misspelt name of ours. Without a network that takes long.
+    similar = get_close_matches(name, [*BUNDLED, "minilm"], n=1, cutoff=0.85)
+    if similar:
+        raise ValueError(
+            f"{name}: no such folder, and a name close to '{similar[0]}'. Give '{similar[0]}', or "
+            "download the model and give its folder."
         )
     return download(name)
 

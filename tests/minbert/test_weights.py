@@ -281,6 +281,21 @@ def test_bin_that_is_no_table_of_tensors(folder, content):
 # --- names that are not folders -------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"), [("minbert-mni", "minbert-mini"), ("minilmm", "minilm")]
+)
+def test_a_misspelt_name_of_ours_is_not_asked_of_the_hub(name, meant, monkeypatch):
+    monkeypatch.setattr("minbert.weights.download", lambda name: pytest.fail("asked the hub"))
+    with pytest.raises(ValueError, match=f"Give '{meant}'"):
+        resolve(name)
+
+
+@pytest.mark.parametrize("name", ["bert-base-uncased", "prajjwal1/bert-mini", "MiniLM-L6"])
+def test_another_name_is_asked_of_the_hub(name, monkeypatch):
+    monkeypatch.setattr("minbert.weights.download", lambda name: Path("hub") / name)
+    assert resolve(name) == Path("hub") / name
+
+
 def test_path_that_does_not_exist(tmp_path):
     with pytest.raises(ValueError, match="no such folder"):
         BertModel.from_pretrained(tmp_path / "nowhere")
