@@ -55,7 +55,7 @@ def do_nothing() -> None:
 
 @dataclass(frozen=True)
 class Stage:
-    """A job that trains `encoder` in place, the scores that judge it, and the folder of its result.
+    """A job that trains `encoder` in place, its selection scores, and the folder of its result.
 
     A finished encoder with the same `fingerprint` (of start, options and text) is reused. One of
     another run is reused only if the `code` that trained it (see code_of) is the same, too.
