@@ -16,6 +16,7 @@ import json
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -105,7 +106,8 @@ class HuggingFaceLoop:
         torch.manual_seed(0)
         self.model = transformers.BertForMaskedLM(transformers.BertConfig(**values)).train()
         vocabulary = str(folder / "vocab.txt")
-        peer_tokenizer = transformers.BertTokenizerFast(vocab_file=vocabulary)  # type: ignore[attr-defined]
+        tokenizer_class: Any = transformers.BertTokenizerFast  # type: ignore[attr-defined]
+        peer_tokenizer = tokenizer_class(vocab_file=vocabulary)
         self.collate = transformers.DataCollatorForLanguageModeling(
             peer_tokenizer, mlm_probability=MASK_PROBABILITY
         )
