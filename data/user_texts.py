@@ -93,7 +93,9 @@ def is_table(name: str, content: bytes, roles: Sequence[Role]) -> bool:
         return True
 
     fields = [field.strip().casefold() for field in lines[0].split("\t")]
-    usual = {column.casefold() for role in roles for column in role.names}
+    usual: set[str] = set()
+    for role in roles:
+        usual |= {column.casefold() for column in role.names}
     if usual & set(fields):
         return True
     if all(NAME.fullmatch(field) for field in fields) and len(lines) > 1:
