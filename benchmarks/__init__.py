@@ -31,4 +31,5 @@ The files in reading order:
     readable.py             Command: do the fast and the readable code train the same?
     kill_resume.py          Command: do killed runs end in the same bits?
     unlabelled.py           Command: choose text without labels for an ensemble to label.
+    real_sentences.py       Command: scores of runs on real sentences, and on a hundred of ours.
 """
