@@ -162,7 +162,7 @@ def resolve(options: Options, folder: Path) -> Resolved:
     folder: of the run. ValueError where the model cannot do what the options ask.
     """
     from contrastive.presets import described, settings_of
-    from minbert import BertConfig, weights
+    from minbert import BertConfig, hub
     from minbert.pooling import check_pooling, note_on_pooling
     from minbert.training import runtime
 
@@ -170,7 +170,7 @@ def resolve(options: Options, folder: Path) -> Resolved:
     name = "cuda" if options.training.use_gpu else options.training.device
     device, device_reason = runtime.choose_device(name)
     precision, precision_reason = runtime.choose_precision(options.training.precision, device)
-    model_folder = weights.resolve(options.encoder.model)
+    model_folder = hub.resolve(options.encoder.model)
     check_pooling(model_folder, options.encoder.pooling)
     note = note_on_pooling(model_folder, options.encoder.pooling)
     if note is not None:

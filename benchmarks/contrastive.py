@@ -33,7 +33,7 @@ from benchmarks.json_lines import (
 from benchmarks.timing import Side, SideProcess
 from contrastive.presets import METHODS
 from experiments.recipes import COMPARISONS
-from minbert import BertConfig, BertModel, BertTokenizer, weights
+from minbert import BertConfig, BertModel, BertTokenizer, hub
 from minbert.commands.options import NONE
 from minbert.training import cost_estimate, runtime
 from multitask.stage import read_tables
@@ -80,7 +80,7 @@ def train_stage(
     """Train one stage and return its line. texts: the options of TEXTS that it reads."""
     runtime.settle_memory()
     device = runtime.choose_device()[0]
-    folder = weights.resolve(model)
+    folder = hub.resolve(model)
     options = resolve_options(
         BertConfig.from_pretrained(folder).hidden_size,
         device,

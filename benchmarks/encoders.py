@@ -29,7 +29,7 @@ from benchmarks.json_lines import (
     run_missing,
 )
 from command_line.options import Options
-from minbert import BertConfig, BertModel, BertTokenizer, weights
+from minbert import BertConfig, BertModel, BertTokenizer, hub
 from minbert.commands.options import AUTO, NONE
 from minbert.pretraining.plain_text import fresh_encoder
 from minbert.training import runtime
@@ -58,7 +58,7 @@ def make_encoder(name: str, options: Options) -> BertModel:
         return BertModel.from_pretrained(name, **dropout)
     # Fresh weights depend on the seed, as those of a pretraining do.
     runtime.seed_everything(options.training.seed)
-    return fresh_encoder(BertConfig.from_pretrained(weights.resolve(SHAPE_OF_RANDOM), **dropout))
+    return fresh_encoder(BertConfig.from_pretrained(hub.resolve(SHAPE_OF_RANDOM), **dropout))
 
 
 def choose_options(encoder: str, task: str, dropout: float | str, **other_values: Any) -> Options:
@@ -68,7 +68,7 @@ def choose_options(encoder: str, task: str, dropout: float | str, **other_values
     """
     # The learning rate and the precision are those that a run would choose.
     device = runtime.choose_device()[0]
-    config = BertConfig.from_pretrained(weights.resolve(folder_name(encoder)))
+    config = BertConfig.from_pretrained(hub.resolve(folder_name(encoder)))
     return resolve_options(
         config.hidden_size,
         device,

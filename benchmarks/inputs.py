@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from data.readers import COURSE_FILES, SST, Example, read_examples
-from minbert import BertConfig, BertModel, BertTokenizer, weights
+from minbert import BertConfig, BertModel, BertTokenizer, hub
 from minbert.pretraining.sizes import SIZES
 
 # 6 layers of 384 units, as all-MiniLM-L6-v2 has them.
@@ -48,7 +48,7 @@ def write_model(name: str, folder: Path) -> str:
         return write_random(SIZES[name], f"the size {name}", folder)
 
     # Both sides get float32, whatever the source is stored in.
-    source = weights.resolve("minilm" if name == "auto" else name)
+    source = hub.resolve("minilm" if name == "auto" else name)
     BertModel.from_pretrained(source).save_pretrained(folder)
     BertTokenizer.from_pretrained(source).save_pretrained(folder)
     return "minilm" if name == "auto" else Path(name).name

@@ -29,7 +29,7 @@ from benchmarks.inputs import MINILM_SHAPE
 from benchmarks.jobs import build_contrastive_stage, make_loop, resolve_options
 from benchmarks.report import format_goal
 from benchmarks.settings import DEVICE
-from minbert import BertConfig, BertModel, BertTokenizer, weights
+from minbert import BertConfig, BertModel, BertTokenizer, hub
 from minbert.training import cost_estimate, runtime
 from minbert.training.job import Job, TaskBatch
 from multitask.stage import read_tables
@@ -63,7 +63,7 @@ def make_encoder(name: str) -> BertModel:
     if name != RANDOM:
         return BertModel.from_pretrained(name)
     config = BertConfig.from_pretrained(
-        weights.resolve("minbert-mini"),
+        hub.resolve("minbert-mini"),
         hidden_size=MINILM_SHAPE.hidden_size,
         num_hidden_layers=MINILM_SHAPE.num_hidden_layers,
         num_attention_heads=MINILM_SHAPE.num_attention_heads,

@@ -27,7 +27,7 @@ from benchmarks.json_lines import (
     run_missing,
 )
 from benchmarks.limit import notes_without_bf16
-from minbert import BertConfig, BertModel, BertTokenizer, fast, weights
+from minbert import BertConfig, BertModel, BertTokenizer, fast, hub
 from minbert.commands.options import NONE
 from minbert.training import runtime
 from minbert.training.loop import fit
@@ -54,7 +54,7 @@ def train_and_score(
     path: str, model: str, seed: int, data_dir: str, train_rows: str, epochs: int
 ) -> Line:
     """Make one fine-tune and return its line. path: decides the precision."""
-    folder = weights.resolve(model)
+    folder = hub.resolve(model)
     config = BertConfig.from_pretrained(folder)
     device = runtime.choose_device()[0]
     precision = "fp32" if path == READABLE else runtime.choose_precision("auto", device)[0]

@@ -21,7 +21,7 @@ from contrastive.sentence_folder import SentenceFolder, read_sentence_folder
 from contrastive.zero_shot import Progress, embed, encode
 from data.batching import EncodedExamples
 from data.readers import Example
-from minbert import BertConfig, BertModel, BertTokenizer, weights
+from minbert import BertConfig, BertModel, BertTokenizer, hub
 from minbert.commands.files import write_atomically
 from minbert.pooling import check_pooling, stored_pooling
 from minbert.training import runtime
@@ -136,7 +136,7 @@ def open_embedder(
     cannot be found or read, a pooling that it was not trained for, a pooler without weights, a
     length beyond its positions, and a device that is not there.
     """
-    folder = weights.resolve(model)
+    folder = hub.resolve(model)
     chosen_device, device_reason = runtime.choose_device(device)
     precision, precision_reason = runtime.choose_precision(precision, chosen_device)
     modules = read_modules(folder, pooling, is_bound)

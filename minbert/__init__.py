@@ -2,13 +2,15 @@
 
 In reading order:
 
+hub.py              Where a model is: bundled, in a folder, or on the hub.
 config.py           The numbers that fix an encoder's shape.
 tokenizer_files.py  The files of a tokenizer, as other libraries write them.
+token_batch.py      What a call of the tokenizer takes and returns.
 tokenizer.py        Text -> token ids.
 dropout.py          Dropout, as a function and as a module.
 attention.py        Multi-head self-attention.
 bert.py             The encoder: embeddings, layers, pooler.
-weights.py          Where weights are, how they are named, and how they are loaded.
+weights.py          How weights are named, read and written.
 pooling.py          Token vectors -> one vector per row.
 optimizer.py        AdamW.
 schedule.py         The learning rate of each step.

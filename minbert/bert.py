@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from minbert import fast, weights
+from minbert import fast, hub, weights
 from minbert.attention import MultiHeadAttention, mask_to_bias
 from minbert.config import BertConfig
 from minbert.dropout import Dropout
@@ -201,11 +201,14 @@ class BertModel(nn.Module):
         return BertOutput(hidden, pooled, tuple(hidden_states) if output_hidden_states else None)
 
     @classmethod
-    def from_pretrained(cls, name_or_folder: str | Path, **config_overrides: Any) -> BertModel:
+    def from_pretrained(
+        cls, name_or_folder: str | Path, local_files_only: bool = False, **config_overrides: Any
+    ) -> BertModel:
         """Load a pretrained model.
 
         name_or_folder: "minbert-mini", "minilm", a folder in Hugging Face layout, or a hub name
             such as "bert-base-uncased".
+        local_files_only: never ask the hub; a hub name must be in its cache.
         config_overrides: replace fields of the stored config, such as dropout probabilities and
             attention_implementation.
 
@@ -213,7 +216,7 @@ class BertModel(nn.Module):
         training mode. Raises ValueError if the folder or its weights do not fit. The message says
         what was found and what is expected.
         """
-        folder = weights.resolve(name_or_folder)
+        folder = hub.resolve(name_or_folder, local_files_only)
         model = cls(BertConfig.from_pretrained(folder, **config_overrides))
         model.load_report = weights.load(model, folder)
         return model.eval()

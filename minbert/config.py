@@ -10,6 +10,8 @@ from dataclasses import Field, asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from minbert import hub
+
 ATTENTION_IMPLEMENTATIONS = ("eager", "fused")
 
 # transformers' names of the one activation that is computed here, x Phi(x).
@@ -95,13 +97,19 @@ class BertConfig:
         return self.hidden_size // self.num_attention_heads
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path, **overrides: Any) -> BertConfig:
-        """Read `folder`/config.json. Keys that are not ours are ignored.
+    def from_pretrained(
+        cls, name_or_folder: str | Path, local_files_only: bool = False, **overrides: Any
+    ) -> BertConfig:
+        """Read the config.json of a model. Keys that are not ours are ignored.
 
-        overrides: replace what was read, by name. Raises ValueError if the file is missing, is not
-        JSON, or describes another architecture.
+        name_or_folder, local_files_only: as in BertModel.from_pretrained. A Path is always a
+        folder. overrides: replace what was read, by name. Raises ValueError if the file is missing,
+        is not JSON, or describes another architecture.
         """
-        path = Path(folder) / "config.json"
+        folder = name_or_folder
+        if isinstance(folder, str):
+            folder = hub.resolve(folder, local_files_only)
+        path = folder / "config.json"
         content = _read_json_object(path)
         _check_architecture(path, content)
 

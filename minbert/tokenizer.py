@@ -1,5 +1,8 @@
 """WordPiece tokenization through the `tokenizers` library: sentences and pairs, with segment ids.
 
+A call, `tokenizer(texts)`, and its other methods are named as in transformers. `encode` is the
+short way for many rows without padding.
+
 `[CLS] a [SEP]` has segment 0 throughout. In `[CLS] a [SEP] b [SEP]`, the second sentence and its
 [SEP] have segment 1.
 
@@ -10,17 +13,29 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tokenizers
-import torch
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from torch import Tensor
 
+from minbert import hub
 from minbert.config import BertConfig
+from minbert.token_batch import (
+    NO_LIMIT,
+    TENSORS,
+    Row,
+    TokenBatch,
+    check_choice,
+    converted,
+    padded,
+    read_call,
+    rows_of,
+)
 from minbert.tokenizer_files import (
     SPECIAL_TOKEN_KEYS,
     TokenizerFiles,
@@ -29,6 +44,29 @@ from minbert.tokenizer_files import (
 )
 
 SPECIAL_TOKENS = tuple(SPECIAL_TOKEN_KEYS.values())
+
+# Settings of tokenizer_config.json that only calls and `decode` read, and their defaults.
+CALL_SETTINGS = {
+    "model_max_length": NO_LIMIT,
+    "padding_side": "right",
+    "truncation_side": "right",
+    "clean_up_tokenization_spaces": False,
+}
+TokenIds = int | Sequence[int] | Tensor | np.ndarray
+
+# What decode(clean_up_tokenization_spaces=True) replaces, in this order.
+CLEAN_UPS = (
+    (" .", "."),
+    (" ?", "?"),
+    (" !", "!"),
+    (" ,", ","),
+    (" ' ", "'"),
+    (" n't", "n't"),
+    (" 'm", "'m"),
+    (" 's", "'s"),
+    (" 've", "'ve"),
+    (" 're", "'re"),
+)
 
 
 class BertTokenizer:
@@ -40,6 +78,9 @@ class BertTokenizer:
     tokenize_chinese_chars: whether each Chinese character becomes a word. special_tokens: names
     other than SPECIAL_TOKENS, by the keys of tokenizer_config.json. backend: a complete tokenizer,
     used in place of BERT's rules.
+
+    Attributes: pad_token and pad_token_id, and the same for unk, cls, sep and mask.
+    model_max_length: the most tokens that the model takes, or a huge number where nothing says it.
 
     Raises ValueError if the vocabulary lacks a special token.
     """
@@ -70,11 +111,16 @@ class BertTokenizer:
             "strip_accents": strip_accents,
             "tokenize_chinese_chars": tokenize_chinese_chars,
         }
-        self.pad_token_id = vocabulary[self.special_tokens["pad_token"]]
-        self.unk_token_id = vocabulary[self.special_tokens["unk_token"]]
-        self.cls_token_id = vocabulary[self.special_tokens["cls_token"]]
-        self.sep_token_id = vocabulary[self.special_tokens["sep_token"]]
-        self.mask_token_id = vocabulary[self.special_tokens["mask_token"]]
+        self.pad_token, self.unk_token, self.cls_token, self.sep_token, self.mask_token = names
+        self.pad_token_id = vocabulary[self.pad_token]
+        self.unk_token_id = vocabulary[self.unk_token]
+        self.cls_token_id = vocabulary[self.cls_token]
+        self.sep_token_id = vocabulary[self.sep_token]
+        self.mask_token_id = vocabulary[self.mask_token]
+
+        # Those of CALL_SETTINGS that the folder names.
+        self.call_settings: dict[str, Any] = {}
+        self.model_max_length = NO_LIMIT
 
         # tokenizer.json of a tokenizer that vocabulary and settings do not describe, or None.
         self.definition: str | None = None
@@ -122,6 +168,7 @@ class BertTokenizer:
             handle_chinese_chars=bool(self.settings["tokenize_chinese_chars"]),
         )
         backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        backend.decoder = decoders.WordPiece(prefix="##")
         backend.post_processor = processors.BertProcessing(
             (special["sep_token"], self.sep_token_id), (special["cls_token"], self.cls_token_id)
         )
@@ -129,21 +176,27 @@ class BertTokenizer:
 
     @classmethod
     def from_pretrained(
-        cls, name_or_folder: str | Path, cache: Path | None = None
+        cls,
+        name_or_folder: str | Path,
+        cache: Path | None = None,
+        local_files_only: bool = False,
     ) -> BertTokenizer:
         """Read the tokenizer of a folder, as transformers does.
 
-        name_or_folder: as in BertModel.from_pretrained. cache: as in the class. Raises ValueError
-        if a file is missing or damaged, if the tokenizer's class has other rules than BERT's, or if
-        config.json has fewer ids than the vocabulary.
+        name_or_folder, local_files_only: as in BertModel.from_pretrained. cache: as in the class.
+        Raises ValueError if a file is missing or damaged, if the tokenizer's class has other rules
+        than BERT's, or if config.json has fewer ids than the vocabulary.
         """
-        # Late, so that a tokenizer alone can be used without safetensors.
-        from minbert import weights
-
-        folder = weights.resolve(name_or_folder)
+        folder = hub.resolve(name_or_folder, local_files_only)
         files = read_tokenizer_files(folder)
         tokenizer = cls._of_files(files, folder, cache)
-        _check_vocabulary_size(folder, tokenizer.vocabulary)
+        tokenizer._read_call_settings(files.settings, folder)
+        if (folder / "config.json").is_file():
+            config = BertConfig.from_pretrained(folder)
+            _check_vocabulary_size(folder, tokenizer.vocabulary, config.vocab_size)
+            tokenizer.model_max_length = min(
+                tokenizer.model_max_length, config.max_position_embeddings
+            )
         return tokenizer
 
     @classmethod
@@ -171,12 +224,33 @@ class BertTokenizer:
             tokenizer.is_defined_by_file = True
         return tokenizer
 
+    def _read_call_settings(self, settings: dict[str, Any], folder: Path) -> None:
+        """Take those of CALL_SETTINGS that tokenizer_config.json names; ValueError for bad ones."""
+        self.call_settings = {name: settings[name] for name in CALL_SETTINGS if name in settings}
+        try:
+            for name in ("padding_side", "truncation_side"):
+                check_choice(name, self._setting(name), ("right", "left"))
+        except ValueError as error:
+            raise ValueError(f"{folder / 'tokenizer_config.json'}: {error}") from error
+        length = self._setting("model_max_length")
+
+        # transformers writes numbers from 1e20 on where there is no limit.
+        is_limit = type(length) is int and 0 < length < 1e20
+        self.model_max_length = length if is_limit else NO_LIMIT
+
+    def _setting(self, name: str) -> Any:
+        """The value of one of CALL_SETTINGS."""
+        value = self.call_settings.get(name)
+        return CALL_SETTINGS[name] if value is None else value
+
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of everything that the token ids of a text depend on."""
         identity: list[Any] = [tokenizers.__version__, self.settings, self.vocabulary]
         if self.definition is not None:
             identity.append(self.definition)
+        if self._setting("truncation_side") == "left":
+            identity.append("truncated on the left")
         text = json.dumps(identity, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -189,7 +263,7 @@ class BertTokenizer:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         name = "PreTrainedTokenizerFast" if self.is_defined_by_file else "BertTokenizer"
-        content: dict[str, Any] = {**self.settings, "tokenizer_class": name}
+        content: dict[str, Any] = {**self.settings, **self.call_settings, "tokenizer_class": name}
         if self.definition is None:
             self._save_vocabulary(folder)
         else:
@@ -224,9 +298,9 @@ class BertTokenizer:
         if isinstance(sentences, str) or isinstance(second_sentences, str):
             raise ValueError(
                 "sentences is one string, which would be read letter by letter; give a list of "
-                "strings."
+                'strings. For the ids of one text, tokenizer(text)["input_ids"] is the way.'
             )
-        self.backend.enable_truncation(max_length, strategy="longest_first")
+        self._set_truncation("longest_first", max_length)
         rows: list[Any] = list(sentences)
         if second_sentences is not None:
             rows = list(zip(sentences, second_sentences, strict=True))
@@ -237,28 +311,215 @@ class BertTokenizer:
 
     def __call__(
         self,
-        sentences: Sequence[str],
-        second_sentences: Sequence[str] | None = None,
-        max_length: int = 128,
-    ) -> dict[str, Tensor]:
-        """Encode rows as padded tensors (B, T) int64, ready for `BertModel(**...)`.
+        text: str | Iterable[str] | Iterable[tuple[str, str]],
+        text_pair: str | Iterable[str] | None = None,
+        max_length: int | None = None,
+        padding: bool | str | None = True,
+        truncation: bool | str | None = True,
+        return_tensors: str | None = "pt",
+        add_special_tokens: bool = True,
+        **others: Any,
+    ) -> TokenBatch:
+        """Encode texts, ready for `model(**tokenizer(texts))`.
 
-        Arguments and errors as in `encode`. Returns input_ids, token_type_ids and attention_mask.
+        Compare with the call of transformers.BertTokenizer, which gives the same values. There,
+        padding, truncation and return_tensors are off by default.
+
+        text: one text, or one for each row, or pairs. text_pair: as many second texts, or None. An
+            empty second text makes a pair.
+        max_length: the most tokens of a row, special tokens included. Default: model_max_length.
+        padding: True or "longest" (up to the longest row), "max_length", or False.
+        truncation: True or "longest_first" (a pair loses tokens from its longer text),
+            "only_first", "only_second", or False.
+        return_tensors: "pt" for tensors, "np" for arrays, None for lists. A single text is then one
+            list of ids, and otherwise a batch of one row.
+        add_special_tokens: whether [CLS] and [SEP] are added.
+        others: pad_to_multiple_of, padding_side, return_token_type_ids, return_attention_mask.
+
+        Returns input_ids in [0, len(tokenizer)), token_type_ids (1 for the second text of a pair)
+        and attention_mask (0 for padding), each (B, T) int64.
+        Raises ValueError for an argument that is not known or not computed here, for a text that is
+        no str, and for rows that cannot be cut to max_length or make no tensor.
         """
-        id_rows, segment_rows = self.encode(sentences, second_sentences, max_length)
-        mask_rows = [[1] * len(row) for row in id_rows]
-        return {
-            "input_ids": _pad(id_rows, self.pad_token_id),
-            "token_type_ids": _pad(segment_rows, 0),
-            "attention_mask": _pad(mask_rows, 0),
+        if return_tensors is not None:
+            check_choice("return_tensors", return_tensors, TENSORS)
+        side = self._setting("padding_side")
+        call = read_call(padding, truncation, max_length, self.model_max_length, side, others)
+        rows = rows_of(text, text_pair)
+        self._set_truncation(call.truncation, call.max_length)
+        encodings = self._encode_rows(rows, add_special_tokens, call.max_length)
+
+        id_rows = [encoding.ids for encoding in encodings]
+        columns = {
+            "input_ids": padded(id_rows, self.pad_token_id, call),
+            "token_type_ids": padded([encoding.type_ids for encoding in encodings], 0, call),
+            "attention_mask": padded([[1] * len(row) for row in id_rows], 0, call),
         }
+        batch = TokenBatch()
+        for key in call.keys:
+            if return_tensors is not None:
+                batch[key] = converted(columns[key], return_tensors)
+            else:
+                batch[key] = columns[key][0] if isinstance(text, str) else columns[key]
+        return batch
+
+    def _set_truncation(self, strategy: str, max_length: int | None) -> None:
+        """Set how the backend cuts rows, until the next call."""
+        if strategy == "do_not_truncate" or max_length is None:
+            self.backend.no_truncation()
+            return
+        direction = self._setting("truncation_side")
+        self.backend.enable_truncation(max_length, strategy=strategy, direction=direction)
+
+    def _encode_rows(
+        self, rows: list[Row], add_special_tokens: bool, max_length: int | None
+    ) -> list[tokenizers.Encoding]:
+        """Encode rows with the backend; ValueError where one cannot be cut to max_length."""
+        is_pair = any(isinstance(row, tuple) for row in rows)
+        num_special = self.backend.num_special_tokens_to_add(is_pair) if add_special_tokens else 0
+        # The backend would not cut such rows, without a word.
+        if self.backend.truncation is not None and (max_length or 0) < num_special:
+            raise ValueError(
+                f"max_length is {max_length}, and a row has {num_special} special tokens alone. "
+                "Pass a larger max_length."
+            )
+        try:
+            return self.backend.encode_batch_fast(rows, add_special_tokens=add_special_tokens)
+        except Exception as error:  # the library raises plain Exception
+            raise ValueError(
+                f"a row cannot be cut to max_length {max_length} ({error}). Pass a larger "
+                "max_length, or truncation='longest_first'."
+            ) from error
+
+    # --- from ids to text, and single tokens ------------------------------------------------------
+
+    def decode(
+        self,
+        token_ids: TokenIds | Sequence[Sequence[int]],
+        skip_special_tokens: bool = False,
+        clean_up_tokenization_spaces: bool | None = None,
+    ) -> str | list[str]:
+        """Turn token ids back into text. Case and accents that the model never saw are lost.
+
+        token_ids: of one row, as a list, tensor or array (T,), or of several rows.
+        skip_special_tokens: leave out [CLS], [SEP], [PAD] and other special tokens.
+        clean_up_tokenization_spaces: remove blanks before punctuation and in "do n't". None: as
+            tokenizer_config.json says, or no.
+
+        Returns a text, or a list for several rows. Raises ValueError for a negative id, such as the
+        label -100. Compare with the method of transformers.
+        """
+        rows = _list_of(token_ids)
+        is_batch = bool(rows) and isinstance(rows[0], Sequence)
+        texts = []
+        for ids in rows if is_batch else [rows]:
+            text = self.backend.decode(_list_of(ids), skip_special_tokens=skip_special_tokens)
+            texts.append(self._clean_up(text, clean_up_tokenization_spaces))
+        return texts if is_batch else texts[0]
+
+    def batch_decode(
+        self,
+        sequences: Sequence[Sequence[int]] | Tensor | np.ndarray,
+        skip_special_tokens: bool = False,
+        clean_up_tokenization_spaces: bool | None = None,
+    ) -> list[str]:
+        """Turn rows of token ids (B, T), or lists of ids, back into texts, as `decode` does."""
+        texts = []
+        for ids in sequences:
+            text = self.decode(ids, skip_special_tokens, clean_up_tokenization_spaces)
+            texts.append(str(text))
+        return texts
+
+    def _clean_up(self, text: str, is_wanted: bool | None) -> str:
+        """Remove the blanks that decoding puts before punctuation, where that is wanted."""
+        if is_wanted is None:
+            is_wanted = self._setting("clean_up_tokenization_spaces")
+
+        # Byte-level tokens hold the blanks of the text itself.
+        if not is_wanted or isinstance(self.backend.model, models.BPE):
+            return text
+        for old, new in CLEAN_UPS:
+            text = text.replace(old, new)
+        return text
+
+    def tokenize(
+        self, text: str, pair: str | None = None, add_special_tokens: bool = False
+    ) -> list[str]:
+        """Cut a text, or a pair, into tokens, without truncation."""
+        self.backend.no_truncation()
+        encoding = self.backend.encode(text, pair, add_special_tokens=add_special_tokens)
+        return encoding.tokens
+
+    def convert_ids_to_tokens(
+        self, ids: TokenIds, skip_special_tokens: bool = False
+    ) -> str | list[str | None] | None:
+        """The token of an id, or the tokens of a row of ids; None where no token has the id."""
+        if isinstance(ids, int):
+            return self.backend.id_to_token(ids)
+        skipped = set(self.all_special_ids) if skip_special_tokens else set()
+        kept = [token_id for token_id in _list_of(ids) if token_id not in skipped]
+        return [self.backend.id_to_token(token_id) for token_id in kept]
+
+    def convert_tokens_to_ids(self, tokens: str | Iterable[str]) -> int | list[int]:
+        """The id of a token, or the ids of several; that of [UNK] where there is no such token."""
+        if isinstance(tokens, str):
+            token_id = self.backend.token_to_id(tokens)
+            return self.unk_token_id if token_id is None else token_id
+        ids = [self.backend.token_to_id(token) for token in tokens]
+        return [self.unk_token_id if token_id is None else token_id for token_id in ids]
+
+    def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
+        """Join tokens to a text: ["play", "##ing"] is "playing"."""
+        if self.backend.decoder is None:
+            return " ".join(tokens)
+        return self.backend.decoder.decode(list(tokens))
+
+    def get_vocab(self) -> dict[str, int]:
+        """From each token to its id, with added tokens."""
+        return self.backend.get_vocab(with_added_tokens=True)
+
+    def __len__(self) -> int:
+        return self.backend.get_vocab_size(with_added_tokens=True)
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of tokens without those that were added to the vocabulary."""
+        return self.backend.get_vocab_size(with_added_tokens=False)
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        """The ids of all special tokens, added ones included, in their order."""
+        vocabulary = self.get_vocab()
+        return [vocabulary[token] for token in self.all_special_tokens]
+
+    @property
+    def all_special_tokens(self) -> list[str]:
+        """The special tokens: unknown, separator, padding, [CLS], mask, then added ones."""
+        names = [self.unk_token, self.sep_token, self.pad_token, self.cls_token, self.mask_token]
+        added = self.backend.get_added_tokens_decoder()
+        names += [token.content for _, token in sorted(added.items()) if token.special]
+        return list(dict.fromkeys(names))
 
 
-def _pad(rows: list[list[int]], filler: int) -> Tensor:
-    """Make a tensor (B, T) int64 of rows of different lengths."""
-    longest = max(map(len, rows))
-    padded = [row + [filler] * (longest - len(row)) for row in rows]
-    return torch.tensor(padded)
+def _list_of(token_ids: Any) -> list[Any]:
+    """Make a list of an id, of a row of ids or of rows, also from tensors and arrays.
+
+    Raises ValueError for a negative id.
+    """
+    if isinstance(token_ids, int | np.integer | Tensor | np.ndarray):
+        token_ids = np.atleast_1d(token_ids)
+    ids = []
+    for element in token_ids:
+        ids.append(
+            element.tolist() if isinstance(element, Tensor | np.generic | np.ndarray) else element
+        )
+    for token_id in ids:
+        if isinstance(token_id, int) and token_id < 0:
+            raise ValueError(
+                f"token id {token_id} is negative, so no token has it. Replace such labels by "
+                "pad_token_id first."
+            )
+    return ids
 
 
 def _check_frame(tokenizer: BertTokenizer, folder: Path) -> None:
@@ -274,12 +535,9 @@ def _check_frame(tokenizer: BertTokenizer, folder: Path) -> None:
         )
 
 
-def _check_vocabulary_size(folder: Path, vocabulary: dict[str, int]) -> None:
-    """Raise ValueError if config.json beside the vocabulary has embeddings for fewer ids."""
-    if not (folder / "config.json").is_file():
-        return
+def _check_vocabulary_size(folder: Path, vocabulary: dict[str, int], vocab_size: int) -> None:
+    """Raise ValueError if a vocabulary has more ids than config.json has embeddings."""
     num_ids = max(vocabulary.values(), default=-1) + 1
-    vocab_size = BertConfig.from_pretrained(folder).vocab_size
     if num_ids > vocab_size:
         raise ValueError(
             f"{folder}: its vocabulary (vocab.txt or tokenizer.json) has {num_ids:,} tokens; "

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from minbert import weights
+from minbert import hub
 from minbert.reporting.figures import Figure, Line, LinePlot
 from minbert.reporting.pages import Section
 from minbert.reporting.tables import NO_VALUE, Table, heading_and_numbers
@@ -46,7 +46,7 @@ def read_training(model: str) -> dict[str, Any] | None:
     model: a folder or the name of a model. The result has "before" and "after" (scores), "is_kept"
     and "history", as a training stage writes them. Raises ValueError if they are damaged.
     """
-    path = weights.resolve(model) / STAGE_FILE
+    path = hub.resolve(model) / STAGE_FILE
     if not path.exists():
         return None
     try:

@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from minbert import fast
 from minbert.bert import BertModel
 from minbert.commands.files import write_tensors
+from minbert.hub import resolve
 from minbert.tokenizer import BertTokenizer
 from minbert.training import processes, runtime
-from minbert.weights import copy_tensors, read_by_name, resolve, to_hugging_face
+from minbert.weights import copy_tensors, read_by_name, to_hugging_face
 
 IGNORED = -100  # the label of a token that is not predicted
 

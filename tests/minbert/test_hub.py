@@ -1,4 +1,4 @@
-"""minbert/weights.py::download: hub names, the library's cache, and no network."""
+"""minbert/hub.py: hub names, the library's cache, and no network."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from minbert import BertConfig, BertModel
-from minbert.weights import resolve
+from minbert import BertConfig, BertModel, BertTokenizer
+from minbert.hub import resolve
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = BertConfig(
@@ -98,6 +98,30 @@ def test_the_hub_is_asked_only_for_what_the_cache_lacks(home, folder, monkeypatc
         (snapshot / file).unlink()
         with pytest.raises(ValueError, match="acme/tiny-bert: .*the hub was asked.* the spelling"):
             resolve("acme/tiny-bert")
+
+
+@pytest.mark.parametrize("opened", [BertModel, BertTokenizer, BertConfig])
+def test_local_files_only_never_asks_the_hub(home, folder, monkeypatch, opened):
+    """Neither for a model that is in the cache, nor for one that is not."""
+    from huggingface_hub import constants, file_download
+
+    def ask(*_, **__):
+        pytest.fail("the hub was asked")
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(file_download, "get_hf_file_metadata", ask)
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    make_cache(home, folder)
+    opened.from_pretrained("acme/tiny-bert", local_files_only=True)
+    with pytest.raises(ValueError, match="acme/other: .*local_files_only forbids to ask the hub"):
+        opened.from_pretrained("acme/other", local_files_only=True)
+
+
+def test_a_config_is_found_by_every_name_of_its_model(home, folder):
+    make_cache(home, folder)
+    for name in ("acme/tiny-bert", str(folder), folder):
+        assert BertConfig.from_pretrained(name) == TINY
+    assert BertConfig.from_pretrained("minbert-mini").hidden_size == 192
 
 
 def test_a_hub_that_fails_on_one_file_is_no_answer(home, folder, monkeypatch):
@@ -190,7 +214,7 @@ def test_unknown_hub_name_offline(home):
 def test_offline_switch_and_cache_place_are_the_librarys_own(folder, tmp_path):
     """In its own process: HF_HOME and HF_HUB_OFFLINE as a user sets them, no constants touched."""
     make_cache(tmp_path / "home", folder)
-    program = "import sys; from minbert.weights import resolve; print(resolve(sys.argv[1]))"
+    program = "import sys; from minbert.hub import resolve; print(resolve(sys.argv[1]))"
 
     def ask(name: str) -> subprocess.CompletedProcess:
         environment = {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}

@@ -326,6 +326,6 @@ def test_settings_that_are_none_are_refused(tmp_path, content):
 
 def test_one_string_is_not_read_letter_by_letter(tokenizer):
     with pytest.raises(ValueError, match="letter by letter; give a list"):
-        tokenizer("A lovely film.")
+        tokenizer.encode("A lovely film.")
     with pytest.raises(ValueError, match="letter by letter"):
-        tokenizer(["A lovely film."], "Another.")
+        tokenizer.encode(["A lovely film."], "Another.")

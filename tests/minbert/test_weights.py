@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from minbert import BertConfig, BertModel
-from minbert.weights import modernise, resolve, to_hugging_face
+from minbert.hub import resolve
+from minbert.weights import modernise, to_hugging_face
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = BertConfig(
@@ -285,14 +286,14 @@ def test_bin_that_is_no_table_of_tensors(folder, content):
     ("name", "meant"), [("minbert-mni", "minbert-mini"), ("minilmm", "minilm")]
 )
 def test_a_misspelt_name_of_ours_is_not_asked_of_the_hub(name, meant, monkeypatch):
-    monkeypatch.setattr("minbert.weights.download", lambda name: pytest.fail("asked the hub"))
+    monkeypatch.setattr("minbert.hub.download", lambda name, _: pytest.fail("asked the hub"))
     with pytest.raises(ValueError, match=f"Give '{meant}'"):
         resolve(name)
 
 
 @pytest.mark.parametrize("name", ["bert-base-uncased", "prajjwal1/bert-mini", "MiniLM-L6"])
 def test_another_name_is_asked_of_the_hub(name, monkeypatch):
-    monkeypatch.setattr("minbert.weights.download", lambda name: Path("hub") / name)
+    monkeypatch.setattr("minbert.hub.download", lambda name, _: Path("hub") / name)
     assert resolve(name) == Path("hub") / name
 
 

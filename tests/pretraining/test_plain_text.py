@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from minbert import BertModel, BertTokenizer
 from minbert.commands.ending import this_python
+from minbert.hub import resolve
 from minbert.pretraining import __main__ as command
 from minbert.pretraining import plain_text
 from minbert.pretraining.mlm import IGNORED, BertForMaskedLM
@@ -23,7 +24,6 @@ from minbert.pretraining.options import PlainTextOptions
 from minbert.pretraining.sizes import SIZES
 from minbert.training.code_version import ROOT
 from minbert.training.loop import Loop
-from minbert.weights import resolve
 from tests.toy_text import LINES
 
 WORDS = "cls.predictions.decoder.weight"  # an output matrix of its own
