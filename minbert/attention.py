@@ -97,6 +97,23 @@ class MultiHeadAttention(nn.Module):
         joined = context.transpose(1, 2).flatten(2)  # (B, T, H)
         return self.output(joined)  # (B, T, H)
 
+    def probabilities(self, hidden_states: Tensor, mask_bias: Tensor | None = None) -> Tensor:
+        """Compute how much each token attends to each other token, without dropout.
+
+        hidden_states (B, T, H); mask_bias as in `attention`. Returns (B, N, T, T) in [0, 1]. Each
+        row sums to 1. The result is for looking at: `forward` does not need it.
+        """
+        query, key, _ = self.project(hidden_states)  # (B, T, H) each
+        query = self.split_heads(query)  # (B, N, T, D)
+        key = self.split_heads(key)  # (B, N, T, D)
+
+        # If token t has the t-th unit vector as its value, the weighted mean of the values is the
+        # weights themselves.
+        num_tokens = hidden_states.size(1)
+        units = torch.eye(num_tokens, dtype=query.dtype, device=query.device)  # (T, T)
+        values = units.expand(*query.shape[:2], -1, -1)  # (B, N, T, T)
+        return self.attend(query, key, values, mask_bias, 0.0, False)  # (B, N, T, T)
+
 
 def mask_to_bias(attention_mask: Tensor, dtype: torch.dtype) -> Tensor:
     """Turn a mask of tokens into the bias that `attention` adds to its scores.

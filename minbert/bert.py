@@ -1,6 +1,6 @@
 """The BERT encoder (Devlin et al. 2019): embeddings, layers, pooler.
 
-B batch, T tokens, H hidden, I intermediate, L layers, P positions that are read.
+B batch, T tokens, H hidden, I intermediate, L layers, N heads, P positions that are read.
 
 Its parameters correspond one to one to those of Hugging Face's BertModel. The table of names is
 in weights.py, which is the next file to read.
@@ -8,9 +8,10 @@ in weights.py, which is the next file to read.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -27,7 +28,8 @@ class BertOutput:
     """The result of the encoder, read by attribute, by key or by position.
 
     `output.pooler_output`, `output["pooler_output"]` and `output[1]` are the same tensor, as in
-    Hugging Face's code and in the course's.
+    Hugging Face's code and in the course's. `states, pooled = output` takes it apart. Positions
+    count what was asked for. `dict(output)` has the names.
     """
 
     # (B, T, H), or (P, 1, H) with `positions`.
@@ -39,9 +41,32 @@ class BertOutput:
     # L + 1 tensors (B, T, H): the embeddings, then the output of each layer.
     hidden_states: tuple[Tensor, ...] | None = None
 
-    def __getitem__(self, key: str | int) -> Tensor | tuple[Tensor, ...] | None:
-        name = fields(self)[key].name if isinstance(key, int) else key
-        return getattr(self, name)
+    # L tensors (B, N, T, T): how much each token attends to each other token, for each head.
+    attentions: tuple[Tensor, ...] | None = None
+
+    def keys(self) -> list[str]:
+        """The names of what the output holds, in the order of the positions."""
+        return [item.name for item in fields(self) if getattr(self, item.name) is not None]
+
+    def to_tuple(self) -> tuple[Any, ...]:
+        """What the output holds, by position. transformers' method of this name gives the same."""
+        return tuple(getattr(self, name) for name in self.keys())
+
+    def __getitem__(self, key: str | int | slice) -> Any:
+        if not isinstance(key, str):
+            return self.to_tuple()[key]
+        if key not in {item.name for item in fields(self)}:
+            raise KeyError(f"'{key}'; this output holds {', '.join(self.keys())}")
+        return getattr(self, key)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.to_tuple())
+
+    def __len__(self) -> int:
+        return len(self.keys())
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.keys()
 
     def __setitem__(self, key: str, value: Tensor) -> None:
         # The course's sanity check masks its padding this way.
@@ -164,6 +189,7 @@ class BertModel(nn.Module):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         output_hidden_states: bool = False,
+        output_attentions: bool = False,
         positions: Tensor | None = None,
     ) -> BertOutput:
         """Encode token ids (Devlin et al. 2019, section 3).
@@ -174,16 +200,25 @@ class BertModel(nn.Module):
         attention_mask: (B, T), 1 for tokens and 0 for padding. Default: all 1.
         token_type_ids: (B, T) int64, 0 for the first sentence and 1 for the second. Default: all 0.
         output_hidden_states: whether to return all L + 1 states, the embeddings first.
+        output_attentions: whether to return the attention probabilities of all L layers. They are
+            those without dropout, and take a second pass through each layer's attention.
         positions: (P,) int64, the only places of the last layer that are read. It saves time, as
             fast.layer_at_positions explains. Default: all places.
 
         Returns last_hidden_state (B, T, H), which means nothing at padding, and pooler_output
         (B, H) in (-1, 1). With positions they are (P, 1, H) and (P, H).
-        Raises ValueError if the model has too few positions or segments.
+        Raises ValueError if the model has too few positions or segments, and for
+        output_attentions with the fused attention.
         """
         if token_type_ids is None:
             token_type_ids = torch.zeros_like(input_ids)
         self.check_inputs(input_ids, token_type_ids)
+        if output_attentions and self.config.attention_implementation == "fused":
+            raise ValueError(
+                "output_attentions is True, and the fused attention never stores its "
+                "probabilities. Open the model with "
+                "BertModel.from_pretrained(..., attention_implementation='eager')."
+            )
 
         hidden = self.embeddings(input_ids, token_type_ids)  # (B, T, H)
         mask_bias = None
@@ -191,14 +226,23 @@ class BertModel(nn.Module):
             mask_bias = mask_to_bias(attention_mask, hidden.dtype)  # (B, 1, 1, T)
 
         hidden_states = [hidden]
-        for layer in fast.last_layer_at(self.layers, positions):
+        attentions: list[Tensor] = []
+        for number, layer in enumerate(fast.last_layer_at(self.layers, positions)):
+            if output_attentions:
+                attention = cast(BertLayer, self.layers[number]).attention
+                attentions.append(attention.probabilities(hidden, mask_bias))  # (B, N, T, T)
             hidden = layer(hidden, mask_bias)  # (B, T, H)
             if output_hidden_states:
                 hidden_states.append(hidden)
 
         # The pooler reads [CLS], which is token 0 of each row.
         pooled = torch.tanh(self.pooler(hidden[:, 0]))  # (B, H)
-        return BertOutput(hidden, pooled, tuple(hidden_states) if output_hidden_states else None)
+        return BertOutput(
+            hidden,
+            pooled,
+            tuple(hidden_states) if output_hidden_states else None,
+            tuple(attentions) if output_attentions else None,
+        )
 
     @classmethod
     def from_pretrained(

@@ -1,0 +1,155 @@
+"""The output of BertModel by name, position and unpacking, and its attention probabilities."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from minbert import BertModel, fast
+
+transformers = pytest.importorskip("transformers", reason="run setup.sh --dev")
+
+INPUT_IDS = torch.tensor([[5, 9, 21, 33, 2, 7], [4, 8, 3, 0, 0, 0]])
+BATCH = {
+    "input_ids": INPUT_IDS,
+    "attention_mask": (INPUT_IDS != 0).long(),
+    "token_type_ids": torch.tensor([[0, 0, 0, 1, 1, 1], [0, 0, 1, 0, 0, 0]]),
+}
+FLAGS = [
+    {},
+    {"output_hidden_states": True},
+    {"output_attentions": True},
+    {"output_hidden_states": True, "output_attentions": True},
+]
+
+
+@pytest.fixture(scope="module")
+def ours(hugging_face_folder):
+    return BertModel.from_pretrained(hugging_face_folder)
+
+
+@pytest.fixture(scope="module")
+def theirs(hugging_face_folder):
+    return transformers.BertModel.from_pretrained(hugging_face_folder, attn_implementation="eager")
+
+
+def encode(model, **flags):
+    with torch.no_grad():
+        return model(**BATCH, **flags)
+
+
+def assert_close(found, expected):
+    """Tensors, or tuples of them, within 1e-5."""
+    if isinstance(expected, tuple):
+        assert isinstance(found, tuple) and len(found) == len(expected)
+        for first, second in zip(found, expected, strict=True):
+            assert_close(first, second)
+        return
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+# --- by name, position and unpacking --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flags", FLAGS)
+def test_every_way_to_read_the_output_is_that_of_transformers(ours, theirs, flags):
+    found = encode(ours, **flags)
+    expected = encode(theirs, **flags)
+    # A model that can be a decoder has an empty entry for its cross-attention.
+    names = [name for name in expected if name != "cross_attentions"]
+    assert list(found.keys()) == names == list(dict(found))
+    assert len(found) == len(names)
+    assert_close(found.to_tuple(), expected.to_tuple()[: len(names)])
+    for position, name in enumerate(names):
+        assert_close(found[position], expected[position])
+        assert found[position] is found[name] is getattr(found, name)
+        assert name in found
+    assert_close(found[:2], expected[:2])
+    assert found[-1] is found.to_tuple()[-1]
+
+
+def test_unpacking(ours):
+    output = encode(ours)
+    states, pooled = output
+    assert states is output.last_hidden_state and pooled is output.pooler_output
+    states, pooled, hidden_states, attentions = encode(ours, **FLAGS[-1])
+    assert states is hidden_states[-1] and len(attentions) == len(hidden_states) - 1
+
+
+def test_what_was_not_asked_for(ours):
+    output = encode(ours)
+    assert output.hidden_states is None and output.attentions is None
+    assert output["hidden_states"] is None and "hidden_states" not in output
+    with pytest.raises(IndexError):
+        output[2]
+    with pytest.raises(KeyError, match="'logits'; this output holds last_hidden_state, pooler"):
+        output["logits"]
+
+
+# --- attention probabilities ----------------------------------------------------------------------
+
+
+def test_attentions_equal_transformers(ours, theirs):
+    found = encode(ours, output_attentions=True).attentions
+    expected = encode(theirs, output_attentions=True).attentions
+    assert [tuple(layer.shape) for layer in found] == [(2, 4, 6, 6)] * 3
+    assert_close(found, expected)
+
+
+def test_attentions_of_the_readable_functions(ours):
+    with fast.switched_off():
+        readable = encode(ours, output_attentions=True).attentions
+    assert_close(encode(ours, output_attentions=True).attentions, readable)
+
+
+def test_each_row_is_a_distribution_over_real_tokens(ours):
+    for layer in encode(ours, output_attentions=True).attentions:
+        torch.testing.assert_close(layer.sum(dim=-1), torch.ones(2, 4, 6))
+        assert (layer[1, :, :, 3:] == 0).all(), "padding is attended to"
+
+
+def test_attentions_are_those_that_made_the_output(ours):
+    """Probabilities times values, joined and projected, are the result of the layer."""
+    with torch.no_grad():
+        layer = ours.layers[1].attention
+        hidden = encode(ours, output_hidden_states=True).hidden_states[1]
+        values = layer.split_heads(layer.value(hidden))  # (B, N, T, D)
+        probabilities = layer.probabilities(hidden)  # (B, N, T, T)
+        joined = (probabilities @ values).transpose(1, 2).flatten(2)  # (B, T, H)
+        torch.testing.assert_close(layer.output(joined), layer(hidden))
+
+
+def test_they_hold_no_dropout_and_change_nothing(ours, hugging_face_folder):
+    plain = encode(ours)
+    assert_close(encode(ours, output_attentions=True)[:2], plain[:2])
+    training = BertModel.from_pretrained(hugging_face_folder).train()
+    expected = encode(ours, output_attentions=True).attentions[0]
+    first = training.layers[0].attention.probabilities(
+        encode(ours, output_hidden_states=True).hidden_states[0],
+        torch.where(BATCH["attention_mask"][:, None, None, :] == 0, torch.finfo().min, 0.0),
+    )
+    torch.testing.assert_close(first, expected)
+
+
+def test_with_positions_all_tokens_are_seen(ours):
+    positions = torch.tensor([0, 6])
+    found = encode(ours, output_attentions=True, positions=positions)
+    assert found.last_hidden_state.shape == (2, 1, 24)
+    assert_close(found.attentions, encode(ours, output_attentions=True).attentions)
+
+
+def test_gradients_flow_through_them(ours):
+    output = ours(**BATCH, output_attentions=True)
+    output.attentions[-1].square().sum().backward()
+    assert ours.layers[-1].attention.key.weight.grad.abs().sum() > 0
+    assert ours.layers[-1].attention.value.weight.grad is None or (
+        ours.layers[-1].attention.value.weight.grad.abs().sum() == 0
+    )
+    ours.zero_grad()
+
+
+def test_the_fused_attention_says_how(hugging_face_folder):
+    fused = BertModel.from_pretrained(hugging_face_folder, attention_implementation="fused")
+    with pytest.raises(ValueError, match=r"output_attentions.*attention_implementation='eager'"):
+        encode(fused, output_attentions=True)
+    assert encode(fused).attentions is None
