@@ -26,7 +26,7 @@ from contrastive.options import (
 from data.options import DataOptions, InputFileOptions
 from experiments.recipes import recipe_list, values_of
 from minbert.commands.flags import Formatter, Parser, add_flag
-from minbert.commands.options import NONE, OptionGroup, direct_fields
+from minbert.commands.options import NONE, OptionGroup, direct_fields, groups_of_methods
 from minbert.options import EncoderOptions
 from minbert.pretraining.options import MlmOptions
 from minbert.training.options import TrainingOptions
@@ -107,8 +107,9 @@ def build_parser(shows_all: bool = False) -> MainParser:
                 metavar="RUN",
                 help="Continue the run in this folder, without other flags.",
             )
-        for item in direct_fields(cls):
-            add_flag(section, item, shows_all or item.metadata["is_common"])
+        for group in (cls, *groups_of_methods(cls)):
+            for item in direct_fields(group):
+                add_flag(section, item, shows_all or item.metadata["is_common"])
     return parser
 
 

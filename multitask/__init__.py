@@ -9,8 +9,8 @@ heads.py             The layers that read sentence vectors.
 model.py             An encoder, a common layer, and a head per task.
 sampling.py          Which batches make a step.
 surgery.py           How the losses of a step become one gradient.
-gramian.py           The same from dot products alone, which is fast.
-combining.py         The methods of --surgery by name, as the training loop calls them.
+gramian.py           The same from dot products alone, which is fast, and --surgery by name.
+combining.py         A method of --surgery as the training loop calls it.
 options.py           The options of this package.
 stage.py             The job of the tasks, for the training loop.
 evaluation.py        Predicts and scores.

@@ -1,4 +1,4 @@
-"""--surgery by name: how the losses of a step become one gradient, as the training loop needs it.
+"""A method of --surgery as the training loop calls it.
 
 The loop takes either weights of the losses, or an object that turns the Gramian of the tasks'
 gradients into their weights (minbert/training/job.py, Surgery).
@@ -8,73 +8,16 @@ Legend: K tasks of a step, T tasks of the run, S steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from itertools import combinations
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from data.options import numbers_by_task
-from multitask import surgery
-from multitask.gramian import WeightsAndTargets, gradvac_weights, pcgrad_weights
+from minbert.commands.options import MethodOptions
+from multitask.gramian import SURGERIES, GradientStep
 from multitask.options import TaskOptions
-from multitask.surgery import Reduction
-
-# --- methods by name ------------------------------------------------------------------------------
-
-
-class LossMethod(NamedTuple):
-    """A value of --surgery that weighs the losses."""
-
-    weigh: Callable[[TaskOptions, Sequence[str]], list[float]]  # (options, K tasks) -> K weights
-    options: tuple[str, ...] = ()  # that it reads
-
-
-class GradientMethod(NamedTuple):
-    """A value of --surgery that changes the gradients."""
-
-    # (gramian, targets, beta, reduction, generator)
-    combine: Callable[[Tensor, Tensor, float, Reduction, torch.Generator], WeightsAndTargets]
-    options: tuple[str, ...] = ()  # that it reads
-
-
-def mean_of_losses(options: TaskOptions, tasks: Sequence[str]) -> list[float]:
-    """--surgery mean."""
-    return surgery.mean(tasks)
-
-
-def sum_of_losses(options: TaskOptions, tasks: Sequence[str]) -> list[float]:
-    """--surgery sum: each loss has the weight 1."""
-    return surgery.weighted(tasks, {})
-
-
-def weighted_losses(options: TaskOptions, tasks: Sequence[str]) -> list[float]:
-    """--surgery weighted, with --loss_weights."""
-    return surgery.weighted(tasks, numbers_by_task(options.loss_weights))
-
-
-def combine_by_pcgrad(
-    gramian: Tensor,
-    targets: Tensor,
-    beta: float,
-    reduction: Reduction,
-    generator: torch.Generator,
-) -> WeightsAndTargets:
-    """--surgery pcgrad, which has no targets."""
-    return WeightsAndTargets(pcgrad_weights(gramian, reduction, generator), targets)
-
-
-LOSS_METHODS = {
-    "mean": LossMethod(mean_of_losses),
-    "sum": LossMethod(sum_of_losses),
-    "weighted": LossMethod(weighted_losses, options=("loss_weights",)),
-}
-GRADIENT_METHODS = {
-    "pcgrad": GradientMethod(combine_by_pcgrad, options=("surgery_reduction",)),
-    "gradvac": GradientMethod(gradvac_weights, options=("surgery_reduction", "gradvac_beta")),
-}
 
 
 def combination(options: TaskOptions, seed: int) -> dict[str, Any]:
@@ -82,34 +25,38 @@ def combination(options: TaskOptions, seed: int) -> dict[str, Any]:
 
     seed: of the random orders of the tasks.
     """
-    if options.surgery in LOSS_METHODS:
-        return {"weigh": partial(LOSS_METHODS[options.surgery].weigh, options)}
-    reduction = cast(Reduction, options.surgery_reduction)
-    return {
-        "surgery": GradientSurgery(
-            options.surgery, reduction, options.gradvac_beta, options.order, seed
-        )
-    }
+    own = options.of_surgery
+    weigh = SURGERIES[options.surgery].weigh
+    if weigh is None:
+        return {"surgery": GradientSurgery(options.surgery, own, options.order, seed)}
+
+    def weights(tasks: Sequence[str]) -> Sequence[float]:
+        return weigh(tasks, own)
+
+    return {"weigh": weights}
 
 
 # --- in the loop ----------------------------------------------------------------------------------
 
 
 class GradientSurgery:
-    """PCGrad or GradVac as the loop calls it. It keeps targets, and the cosines of every step.
+    """A method that changes gradients, as the loop calls it.
+
+    It keeps the method's targets, and the cosines of every step.
 
     Orders come from a generator of its own. So runs of a seed with and without surgery have the
     same dropout masks.
 
-    method: a key of GRADIENT_METHODS. tasks: of the run; a name may come several times.
+    method: a key of SURGERIES whose entry has `combine`. own: TaskOptions.of_surgery. tasks: of the
+    run; a name may come several times.
     """
 
-    def __init__(
-        self, method: str, reduction: Reduction, beta: float, tasks: Sequence[str], seed: int
-    ) -> None:
-        self.combine = GRADIENT_METHODS[method].combine
-        self.reduction = reduction
-        self.beta = beta
+    def __init__(self, method: str, own: MethodOptions, tasks: Sequence[str], seed: int) -> None:
+        combine = SURGERIES[method].combine
+        assert combine is not None, f"--surgery {method} weighs losses"
+        self.method = method
+        self.combine = combine
+        self.own = own
         self.generator = torch.Generator().manual_seed(seed)
         self.tasks = tuple(dict.fromkeys(tasks))
         self.pairs = list(combinations(range(len(self.tasks)), 2))
@@ -121,17 +68,24 @@ class GradientSurgery:
         """Compute the weights of this step's gradients. Record their cosines and move the targets.
 
         gramian: (K, K) float64 on the CPU, in the order of `tasks`. tasks: K different tasks of the
-        run. Returns (K,) float64. Raises ValueError for another name.
+        run. Returns (K,) float64. Raises ValueError for another name, and for weights of another
+        shape.
         """
         # The step may hold some of the run's tasks, in any order.
         numbers = torch.tensor([self.tasks.index(task) for task in tasks])  # (K,)
         self.record(gramian, numbers)
         rows = numbers.unsqueeze(1)  # (K, 1)
         columns = numbers.unsqueeze(0)  # (1, K)
-        targets = self.targets[rows, columns]  # (K, K)
-        result = self.combine(gramian, targets, self.beta, self.reduction, self.generator)
-        self.targets[rows, columns] = result.targets
-        return result.weights
+        targets = self.targets[rows, columns]  # (K, K), a copy
+        step = GradientStep(gramian, targets, self.generator, self.own)
+        weights = self.combine(step)  # (K,)
+        self.targets[rows, columns] = step.targets
+        if weights.shape != (len(tasks),):
+            raise ValueError(
+                f"--surgery {self.method} gave weights of the shape {tuple(weights.shape)}; one "
+                f"for each of the {len(tasks)} gradients of the step is expected."
+            )
+        return weights
 
     def record(self, gramian: Tensor, numbers: Tensor) -> None:
         """Keep the cosine of every pair of this step's gradients.

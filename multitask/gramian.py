@@ -1,21 +1,31 @@
-"""PCGrad and GradVac from dot products alone: the fast twins of surgery.py.
+"""PCGrad and GradVac from dot products alone, and the methods of --surgery by name.
 
-Both methods look at gradients only through their dot products. So the K x K Gramian tells
-everything, and the long gradients are read once. A gradient that is being changed is kept as its
-weights w on the original ones. Its dot product with g_j is then G[j] . w, and its squared length
-w . G w.
+The functions here are the fast twins of those in surgery.py. Both methods look at gradients only
+through their dot products. So the K x K Gramian tells everything, and the long gradients are read
+once. A gradient that is being changed is kept as its weights w on the original ones. Its dot
+product with g_j is then G[j] . w, and its squared length w . G w.
+
+A new method is a function from the Gramian to the weights of the gradients, and an entry of
+SURGERIES at the end of this file. combining.py calls it in the training loop.
 
 Legend: K tasks of a step, G the Gramian with G[i, j] = g_i . g_j.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-import torch
-from torch import Tensor
-
+from data.options import check_numbers, numbers_by_task
+from minbert.commands.late import torch
+from minbert.commands.options import NONE, MethodOptions, OptionGroup, flag
+from minbert.commands.registry import Entry, Fixture, Registry
+from multitask import surgery
 from multitask.surgery import SMALLEST_SINE, Reduction, reduce
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def pcgrad_weights(
@@ -82,3 +92,175 @@ def gradvac_weights(
                 numerator = norm * (target * cosine_sine - cosine * target_sine)
                 weights[i, j] += numerator / (other_norm * target_sine)
     return WeightsAndTargets(reduce(weights, reduction), targets)
+
+
+# --- methods by name ------------------------------------------------------------------------------
+
+
+class GradientStep(NamedTuple):
+    """What a method that changes gradients gets of a step."""
+
+    gramian: Tensor  # (K, K) float64 on the CPU
+    # (K, K) float64: a number that the run keeps for each pair of tasks, 0 at first. GradVac has
+    # its targets here. A method may change them in place.
+    targets: Tensor
+    generator: torch.Generator  # for all random numbers, so that a run can be resumed
+    own: MethodOptions  # TaskOptions.of_surgery
+
+
+def accept(own: MethodOptions, tasks: Sequence[str]) -> None:
+    """For a method whose options fit all tasks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surgery(Entry):
+    """A value of --surgery: either `weigh` or `combine`."""
+
+    # (the K tasks of a step, own options) -> K weights of their losses
+    weigh: Callable[[Sequence[str], MethodOptions], Sequence[float]] | None = None
+    # From the dot products of the K gradients to their weights, (K,)
+    combine: Callable[[GradientStep], Tensor] | None = None
+    needs_several_tasks: bool = True  # it changes nothing in a step of one task
+    # ValueError where its own options do not fit the tasks of the run.
+    check: Callable[[MethodOptions, Sequence[str]], None] = accept
+
+    def __post_init__(self) -> None:
+        if (self.weigh is None) == (self.combine is None):
+            raise ValueError("a surgery has either weigh or combine, and not both.")
+
+    @property
+    def changes_gradients(self) -> bool:
+        """Whether each task's own gradient is needed."""
+        return self.combine is not None
+
+
+SURGERIES: Registry[Surgery] = Registry("surgery")
+
+
+def register_surgery(name: str, surgery: Surgery) -> None:
+    """Add a value of --surgery, from a file that is given to --plugin.
+
+        from multitask import Surgery, register_surgery
+
+        def shortest(step):
+            # The update follows the shortest of the gradients alone.
+            lengths = step.gramian.diagonal()  # (K,), the squared lengths
+            return (lengths == lengths.min()).double()
+
+        register_surgery(
+            "shortest", Surgery(title="the shortest gradient alone", combine=shortest)
+        )
+
+    The gradient of the step is the sum of the tasks' gradients with these weights. A method that
+    only weighs losses has `weigh` in place of `combine`: it gets the names of the step's tasks.
+
+    An option of your own is a field of an OptionGroup. Name the group in `options`, and read it as
+    step.own[YourGroup].your_option. ValueError where the name exists.
+    """
+    SURGERIES.register(name, surgery)
+
+
+# --- the methods of this file and of surgery.py ---------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ReductionOptions(OptionGroup):
+    """Option of pcgrad and gradvac."""
+
+    surgery_reduction: str = flag(
+        "sum",
+        "With --surgery pcgrad or gradvac: the changed gradients are summed, as in the papers, or "
+        "averaged.",
+        choices=("sum", "mean"),
+    )
+
+    @property
+    def reduction(self) -> Reduction:
+        """Its value, as pcgrad and gradvac take it."""
+        return cast(Reduction, self.surgery_reduction)
+
+
+@dataclass(frozen=True)
+class GradVacOptions(OptionGroup):
+    """Option of gradvac."""
+
+    gradvac_beta: float = flag(
+        0.01,
+        "With --surgery gradvac: how fast its target follows the observed cosines.",
+        low=0,
+        high=1,
+    )
+
+
+@dataclass(frozen=True)
+class LossWeightOptions(OptionGroup):
+    """Option of weighted."""
+
+    loss_weights: str = flag(
+        NONE,
+        "With --surgery weighted: factors of the tasks' losses, such as para=2,sts=0.5. Tasks "
+        "without a number have 1.",
+    )
+
+
+def mean_of_losses(tasks: Sequence[str], own: MethodOptions) -> list[float]:
+    """--surgery mean."""
+    return surgery.mean(tasks)
+
+
+def sum_of_losses(tasks: Sequence[str], own: MethodOptions) -> list[float]:
+    """--surgery sum: each loss has the weight 1."""
+    return surgery.weighted(tasks, {})
+
+
+def weighted_losses(tasks: Sequence[str], own: MethodOptions) -> list[float]:
+    """--surgery weighted, with --loss_weights."""
+    return surgery.weighted(tasks, numbers_by_task(own[LossWeightOptions].loss_weights))
+
+
+def check_loss_weights(own: MethodOptions, tasks: Sequence[str]) -> None:
+    """For weighted."""
+    text = own[LossWeightOptions].loss_weights
+    if text == NONE:
+        raise ValueError("--surgery weighted has no weights; add --loss_weights, such as para=2.")
+    check_numbers("loss_weights", text, tasks, ",".join(tasks))
+
+
+def combine_by_pcgrad(step: GradientStep) -> Tensor:
+    """--surgery pcgrad, which has no targets."""
+    return pcgrad_weights(step.gramian, step.own[ReductionOptions].reduction, step.generator)
+
+
+def combine_by_gradvac(step: GradientStep) -> Tensor:
+    """--surgery gradvac. It moves the targets."""
+    beta = step.own[GradVacOptions].gradvac_beta
+    reduction = step.own[ReductionOptions].reduction
+    result = gradvac_weights(step.gramian, step.targets, beta, reduction, step.generator)
+    step.targets.copy_(result.targets)
+    return result.weights
+
+
+SURGERIES["mean"] = Surgery(title="of the losses", weigh=mean_of_losses, needs_several_tasks=False)
+SURGERIES["sum"] = Surgery(title="of the losses", weigh=sum_of_losses)
+SURGERIES["weighted"] = Surgery(
+    title="the sum with --loss_weights",
+    weigh=weighted_losses,
+    needs_several_tasks=False,
+    check=check_loss_weights,
+    options=(LossWeightOptions,),
+    fixture=Fixture(
+        options={"loss_weights": "sst=3"}, values={"loss_weights": ["sst=3", "sst=2", "para=2"]}
+    ),
+)
+SURGERIES["pcgrad"] = Surgery(
+    title="projects gradients that conflict (Yu et al. 2020)",
+    combine=combine_by_pcgrad,
+    options=(ReductionOptions,),
+    fixture=Fixture(values={"surgery_reduction": ["sum", "mean"]}),
+)
+SURGERIES["gradvac"] = Surgery(
+    title="moves gradients towards a target cosine (Wang et al. 2021)",
+    combine=combine_by_gradvac,
+    options=(ReductionOptions, GradVacOptions),
+    fixture=Fixture(values={"gradvac_beta": [0.01, 0.9], "surgery_reduction": ["sum", "mean"]}),
+)

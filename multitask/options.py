@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from data.options import check_numbers
 from data.readers import COURSE_FILES
 from minbert.commands.options import (
     AUTO,
     NONE,
+    MethodOptions,
     OnlyWith,
     OptionGroup,
     flag,
     group,
+    options_of,
 )
+from multitask.gramian import SURGERIES
+from multitask.sampling import SAMPLERS, Sampler
 
 # The pair encodings that a head can read. The first one is what "auto" becomes.
 ENCODINGS_OF = {
@@ -38,77 +41,15 @@ class TaskOptions(OptionGroup):
         "come several times.",
         is_common=True,
     )
-    sampling: str = flag(
-        "mt-dnn",
-        "Which batches make a step.\n"
-        "- mt-dnn: one batch, the batches of all tasks are shuffled (Liu et al. 2019)\n"
-        "- joint: one batch of every task\n"
-        "- batch-round-robin: one batch, the tasks take turns\n"
-        "- epoch-round-robin: one batch, the tasks take turns after each epoch\n"
-        "- sequential: one batch, a task begins when the one before it is finished\n"
-        "- power: one batch, its task is drawn by size\n"
-        "- annealed: as power, from by size to almost evenly (Stickland and Murray 2019)",
-        choices=(
-            "mt-dnn",
-            "joint",
-            "batch-round-robin",
-            "epoch-round-robin",
-            "sequential",
-            "annealed",
-            "power",
-        ),
-        is_common=True,
-    )
-    sampling_weights: str = flag(
-        NONE,
-        "With --sampling mt-dnn: how often an epoch passes over a task's rows, such as "
-        "para=2,sts=0.5. Tasks without a number have 1.",
-        only_with=OnlyWith("sampling", ("mt-dnn",)),
-    )
-    sampling_power: float = flag(
-        0.5,
-        "With --sampling power: the probability of a task is proportional to its size to this "
-        "power. 0: the same for all tasks.",
-        low=0,
-        high=1,
-        only_with=OnlyWith("sampling", ("power",)),
-    )
-    joint_limit: str = flag(
-        "largest",
-        "With --sampling joint or batch-round-robin: an epoch is one pass over the largest task "
-        "(smaller ones repeat), or over the smallest (larger ones are cut).",
-        choices=("largest", "smallest"),
-        only_with=OnlyWith("sampling", ("joint", "batch-round-robin")),
-    )
+    sampling: str = flag("mt-dnn", "Which batches make a step.", choices=SAMPLERS, is_common=True)
+    of_sampler: MethodOptions = options_of(SAMPLERS, "sampling")
     surgery: str = flag(
         "mean",
-        "How the losses of a step become one gradient.\n"
-        "- mean, sum: of the losses\n"
-        "- weighted: the sum with --loss_weights\n"
-        "- pcgrad, gradvac: change gradients that conflict (Yu et al. 2020, Wang et al. 2021)",
-        choices=("mean", "sum", "weighted", "pcgrad", "gradvac"),
+        "How the losses of a step become one gradient.",
+        choices=SURGERIES,
         is_common=True,
     )
-    surgery_reduction: str = flag(
-        "sum",
-        "With --surgery pcgrad or gradvac: the changed gradients are summed, as in the papers, or "
-        "averaged.",
-        choices=("sum", "mean"),
-        only_with=OnlyWith("surgery", ("pcgrad", "gradvac")),
-    )
-    gradvac_beta: float = flag(
-        0.01,
-        "With --surgery gradvac: how fast its target follows the observed cosines.",
-        low=0,
-        high=1,
-        only_with=OnlyWith("surgery", ("gradvac",)),
-    )
-    loss_weights: str = flag(
-        NONE,
-        "With --surgery weighted: factors of the tasks' losses, such as para=2,sts=0.5. Tasks "
-        "without a number have 1.",
-        only_with=OnlyWith("surgery", ("weighted",)),
-    )
+    of_surgery: MethodOptions = options_of(SURGERIES, "surgery")
     score: str = flag(
         AUTO,
         "The dev score that selects the best epoch. auto: overall_2023, or with fewer --tasks the "
@@ -124,17 +65,18 @@ class TaskOptions(OptionGroup):
     @property
     def changes_gradients(self) -> bool:
         """Whether each task's own gradient is needed."""
-        return self.surgery in ("pcgrad", "gradvac")
+        return SURGERIES[self.surgery].changes_gradients
+
+    @property
+    def sampler(self) -> Sampler:
+        """The entry of --sampling."""
+        return SAMPLERS[self.sampling]
 
     def check(self) -> None:
         self.check_names()
-        check_numbers("sampling_weights", self.sampling_weights, self.order, self.tasks)
-        check_numbers("loss_weights", self.loss_weights, self.order, self.tasks)
         self.check_score()
-        if self.surgery == "weighted" and self.loss_weights == NONE:
-            raise ValueError(
-                "--surgery weighted has no weights; add --loss_weights, such as para=2."
-            )
+        self.sampler.check(self.of_sampler, self.order)
+        SURGERIES[self.surgery].check(self.of_surgery, self.order)
 
     def check_names(self) -> None:
         if any(task not in COURSE_FILES for task in self.order):
@@ -143,10 +85,11 @@ class TaskOptions(OptionGroup):
                 f"{', '.join(COURSE_FILES)}."
             )
         is_repeated = len(set(self.order)) < len(self.order)
-        if is_repeated and self.sampling not in ("sequential", "epoch-round-robin"):
+        if is_repeated and not self.sampler.has_long_turns:
+            names = [name for name, entry in SAMPLERS.items() if entry.has_long_turns]
             raise ValueError(
                 f"--tasks {self.tasks} names a task twice; that has a meaning with --sampling "
-                "sequential and epoch-round-robin only."
+                f"{' and '.join(names)} only."
             )
 
     def check_score(self) -> None:
@@ -372,7 +315,7 @@ class MultitaskOptions(OptionGroup):
     def check_surgery(self) -> None:
         """Refuse surgery where a step has one gradient only, or where the tasks share nothing."""
         tasks = self.tasks
-        if tasks.surgery in ("mean", "weighted"):
+        if not SURGERIES[tasks.surgery].needs_several_tasks:
             return
         if len(set(tasks.order)) == 1:
             raise ValueError(
@@ -380,13 +323,13 @@ class MultitaskOptions(OptionGroup):
                 "one gradient. Drop it."
             )
         # Accumulation puts several tasks into one update where the tasks alternate.
-        alternates = tasks.sampling not in ("sequential", "epoch-round-robin")
-        can_meet = tasks.changes_gradients and alternates
+        can_meet = tasks.changes_gradients and not tasks.sampler.has_long_turns
         meets = can_meet and self.fine_tuning.accumulation > 1
-        if tasks.sampling != "joint" and not meets:
+        if not tasks.sampler.has_joint_steps and not meets:
+            joining = [name for name, entry in SAMPLERS.items() if entry.has_joint_steps]
             raise ValueError(
                 f"--surgery {tasks.surgery} has no effect with --sampling {tasks.sampling}: its "
-                "steps hold one task each. Add --sampling joint"
+                f"steps hold one task each. Add --sampling {' or '.join(joining)}"
                 f"{', or --accumulation' if can_meet else ''}."
             )
         is_frozen = self.fine_tuning.option == "pretrain"
@@ -412,17 +355,18 @@ class MultitaskOptions(OptionGroup):
                 )
 
     def check_sampling(self) -> None:
-        """Refuse sequential sampling where its long run of one task defeats another option."""
-        if self.tasks.sampling != "sequential":
+        """Refuse a sampler whose epochs belong to one task where that defeats another option."""
+        sampling = self.tasks.sampling
+        if not self.tasks.sampler.has_epochs_per_task:
             return
         if self.fine_tuning.heads_first:
             raise ValueError(
-                "--heads_first and --sampling sequential: its epochs would all go to the first "
+                f"--heads_first and --sampling {sampling}: its epochs would all go to the first "
                 "task. Use another sampling."
             )
         if self.fine_tuning.patience and len(self.tasks.order) > 1:
             raise ValueError(
-                "--patience and --sampling sequential: a task that brings nothing new would end "
+                f"--patience and --sampling {sampling}: a task that brings nothing new would end "
                 "the run, and the later ones would not begin. Drop --patience, or use another "
                 "sampling."
             )

@@ -26,7 +26,7 @@ from multitask.evaluation import evaluate, labels_of, predict
 from multitask.losses import fitted_range, paraphrase_loss, prior_shift, similarity_regression
 from multitask.model import MultitaskBert
 from multitask.options import FineTuningOptions, HeadOptions, MultitaskOptions
-from multitask.sampling import MakeBatches, mt_dnn, num_epochs, steps_of_epoch
+from multitask.sampling import Epoch, MakeBatches, mt_dnn
 from multitask.tasks import TASKS
 
 FUSION_PREFIX = "contrastive-"  # before a task's name: its batch for the companion's loss
@@ -189,7 +189,7 @@ def build_job(
         before_epoch=tasks.before_epoch,
         score=options.tasks.score,
         patience=options.fine_tuning.patience,
-        epochs=num_epochs(options.tasks, options.fine_tuning.epochs),
+        epochs=options.tasks.sampler.num_epochs(options.fine_tuning.epochs, options.tasks.order),
         device=device,
         precision=training.precision,
         seed=training.seed,
@@ -228,7 +228,8 @@ class TaskTraining:
             self.trained_rows, fine_tuning.batch_size, fine_tuning.max_tokens
         )
         tasks = self.options.tasks
-        steps = steps_of_epoch(tasks, fine_tuning.epochs, make_batches, generator, epoch)
+        of_run = Epoch(epoch, fine_tuning.epochs, tasks.order)
+        steps = tasks.sampler.steps(make_batches, generator, tasks.of_sampler, of_run)
         return steps if self.companion is None else with_companion(steps)
 
     def load(self, task: str, indices: list[int]) -> Batch:

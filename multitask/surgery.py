@@ -1,7 +1,7 @@
 """How the K tasks of one step become one gradient: the mathematics.
 
 mean and weighted are weights of the losses, known before any backward pass. pcgrad and gradvac
-change the gradients themselves. combining.py picks one of them by --surgery.
+change the gradients themselves. gramian.py has the methods of --surgery by name.
 
 Legend: K tasks of a step, P parameters.
 """
@@ -9,10 +9,12 @@ Legend: K tasks of a step, P parameters.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import torch
-from torch import Tensor
+from minbert.commands.late import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Reduction = Literal["sum", "mean"]
 SMALLEST_SINE = 1e-8  # of the angle of a target cosine

@@ -9,6 +9,9 @@ from command_line.options import Options
 from command_line.parser import parse
 from contrastive.presets import METHODS
 from minbert.commands.options import all_fields
+from minbert.commands.registry import Registry
+from multitask.gramian import SURGERIES
+from multitask.sampling import SAMPLERS
 
 FIELDS = {item.name: item for item in all_fields(Options)}
 SPLITS = [
@@ -40,11 +43,24 @@ def context_of(name: str) -> list[str]:
     for method, entry in METHODS.items():
         if name in entry.own_options:
             return ["--pretrain", method]
+    if name in (*SAMPLERS.option_names(), *SURGERIES.option_names()):
+        return context_of_own_option(name)
     for stage in STAGES:
         if name.startswith(f"{stage}_"):
             return ["--pretrain", stage]
     other = FIELDS[name].metadata["only_with"]
     if other is None:
         return []
-    flags = [f"--{other.name}", other.values[0]]
-    return [*flags, "--sampling", "joint"] if other.name == "surgery" else flags
+    return [f"--{other.name}", other.values[0]]
+
+
+def context_of_own_option(name: str) -> list[str]:
+    """The flags without which an own option of a sampler or a surgery would have no effect."""
+    chosen_by = "sampling" if name in SAMPLERS.option_names() else "surgery"
+    methods: Registry = SAMPLERS if chosen_by == "sampling" else SURGERIES
+    method = methods.readers(name)[0]
+    flags = [f"--{chosen_by}", method]
+    for option, value in methods[method].fixture.options.items():
+        if option != name:
+            flags += [f"--{option}", str(value)]
+    return [*flags, "--sampling", "joint"] if chosen_by == "surgery" else flags

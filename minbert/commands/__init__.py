@@ -3,9 +3,11 @@
 In reading order:
 
 options.py      Option groups: how a package declares its options, and how they are checked.
+registry.py     Registries: the methods that an option names, each with all that belongs to it.
 flags.py        Flags and help, made from the fields of an option group.
 arguments.py    Checks of arguments that several commands share.
 paths.py        Checks of the paths that a user gives, and paths as a shell takes them.
 ending.py       Exit codes, Ctrl-C and the messages of both.
 files.py        Files that are written whole or not at all.
+late.py         torch, imported when it is first used.
 """

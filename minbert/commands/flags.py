@@ -14,6 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import Field
 from typing import Any, NoReturn
 
+from minbert.commands.options import type_words
+from minbert.commands.registry import Registry
+
 NUMBERS: dict[str, Callable[[str], Any]] = {"int": int, "float": float}
 METAVARS = {"int": "N", "float": "X"}
 MAX_WIDTH = 100  # columns of the help in a wide terminal
@@ -73,6 +76,16 @@ def number_or_word(kind: Callable[[str], Any], word: object) -> Callable[[str], 
     return number
 
 
+def text_of(item: Field) -> str:
+    """The help text of a flag, followed by the list of its choices where a registry has them."""
+    text = item.metadata["help"]
+    lines = [text() if callable(text) else text]
+    choices = item.metadata["choices"]
+    if isinstance(choices, Registry):
+        lines += choices.help_lines()
+    return "\n".join(lines)
+
+
 def help_of(item: Field) -> str:
     """The help text of a flag with its default."""
     default = item.default
@@ -80,7 +93,7 @@ def help_of(item: Field) -> str:
         default = "off"
     elif isinstance(default, float):
         default = f"{default:g}"
-    text = item.metadata["help"]
+    text = text_of(item)
     # The default of a text that ends with a list has a line of its own.
     separator = "\n" if "\n- " in text else " "
     return f"{text}{separator}(default: {default})".replace("%", "%%")
@@ -88,13 +101,13 @@ def help_of(item: Field) -> str:
 
 def metavar_of(item: Field) -> str | None:
     """The word behind a flag in the help; None for the list of its choices."""
-    number = item.type.split(" | ")[0]
+    number = type_words(item)[0]
     if number in METAVARS:
         return METAVARS[number]
     if item.metadata["is_file"]:
         return "FILE"
     if item.metadata["choices"]:
-        return "NAME" if "\n- " in item.metadata["help"] else None
+        return "NAME" if "\n- " in text_of(item) else None
     return item.name.rpartition("_")[2].upper()
 
 
@@ -107,10 +120,10 @@ def add_flag(
     shows. is_shown: whether the help shows the flag.
     """
     settings: dict[str, Any] = {"dest": item.name}
-    if item.type == "bool":
+    word, *others = type_words(item)
+    if word == "bool":
         settings["action"] = "store_true"
     else:
-        word, *others = item.type.split(" | ")
         kind = NUMBERS.get(word, str)
         settings["type"] = number_or_word(kind, item.default) if others else kind
         settings["choices"] = item.metadata["choices"] or None

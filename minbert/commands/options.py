@@ -16,9 +16,9 @@ This file imports nothing heavy, so that `--help` and a typo are answered at onc
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 AUTO = "auto"
 NONE = "none"
@@ -41,9 +41,9 @@ class OnlyWith(NamedTuple):
 
 def flag(
     default: Any,
-    help: str,
+    help: str | Callable[[], str],
     *,
-    choices: tuple[str, ...] = (),
+    choices: Collection[str] = (),
     low: float | None = None,
     high: float | None = None,
     only_with: OnlyWith | None = None,
@@ -52,10 +52,11 @@ def flag(
 ) -> Any:
     """A field of an option group.
 
-    default: its type is that of the flag. help: plain sentences for `--help`. A line of it that
-    begins with "- " is an item of a list. choices: the words that it may be. low, high: inclusive
-    limits of a number. only_with: the option that makes it take effect. is_common: whether `--help`
-    shows it. is_file: whether it is the path of one file.
+    default: its type is that of the flag. help: plain sentences for `--help`, or a function that
+    returns them. A line of it that begins with "- " is an item of a list. choices: the words that
+    it may be. A registry (registry.py) gives its names, and its help lists them. low, high:
+    inclusive limits of a number. only_with: the option that makes it take effect. is_common:
+    whether `--help` shows it. is_file: whether it is the path of one file.
     """
     metadata = {
         "help": help,
@@ -91,6 +92,67 @@ class OptionGroup:
 Group = TypeVar("Group", bound=OptionGroup)
 
 
+# --- the own options of methods -------------------------------------------------------------------
+
+
+class Methods(Protocol):
+    """A registry of methods (registry.py), as this file sees it."""
+
+    def groups(self) -> list[type[OptionGroup]]:
+        """The option groups of all methods, each once."""
+
+    def readers(self, option: str) -> tuple[str, ...]:
+        """The names of the methods that read an option."""
+
+
+@dataclass(frozen=True)
+class MethodOptions:
+    """The options that only some methods read: a group for each class that an entry names.
+
+    `options.of_sampler[PowerOptions].sampling_power` is the value of one of them.
+    """
+
+    groups: tuple[OptionGroup, ...]
+
+    def __getitem__(self, cls: type[Group]) -> Group:
+        """The group of this class. KeyError where no entry has named it."""
+        for item in self.groups:
+            if type(item) is cls:
+                return item
+        raise KeyError(f"no method has the options {cls.__name__}; name them in its entry")
+
+
+def options_of(methods: Methods, chosen_by: str = "") -> Any:
+    """A field that holds the own options of the methods in a registry.
+
+    chosen_by: the option of the same group that names the method. An option that the chosen method
+    does not read is then refused. Without it, the one who joins the groups has to check that.
+    """
+
+    def defaults() -> MethodOptions:
+        return _build_methods(methods, {})
+
+    metadata = {"methods": methods, "chosen_by": chosen_by}
+    return field(default_factory=defaults, metadata=metadata)
+
+
+def method_fields(cls: type[OptionGroup]) -> list[Field]:
+    """The fields of a group that `options_of` made."""
+    return [item for item in fields(cls) if "methods" in item.metadata]
+
+
+def groups_of_methods(cls: type[OptionGroup]) -> list[type[OptionGroup]]:
+    """The groups of the methods' own options in a group, without those of the groups inside it."""
+    groups: list[type[OptionGroup]] = []
+    for item in method_fields(cls):
+        groups += item.metadata["methods"].groups()
+    return groups
+
+
+def _build_methods(methods: Methods, values: Mapping[str, Any]) -> MethodOptions:
+    return MethodOptions(tuple(_build(cls, values) for cls in methods.groups()))
+
+
 # --- from a group to flat names, and back ---------------------------------------------------------
 
 
@@ -110,8 +172,10 @@ def inner_groups(cls: type[OptionGroup]) -> dict[str, type[OptionGroup]]:
 
 
 def all_fields(cls: type[OptionGroup]) -> list[Field]:
-    """The options of a group, then those of the groups inside it."""
+    """The options of a group, then those of its methods and of the groups inside it."""
     collected = direct_fields(cls)
+    for of_method in groups_of_methods(cls):
+        collected += all_fields(of_method)
     for inner in inner_groups(cls).values():
         collected += all_fields(inner)
     return collected
@@ -120,6 +184,9 @@ def all_fields(cls: type[OptionGroup]) -> list[Field]:
 def flat(options: OptionGroup) -> dict[str, Any]:
     """The values of all options in a group, by name."""
     values = {item.name: getattr(options, item.name) for item in direct_fields(type(options))}
+    for item in method_fields(type(options)):
+        for of_method in getattr(options, item.name).groups:
+            values |= flat(of_method)
     for name in inner_groups(type(options)):
         values |= flat(getattr(options, name))
     return values
@@ -139,6 +206,8 @@ def from_flat(cls: type[Group], values: Mapping[str, Any]) -> Group:
 def _build(cls: type[Group], values: Mapping[str, Any]) -> Group:
     names = [item.name for item in direct_fields(cls)]
     arguments = {name: values[name] for name in names if name in values}
+    for item in method_fields(cls):
+        arguments[item.name] = _build_methods(item.metadata["methods"], values)
     for name, inner in inner_groups(cls).items():
         arguments[name] = _build(inner, values)
     return cls(**arguments)
@@ -164,8 +233,9 @@ def check_value(item: Field, value: Any) -> None:
     A command line gives only values of the right type. A file edited by hand may not.
     """
     # isinstance would take True for an int.
-    if not any(type(value) in TYPES[word] for word in item.type.split(" | ")):
-        expected = item.type.replace("|", "or")
+    words = type_words(item)
+    if not any(type(value) in TYPES[word] for word in words):
+        expected = " or ".join(words)
         raise ValueError(f"--{item.name} is {value!r}; it must be {expected}.")
 
     choices = item.metadata["choices"]
@@ -183,17 +253,39 @@ def check_value(item: Field, value: Any) -> None:
         raise ValueError(f"--{item.name} is {value}; it must be {limit}.")
 
 
+def type_words(item: Field) -> list[str]:
+    """The types that a field may have, by name, such as ["float", "str"].
+
+    A file with `from __future__ import annotations` keeps them as text, another one as types.
+    """
+    annotation = item.type.__name__ if isinstance(item.type, type) else str(item.type)
+    return annotation.split(" | ")
+
+
 def check_effects(options: OptionGroup) -> None:
     """ValueError for an option that has no effect under the value of another one."""
     differing = changed(options)
     for item in direct_fields(type(options)):
         other = item.metadata["only_with"]
-        if other is None or item.name not in differing:
-            continue
-        value = getattr(options, other.name)
-        if value not in other.values:
-            # To drop the flag is not enough where a recipe has set it.
-            raise ValueError(
-                f"--{item.name} has no effect with --{other.name} {value}; add --{other.name} "
-                f"{' or '.join(other.values)}, or pass --{item.name} {item.default}."
-            )
+        if other is not None and item.name in differing:
+            check_effect(options, item, other)
+
+    # The own options of a method need that method.
+    for holder in method_fields(type(options)):
+        chosen_by = holder.metadata["chosen_by"]
+        methods = holder.metadata["methods"]
+        for cls in methods.groups() if chosen_by else []:
+            for item in all_fields(cls):
+                if item.name in differing:
+                    check_effect(options, item, OnlyWith(chosen_by, methods.readers(item.name)))
+
+
+def check_effect(options: OptionGroup, item: Field, other: OnlyWith) -> None:
+    """ValueError where another option has none of the values under which this one has an effect."""
+    value = getattr(options, other.name)
+    if value not in other.values:
+        # To drop the flag is not enough where a recipe has set it.
+        raise ValueError(
+            f"--{item.name} has no effect with --{other.name} {value}; add --{other.name} "
+            f"{' or '.join(other.values)}, or pass --{item.name} {item.default}."
+        )

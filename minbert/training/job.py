@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import torch
-from torch import Tensor, nn
+from minbert.commands.late import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 
 class TaskBatch(NamedTuple):

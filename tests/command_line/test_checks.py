@@ -92,7 +92,7 @@ TASKS = [
     ),
     (
         "--tasks sst,sts,sst",
-        "names a task twice; that has a meaning with --sampling sequential and epoch-round-",
+        "names a task twice; that has a meaning with --sampling epoch-round-robin and sequ",
     ),
     (
         "--sampling_weights para",

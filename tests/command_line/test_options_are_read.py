@@ -14,7 +14,13 @@ from pathlib import Path
 
 from command_line.options import Options
 from contrastive.presets import Settings
-from minbert.commands.options import OptionGroup, all_fields, direct_fields, inner_groups
+from minbert.commands.options import (
+    OptionGroup,
+    all_fields,
+    direct_fields,
+    groups_of_methods,
+    inner_groups,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("data", "minbert", "contrastive", "multitask", "command_line")
@@ -32,7 +38,7 @@ WORDS = {
 def classes_in(cls: type[OptionGroup]) -> dict[str, type[OptionGroup]]:
     """A group and all groups inside it, by the name of their class."""
     classes = {cls.__name__: cls}
-    for inner in inner_groups(cls).values():
+    for inner in [*groups_of_methods(cls), *inner_groups(cls).values()]:
         classes |= classes_in(inner)
     return classes
 
@@ -60,6 +66,9 @@ class Reader(ast.NodeVisitor):
 
     def group_of(self, node: ast.expr) -> type[OptionGroup] | None:
         """The option group that an expression is."""
+        # The own options of methods: own[PowerOptions].
+        if isinstance(node, ast.Subscript):
+            return GROUPS.get(ast.unparse(node.slice))
         if isinstance(node, ast.Name):
             return self.variables.get(node.id)
         if not isinstance(node, ast.Attribute):

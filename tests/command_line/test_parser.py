@@ -13,7 +13,13 @@ from command_line.checks import STAGES
 from command_line.options import Options
 from command_line.parser import SECTIONS, build_parser, parse
 from data.readers import COURSE_FILES
-from minbert.commands.options import AUTO, changed, direct_fields
+from minbert.commands.options import (
+    AUTO,
+    OptionGroup,
+    changed,
+    direct_fields,
+    groups_of_methods,
+)
 from tests.toy_options import FIELDS, SPLITS, context_of, options_of, refusal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,10 +74,18 @@ def sections_of(text: str) -> dict[str, list[str]]:
     return sections
 
 
+def names_in(cls: type[OptionGroup]) -> list[str]:
+    """The options of a section: those of the group, then the own options of its methods."""
+    names: list[str] = []
+    for group in (cls, *groups_of_methods(cls)):
+        names += [item.name for item in direct_fields(group)]
+    return names
+
+
 def test_help_is_grouped_by_package(capsys):
     sections = sections_of(help_text(capsys, "--help-all", columns=200))
     for cls, title in SECTIONS.items():
-        names = [item.name for item in direct_fields(cls)]
+        names = names_in(cls)
         assert [name for name in sections[title] if name not in NO_RUN_FLAGS] == names
     common = sections_of(help_text(capsys, "--help"))
     assert common["the encoder (minbert)"] == ["model", "pooling"]
@@ -97,7 +111,7 @@ def test_every_option_is_in_one_section():
     """A group that parser.SECTIONS does not name would have no flags."""
     names = []
     for cls in SECTIONS:
-        names += [item.name for item in direct_fields(cls)]
+        names += names_in(cls)
     assert sorted(names) == sorted(FIELDS)
     destinations = {action.dest for action in build_parser()._actions}
     assert destinations == {*FIELDS, "help", "help_all", "list_recipes", "resume"}

@@ -14,19 +14,19 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
+from minbert.commands.options import from_flat
 from minbert.training.job import Step
 from multitask.options import TaskOptions
 from multitask.sampling import (
     SAMPLERS,
+    Epoch,
     annealed_exponent,
     batch_round_robin,
     epoch_round_robin,
     joint,
     mt_dnn,
-    num_epochs,
     power,
     sequential,
-    steps_of_epoch,
 )
 
 NUM_ROWS = {"sst": 10, "para": 33, "sts": 7}
@@ -231,11 +231,9 @@ def test_sequential_ends_a_task_before_the_next():
 
 
 def test_only_sequential_has_an_epoch_for_each_task():
-    tasks = "sts,sst,sts"
-    assert num_epochs(TaskOptions(sampling="sequential", tasks=tasks), 3) == 9, (
-        "as often as a task is named"
-    )
-    assert num_epochs(TaskOptions(sampling="epoch-round-robin", tasks=tasks), 3) == 3
+    tasks = ("sts", "sst", "sts")
+    assert SAMPLERS["sequential"].num_epochs(3, tasks) == 9, "as often as a task is named"
+    assert SAMPLERS["epoch-round-robin"].num_epochs(3, tasks) == 3
 
 
 # --- powers ---------------------------------------------------------------------------------------
@@ -266,8 +264,7 @@ def test_power_draws_tasks_by_its_law(exponent, seed):
     ("epoch", "exponent", "other"), [(0, 1.0, 0.6), (2, 0.6, 0.2), (4, 0.2, 0.6)]
 )
 def test_annealed_draws_tasks_by_the_law_of_its_epoch(epoch, exponent, other):
-    options = TaskOptions(sampling="annealed")
-    draw = partial(steps_of_epoch, options, 5, MAKE_BATCHES, seeded(), epoch)
+    draw = partial(sampler("annealed", epochs=5), MAKE_BATCHES, seeded(), epoch)
     assert chance_of_power(draw, exponent) > 1e-4 > chance_of_power(draw, other)
 
 
@@ -287,9 +284,8 @@ def test_the_exponent_anneals():
     exponents = [annealed_exponent(epoch, 5) for epoch in range(5)]
     assert exponents == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])
     assert annealed_exponent(0, 1) == pytest.approx(0.2)
-    options = TaskOptions(sampling="annealed")
     for epoch, exponent in enumerate(exponents):
-        steps = steps_of_epoch(options, 5, MAKE_BATCHES, seeded(), epoch)
+        steps = sampler("annealed", epochs=5)(MAKE_BATCHES, seeded(), epoch)
         assert steps == power(MAKE_BATCHES, seeded(), exponent)
 
 
@@ -327,9 +323,10 @@ def sampler(name: str, epochs: int = 4, **changes) -> Callable[..., list[Step]]:
     def sample(
         make_batches: dict[str, Make], generator: torch.Generator, epoch: int = 0
     ) -> list[Step]:
-        tasks = ",".join(make_batches) or "sst,para,sts"
-        options = TaskOptions(sampling=name, tasks=tasks, **changes)
-        return steps_of_epoch(options, epochs, make_batches, generator, epoch)
+        values = {"sampling": name, "tasks": ",".join(make_batches), **changes}
+        options = from_flat(TaskOptions, values)
+        of_run = Epoch(epoch, epochs, options.order)
+        return SAMPLERS[name].steps(make_batches, generator, options.of_sampler, of_run)
 
     return sample
 

@@ -15,9 +15,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from multitask.combining import GradientSurgery
 from multitask.gramian import gradvac_weights
 from multitask.surgery import gradvac, mean, pcgrad, weighted
+from tests.toy_surgery import make_surgery
 
 
 def rows(*values: list[float]) -> Tensor:
@@ -378,7 +378,7 @@ def test_gradvac_agrees_with_torchjd_over_many_steps():
         "torchjd.aggregation", reason="torchjd is the reference; run setup.sh --dev"
     )
     reference = aggregation.GradVac(beta=0.3)
-    surgery = GradientSurgery("gradvac", "sum", 0.3, ["sst", "sts"], seed=0)
+    surgery = make_surgery("gradvac", "sum", 0.3, ["sst", "sts"], seed=0)
     generator = seeded(0)
     for _ in range(20):
         gradients = torch.randn(2, 6, dtype=torch.float64, generator=generator)

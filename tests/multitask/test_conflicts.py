@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from multitask.combining import GradientSurgery
 from multitask.conflicts import conflict_table, draw_conflicts, report
+from tests.toy_surgery import make_surgery
 
 TASKS = ["sst", "para", "sts"]
 
@@ -12,7 +12,7 @@ TASKS = ["sst", "para", "sts"]
 @pytest.fixture
 def surgery():
     """130 steps of random gradients. Every other step lacks PARA."""
-    surgery = GradientSurgery("pcgrad", "sum", 0.01, TASKS, seed=0)
+    surgery = make_surgery("pcgrad", "sum", 0.01, TASKS, seed=0)
     torch.manual_seed(0)
     for number in range(130):
         gradients = torch.randn(3, 5, dtype=torch.float64)

@@ -6,49 +6,56 @@ If a name is missing, an option offers something that no code does, or code that
 import pytest
 
 from data.readers import COURSE_FILES, FORMATS
-from minbert.commands.options import direct_fields
-from multitask.combining import GRADIENT_METHODS, LOSS_METHODS
+from minbert.commands.options import all_fields, direct_fields, from_flat
+from multitask.gramian import SURGERIES
 from multitask.heads import HEADS
 from multitask.options import ENCODINGS_OF, HeadOptions, PredictionFileOptions, TaskOptions
 from multitask.sampling import SAMPLERS
 from multitask.tasks import COURSE_TASKS, KINDS, TASKS
 
 FIELDS = {item.name: item for item in direct_fields(TaskOptions)}
+ALL_FIELDS = {item.name: item for item in all_fields(TaskOptions)}
 HEAD_FIELDS = {item.name: item for item in direct_fields(HeadOptions)}
 
 
-def options_read(field: str, method: str) -> set[str]:
-    """The options that take effect with one value of an option only, or with some."""
-    names = set()
-    for name, item in FIELDS.items():
-        other = item.metadata["only_with"]
-        if other is not None and other.name == field and method in other.values:
-            names.add(name)
-    return names
-
-
 def test_samplers():
-    assert set(SAMPLERS) == set(FIELDS["sampling"].metadata["choices"])
-
-
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_options_of_a_sampler(name):
-    assert set(SAMPLERS[name].options) == options_read("sampling", name)
+    assert list(SAMPLERS) == list(FIELDS["sampling"].metadata["choices"])
 
 
 def test_surgery():
-    assert not set(LOSS_METHODS) & set(GRADIENT_METHODS)
-    names = set(LOSS_METHODS) | set(GRADIENT_METHODS)
-    assert names == set(FIELDS["surgery"].metadata["choices"])
-    for name in names - {"weighted"}:
-        is_gradient_method = name in GRADIENT_METHODS
-        assert TaskOptions(surgery=name).changes_gradients == is_gradient_method
+    assert list(SURGERIES) == list(FIELDS["surgery"].metadata["choices"])
+    changing = {name for name, entry in SURGERIES.items() if entry.changes_gradients}
+    assert {"pcgrad", "gradvac"} <= changing
+    assert not {"mean", "sum", "weighted"} & changing
+    for name, entry in SURGERIES.items():
+        options = from_flat(TaskOptions, {"surgery": name, **entry.fixture.options})
+        assert options.changes_gradients == (name in changing)
 
 
-@pytest.mark.parametrize("name", [*LOSS_METHODS, *GRADIENT_METHODS])
-def test_options_of_a_surgery(name):
-    methods = {**LOSS_METHODS, **GRADIENT_METHODS}
-    assert set(methods[name].options) == options_read("surgery", name)
+@pytest.mark.parametrize(("chosen_by", "methods"), [("sampling", SAMPLERS), ("surgery", SURGERIES)])
+def test_an_own_option_needs_a_method_that_reads_it(chosen_by, methods):
+    """Each other value of the option is refused, and the message names all readers."""
+    for option in methods.option_names():
+        readers = methods.readers(option)
+        values = methods[readers[0]].fixture.values[option]
+        value = next(value for value in values if value != ALL_FIELDS[option].default)
+        others = [name for name in methods if name not in readers]
+        assert others, option
+        for name in others:
+            values = {**methods[name].fixture.options, chosen_by: name, option: value}
+            words = f"--{option} has no effect with --{chosen_by} {name}; add --{chosen_by} "
+            with pytest.raises(ValueError) as caught:
+                from_flat(TaskOptions, values)
+            assert words + " or ".join(readers) in str(caught.value)
+
+
+@pytest.mark.parametrize("methods", [SAMPLERS, SURGERIES], ids=lambda methods: methods.kind)
+def test_a_fixture_has_values_for_each_own_option(methods):
+    for name, entry in methods.items():
+        assert set(entry.fixture.values) == set(entry.own_options), name
+        for option, values in entry.fixture.values.items():
+            assert len(set(values)) > 1, option
+            assert set(ALL_FIELDS[option].metadata["choices"]) <= set(values), option
 
 
 def test_heads():

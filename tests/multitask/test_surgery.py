@@ -16,9 +16,9 @@ from minbert import AdamW
 from minbert.training import gradients
 from minbert.training.gradients import backward
 from minbert.training.job import Part
-from multitask.combining import GradientSurgery
 from tests.lessons.test_surgery import orders_of, plain_pcgrad, rows
 from tests.toy_job import make_job
+from tests.toy_surgery import make_surgery
 
 each_method = pytest.mark.parametrize("method", ["pcgrad", "gradvac"])
 
@@ -31,7 +31,7 @@ def gramian_of(gradients: torch.Tensor) -> torch.Tensor:
 
 
 def test_cosines_are_kept_by_pair_of_tasks():
-    surgery = GradientSurgery("pcgrad", "sum", 0.01, ["sst", "para", "sts", "sst"], seed=0)
+    surgery = make_surgery("pcgrad", "sum", 0.01, ["sst", "para", "sts", "sst"], seed=0)
     gradients = rows([3, 0], [-1, 0], [0, 2])
     surgery(gramian_of(gradients), ["sst", "para", "sts"])
     # Another order, and PARA is not in it.
@@ -49,8 +49,8 @@ def test_cosines_are_kept_by_pair_of_tasks():
 
 def test_targets_follow_the_names_of_the_tasks():
     gradients = rows([1, 0], [-1, 1])
-    one = GradientSurgery("gradvac", "sum", 0.5, ["sst", "para", "sts"], seed=0)
-    other = GradientSurgery("gradvac", "sum", 0.5, ["sst", "para", "sts"], seed=0)
+    one = make_surgery("gradvac", "sum", 0.5, ["sst", "para", "sts"], seed=0)
+    other = make_surgery("gradvac", "sum", 0.5, ["sst", "para", "sts"], seed=0)
     first = one(gramian_of(gradients), ["sst", "sts"])
     second = other(gramian_of(gradients[[1, 0]]), ["sts", "sst"])
     torch.testing.assert_close(first, second[[1, 0]])
@@ -63,8 +63,8 @@ def test_targets_follow_the_names_of_the_tasks():
 def test_the_reduction_is_that_of_the_run(method):
     gramian = gramian_of(rows([1, 0], [-1, 1]))
     names = ["sst", "sts"]
-    whole = GradientSurgery(method, "sum", 0.5, names, seed=0)(gramian, names)
-    mean = GradientSurgery(method, "mean", 0.5, names, seed=0)(gramian, names)
+    whole = make_surgery(method, "sum", 0.5, names, seed=0)(gramian, names)
+    mean = make_surgery(method, "mean", 0.5, names, seed=0)(gramian, names)
     torch.testing.assert_close(whole, 2 * mean)
 
 
@@ -80,7 +80,7 @@ def test_orders_are_drawn_apart_from_dropout_masks(method):
     untouched = torch.get_rng_state()
     found = []
     for seed in (0, 0, 1):
-        surgery = GradientSurgery(method, "sum", 0.5, names, seed)
+        surgery = make_surgery(method, "sum", 0.5, names, seed)
         found.append(torch.stack([surgery(gramian, names) for _ in range(8)]))
         assert torch.equal(torch.get_rng_state(), untouched)
     assert torch.equal(found[0], found[1])
@@ -89,14 +89,14 @@ def test_orders_are_drawn_apart_from_dropout_masks(method):
     # A restored state goes on with the same orders.
     state = surgery.state_dict()
     expected = surgery(gramian, names)
-    again = GradientSurgery(method, "sum", 0.5, names, seed=7)
+    again = make_surgery(method, "sum", 0.5, names, seed=7)
     again.load_state_dict(state)
     assert torch.equal(again(gramian, names), expected)
 
 
 def test_the_state_goes_into_a_checkpoint_and_back():
-    one = GradientSurgery("gradvac", "sum", 0.5, ["sst", "sts"], seed=0)
-    other = GradientSurgery("gradvac", "sum", 0.5, ["sst", "sts"], seed=0)
+    one = make_surgery("gradvac", "sum", 0.5, ["sst", "sts"], seed=0)
+    other = make_surgery("gradvac", "sum", 0.5, ["sst", "sts"], seed=0)
     assert one.state_dict()["cosines"].shape == (0, 1)
     gramian = gramian_of(rows([1, 0], [-1, 1]))
     one(gramian, ["sst", "sts"])
@@ -145,7 +145,7 @@ def make_step(folder, num_tasks: int, scale: float):
         model=model,
         optimizer=AdamW(model.parameters()),
         loss=loss,
-        surgery=GradientSurgery("pcgrad", "sum", 0.01, names, SEED),
+        surgery=make_surgery("pcgrad", "sum", 0.01, names, SEED),
     )
     step = []
     alone = []

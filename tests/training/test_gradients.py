@@ -15,8 +15,8 @@ from minbert.training import gradients
 from minbert.training.gradients import backward, combine, gramian
 from minbert.training.job import Part, TaskBatch
 from minbert.training.loop import fit
-from multitask.combining import GradientSurgery
 from tests.toy_job import bits, make_job
+from tests.toy_surgery import make_surgery
 
 BOTH = [TaskBatch("a", [0, 1, 2]), TaskBatch("b", [3, 4, 5])]
 
@@ -241,7 +241,7 @@ def test_a_loss_that_is_not_finite_stops_before_its_backward_pass(tmp_path):
 
 def surgical(folder, **changes):
     """The toy job with GradVac, whose targets are a state of their own."""
-    surgery = GradientSurgery("gradvac", "sum", 0.1, ["a", "b"], seed=0)
+    surgery = make_surgery("gradvac", "sum", 0.1, ["a", "b"], seed=0)
     return make_job(folder, plan=plan, surgery=surgery, **changes)
 
 

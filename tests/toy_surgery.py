@@ -1,0 +1,26 @@
+"""GradientSurgery for tests, from the values of its options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from minbert.commands.options import from_flat
+from multitask.combining import GradientSurgery
+from multitask.gramian import SURGERIES
+from multitask.options import TaskOptions
+
+
+def make_surgery(
+    method: str, reduction: str, beta: float, tasks: Sequence[str], seed: int
+) -> GradientSurgery:
+    """The object that the loop calls with --surgery `method`, whose own options have these values.
+
+    A method that does not read one of them gets its default.
+    """
+    values = {"surgery": method}
+    if "surgery_reduction" in SURGERIES[method].own_options:
+        values["surgery_reduction"] = reduction
+    if "gradvac_beta" in SURGERIES[method].own_options:
+        values["gradvac_beta"] = beta
+    own = from_flat(TaskOptions, values).of_surgery
+    return GradientSurgery(method, own, tasks, seed)
