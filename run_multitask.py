@@ -358,6 +358,11 @@ def train(setup: Setup, stages: Chain, jobs: list[Job], is_resumed: bool) -> Out
     from minbert.training import processes
     from minbert.training.loop import fit
     from minbert.training.stage import run_chain
+    from minbert.training.step_log import StepLog
+
+    step_log = StepLog(setup.folder)
+    for job in [*(step.stage.job for step in stages), *jobs]:
+        job.on_step = step_log.write
 
     is_last = setup.options.contrastive.is_last
     qualities: dict[str, dict] = {}
@@ -414,6 +419,7 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
     print(cost_estimate.comparison(costs, **actual))
     print(f"model: {setup.folder / 'model'}")
     print(f"record: {setup.folder / 'run.json'}")
+    print(f"losses of each step: {setup.folder / 'log.csv'}")
     print("leaderboard files:")
     for splits in setup.prediction_paths.values():
         for path in splits.values():

@@ -37,6 +37,7 @@ from minbert.tokenizer import BertTokenizer
 from minbert.training import cost_estimate, processes, run_folder, runtime
 from minbert.training.job import Job, Progress, Step
 from minbert.training.loop import fit
+from minbert.training.step_log import StepLog
 
 MAX_EVALUATIONS = 50
 MAX_HELD_OUT = 512  # sequences that are scored
@@ -311,6 +312,7 @@ def pretrain(run: PlainTextRun) -> None:
     run_folder.claim(run.folder, options, files, run.is_resumed, save_tokenizer)
     cost_estimate.write_estimates(estimates, run.folder)
 
+    job.on_step = StepLog(run.folder).write
     progress = fit(job, run.is_resumed)
     num_processes = processes.count()
     processes.leave()  # the first process goes on alone

@@ -24,10 +24,23 @@ CHUNK = 2**18
 
 
 class UpdateLoss(NamedTuple):
-    """The loss of one update."""
+    """The loss of one update.
+
+    part: its last batch, or the batch whose loss is not finite. by_task: the mean loss of each
+    task, without weights. num_tokens: of all its batches, padding included.
+    """
 
     loss: float
-    part: Part  # its last batch, or the batch whose loss is not finite
+    part: Part
+    by_task: dict[str, float]
+    num_tokens: int
+
+
+class BatchLoss(NamedTuple):
+    """The loss of one batch over all processes, and its tokens, padding included."""
+
+    loss: float
+    num_tokens: int
 
 
 def backward(job: Job, update: list[Part]) -> UpdateLoss:
@@ -46,14 +59,18 @@ def backward(job: Job, update: list[Part]) -> UpdateLoss:
         parameters += parameter_group["params"]
 
     total = 0.0
+    num_tokens = 0
+    losses: dict[str, list[float]] = {}
     gradients = []
     for group in groups:
         # Each batch has its own backward pass, so that one graph is in memory at a time.
         for part in group:
-            loss = accumulate(job, part)
+            loss, num_tokens_of_batch = accumulate(job, part)
             if not math.isfinite(loss):
-                return UpdateLoss(loss, part)
+                return UpdateLoss(loss, part, {}, num_tokens)
             total += loss * part.weight / len(groups)
+            num_tokens += num_tokens_of_batch
+            losses.setdefault(part.task, []).append(loss)
         processes.add_gradients(parameters)
         if job.surgery is not None:
             gradients.append(take(parameters))
@@ -62,7 +79,8 @@ def backward(job: Job, update: list[Part]) -> UpdateLoss:
         surgery = job.surgery
         tasks = [group[0].task for group in groups]
         combine(parameters, gradients, lambda products: surgery(products, tasks))
-    return UpdateLoss(total, part)
+    by_task = {task: sum(values) / len(values) for task, values in losses.items()}
+    return UpdateLoss(total, part, by_task, num_tokens)
 
 
 def group_by_task(update: list[Part]) -> list[list[Part]]:
@@ -84,7 +102,7 @@ def take(parameters: Sequence[nn.Parameter]) -> list[Tensor | None]:
     return gradients
 
 
-def accumulate(job: Job, part: Part) -> float:
+def accumulate(job: Job, part: Part) -> BatchLoss:
     """Add this process's share of a batch's weighted gradient to .grad.
 
     A loss that is not finite adds nothing.
@@ -108,7 +126,7 @@ def accumulate(job: Job, part: Part) -> float:
             "update; for a stage of --pretrain --mlm-batch-size, or --contrastive-chunk), or "
             "--precision bf16."
         ) from error
-    return value
+    return BatchLoss(value, batch.input_ids.numel())
 
 
 def combine(

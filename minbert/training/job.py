@@ -13,6 +13,8 @@ from minbert.commands.late import torch
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+from minbert.training.step_log import StepRecord
+
 
 class TaskBatch(NamedTuple):
     """One batch in a step of the plan."""
@@ -99,6 +101,8 @@ class Job:
     frozen: Sequence[nn.Parameter] = ()  # keep their values in this job
     # Called with the number of the epoch. Not called again for an epoch that is resumed midway.
     before_epoch: Callable[[int], None] = do_nothing
+    # Called after each step.
+    on_step: Callable[[StepRecord], None] = do_nothing
     # Called with all scores so far, after each evaluation.
     on_evaluation: Callable[[list[dict[str, Any]]], None] = do_nothing
 

@@ -21,9 +21,10 @@ from tqdm import tqdm
 from minbert.commands.files import write_tensors
 from minbert.schedule import SCHEDULES
 from minbert.training import checkpoint, processes, runtime
-from minbert.training.gradients import backward
+from minbert.training.gradients import UpdateLoss, backward
 from minbert.training.interruption import Interrupted, StopSignal
 from minbert.training.job import Job, Part, Progress
+from minbert.training.step_log import StepRecord
 
 SHOWN_LOSSES = 50  # steps whose mean loss the progress bar shows
 
@@ -143,9 +144,10 @@ class Loop:
 
         # None, not 0: a head that this step does not touch keeps its weights.
         job.optimizer.zero_grad(set_to_none=True)
-        loss, last_part = backward(job, update)
+        update_loss = backward(job, update)
+        loss = update_loss.loss
         if not math.isfinite(loss):
-            self.refuse("the loss", loss, [last_part])
+            self.refuse("the loss", loss, [update_loss.part])
         progress.losses.append(loss)
 
         # The norm is computed where nothing is clipped, too: it shows whether all is finite.
@@ -155,11 +157,31 @@ class Loop:
         job.optimizer.step()
         progress.step += 1
         progress.step_in_epoch += 1
+        self.report_step(update_loss, float(norm))
 
         # One batch says little: losses of tasks have different scales.
         shown = progress.losses[-SHOWN_LOSSES:]
         self.bar.set_postfix(loss=f"{sum(shown) / len(shown):.4f}", refresh=False)
         self.bar.update()
+
+    def report_step(self, update_loss: UpdateLoss, gradient_norm: float) -> None:
+        """Tell the job what this step did. Of several processes the first one does."""
+        if processes.number():
+            return
+        job = self.job
+        learning_rates = [group["lr"] for group in job.optimizer.param_groups]
+        record = StepRecord(
+            stage=job.name,
+            epoch=self.progress.epoch + 1,
+            step=self.progress.step,
+            loss=update_loss.loss,
+            losses=update_loss.by_task,
+            learning_rate=max(learning_rates),
+            gradient_norm=gradient_norm,
+            seconds=time.perf_counter() - self.started,
+            tokens=update_loss.num_tokens,
+        )
+        job.on_step(record)
 
     def refuse(self, what: str, value: float, parts: list[Part]) -> NoReturn:
         """Stop the job at a number that is not finite, before it reaches the weights."""

@@ -5,6 +5,7 @@ If a head gets another gradient than its own, the surgery has weighted what only
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -155,8 +156,9 @@ def test_the_loss_of_a_step_with_surgery_is_the_mean_over_its_tasks(tmp_path):
         float(job.loss(task, job.load(task, rows)).detach()) for task, rows, _ in update
     )
     job.optimizer.zero_grad(set_to_none=True)
-    loss, _ = backward(replace(job, surgery=Keep(1.0, 1.0)), update)
-    assert loss == pytest.approx(((first + second) / 2 + other) / 2)
+    update_loss = backward(replace(job, surgery=Keep(1.0, 1.0)), update)
+    assert update_loss.loss == pytest.approx(((first + second) / 2 + other) / 2)
+    assert update_loss.by_task == pytest.approx({"a": (first + second) / 2, "b": other})
 
 
 def test_weights_of_one_are_the_sum_of_the_losses(tmp_path):
@@ -229,8 +231,9 @@ def test_a_loss_that_is_not_finite_stops_before_its_backward_pass(tmp_path):
         factor = float("nan") if task == "b" else 1.0
         return job.loss(task, batch) * factor
 
-    value, part = backward(replace(job, loss=loss), parts(1.0))
-    assert value != value and (part.task, part.rows) == BOTH[1]
+    update_loss = backward(replace(job, loss=loss), parts(1.0))
+    part = update_loss.part
+    assert math.isnan(update_loss.loss) and (part.task, part.rows) == BOTH[1]
     for name, parameter in job.model.named_parameters():
         assert parameter.grad is None or parameter.grad.isfinite().all(), name
         assert parameter.grad is None or not name.startswith("heads.b")

@@ -70,7 +70,7 @@ def loss_and_gradient(job, update, precision: str) -> tuple[float, torch.Tensor]
     job.precision = precision
     job.model.train()
     torch.manual_seed(0)  # which tokens are masked
-    loss, _ = backward(job, update)
+    loss = backward(job, update).loss
     gradients = [parameter.grad for parameter in job.model.parameters()]
     flat = [gradient.flatten() for gradient in gradients if gradient is not None]
     job.model.zero_grad()
