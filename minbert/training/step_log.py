@@ -60,12 +60,9 @@ class StepLog:
         Raises ValueError where the file cannot be written.
         """
         if not self.is_begun:
-            self.tasks = logged_tasks(self.path)
-            self.rewrite(rows_before(self.path, record.stage, record.step))
-            self.is_begun = True
-        new_tasks = [task for task in record.losses if task not in self.tasks]
-        if new_tasks:
-            self.add_columns(new_tasks)
+            self.begin(record)
+        elif self.new_tasks(record):
+            self.rewrite(rows_of(self.path), self.new_tasks(record))
         try:
             with open(self.path, "a", encoding="utf-8", newline="") as file:
                 file.write(self.row_of(record))
@@ -75,17 +72,25 @@ class StepLog:
                 "folder, then resume the run."
             ) from error
 
-    def add_columns(self, tasks: Sequence[str]) -> None:
-        """Add a column for each of these tasks. It is empty in the rows that are there."""
-        empty = "," * len(tasks)
-        rows = [f"{line[:-1]}{empty}\n" for line in rows_of(self.path)]
-        self.tasks += tasks
-        self.rewrite(rows)
+    def begin(self, record: StepRecord) -> None:
+        """Write the header, and of an earlier part of the run the rows that stay."""
+        self.tasks = logged_tasks(self.path)
+        rows = rows_before(self.path, record.stage, record.step)
+        self.rewrite(rows, self.new_tasks(record))
+        self.is_begun = True
 
-    def rewrite(self, rows: Iterable[str]) -> None:
-        """Write the file anew, with its header and these rows."""
+    def new_tasks(self, record: StepRecord) -> list[str]:
+        """The tasks of a record that have no column yet."""
+        return [task for task in record.losses if task not in self.tasks]
+
+    def rewrite(self, rows: Iterable[str], new_tasks: Sequence[str]) -> None:
+        """Write the file anew with these rows. New tasks have empty columns in them."""
+        self.tasks += new_tasks
         header = csv_line([*COLUMNS, *(LOSS_PREFIX + task for task in self.tasks)])
-        content = "".join([header, *rows])
+        empty_columns = "," * len(new_tasks)
+        content = header
+        for row in rows:
+            content += f"{row[:-1]}{empty_columns}\n"
         write_atomically(self.path, lambda beside: beside.write_text(content, "utf-8", newline=""))
 
     def row_of(self, record: StepRecord) -> str:
