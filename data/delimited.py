@@ -11,6 +11,7 @@ import csv
 import io
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple, NoReturn
 
@@ -27,6 +28,13 @@ SEP_LINE = re.compile(r'"?sep=(.)"?[\r\n]*', re.IGNORECASE)
 TYPE_LINE = re.compile(r"#TYPE .*")
 # write.table of R puts blanks between quoted names, if it is not told otherwise.
 R_HEADER = re.compile(r'"[^"]*"( "[^"]*")+\s*')
+
+# Programs also write tables with these delimiters without any quotes around fields.
+PLAIN_DELIMITERS = ("\t", "|")
+BEGINS_WITH_QUOTE = re.compile(r'(^|[\t|])"')
+
+# Databases and some dialects of CSV write a backslash before certain characters.
+ESCAPE = re.compile(r'\\["\\nrt]')
 
 
 class Lines(NamedTuple):
@@ -91,16 +99,15 @@ def read_delimited(
     if delimiter == CMU_DELIMITER:
         return read_cmu(name, body, encoding)
 
-    use = are_quotes_used(body, delimiter) if has_quotes is None else QuoteUse(has_quotes)
+    use = are_quotes_used(lines, delimiter) if has_quotes is None else QuoteUse(has_quotes)
     parser = DelimitedParser(name, lines, delimiter, use.is_csv)
     parsed = parser.parse()
     rows = [item.row for item in parsed]
     header, rows = align_header(rows[0], rows[1:], body)
     layout = Layout("delimited", encoding, delimiter, use.is_csv)
-    notes = (use.note,) if use.note else ()
-    table = RawTable(name, header, tuple(rows), layout, notes)
-    parser.refuse_swallowed_rows(table, parsed)
-    return table
+    table = RawTable(name, header, tuple(rows), layout)
+    notes = (use.note, note_on_backslashes(rows), parser.check_swallowed_rows(table, parsed))
+    return replace(table, notes=tuple(note for note in notes if note))
 
 
 # --- the delimiter --------------------------------------------------------------------------------
@@ -183,68 +190,179 @@ def delimiter_of_header(header: str, suffix: str) -> str:
 # --- quotation marks ------------------------------------------------------------------------------
 
 
-def are_quotes_used(lines: Sequence[str], delimiter: str) -> QuoteUse:
+class Enclosed(NamedTuple):
+    """The rows of a text whose quotation marks enclose fields.
+
+    fault_line: the first line that cannot be read so, or 0.
+    long_line: the first line of a field that holds tabs and line ends, or 0. A quote that is not
+        closed makes such a field out of several rows.
+    """
+
+    rows: list[list[str]]
+    fault_line: int = 0
+    long_line: int = 0
+
+
+def are_quotes_used(lines: Lines, delimiter: str) -> QuoteUse:
     """Find whether quotation marks enclose fields.
 
-    With a comma or semicolon they always do. A table with tabs may have sentences that begin with a
-    quotation mark, which is then a character like any other (STS12 has them). A writer of CSV puts
-    quotes around a field only for a reason, and `has_reason` looks for it.
+    With a comma or semicolon they always do. A table with tabs or vertical bars may have sentences
+    that begin with a quotation mark, which is then a character like any other (STS12 has them). So
+    may a table of one column. Where both readings are possible, the more likely one is taken, and a
+    note says so.
     """
-    has_any = any('"' in line for line in lines)
-    if delimiter != "\t" or not has_any:
+    body = lines.lines[lines.num_skipped :]
+    has_any = any('"' in line for line in body)
+    is_single = len(first_rows(body, delimiter)[0]) == 1
+    if not has_any or not (delimiter in PLAIN_DELIMITERS or is_single):
+        return QuoteUse(True)
+    # pandas writes its index in a column without a name. R and PowerShell quote names. All of them
+    # write CSV.
+    header = next(line for line in body if line.strip())
+    if header.startswith((delimiter, '"')):
         return QuoteUse(True)
 
+    enclosed = read_enclosed(body, delimiter)
+    plain = read_plain(body, "" if is_single else delimiter)
+    # A writer of CSV never leaves a quote that cannot be read.
+    if enclosed.fault_line:
+        number = lines.num_skipped + enclosed.fault_line
+        is_doubled = any(is_doubling(field) for fields in plain for field in fields)
+        return QuoteUse(False, note_on_open_quote(number) if is_doubled else "")
+    # Perhaps only one of the two readings gives rows of equal length.
+    is_csv_equal = have_equal_lengths(enclosed.rows)
+    is_plain_equal = have_equal_lengths(plain)
+    if enclosed.long_line and is_plain_equal:
+        return QuoteUse(False, note_on_open_quote(lines.num_skipped + enclosed.long_line))
+    if is_csv_equal != is_plain_equal:
+        return QuoteUse(is_csv_equal)
+    if plain == enclosed.rows:
+        return QuoteUse(False)
+    is_csv = has_break(enclosed.rows, delimiter) or is_likely_csv(plain)
+    return QuoteUse(is_csv, note_on_choice(lines, is_csv))
+
+
+def read_enclosed(lines: Sequence[str], delimiter: str) -> Enclosed:
+    """Read the lines as CSV, up to the first one that a writer of CSV would not leave."""
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    rows = []
     end = 0
-    is_enclosed = False
-    bare: list[str] = []
-    quoted: list[str] = []
+    long_line = 0
     try:
         for fields in reader:
-            begin = end
-            end = reader.line_num
             if any(has_swallowed(field, delimiter) for field in fields):
-                return QuoteUse(False, note_on_quotes(lines, begin + 1))
-            # Without quotes, a row is the pieces between the tabs of one line.
-            pieces = "".join(lines[begin:end]).rstrip("\r\n").split("\t")
-            if end > begin + 1 or len(pieces) > len(fields):
-                is_enclosed = True  # a line end or a tab inside a field
-                continue
-            quoted += [piece for piece in pieces if piece.startswith('"')]
-            bare += [piece for piece in pieces if not piece.startswith('"')]
+                long_line = long_line or end + 1
+            end = reader.line_num
+            if not is_blank(fields):
+                rows.append(fields)
     except csv.Error:
-        # A writer of CSV never leaves a quote like this one.
-        return QuoteUse(False, note_on_quotes(lines, end + 1))
-    header = next(line for line in lines if line.strip()).rstrip("\r\n").split("\t")
-    return QuoteUse(is_enclosed or has_reason(header, quoted, bare))
+        return Enclosed(rows, fault_line=end + 1)
+    return Enclosed(rows, long_line=long_line)
 
 
-def has_reason(header: Sequence[str], quoted: Sequence[str], bare: Sequence[str]) -> bool:
+def read_plain(lines: Sequence[str], delimiter: str) -> list[list[str]]:
+    """Split the lines at every delimiter, or take each one as a field where it is ""."""
+    rows = []
+    for line in lines:
+        text = line.rstrip("\r\n")
+        if text.strip():
+            rows.append(text.split(delimiter) if delimiter else [text])
+    return rows
+
+
+def have_equal_lengths(rows: Sequence[list[str]]) -> bool:
+    """Whether all rows have as many fields as the header."""
+    return len({len(fields) for fields in rows}) == 1
+
+
+def has_break(rows: Sequence[list[str]], delimiter: str) -> bool:
+    """Whether a field holds the delimiter or a line end, which only quotes can enclose."""
+    breaks = re.compile(f"[{re.escape(delimiter)}\r\n]")
+    return any(breaks.search(field) for fields in rows for field in fields)
+
+
+def is_likely_csv(plain: Sequence[list[str]]) -> bool:
     """Whether the quotes around some fields of a table with tabs were put there by a writer of CSV.
 
-    It doubles a quote inside. Or it quotes every text, also in the header. Or it quotes exactly the
-    fields with a comma or a quote, as Excel does.
+    It doubles a quote inside. Or it quotes all texts of a column. Or it quotes exactly the fields
+    with a comma or a quote, as Excel does.
+
+    plain: the header and the rows, with the quotes that enclose fields.
     """
-    if any('""' in piece[1:-1] for piece in quoted):
+    quoted: list[str] = []
+    bare: list[str] = []
+    for fields in plain:
+        quoted += [field for field in fields if field.startswith('"')]
+        bare += [field for field in fields if not field.startswith('"')]
+    if any('""' in field[1:-1] or field == '""' for field in quoted):
         return True
-    if all(piece.startswith('"') for piece in header if piece):
+    if any('"' in field for field in bare):
+        return False
+    has_comma = any("," in field for field in quoted)
+    if has_comma and not any("," in field for field in bare):
         return True
-    has_comma = any("," in piece for piece in quoted)
-    is_bare_special = any("," in piece or '"' in piece for piece in bare)
-    return has_comma and not is_bare_special
+    return has_quoted_columns(plain[1:])
 
 
-def note_on_quotes(lines: Sequence[str], line: int) -> str:
-    """A sentence for the user where quotes are ordinary characters, but some look otherwise."""
-    for text in lines:
-        for piece in text.rstrip("\r\n").split("\t"):
-            inside = piece[1:-1]
-            if re.fullmatch('"[^"]*("")+.*"', piece) and '"' not in inside.replace('""', ""):
-                return (
-                    f"its quotation marks are read as ordinary characters, because line {line} has "
-                    "one that is not closed"
-                )
-    return ""
+def has_quoted_columns(rows: Sequence[list[str]]) -> bool:
+    """Whether each column of at least two fields has all of them in quotes, or none."""
+    if len(rows) < 2 or not have_equal_lengths(rows):
+        return False
+    for column in zip(*rows, strict=True):
+        are_quoted = {field.startswith('"') for field in column if field}
+        if len(are_quoted) == 2:
+            return False
+    return True
+
+
+def note_on_choice(lines: Lines, is_csv: bool) -> str:
+    """A sentence for the user where quotes may enclose fields, or be part of the texts."""
+    number = lines.num_skipped + 1
+    while not BEGINS_WITH_QUOTE.search(lines.lines[number - 1]):
+        number += 1
+    if is_csv:
+        return f"the quotation marks of line {number} are read as those of CSV, not as text"
+    return f"the quotation marks of line {number} are read as text, not as those of CSV"
+
+
+def is_doubling(field: str) -> bool:
+    """Whether a field is in quotes, and all quotes inside are doubled, as a writer of CSV does."""
+    inside = field[1:-1]
+    is_enclosed = re.fullmatch('"[^"]*("")+.*"', field) is not None
+    return is_enclosed and '"' not in inside.replace('""', "")
+
+
+def note_on_open_quote(line: int) -> str:
+    """A sentence for the user where quotes are text because one of them is not closed."""
+    return (
+        f"its quotation marks are read as ordinary characters, because line {line} has one that is "
+        "not closed"
+    )
+
+
+def note_on_backslashes(rows: Sequence[Row]) -> str:
+    """A sentence for the user where backslashes may be marks of the program that wrote them, or "".
+
+    A backslash before a quotation mark nearly always is. One before another backslash or a letter
+    is one only if no backslash stands elsewhere.
+    """
+    first = None
+    has_others = False
+    for row in rows:
+        for field in row.fields:
+            if "\\" in field and ESCAPE.search(field):
+                first = first or row
+                if '\\"' in field:
+                    return name_backslash(row)
+            has_others = has_others or "\\" in ESCAPE.sub("", field)
+    return "" if first is None or has_others else name_backslash(first)
+
+
+def name_backslash(row: Row) -> str:
+    """The note about a row that holds an escape."""
+    field = next(field for field in row.fields if ESCAPE.search(field))
+    sign = ESCAPE.findall(field)[0]
+    return f"line {row.line} holds {sign}, which is read as these two characters"
 
 
 def has_swallowed(field: str, delimiter: str) -> bool:
@@ -283,6 +401,8 @@ class DelimitedParser:
                 # No tab stands in a sentence, but a comma and a line break may well do so.
                 if self.delimiter == "\t" and any(has_swallowed(field, "\t") for field in fields):
                     self.refuse(begin + 1, end, "has a field with tabs and line breaks")
+                if self.has_escaped_end(fields, begin, end):
+                    self.refuse(begin + 1, end, "has a quotation mark that is not closed")
                 if not is_blank(fields):
                     parsed.append(ParsedRow(Row(begin + 1, fields), end))
                     self.clear_missing(parsed[0], parsed[-1])
@@ -292,6 +412,16 @@ class DelimitedParser:
             fields = "a field with line breaks" if last > end + 1 else "a field"
             self.refuse(end + 1, last, f"has {fields} that ends wrongly: {error}")
         return parsed
+
+    def has_escaped_end(self, fields: Sequence[str], begin: int, end: int) -> bool:
+        """Whether a quote behind a backslash was taken for the end of a field.
+
+        Then a field ends with a backslash, and the quote that should have ended it stands alone.
+        """
+        if not self.has_quotes or not any(field.endswith("\\") for field in fields):
+            return False
+        text = "".join(self.lines.lines[begin:end])
+        return text.count('"') % 2 == 1
 
     def open_reader(self, skipped: int) -> Any:
         """Return the reader of the csv module, behind the lines that only describe the file."""
@@ -341,23 +471,35 @@ class DelimitedParser:
             f"begins on line {first} {problem}); {cause}"
         )
 
-    def refuse_swallowed_rows(self, table: RawTable, parsed: Sequence[ParsedRow]) -> None:
-        """Raise ValueError where a text with line breaks looks like several rows.
+    def check_swallowed_rows(self, table: RawTable, parsed: Sequence[ParsedRow]) -> str:
+        """Look for a text with line breaks that may be several rows.
 
         Texts with line breaks are allowed. Two quotes that are not closed may enclose rows, though.
-        Then each line inside has as many fields as the header, and numbers or known words in the
-        columns that hold numbers or few words.
+        Then each line inside has as many fields as the header. Columns that hold numbers or few
+        words show whether it is a row.
+
+        Returns a sentence for the user where no column shows it, or "". Raises ValueError where
+        the lines are rows.
         """
         # Only a row of several lines can have swallowed others.
         long = [item for item in parsed[1:] if item.end > item.row.line]
-        if not long or len(table.header.fields) < 2:
-            return
+        width = len(table.header.fields)
+        if not long or width < 2:
+            return ""
         checks = column_checks(table)
+        note = ""
         for item in long:
             lines = self.lines.lines[item.row.line - 1 : item.end]
             pieces = [line.rstrip("\r\n").split(self.delimiter) for line in lines]
-            if checks and all(looks_like_row(fields, table, checks) for fields in pieces):
+            if not all(looks_like_row(fields, width, checks) for fields in pieces):
+                continue
+            if checks:
                 self.refuse(item.row.line, item.end, "has lines that look like rows of their own")
+            note = note or (
+                f"lines {item.row.line} to {item.end} are read as one row with line breaks in "
+                "quotation marks, though each could be a row"
+            )
+        return note
 
 
 def column_checks(table: RawTable) -> dict[int, set[str] | None]:
@@ -374,20 +516,19 @@ def column_checks(table: RawTable) -> dict[int, set[str] | None]:
         if filled and all(is_number(value) for value in filled):
             checks[column] = None
         # Each word comes at least three times on average, as the names of classes do.
-        elif len(set(filled)) <= len(filled) / 3:
+        elif filled and len(set(filled)) <= len(filled) / 3:
             checks[column] = set(filled)
     return checks
 
 
-def looks_like_row(
-    fields: Sequence[str], table: RawTable, checks: dict[int, set[str] | None]
-) -> bool:
-    """Whether the pieces of a line could be a row of the table."""
-    if len(fields) != len(table.header.fields):
+def looks_like_row(fields: Sequence[str], width: int, checks: dict[int, set[str] | None]) -> bool:
+    """Whether the pieces of a line could be a row of `width` fields."""
+    if len(fields) != width:
         return False
     for column, words in checks.items():
         value = fields[column].strip().strip('"')
-        if not (is_number(value) if words is None else value in words):
+        is_fitting = is_number(value) if words is None else value in words
+        if value and not is_fitting:
             return False
     return True
 
@@ -425,8 +566,8 @@ def align_header(header: Row, rows: list[Row], lines: Sequence[str]) -> tuple[Ro
         return Row(header.line, header.fields[:-1]), rows
     if widths != {width + 1}:
         return header, rows
-    # A delimiter ends every row.
-    if all(row.fields[-1] == "" for row in rows):
+    # A delimiter ends every row. A single column may hold texts that end with a comma.
+    if width > 1 and all(row.fields[-1] == "" for row in rows):
         return header, [Row(row.line, row.fields[:-1]) for row in rows]
     # R quotes every name, and names each row differently. Without both, a text may have split.
     first = next(line for line in lines if line.strip())

@@ -188,8 +188,7 @@ def open_table(path: str | Path) -> RawTable:
             f"began; {FETCH} fetches the course's files."
         )
     try:
-        # The course's files have tabs and quotes as in CSV.
-        return read_table(path, has_quotes=True)
+        return read_table(path)
     except EmptyTable:
         raise empty_file(path, "is empty") from None
 

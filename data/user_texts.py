@@ -25,6 +25,8 @@ from data.tables import (
 
 ID = Role("--id", ("id",))
 TEXT = Role("--text", ("sentence", "text"))
+# R and pandas write these words for a missing value. They may be texts, too.
+MISSING = {"NA", "NaN", "nan", "None", "NULL", "null", "<NA>"}
 # The name of a column is one word, as of "question1" or "text_a".
 NAME = re.compile(r"[a-z_]+[0-9]*(_[a-z0-9]+)?")
 
@@ -183,7 +185,21 @@ def take_texts(table: RawTable, roles: Sequence[Role], names: ColumnNames) -> Us
         raise ValueError(f"{table.name} holds a header and no rows; expected is at least one row.")
     listed = " and ".join(f"'{table.columns[column]}'" for column in columns)
     layout = f"{table.name}: {table.layout}, {len(rows):,} rows, text in {listed}"
-    return UserTexts(table.name, tuple(rows), table, (layout, *table.notes))
+    notes = [layout, *table.notes]
+    missing = note_on_missing(rows)
+    if missing:
+        notes.append(missing)
+    return UserTexts(table.name, tuple(rows), table, tuple(notes))
+
+
+def note_on_missing(rows: Sequence[TextRow]) -> str:
+    """A sentence for the user where texts are words that often stand for a missing value, or ""."""
+    words = []
+    for row in rows:
+        words += [text for text in row.texts if text in MISSING]
+    if not words:
+        return ""
+    return f"{len(words):,} texts are only a word such as '{words[0]}', and are read as texts"
 
 
 def one_line(text: str) -> str:

@@ -478,6 +478,12 @@ QUOTES = {
     "an open quote": ('a\tb\n"Yes\t1\nx\t2\n', False),
     "two open quotes": ('a\tb\n"Yes\t1\nx\t"2\n', False),
     "a literal pair of quotes": ('a\tb\nsay ""yes""\t1\n', False),
+    "an empty text in quotes": ('a\tb\n""\t1\nx\t2\n', True),
+    "all texts of a column": ('a\tb\n"Yes."\t1\n"No."\t2\n', True),
+    "one row, one sentence in quotes": ('a\tb\n"Yes."\t1\n', False),
+    "an index of pandas": ('\ta\n0\t"Yes."\n1\tNo.\n', True),
+    "a quote elsewhere": ('a\tb\n"Yes, so"\t1\n5" long\t2\n', False),
+    "more columns without quotes": ('a\tb\tc\n"x\ty"\t1\n', False),
 }
 
 
@@ -490,6 +496,72 @@ def test_quotes_in_a_table_with_tabs_enclose_fields_only_for_a_reason(case):
         expected = [line.split("\t") for line in text.splitlines()[1:]]
     assert [row.fields for row in table.rows] == expected
     assert table.layout.has_quotes == is_csv or '"' not in text
+
+
+def test_quotes_of_tables_with_bars_and_of_one_column_are_found_in_the_same_way():
+    bars = 'a|b\n"Yes."|1\nx|2\n'
+    assert [row.fields for row in parse(bars).rows] == [['"Yes."', "1"], ["x", "2"]]
+    assert [row.fields for row in parse(bars.replace("x", '"x"')).rows] == [
+        ["Yes.", "1"],
+        ["x", "2"],
+    ]
+    single = 'a\n"Yes."\nNo.\n'
+    assert [row.fields for row in parse(single).rows] == [['"Yes."'], ["No."]]
+    assert [row.fields for row in parse(single.replace("Yes.", "Yes, so")).rows][0] == ["Yes, so"]
+
+
+NOTES = {
+    "CSV is more likely": (
+        'a\tb\n"Yes."\t1\n"No."\t2\n',
+        "the quotation marks of line 2 are read as those of CSV, not as text",
+    ),
+    "text is more likely": (
+        'sep=\t\na\tb\nx\t1\n"Yes."\t1\n',
+        "the quotation marks of line 4 are read as text, not as those of CSV",
+    ),
+    "an open quote joins two rows": (
+        'a\tb\nx\t1\n"Yes\t1\nNo"\t2\n',
+        "because line 3 has one that is not closed",
+    ),
+    "backslashes before quotes": (
+        'a,b\nsay \\"no\\",1\n',
+        'line 2 holds \\", which is read as these two characters',
+    ),
+    "all backslashes are doubled": (
+        "a,b\nx,1\nC:\\\\temp,1\n",
+        "line 3 holds \\\\, which is read as these two characters",
+    ),
+    "rows that may have been joined": (
+        'a,b\nx,"one\ny,two"\n',
+        "lines 2 to 3 are read as one row with line breaks in quotation marks, though each could",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NOTES)
+def test_where_two_readings_are_possible_the_user_is_told(case):
+    text, words = NOTES[case]
+    (note,) = parse(text).notes
+    assert words in note
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'a\tb\n"two\nlines"\t1\n',
+        '"a"\t"b"\n"x"\t1\n',
+        "a\tb\nx\t1\n",
+        'a,b\n"x, ""y""",1\n',
+        "a,b\nC:\\users\\temp,1\n",
+    ],
+)
+def test_a_table_with_one_reading_has_no_note(text):
+    assert parse(text).notes == ()
+
+
+def test_a_quote_behind_a_backslash_does_not_move_the_columns():
+    with pytest.raises(ValueError, match="line 2: not readable.* a backslash stands before"):
+        parse('"id"\t"text"\t"label"\n"r"\t"\\"\t x"\t1\n')
 
 
 def test_quotes_that_look_enclosing_but_cannot_be_are_noted():

@@ -71,6 +71,13 @@ def test_a_table_is_never_read_as_lines(read):
     assert rows_of(read("q one\tq two\na b\tc d\n", TWO, text="q one", text_pair="q two"))
 
 
+def test_words_that_may_stand_for_a_missing_value_are_texts_and_noted(read):
+    texts = read("id,text\n1,NA\n2,fine\n3,nan\n", suffix=".csv")
+    assert [row.texts[0] for row in texts.rows] == ["NA", "fine", "nan"]
+    assert texts.notes[1:] == ("2 texts are only a word such as 'NA', and are read as texts",)
+    assert len(read("id,text\n1,NA is fine\n", suffix=".csv").notes) == 1
+
+
 def test_a_column_that_is_named_makes_a_table_of_one_column(read):
     """Without the name, its first line would be a text."""
     assert rows_of(read("Satz\nEins.\nZwei.\n", text="Satz")) == [("2", "Eins."), ("3", "Zwei.")]
