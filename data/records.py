@@ -174,7 +174,8 @@ def check_archive(name: str, content: bytes) -> None:
             f"{name}: a binary workbook (.xlsb). Save it as .xlsx, or as CSV in UTF-8."
         )
     listed = ", ".join(files[:3])
-    raise ValueError(f"{name}: an archive of {len(files)} files ({listed}). Unpack it first.")
+    count = "1 file" if len(files) == 1 else f"{len(files)} files"
+    raise ValueError(f"{name}: an archive of {count} ({listed}). Unpack it first.")
 
 
 def has_cells(sheet: Worksheet) -> bool:
