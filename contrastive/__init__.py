@@ -18,3 +18,18 @@ In reading order:
     embed/          command: use the vectors of a model
     quality/        command: measure the vectors of a model
 """
+
+import sys
+
+try:
+    from minbert.commands.hidden import check_packages
+except ModuleNotFoundError as error:
+    if error.name != "minbert.commands":
+        raise
+    place = getattr(sys.modules.get("minbert"), "__file__", None) or "a folder named minbert"
+    raise ImportError(
+        f"{place} hides the package minbert, because it comes first on Python's path. Rename it, "
+        "or move your script to another folder."
+    ) from error
+
+check_packages("data")

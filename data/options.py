@@ -11,6 +11,9 @@ from pathlib import Path
 from data.readers import COURSE_FILES
 from minbert.commands.options import AUTO, NONE, OptionGroup, flag, group, with_values
 
+SAMPLE = "data/sample"
+SAMPLE_FOLDER = Path(__file__).resolve().parent / "sample"
+
 
 def numbers_by_task(text: str) -> dict[str, float]:
     """Return the numbers in an option such as "para=2,sts=0.5", by task. "none" gives {}.
@@ -82,7 +85,7 @@ class InputFileOptions(OptionGroup):
 class DataOptions(OptionGroup):
     """Which files are read, how many of their rows, and how long a row may be."""
 
-    data_dir: str = flag("data/sample", "Folder with the nine course files.", is_common=True)
+    data_dir: str = flag(SAMPLE, "Folder with the nine course files.", is_common=True)
     train_rows: str = flag(
         NONE,
         "Maximum number of training rows of a task, such as sst=2000,para=6000. They are evenly "
@@ -133,11 +136,15 @@ class DataOptions(OptionGroup):
 
     def with_files(self) -> DataOptions:
         """Return the same options with the course's files in data_dir where no file is named."""
+        folder = Path(self.data_dir)
+        # Outside of the clone, the default means the files that came with this package.
+        if self.data_dir == SAMPLE and not folder.is_dir():
+            folder = SAMPLE_FOLDER
         paths = {}
         for task, names in COURSE_FILES.items():
             for split, name in names.items():
                 if self.file_of(task, split) == AUTO:
-                    paths[f"{task}_{split}"] = str(Path(self.data_dir) / name)
+                    paths[f"{task}_{split}"] = str(folder / name)
         return with_values(self, **paths)
 
     def input_files(self) -> list[str]:

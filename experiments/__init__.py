@@ -10,3 +10,7 @@ The files in reading order:
     tables.py       Mean and standard deviation over seeds as Markdown tables.
     __main__.py     `python -m experiments`: run what is missing and print the tables.
 """
+
+from minbert.commands.hidden import check_packages
+
+check_packages("data", "contrastive", "multitask", "command_line")

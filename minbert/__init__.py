@@ -20,6 +20,7 @@ training/           One training loop for every stage.
 pretraining/        Masked language modelling, as a stage and as a command.
 reporting/          What a person looks at: tables, figures, HTML pages.
 commands/           How every command starts and ends.
+__main__.py         The command `minbert`, which lists and starts all commands.
 
 The folder bundled/ holds the weights of minbert-mini.
 """
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from minbert.config import BertConfig
     from minbert.optimizer import AdamW
     from minbert.tokenizer import BertTokenizer
+
+__version__ = "0.1.0"
 
 __all__ = ["AdamW", "BertConfig", "BertModel", "BertOutput", "BertTokenizer"]
 

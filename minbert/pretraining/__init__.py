@@ -10,3 +10,7 @@ The files in reading order:
     plain_text.py   The work of the command, from plain text to an encoder's folder.
     __main__.py     `python -m minbert.pretraining`: the command line.
 """
+
+from minbert.commands.hidden import check_packages
+
+check_packages("data")

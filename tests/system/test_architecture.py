@@ -67,6 +67,7 @@ MAY_PRINT = {
     "run_multitask.py",
     "contrastive/embedder.py",
     "minbert/commands/ending.py",
+    "minbert/commands/launcher.py",
     "minbert/training/loop.py",
     "minbert/training/run_folder.py",
     "minbert/training/stage.py",

@@ -1,0 +1,105 @@
+"""The command `minbert`: it lists all commands and starts one, from any folder.
+
+`minbert predict RUN` does what `python -m multitask.predict RUN` does. No command is imported
+before it is started, so the list appears at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import runpy
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from minbert.commands.hidden import ROOT
+
+USAGE = "usage: minbert COMMAND ...   (minbert COMMAND --help lists the flags of a command)"
+
+
+class Command(NamedTuple):
+    """A command: its short name, its module, and one line on it."""
+
+    name: str
+    module: str
+    line: str
+
+
+COMMANDS = (
+    Command("train", "run_multitask", "Train tasks on one encoder, and stages before them."),
+    Command("pretrain", "minbert.pretraining", "Train an encoder on plain text."),
+    Command("predict", "multitask.predict", "Predict rows of your own with a finished run."),
+    Command("errors", "multitask.errors", "Show where a finished run is wrong."),
+    Command("ensemble", "multitask.ensemble", "Join several finished runs."),
+    Command("check", "multitask.check", "Verify or score leaderboard files."),
+    Command("embed", "contrastive.embed", "Use sentence vectors: store, search, compare, export."),
+    Command("quality", "contrastive.quality", "Measure the sentence vectors of a model."),
+    Command("experiments", "experiments", "Run recipes over several seeds and compare them."),
+    Command("download", "data.download", "Download the course's files."),
+    Command("sample", "data.sample", "Write the sample data anew."),
+    Command("handout", "teaching.handout", "Write a copy of the clone without the answers."),
+    Command("benchmarks", "benchmarks", "Compare speed and memory with other libraries."),
+)
+
+
+def is_here(command: Command) -> bool:
+    """Whether a command's module is beside this package. benchmarks/ is in clones only."""
+    package = command.module.partition(".")[0]
+    return (ROOT / package).is_dir() or (ROOT / f"{package}.py").is_file()
+
+
+def listing() -> str:
+    """The text that `minbert` prints: each command with its line, and what it is short for."""
+    lines = [USAGE, ""]
+    for command in filter(is_here, COMMANDS):
+        lines.append(f"  {command.name:12} {command.line}")
+    lines += ["", "The same as modules, from the folder of the clone:", ""]
+    for command in filter(is_here, COMMANDS):
+        lines.append(f"  {command.name:12} {long_form(command)}")
+    return "\n".join(lines)
+
+
+def long_form(command: Command) -> str:
+    """The command that starts the same module without `minbert`."""
+    if (ROOT / f"{command.module}.py").is_file():
+        return f"python {command.module}.py"
+    return f"python -m {command.module}"
+
+
+def find(name: str) -> Command:
+    """The command of a name. ValueError, with the name that was likely meant, where none has it."""
+    by_name = {command.name: command for command in COMMANDS if is_here(command)}
+    # The long names are taken, too.
+    by_name |= {command.module: command for command in by_name.values()}
+    if name in by_name:
+        return by_name[name]
+    if name.startswith("-"):
+        raise ValueError(
+            f"{name} is a flag, and a command must stand before it, such as `minbert train {name}`."
+            " `minbert` lists all commands."
+        )
+    close = difflib.get_close_matches(name, by_name, n=1)
+    hint = f"did you mean {close[0]}?" if close else "`minbert` lists all commands."
+    raise ValueError(f"no command '{name}'; {hint}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """List the commands, or start one. It ends with the exit code of that command."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(listing())
+        return 0
+    if words[0] == "--version":
+        # This file's own package, which is imported already.
+        version = sys.modules["minbert"].__version__
+        print(f"minbert {version} in {ROOT}")
+        return 0
+    try:
+        command = find(words[0])
+    except ValueError as error:
+        print(f"minbert: {error}", file=sys.stderr)
+        return 2
+    sys.argv[1:] = words[1:]
+    # As `python -m` does it. The module ends with sys.exit and its exit code.
+    runpy.run_module(command.module, run_name="__main__", alter_sys=True)
+    return 0

@@ -1,0 +1,153 @@
+"""The command `minbert`: its list, the commands that it starts, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from minbert import __version__
+from minbert.commands import launcher
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("minbert", "data", "contrastive", "multitask", "experiments", "teaching")
+
+
+def run(*words: str, cwd: Path, **settings) -> subprocess.CompletedProcess:
+    """Run `python -m minbert` in a folder outside of the clone, as an installed one would be."""
+    return subprocess.run(
+        [sys.executable, "-m", "minbert", *words],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        **settings,
+    )
+
+
+# --- the list -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"], ["help"]])
+def test_the_list(words, tmp_path):
+    result = run(*words, cwd=tmp_path)
+    assert result.returncode == 0 and not result.stderr
+    for command in launcher.COMMANDS:
+        lines = [
+            line for line in result.stdout.splitlines() if line.strip().startswith(command.name)
+        ]
+        assert any(command.line in line for line in lines), f"no line on {command.name}"
+        assert any(command.module in line for line in lines)
+
+
+def test_every_command_is_listed():
+    """A file that can be run as a module has a short name."""
+    modules = {"run_multitask"}
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            if '__name__ == "__main__"' in path.read_text("utf-8"):
+                name = path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
+                modules.add(name.removesuffix(".__main__"))
+    modules -= {"minbert"}
+    assert modules == {command.module for command in launcher.COMMANDS} - {"benchmarks"}, (
+        "minbert/commands/launcher.py lists other commands than there are"
+    )
+
+
+def test_names_and_lines_are_short_and_different():
+    names = [command.name for command in launcher.COMMANDS]
+    assert len(set(names)) == len(names)
+    assert all(
+        len(command.line) < 70 and command.line.endswith(".") for command in launcher.COMMANDS
+    )
+
+
+def test_benchmarks_are_listed_where_they_are(monkeypatch, tmp_path):
+    """A wheel has no benchmarks."""
+    assert "benchmarks" in launcher.listing()
+    monkeypatch.setattr(launcher, "ROOT", tmp_path)
+    assert "benchmarks" not in launcher.listing()
+    with pytest.raises(ValueError, match="no command 'benchmarks'"):
+        launcher.find("benchmarks")
+
+
+def test_the_version(tmp_path):
+    result = run("--version", cwd=tmp_path)
+    assert result.stdout == f"minbert {__version__} in {ROOT}\n"
+    assert f"version: {__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["predct", "runs/x"], "no command 'predct'; did you mean predict?"),
+        (["embedd"], "did you mean embed?"),
+        (["xyz"], "no command 'xyz'; `minbert` lists all commands."),
+        (["--option", "finetune"], "such as `minbert train --option`"),
+    ],
+)
+def test_a_word_that_is_no_command(words, message, capsys):
+    assert launcher.main(words) == 2
+    assert message in capsys.readouterr().err
+
+
+# --- what is started ------------------------------------------------------------------------------
+
+
+def test_a_command_ends_as_it_does_by_itself(tmp_path):
+    """The same output, messages and exit codes as `python -m`, by the short and the long name."""
+    for words, code in (
+        (["multitask.predict", "--help"], 0),
+        (["multitask.predict", "no-run", "--task", "sst"], 2),
+        (["multitask.predict", "no-run", "--taks", "sst"], 2),
+        (["run_multitask", "--optoin", "finetune"], 2),
+        (["contrastive.quality", "minbert-mini"], 2),
+    ):
+        module, *flags = words
+        name = next(item.name for item in launcher.COMMANDS if item.module == module)
+        expected = subprocess.run(
+            [sys.executable, "-m", *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert expected.returncode == code
+        for started in (name, module):
+            result = run(started, *flags, cwd=tmp_path, stdin=subprocess.DEVNULL)
+            assert result.returncode == code
+            assert (result.stdout, result.stderr) == (expected.stdout, expected.stderr), words
+
+
+def test_standard_input_reaches_the_command(tmp_path):
+    result = run("embed", "minbert-mini", "--nearest", "1", cwd=tmp_path, input="A dog.\nA cat.\n")
+    assert result.returncode == 0, result.stderr
+    assert "1: A dog." in result.stdout and "2: A cat." in result.stdout
+
+
+def test_ctrl_c_is_that_of_the_command(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "minbert", "embed", "minbert-mini", "--nearest", "1"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    # It waits for sentences, so it has come into its own code after a while.
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Stopped. Files named above are complete" in said and "Traceback" not in said
