@@ -224,8 +224,20 @@ def plan_pretraining(setup: Setup) -> Chain:
 
     candidates = []
     if not setup.options.contrastive.is_last:
-        candidates = sorted(setup.folder.parent.glob("*/encoder*"))
+        candidates = encoders_beside(setup.folder)
     return plan_chain(build_stages(setup), candidates)
+
+
+def encoders_beside(folder: Path) -> list[Path]:
+    """The encoders that stages of runs in the same place have left, by the names of the runs.
+
+    The link to the newest run is left out: it would name a run twice.
+    """
+    encoders = []
+    for path in sorted(folder.parent.glob("*/encoder*")):
+        if not path.parent.is_symlink():
+            encoders.append(path)
+    return encoders
 
 
 def build_stages(setup: Setup) -> list[Stage]:
@@ -343,10 +355,12 @@ def estimate(setup: Setup, stages: Chain, jobs: list[Job], is_resumed: bool) -> 
 
 def begin_run(setup: Setup, costs: list[CostEstimate], is_resumed: bool) -> None:
     """Make the run's folder with options.json, or on resume check that the inputs are the same."""
-    from minbert.training import cost_estimate, run_folder
+    from minbert.training import cost_estimate, processes, run_folder
 
     inputs = {**setup.digests, f"--model {setup.options.encoder.model}": setup.start}
     run_folder.claim(setup.folder, setup.options.flat(), inputs, is_resumed)
+    if not is_resumed:
+        processes.from_first(lambda: run_folder.point_to_latest(setup.folder))
     cost_estimate.write_estimates(costs, setup.folder)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from command_line.automatic import choose_name
 from command_line.options import Options
 from minbert.commands.options import AUTO
-from minbert.commands.paths import in_shell, is_free
+from minbert.commands.paths import LATEST, in_shell, is_free
 from minbert.training.code_version import writer_of
 
 
@@ -26,6 +26,8 @@ def choose_folder(options: Options) -> Path:
         raise ValueError(
             f"--name is '{name}'; it must be the name of one folder. --output_dir says where."
         )
+    if name == LATEST:
+        raise ValueError(f"--name is '{name}', the link to the newest run; pass another name.")
 
     # A run of that name may be meant to be continued.
     folder = parent / name

@@ -27,6 +27,7 @@ from data.options import DataOptions, InputFileOptions
 from experiments.recipes import recipe_list, values_of
 from minbert.commands.flags import Formatter, Parser, add_flag
 from minbert.commands.options import NONE, OptionGroup, direct_fields, groups_of_methods
+from minbert.commands.paths import behind_link
 from minbert.options import EncoderOptions
 from minbert.pretraining.options import MlmOptions
 from minbert.training.options import TrainingOptions
@@ -134,7 +135,8 @@ def parse(argv: Sequence[str] | None = None) -> tuple[Options, Path | None]:
                 f"--resume continues a run with its own options; drop --{next(iter(values))}, or "
                 "start a new run without --resume."
             )
-        return load(Path(run)), Path(run)
+        folder = behind_link(Path(run))
+        return load(folder), folder
     except (ValueError, OSError) as error:
         parser.exit(2, f"{PROGRAM}: {error}\n")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from minbert.commands.options import AUTO, OptionGroup, flag
 
@@ -53,9 +54,9 @@ class EncoderOptions(OptionGroup):
         "minute.",
     )
 
-    def dropout_overrides(self) -> dict[str, float]:
+    def dropout_overrides(self) -> dict[str, Any]:
         """The dropout fields of the encoder's config that the user has set."""
-        overrides = {}
+        overrides: dict[str, Any] = {}
         if self.encoder_dropout != AUTO:
             overrides["hidden_dropout_prob"] = float(self.encoder_dropout)
         if self.attention_dropout != AUTO:

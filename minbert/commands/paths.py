@@ -7,6 +7,16 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+LATEST = "latest"  # beside the runs: a link to the newest one
+
+
+def behind_link(folder: Path) -> Path:
+    """The folder that a link such as runs/latest points to, or a folder that is no link itself.
+
+    Only the last part of the path is followed, so that messages keep the words of the user.
+    """
+    return folder.parent / os.readlink(folder) if folder.is_symlink() else folder
+
 
 def check_writable(run: Path, files: Sequence[Path] = ()) -> None:
     """Raise ValueError if a folder or a file could not be created or written. Creates nothing.

@@ -8,6 +8,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from minbert.commands.files import write_json
+from minbert.commands.paths import LATEST
 from minbert.training import processes
 from minbert.training.code_version import code_version, name_of
 
@@ -127,6 +129,21 @@ def make_folder(folder: Path, content: dict[str, Any], write: Callable[[Path], N
         ) from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def point_to_latest(folder: Path) -> None:
+    """Make the link `latest` beside a run's folder point to that run.
+
+    Nothing happens where something else has that name, or where the system makes no links.
+    """
+    link = folder.with_name(LATEST)
+    if link.exists() and not link.is_symlink():
+        return
+    beside = folder.with_name(f".{LATEST}.{os.getpid()}")
+    with suppress(OSError, NotImplementedError):
+        beside.symlink_to(folder.name, target_is_directory=True)
+        # The rename replaces an older link at once.
+        os.replace(beside, link)
 
 
 def check_unchanged(folder: Path, before: dict[str, str], now: dict[str, str]) -> None:

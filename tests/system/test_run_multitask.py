@@ -389,6 +389,24 @@ def test_a_name_in_use_and_a_finished_run(command):
     assert command.stored() == before
 
 
+def test_the_link_to_the_newest_run_is_taken_as_its_folder(command):
+    assert command.train("--name", "older").code == 0
+    assert command.train().code == 0
+    runs = command.folder / "runs"
+    assert os.readlink(runs / "latest") == "mine"
+    output = command.run("--resume", str(runs / "latest")).output
+    assert f"{runs / 'mine'} is finished, there is nothing to resume" in output
+    refusal = command.train("--name", "latest").message
+    assert "--name is 'latest', the link to the newest run; pass another name." in refusal
+
+
+def test_the_stages_of_a_run_are_offered_once_although_a_link_names_it_too(tmp_path):
+    (tmp_path / "older" / "encoder-mlm").mkdir(parents=True)
+    (tmp_path / "latest").symlink_to("older")
+    found = run_multitask.encoders_beside(tmp_path / "new")
+    assert found == [tmp_path / "older" / "encoder-mlm"]
+
+
 @pytest.mark.parametrize("num_writes", [2, 5, 6, 8, 13, 19])
 def test_a_full_disk_while_saving(command, monkeypatch, num_writes):
     """At the step log, the first checkpoint, inside it, later, at a leaderboard file, at the model.

@@ -294,3 +294,42 @@ def test_neither_a_changed_model_nor_a_run_at_work_is_resumed(
         other.stdin.close()
     assert "another process works on this run. Wait for its end" in capsys.readouterr().err
     assert run_multitask.main(["--resume", str(folder)]) == 130
+
+
+# --- the link to the newest run -------------------------------------------------------------------
+
+
+def test_latest_points_to_the_newest_run(tmp_path):
+    for name in ("first", "second"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        run_folder.point_to_latest(tmp_path / "runs" / name)
+        assert os.readlink(tmp_path / "runs" / "latest") == name
+    # It is relative, so the folder of the runs can be moved.
+    moved = (tmp_path / "runs").rename(tmp_path / "moved")
+    assert (moved / "latest").resolve() == (moved / "second").resolve()
+    assert sorted(path.name for path in moved.iterdir()) == ["first", "latest", "second"]
+
+
+def test_latest_leaves_what_is_no_link(tmp_path):
+    (tmp_path / "latest").mkdir()
+    (tmp_path / "run").mkdir()
+    run_folder.point_to_latest(tmp_path / "run")
+    assert not (tmp_path / "latest").is_symlink()
+    assert list((tmp_path / "latest").iterdir()) == []
+
+
+def test_a_link_to_a_run_that_is_gone_is_replaced(tmp_path):
+    (tmp_path / "latest").symlink_to("gone")
+    (tmp_path / "run").mkdir()
+    run_folder.point_to_latest(tmp_path / "run")
+    assert os.readlink(tmp_path / "latest") == "run"
+
+
+def test_where_the_system_makes_no_links_the_run_goes_on(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(Path, "symlink_to", refuse)
+    (tmp_path / "run").mkdir()
+    run_folder.point_to_latest(tmp_path / "run")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
