@@ -181,9 +181,7 @@ def resolve(options: Options, folder: Path) -> Resolved:
     for method in options.run.methods:
         settings[method] = settings_of(method, options.contrastive, config.hidden_size, device.type)
     lengths = [preset.max_length for preset in settings.values()]
-    check_positions(
-        options.data.max_length, lengths, options.encoder.model, config.max_position_embeddings
-    )
+    check_positions(options.data.max_length, lengths, options.encoder.model, config.num_positions)
 
     meanings = automatic.explain(options, config, folder)
     options, choices = automatic.resolve(

@@ -216,7 +216,7 @@ def reason_for_pooling(pooling: str, stored: str | None) -> str:
 
 def check_length(model: str | Path, folder: Path, max_length: int) -> None:
     """Raise ValueError for more tokens than the model in `folder` has positions."""
-    limit = BertConfig.from_pretrained(folder).max_position_embeddings
+    limit = BertConfig.from_pretrained(folder).num_positions
     if max_length > limit:
         raise ValueError(
             f"--max-length is {max_length}; {model} has {limit} positions. Pass at most that."

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from minbert import weights
 from minbert.bert import BertOutput
+from minbert.config import BertConfig
 from minbert.pooling import POOLINGS, SENTENCE_POOLINGS, pooling_modes
 
 
@@ -171,9 +172,8 @@ def _max_length_of(encoder: Path, settings: dict[str, Any]) -> int | None:
         length = _read_json(encoder / "tokenizer_config.json").get("model_max_length")
     if length is None:
         return None
-    positions = _read_json(encoder / "config.json").get("max_position_embeddings", length)
     # Without a limit, transformers writes a huge number.
-    return int(min(length, positions))
+    return int(min(length, BertConfig.from_pretrained(encoder).num_positions))
 
 
 # --- the modules after the pooling ----------------------------------------------------------------

@@ -31,6 +31,10 @@ class Tokenizer(Protocol):
         """The id that fills a row up to the length of its batch."""
 
     @property
+    def has_segments(self) -> bool:
+        """Whether the encoder reads which sentence of a pair a token belongs to."""
+
+    @property
     def cache(self) -> Path | None:
         """The folder that keeps token ids from run to run, or None."""
 
@@ -44,14 +48,14 @@ class Tokenizer(Protocol):
         second_sentences: Sequence[str] | None = None,
         max_length: int = 128,
     ) -> tuple[list[list[int]], list[list[int]]]:
-        """Return token ids and token type ids of each row, without padding."""
+        """Return token ids and sentence ids, 0 or 1, of each row, without padding."""
 
 
 @dataclass(frozen=True)
 class TokenRows:
     """Token ids of R rows, one after the other, without padding.
 
-    tokens: (2, N) int32, input_ids and token_type_ids.
+    tokens: (2, N) int32, input_ids and sentence_ids.
     lengths: (R,) int32.
     num_truncated: rows that were longer than the maximum length.
     """
@@ -72,8 +76,8 @@ def tokenize(
     lengths: list[int] = []
     for start in range(0, len(first), CHUNK):
         rows = range(start, min(start + CHUNK, len(first)))
-        input_ids, token_type_ids = encode_rows(tokenizer, first, second, rows, max_length)
-        tokens = [flatten(input_ids), flatten(token_type_ids)]
+        input_ids, sentence_ids = encode_rows(tokenizer, first, second, rows, max_length)
+        tokens = [flatten(input_ids), flatten(sentence_ids)]
         chunks.append(numpy.array(tokens, numpy.int32))
         lengths += [len(row) for row in input_ids]
 
@@ -98,7 +102,7 @@ def encode_rows(
     rows: Sequence[int],
     max_length: int,
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Return token ids and token type ids of some of the rows."""
+    """Return token ids and sentence ids of some of the rows."""
     chosen_first = [first[row] for row in rows]
     chosen_second = None if second is None else [second[row] for row in rows]
     return tokenizer.encode(chosen_first, chosen_second, max_length=max_length)

@@ -9,6 +9,7 @@ token_batch.py      What a call of the tokenizer takes and returns.
 tokenizer.py        Text -> token ids.
 dropout.py          Dropout, as a function and as a module.
 attention.py        Multi-head self-attention.
+activations.py      The activation of the feed-forward network, by its name.
 bert.py             The encoder: embeddings, layers, pooler.
 weights.py          How weights are named, read and written.
 pooling.py          Token vectors -> one vector per row.

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from minbert import fast, hub, weights
+from minbert.activations import activation_of
 from minbert.attention import MultiHeadAttention, mask_to_bias
 from minbert.config import BertConfig
 from minbert.dropout import Dropout
@@ -74,43 +74,59 @@ class BertOutput:
 
 
 class BertEmbeddings(nn.Module):
-    """Word, position and segment embeddings, added and normalised (Devlin et al. 2019, fig. 2)."""
+    """Word, position and segment embeddings, added and normalised (Devlin et al. 2019, fig. 2).
+
+    DistilBERT has no segments. RoBERTa counts positions from another number.
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         size = config.hidden_size
         self.word = nn.Embedding(config.vocab_size, size, padding_idx=config.pad_token_id)
         self.position = nn.Embedding(config.max_position_embeddings, size)
-        self.segment = nn.Embedding(config.type_vocab_size, size)
+        self.first_position = config.first_position
+        self.segment = nn.Embedding(config.type_vocab_size, size) if config.has_segments else None
         self.norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.hidden_dropout_prob)
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor) -> Tensor:
         """Embed tokens: input_ids and token_type_ids (B, T) int64 -> (B, T, H)."""
         words = self.word(input_ids)  # (B, T, H)
-        segments = self.segment(token_type_ids)  # (B, T, H)
-
-        # Row t of the table belongs to token t, and all rows of the batch share it.
-        positions = self.position.weight[: input_ids.size(1)]  # (T, H)
+        segments = 0 if self.segment is None else self.segment(token_type_ids)  # (B, T, H)
+        positions = self.positions_of(input_ids)  # (T, H)
 
         embedded = self.norm(words + segments + positions)  # (B, T, H)
         return self.dropout(embedded)
+
+    def positions_of(self, input_ids: Tensor) -> Tensor:
+        """Look up the position embeddings: (B, T) -> (T, H), or (B, T, H) in RoBERTa."""
+        if self.first_position == 0:
+            # Row t of the table belongs to token t, and all rows of the batch share it.
+            return self.position.weight[: input_ids.size(1)]  # (T, H)
+
+        # Liu et al. 2019 (fairseq): tokens are counted from the row behind padding's own row.
+        padding = self.first_position - 1
+        is_token = input_ids != padding  # (B, T)
+        numbers = is_token.cumsum(dim=1) * is_token  # (B, T): 1, 2, 3, ..., and 0 for padding
+        return self.position(numbers + padding)  # (B, T, H)
 
 
 class FeedForward(nn.Module):
     """The position-wise network: H -> I, GELU, I -> H (Vaswani et al. 2017, equation 2).
 
-    GELU is the erf form, x Phi(x) (Hendrycks and Gimpel 2016), not the tanh approximation.
+    GELU is the erf form, x Phi(x) (Hendrycks and Gimpel 2016), not the tanh approximation. A model
+    whose config.json names another activation has that one.
     """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.up = nn.Linear(config.hidden_size, config.intermediate_size)
         self.down = nn.Linear(config.intermediate_size, config.hidden_size)
+        self.activation = activation_of(config.hidden_act)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """Transform each token by itself: (B, T, H) -> (B, T, H)."""
-        activated = F.gelu(self.up(hidden_states))  # (B, T, I)
+        activated = self.activation(self.up(hidden_states))  # (B, T, I)
         return self.down(activated)  # (B, T, H)
 
 
@@ -170,10 +186,10 @@ class BertModel(nn.Module):
     def check_inputs(self, input_ids: Tensor, token_type_ids: Tensor) -> None:
         """Raise ValueError for rows that are too long, and for pairs if there is one segment."""
         num_tokens = input_ids.size(1)
-        if num_tokens > self.config.max_position_embeddings:
+        if num_tokens > self.config.num_positions:
             raise ValueError(
                 f"input_ids has {num_tokens} tokens a row; this model has "
-                f"{self.config.max_position_embeddings} positions. Truncate to that (max_length)."
+                f"{self.config.num_positions} positions. Truncate to that (max_length)."
             )
         # Only models with one segment are asked, since reading a tensor makes a GPU wait.
         if self.config.type_vocab_size == 1 and token_type_ids.any():

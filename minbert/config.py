@@ -1,12 +1,13 @@
 """BertConfig: the numbers that fix an encoder's shape, read from and written to config.json.
 
-Next: tokenizer.py.
+Four families are read: BERT (multilingual BERT and MiniLM among them), DistilBERT, RoBERTa and
+XLM-R. FAMILIES lists how their files differ. Next: tokenizer.py.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import Field, asdict, dataclass, fields, replace
+from dataclasses import Field, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,63 @@ from minbert import hub
 
 ATTENTION_IMPLEMENTATIONS = ("eager", "fused")
 
-# transformers' names of the one activation that is computed here, x Phi(x).
+# Names that stand for x Phi(x), the exact GELU. They are read as "gelu".
 NAMES_OF_GELU = ("gelu", "gelu_python")
+
+# transformers' names of the other activations that bert.py computes, and what each computes.
+TANH_GELU = "GELU by its tanh approximation"
+OTHER_ACTIVATIONS = {
+    "gelu_new": TANH_GELU,
+    "gelu_pytorch_tanh": TANH_GELU,
+    "gelu_python_tanh": TANH_GELU,
+    "gelu_fast": TANH_GELU,
+    "gelu_accurate": TANH_GELU,
+    "relu": "max(x, 0)",
+    "silu": "x sigmoid(x)",
+    "swish": "x sigmoid(x)",
+}
+
+
+@dataclass(frozen=True)
+class Family:
+    """How the files of one model_type of transformers differ from BERT's."""
+
+    # The beginning of its class names in transformers, such as RobertaModel.
+    class_name: str
+
+    # The encoder's tensors stand behind this prefix where the file also holds a head.
+    prefix: str
+
+    # Its names of our fields, where they are not BERT's.
+    keys: dict[str, str] = field(default_factory=dict)
+
+    # Its values of fields that a config.json leaves out, where they are not BERT's.
+    defaults: dict[str, Any] = field(default_factory=dict)
+
+    # Fields that it has no name for: their values are fixed.
+    fixed: tuple[str, ...] = ()
+
+
+FAMILIES = {
+    "bert": Family("Bert", "bert."),
+    "distilbert": Family(
+        "DistilBert",
+        "distilbert.",
+        keys={
+            "hidden_size": "dim",
+            "num_hidden_layers": "n_layers",
+            "num_attention_heads": "n_heads",
+            "intermediate_size": "hidden_dim",
+            "hidden_dropout_prob": "dropout",
+            "attention_probs_dropout_prob": "attention_dropout",
+            "hidden_act": "activation",
+        },
+        defaults={"num_hidden_layers": 6},
+        fixed=("type_vocab_size", "layer_norm_eps"),
+    ),
+    "roberta": Family("Roberta", "roberta.", defaults={"vocab_size": 50265, "pad_token_id": 1}),
+    "xlm-roberta": Family("XLMRoberta", "roberta.", defaults={"pad_token_id": 1}),
+}
 
 # Keys of config.json that change the mathematics, and the effect of each.
 UNSUPPORTED_KEYS = {
@@ -32,7 +88,7 @@ class BertConfig:
 
     The defaults are those of bert-base-uncased. The names of the fields are Hugging Face's, except
     `attention_implementation`. There, "eager" is the attention written out, and "fused" is torch's
-    scaled_dot_product_attention. Both compute the same function.
+    scaled_dot_product_attention. Both compute the same function. `model_type` is a key of FAMILIES.
 
     Raises ValueError for a value of another type or out of its range.
     """
@@ -51,24 +107,34 @@ class BertConfig:
     layer_norm_eps: float = 1e-12
     pad_token_id: int = 0
     attention_implementation: str = "eager"
+    model_type: str = "bert"
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            self._check_type(field)
+        for entry in fields(self):
+            self._check_type(entry)
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size {self.hidden_size} is not divisible by num_attention_heads "
                 f"{self.num_attention_heads}; every head has the same whole number of units."
             )
-        if self.hidden_act != "gelu":
+        if self.hidden_act != "gelu" and self.hidden_act not in OTHER_ACTIVATIONS:
             raise ValueError(
-                f"hidden_act is '{self.hidden_act}'; this encoder computes only 'gelu' (the erf "
-                "form), as BERT does."
+                f"hidden_act is '{self.hidden_act}', which is not computed here. Computed are "
+                f"gelu, {', '.join(OTHER_ACTIVATIONS)}."
             )
         if self.attention_implementation not in ATTENTION_IMPLEMENTATIONS:
             raise ValueError(
                 f"attention_implementation '{self.attention_implementation}' is not 'eager' or "
                 "'fused'."
+            )
+        if self.model_type not in FAMILIES:
+            raise ValueError(
+                f"model_type is '{self.model_type}'; this encoder loads {', '.join(FAMILIES)} only."
+            )
+        if self.num_positions < 1:
+            raise ValueError(
+                f"max_position_embeddings is {self.max_position_embeddings}; {self.model_type} "
+                f"must have more than {self.first_position}."
             )
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             probability = getattr(self, name)
@@ -77,24 +143,50 @@ class BertConfig:
                     f"{name} is {probability}; a dropout probability is at least 0 and below 1."
                 )
 
-    def _check_type(self, field: Field) -> None:
+    def _check_type(self, entry: Field) -> None:
         """Raise ValueError if a field is not of its default's type, or an int below its minimum."""
-        value = getattr(self, field.name)
-        kind = type(field.default)
+        value = getattr(self, entry.name)
+        kind = type(entry.default)
 
         # JSON writes 1.0 as 1, so an int may stand for a float. True is no number here.
         is_int_for_float = kind is float and type(value) is int
         if type(value) is not kind and not is_int_for_float:
-            raise ValueError(f"{field.name} is {value!r}; it must be of type {kind.__name__}.")
+            raise ValueError(f"{entry.name} is {value!r}; it must be of type {kind.__name__}.")
 
-        minimum = 0 if field.name == "pad_token_id" else 1
+        minimum = 0 if entry.name == "pad_token_id" else 1
         if kind is int and value < minimum:
-            raise ValueError(f"{field.name} is {value}; it must be at least {minimum}.")
+            raise ValueError(f"{entry.name} is {value}; it must be at least {minimum}.")
 
     @property
     def head_size(self) -> int:
         """D, the units of one attention head."""
         return self.hidden_size // self.num_attention_heads
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether the encoder has segment embeddings. DistilBERT has none."""
+        return self.model_type != "distilbert"
+
+    @property
+    def first_position(self) -> int:
+        """The row of the position table that the first token reads.
+
+        RoBERTa and XLM-R begin behind the row of padding, which has the padding token's id.
+        """
+        return self.pad_token_id + 1 if self.model_type in ("roberta", "xlm-roberta") else 0
+
+    @property
+    def num_positions(self) -> int:
+        """The most tokens of a row."""
+        return self.max_position_embeddings - self.first_position
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The fields for a fingerprint. A BERT has those of versions that knew no other family."""
+        values = dict(self.__dict__)
+        if self.model_type == "bert":
+            del values["model_type"]
+        return values
 
     @classmethod
     def from_pretrained(
@@ -113,8 +205,14 @@ class BertConfig:
         content = _read_json_object(path)
         _check_architecture(path, content)
 
-        known = {field.name for field in fields(cls)}
-        values = {name: value for name, value in content.items() if name in known}
+        model_type = content.get("model_type", "bert")
+        family = FAMILIES[model_type]
+        values = dict(family.defaults)
+        for name in [entry.name for entry in fields(cls)]:
+            # transformers reads the family's own name, and BERT's as well.
+            for key in (name, family.keys.get(name, name)):
+                if key in content and name not in family.fixed:
+                    values[name] = content[key]
         if values.get("hidden_act") in NAMES_OF_GELU:
             values["hidden_act"] = "gelu"
         try:
@@ -122,19 +220,21 @@ class BertConfig:
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 
-    def save_pretrained(self, folder: str | Path, architecture: str = "BertModel") -> None:
-        """Write `folder`/config.json, so that transformers recognises a BERT.
+    def save_pretrained(self, folder: str | Path, kind: str = "Model") -> None:
+        """Write `folder`/config.json, so that transformers recognises the family.
 
-        architecture: the class of transformers that opens it. That class computes in float32.
+        kind: the end of the name of the class of transformers that opens it, such as "ForMaskedLM".
+            That class computes in float32.
         """
+        family = FAMILIES[self.model_type]
         content: dict[str, Any] = {
-            "architectures": [architecture],
-            "model_type": "bert",
+            "architectures": [f"{family.class_name}{kind}"],
             "dtype": "float32",
-            **asdict(self),
         }
-        # It says how to compute, which is no property of the weights.
-        del content["attention_implementation"]
+        for name, value in asdict(self).items():
+            # attention_implementation says how to compute. It is no property of the weights.
+            if name != "attention_implementation" and name not in family.fixed:
+                content[family.keys.get(name, name)] = value
         text = json.dumps(content, indent=2, sort_keys=True) + "\n"
         (Path(folder) / "config.json").write_text(text, encoding="utf-8")
 
@@ -163,7 +263,7 @@ def _read_json_object(path: Path) -> dict[str, Any]:
 
 
 def _check_architecture(path: Path, content: dict[str, Any]) -> None:
-    """Raise ValueError if the config is that of another model than BERT."""
+    """Raise ValueError if the config is that of a model that is not computed here."""
     if "__version__" in content and "hidden_size" not in content:
         inner = [str(config.parent) for config in sorted(path.parent.glob("0_*/config.json"))]
         raise ValueError(
@@ -172,8 +272,10 @@ def _check_architecture(path: Path, content: dict[str, Any]) -> None:
             "folder."
         )
     model_type = content.get("model_type", "bert")
-    if model_type != "bert":
-        raise ValueError(f"{path}: model_type is '{model_type}'; this encoder loads 'bert' only.")
+    if model_type not in FAMILIES:
+        raise ValueError(
+            f"{path}: model_type is '{model_type}'; this encoder loads {', '.join(FAMILIES)} only."
+        )
     position_type = content.get("position_embedding_type", "absolute")
     if position_type != "absolute":
         raise ValueError(
@@ -203,6 +305,6 @@ def _check_declared_class(path: Path, content: dict[str, Any]) -> None:
         return
     if architectures and not any("bert" in str(name).lower()[:4] for name in architectures):
         raise ValueError(
-            f"{path}: architectures is {architectures} and there is no model_type; this encoder "
-            'loads a BERT only. If it is one, add "model_type": "bert".'
+            f"{path}: architectures is {architectures} and there is no model_type, so it would be "
+            f'read as a BERT. Add "model_type": {" or ".join(FAMILIES)}, if it is one of these.'
         )

@@ -136,12 +136,22 @@ def _fetch(name: str, is_local: bool) -> Path:
     for file_name in OPTIONAL_FILES:
         fetch_optional(file_name)
     if not fetch_optional("tokenizer.json"):
-        fetch_file("vocab.txt")
+        _fetch_vocabulary(fetch_file, fetch_optional)
     if fetch_optional("modules.json"):
         _fetch_modules(folder, fetch_optional)
 
     _fetch_weights(folder, fetch_file)
     return folder
+
+
+def _fetch_vocabulary(
+    fetch_file: Callable[[str], str], fetch_optional: Callable[[str], bool]
+) -> None:
+    """Fetch the files of a vocabulary: RoBERTa's, XLM-R's, or else BERT's."""
+    if fetch_optional("vocab.json"):
+        fetch_file("merges.txt")
+    elif not fetch_optional("sentencepiece.bpe.model"):
+        fetch_file("vocab.txt")
 
 
 def _fetch_weights(folder: Path, fetch_file: Callable[[str], str]) -> None:

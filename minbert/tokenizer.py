@@ -39,6 +39,7 @@ from minbert.token_batch import (
 from minbert.tokenizer_files import (
     SPECIAL_TOKEN_KEYS,
     TokenizerFiles,
+    add_special_tokens,
     add_tokens,
     read_tokenizer_files,
 )
@@ -194,18 +195,14 @@ class BertTokenizer:
         if (folder / "config.json").is_file():
             config = BertConfig.from_pretrained(folder)
             _check_vocabulary_size(folder, tokenizer.vocabulary, config.vocab_size)
-            tokenizer.model_max_length = min(
-                tokenizer.model_max_length, config.max_position_embeddings
-            )
+            tokenizer.model_max_length = min(tokenizer.model_max_length, config.num_positions)
         return tokenizer
 
     @classmethod
     def _of_files(cls, files: TokenizerFiles, folder: Path, cache: Path | None) -> BertTokenizer:
         """Build the tokenizer that the files of a folder describe."""
         if files.backend is not None:
-            special_names = list(files.special_tokens.values())
-            present = [name for name in special_names if name in files.vocabulary]
-            files.backend.add_special_tokens(present)
+            add_special_tokens(files.backend, files.special_tokens)
             add_tokens(files.backend, files.added_tokens, folder)
         tokenizer = cls(
             files.vocabulary,
@@ -264,6 +261,11 @@ class BertTokenizer:
         folder.mkdir(parents=True, exist_ok=True)
         name = "PreTrainedTokenizerFast" if self.is_defined_by_file else "BertTokenizer"
         content: dict[str, Any] = {**self.settings, **self.call_settings, "tokenizer_class": name}
+        if self.is_defined_by_file:
+            # The rules stand in tokenizer.json.
+            content = {**self.call_settings, "tokenizer_class": name}
+        if not self.has_segments:
+            content["model_input_names"] = ["input_ids", "attention_mask"]
         if self.definition is None:
             self._save_vocabulary(folder)
         else:
@@ -292,8 +294,9 @@ class BertTokenizer:
         tokens of a row, [CLS] and [SEP] included. A pair that is too long loses tokens from its
         longer sentence first.
 
-        Returns token ids and segment ids of each row. Raises ValueError for one string instead of
-        a list, and for lists of different lengths.
+        Returns token ids and sentence ids of each row: 0 for tokens of the first sentence, 1 for
+        those of the second. They are the segment ids if `has_segments`. Raises ValueError for one
+        string instead of a list, and for lists of different lengths.
         """
         if isinstance(sentences, str) or isinstance(second_sentences, str):
             raise ValueError(
@@ -306,8 +309,28 @@ class BertTokenizer:
             rows = list(zip(sentences, second_sentences, strict=True))
         encodings = self.backend.encode_batch_fast(rows)
         token_ids = [encoding.ids for encoding in encodings]
-        segment_ids = [encoding.type_ids for encoding in encodings]
-        return token_ids, segment_ids
+        if second_sentences is None or self.has_segments:
+            sentence_ids = [encoding.type_ids for encoding in encodings]
+        else:
+            sentence_ids = [_sentence_ids(encoding.sequence_ids) for encoding in encodings]
+        return token_ids, sentence_ids
+
+    @cached_property
+    def has_segments(self) -> bool:
+        """Whether token type ids tell the sentences of a pair apart, as BERT's do.
+
+        In RoBERTa and XLM-R they are 0 throughout.
+        """
+        self.backend.no_truncation()
+        return any(self.backend.encode("a", "a").type_ids)
+
+    def continues_word(self, token: str) -> bool:
+        """Whether a token of the vocabulary is a later piece of a word."""
+        model = self.backend.model
+        if isinstance(model, models.WordPiece):
+            return token.startswith(model.continuing_subword_prefix)
+        # Byte-level BPE and Unigram mark the first piece, by the space that stands before it.
+        return not token.startswith(("\u0120", "\u2581"))
 
     def __call__(
         self,
@@ -520,6 +543,17 @@ def _list_of(token_ids: Any) -> list[Any]:
                 "pad_token_id first."
             )
     return ids
+
+
+def _sentence_ids(sequence_ids: list[int | None]) -> list[int]:
+    """Give each token of a pair the number of its sentence, 0 or 1.
+
+    sequence_ids: those of the library, None for special tokens. The first separator closes the
+    first sentence, and everything behind it belongs to the second one.
+    """
+    places = [place for place, number in enumerate(sequence_ids) if number == 0]
+    start = max(places, default=0) + 2
+    return [int(place >= start) for place in range(len(sequence_ids))]
 
 
 def _check_frame(tokenizer: BertTokenizer, folder: Path) -> None:

@@ -1,8 +1,9 @@
 """The files of a tokenizer, as transformers and other libraries write them.
 
 Two kinds of folder are read. A BERT tokenizer is built from its vocabulary, the switches of
-tokenizer_config.json, and its added tokens. A PreTrainedTokenizerFast is tokenizer.json itself.
-Both give the token ids of transformers. Next: tokenizer.py.
+tokenizer_config.json, and its added tokens. The others are complete in their files: RoBERTa's
+byte-level BPE, XLM-R's Unigram, and a PreTrainedTokenizerFast, which is tokenizer.json itself. All
+give the token ids of transformers. Next: tokenizer.py.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken, Tokenizer
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
 # Each special token's key in tokenizer_config.json, and its usual name.
 SPECIAL_TOKEN_KEYS = {
@@ -23,6 +24,15 @@ SPECIAL_TOKEN_KEYS = {
     "mask_token": "[MASK]",
 }
 
+# The usual names in RoBERTa and XLM-R.
+ROBERTA_TOKENS = {
+    "pad_token": "<pad>",
+    "unk_token": "<unk>",
+    "cls_token": "<s>",
+    "sep_token": "</s>",
+    "mask_token": "<mask>",
+}
+
 # The settings of tokenizer_config.json that change token ids.
 SETTINGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
 
@@ -31,6 +41,16 @@ BERT_CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
 
 # Classes that do what tokenizer.json says. Transformers 5 calls the first one TokenizersBackend.
 FILE_CLASSES = ("PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend")
+ROBERTA = "RobertaTokenizer"
+XLM_ROBERTA = "XLMRobertaTokenizer"
+
+# The class of a model whose files name none, by the model_type in config.json.
+CLASS_OF_MODEL = {
+    "bert": "BertTokenizer",
+    "distilbert": "DistilBertTokenizer",
+    "roberta": ROBERTA,
+    "xlm-roberta": XLM_ROBERTA,
+}
 
 
 @dataclass(frozen=True)
@@ -49,7 +69,7 @@ class TokenizerFiles:
     # Tokens beyond the vocabulary and the special ones, with their ids or None for the next id.
     added_tokens: list[tuple[AddedToken, int | None]]
 
-    # The tokenizer of a PreTrainedTokenizerFast, complete. None for a BERT tokenizer.
+    # The complete tokenizer of another class. None for a BERT tokenizer.
     backend: Tokenizer | None
 
 
@@ -61,24 +81,43 @@ def read_tokenizer_files(folder: Path) -> TokenizerFiles:
     """
     settings = _read_table(folder / "tokenizer_config.json")
     _check_settings(folder, settings)
-    is_bert = _has_bert_rules(folder, settings)
+    kind = _class_of(folder, settings)
     definition = _read_table(folder / "tokenizer.json")
     names = dict(settings)
     if "added_tokens_decoder" not in settings:
         names.update(_read_table(folder / "special_tokens_map.json"))
     special_tokens = {}
-    for key, usual_name in SPECIAL_TOKEN_KEYS.items():
+    usual_names = ROBERTA_TOKENS if kind in (ROBERTA, XLM_ROBERTA) else SPECIAL_TOKEN_KEYS
+    for key, usual_name in usual_names.items():
         special_tokens[key] = _content_of(names.get(key)) or usual_name
 
-    if is_bert:
+    backend = None
+    if kind in BERT_CLASSES:
         vocabulary = _read_vocabulary(folder, definition)
-        added_tokens = _read_added_tokens(folder, names, definition, special_tokens)
-        return TokenizerFiles(vocabulary, settings, special_tokens, added_tokens, None)
+    else:
+        backend = _read_backend(folder, kind, settings, definition, special_tokens)
+        vocabulary = backend.get_vocab(with_added_tokens=True)
+    added_tokens = _read_added_tokens(folder, names, definition, special_tokens)
+    return TokenizerFiles(vocabulary, settings, special_tokens, added_tokens, backend)
 
+
+# --- complete tokenizers --------------------------------------------------------------------------
+
+
+def _read_backend(
+    folder: Path,
+    kind: str,
+    settings: dict[str, Any],
+    definition: dict[str, Any],
+    special_tokens: dict[str, str],
+) -> Tokenizer:
+    """Read the tokenizer of a class that is not a BERT's."""
+    if not definition and kind == ROBERTA:
+        return _byte_level_bpe(folder, settings, special_tokens)
     if not definition:
         raise ValueError(
-            f"{folder}: tokenizer_class is '{settings['tokenizer_class']}', which is defined by "
-            "tokenizer.json, and there is none. Fetch that file, too."
+            f"{folder}: tokenizer_class is '{kind}', which is defined by tokenizer.json, and there "
+            f"is none. {_advice_for(folder)}"
         )
     try:
         backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -86,9 +125,68 @@ def read_tokenizer_files(folder: Path) -> TokenizerFiles:
         raise ValueError(
             f"{folder / 'tokenizer.json'}: cannot be read ({error}). Fetch the model again."
         ) from error
-    vocabulary = backend.get_vocab(with_added_tokens=True)
-    added_tokens = _read_added_tokens(folder, names, definition, special_tokens)
-    return TokenizerFiles(vocabulary, settings, special_tokens, added_tokens, backend)
+    # transformers takes this setting from tokenizer_config.json, whatever tokenizer.json says.
+    if kind == ROBERTA and isinstance(backend.pre_tokenizer, pre_tokenizers.ByteLevel):
+        backend.pre_tokenizer.add_prefix_space = settings.get("add_prefix_space", False)
+    return backend
+
+
+def _advice_for(folder: Path) -> str:
+    """The way to a tokenizer.json."""
+    if (folder / "sentencepiece.bpe.model").is_file():
+        return (
+            "sentencepiece.bpe.model is not read here. Write tokenizer.json once, where "
+            "transformers and sentencepiece are installed: "
+            "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+        )
+    return "Fetch that file, too."
+
+
+def _byte_level_bpe(
+    folder: Path, settings: dict[str, Any], special_tokens: dict[str, str]
+) -> Tokenizer:
+    """Build RoBERTa's tokenizer from vocab.json and merges.txt (Radford et al. 2019, section 2.2).
+
+    Each space is part of the word behind it. A row is `<s> a </s>`, a pair `<s> a </s></s> b </s>`.
+    """
+    paths = [folder / "vocab.json", folder / "merges.txt"]
+    for path in paths:
+        if not path.is_file():
+            raise ValueError(
+                f"{folder}: no {path.name} in it, and no tokenizer.json; a RobertaTokenizer is "
+                "read from tokenizer.json, or from vocab.json and merges.txt. Fetch them, too."
+            )
+    try:
+        backend = Tokenizer(models.BPE.from_file(*map(str, paths)))
+    except Exception as error:  # the library raises plain Exception
+        raise ValueError(
+            f"{folder}: vocab.json and merges.txt cannot be read ({error}). Fetch the model again."
+        ) from error
+    has_space = settings.get("add_prefix_space", False)
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=has_space)
+    backend.decoder = decoders.ByteLevel()
+    frame = []
+    for key in ("sep_token", "cls_token"):
+        token_id = backend.token_to_id(special_tokens[key])
+        if token_id is None:
+            raise ValueError(
+                f"{paths[0]}: lacks the token '{special_tokens[key]}'. Fetch the model again."
+            )
+        frame.append((special_tokens[key], token_id))
+    backend.post_processor = processors.RobertaProcessing(frame[0], frame[1])
+    return backend
+
+
+def add_special_tokens(backend: Tokenizer, special_tokens: dict[str, str]) -> None:
+    """Mark tokens of a backend as special, so that text that holds one of them is not split.
+
+    Those that the backend marks already keep their properties. RoBERTa's <mask> also takes the
+    space before it.
+    """
+    marked = {token.content for token in backend.get_added_tokens_decoder().values()}
+    for name in special_tokens.values():
+        if name not in marked and backend.token_to_id(name) is not None:
+            backend.add_special_tokens([name])
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -119,25 +217,29 @@ def _check_settings(folder: Path, settings: dict[str, Any]) -> None:
             )
 
 
-def _has_bert_rules(folder: Path, settings: dict[str, Any]) -> bool:
-    """Whether the tokenizer class is a BERT's, and not defined by tokenizer.json alone.
+def _class_of(folder: Path, settings: dict[str, Any]) -> str:
+    """The tokenizer class of a folder, without the ending "Fast".
 
-    Raises ValueError for another class. Older models name theirs in config.json.
+    Older models name theirs in config.json, or not at all. Raises ValueError for a class with other
+    rules than those that are known here.
     """
     file_name = "tokenizer_config.json"
     name = settings.get("tokenizer_class")
     if name is None:
         file_name = "config.json"
-        name = _read_table(folder / file_name).get("tokenizer_class")
-    if name is None or str(name).removesuffix("Fast") in BERT_CLASSES:
-        return True
+        config = _read_table(folder / file_name)
+        name = config.get("tokenizer_class")
+        if name is None:
+            name = CLASS_OF_MODEL.get(config.get("model_type", "bert"), "BertTokenizer")
     if name in FILE_CLASSES:
-        settings.setdefault("tokenizer_class", name)
-        return False
+        return str(name)
+    kind = str(name).removesuffix("Fast")
+    if kind in (*BERT_CLASSES, ROBERTA, XLM_ROBERTA):
+        return kind
     raise ValueError(
         f"{folder / file_name}: tokenizer_class is '{name}', whose rules are not built here; its "
-        f"token ids would be others. Supported are {', '.join(BERT_CLASSES)} and, with a "
-        "tokenizer.json, PreTrainedTokenizerFast."
+        f"token ids would be others. Supported are {', '.join(BERT_CLASSES)}, {ROBERTA}, "
+        f"{XLM_ROBERTA} and, with a tokenizer.json, PreTrainedTokenizerFast."
     )
 
 

@@ -19,11 +19,11 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from minbert.commands.files import write_tensors
-from minbert.config import BertConfig
+from minbert.config import FAMILIES, BertConfig
 from minbert.hub import INDEX, WEIGHT_SOURCES, first_line
 
 # A layer's number in Hugging Face's names, and in ours.
-THEIR_LAYER = re.compile(r"encoder\.layer\.(\d+)\.")
+THEIR_LAYER = re.compile(r"(?:encoder|transformer)\.layer\.(\d+)\.")
 OUR_LAYER = re.compile(r"layers\.(\d+)\.")
 
 # Ours -> Hugging Face's. {i} is the layer's number.
@@ -42,8 +42,23 @@ NAME_TABLE = {
     "layers.{i}.feed_forward_norm": "encoder.layer.{i}.output.LayerNorm",
     "pooler": "pooler.dense",
 }
-# Wrappers put these before each name: DataParallel, a model with a head, torch.compile.
-PREFIXES = ("module.", "model.", "_orig_mod.", "bert.")
+
+# DistilBERT's names, where they are not BERT's. RoBERTa and XLM-R have BERT's names.
+DISTILBERT_NAMES = {
+    "layers.{i}.attention.query": "transformer.layer.{i}.attention.q_lin",
+    "layers.{i}.attention.key": "transformer.layer.{i}.attention.k_lin",
+    "layers.{i}.attention.value": "transformer.layer.{i}.attention.v_lin",
+    "layers.{i}.attention.output": "transformer.layer.{i}.attention.out_lin",
+    "layers.{i}.attention_norm": "transformer.layer.{i}.sa_layer_norm",
+    "layers.{i}.feed_forward.up": "transformer.layer.{i}.ffn.lin1",
+    "layers.{i}.feed_forward.down": "transformer.layer.{i}.ffn.lin2",
+    "layers.{i}.feed_forward_norm": "transformer.layer.{i}.output_layer_norm",
+}
+NAME_TABLES = dict.fromkeys(FAMILIES, NAME_TABLE)
+NAME_TABLES["distilbert"] = NAME_TABLE | DISTILBERT_NAMES
+
+# Wrappers put these before each name: DataParallel, torch.compile, a model with a head.
+PREFIXES = ("module.", "model.", "_orig_mod.", "bert.", "distilbert.", "roberta.")
 
 # Training scripts often store the weights under one of these, beside the optimizer's state.
 NESTED_KEYS = ("state_dict", "model_state_dict", "model")
@@ -89,14 +104,18 @@ class LoadReport:
 # --- names ----------------------------------------------------------------------------------------
 
 
-def to_hugging_face(name: str) -> str:
-    """Translate our parameter name to Hugging Face's; KeyError for a name not in the table."""
+def to_hugging_face(name: str, model_type: str = "bert") -> str:
+    """Translate our parameter name to Hugging Face's; KeyError for a name not in the table.
+
+    model_type: a key of config.FAMILIES.
+    """
+    table = NAME_TABLES[model_type]
     module, _, kind = name.rpartition(".")
     layer = OUR_LAYER.match(module)
     if layer is None:
-        return f"{NAME_TABLE[module]}.{kind}"
+        return f"{table[module]}.{kind}"
     template = module.replace(layer.group(), "layers.{i}.", 1)
-    return f"{NAME_TABLE[template]}.{kind}".replace("{i}", layer.group(1))
+    return f"{table[template]}.{kind}".replace("{i}", layer.group(1))
 
 
 def modernise(name: str) -> str:
@@ -234,7 +253,8 @@ def load(model: Encoder, folder: str | Path) -> LoadReport:
     ValueError, and so is a tensor of another shape. The model then stays as it was.
     """
     stored = read_by_name(folder)
-    parameters = {to_hugging_face(name): p for name, p in model.named_parameters()}
+    family = model.config.model_type
+    parameters = {to_hugging_face(name, family): p for name, p in model.named_parameters()}
 
     missing = tuple(name for name in parameters if name not in stored)
     ignored = tuple(entry.name for name, entry in stored.items() if name not in parameters)
@@ -242,15 +262,15 @@ def load(model: Encoder, folder: str | Path) -> LoadReport:
     if len(missing) == len(parameters):
         first_names = ", ".join(f"'{entry.name}'" for entry in list(stored.values())[:3])
         raise ValueError(
-            f"{folder}: none of the {len(parameters)} tensors of a BERT is in its weights. Their "
-            f"names begin with {first_names or 'nothing: there are none'}; expected are names such "
-            f"as '{missing[0]}', alone or behind {', '.join(PREFIXES)}."
+            f"{folder}: none of the {len(parameters)} tensors of a {family} is in its weights. "
+            f"Their names begin with {first_names or 'nothing: there are none'}; expected are "
+            f"names such as '{missing[0]}', alone or behind {', '.join(PREFIXES)}."
         )
     if any(not name.startswith("pooler.") for name in missing):
         raise ValueError(
             f"{folder}: {len(missing)} of {len(parameters)} tensors are missing, first "
             f"'{missing[0]}'; config.json and the weights do not belong together, or this is not "
-            "a BERT."
+            f"a {family}."
         )
 
     present = {name: p for name, p in parameters.items() if name in stored}
@@ -306,7 +326,7 @@ def save(model: Encoder, folder: str | Path, left_out: Sequence[str] = ()) -> No
     """
     tensors = {}
     for name, parameter in model.named_parameters():
-        their_name = to_hugging_face(name)
+        their_name = to_hugging_face(name, model.config.model_type)
         if their_name not in left_out:
             tensors[their_name] = parameter.detach().float()
     write_tensors(Path(folder) / "model.safetensors", tensors)

@@ -200,7 +200,7 @@ class MultitaskBert(nn.Module):
             return vectors.chunk(2)  # (B, H) each
         if is_pair and self.has_two_vectors:
             # Both sentences stand in one row: take the mean over the tokens of each.
-            is_second = batch.token_type_ids * batch.attention_mask  # (B, T)
+            is_second = batch.sentence_ids * batch.attention_mask  # (B, T)
             is_first = batch.attention_mask - is_second  # (B, T)
             states = output.last_hidden_state  # (B, T, H)
             return mean(states, is_first), mean(states, is_second)  # (B, H) each

@@ -15,14 +15,40 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from minbert import fast
+from minbert.activations import activation_of
 from minbert.bert import BertModel
 from minbert.commands.files import write_tensors
+from minbert.config import FAMILIES
 from minbert.hub import resolve
 from minbert.tokenizer import BertTokenizer
 from minbert.training import processes, runtime
 from minbert.weights import copy_tensors, read_by_name, to_hugging_face
 
 IGNORED = -100  # the label of a token that is not predicted
+
+
+class HeadNames(NamedTuple):
+    """transformers' names of the head's parameters, without ".weight" and ".bias"."""
+
+    transform: str
+    norm: str
+    bias: str  # with its end
+    decoder: str  # the output matrix, and a second name for the bias
+
+
+HEAD_NAMES = {
+    "bert": HeadNames(
+        "cls.predictions.transform.dense",
+        "cls.predictions.transform.LayerNorm",
+        "cls.predictions.bias",
+        "cls.predictions.decoder",
+    ),
+    "distilbert": HeadNames(
+        "vocab_transform", "vocab_layer_norm", "vocab_projector.bias", "vocab_projector"
+    ),
+    "roberta": HeadNames("lm_head.dense", "lm_head.layer_norm", "lm_head.bias", "lm_head.decoder"),
+}
+HEAD_NAMES["xlm-roberta"] = HEAD_NAMES["roberta"]
 
 # --- masking --------------------------------------------------------------------------------------
 
@@ -87,7 +113,7 @@ class Masking:
     """`mask_tokens` for one vocabulary."""
 
     is_special: Tensor  # (V,) bool
-    continues: Tensor | None  # (V,) bool, the tokens with ##; None masks tokens, not words
+    continues: Tensor | None  # (V,) bool, later pieces of a word; None masks tokens, not words
     mask_token_id: int
 
     @classmethod
@@ -100,7 +126,7 @@ class Masking:
         is_special = torch.tensor([token in special_tokens for token in tokens])
         continues = None
         if whole_word:
-            continues = torch.tensor([token.startswith("##") for token in tokens])
+            continues = torch.tensor([tokenizer.continues_word(token) for token in tokens])
         return cls(is_special, continues, tokenizer.mask_token_id)
 
     def __call__(self, input_ids: Tensor) -> MaskedBatch:
@@ -154,11 +180,15 @@ class BertForMaskedLM(nn.Module):
         self.transform = nn.Linear(config.hidden_size, config.hidden_size)
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.names = HEAD_NAMES[config.model_type]
+        # RoBERTa's head has GELU, whatever the encoder has.
+        is_roberta = self.names is HEAD_NAMES["roberta"]
+        self.activation = activation_of("gelu" if is_roberta else config.hidden_act)
         bert.initialise(self.transform)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """Predict tokens: hidden states (..., H) -> logits over the vocabulary (..., V)."""
-        transformed = self.norm(F.gelu(self.transform(hidden_states)))  # (..., H)
+        transformed = self.norm(self.activation(self.transform(hidden_states)))  # (..., H)
         word_embeddings = self.bert.embeddings.word.weight  # (V, H)
         return F.linear(transformed, word_embeddings, self.bias)  # (..., V)
 
@@ -238,22 +268,23 @@ class BertForMaskedLM(nn.Module):
 
     def save_pretrained(self, folder: str | Path, dtype: torch.dtype = torch.float32) -> None:
         """Write a folder for BertModel.from_pretrained and transformers.AutoModelForMaskedLM."""
+        family = self.bert.config.model_type
         tensors = self.head_tensors()
         for name, parameter in self.bert.named_parameters():
             if "pooler" not in name:  # masked language modelling does not train it
-                tensors[f"bert.{to_hugging_face(name)}"] = parameter
+                tensors[FAMILIES[family].prefix + to_hugging_face(name, family)] = parameter
         converted = {name: tensor.to(dtype) for name, tensor in tensors.items()}
         write_tensors(Path(folder) / "model.safetensors", converted)
-        self.bert.config.save_pretrained(folder, "BertForMaskedLM")
+        self.bert.config.save_pretrained(folder, "ForMaskedLM")
 
     def head_tensors(self) -> dict[str, Tensor]:
         """The head's parameters by Hugging Face's names."""
         return {
-            "cls.predictions.transform.dense.weight": self.transform.weight,
-            "cls.predictions.transform.dense.bias": self.transform.bias,
-            "cls.predictions.transform.LayerNorm.weight": self.norm.weight,
-            "cls.predictions.transform.LayerNorm.bias": self.norm.bias,
-            "cls.predictions.bias": self.bias,
+            f"{self.names.transform}.weight": self.transform.weight,
+            f"{self.names.transform}.bias": self.transform.bias,
+            f"{self.names.norm}.weight": self.norm.weight,
+            f"{self.names.norm}.bias": self.norm.bias,
+            self.names.bias: self.bias,
         }
 
     @classmethod
@@ -283,23 +314,22 @@ class BertForMaskedLM(nn.Module):
         head = self.head_tensors()
 
         # transformers ties these two, and a file may hold either.
-        bias = "cls.predictions.bias"
-        twin = stored.get("cls.predictions.decoder.bias")
+        bias = self.names.bias
+        twin_name = f"{self.names.decoder}.bias"
+        twin = stored.get(twin_name)
         if twin is not None and not torch.equal(stored.setdefault(bias, twin), twin):
             raise ValueError(
-                f"{folder}: its head has two different biases, {bias} and "
-                "cls.predictions.decoder.bias, which are one tensor. Delete the one that is not "
-                "meant."
+                f"{folder}: its head has two different biases, {bias} and {twin_name}, which are "
+                "one tensor. Delete the one that is not meant."
             )
         if not head.keys() <= stored.keys():
             return False
         words = stored["embeddings.word_embeddings.weight"]
-        output_matrix = stored.get("cls.predictions.decoder.weight", words)
-        if not torch.equal(output_matrix, words):
+        matrix_name = f"{self.names.decoder}.weight"
+        if not torch.equal(stored.get(matrix_name, words), words):
             raise ValueError(
-                f"{folder}: its head has an output matrix (cls.predictions.decoder.weight) other "
-                "than the word embeddings; this one shares them, as BERT's does. Give a model with "
-                "shared ones."
+                f"{folder}: its head has an output matrix ({matrix_name}) other than the word "
+                "embeddings; this one shares them, as BERT's does. Give a model with shared ones."
             )
         copy_tensors(head, stored, folder)
         return True

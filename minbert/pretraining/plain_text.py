@@ -98,7 +98,7 @@ def fresh_encoder(config: BertConfig) -> BertModel:
 
 
 def build_model(
-    options: PlainTextOptions, vocab_size: int, device: torch.device
+    options: PlainTextOptions, tokenizer: BertTokenizer, device: torch.device
 ) -> BertForMaskedLM:
     """The model of --size or --init, without dropout: each pass over the text masks it anew."""
     overrides: dict[str, Any] = {
@@ -111,7 +111,9 @@ def build_model(
     if options.has_init:
         model = BertForMaskedLM.from_pretrained(options.init, **overrides)
     else:
-        config = replace(SIZES[options.named_size], vocab_size=vocab_size, **overrides)
+        overrides["vocab_size"] = max(tokenizer.vocabulary.values()) + 1
+        overrides["pad_token_id"] = tokenizer.pad_token_id
+        config = replace(SIZES[options.named_size], **overrides)
         model = BertForMaskedLM(fresh_encoder(config))
     runtime.compile_layers(model.to(device).bert, options.compile)
     return model
@@ -180,8 +182,7 @@ def build_job(
     options = run.options
     device, _ = runtime.choose_device(options.device)
     precision, _ = runtime.choose_precision(options.precision, device)
-    vocab_size = max(tokenizer.vocabulary.values()) + 1
-    model = build_model(options, vocab_size, device)
+    model = build_model(options, tokenizer, device)
     masking = Masking.of(tokenizer, options.whole_word)
     rounds = plan_rounds(options)
     training = PlainTextTraining(
@@ -250,10 +251,10 @@ def read_corpus(run: PlainTextRun) -> Corpus:
         config = BertForMaskedLM.from_pretrained(options.init).bert.config
     else:
         config = SIZES[options.named_size]
-    if options.block_size > config.max_position_embeddings:
+    if options.block_size > config.num_positions:
         raise ValueError(
             f"--block-size is {options.block_size}; this model has "
-            f"{config.max_position_embeddings} positions. Pass at most that."
+            f"{config.num_positions} positions. Pass at most that."
         )
     for path in run.corpus:
         if next(read_lines([path]), None) is None:
@@ -261,6 +262,11 @@ def read_corpus(run: PlainTextRun) -> Corpus:
 
     corpus = list(run.corpus)
     tokenizer = choose_tokenizer(run, config.vocab_size)
+    if options.pairs and not tokenizer.has_segments:
+        raise ValueError(
+            f"--pairs is {options.pairs}; pairs have two segments, and this vocabulary's tokenizer "
+            "has none, as RoBERTa's. Drop --pairs."
+        )
     train, held_out = split_and_pack(corpus, tokenizer, options.block_size)
     if len(train) < options.batch_size or len(held_out) == 0:
         raise ValueError(

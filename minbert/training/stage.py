@@ -249,7 +249,7 @@ def run_chain(chain: Chain, is_resumed: bool) -> ChainResult:
 
 def encoder_fingerprint(encoder: BertModel, tokenizer: BertTokenizer) -> str:
     """SHA-256 of shape, vocabulary and weights: where a chain starts."""
-    identity: list[Any] = [encoder.config.__dict__, tokenizer.vocabulary, tokenizer.settings]
+    identity: list[Any] = [encoder.config.identity, tokenizer.vocabulary, tokenizer.settings]
     if tokenizer.definition is not None:
         identity.append(tokenizer.definition)
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode())

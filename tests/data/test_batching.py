@@ -20,6 +20,7 @@ class FakeTokenizer:
 
     pad_token_id = PAD
     cache = None
+    has_segments = True
     fingerprint = "fake"
 
     def encode(self, sentences, second_sentences=None, max_length=128):

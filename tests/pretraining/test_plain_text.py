@@ -22,6 +22,7 @@ from minbert.pretraining import plain_text
 from minbert.pretraining.mlm import IGNORED, BertForMaskedLM
 from minbert.pretraining.options import PlainTextOptions
 from minbert.pretraining.sizes import SIZES
+from minbert.tokenizer import SPECIAL_TOKENS
 from minbert.training.code_version import ROOT
 from minbert.training.loop import Loop
 from tests.toy_text import LINES
@@ -120,7 +121,8 @@ def test_positions_start_as_waves():
         waves = [*map(math.sin, angles), *map(math.cos, angles)]
         rows.append([0.1 * value for value in waves])
     torch.testing.assert_close(plain_text.sinusoids(3, 4), torch.tensor(rows))
-    model = plain_text.build_model(PlainTextOptions(size="tiny"), 100, torch.device("cpu"))
+    special = BertTokenizer({name: number for number, name in enumerate(SPECIAL_TOKENS)})
+    model = plain_text.build_model(PlainTextOptions(size="tiny"), special, torch.device("cpu"))
     positions = model.bert.embeddings.position.weight
     assert torch.equal(positions, plain_text.sinusoids(128, 64))
 

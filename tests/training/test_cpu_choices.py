@@ -8,11 +8,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from minbert import BertConfig, BertModel, fast
+from minbert import BertConfig, BertModel, BertTokenizer, fast
 from minbert.attention import MultiHeadAttention, attention
 from minbert.pretraining.mlm import BertForMaskedLM
 from minbert.pretraining.options import PlainTextOptions
 from minbert.pretraining.plain_text import build_model, measure
+from minbert.tokenizer import SPECIAL_TOKENS
 from minbert.training import cost_estimate
 from minbert.training.job import Progress
 
@@ -36,7 +37,8 @@ def test_a_run_takes_the_written_out_attention(two_runs):
 
 
 def test_pretraining_takes_the_written_out_attention_and_no_dropout():
-    model = build_model(PlainTextOptions(size="tiny"), 100, CPU)
+    special = BertTokenizer({name: number for number, name in enumerate(SPECIAL_TOKENS)})
+    model = build_model(PlainTextOptions(size="tiny"), special, CPU)
     assert [layer.attention.attend for layer in model.bert.layers] == [attention] * 2
     config = model.bert.config
     assert config.hidden_dropout_prob == config.attention_probs_dropout_prob == 0
