@@ -31,7 +31,7 @@ from benchmarks.json_lines import (
     run_missing,
 )
 from benchmarks.timing import Side, SideProcess
-from contrastive.presets import METHODS
+from contrastive.registry import METHODS
 from experiments.recipes import COMPARISONS
 from minbert import BertConfig, BertModel, BertTokenizer, hub
 from minbert.commands.options import NONE

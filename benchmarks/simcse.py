@@ -20,7 +20,7 @@ from benchmarks.timing import Side, alternate
 from contrastive import losses
 from contrastive.methods import MethodSetup, SimCSE
 from contrastive.negatives import same_text
-from contrastive.presets import METHODS
+from contrastive.registry import METHODS
 from data.batching import Batch, EncodedExamples, length_grouped_batches
 from minbert import AdamW, BertModel, BertTokenizer
 from minbert.optimizer import parameter_groups

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from command_line.options import Options
-from contrastive.presets import METHODS
+from contrastive.registry import METHODS
 from data.readers import COURSE_FILES
 from minbert.commands.options import AUTO, NONE
 from minbert.options import SMALL

@@ -10,12 +10,16 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contrastive.options import ContrastiveOptions
-from contrastive.presets import METHODS, NUM_NEGATIVES, unread
+from contrastive.options import ContrastiveOptions, NliOptions
+from contrastive.presets import unread
+from contrastive.registry import METHODS
 from minbert.commands.options import AUTO, NONE
 from multitask.options import HeadOptions, MultitaskOptions
 
-STAGES = ("mlm", *METHODS)  # what --pretrain may name
+
+def all_stages() -> tuple[str, ...]:
+    """The names that --pretrain may hold."""
+    return ("mlm", *METHODS)
 
 
 def check_stages(
@@ -28,10 +32,10 @@ def check_stages(
 
     changed: the options that differ from their defaults, by name.
     """
-    if not set(stages) <= set(STAGES) or len(set(stages)) < len(stages):
+    if not set(stages) <= set(all_stages()) or len(set(stages)) < len(stages):
         raise ValueError(
             f"--pretrain is '{pretrain}'; it is none, or some of these, each once, separated by "
-            f"commas: {', '.join(STAGES)}."
+            f"commas: {', '.join(all_stages())}."
         )
 
     # An option of a stage needs that stage.
@@ -57,30 +61,42 @@ def needed_stages(name: str, contrastive: ContrastiveOptions) -> tuple[str, ...]
         return ("simcse",)
     # In fusion training simcse is no stage, so it gives no encoder to another one.
     if name == "hand_on":
-        return tuple(stage for stage in STAGES if stage != "simcse" or not contrastive.is_fusion)
+        return tuple(
+            stage for stage in all_stages() if stage != "simcse" or not contrastive.is_fusion
+        )
     # A setting of the presets needs a method that reads it.
     if name.startswith("contrastive_"):
         setting = name.removeprefix("contrastive_")
         return tuple(method for method in METHODS if setting not in unread(method, contrastive))
     if name.startswith("mlm_"):
         return ("mlm",)
-    return tuple(method for method, entry in METHODS.items() if name in entry.own_options)
+    if name == "nli":
+        return methods_of_triplets()
+    return METHODS.readers(name)
+
+
+def methods_of_triplets() -> tuple[str, ...]:
+    """The methods that read the file of --nli."""
+    return tuple(method for method, entry in METHODS.items() if entry.reads == "triplets")
 
 
 def check_methods(stages: Sequence[str], contrastive: ContrastiveOptions) -> None:
     """Refuse methods without what they read, and batch sizes that they cannot use."""
-    if "simcse-nli" in stages and contrastive.triplets.nli == NONE:
+    of_triplets = [stage for stage in stages if stage in methods_of_triplets()]
+    if of_triplets and contrastive.of_method[NliOptions].nli == NONE:
         raise ValueError(
-            "the stage simcse-nli trains on triplets of sentences, and no file of them is named; "
-            "add --nli FILE, tab-separated with the columns premise, entailment, contradiction."
+            f"the stage {of_triplets[0]} trains on triplets of sentences, and no file of them is "
+            "named; add --nli FILE, tab-separated with the columns premise, entailment, "
+            "contradiction."
         )
     size = contrastive.contrastive_batch_size
-    group_size = 1 + NUM_NEGATIVES
-    if "ct" in stages and size != AUTO and size % group_size:
-        raise ValueError(
-            f"--contrastive_batch_size is {size}; with ct it is a multiple of {group_size}: a "
-            f"positive and its {NUM_NEGATIVES} negatives."
-        )
+    for stage in stages:
+        groups = METHODS[stage].groups if stage in METHODS else None
+        if groups is not None and size != AUTO and int(size) % groups.size:
+            raise ValueError(
+                f"--contrastive_batch_size is {size}; with {stage} it is a multiple of "
+                f"{groups.size}: {groups.reason}."
+            )
 
 
 def check_order(

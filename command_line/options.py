@@ -11,7 +11,7 @@ from typing import Any
 
 from command_line import checks
 from contrastive.options import ContrastiveOptions
-from contrastive.presets import METHODS, list_methods
+from contrastive.registry import METHODS, list_methods
 from data.options import DataOptions
 from minbert.commands.options import (
     AUTO,
@@ -30,15 +30,22 @@ from minbert.training.options import TrainingOptions
 from multitask.options import MultitaskOptions
 
 
+def help_of_pretrain() -> str:
+    """The help of --pretrain, with a list of the methods."""
+    return (
+        "Training stages before the tasks, in this order, such as mlm,simcse.\n"
+        "- mlm: masked language modelling on the tasks' own training rows\n"
+        f"{list_methods()}"
+    )
+
+
 @dataclass(frozen=True)
 class RunOptions(OptionGroup):
     """What the run consists of, and where it is written."""
 
     pretrain: str = flag(
         NONE,
-        "Training stages before the tasks, in this order, such as mlm,simcse.\n"
-        "- mlm: masked language modelling on the tasks' own training rows\n"
-        f"{list_methods()}",
+        help_of_pretrain,
         is_common=True,
     )
     recipe: str = flag(

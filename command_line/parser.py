@@ -14,15 +14,8 @@ from typing import Any
 
 from command_line.folders import load
 from command_line.options import Options, RunOptions
-from contrastive.options import (
-    BscOptions,
-    ContrastiveOptions,
-    MnrOptions,
-    NliOptions,
-    SelfGuidedOptions,
-    SupervisedOptions,
-    TensionOptions,
-)
+from contrastive.options import ContrastiveOptions
+from contrastive.registry import METHODS
 from data.options import DataOptions, InputFileOptions
 from experiments.recipes import recipe_list, values_of
 from minbert.commands.flags import Formatter, Parser, add_flag
@@ -50,12 +43,6 @@ SECTIONS: dict[type[OptionGroup], str] = {
     TaskOptions: "tasks, sampling and gradient surgery (multitask)",
     HeadOptions: "heads (multitask)",
     ContrastiveOptions: "contrastive stages (contrastive)",
-    SupervisedOptions: "only with --pretrain simcse-supervised (the GEN report)",
-    NliOptions: "only with --pretrain simcse-nli (Gao et al. 2021, section 4)",
-    MnrOptions: "only with --pretrain mnr (Henderson et al. 2017)",
-    BscOptions: "only with --pretrain bsc (Chernyavskiy et al. 2022)",
-    TensionOptions: "only with --pretrain ct or ct-in-batch (Carlsson et al. 2021)",
-    SelfGuidedOptions: "only with --pretrain sg or sg-opt (Kim et al. 2021)",
     MlmOptions: "only with --pretrain mlm (minbert.pretraining)",
     InputFileOptions: "input files, instead of those in --data_dir",
     PredictionFileOptions: "leaderboard files, instead of those in the run's folder",
@@ -66,6 +53,25 @@ DESCRIPTION = (
 )
 HELP_HINT = f"These are the most common flags. `python {PROGRAM} --help-all` shows all flags."
 SPELLING = "Every flag may be written with _ or with -, such as --data_dir or --data-dir."
+
+
+def all_sections() -> dict[str, list[type[OptionGroup]]]:
+    """The option groups in each section of the help.
+
+    The own options of samplers, surgeries and heads stand beside --sampling, --surgery and --head.
+    Those of a contrastive method have a section of their own.
+    """
+    sections: dict[str, list[type[OptionGroup]]] = {}
+    for cls, title in SECTIONS.items():
+        sections[title] = [cls]
+        for group in groups_of_methods(cls):
+            if group not in METHODS.groups():
+                sections[title].append(group)
+                continue
+            names = METHODS.readers(direct_fields(group)[0].name)
+            of_methods = f"only with --pretrain {' or '.join(names)}"
+            sections.setdefault(of_methods, []).append(group)
+    return sections
 
 
 class MainParser(Parser):
@@ -100,15 +106,15 @@ def build_parser(shows_all: bool = False) -> MainParser:
     section.add_argument(
         "--list-recipes", action="store_true", help="Show the values of --recipe, and stop."
     )
-    for cls, title in SECTIONS.items():
+    for title, groups in all_sections().items():
         section = parser.add_argument_group(title)
-        if cls is RunOptions:
+        if RunOptions in groups:
             section.add_argument(
                 "--resume",
                 metavar="RUN",
                 help="Continue the run in this folder, without other flags.",
             )
-        for group in (cls, *groups_of_methods(cls)):
+        for group in groups:
             for item in direct_fields(group):
                 add_flag(section, item, shows_all or item.metadata["is_common"])
     return parser

@@ -9,8 +9,9 @@ In reading order:
     sentences.py    the training text: sentences, labelled pairs, triplets
     batch_order.py  which rows make the steps of an epoch
     inputs.py       the rows and steps of each method
-    presets.py      the registry of methods, with the settings of each one
+    registry.py     what an entry of a method holds, and the entries by name
     options.py      the options of the stages
+    presets.py      the methods with a module of their own, and the settings of each stage
     stage.py        a method, its rows and its settings as a training stage
     zero_shot.py    how good sentence vectors are without training on labels
     sentence_folder.py  the modules of a folder that sentence-transformers wrote
@@ -33,3 +34,15 @@ except ModuleNotFoundError as error:
     ) from error
 
 check_packages("data")
+
+# Every import of this package enters its methods. A file for --plugin registers one as these do.
+from contrastive import presets as presets  # noqa: E402
+from contrastive import losses as losses  # noqa: E402, I001
+from contrastive.registry import (  # noqa: E402
+    MethodEntry,
+    Settings,
+    Vectors,
+    register_method,
+)
+
+__all__ = ["MethodEntry", "Settings", "Vectors", "register_method"]

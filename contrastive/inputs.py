@@ -1,6 +1,6 @@
 """The rows that each contrastive method reads, and the steps of its epochs.
 
-presets.py names the function of each method. Such a function makes `Inputs` of a `Source`.
+The entries of the methods name a function here. Such a function makes `Inputs` of a `Source`.
 stage.py trains on them.
 """
 
@@ -14,11 +14,18 @@ import torch
 
 from contrastive import sentences
 from contrastive.batch_order import Shuffle, tension_plan
-from contrastive.options import ContrastiveOptions
-from contrastive.presets import Settings, collector_of
+from contrastive.options import (
+    BscOptions,
+    NegativesOptions,
+    NliOptions,
+    SupervisedOptions,
+    TensionOptions,
+)
+from contrastive.registry import METHODS, Settings
 from data.batching import WINDOW, EncodedExamples, length_grouped_batches
 from data.readers import Example
 from minbert import BertTokenizer
+from minbert.commands.options import MethodOptions
 from minbert.training.job import Step, TaskBatch
 
 EncodedRows = EncodedExamples | sentences.EncodedTriplets
@@ -50,7 +57,7 @@ class Source(NamedTuple):
     """Where a method's rows come from."""
 
     method: str
-    options: ContrastiveOptions
+    own: MethodOptions  # ContrastiveOptions.of_method
     settings: Settings
     train: Mapping[str, Sequence[Example]]  # training examples by task
     tokenizer: BertTokenizer
@@ -85,10 +92,10 @@ def collect(source: Source) -> Inputs:
 
     ValueError where a file that its options name cannot be used.
     """
-    return collector_of(source.method)(source)
+    return METHODS[source.method].collect_with()(source)
 
 
-# --- a function for each method, named in presets.py ----------------------------------------------
+# --- a function for each method, named in its entry -----------------------------------------------
 
 
 def all_sentences(source: Source) -> Inputs:
@@ -98,7 +105,7 @@ def all_sentences(source: Source) -> Inputs:
 
 def paraphrase_pairs(source: Source) -> Inputs:
     """simcse-supervised: PARA's pairs, then the sentences of tasks without such labels ([GEN])."""
-    options = source.options.supervised
+    options = source.own[SupervisedOptions]
     keeps_negatives = options.labelled_negatives == "yes"
     rows: dict[str, EncodedRows] = {source.method: source.pairs((), keeps_negatives)}
     for task in source.train:
@@ -109,7 +116,7 @@ def paraphrase_pairs(source: Source) -> Inputs:
 
 def nli_triplets(source: Source) -> Inputs:
     """simcse-nli: the triplets of --nli."""
-    triplets = sentences.read_triplets(source.options.triplets.nli)
+    triplets = sentences.read_triplets(source.own[NliOptions].nli)
     encoded = sentences.EncodedTriplets(triplets, source.tokenizer, source.settings.max_length)
     return in_turn({source.method: encoded}, source.settings)
 
@@ -122,7 +129,7 @@ def ranking_pairs(source: Source) -> Inputs:
 
 def softmax_pairs(source: Source) -> Inputs:
     """bsc: the labelled pairs of PARA and STS, in the order that --bsc_shuffle names."""
-    options = source.options.bsc
+    options = source.own[BscOptions]
     keeps_negatives = options.bsc_labelled_negatives == "yes"
     pairs = source.pairs(source.train["sts"], keeps_negatives)
     rows = {source.method: pairs}
@@ -141,7 +148,7 @@ def softmax_pairs(source: Source) -> Inputs:
 def tension_rows(source: Source) -> EncodedExamples:
     """The sentences of contrastive tension: those of the tasks, or of --ct_corpus."""
     chosen = sentences.tension_sentences(
-        source.options.tension.ct_corpus,
+        source.own[TensionOptions].ct_corpus,
         source.examples(source.train),
         source.tokenizer,
         source.settings.max_length,
@@ -153,7 +160,7 @@ def tension_rows(source: Source) -> EncodedExamples:
 def tension_pairs(source: Source) -> Inputs:
     """ct: pairs of one sentence with itself, and of two different ones."""
     rows = tension_rows(source)
-    follows_code = source.options.tension.ct_negatives == "code"
+    follows_code = source.own[NegativesOptions].ct_negatives == "code"
 
     def plan(epoch: int, generator: torch.Generator) -> list[Step]:
         return tension_plan(len(rows), source.settings.batch_size, follows_code, generator)

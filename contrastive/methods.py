@@ -5,7 +5,8 @@ projection.
 
 A method is a module: method(batch, task) is the loss of a batch, a scalar. `task` tells batches
 apart where a method reads two kinds. [BSC], [CT], [GEN], [ROB] and [SG] stand for the sources in
-docs/contrastive.md. Which class belongs to which name of --pretrain stands in presets.py.
+docs/contrastive.md. Which class belongs to which name of --pretrain stands in presets.py. A method
+whose entry has a loss in place of a class is a LossOnVectors.
 """
 
 from __future__ import annotations
@@ -20,17 +21,19 @@ from torch import Tensor, nn
 from contrastive import losses
 from contrastive.caching import in_pieces
 from contrastive.negatives import no_negatives, same_text
-from contrastive.options import BscOptions, ContrastiveOptions, SelfGuidedOptions
-from contrastive.presets import Settings, class_of
+from contrastive.options import BscOptions, NliOptions, ObjectiveOptions, SelfGuidedOptions
+from contrastive.registry import METHODS, MethodEntry, Reads, Settings, Vectors
 from contrastive.sentences import POSITIVE_ABOVE
 from data.batching import Batch
 from minbert import BertModel
-from minbert.commands.options import NONE
+from minbert.commands.options import NONE, MethodOptions
+from minbert.commands.registry import resolved
 from minbert.fast import positions_read
 from minbert.pooling import maximum, mean, pool
 from minbert.training import processes
 
 GUIDED_WIDTH = 4096  # P of the self-guided methods
+SCALE_LR = 1e-3  # of the scale that ct-in-batch trains; [BSC] section 3 has it for its own scale
 
 
 class MethodSetup(NamedTuple):
@@ -79,8 +82,9 @@ class Method(nn.Module):
 
     The projection is trained along, but it is no part of the encoder that the stage saves.
 
-    Attributes: `scale` is 1 / temperature where that is a trained parameter, else None. `chunk` is
-    the number of rows that go through an encoder at a time, 0 for all of a batch.
+    Attributes: `scale` is 1 / temperature where that is a trained parameter, else None, and
+    `scale_lr` is its learning rate. `chunk` is the number of rows that go through an encoder at a
+    time, 0 for all of a batch.
     """
 
     def __init__(self, setup: MethodSetup) -> None:
@@ -91,10 +95,11 @@ class Method(nn.Module):
         self.chunk = setup.chunk
         self.projection = make_projection(setup.encoder, setup.projection)
         self.scale: nn.Parameter | None = None
+        self.scale_lr = SCALE_LR
 
     @classmethod
-    def build(cls, setup: MethodSetup, options: ContrastiveOptions) -> Method:
-        """The method with its own options out of `options`."""
+    def build(cls, setup: MethodSetup, own: MethodOptions) -> Method:
+        """The method with the values of its own options."""
         return cls(setup)
 
     def forward(self, batch: Batch, task: str = "") -> Tensor:
@@ -123,6 +128,49 @@ class Method(nn.Module):
     def projected(self, batch: Batch) -> Tensor:
         """The vectors of all rows of a batch after the projection, (R, P)."""
         return self.projection(self.vectors(self.encoder, batch.input_ids, batch.attention_mask))
+
+    def two_views(self, batch: Batch) -> Vectors:
+        """Two encodings of each row of a batch, under two dropout masks.
+
+        Rows of equal text are no negatives of each other. In fusion training a row may also be a
+        pair, and the two rows of one example are no negatives of each other either.
+        """
+        # Both views go through the encoder in one pass. Dropout makes them differ.
+        inputs = (batch.input_ids, batch.attention_mask, batch.token_type_ids)
+        twice = [tensor.repeat(2, 1) for tensor in inputs]  # (2R, T) each
+        vectors = self.projection(self.vectors(self.encoder, *twice))  # (2R, P)
+        first_view, second_view = vectors.chunk(2)  # (R, P) each
+
+        # Row r belongs to example r % B.
+        num_rows = len(batch.input_ids)
+        example_of = torch.arange(num_rows, device=first_view.device) % len(batch.ids)  # (R,)
+        is_same_example = example_of == example_of.unsqueeze(1)  # (R, R)
+        same = same_text(batch.input_ids, batch.input_ids) | is_same_example
+        return Vectors(first_view, second_view, same, self.temperature)
+
+    def pairs(self, batch: Batch) -> Vectors:
+        """The vectors of B labelled pairs (2B rows)."""
+        labels = labels_of(batch)  # (B,)
+        first_ids, second_ids = batch.input_ids.chunk(2)  # (B, T) each
+        same = no_negatives(first_ids, second_ids, labels > 0)  # (B, B)
+        first, second = self.projected(batch).chunk(2)  # (B, P) each
+        return Vectors(first, second, same, self.temperature, labels)
+
+    def triplets(self, batch: Batch) -> Vectors:
+        """The vectors of B triplets (3B rows)."""
+        first_ids, second_ids, third_ids = batch.input_ids.chunk(3)  # (B, T) each
+        is_positive = torch.ones(len(first_ids)).bool()  # (B,)
+        masked = no_negatives(first_ids, second_ids, is_positive, third_ids)  # (B, 2B)
+        same, same_hard = masked.chunk(2, dim=1)  # (B, B) each
+        anchors, positives, hard_negatives = self.projected(batch).chunk(3)  # (B, P) each
+        return Vectors(
+            anchors,
+            positives,
+            same,
+            self.temperature,
+            hard_negatives=hard_negatives,
+            same_hard=same_hard,
+        )
 
     def trained_scale(self) -> Tensor:
         """The scale that is trained, a scalar.
@@ -161,24 +209,12 @@ class SimCSE(Method):
     """Unsupervised SimCSE (Gao et al. 2021, section 3).
 
     A sentence is encoded twice, under two dropout masks. The two vectors are each other's positive.
-    Rows of equal text are no negatives of each other. Fusion training brings such rows. There a row
-    may also be a pair, and the two rows of one example are no negatives of each other either.
     """
 
     def forward(self, batch: Batch, task: str = "simcse") -> Tensor:
         """The loss of a batch of B sentences, R = B rows, or in fusion of B pairs."""
-        # Both views go through the encoder in one pass. Dropout makes them differ.
-        inputs = (batch.input_ids, batch.attention_mask, batch.token_type_ids)
-        twice = [tensor.repeat(2, 1) for tensor in inputs]  # (2R, T) each
-        vectors = self.projection(self.vectors(self.encoder, *twice))  # (2R, P)
-        first_view, second_view = vectors.chunk(2)  # (R, P) each
-
-        # Row r belongs to example r % B.
-        num_rows = len(batch.input_ids)
-        example_of = torch.arange(num_rows, device=first_view.device) % len(batch.ids)  # (R,)
-        is_same_example = example_of == example_of.unsqueeze(1)  # (R, R)
-        same = same_text(batch.input_ids, batch.input_ids) | is_same_example
-        return losses.info_nce(first_view, second_view, self.temperature, same=same)
+        views = self.two_views(batch)
+        return losses.info_nce(views.anchors, views.positives, self.temperature, same=views.same)
 
 
 class SupervisedSimCSE(SimCSE):
@@ -221,55 +257,25 @@ class TripletSimCSE(Method):
         self.hard_negative_weight = hard_negative_weight
 
     @classmethod
-    def build(cls, setup: MethodSetup, options: ContrastiveOptions) -> Method:
+    def build(cls, setup: MethodSetup, own: MethodOptions) -> Method:
         """The method with --hard_negative_weight."""
-        return cls(setup, options.triplets.hard_negative_weight)
+        return cls(setup, own[NliOptions].hard_negative_weight)
 
     def forward(self, batch: Batch, task: str = "simcse-nli") -> Tensor:
         """The loss of B triplets (3B rows)."""
-        first_ids, second_ids, third_ids = batch.input_ids.chunk(3)  # (B, T) each
-        is_positive = torch.ones(len(first_ids)).bool()  # (B,)
-        masked = no_negatives(first_ids, second_ids, is_positive, third_ids)  # (B, 2B)
-        same, same_hard = masked.chunk(2, dim=1)  # (B, B) each
-
-        anchors, positives, hard_negatives = self.projected(batch).chunk(3)  # (B, P) each
+        triplets = self.triplets(batch)
         return losses.info_nce(
-            anchors,
-            positives,
+            triplets.anchors,
+            triplets.positives,
             self.temperature,
-            hard_negatives,
+            triplets.hard_negatives,
             self.hard_negative_weight,
-            same=same,
-            same_hard=same_hard,
+            same=triplets.same,
+            same_hard=triplets.same_hard,
         )
 
 
-# --- pairs: multiple negatives ranking and batch softmax ------------------------------------------
-
-
-class Ranking(Method):
-    """Multiple negatives ranking (Henderson et al. 2017; [ROB]), with scale 1 / temperature.
-
-    It reads pairs that belong together. similarity: "cos" or "dot".
-    """
-
-    def __init__(self, setup: MethodSetup, similarity: str) -> None:
-        super().__init__(setup)
-        self.similarity = cast(losses.Similarity, similarity)
-
-    @classmethod
-    def build(cls, setup: MethodSetup, options: ContrastiveOptions) -> Method:
-        """The method with --mnr_similarity."""
-        return cls(setup, options.mnr.mnr_similarity)
-
-    def forward(self, batch: Batch, task: str = "mnr") -> Tensor:
-        """The loss of B pairs (2B rows)."""
-        first_ids, second_ids = batch.input_ids.chunk(2)  # (B, T) each
-        same = no_negatives(first_ids, second_ids, labels_of(batch) > 0)  # (B, B)
-        first, second = self.projected(batch).chunk(2)  # (B, P) each
-        # Henderson et al. write the temperature as a scale.
-        scale = 1 / self.temperature
-        return losses.multiple_negatives_ranking(first, second, scale, self.similarity, same)
+# --- pairs: batch softmax -------------------------------------------------------------------------
 
 
 class BatchSoftmax(Method):
@@ -286,11 +292,12 @@ class BatchSoftmax(Method):
         self.align = None if align == NONE else float(align)
         if options.bsc_temperature_lr != NONE:
             self.scale = nn.Parameter(torch.tensor(1.0))
+            self.scale_lr = float(options.bsc_temperature_lr)
 
     @classmethod
-    def build(cls, setup: MethodSetup, options: ContrastiveOptions) -> Method:
+    def build(cls, setup: MethodSetup, own: MethodOptions) -> Method:
         """The method with the options of bsc."""
-        return cls(setup, options.bsc)
+        return cls(setup, own[BscOptions])
 
     def forward(self, batch: Batch, task: str = "bsc") -> Tensor:
         """The loss of B pairs (2B rows) labelled 0 to 1."""
@@ -415,18 +422,20 @@ class SelfGuided(Method):
     The loss is that of --sg_loss plus --sg_regulariser x |theta_T - theta_F|^2.
     """
 
-    def __init__(self, setup: MethodSetup, options: SelfGuidedOptions) -> None:
+    def __init__(
+        self, setup: MethodSetup, options: SelfGuidedOptions, objective: str = "nt-xent"
+    ) -> None:
         super().__init__(setup._replace(projection="guided"))
         # In a list, F is no submodule: no training mode, no checkpoint and no optimizer reach it.
         self.guides = [copy.deepcopy(self.encoder).requires_grad_(False).eval()]
-        self.objective = options.sg_loss
+        self.objective = objective
         self.state_pooling = options.sg_states
         self.regulariser = options.sg_regulariser
 
     @classmethod
-    def build(cls, setup: MethodSetup, options: ContrastiveOptions) -> Method:
-        """The method with the options of sg and sg-opt."""
-        return cls(setup, options.self_guided)
+    def build(cls, setup: MethodSetup, own: MethodOptions) -> Method:
+        """The method with the options of sg."""
+        return cls(setup, own[SelfGuidedOptions], own[ObjectiveOptions].sg_loss)
 
     def begin(self) -> None:
         """F becomes a copy of the encoder as the stage receives it."""
@@ -497,17 +506,41 @@ class SelfGuidedOpt(SelfGuided):
 # --- by name --------------------------------------------------------------------------------------
 
 
+class LossOnVectors(Method):
+    """A method that is one formula on the vectors of a batch: the `loss` of its entry."""
+
+    def __init__(self, setup: MethodSetup, entry: MethodEntry, own: MethodOptions) -> None:
+        super().__init__(setup)
+        assert entry.loss is not None
+        self.loss = entry.loss
+        self.own = own
+        vectors: dict[Reads, Callable[[Batch], Vectors]] = {
+            "sentences": self.two_views,
+            "labelled pairs": self.pairs,
+            "triplets": self.triplets,
+        }
+        self.vectors_of = vectors[entry.reads]
+
+    def forward(self, batch: Batch, task: str = "") -> Tensor:
+        """The loss of B sentences (B rows), pairs (2B rows) or triplets (3B rows)."""
+        return self.loss(self.vectors_of(batch), self.own)
+
+
 def build_method(
     method: str,
-    options: ContrastiveOptions,
+    own: MethodOptions,
     settings: Settings,
     pooling: str,
     encoder: BertModel,
 ) -> Method:
     """The module of a stage.
 
-    method: its name in --pretrain. KeyError for another name. settings: see presets.py.
+    method: its name in --pretrain. KeyError for another name. own: ContrastiveOptions.of_method.
+    settings: see presets.py.
     """
+    entry = METHODS[method]
     setup = MethodSetup(encoder, pooling, settings.temperature, settings.projection, settings.chunk)
-    method_class: type[Method] = class_of(method)
-    return method_class.build(setup, options)
+    if entry.loss is not None:
+        return LossOnVectors(setup, entry, own)
+    method_class: type[Method] = resolved(entry.method_class)
+    return method_class.build(setup, own)

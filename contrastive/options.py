@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from minbert.commands.options import AUTO, NONE, OptionGroup, flag, group
+from contrastive.registry import METHODS
+from minbert.commands.options import (
+    AUTO,
+    NONE,
+    MethodOptions,
+    OptionGroup,
+    flag,
+    options_of,
+)
 
 
 @dataclass(frozen=True)
@@ -37,17 +45,6 @@ class NliOptions(OptionGroup):
     )
     hard_negative_weight: float = flag(
         0.0, "Log-weight of a triplet's own contradiction.", low=-20, high=20
-    )
-
-
-@dataclass(frozen=True)
-class MnrOptions(OptionGroup):
-    """Options of mnr (Henderson et al. 2017)."""
-
-    mnr_similarity: str = flag(
-        "cos",
-        "Cosine, or the dot product of the paper.",
-        choices=("cos", "dot"),
     )
 
 
@@ -96,13 +93,19 @@ class BscOptions(OptionGroup):
 
 @dataclass(frozen=True)
 class TensionOptions(OptionGroup):
-    """Options of ct and ct-in-batch (contrastive tension, Carlsson et al. 2021)."""
+    """Option of ct and ct-in-batch (contrastive tension, Carlsson et al. 2021)."""
 
     ct_corpus: str = flag(
         NONE,
         "The text to read: a text file with a sentence or paragraph per line, or random-words "
         "(sequences drawn from the vocabulary). none: the tasks' training sentences.",
     )
+
+
+@dataclass(frozen=True)
+class NegativesOptions(OptionGroup):
+    """Option of ct."""
+
     ct_negatives: str = flag(
         "paper",
         "With ct: a negative pair is the anchor and another sentence, as in the paper, or two "
@@ -115,14 +118,6 @@ class TensionOptions(OptionGroup):
 class SelfGuidedOptions(OptionGroup):
     """Options of sg and sg-opt (Kim et al. 2021)."""
 
-    sg_loss: str = flag(
-        "nt-xent",
-        "With sg: which vectors of the trained encoder T and the fixed encoder F are compared.\n"
-        "- nt-xent: all vectors are anchors\n"
-        "- opt1: only those of T are anchors\n"
-        "- opt2: as opt1, and only those of F are candidates",
-        choices=("nt-xent", "opt1", "opt2"),
-    )
     sg_states: str = flag(
         "max",
         "How the hidden states of F are pooled: max, as in the paper, or mean, as in its code.",
@@ -130,6 +125,20 @@ class SelfGuidedOptions(OptionGroup):
     )
     sg_regulariser: float = flag(
         0.1, "Weight of the squared distance between the weights of T and of F.", low=0
+    )
+
+
+@dataclass(frozen=True)
+class ObjectiveOptions(OptionGroup):
+    """Option of sg."""
+
+    sg_loss: str = flag(
+        "nt-xent",
+        "With sg: which vectors of the trained encoder T and the fixed encoder F are compared.\n"
+        "- nt-xent: all vectors are anchors\n"
+        "- opt1: only those of T are anchors\n"
+        "- opt2: as opt1, and only those of F are candidates",
+        choices=("nt-xent", "opt1", "opt2"),
     )
 
 
@@ -197,13 +206,7 @@ class ContrastiveOptions(OptionGroup):
         "caching, Gao, Zhang et al. 2021). 0: the whole batch.",
         low=0,
     )
-    # The options of single methods.
-    supervised: SupervisedOptions = group(SupervisedOptions)
-    triplets: NliOptions = group(NliOptions)
-    mnr: MnrOptions = group(MnrOptions)
-    bsc: BscOptions = group(BscOptions)
-    tension: TensionOptions = group(TensionOptions)
-    self_guided: SelfGuidedOptions = group(SelfGuidedOptions)
+    of_method: MethodOptions = options_of(METHODS)
 
     @property
     def is_fusion(self) -> bool:
@@ -217,13 +220,14 @@ class ContrastiveOptions(OptionGroup):
 
     def text_files(self) -> list[str]:
         """The files of text that the methods' own options name."""
-        paths = [self.triplets.nli, self.tension.ct_corpus]
+        paths = [self.of_method[NliOptions].nli, self.of_method[TensionOptions].ct_corpus]
         return [path for path in paths if path not in (NONE, "random-words")]
 
     def check(self) -> None:
         # Similar pairs are found before each epoch but the first.
-        if self.bsc.bsc_shuffle in ("knn", "cluster") and self.contrastive_epochs == 1:
+        shuffle = self.of_method[BscOptions].bsc_shuffle
+        if shuffle in ("knn", "cluster") and self.contrastive_epochs == 1:
             raise ValueError(
-                f"--bsc_shuffle {self.bsc.bsc_shuffle} has no effect in one epoch: it begins with "
+                f"--bsc_shuffle {shuffle} has no effect in one epoch: it begins with "
                 "the second. Drop --contrastive_epochs 1, or the shuffle."
             )

@@ -1,77 +1,44 @@
-"""The registry of contrastive methods, and the settings of each one.
+"""The methods with a module of their own, and the settings of each stage.
 
-`METHODS` is the only place where a method is entered. An entry names the class that computes the
-loss (methods.py) and the function that collects the training rows (inputs.py). It holds the preset
-and the options that only some methods read. --pretrain, --help-all and the checks of options read
-the entries. tests/contrastive/method_cases.py holds what the tests need of each method.
+An entry names the class that computes the loss (methods.py) and the function that collects the
+training rows (inputs.py). It holds the preset, the options that only some methods read, and what
+the general tests need. registry.py says what else an entry may hold.
 
-No torch here: options are checked, and settings are printed, before any heavy import. That is why
-an entry names its class and function as text, "module:name". `class_of` and `collector_of` import
-them.
+No torch here: options are checked, and settings are printed, before any heavy import.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from pkgutil import resolve_name
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
+from typing import Any
 
-from contrastive.options import ContrastiveOptions
-from minbert.commands.options import AUTO, NONE, flat
+from contrastive.options import (
+    BscOptions,
+    ContrastiveOptions,
+    NegativesOptions,
+    NliOptions,
+    ObjectiveOptions,
+    SelfGuidedOptions,
+    SupervisedOptions,
+    TensionOptions,
+)
+from contrastive.registry import METHODS, BatchGroups, MethodEntry, MethodFixture, Settings
+from minbert.commands.options import AUTO, NONE, MethodOptions, flat
 
 RMSPROP = {"alpha": 0.9, "eps": 1e-7}  # of Carlsson et al. 2021
 NUM_NEGATIVES = 7  # of contrastive tension, for each positive: batch 16 is 2 x (1 + 7) pairs
 PRESET_WIDTH = 768  # hidden size of the encoder for which the presets give learning rates
 READ_IN_FUSION = ("temperature", "projection", "chunk")  # the steps are those of the tasks
 
-Reads = Literal["sentences", "labelled pairs", "triplets"]
-HEADINGS: dict[Reads, str] = {
-    "sentences": "Contrastive stages on sentences without labels:",
-    "labelled pairs": "On labelled pairs:",
-    "triplets": "On the triplets of --nli:",
-}
-
-# --- what an entry holds --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How one contrastive stage trains.
-
-    Weight decay, clipping, pooling, precision and seed are those of the run.
-    """
-
-    source: str  # the paper that the values are from
-    epochs: int
-    batch_size: int  # sentences, pairs or triplets, whichever the method reads
-    lr: float  # peak for an encoder of 768 units; an encoder of H units takes 768 / H times it
-    temperature: float
-    max_length: int = 32
-    projection: str = "none"  # or "tanh", "mlp", "guided" (of sg); used in training only
-    optimizer: str = "adamw"  # or "rmsprop"
-    betas: tuple[float, float] = (0.9, 0.999)  # of AdamW
-    schedule: str = "linear"
-    warmup: float = 0.1  # our own value where a paper names none
-    evaluate_every: int = 0  # steps; 0: four times per epoch
-    patience: int = 0  # evaluations without a better score; 0: never stop early
-    chunk: int = 0  # rows in the encoder at a time (caching.py); 0: the whole batch
-
-
-@dataclass(frozen=True)
-class MethodEntry:
-    """One contrastive method."""
-
-    title: str  # the method and its paper, for the help of --pretrain
-    reads: Reads
-    method_class: str  # "module:class", a Method of methods.py
-    collector: str  # "module:function", from a Source to Inputs (inputs.py)
-    preset: Settings
-    own_options: tuple[str, ...] = ()  # the options that only some methods read
-    unread: tuple[str, ...] = ()  # fields of Settings without a use in this method
-
 
 # --- the methods ----------------------------------------------------------------------------------
+
+
+def without_temperature(own: MethodOptions) -> tuple[str, ...]:
+    """For bsc, whose trained temperature begins at 1."""
+    return () if own[BscOptions].bsc_temperature_lr == NONE else ("temperature",)
+
 
 SELF_GUIDED = Settings(
     source="Kim et al. 2021, for [CLS]",
@@ -85,163 +52,157 @@ SELF_GUIDED = Settings(
     patience=10,
 )
 
-METHODS: dict[str, MethodEntry] = {
-    "simcse": MethodEntry(
-        title="Gao et al. 2021",
-        reads="sentences",
-        method_class="contrastive.methods:SimCSE",
-        collector="contrastive.inputs:all_sentences",
-        preset=Settings(
-            source="Gao et al. 2021, for [CLS]",
-            epochs=1,
-            batch_size=64,
-            lr=3e-5,
-            temperature=0.05,
-            projection="tanh",
-        ),
-    ),
-    "simcse-supervised": MethodEntry(
-        title="the GEN report",
-        reads="labelled pairs",
-        method_class="contrastive.methods:SupervisedSimCSE",
-        collector="contrastive.inputs:paraphrase_pairs",
-        preset=Settings(
-            source="the GEN report, Quora",
-            epochs=5,
-            batch_size=16,
-            lr=2e-5,
-            temperature=0.05,
-            projection="mlp",
-        ),
-        own_options=("labelled_negatives", "unsupervised_too"),
-    ),
-    "simcse-nli": MethodEntry(
-        title="Gao et al. 2021, section 4",
-        reads="triplets",
-        method_class="contrastive.methods:TripletSimCSE",
-        collector="contrastive.inputs:nli_triplets",
-        preset=Settings(
-            source="Gao et al. 2021, for [CLS]",
-            epochs=3,
-            batch_size=512,
-            lr=5e-5,
-            temperature=0.05,
-            projection="tanh",
-            chunk=128,  # a batch has 1,536 rows, more than most machines hold at once
-        ),
-        own_options=("nli", "hard_negative_weight"),
-    ),
-    "mnr": MethodEntry(
-        title="multiple negatives ranking, Henderson et al. 2017",
-        reads="labelled pairs",
-        method_class="contrastive.methods:Ranking",
-        collector="contrastive.inputs:ranking_pairs",
-        preset=Settings(
-            source="Henderson et al. 2017, with cosine",
-            epochs=1,
-            batch_size=64,
-            lr=2e-5,
-            temperature=0.05,
-        ),
-        own_options=("mnr_similarity",),
-    ),
-    "bsc": MethodEntry(
-        title="batch-softmax contrastive loss, Chernyavskiy et al. 2022",
-        reads="labelled pairs",
-        method_class="contrastive.methods:BatchSoftmax",
-        collector="contrastive.inputs:softmax_pairs",
-        preset=Settings(
-            source="Chernyavskiy et al. 2022",
-            epochs=5,
-            batch_size=30,
-            lr=2e-5,
-            temperature=0.07,
-        ),
-        own_options=(
-            "bsc_symmetric",
-            "bsc_labelled_negatives",
-            "bsc_normalise",
-            "bsc_align",
-            "bsc_temperature_lr",
-            "bsc_shuffle",
-        ),
-    ),
-    "ct": MethodEntry(
-        title="contrastive tension, Carlsson et al. 2021",
-        reads="sentences",
-        method_class="contrastive.methods:ContrastiveTension",
-        collector="contrastive.inputs:tension_pairs",
-        preset=Settings(
-            source="Carlsson et al. 2021",
-            epochs=1,
-            batch_size=16,
-            lr=1e-5,
-            temperature=1.0,
-            optimizer="rmsprop",
-            schedule="tension",
-            warmup=0.0,
-        ),
-        own_options=("ct_corpus", "ct_negatives"),
-        unread=("temperature", "projection"),
-    ),
-    "ct-in-batch": MethodEntry(
-        title="contrastive tension as in sentence-transformers",
-        reads="sentences",
-        method_class="contrastive.methods:TensionInBatch",
-        collector="contrastive.inputs:tension_in_batch",
-        preset=Settings(
-            source="sentence-transformers' variant of Carlsson et al. 2021",
-            epochs=1,
-            batch_size=16,
-            lr=1e-5,
-            temperature=0.05,
-            optimizer="rmsprop",
-            schedule="tension",
-            warmup=0.0,
-        ),
-        own_options=("ct_corpus",),
-        unread=("projection",),
-    ),
-    "sg": MethodEntry(
-        title="self-guided, Kim et al. 2021",
-        reads="sentences",
-        method_class="contrastive.methods:SelfGuided",
-        collector="contrastive.inputs:all_sentences",
-        preset=SELF_GUIDED,
-        own_options=("sg_states", "sg_regulariser", "sg_loss"),
-        unread=("projection",),
-    ),
-    "sg-opt": MethodEntry(
-        title="self-guided, optimised (SG-OPT)",
-        reads="sentences",
-        method_class="contrastive.methods:SelfGuidedOpt",
-        collector="contrastive.inputs:all_sentences",
-        preset=SELF_GUIDED,
-        own_options=("sg_states", "sg_regulariser"),
-        unread=("projection",),
-    ),
+# For the fixtures.
+YES_NO = ["yes", "no"]
+CORPORA = ["none", "random-words", "FILE"]
+WARM = {"contrastive_temperature": 0.1}  # the preset's 0.01 would leave few digits of a gradient
+SELF_GUIDED_VALUES: dict[str, list] = {
+    "sg_states": ["max", "mean"],
+    "sg_regulariser": [0.0, 0.1, 10.0],
 }
 
-
-def class_of(method: str) -> Any:
-    """The class of a method, a subclass of methods.Method. This imports torch."""
-    return resolve_name(METHODS[method].method_class)
-
-
-def collector_of(method: str) -> Callable[..., Any]:
-    """The function of a method that makes Inputs of a Source (inputs.py). This imports torch."""
-    return resolve_name(METHODS[method].collector)
-
-
-def list_methods() -> str:
-    """The methods with their papers, for the help of --pretrain: a list under each heading."""
-    lines = []
-    for reads, heading in HEADINGS.items():
-        lines.append(heading)
-        for name, entry in METHODS.items():
-            if entry.reads == reads:
-                lines.append(f"- {name}: {entry.title}")
-    return "\n".join(lines)
+METHODS["simcse"] = MethodEntry(
+    title="Gao et al. 2021",
+    reads="sentences",
+    method_class="contrastive.methods:SimCSE",
+    preset=Settings(
+        source="Gao et al. 2021, for [CLS]",
+        epochs=1,
+        batch_size=64,
+        lr=3e-5,
+        temperature=0.05,
+        projection="tanh",
+    ),
+)
+METHODS["simcse-supervised"] = MethodEntry(
+    title="the GEN report",
+    reads="labelled pairs",
+    method_class="contrastive.methods:SupervisedSimCSE",
+    collector="contrastive.inputs:paraphrase_pairs",
+    preset=Settings(
+        source="the GEN report, Quora",
+        epochs=5,
+        batch_size=16,
+        lr=2e-5,
+        temperature=0.05,
+        projection="mlp",
+    ),
+    options=(SupervisedOptions,),
+    fixture=MethodFixture(
+        options={
+            "contrastive_epochs": 2,
+            "contrastive_batch_size": 16,
+            "contrastive_schedule": "constant",
+        },
+        values={"labelled_negatives": YES_NO, "unsupervised_too": ["sst,sts", "none"]},
+    ),
+)
+METHODS["simcse-nli"] = MethodEntry(
+    title="Gao et al. 2021, section 4",
+    reads="triplets",
+    method_class="contrastive.methods:TripletSimCSE",
+    preset=Settings(
+        source="Gao et al. 2021, for [CLS]",
+        epochs=3,
+        batch_size=512,
+        lr=5e-5,
+        temperature=0.05,
+        projection="tanh",
+        chunk=128,  # a batch has 1,536 rows, more than most machines hold at once
+    ),
+    options=(NliOptions,),
+    fixture=MethodFixture(values={"hard_negative_weight": [0.0, -5.0, 5.0]}),
+)
+METHODS["bsc"] = MethodEntry(
+    title="batch-softmax contrastive loss, Chernyavskiy et al. 2022",
+    reads="labelled pairs",
+    method_class="contrastive.methods:BatchSoftmax",
+    collector="contrastive.inputs:softmax_pairs",
+    preset=Settings(
+        source="Chernyavskiy et al. 2022",
+        epochs=5,
+        batch_size=30,
+        lr=2e-5,
+        temperature=0.07,
+    ),
+    options=(BscOptions,),
+    unread_with=without_temperature,
+    fixture=MethodFixture(
+        options={"contrastive_epochs": 3},
+        values={
+            "bsc_symmetric": YES_NO,
+            "bsc_labelled_negatives": YES_NO,
+            "bsc_normalise": ["l2", "batch", "none"],
+            "bsc_align": ["none", 0.1, 0.9],
+            "bsc_temperature_lr": ["none", 1e-3, 1e-2],
+        },
+        beside={"bsc_normalise": {"contrastive_temperature": 1.0}},
+    ),
+)
+METHODS["ct"] = MethodEntry(
+    title="contrastive tension, Carlsson et al. 2021",
+    reads="sentences",
+    method_class="contrastive.methods:ContrastiveTension",
+    collector="contrastive.inputs:tension_pairs",
+    preset=Settings(
+        source="Carlsson et al. 2021",
+        epochs=1,
+        batch_size=16,
+        lr=1e-5,
+        temperature=1.0,
+        optimizer="rmsprop",
+        schedule="tension",
+        warmup=0.0,
+    ),
+    options=(TensionOptions, NegativesOptions),
+    unread=("temperature", "projection"),
+    groups=BatchGroups(1 + NUM_NEGATIVES, f"a positive and its {NUM_NEGATIVES} negatives"),
+    fixture=MethodFixture(
+        options={"contrastive_max_length": 12},
+        values={"ct_corpus": CORPORA, "ct_negatives": ["paper", "code"]},
+        batch="pairs of sentences",
+    ),
+)
+METHODS["ct-in-batch"] = MethodEntry(
+    title="contrastive tension as in sentence-transformers",
+    reads="sentences",
+    method_class="contrastive.methods:TensionInBatch",
+    collector="contrastive.inputs:tension_in_batch",
+    preset=Settings(
+        source="sentence-transformers' variant of Carlsson et al. 2021",
+        epochs=1,
+        batch_size=16,
+        lr=1e-5,
+        temperature=0.05,
+        optimizer="rmsprop",
+        schedule="tension",
+        warmup=0.0,
+    ),
+    options=(TensionOptions,),
+    unread=("projection",),
+    fixture=MethodFixture(values={"ct_corpus": CORPORA}),
+)
+METHODS["sg"] = MethodEntry(
+    title="self-guided, Kim et al. 2021",
+    reads="sentences",
+    method_class="contrastive.methods:SelfGuided",
+    preset=SELF_GUIDED,
+    options=(SelfGuidedOptions, ObjectiveOptions),
+    unread=("projection",),
+    fixture=MethodFixture(
+        options=WARM,
+        values={**SELF_GUIDED_VALUES, "sg_loss": ["nt-xent", "opt1", "opt2"]},
+    ),
+)
+METHODS["sg-opt"] = MethodEntry(
+    title="self-guided, optimised (SG-OPT)",
+    reads="sentences",
+    method_class="contrastive.methods:SelfGuidedOpt",
+    preset=SELF_GUIDED,
+    options=(SelfGuidedOptions,),
+    unread=("projection",),
+    fixture=MethodFixture(options=WARM, values=SELF_GUIDED_VALUES),
+)
 
 
 # --- from the preset to the settings of a run -----------------------------------------------------
@@ -251,9 +212,8 @@ def unread(method: str, options: ContrastiveOptions) -> tuple[str, ...]:
     """The fields of Settings that `method` does not use: an option for one would do nothing."""
     if method == "simcse" and options.is_fusion:
         return tuple(item.name for item in fields(Settings) if item.name not in READ_IN_FUSION)
-    if method == "bsc" and options.bsc.bsc_temperature_lr != NONE:
-        return ("temperature",)
-    return METHODS[method].unread
+    entry = METHODS[method]
+    return entry.unread + entry.unread_with(options.of_method)
 
 
 def settings_of(
@@ -272,9 +232,8 @@ def settings_of(
 
 def preset_of(method: str, options: ContrastiveOptions, device: str) -> Settings:
     """The preset of `method` under the run's other options."""
-    preset = METHODS[method].preset
-    if method == "mnr" and options.mnr.mnr_similarity == "dot":
-        preset = replace(preset, source="Henderson et al. 2017", temperature=1.0)
+    entry = METHODS[method]
+    preset = entry.adapted(options.of_method, entry.preset)
     if device == "mps":
         # Gradient caching repeats the dropout of a batch, which mps cannot do.
         preset = replace(preset, chunk=0)

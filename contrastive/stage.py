@@ -19,7 +19,8 @@ from torch import Tensor
 from contrastive.inputs import EncodedRows, Inputs, Source, collect
 from contrastive.methods import Method, SimCSE, build_method
 from contrastive.options import ContrastiveOptions
-from contrastive.presets import RMSPROP, Settings, own_values, settings_of
+from contrastive.presets import RMSPROP, own_values, settings_of
+from contrastive.registry import Settings
 from contrastive.zero_shot import dev_labels, embed, sts_quality
 from data.batching import Batch, EncodedExamples
 from data.readers import Example
@@ -30,7 +31,6 @@ from minbert.training.job import Job
 from minbert.training.options import TrainingOptions
 from minbert.training.stage import Stage, code_of, shared_identity, stage_fingerprint
 
-SCALE_LR = 1e-3  # of the scale that ct-in-batch trains; [BSC] section 3 has it for its own scale
 EVALUATIONS = 4  # per epoch where a preset does not say
 
 
@@ -80,19 +80,20 @@ def build_model(
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(training.seed)
-        return build_method(method, options, settings, pooling, encoder).to(training.device)
+        model = build_method(method, options.of_method, settings, pooling, encoder)
+        return model.to(training.device)
 
 
 def build_optimizer(
-    model: Method, settings: Settings, weight_decay: float, scale_lr: float
+    model: Method, settings: Settings, weight_decay: float
 ) -> torch.optim.Optimizer:
     """The preset's optimizer. RMSprop has no weight decay, as in [CT].
 
-    scale_lr: learning rate of 1 / temperature, where that is trained.
+    1 / temperature has a learning rate of its own, where it is trained.
     """
 
     def learning_rate(name: str) -> float:
-        return scale_lr if name == "scale" else settings.lr
+        return model.scale_lr if name == "scale" else settings.lr
 
     if settings.optimizer == "rmsprop":
         groups = parameter_groups(model, 0.0, learning_rate)
@@ -122,7 +123,7 @@ def build_stage(
     """
     # The rows to train on, and the pairs to measure with.
     settings = settings_of(method, options, encoder.config.hidden_size, training.device)
-    source = Source(method, options, settings, text.train, tokenizer, training.seed)
+    source = Source(method, options.of_method, settings, text.train, tokenizer, training.seed)
     inputs = collect(source)
     dev_pairs = EncodedExamples(
         list(text.sts_dev), tokenizer, text.sts_max_length, pair_encoding="bi"
@@ -178,7 +179,7 @@ class ContrastiveTraining:
         settings = self.settings
         training = self.training
         model = self.model
-        optimizer = build_optimizer(model, settings, training.weight_decay, self.scale_lr())
+        optimizer = build_optimizer(model, settings, training.weight_decay)
         dev_tokens = int(self.dev_pairs.sizes.sum())
         return Job(
             name=self.method,
@@ -273,12 +274,6 @@ class ContrastiveTraining:
         return outcome
 
     # --- numbers of the job ---
-
-    def scale_lr(self) -> float:
-        """The learning rate of 1 / temperature, where that is trained."""
-        if self.method != "bsc" or self.model.scale is None:
-            return SCALE_LR
-        return float(self.options.bsc.bsc_temperature_lr)
 
     def evaluations_per_epoch(self) -> int:
         """How often an epoch is evaluated."""

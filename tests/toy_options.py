@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from command_line.checks import STAGES
+from command_line.checks import all_stages
 from command_line.options import Options
 from command_line.parser import parse
-from contrastive.presets import METHODS
+from contrastive.registry import METHODS
 from minbert.commands.options import all_fields
 from minbert.commands.registry import Registry
 from multitask.gramian import SURGERIES
@@ -36,22 +36,26 @@ def refusal(capsys: pytest.CaptureFixture, *flags: str) -> str:
 
 def context_of(name: str) -> list[str]:
     """The flags without which option `name` would have no effect."""
-    if name == "hard_negative_weight":
-        return ["--pretrain", "simcse-nli", "--nli", "a.tsv"]
     if name.startswith("contrastive_") or name == "hand_on":
         return ["--pretrain", "simcse"]
     for method, entry in METHODS.items():
         if name in entry.own_options:
-            return ["--pretrain", method]
+            return ["--pretrain", method, *needed_flags(method, name)]
     if name in (*SAMPLERS.option_names(), *SURGERIES.option_names()):
         return context_of_own_option(name)
-    for stage in STAGES:
+    for stage in all_stages():
         if name.startswith(f"{stage}_"):
             return ["--pretrain", stage]
     other = FIELDS[name].metadata["only_with"]
     if other is None:
         return []
     return [f"--{other.name}", other.values[0]]
+
+
+def needed_flags(method: str, besides: str = "") -> list[str]:
+    """The flags that a contrastive method needs, such as the file of its triplets."""
+    needs_file = METHODS[method].reads == "triplets" and besides != "nli"
+    return ["--nli", "a.tsv"] if needs_file else []
 
 
 def context_of_own_option(name: str) -> list[str]:

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from command_line.options import Options
 from contrastive import methods
-from contrastive.presets import METHODS
+from contrastive.registry import METHODS
 from contrastive.stage import build_companion
 from minbert import BertModel, BertTokenizer
 from minbert.pretraining import __main__ as pretraining
@@ -88,7 +88,7 @@ def make_job(name: str, places: Places) -> Job:
     tables = read_tables(options.data)
     if name == "pretrain":
         return plain_text_job(tables, places)
-    # simcse-nli makes its triplets of 48 rows. Of all others a stage takes 16.
+    # A file of triplets is made of 48 rows. Of all others a stage takes 16.
     num_rows = 48 if name in METHODS else 16
     for splits in tables.values():
         for split, table in splits.items():
@@ -127,13 +127,13 @@ def plain_text_job(tables: dict, places: Places) -> Job:
 def contrastive_job(method: str, tables: dict, places: Places) -> Job:
     """A contrastive stage with a loss for each step."""
     changes: dict = {"contrastive_epochs": NUM_STEPS, "contrastive_lr": 5e-5}
-    if method != "ct":
+    if METHODS[method].groups is None:
         changes["contrastive_batch_size"] = 5
     if method in ("simcse", "simcse-nli"):
         changes["contrastive_chunk"] = 2
     if method == "bsc":
         changes["bsc_shuffle"] = "knn"
-    if method == "simcse-nli":
+    if METHODS[method].reads == "triplets":
         # Each process has its own file: one that both write is empty while the other one reads it.
         path = places.out.parent / f"nli-{processes.number()}.tsv"
         changes["nli"] = write_triplets(path, tables)

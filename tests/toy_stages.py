@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from command_line.options import Options
+from contrastive.registry import METHODS
 from contrastive.stage import Place, StageText, build_stage
 from minbert import BertModel, BertTokenizer
 from minbert.pretraining import stage as mlm
@@ -33,7 +34,8 @@ def make_chain(
     checkpoints.
     """
     changes = {**FAST, **changes}
-    if "simcse-nli" in chain and "nli" not in changes:
+    reads_triplets = any(METHODS[name].reads == "triplets" for name in chain.split(","))
+    if reads_triplets and "nli" not in changes:
         changes["nli"] = write_triplets(run.parent / "nli.tsv", tables)
     options = Options.of(
         pretrain=chain,

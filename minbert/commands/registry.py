@@ -23,11 +23,18 @@ class Fixture:
     """What the general tests need of a method.
 
     options: of the run in which they try it, by flat name. values: of the method's own options,
-    those that must make different runs, such as {"sampling_power": [0.0, 1.0]}.
+    those that must make different runs, such as {"sampling_power": [0.0, 1.0]}. beside: for one of
+    these, further options of such runs.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict)
     values: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    beside: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def context_of(self, option: str) -> dict[str, Any]:
+        """The options with which the values of an own option are tried."""
+        options = {name: value for name, value in self.options.items() if name != option}
+        return options | dict(self.beside.get(option, {}))
 
 
 @dataclass(frozen=True, kw_only=True)

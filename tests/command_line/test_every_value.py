@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from command_line.options import Options
-from contrastive.presets import METHODS
+from contrastive.registry import METHODS
 from data.readers import COURSE_FILES
 from minbert import BertModel
 from minbert.commands.registry import Registry
@@ -79,10 +79,8 @@ def cases_of(chosen_by: str, methods: Registry) -> list[Case]:
     cases = [Case(chosen_by, list(methods), context)]
     for name, entry in methods.items():
         for option, values in entry.fixture.values.items():
-            of_method = {
-                key: value for key, value in entry.fixture.options.items() if key != option
-            }
-            cases.append(Case(option, list(values), {**context, **of_method, chosen_by: name}))
+            of_method = {**entry.fixture.context_of(option), chosen_by: name}
+            cases.append(Case(option, list(values), context | of_method))
     return cases
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from command_line.options import Options
+from contrastive.options import BscOptions
 from minbert import BertConfig
 from minbert.commands.options import all_fields, changed
 from tests.toy_options import FIELDS, SPLITS
@@ -49,7 +50,7 @@ def test_options_by_flat_names():
     assert options.multitask.fine_tuning.lr == 1e-3
     assert options.multitask.heads.head == "vm"
     assert options.training.seed == 7
-    assert options.contrastive.bsc.bsc_align == 0.5
+    assert options.contrastive.of_method[BscOptions].bsc_align == 0.5
     expected = {"lr": 1e-3, "head": "vm", "seed": 7, "pretrain": "bsc", "bsc_align": 0.5}
     assert changed(options) == expected
     assert Options.of(**options.flat()) == options

@@ -13,7 +13,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from command_line.options import Options
-from contrastive.presets import Settings
+from contrastive.registry import Settings
 from minbert.commands.options import (
     OptionGroup,
     all_fields,

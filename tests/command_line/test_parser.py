@@ -9,16 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from command_line.checks import STAGES
+from command_line.checks import all_stages
 from command_line.options import Options
-from command_line.parser import SECTIONS, build_parser, parse
+from command_line.parser import all_sections, build_parser, parse
 from data.readers import COURSE_FILES
 from minbert.commands.options import (
     AUTO,
     OptionGroup,
     changed,
     direct_fields,
-    groups_of_methods,
 )
 from tests.toy_options import FIELDS, SPLITS, context_of, options_of, refusal
 
@@ -74,18 +73,18 @@ def sections_of(text: str) -> dict[str, list[str]]:
     return sections
 
 
-def names_in(cls: type[OptionGroup]) -> list[str]:
-    """The options of a section: those of the group, then the own options of its methods."""
+def names_in(groups: list[type[OptionGroup]]) -> list[str]:
+    """The options of a section."""
     names: list[str] = []
-    for group in (cls, *groups_of_methods(cls)):
+    for group in groups:
         names += [item.name for item in direct_fields(group)]
     return names
 
 
 def test_help_is_grouped_by_package(capsys):
     sections = sections_of(help_text(capsys, "--help-all", columns=200))
-    for cls, title in SECTIONS.items():
-        names = names_in(cls)
+    for title, groups in all_sections().items():
+        names = names_in(groups)
         assert [name for name in sections[title] if name not in NO_RUN_FLAGS] == names
     common = sections_of(help_text(capsys, "--help"))
     assert common["the encoder (minbert)"] == ["model", "pooling"]
@@ -110,8 +109,8 @@ def test_lists_in_a_help_text_stay_lists(capsys):
 def test_every_option_is_in_one_section():
     """A group that parser.SECTIONS does not name would have no flags."""
     names = []
-    for cls in SECTIONS:
-        names += names_in(cls)
+    for groups in all_sections().values():
+        names += names_in(groups)
     assert sorted(names) == sorted(FIELDS)
     destinations = {action.dest for action in build_parser()._actions}
     assert destinations == {*FIELDS, "help", "help_all", "list_recipes", "resume"}
@@ -243,7 +242,7 @@ def test_a_flag_that_does_not_exist_or_a_value_of_another_kind(capsys, flags, wo
 def test_a_chain_of_stages_that_is_none(capsys, chain):
     words = (
         f"--pretrain is '{chain}'; it is none, or some of these, each once, separated by commas: "
-        f"{', '.join(STAGES)}."
+        f"{', '.join(all_stages())}."
     )
     assert words in refusal(capsys, "--pretrain", chain)
 

@@ -14,15 +14,15 @@ from torch.utils.checkpoint import checkpoint
 from command_line.options import Options
 from contrastive import caching, methods
 from contrastive.methods import MethodSetup, SimCSE
-from contrastive.presets import METHODS
+from contrastive.registry import METHODS
 from contrastive.sentences import EncodedTriplets
 from contrastive.stage import build_companion
 from data.batching import Batch, EncodedExamples
 from data.readers import Example
 from minbert import BertModel, BertTokenizer
 from minbert.training import runtime
-from tests.contrastive.method_cases import CASES
-from tests.toy_options import options_of, refusal
+from tests.contrastive.method_cases import batch_of, build_case
+from tests.toy_options import needed_flags, options_of, refusal
 
 FIRST = [
     "a doctor is helping",
@@ -42,9 +42,10 @@ SECOND = [
 ]
 LABELS = [1.0, 1.0, 1.0, 1.0, 0.0, 0.5]
 
-# Every method, and one more way to use bsc: a case of method_cases.py, and other options.
+# Every method, and one more way to use bsc: its name, and other options.
 RUNS = {name: (name, {}) for name in METHODS}
-RUNS["bsc, trained temperature"] = ("bsc", {"bsc_align": "none", "bsc_temperature_lr": 1e-3})
+RUNS["bsc, mixed"] = ("bsc", {"bsc_align": 0.3})
+RUNS["bsc, trained temperature"] = ("bsc", {"bsc_temperature_lr": 1e-3})
 every_run = pytest.mark.parametrize("name", RUNS)
 
 # In place of torch's checkpoint: pieces whose intermediate results all stay.
@@ -90,13 +91,13 @@ def step(tiny_model, batches, monkeypatch):
         encoder = BertModel.from_pretrained(
             tiny_model, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout
         )
-        model = CASES[method].build(encoder, chunk, **options).to(device).train()
+        model = build_case(method, encoder, chunk, **options).to(device).train()
         model.begin()
         for copy in model.copies().values():
             # Away from F, so that its distance counts.
             copy.layers[0].feed_forward.up.bias.data.add_(0.01)
 
-        batch = batches[CASES[method].batch].to(device)
+        batch = batches[batch_of(method)].to(device)
         torch.manual_seed(1)
         with monkeypatch.context() as patch, runtime.autocast(torch.device(device), precision):
             for attribute, value in replaced.items():
@@ -260,9 +261,10 @@ def test_it_is_refused_where_nothing_reads_it(capsys):
 FUSION = ["--pretrain", "simcse", "--contrastive_order", "fusion"]
 
 
-@pytest.mark.parametrize("flags", [FUSION, *(["--pretrain", method] for method in METHODS)])
+FLAGS = [FUSION, *(["--pretrain", method, *needed_flags(method)] for method in METHODS)]
+
+
+@pytest.mark.parametrize("flags", FLAGS)
 def test_every_method_reads_it(flags):
-    if "simcse-nli" in flags:
-        flags = [*flags, "--nli", "triplets.tsv"]
     options = options_of("--contrastive_chunk", "64", *flags)
     assert options.contrastive.contrastive_chunk == 64

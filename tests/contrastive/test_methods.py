@@ -4,6 +4,7 @@ Each expected loss is a slow loop over sentences that go through the encoder one
 """
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,7 +16,6 @@ from contrastive.methods import (
     BatchSoftmax,
     ContrastiveTension,
     MethodSetup,
-    Ranking,
     SelfGuided,
     SelfGuidedOpt,
     SimCSE,
@@ -26,7 +26,7 @@ from contrastive.methods import (
 )
 from contrastive.negatives import no_negatives
 from contrastive.options import BscOptions, ContrastiveOptions, SelfGuidedOptions
-from contrastive.presets import METHODS
+from contrastive.registry import METHODS
 from contrastive.sentences import EncodedTriplets
 from data.batching import EncodedExamples
 from data.readers import Example
@@ -341,7 +341,10 @@ def test_ranking(encoder, pairs, similarity, temperature):
         return cos(u, v) if similarity == "cos" else float((u @ v).detach())
 
     expected = slow_softmax(measure, [True] * 6, False, temperature)
-    agree(Ranking(MethodSetup(encoder, "mean", temperature), similarity)(pairs), expected)
+    options = with_values(ContrastiveOptions(), mnr_similarity=similarity)
+    settings = replace(METHODS["mnr"].preset, temperature=temperature)
+    method = methods.build_method("mnr", options.of_method, settings, "mean", encoder)
+    agree(method(pairs), expected)
 
 
 def softmax(encoder, temperature: float = 0.07, **options) -> BatchSoftmax:
@@ -518,7 +521,7 @@ def build_guided(encoder, objective: str, temperature: float = 0.01, **options) 
     setup = MethodSetup(encoder, "cls", temperature)
     if objective == "opt3":
         return SelfGuidedOpt(setup, SelfGuidedOptions(**options))
-    return SelfGuided(setup, SelfGuidedOptions(sg_loss=objective, **options))
+    return SelfGuided(setup, SelfGuidedOptions(**options), objective)
 
 
 def phi(u, v) -> float:
@@ -636,7 +639,7 @@ def test_a_method_takes_its_options(tiny_model):
         ContrastiveOptions(), sg_loss="opt1", sg_states="mean", sg_regulariser=0.5
     )
     setup = MethodSetup(BertModel.from_pretrained(tiny_model), "cls", 0.2, chunk=7)
-    method = SelfGuided.build(setup, options)
+    method = SelfGuided.build(setup, options.of_method)
     assert (method.pooling, method.temperature, method.chunk) == ("cls", 0.2, 7)
     assert (method.objective, method.state_pooling, method.regulariser) == ("opt1", "mean", 0.5)
 
@@ -645,7 +648,7 @@ def test_a_stage_gives_a_method_its_settings(tiny_model):
     options = ContrastiveOptions()
     for name, entry in METHODS.items():
         encoder = BertModel.from_pretrained(tiny_model)
-        method = methods.build_method(name, options, entry.preset, "cls", encoder)
+        method = methods.build_method(name, options.of_method, entry.preset, "cls", encoder)
         assert method.pooling == "cls"
         assert method.temperature == entry.preset.temperature
         assert method.chunk == entry.preset.chunk

@@ -16,11 +16,12 @@ import torch
 
 from command_line.checks import needed_stages
 from command_line.options import Options
-from contrastive.presets import METHODS
+from contrastive.registry import METHODS
 from minbert.schedule import SCHEDULES
 from minbert.training.job import Job
 from minbert.training.loop import fit
 from multitask.stage import read_tables
+from tests.contrastive.method_cases import batch_of
 from tests.toy_multitask import after_two_steps, differ
 from tests.toy_options import FIELDS
 from tests.toy_stages import write_triplets
@@ -36,26 +37,19 @@ class Case(NamedTuple):
     context: dict[str, Any] = {}
 
 
+def own_cases() -> dict[tuple[str, str], Case]:
+    """The cases of the methods' own options, by option and method, from the fixtures."""
+    cases = {}
+    for method, entry in METHODS.items():
+        for option, values in entry.fixture.values.items():
+            context = entry.fixture.context_of(option)
+            cases[option, method] = Case(method, list(values), context)
+    return cases
+
+
+OWN_CASES = own_cases()
+# Options of the presets.
 CASES = {
-    "labelled_negatives": Case("simcse-supervised", YES_NO),
-    # The batch of the second step is one of SST. It needs the learning rate of the first step.
-    "unsupervised_too": Case(
-        "simcse-supervised",
-        ["sst,sts", "none"],
-        {"contrastive_batch_size": 16, "contrastive_schedule": "constant"},
-    ),
-    "hard_negative_weight": Case("simcse-nli", [0.0, -5.0, 5.0]),
-    "mnr_similarity": Case("mnr", ["cos", "dot"], {"contrastive_temperature": 0.5}),
-    "bsc_symmetric": Case("bsc", YES_NO),
-    "bsc_labelled_negatives": Case("bsc", YES_NO),
-    "bsc_normalise": Case("bsc", ["l2", "batch", "none"], {"contrastive_temperature": 1.0}),
-    "bsc_align": Case("bsc", ["none", 0.1, 0.9]),
-    "bsc_temperature_lr": Case("bsc", ["none", 1e-3, 1e-2], {"contrastive_warmup": 0.0}),
-    "ct_corpus": Case("ct", ["none", "random-words", "FILE"]),
-    "ct_negatives": Case("ct", ["paper", "code"]),
-    "sg_loss": Case("sg", ["nt-xent", "opt1", "opt2"]),
-    "sg_states": Case("sg-opt", ["max", "mean"]),
-    "sg_regulariser": Case("sg-opt", [0.0, 0.1, 10.0]),
     "contrastive_projection": Case("simcse", ["none", "tanh", "mlp"]),
     "contrastive_optimizer": Case("simcse", ["adamw", "rmsprop"]),
     "contrastive_schedule": Case(
@@ -79,13 +73,16 @@ LEFT_OUT = {
 }
 
 
-def readers() -> list[tuple[str, str]]:
+def all_cases() -> dict[tuple[str, str], Case]:
     """Each option with each method that reads it."""
-    pairs = []
+    cases = dict(OWN_CASES)
     for name, case in CASES.items():
-        methods = [case.method, *needed_stages(name, Options().contrastive)]
-        pairs += [(name, method) for method in dict.fromkeys(methods)]
-    return pairs
+        for method in [case.method, *needed_stages(name, Options().contrastive)]:
+            cases[name, method] = case
+    return cases
+
+
+ALL_CASES = all_cases()
 
 
 def write_corpus(path: Path) -> str:
@@ -98,10 +95,10 @@ def write_corpus(path: Path) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(("name", "method"), readers())
+@pytest.mark.parametrize(("name", "method"), ALL_CASES)
 def test_every_value_is_another_run(make_stages, name, method, tmp_path):
     """With each method that an option is for."""
-    case = CASES[name]
+    case = ALL_CASES[name, method]
     corpus = write_corpus(tmp_path / "corpus.txt")
     weights = {}
     fingerprints = set()
@@ -123,13 +120,13 @@ def test_every_value_is_another_run(make_stages, name, method, tmp_path):
     )
 
 
-def test_all_options_of_methods_are_tried():
-    of_methods = set()
-    for entry in METHODS.values():
-        of_methods |= set(entry.own_options)
-    tried = {name for name in CASES if not name.startswith("contrastive_")}
-    assert of_methods == tried | ELSEWHERE
-    for name, case in CASES.items():
+def test_all_options_are_tried():
+    for method, entry in METHODS.items():
+        tried = set(entry.fixture.values)
+        assert set(entry.own_options) - ELSEWHERE == tried, f"the fixture of {method}"
+        assert set(entry.fixture.beside) <= tried
+    for (name, _), case in ALL_CASES.items():
+        assert len(set(case.values)) > 1, name
         missing = set(FIELDS[name].metadata["choices"]) - set(case.values)
         assert missing <= LEFT_OUT.get(name, set()), name
 
@@ -290,7 +287,7 @@ def test_one_sentence_alone_in_the_last_batch(make_job, method):
     """A batch of one has no negatives: its loss is 0 or that of a positive, and finite."""
     job = make_job(method)
     task = job.plan(0, torch.Generator().manual_seed(0))[0][0][0]
-    rows = [0, 0] if method == "ct" else [0]
+    rows = [0, 0] if batch_of(method) == "pairs of sentences" else [0]
     loss = job.loss(task, job.load(task, rows))
     loss.backward()
     assert torch.isfinite(loss)

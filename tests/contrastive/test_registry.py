@@ -1,4 +1,4 @@
-"""contrastive/presets.py: a method is entered once, and everything else follows its entry."""
+"""contrastive/registry.py: a method is entered once, and everything else follows its entry."""
 
 import inspect
 import subprocess
@@ -8,21 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from command_line.checks import STAGES, needed_stages
+from command_line.checks import all_stages, needed_stages
 from command_line.options import Options
-from contrastive.methods import Method, build_method
-from contrastive.options import ContrastiveOptions
-from contrastive.presets import (
-    METHODS,
-    Settings,
-    class_of,
-    collector_of,
-    list_methods,
-    settings_of,
-)
+from contrastive.methods import LossOnVectors, Method, build_method
+from contrastive.options import ContrastiveOptions, SelfGuidedOptions
+from contrastive.presets import settings_of
+from contrastive.registry import METHODS, MethodEntry, Settings, list_methods
 from minbert import BertModel
 from minbert.commands.options import all_fields
-from tests.contrastive.method_cases import CASES
+from minbert.commands.registry import resolved
 
 ROOT = Path(__file__).resolve().parents[2]
 OPTIONS = Options.of().contrastive
@@ -30,20 +24,15 @@ OPTIONS = Options.of().contrastive
 # --- the names agree ------------------------------------------------------------------------------
 
 
-def test_every_method_has_a_case():
-    assert list(CASES) == list(METHODS), "a new method needs a case in method_cases.py"
-
-
 @pytest.mark.parametrize("name", METHODS)
 def test_an_entry_names_what_exists(name):
     entry = METHODS[name]
-    assert issubclass(class_of(name), Method)
-    assert class_of(name) is CASES[name].method_class
-    assert len(inspect.signature(collector_of(name)).parameters) == 1
+    assert entry.loss is not None or issubclass(resolved(entry.method_class), Method)
+    assert len(inspect.signature(entry.collect_with()).parameters) == 1
     assert set(entry.own_options) <= {item.name for item in all_fields(ContrastiveOptions)}
     assert set(entry.unread) <= {item.name for item in fields(Settings)}
     assert f"- {name}: {entry.title}" in list_methods().splitlines()
-    assert name in STAGES
+    assert name in all_stages()
     for option in entry.own_options:
         assert name in needed_stages(option, OPTIONS)
 
@@ -53,16 +42,29 @@ def test_a_method_is_built_by_its_name(tiny_model, name, monkeypatch):
     monkeypatch.setattr("contrastive.methods.GUIDED_WIDTH", 24)
     settings = settings_of(name, OPTIONS, 32, "cpu")
     encoder = BertModel.from_pretrained(tiny_model)
-    method = build_method(name, OPTIONS, settings, "mean", encoder)
-    assert type(method) is CASES[name].method_class
+    method = build_method(name, OPTIONS.of_method, settings, "mean", encoder)
+    entry = METHODS[name]
+    assert type(method) is (resolved(entry.method_class) if entry.method_class else LossOnVectors)
     assert (method.temperature, method.chunk) == (settings.temperature, settings.chunk)
+
+
+@pytest.mark.parametrize("parts", [{}, {"loss": sum, "method_class": "contrastive.methods:SimCSE"}])
+def test_an_entry_has_either_a_loss_or_a_class(parts):
+    preset = METHODS["simcse"].preset
+    with pytest.raises(ValueError, match="either a loss or a method_class, not both"):
+        MethodEntry(title="both or neither", reads="sentences", preset=preset, **parts)
+
+
+def test_an_entry_reads_what_exists():
+    with pytest.raises(ValueError, match="reads is 'words'; it is one of sentences, labelled pair"):
+        MethodEntry(title="words", reads="words", preset=METHODS["simcse"].preset, loss=sum)
 
 
 def test_no_other_name_is_a_method(tiny_model):
     settings = settings_of("simcse", OPTIONS, 32, "cpu")
     encoder = BertModel.from_pretrained(tiny_model)
     with pytest.raises(KeyError, match="cosent"):
-        build_method("cosent", OPTIONS, settings, "mean", encoder)
+        build_method("cosent", OPTIONS.of_method, settings, "mean", encoder)
 
 
 # --- one entry is enough --------------------------------------------------------------------------
@@ -70,7 +72,7 @@ def test_no_other_name_is_a_method(tiny_model):
 NEW_METHOD = """
 import sys
 from dataclasses import replace
-from contrastive.presets import METHODS
+from contrastive.registry import METHODS
 
 # The one entry. Its class and its function may stand in any file.
 METHODS["toy"] = replace(
@@ -119,14 +121,57 @@ def test_a_run_trains_with_a_new_method(tiny_model, sample_data, tmp_path):
 # --- the settings ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", METHODS)
+SELF_GUIDED = {
+    "epochs": 1,
+    "batch_size": 16,
+    "lr": 5e-5,
+    "temperature": 0.01,
+    "betas": (0.9, 0.9),
+    "evaluate_every": 50,
+    "patience": 10,
+    "projection": "guided",
+}
+TENSION = {"batch_size": 16, "lr": 1e-5, "optimizer": "rmsprop", "schedule": "tension"}
+OF_THE_PAPERS = {
+    "simcse": {
+        "epochs": 1,
+        "batch_size": 64,
+        "lr": 3e-5,
+        "temperature": 0.05,
+        "max_length": 32,
+        "projection": "tanh",
+    },
+    "simcse-supervised": {
+        "epochs": 5,
+        "batch_size": 16,
+        "lr": 2e-5,
+        "temperature": 0.05,
+        "projection": "mlp",
+    },
+    "simcse-nli": {
+        "epochs": 3,
+        "batch_size": 512,
+        "lr": 5e-5,
+        "temperature": 0.05,
+        "projection": "tanh",
+    },
+    "mnr": {"epochs": 1, "batch_size": 64, "lr": 2e-5, "temperature": 0.05, "projection": "none"},
+    "bsc": {"epochs": 5, "batch_size": 30, "lr": 2e-5, "temperature": 0.07, "projection": "none"},
+    "ct": {**TENSION, "epochs": 1, "warmup": 0.0},
+    "ct-in-batch": {**TENSION, "temperature": 0.05},
+    "sg": SELF_GUIDED,
+    "sg-opt": SELF_GUIDED,
+}
+
+
+@pytest.mark.parametrize("name", OF_THE_PAPERS)
 def test_presets_are_those_of_the_papers(name):
-    assert CASES[name].preset.items() <= asdict(METHODS[name].preset).items()
+    assert OF_THE_PAPERS[name].items() <= asdict(METHODS[name].preset).items()
 
 
 def test_defaults_are_those_of_the_papers():
-    assert OPTIONS.self_guided.sg_regulariser == 0.1
-    assert OPTIONS.self_guided.sg_states == "max"
+    assert OPTIONS.of_method[SelfGuidedOptions].sg_regulariser == 0.1
+    assert OPTIONS.of_method[SelfGuidedOptions].sg_states == "max"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ It trains what it should, resumes to the same bits, and is used again where it w
 
 import copy
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from command_line.options import Options
-from contrastive.presets import METHODS
+from contrastive.registry import METHODS
 from contrastive.sentences import unique_sentences
 from contrastive.stage import Place, StageText, build_stage
 from contrastive.zero_shot import sts_quality
@@ -29,7 +30,7 @@ from minbert.training.stage import (
     run_chain,
 )
 from multitask.stage import read_tables
-from tests.contrastive.method_cases import CASES
+from tests.contrastive.method_cases import has_projection
 from tests.toy_job import Kill, killed_at
 from tests.toy_multitask import differ
 from tests.toy_stages import FAST
@@ -267,21 +268,25 @@ def test_the_loss_falls(make_stage):
     assert history[-1]["loss"] < 0.7 * history[0]["loss"]
 
 
-OF_COPIES = {"Spearman of the first copy", "Spearman of the second copy"}
-OUTCOMES = {"ct": OF_COPIES, "ct-in-batch": {*OF_COPIES, "scale that learned"}}
+def expected_outcomes(stage: Stage) -> set[str]:
+    """The names of what a stage found: the scores of several copies, and a trained scale."""
+    model = stage.job.model
+    names = {f"Spearman of the {name} copy" for name in model.copies()}
+    outcomes = names if len(names) > 1 else set()
+    return outcomes if model.scale is None else {*outcomes, "scale that learned"}
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_stage_moves_the_encoder_and_keeps_it(make_stages, method, tmp_path):
-    is_guided = method.startswith("sg")
-    (stage,) = make_stages(method, pooling="cls" if is_guided else "mean")
+    (stage,) = make_stages(method, pooling="cls" if method.startswith("sg") else "mean")
+    is_frozen = bool(stage.job.frozen)
     start = copy.deepcopy(stage.encoder.state_dict())
     # The trained encoder is kept, even if it is worse.
     quality, seconds = replace(stage, keeps_better=False).train(is_resumed=False)
     assert seconds > 0
     assert quality["settings"]["batch_size"] == 8
     assert "alignment" in quality["after"]
-    assert set(quality["found"]) == OUTCOMES.get(method, set())
+    assert set(quality["found"]) == expected_outcomes(stage)
 
     folder = tmp_path / "run" / "encoder"
     check_pooling(folder, stage.pooling)
@@ -290,7 +295,7 @@ def test_a_stage_moves_the_encoder_and_keeps_it(make_stages, method, tmp_path):
         if not torch.equal(tensor, start[name]):
             moved.add(name.split(".")[0])
     assert "layers" in moved
-    assert ("embeddings" in moved) == (not is_guided)
+    assert ("embeddings" in moved) == (not is_frozen)
     stored = load_file(folder / "model.safetensors")
     assert len(stored) == len(start), "no projection, second copy, scale or order is stored with it"
 
@@ -351,7 +356,15 @@ def test_contrastive_tension_scores_both_copies(make_stages):
 # --- resume ---------------------------------------------------------------------------------------
 
 # A method, other options, and the step before which the run is killed. Some are in a later epoch.
-KILLED = {name: (name, case.run_options, case.killed_before) for name, case in CASES.items()}
+# Without a step: before one in the last third of the run.
+KILLED: dict[str, tuple] = {
+    name: (name, entry.fixture.options, None) for name, entry in METHODS.items()
+}
+KILLED["bsc trained temperature"] = (
+    "bsc",
+    {"contrastive_epochs": 3, "bsc_temperature_lr": 1e-3},
+    7,
+)
 SHUFFLED = {"contrastive_epochs": 3, "contrastive_temperature": 0.1}
 KILLED["bsc knn"] = ("bsc", {**SHUFFLED, "bsc_shuffle": "knn"}, 7)
 KILLED["bsc cluster"] = ("bsc", {**SHUFFLED, "bsc_shuffle": "cluster"}, 11)
@@ -363,6 +376,8 @@ def test_a_killed_stage_goes_on_to_the_same_bits(make_stages, name):
     (undisturbed,) = make_stages(method, "undisturbed", **changes)
     expected, _ = undisturbed.train(is_resumed=False)
     (stopped,) = make_stages(method, "stopped", **changes)
+    step = step or math.ceil(sum(1 for _ in stopped.job.all_steps()) * 2 / 3)
+    assert step > 1
     with pytest.raises(Kill):
         replace(stopped, job=killed_at(stopped.job, step)).train(is_resumed=False)
     (again,) = make_stages(method, "stopped", **changes)
@@ -374,10 +389,9 @@ def test_a_killed_stage_goes_on_to_the_same_bits(make_stages, name):
         "the second copy, the scale and the order too"
     )
 
-    has_projection = CASES[method].keeps_projection
-    assert bool(undisturbed.projection.state_dict()) == has_projection
+    assert bool(undisturbed.projection.state_dict()) == has_projection(method)
     is_stored = (undisturbed.folder / "projection.safetensors").exists()
-    assert is_stored == (has_projection and expected["is_kept"])
+    assert is_stored == (has_projection(method) and expected["is_kept"])
 
 
 @pytest.mark.parametrize("chain", ["ct,sg-opt", "bsc,ct"])

@@ -22,6 +22,7 @@ import pytest
 
 from command_line.options import Options
 from command_line.parser import parse
+from minbert.commands.flags import text_of
 from minbert.commands.options import all_fields
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -355,7 +356,7 @@ def test_every_option_is_explained_by_help():
     with contextlib.redirect_stdout(io.StringIO()) as shown, pytest.raises(SystemExit):
         parse(["--help-all"])
     text = "".join(shown.getvalue().split())
-    words = {name: "".join(item.metadata["help"].split()) for name, item in FIELDS.items()}
+    words = {name: "".join(text_of(item).split()) for name, item in FIELDS.items()}
     mute = [
         name
         for name in FIELDS

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from contrastive.presets import METHODS
+from contrastive.registry import METHODS
 from minbert.training import processes
 from minbert.training.code_version import ROOT
 from minbert.training.processes import OwnRows

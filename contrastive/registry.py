@@ -1,0 +1,184 @@
+"""The registry of contrastive methods: what an entry holds, and the entries by name.
+
+A method that is one formula on sentence vectors has its entry beside the formula, in losses.py. A
+method with a module of its own has it in presets.py. --pretrain, the help and the checks of options
+read the entries, and the general tests run over them.
+
+No torch here: options are checked, and settings are printed, before any heavy import. That is why
+an entry may name a class or a function as text, "module:name".
+
+B batch, P width of the vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from minbert.commands.options import MethodOptions
+from minbert.commands.registry import Entry, Fixture, Registry, resolved
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Reads = Literal["sentences", "labelled pairs", "triplets"]
+HEADINGS: dict[Reads, str] = {
+    "sentences": "Contrastive stages on sentences without labels:",
+    "labelled pairs": "On labelled pairs:",
+    "triplets": "On the triplets of --nli:",
+}
+# The functions that collect the rows, where an entry does not name another one.
+COLLECTORS: dict[Reads, str] = {
+    "sentences": "contrastive.inputs:all_sentences",
+    "labelled pairs": "contrastive.inputs:ranking_pairs",
+    "triplets": "contrastive.inputs:nli_triplets",
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How one contrastive stage trains.
+
+    Weight decay, clipping, pooling, precision and seed are those of the run.
+    """
+
+    source: str  # the paper that the values are from
+    epochs: int
+    batch_size: int  # sentences, pairs or triplets, whichever the method reads
+    lr: float  # peak for an encoder of 768 units; an encoder of H units takes 768 / H times it
+    temperature: float
+    max_length: int = 32
+    projection: str = "none"  # or "tanh", "mlp", "guided" (of sg); used in training only
+    optimizer: str = "adamw"  # or "rmsprop"
+    betas: tuple[float, float] = (0.9, 0.999)  # of AdamW
+    schedule: str = "linear"
+    warmup: float = 0.1  # our own value where a paper names none
+    evaluate_every: int = 0  # steps; 0: four times per epoch
+    patience: int = 0  # evaluations without a better score; 0: never stop early
+    chunk: int = 0  # rows in the encoder at a time (caching.py); 0: the whole batch
+
+
+class Vectors(NamedTuple):
+    """The sentence vectors of a batch, as the loss of an entry gets them.
+
+    Row i of all tensors belongs to example i. Of sentences, anchors and positives are two encodings
+    of the same sentence under two dropout masks. Of pairs, they are the two sentences.
+    """
+
+    anchors: Tensor  # (B, P)
+    positives: Tensor  # (B, P)
+    same: Tensor  # (B, B) bool: positive j is no negative of anchor i. The diagonal does not matter
+    temperature: float
+    labels: Tensor | None = None  # (B,), of labelled pairs: 0 to 1
+    hard_negatives: Tensor | None = None  # (B, P), of triplets
+    same_hard: Tensor | None = None  # (B, B) bool: hard negative j is no negative of anchor i
+
+
+@dataclass(frozen=True)
+class MethodFixture(Fixture):
+    """What the general tests need of a contrastive method.
+
+    batch: the kind of batch that its module takes, where `reads` does not say it. "FILE" among the
+    values of an option stands for a file of sentences.
+    """
+
+    batch: str = ""
+
+
+def as_it_is(own: MethodOptions, preset: Settings) -> Settings:
+    """For a method whose own options leave its preset as it is."""
+    return preset
+
+
+def nothing(own: MethodOptions) -> tuple[str, ...]:
+    """For a method whose own options replace no setting."""
+    return ()
+
+
+class BatchGroups(NamedTuple):
+    """Of what size the groups are that a batch consists of, and why."""
+
+    size: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodEntry(Entry):
+    """One contrastive method: either a `loss` on sentence vectors, or a `method_class`.
+
+    title: the method and its paper, for the help of --pretrain.
+    """
+
+    reads: Reads
+    preset: Settings
+    # (vectors, own options) -> scalar
+    loss: Callable[[Vectors, MethodOptions], Tensor] | None = None
+    method_class: str | type = ""  # a Method of methods.py, or "module:class"
+    collector: str | Callable[..., Any] = ""  # from a Source to Inputs (inputs.py)
+    unread: tuple[str, ...] = ()  # fields of Settings without a use in this method
+    # Further such fields under some values of its own options.
+    unread_with: Callable[[MethodOptions], tuple[str, ...]] = nothing
+    # The preset under other values of its own options.
+    adapted: Callable[[MethodOptions, Settings], Settings] = as_it_is
+    groups: BatchGroups | None = None
+    fixture: MethodFixture = MethodFixture()
+
+    def __post_init__(self) -> None:
+        if (self.loss is None) == (not self.method_class):
+            raise ValueError("a contrastive method has either a loss or a method_class, not both.")
+        if self.reads not in HEADINGS:
+            raise ValueError(f"reads is '{self.reads}'; it is one of {', '.join(HEADINGS)}.")
+
+    def collect_with(self) -> Callable[..., Any]:
+        """The function that makes Inputs of a Source (inputs.py). This imports torch."""
+        return resolved(self.collector or COLLECTORS[self.reads])
+
+
+METHODS: Registry[MethodEntry] = Registry("contrastive method")
+
+
+def register_method(name: str, entry: MethodEntry) -> None:
+    """Add a contrastive method to --pretrain, from a file that is given to --plugin.
+
+        from torch.nn import functional as F
+
+        from contrastive import MethodEntry, Settings, register_method
+        from contrastive.losses import similarities
+
+        def rows_and_columns(vectors, own):
+            # Each anchor must find its positive, and each positive its anchor.
+            logits = similarities(vectors.anchors, vectors.positives) / vectors.temperature
+            targets = torch.arange(len(logits))
+            return (F.cross_entropy(logits, targets) + F.cross_entropy(logits.T, targets)) / 2
+
+        register_method(
+            "clip",
+            MethodEntry(
+                title="rows and columns",
+                reads="labelled pairs",
+                loss=rows_and_columns,
+                preset=Settings(
+                    source="our own", epochs=1, batch_size=64, lr=2e-5, temperature=0.05
+                ),
+            ),
+        )
+
+    The loss gets Vectors: `same` says which pairs of the batch must not be pushed apart.
+
+    An option of your own is a field of an OptionGroup. Name the group in `options`, and read it as
+    own[YourGroup].your_option. A method that encodes something else is a subclass of
+    contrastive.methods.Method, in `method_class`. ValueError where the name exists.
+    """
+    METHODS.register(name, entry)
+
+
+def list_methods() -> str:
+    """The methods with their papers, for the help of --pretrain: a list under each heading."""
+    lines = []
+    for reads, heading in HEADINGS.items():
+        lines.append(heading)
+        for name, entry in METHODS.items():
+            if entry.reads == reads:
+                lines.append(f"- {name}: {entry.title}")
+    return "\n".join(lines)
