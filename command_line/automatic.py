@@ -20,7 +20,7 @@ from contrastive.registry import METHODS
 from data.readers import COURSE_FILES
 from minbert.commands.options import AUTO, NONE
 from minbert.options import SMALL
-from multitask.options import ENCODINGS_OF
+from multitask.head_registry import HEADS
 
 if TYPE_CHECKING:
     from minbert import BertConfig
@@ -106,7 +106,7 @@ def choose_encoding(options: Options) -> dict[str, Choice]:
         choice = Choice("cross", "the two sentences see each other")
     else:
         names = dict.fromkeys([heads.head, heads.head_of_para])
-        needing = [name for name in names if ENCODINGS_OF[name][0] == readable[0]]
+        needing = [name for name in names if HEADS[name].encodings[0] == readable[0]]
         choice = Choice(readable[0], " and ".join(f"head {name}" for name in needing))
     return {"pair_encoding": choice}
 

@@ -14,6 +14,7 @@ from contrastive.options import ContrastiveOptions, NliOptions
 from contrastive.presets import unread
 from contrastive.registry import METHODS
 from minbert.commands.options import AUTO, NONE
+from multitask.head_registry import HEADS
 from multitask.options import HeadOptions, MultitaskOptions
 
 
@@ -161,7 +162,8 @@ def check_positions(
 
 def check_pooling(pooling: str, heads: HeadOptions) -> None:
     """Refuse heads that read two vectors where one row has one vector."""
-    reads_two_vectors = {heads.head, heads.head_of_para} & {"mlp", "cosine"}
+    names = (heads.head, heads.head_of_para)
+    reads_two_vectors = any(HEADS[name].needs_two_vectors for name in names)
     if reads_two_vectors and heads.pair_encoding == "cross" and pooling != "mean":
         raise ValueError(
             f"--head {heads.head} needs a vector for each sentence: use --pair_encoding bi, or "

@@ -35,9 +35,12 @@ except ModuleNotFoundError as error:
 
 check_packages("data")
 
-# Every import of this package enters its methods. A file for --plugin registers one as these do.
+# Every import of this package enters its methods, in this order. A file for --plugin does the same.
+# isort: off
 from contrastive import presets as presets  # noqa: E402
-from contrastive import losses as losses  # noqa: E402, I001
+from contrastive import losses as losses  # noqa: E402
+
+# isort: on
 from contrastive.registry import (  # noqa: E402
     MethodEntry,
     Settings,

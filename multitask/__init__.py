@@ -6,6 +6,7 @@ through a callable that run_multitask.py passes in. The files in reading order:
 tasks.py             What a task is: its files, its kind of answer, its names.
 losses.py            One loss per task.
 heads.py             The layers that read sentence vectors.
+head_registry.py     The heads by name.
 model.py             An encoder, a common layer, and a head per task.
 sampling.py          Which batches make a step.
 surgery.py           How the losses of a step become one gradient.
@@ -43,3 +44,18 @@ except ModuleNotFoundError as error:
     ) from error
 
 check_packages("data")
+
+# What a file for --plugin needs.
+from multitask.gramian import GradientStep, Surgery, register_surgery  # noqa: E402
+from multitask.head_registry import HeadEntry, register_head  # noqa: E402
+from multitask.sampling import Sampler, register_sampler  # noqa: E402
+
+__all__ = [
+    "GradientStep",
+    "HeadEntry",
+    "Sampler",
+    "Surgery",
+    "register_head",
+    "register_sampler",
+    "register_surgery",
+]

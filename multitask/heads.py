@@ -1,4 +1,4 @@
-"""The prediction heads. model.py puts them on an encoder.
+"""The prediction heads. model.py puts them on an encoder. head_registry.py names them.
 
 A head is called with the vectors that the pair encoding gives. One vector stands for a sentence, or
 for a pair that is encoded in one row with [CLS] or pooler. A pair gives two vectors otherwise, and
@@ -11,12 +11,14 @@ Legend: B batch, H hidden, C outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from minbert.commands.options import MethodOptions
 
 
 class Head(nn.Module):
@@ -227,6 +229,7 @@ class HeadShape(NamedTuple):
     num_outputs: int
     dropout_probability: float
     has_range: bool = False  # whether a cosine's lowest value is fitted
+    own: MethodOptions = MethodOptions(())  # HeadOptions.of_head
 
 
 def make_vm_head(shape: HeadShape) -> Head:
@@ -267,15 +270,3 @@ def make_dpha_head(shape: HeadShape) -> Head:
     return TwoOrdersHead(
         shape.hidden_size, shape.dropout_probability, has_difference=True, has_activation=True
     )
-
-
-# A head by its name in --head. options.ENCODINGS_OF says which pair encodings it can read.
-HEADS: dict[str, Callable[[HeadShape], Head]] = {
-    "features": make_features_head,
-    "vm": make_vm_head,
-    "ph": make_ph_head,
-    "dph": make_dph_head,
-    "dpha": make_dpha_head,
-    "mlp": make_mlp_head,
-    "cosine": make_cosine_head,
-}

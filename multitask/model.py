@@ -22,7 +22,8 @@ from minbert.commands.options import AUTO, NONE, from_flat
 from minbert.dropout import Dropout
 from minbert.fast import positions_read
 from minbert.pooling import mean, pool, save_pooling, stored_pooling
-from multitask.heads import HEADS, CosineHead, Head, HeadShape, PairMlpHeads
+from multitask.head_registry import HEADS
+from multitask.heads import CosineHead, Head, HeadShape, PairMlpHeads
 from multitask.options import HeadOptions
 from multitask.tasks import TASKS, Task
 
@@ -95,7 +96,7 @@ class MultitaskBert(nn.Module):
         heads = nn.ModuleDict()
         pairs = []
         for task in TASKS.values():
-            if self.options.head == "mlp" and task.is_pair:
+            if HEADS[self.options.head].has_pair_module and task.is_pair:
                 pairs.append(task)
             else:
                 heads[task.name] = self.make_head(task)
@@ -113,7 +114,7 @@ class MultitaskBert(nn.Module):
     def make_head(self, task: Task) -> Head:
         """The head of one task."""
         name = self.options.head_of(task.name)
-        if not task.is_pair and name != "mlp":
+        if not task.is_pair and not HEADS[name].reads_sentences:
             name = "vm"  # the other heads differ in how they read two vectors
         shape = HeadShape(
             hidden_size=self.encoder.config.hidden_size,
@@ -121,8 +122,9 @@ class MultitaskBert(nn.Module):
             num_outputs=task.num_outputs,
             dropout_probability=self.options.hidden_dropout_prob,
             has_range=self.has_range and task.is_regression,
+            own=self.options.of_head,
         )
-        return HEADS[name](shape)
+        return HEADS[name].builder()(shape)
 
     def head_of(self, task: str) -> Head:
         """The head of a task that has its own module."""
@@ -283,6 +285,7 @@ def stored_settings(options: HeadOptions) -> dict[str, Any]:
         "sharing": options.sharing,
         "has_common_layer": options.common_layer != NONE,
         "sts_range": options.sts_range,
+        **options.own_values(),
     }
 
 

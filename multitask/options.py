@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from data.readers import COURSE_FILES
 from minbert.commands.options import (
@@ -11,23 +12,17 @@ from minbert.commands.options import (
     MethodOptions,
     OnlyWith,
     OptionGroup,
+    changed,
     flag,
+    flat,
     group,
     options_of,
 )
+from minbert.commands.registry import Names
 from multitask.gramian import SURGERIES
+from multitask.head_registry import HEADS
 from multitask.sampling import SAMPLERS, Sampler
 
-# The pair encodings that a head can read. The first one is what "auto" becomes.
-ENCODINGS_OF = {
-    "ph": ("dual",),
-    "dph": ("dual",),
-    "dpha": ("dual",),
-    "mlp": ("bi", "cross"),
-    "cosine": ("bi", "cross"),
-    "vm": ("cross", "bi", "dual"),
-    "features": ("cross", "bi"),
-}
 OVERALL_SCORES = ("overall_2023", "overall_2024")
 
 
@@ -105,45 +100,47 @@ class TaskOptions(OptionGroup):
             )
 
 
+def help_of_encodings() -> str:
+    """The help of --pair_encoding, which says what each head takes."""
+    heads: dict[str, list[str]] = {}
+    for name, entry in HEADS.items():
+        heads.setdefault(entry.encodings[0], []).append(name)
+    preferred = ", ".join(f"{name} for {' and '.join(names)}" for name, names in heads.items())
+    return (
+        "How a pair of sentences is encoded.\n"
+        "- cross: one row '[CLS] a [SEP] b [SEP]'\n"
+        "- bi: each sentence alone\n"
+        "- dual: one row in each order\n"
+        f"- auto: {preferred}. With --option pretrain also bi for features."
+    )
+
+
 @dataclass(frozen=True)
 class HeadOptions(OptionGroup):
     """What reads the sentence vectors, and how pairs are encoded."""
 
     pair_encoding: str = flag(
-        AUTO,
-        "How a pair of sentences is encoded.\n"
-        "- cross: one row '[CLS] a [SEP] b [SEP]'\n"
-        "- bi: each sentence alone\n"
-        "- dual: one row in each order\n"
-        "- auto: cross for the heads features and vm, bi for mlp and cosine, dual for ph, dph and "
-        "dpha. With --option pretrain also bi for features.",
-        choices=(AUTO, "cross", "bi", "dual"),
-        is_common=True,
+        AUTO, help_of_encodings, choices=(AUTO, "cross", "bi", "dual"), is_common=True
     )
     head: str = flag(
         "features",
-        "The layers that read the vectors u and v of a pair.\n"
-        "- features: a linear layer on u, v, |u - v| and u * v\n"
-        "- vm: a linear layer on u and v\n"
-        "- ph, dph, dpha: read both orders (the ROB report)\n"
-        "- mlp: two layers, then a cosine for STS and a bilinear form for PARA (the GEN report)\n"
-        "- cosine: the cosine of u and v, without weights",
-        choices=("features", "vm", "ph", "dph", "dpha", "mlp", "cosine"),
+        "The layers that read the vectors u and v of a pair.",
+        choices=HEADS,
         is_common=True,
     )
-    # Options of single heads, and of one task.
+    of_head: MethodOptions = options_of(HEADS)
+    # Options of some heads, and of one task.
     para_head: str = flag(
         AUTO,
         "The head of PARA. auto: --head.",
-        choices=(AUTO, "features", "vm", "ph", "dph", "dpha"),
-        # mlp has one module for PARA and STS.
-        only_with=OnlyWith("head", ("features", "vm", "ph", "dph", "dpha", "cosine")),
+        choices=Names(HEADS, lambda head: head.has_weights and not head.has_pair_module, (AUTO,)),
+        only_with=OnlyWith("head", Names(HEADS, lambda head: not head.has_pair_module)),
     )
     sharing: str = flag(
         NONE,
         "With --head mlp: PARA and STS share nothing, their heads, or the first layer of them.",
         choices=(NONE, "heads", "first"),
-        only_with=OnlyWith("head", ("mlp",)),
+        only_with=OnlyWith("head", Names(HEADS, lambda head: head.has_pair_module)),
     )
     sts_range: str = flag(
         "zero",
@@ -152,7 +149,7 @@ class HeadOptions(OptionGroup):
         "- fitted: M to 1. M is the mean cosine of the least similar training pairs when the tasks "
         "begin (Carlsson et al. 2021)",
         choices=("zero", "fitted"),
-        only_with=OnlyWith("head", ("mlp", "cosine")),
+        only_with=OnlyWith("head", Names(HEADS, lambda head: head.answers_by_cosine)),
     )
     para_prior: float | str = flag(
         NONE,
@@ -188,6 +185,13 @@ class HeadOptions(OptionGroup):
         """The head of a task. PARA may have its own."""
         return self.head_of_para if task == "para" else self.head
 
+    def own_values(self) -> dict[str, Any]:
+        """The values of the heads' own options, by name."""
+        values: dict[str, Any] = {}
+        for item in self.of_head.groups:
+            values |= flat(item)
+        return values
+
     def prior_of(self, task: str) -> float | None:
         """The share of the second class among the pairs to predict, if it is given for a task."""
         has_prior = task == "para" and self.para_prior != NONE
@@ -195,8 +199,8 @@ class HeadOptions(OptionGroup):
 
     def readable_encodings(self) -> list[str]:
         """The pair encodings that both heads can read, the preferred one first."""
-        of_para = ENCODINGS_OF[self.head_of_para]
-        return [name for name in ENCODINGS_OF[self.head] if name in of_para]
+        of_para = HEADS[self.head_of_para].encodings
+        return [name for name in HEADS[self.head].encodings if name in of_para]
 
     def shares_a_layer(self, tasks: TaskOptions) -> bool:
         """Whether all tasks of a joint step share a layer after the encoder."""
@@ -204,17 +208,26 @@ class HeadOptions(OptionGroup):
         return self.common_layer == "tanh" or shares_head
 
     def check(self) -> None:
+        # PARA may have a head of its own, so the own options of two heads may take effect.
+        differing = changed(self)
+        for option in self.own_values():
+            readers = HEADS.readers(option)
+            if option in differing and not {self.head, self.head_of_para} & set(readers):
+                raise ValueError(
+                    f"--{option} has no effect with --head {self.head}; add --head "
+                    f"{' or '.join(readers)}, or drop it."
+                )
         if not self.readable_encodings():
             raise ValueError(
                 f"--head {self.head} and --para_head {self.head_of_para} read pairs in different "
-                f"encodings ({' or '.join(ENCODINGS_OF[self.head])}; "
-                f"{' or '.join(ENCODINGS_OF[self.head_of_para])}). Choose another of the two."
+                f"encodings ({' or '.join(HEADS[self.head].encodings)}; "
+                f"{' or '.join(HEADS[self.head_of_para].encodings)}). Choose another of the two."
             )
         for head in sorted({self.head, self.head_of_para}):
-            if self.pair_encoding not in (AUTO, *ENCODINGS_OF[head]):
+            if self.pair_encoding not in (AUTO, *HEADS[head].encodings):
                 raise ValueError(
                     f"--head {head} cannot read --pair_encoding {self.pair_encoding}; it needs "
-                    f"{' or '.join(ENCODINGS_OF[head])}."
+                    f"{' or '.join(HEADS[head].encodings)}."
                 )
 
 
@@ -373,15 +386,17 @@ class MultitaskOptions(OptionGroup):
 
     def check_cosine(self) -> None:
         """Refuse a cosine head that leaves nothing to train."""
-        if self.heads.head_of_para == "cosine" and "para" in self.tasks.order:
+        head_of_para = self.heads.head_of_para
+        if not HEADS[head_of_para].has_weights and "para" in self.tasks.order:
             raise ValueError(
-                "--head cosine has nothing to train for PARA; add --para_head features, or --tasks "
-                "sst,sts."
+                f"--head {head_of_para} has nothing to train for PARA; add --para_head features, "
+                "or --tasks sst,sts."
             )
         is_frozen = self.fine_tuning.option == "pretrain" or self.fine_tuning.heads_first > 0
-        has_no_weights = self.heads.head == "cosine" and self.heads.common_layer == NONE
+        head = self.heads.head
+        has_no_weights = not HEADS[head].has_weights and self.heads.common_layer == NONE
         if is_frozen and has_no_weights and "sts" in self.tasks.order:
             raise ValueError(
-                "--head cosine with --common_layer none has nothing to train for STS where the "
+                f"--head {head} with --common_layer none has nothing to train for STS where the "
                 "encoder is frozen; drop --option pretrain and --heads_first, or add --tasks sst."
             )

@@ -23,6 +23,7 @@ from minbert.training.job import Job, Step, TaskBatch
 from minbert.training.options import TrainingOptions
 from multitask.combining import combination
 from multitask.evaluation import evaluate, labels_of, predict
+from multitask.head_registry import HEADS
 from multitask.losses import fitted_range, paraphrase_loss, prior_shift, similarity_regression
 from multitask.model import MultitaskBert
 from multitask.options import FineTuningOptions, HeadOptions, MultitaskOptions
@@ -411,7 +412,7 @@ def needs_encoder(options: MultitaskOptions, companion: nn.Module | None) -> boo
     tasks = options.tasks
     # A cosine head has no weights, and without a common layer there are none below it.
     pairs = [task for task in tasks.order if TASKS[task].is_pair]
-    has_cosine = any(heads.head_of(task) == "cosine" for task in pairs)
+    has_cosine = any(not HEADS[heads.head_of(task)].has_weights for task in pairs)
     if has_cosine and heads.common_layer == NONE:
         return True
     # Surgery changes what all tasks share, so they must share something that is trained.

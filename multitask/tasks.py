@@ -16,6 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from data.readers import PARA, SST, STS, Format
+from multitask.head_registry import HEADS
 from multitask.losses import paraphrase_loss, sentiment_loss, similarity_loss
 
 # The tasks of the leaderboard's overall scores.
@@ -243,7 +244,7 @@ def answerable_tasks(tasks: Collection[str], head: str) -> list[str]:
     """
     names = []
     for name, task in TASKS.items():
-        needs_no_training = task.is_pair and head == "cosine"
+        needs_no_training = task.is_pair and not HEADS[head].has_weights
         if name in tasks or needs_no_training:
             names.append(name)
     return names

@@ -49,7 +49,7 @@ def context_of(name: str) -> list[str]:
     other = FIELDS[name].metadata["only_with"]
     if other is None:
         return []
-    return [f"--{other.name}", other.values[0]]
+    return [f"--{other.name}", next(iter(other.values))]
 
 
 def needed_flags(method: str, besides: str = "") -> list[str]:

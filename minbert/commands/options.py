@@ -36,7 +36,7 @@ class OnlyWith(NamedTuple):
     """Another option of the same group, and the values of it under which a field has an effect."""
 
     name: str
-    values: tuple[str, ...]
+    values: Collection[str]
 
 
 def flag(

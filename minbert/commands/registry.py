@@ -10,7 +10,7 @@ them. So a new method is one entry. `--plugin` (plugins.py) adds the entries of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import Any, Generic, TypeVar
@@ -104,6 +104,35 @@ class Registry(Generic[EntryT], dict[str, EntryT]):
         """A line of a list for each entry, as help texts have them."""
         for name, entry in self.items():
             yield f"- {name}: {entry.title}"
+
+
+class Names(Collection[str]):
+    """Words, and after them the names of a registry whose entries pass a test.
+
+    It follows what is registered later, so it may stand in the `choices` of an option.
+    """
+
+    def __init__(
+        self,
+        methods: Registry[EntryT],
+        is_included: Callable[[EntryT], bool],
+        words: Sequence[str] = (),
+    ) -> None:
+        self.methods = methods
+        self.is_included = is_included
+        self.words = tuple(words)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.words
+        for name, entry in self.methods.items():
+            if self.is_included(entry):
+                yield name
+
+    def __contains__(self, name: object) -> bool:
+        return any(name == word for word in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def resolved(place: Any) -> Any:

@@ -8,14 +8,15 @@ import pytest
 from data.readers import COURSE_FILES, FORMATS
 from minbert.commands.options import all_fields, direct_fields, from_flat
 from multitask.gramian import SURGERIES
-from multitask.heads import HEADS
-from multitask.options import ENCODINGS_OF, HeadOptions, PredictionFileOptions, TaskOptions
+from multitask.head_registry import HEADS
+from multitask.options import HeadOptions, PredictionFileOptions, TaskOptions
 from multitask.sampling import SAMPLERS
 from multitask.tasks import COURSE_TASKS, KINDS, TASKS
 
 FIELDS = {item.name: item for item in direct_fields(TaskOptions)}
 ALL_FIELDS = {item.name: item for item in all_fields(TaskOptions)}
 HEAD_FIELDS = {item.name: item for item in direct_fields(HeadOptions)}
+OF_SOME = {name: item for name, item in HEAD_FIELDS.items() if item.metadata["only_with"]}
 
 
 def test_samplers():
@@ -59,9 +60,22 @@ def test_a_fixture_has_values_for_each_own_option(methods):
 
 
 def test_heads():
-    names = set(HEAD_FIELDS["head"].metadata["choices"])
-    assert set(HEADS) == set(ENCODINGS_OF) == names
-    assert set(HEAD_FIELDS["para_head"].metadata["choices"]) - {"auto"} <= names
+    assert list(HEADS) == list(HEAD_FIELDS["head"].metadata["choices"])
+    for name, entry in HEADS.items():
+        assert entry.encodings, name
+        assert set(entry.encodings) <= set(HEAD_FIELDS["pair_encoding"].metadata["choices"])
+        assert callable(entry.builder())
+    of_para = list(HEAD_FIELDS["para_head"].metadata["choices"])
+    assert of_para == ["auto", "features", "vm", "ph", "dph", "dpha"]
+
+
+def test_options_of_some_heads():
+    readers = {name: list(item.metadata["only_with"].values) for name, item in OF_SOME.items()}
+    assert readers == {
+        "para_head": ["features", "vm", "ph", "dph", "dpha", "cosine"],
+        "sharing": ["mlp"],
+        "sts_range": ["mlp", "cosine"],
+    }
 
 
 def test_tasks():
