@@ -39,8 +39,8 @@ class NliOptions(OptionGroup):
 
     nli: str = flag(
         NONE,
-        "The file of triplets, which this stage needs: tab-separated with the columns premise, "
-        "entailment, contradiction, or comma-separated with sent0, sent1, hard_neg.",
+        "The file of triplets, which this stage needs: a table with the columns premise, "
+        "entailment, contradiction, or sent0, sent1, hard_neg, or anchor, positive, negative.",
         is_file=True,
     )
     hard_negative_weight: float = flag(

@@ -23,14 +23,15 @@ from minbert.commands.options import NONE
 POSITIVE_ABOVE = 0.6  # [BSC]: the sentences of an STS pair belong together if score / 5 is above
 STS_SCALE = 5  # the highest score of an STS pair
 TRIPLET_ROLES = (
-    # The second names are those of the file of SimCSE's authors.
-    Role("", ("premise", "sent0")),
-    Role("", ("entailment", "sent1")),
-    Role("", ("contradiction", "hard_neg")),
+    # The second names are those of the file of SimCSE's authors, and the third ones those of
+    # sentence-transformers.
+    Role("", ("premise", "sent0", "anchor")),
+    Role("", ("entailment", "sent1", "positive")),
+    Role("", ("contradiction", "hard_neg", "negative")),
 )
 TRIPLET_ADVICE = (
     "A file of triplets has the columns premise, entailment and contradiction, or sent0, sent1 and "
-    "hard_neg, and at least one row. Fix the file."
+    "hard_neg, or anchor, positive and negative. Each row holds all three texts. Fix the file."
 )
 RANDOM_WORDS = "random-words"
 
@@ -106,8 +107,9 @@ def labelled_pairs(
 def read_triplets(path: str | Path) -> list[Triplet]:
     """The triplets of any table that data/tables.py reads.
 
-    Its columns are premise, entailment and contradiction, or those of SimCSE's authors: sent0,
-    sent1 and hard_neg. Further columns are not read. ValueError names file and line where a column
+    Its columns are premise, entailment and contradiction. SimCSE's authors call them sent0, sent1
+    and hard_neg, and sentence-transformers anchor, positive and negative. Further columns are not
+    read. ValueError names file and line where a column
     or a text is missing.
     """
     table = read_table(path)

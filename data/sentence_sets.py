@@ -32,7 +32,7 @@ FIRST = Role("--text", ("sentence1", "sentence_A"))
 SECOND = Role("--text-pair", ("sentence2", "sentence_B"))
 
 LABEL = Role("--label", ("label",))
-SENTENCE = Role("--text", ("sentence",))
+SENTENCE = Role("--text", ("sentence", "text"))
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from data.columns import ColumnNames, Role
 from data.readers import FORMATS, Example
-from data.spreadsheets import new_column, write_spreadsheet
+from data.spreadsheets import check_cells, check_spreadsheet, new_column, write_spreadsheet
 from data.user_texts import TEXT, UserTexts, one_line, read_texts
 from minbert.commands.ending import exit_code
 from minbert.commands.paths import check_writable
@@ -102,7 +102,7 @@ def _add_table(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE.csv",
         help="write all columns of the input, the prediction and its confidence to a file that a "
-        "spreadsheet opens",
+        "spreadsheet opens: .csv or .xlsx",
     )
 
 
@@ -119,8 +119,7 @@ def check_options(options: argparse.Namespace) -> None:
     out = options.out
     if out is None:
         return
-    if out.suffix.lower() != ".csv":
-        raise ValueError(f"--out is {out}; expected is a name that ends in .csv.")
+    check_spreadsheet(out)
     check_writable(out.parent, [out])
     if options.input is not None and out.exists() and out.samefile(options.input):
         raise ValueError(f"--out is {out}, which holds the rows. Choose another --out.")
@@ -140,6 +139,8 @@ def read_rows(options: argparse.Namespace) -> UserTexts:
     texts = read_texts(options.input, roles, names, options.lines)
     if texts.table is None and not format.is_pair:
         refuse_tabs(texts)
+    if options.out is not None and texts.table is not None:
+        check_cells(options.out, [row.fields for row in texts.table.rows])
     return texts
 
 

@@ -291,6 +291,34 @@ def test_probabilities_get_a_column_for_each_class(two_runs, predict, tmp_path):
         assert max(float(row[4]), float(row[5])) == float(row[3])
 
 
+def test_a_workbook_becomes_a_workbook_with_numbers(two_runs, predict, tmp_path):
+    openpyxl = pytest.importorskip("openpyxl", reason="bash setup.sh --excel installs openpyxl")
+    workbook = openpyxl.Workbook()
+    rows = [["key", "Review"], ["007", "=a film"], [12, "fine,\nreally"]]
+    for row in rows:
+        workbook.active.append(row)
+    workbook.active["B2"].data_type = "s"
+    workbook.save(tmp_path / "in.xlsx")
+    flags = ("--task", "sst", "--text", "review", "--input", tmp_path / "in.xlsx", "--out")
+    assert predict("", two_runs[0], *flags, tmp_path / "out.xlsx")[0] == 0
+    header, *cells = openpyxl.load_workbook(tmp_path / "out.xlsx").active.values
+    assert header == ("key", "Review", "prediction", "confidence")
+    assert [list(row[:2]) for row in cells] == rows[1:]
+    assert predict("", two_runs[0], *flags, tmp_path / "out.csv")[0] == 0
+    of_csv = read_back(tmp_path / "out.csv")[1:]
+    assert [row[2] for row in cells] == [row[2] for row in of_csv]
+    assert [row[3] for row in cells] == [float(row[3]) for row in of_csv]
+
+
+def test_a_text_too_long_for_a_workbook_is_refused_before_any_work(two_runs, predict, tmp_path):
+    pytest.importorskip("openpyxl", reason="bash setup.sh --excel installs openpyxl")
+    content = f"id,sentence\n1,fine\n2,{'x' * 40_000}\n"
+    flags = ("--task", "sst", "--out", tmp_path / "out.xlsx")
+    code, printed, said = predict(content, two_runs[0], *flags)
+    assert (code, printed) == (2, "")
+    assert "row 2 has a cell of 40,000 characters, and Excel keeps 32,767" in said
+
+
 def test_a_text_of_several_lines_is_printed_on_one(two_runs, predict):
     content = 'sentence,n\n"two\nlines",1\nfine,2\n'
     code, printed, _ = predict(content, two_runs[0], "--task", "sst")
@@ -303,7 +331,7 @@ def test_a_text_of_several_lines_is_printed_on_one(two_runs, predict):
     [
         ("--task sst --text-pair x", "--text-pair has no effect with --task sst"),
         ("--task sst --lines --text x", "--lines says that the input has no columns"),
-        ("--task sst --out DIR/out.xlsx", "expected is a name that ends in .csv"),
+        ("--task sst --out DIR/out.ods", "expected is a name that ends in .csv or .xlsx"),
         ("--task sst --input DIR/reviews.csv --out DIR/reviews.csv", "which holds the rows"),
         ("--task sst --input DIR/none.csv", "none.csv: there is no such file"),
         ("--task sst --input DIR/reviews.csv --text words", "no column words, which --text names"),

@@ -131,7 +131,8 @@ READ = {
     ),
     "R, write.csv2": (
         ".csv",
-        '"";"id";"sentence";"label"\n"1";"a1";"Schön, sehr gut";3,5\n"2";"a2";"Er sagt ""nein""";1\n',
+        '"";"id";"sentence";"label"\n"1";"a1";"Schön, sehr gut";3,5\n'
+        '"2";"a2";"Er sagt ""nein""";1\n',
         GERMAN,
     ),
     "R, a missing text": (

@@ -1,12 +1,8 @@
-"""data/user_texts.py and data/spreadsheets.py: the texts a user gives, and the file they get."""
-
-import csv
-import io
+"""data/user_texts.py: the texts that a user gives a command."""
 
 import pytest
 
 from data.columns import ColumnNames, Role
-from data.spreadsheets import new_column, safe_cell, write_spreadsheet
 from data.user_texts import TEXT, read_texts
 
 ONE = [TEXT]
@@ -113,44 +109,3 @@ def test_a_first_line_that_may_be_a_header_is_not_guessed(read, header):
     assert len(read(content, TWO, has_lines=True).rows) == 2
     first, second = header.split("\t")
     assert len(read(content, TWO, text=first, text_pair=second).rows) == 1
-
-
-# --- the file for a spreadsheet -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("cell", "expected"),
-    [
-        ("=1+1", "'=1+1"),
-        ("+49 30", "'+49 30"),
-        ("-sum", "'-sum"),
-        ("@x", "'@x"),
-        ("\t=1", "'\t=1"),
-        ("-1.5", "-1.5"),
-        ("+3", "+3"),
-        ("-2,5", "-2,5"),
-        ("-", "'-"),
-        ("fine", "fine"),
-        ("", ""),
-    ],
-)
-def test_no_cell_is_taken_for_a_formula(cell, expected):
-    assert safe_cell(cell) == expected
-
-
-def test_a_spreadsheet_reads_what_is_written(tmp_path):
-    path = tmp_path / "out.csv"
-    rows = [['a "b", c', "Café für 5 €"], ["two\nlines", "=x"]]
-    write_spreadsheet(path, ["first", "second"], rows)
-    content = path.read_bytes()
-    assert content.startswith(b"\xef\xbb\xbf")
-    text = content.decode("utf-8-sig")
-    read_back = list(csv.reader(io.StringIO(text, newline="")))
-    assert read_back == [["first", "second"], rows[0], ["two\nlines", "'=x"]]
-    write_spreadsheet(path, ["a", "b"], [["1;2", "3"]], delimiter=";")
-    assert path.read_text("utf-8-sig") == 'a;b\n"1;2";3\n'
-
-
-def test_a_new_column_has_a_name_of_its_own():
-    assert new_column("prediction", ["id"]) == "prediction"
-    assert new_column("prediction", ["Prediction", "prediction_2"]) == "prediction_3"
