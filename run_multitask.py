@@ -142,6 +142,8 @@ def prepare(options: Options, folder: Path) -> Setup:
     rows = stage.encode_tables(tables, tokenizer, max_length, options.multitask.heads.pair_encoding)
     print(encoder.load_report)
     print(stage.describe_cuts(rows, max_length))
+    for warning in stage.warnings_of_unknown(rows, options.data):
+        print(warning)
     return Setup(
         options=options,
         folder=folder,

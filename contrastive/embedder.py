@@ -31,7 +31,6 @@ ChunkProgress = Callable[[Sequence[Tensor]], Iterable[Tensor]]  # yields the chu
 STEPS = 2.0**30  # cosines are rounded to 1 / STEPS, so that equal vectors tie in spite of rounding
 MAX_CELLS = 2**22  # cosines in memory at once: 32 MiB in float64
 NUM_SPECIAL_TOKENS = 2  # [CLS] and [SEP]
-MOSTLY_UNKNOWN = 0.3  # the share of [UNK] from which most words of short texts are unknown
 DEFAULT_LENGTH = 128  # tokens of a row, where neither the user nor the model says another number
 NUM_CHECKED = 8  # stored vectors that are compared with vectors computed again
 LEAST_COSINE = 0.99  # between the two: bf16 keeps cosines to about 0.002
@@ -82,7 +81,7 @@ class Embedder:
                     "reads, so its vector would mean nothing. Change it, or leave it out."
                 )
 
-        warn_of_unknown(rows, self.tokenizer)
+        warn_of_unknown(rows, "the sentences")
         vectors = self._vectors_of(rows, progress)  # (N, H)
         if not vectors.isfinite().all():
             raise ValueError(
@@ -105,16 +104,11 @@ class Embedder:
         return tensors["vectors"]
 
 
-def warn_of_unknown(rows: EncodedExamples, tokenizer: BertTokenizer) -> None:
-    """Say on standard error that the model does not know most of a text, with the share."""
-    share = rows.share_of(tokenizer.unk_token_id)
-    if share > MOSTLY_UNKNOWN:
-        unknown = tokenizer.special_tokens["unk_token"]
-        print(
-            f"warning: {share:.0%} of all tokens are {unknown}, words that the model does not "
-            "know. Their vectors mean little. Use a model of this language and script.",
-            file=sys.stderr,
-        )
+def warn_of_unknown(rows: EncodedExamples, source: str) -> None:
+    """Say on standard error that the model does not know most of a text. source: its name."""
+    warning = rows.warn_of_unknown(source)
+    if warning is not None:
+        print(warning, file=sys.stderr)
 
 
 def open_embedder(

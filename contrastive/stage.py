@@ -21,10 +21,12 @@ from contrastive.methods import Method, SimCSE, build_method
 from contrastive.options import ContrastiveOptions
 from contrastive.presets import RMSPROP, own_values, settings_of
 from contrastive.registry import Settings
+from contrastive.sentences import RANDOM_WORDS, EncodedTriplets
 from contrastive.zero_shot import dev_labels, embed, sts_quality
 from data.batching import Batch, EncodedExamples
 from data.readers import Example
 from minbert import AdamW, BertModel, BertTokenizer
+from minbert.commands.options import NONE
 from minbert.optimizer import parameter_groups
 from minbert.training import processes
 from minbert.training.job import Job
@@ -155,10 +157,25 @@ def build_stage(
         close=contrastive.keep_better,
         projection=model.projection,
         settings=asdict(settings) | {"betas": list(settings.betas)},  # as JSON gives them back
-        notes=tuple(describe(method, name, rows, settings) for name, rows in inputs.rows.items()),
+        notes=notes_on(inputs, source),
         keeps_better=training.hand_on == "better" and not options.is_last,
         code=code_of("data", "contrastive"),
     )
+
+
+def notes_on(inputs: Inputs, source: Source) -> tuple[str, ...]:
+    """Lines on the rows of a stage, and warnings of files that the tasks do not read."""
+    notes = []
+    has_corpus = source.options.tension.ct_corpus not in (NONE, RANDOM_WORDS)
+    for name, rows in inputs.rows.items():
+        notes.append(describe(source.method, name, rows, source.settings))
+        warning = None
+        if isinstance(rows, EncodedTriplets):
+            warning = rows.rows.warn_of_unknown(source.options.triplets.nli)
+        elif has_corpus:
+            warning = rows.warn_of_unknown(source.options.tension.ct_corpus)
+        notes += [warning] if warning else []
+    return tuple(notes)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,12 @@ PAIR_ENCODINGS = ("cross", "bi", "dual")
 # Number of batches that are sorted by length together.
 WINDOW = 50
 
+# The share of unknown tokens from which most words of short texts are unknown.
+MOSTLY_UNKNOWN = 0.3
+
+# Characters of a text that a message shows.
+EXCERPT = 60
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -120,6 +126,8 @@ class EncodedExamples:
             )
         self.examples = tuple(examples)
         self.pad_token_id = tokenizer.pad_token_id
+        self.unk_token_id = tokenizer.unk_token_id
+        self.unk_token = tokenizer.unk_token
         self.has_segments = tokenizer.has_segments
         self.pair_encoding = pair_encoding
 
@@ -139,9 +147,26 @@ class EncodedExamples:
     def __len__(self) -> int:
         return len(self.examples)
 
-    def share_of(self, token_id: int) -> float:
-        """Return how large a part of all tokens an id is, from 0 to 1; [CLS] and [SEP] count."""
-        return float((self._tokens[0] == token_id).mean())
+    def warn_of_unknown(self, source: str) -> str | None:
+        """Return a warning if the model does not know most of the text, or None.
+
+        source: the name of the text, such as its file. The warning says the share of unknown
+        tokens, of all tokens with [CLS] and [SEP], and shows the example with the highest share.
+        """
+        is_unknown = self._tokens[0] == self.unk_token_id  # (N,)
+        share = float(is_unknown.mean())
+        if share <= MOSTLY_UNKNOWN:
+            return None
+        counts = numpy.add.reduceat(is_unknown.astype(numpy.int64), self._starts[:-1])  # (rows,)
+        lengths = numpy.diff(self._starts)  # (rows,)
+        worst = self.examples[int((counts / lengths).argmax()) % len(self.examples)]
+        text = " | ".join(sentence for sentence in worst.texts)
+        excerpt = text if len(text) <= EXCERPT else f"{text[:EXCERPT]}..."
+        return (
+            f"warning: {source}: {share:.0%} of all tokens are {self.unk_token}, words that the "
+            f"model does not know, as in {excerpt!r}. What it says of them means little. Use a "
+            "model of this language and script."
+        )
 
     def batch(self, indices: Sequence[int]) -> Batch:
         """Return the examples at `indices`, in that order, padded to the longest row among them."""

@@ -31,6 +31,14 @@ class Tokenizer(Protocol):
         """The id that fills a row up to the length of its batch."""
 
     @property
+    def unk_token_id(self) -> int:
+        """The id of words that the vocabulary cannot spell."""
+
+    @property
+    def unk_token(self) -> str:
+        """The name of that token, such as [UNK]."""
+
+    @property
     def has_segments(self) -> bool:
         """Whether the encoder reads which sentence of a pair a token belongs to."""
 

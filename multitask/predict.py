@@ -229,6 +229,9 @@ def answers(
     encoded = EncodedExamples(rows, tokenizer, max_length, model.pair_encoding)
     if encoded.num_truncated:
         log(describe_cuts({task.name: {"input": encoded}}, max_length))
+    warning = encoded.warn_of_unknown(f"the rows, for {run.folder}")
+    if warning is not None:
+        log(warning)
     outputs = predict(model, task.name, encoded, run.options.training.precision)
     return outputs if task.is_regression else probabilities(outputs)
 

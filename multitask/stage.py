@@ -103,6 +103,16 @@ def describe_cuts(rows: Rows, max_length: int) -> str:
     return f"{share} are longer than --max_length {max_length} and were cut to it"
 
 
+def warnings_of_unknown(rows: Rows, data: DataOptions) -> list[str]:
+    """The warnings of files that the model does not know most of, one a file."""
+    warnings = []
+    for task, splits in rows.items():
+        for split, encoded in splits.items():
+            warning = encoded.warn_of_unknown(data.file_of(task, split))
+            warnings += [warning] if warning else []
+    return warnings
+
+
 def batch_makers(rows: Rows, batch_size: int, max_tokens: int = 0) -> MakeBatches:
     """For each task the function that forms its training batches, as the samplers take it."""
     makers = {}

@@ -61,7 +61,7 @@ class Request:
     out: Path | None
     device: str
     precision: str
-    max_length: int
+    max_length: int | None
     batch_size: int
     folds: int
     seed: int
@@ -194,9 +194,9 @@ def _add_encoding(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-length",
         type=int,
-        default=128,
+        default=None,
         metavar="N",
-        help="tokens of a sentence at most (%(default)s)",
+        help="tokens of a sentence at most (default: that of the model's folder, or 128)",
     )
     parser.add_argument(
         "--batch-size",
@@ -219,7 +219,10 @@ def check_request(request: Request) -> None:
         )
     # A flag without an effect is refused: the user expects one.
     _check_effects(request)
-    check_at_least(request, {"max_length": MIN_LENGTH, "batch_size": 1, "folds": 2, "seed": 0})
+    lowest = {"batch_size": 1, "folds": 2, "seed": 0}
+    if request.max_length is not None:
+        lowest["max_length"] = MIN_LENGTH
+    check_at_least(request, lowest)
     if request.seed >= 2**32:
         raise ValueError(f"--seed is {request.seed}; pass a whole number below {2**32}.")
     if request.range and not request.range[0] < request.range[1]:
@@ -308,7 +311,7 @@ def open_map_embedders(request: Request, embedder: Embedder) -> dict[str, Embedd
     before, _ = open_embedder(
         request.before,
         embedder.pooling,
-        request.max_length,
+        embedder.max_length,
         request.batch_size,
         request.device,
         embedder.precision,
@@ -345,7 +348,7 @@ def measure(
         "before": request.before,
         "pooling": embedder.pooling,
         "precision": embedder.precision,
-        "max_length": request.max_length,
+        "max_length": embedder.max_length,
         "seed": request.seed,
         "sets": {},
         "transfer": {},
@@ -362,12 +365,12 @@ def measure(
         with_layers = number == 0 and (request.layers or request.report is not None)
         of_set = measure_set(embedder, pairs, request.range, request.baselines, with_layers)
         record["sets"][name] = of_set
-        log(_progress(name, of_set, request.max_length, started))
+        log(_progress(name, of_set, embedder.max_length, started))
     for name, sentences in transfer.items():
         started = time.perf_counter()
         of_file = measure_transfer(embedder, sentences, request.folds, request.seed)
         record["transfer"][name] = of_file
-        log(_progress(name, of_file, request.max_length, started))
+        log(_progress(name, of_file, embedder.max_length, started))
 
     # The map shows pairs of the first set.
     if map_embedders and sets:

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from contrastive.embedder import Embedder
+from contrastive.embedder import Embedder, warn_of_unknown
 from contrastive.quality.metrics import (
     aggregate,
     cosine_buckets,
@@ -102,6 +102,7 @@ def measure_set(
     rows = EncodedExamples(
         pairs.examples, embedder.tokenizer, embedder.max_length, pair_encoding="bi"
     )
+    warn_of_unknown(rows, pairs.path)
     tensors = _encode_set(embedder, rows, with_baselines, with_layers)
     num_sentences = _count_sentences(pairs)
     vectors, left_out = _sentence_vectors(embedder, tensors, num_sentences, with_baselines)
@@ -223,6 +224,7 @@ def measure_transfer(
     common class, "deviation" the standard deviation over the folds.
     """
     rows = EncodedExamples(sentences.examples, embedder.tokenizer, embedder.max_length)
+    warn_of_unknown(rows, sentences.path)
     vectors = embed(
         embedder.encoder, rows, embedder.pooling, embedder.precision, embedder.batch_size
     ).numpy()  # (N, H)

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from data.batching import MOSTLY_UNKNOWN
 from data.corpus import read_lines
 from minbert.bert import BertModel
 from minbert.commands.options import flat
@@ -273,6 +274,12 @@ def read_corpus(run: PlainTextRun) -> Corpus:
             f"the corpus makes {len(train)} training and {len(held_out)} held-out sequences of "
             f"{options.block_size} tokens; needed are {options.batch_size} and 1. Give more text, "
             "or a smaller --batch-size or --block-size."
+        )
+    share = float((train == tokenizer.unk_token_id).mean())
+    if share > MOSTLY_UNKNOWN:
+        print(
+            f"warning: {share:.0%} of all tokens of the corpus are {tokenizer.unk_token}, words "
+            "that the vocabulary cannot spell. Use a vocabulary of this language and script."
         )
     # Always the same ones, whatever the seed of the run, so that runs can be compared.
     order = torch.randperm(len(held_out), generator=torch.Generator().manual_seed(0))

@@ -351,3 +351,12 @@ def test_requests_that_are_refused(two_runs, predict, table, tmp_path, flags, wo
     assert (code, printed) == (2, "")
     assert words in said
     assert table.read_bytes() == REVIEWS.encode()
+
+
+def test_rows_that_the_model_does_not_know_get_a_warning(two_runs, predict):
+    code, printed, said = predict(
+        "человек играет\nс другом\nгромко на гитаре\n", two_runs[0], "--task", "sst"
+    )
+    assert code == 0 and printed.count("\n") == 3
+    assert f"warning: the rows, for {two_runs[0]}: " in said
+    assert "of all tokens are [UNK]" in said and "as in 'человек играет'" in said

@@ -298,3 +298,36 @@ def test_a_random_pooler_is_refused(capsys, sts_file):
 def test_files_of_one_name_keep_their_folders():
     paths = [Path("a/x.tsv"), Path("b/x.tsv"), Path("b/y.tsv")]
     assert by_name(paths) == {"a/x.tsv": paths[0], "b/x.tsv": paths[1], "y": paths[2]}
+
+
+@pytest.mark.parametrize(("flags", "length"), [([], 5), (["--max-length", "9"], 9)])
+def test_the_maximum_length_is_that_of_the_folder(model_copy, sts_file, tmp_path, flags, length):
+    """That of sentence_bert_config.json, as contrastive.embed takes it, unless a flag says more."""
+    settings = {"max_seq_length": 5, "do_lower_case": False}
+    (model_copy / "sentence_bert_config.json").write_text(json.dumps(settings))
+    (model_copy / "1_Pooling").mkdir()
+    (model_copy / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    modules = []
+    for name, path in (("Transformer", ""), ("Pooling", "1_Pooling")):
+        modules.append({"path": path, "type": f"sentence_transformers.models.{name}"})
+    (model_copy / "modules.json").write_text(json.dumps(modules))
+    out = tmp_path / "out"
+    assert run(model_copy, "--sets", sts_file, "--out", out, "--device", "cpu", *flags) == 0
+    record = json.loads((out / "quality.json").read_text(encoding="utf-8"))
+    assert record["max_length"] == length
+    pairs = read_pairs(sts_file).examples
+    tokenizer = BertTokenizer.from_pretrained(model_copy)
+    rows = EncodedExamples(pairs, tokenizer, length, pair_encoding="bi")
+    assert record["sets"]["pairs"]["truncated"] == rows.num_truncated > 0
+
+
+def test_a_file_that_the_model_does_not_know_gets_a_warning(tiny_model, tmp_path, capsys):
+    path = tmp_path / "russian.tsv"
+    lines = ["score\tsentence1\tsentence2"]
+    for number in range(5):
+        lines.append(f"{number}\tчеловек играет {number}\tгитара")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert run(tiny_model, "--sets", path, "--range", "0", "5", "--device", "cpu") == 0
+    message = capsys.readouterr().err
+    assert message.count("of all tokens are [UNK]") == 1
+    assert f"warning: {path}: " in message and "as in 'человек играет 0 | гитара'" in message

@@ -268,7 +268,8 @@ def test_a_text_that_is_mostly_unknown_gets_a_warning(tiny_model, capsys, senten
     """Two rows of 2 and 1 unknown words beside 4 of [CLS] and [SEP]: 3 of 7."""
     open_embedder(tiny_model, device="cpu")[0].encode(sentences)
     message = capsys.readouterr().err
-    assert (f"warning: {share} of all tokens are [UNK]" in message) == (share is not None)
+    found = f"{share} of all tokens are [UNK]" in message and repr(sentences[0]) in message
+    assert found == (share is not None)
     assert ("warning" in message) == (share is not None)
 
 

@@ -20,6 +20,8 @@ class FakeTokenizer:
 
     pad_token_id = PAD
     cache = None
+    unk_token_id = 3
+    unk_token = "[UNK]"
     has_segments = True
     fingerprint = "fake"
 
@@ -254,3 +256,47 @@ def test_both_sentences_of_a_pair_count():
 
 def test_sorted_batches_start_with_the_longest():
     assert sorted_batches([3, 9, 5, 9, 1], 2) == [[1, 3], [2, 0], [4]]
+
+
+# --- text that the model does not know ------------------------------------------------------------
+
+
+class SpellingTokenizer(FakeTokenizer):
+    """As FakeTokenizer, but a capital letter is unknown."""
+
+    def encode_row(self, sentence, second_sentence, max_length):
+        ids, types = super().encode_row(sentence, second_sentence, max_length)
+        letters = "".join(["-", sentence, "-", *(f"{second_sentence}-" if second_sentence else "")])
+        for place, letter in enumerate(letters[: len(ids)]):
+            if letter.isupper():
+                ids[place] = self.unk_token_id
+        return ids, types
+
+
+def warn(*sentences, **options):
+    examples = [Example(str(row), *texts, None) for row, texts in enumerate(sentences)]
+    return EncodedExamples(examples, SpellingTokenizer(), **options).warn_of_unknown("file.csv")
+
+
+def test_a_warning_says_file_share_and_worst_example():
+    """2 + 3 + 0 unknown of 4 + 5 + 4 tokens; the second row has the highest share, 3 of 5."""
+    warning = warn(("AB", None), ("ABC", None), ("ab", None))
+    assert warning.startswith("warning: file.csv: 38% of all tokens are [UNK]")
+    assert "as in 'ABC'" in warning
+
+
+@pytest.mark.parametrize("encoding", ["cross", "bi", "dual"])
+def test_the_worst_pair_is_shown_whole(encoding):
+    """Rows of second sentences, or of the other order, belong to the same pairs."""
+    warning = warn(("ABCD", "xY"), ("abcd", "XYZW"), pair_encoding=encoding)
+    assert "as in 'ABCD | xY'" in warning
+
+
+def test_a_long_example_is_cut():
+    assert f"as in '{'A' * 60}...'" in warn(("A" * 100, None))
+
+
+@pytest.mark.parametrize("rows", [[("abc", None)], [("ABa", None), ("abcdefgh", None)]])
+def test_few_unknown_tokens_give_no_warning(rows):
+    """In the second case 2 of 15, although in one row 2 of 5."""
+    assert warn(*rows) is None

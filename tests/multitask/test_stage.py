@@ -12,9 +12,10 @@ import torch
 
 from command_line.options import Options
 from data.readers import Table
+from minbert import BertTokenizer
 from minbert.training.cost_estimate import probe
 from minbert.training.loop import fit
-from multitask.stage import heads_job, read_tables
+from multitask.stage import encode_tables, heads_job, read_tables, warnings_of_unknown
 from multitask.tasks import TASKS
 from tests.toy_multitask import after_two_steps, differ, encoded, task_job
 
@@ -392,3 +393,23 @@ def test_the_loss_falls(make_job):
     job = make_job(sampling="joint", epochs=20, lr=5e-3, hidden_dropout_prob=0.0)
     history = fit(replace(job, evaluate=lambda: {"overall_2023": 0.0})).history
     assert history[-1]["loss"] < 0.6 * history[0]["loss"]
+
+
+def test_files_that_the_model_does_not_know_are_named_once_each(options, tables, tiny_model):
+    """The test rows of SST and the training pairs of STS are in Russian."""
+    russian = "человек играет на гитаре"
+    changed = {task: dict(splits) for task, splits in tables.items()}
+    for task, split in (("sst", "test"), ("sts", "train")):
+        table = changed[task][split]
+        rows = []
+        for example in table.examples:
+            second = None if example.sentence_2 is None else russian
+            rows.append(replace(example, sentence_1=russian, sentence_2=second))
+        changed[task][split] = replace(table, examples=tuple(rows))
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+    rows = encode_tables(changed, tokenizer, 48, "cross")
+    first, second = warnings_of_unknown(rows, options.data)
+    assert first.startswith(f"warning: {options.data.file_of('sst', 'test')}: 67% of all tokens")
+    assert second.startswith(f"warning: {options.data.file_of('sts', 'train')}: 73% of all tokens")
+    assert repr(russian) in first and repr(f"{russian} | {russian}") in second
+    assert not warnings_of_unknown(encode_tables(tables, tokenizer, 48, "cross"), options.data)
