@@ -18,7 +18,7 @@ from torch import Tensor
 
 from contrastive.inputs import EncodedRows, Inputs, Source, collect
 from contrastive.methods import Method, SimCSE, build_method
-from contrastive.options import ContrastiveOptions
+from contrastive.options import ContrastiveOptions, NliOptions, TensionOptions
 from contrastive.presets import RMSPROP, own_values, settings_of
 from contrastive.registry import Settings
 from contrastive.sentences import RANDOM_WORDS, EncodedTriplets
@@ -34,6 +34,7 @@ from minbert.training.options import TrainingOptions
 from minbert.training.stage import Stage, code_of, shared_identity, stage_fingerprint
 
 EVALUATIONS = 4  # per epoch where a preset does not say
+TENSION = ("ct", "ct-in-batch")  # the methods that read --ct_corpus
 
 
 @dataclass(frozen=True)
@@ -166,14 +167,14 @@ def build_stage(
 def notes_on(inputs: Inputs, source: Source) -> tuple[str, ...]:
     """Lines on the rows of a stage, and warnings of files that the tasks do not read."""
     notes = []
-    has_corpus = source.options.tension.ct_corpus not in (NONE, RANDOM_WORDS)
+    corpus = source.own[TensionOptions].ct_corpus
     for name, rows in inputs.rows.items():
         notes.append(describe(source.method, name, rows, source.settings))
         warning = None
         if isinstance(rows, EncodedTriplets):
-            warning = rows.rows.warn_of_unknown(source.options.triplets.nli)
-        elif has_corpus:
-            warning = rows.warn_of_unknown(source.options.tension.ct_corpus)
+            warning = rows.rows.warn_of_unknown(source.own[NliOptions].nli)
+        elif source.method in TENSION and corpus not in (NONE, RANDOM_WORDS):
+            warning = rows.warn_of_unknown(corpus)
         notes += [warning] if warning else []
     return tuple(notes)
 
