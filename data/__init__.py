@@ -10,7 +10,7 @@ The files in reading order:
     rows.py             A table as text: header, rows, and the faults of a row.
     file_text.py        Bytes -> text: encodings, and files that are no text.
     delimited.py        Delimited text -> rows: the delimiter and the use of quotes.
-    records.py          JSON lines and Excel workbooks -> rows.
+    records.py          JSON and Excel workbooks -> rows.
     columns.py          Which column holds what.
     user_texts.py       The texts that a user gives a command: a table, or plain lines.
     spreadsheets.py     Tables that a spreadsheet opens.

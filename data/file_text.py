@@ -49,6 +49,7 @@ NO_ZERO = "\udc00"
 SIGN_IN_WORD = re.compile(r"[^\W\d_][¡¢£¤¥¦¨©¬®¯±²³µ¶¸¹¼½¾¿÷†‡ˆ‰˜‚„”“][^\W\d_]")
 CAPITAL_IN_WORD = re.compile(r"[a-zß-öø-ÿ][À-ÖØ-ÞŠŽŒŸ]")
 ACCENTED_RUN = re.compile(r"[À-ÖØ-öø-ÿŠšŽžŒœŸƒ]{4}")
+WORD_WITH_ACCENT = re.compile(r"\w{0,20}[^\0-\x7f]\w{0,20}")
 MOST_STRANGE = 0.1  # of the words with accents
 MOST_DAMAGED = 0.1  # of the lines of a file that is called UTF-8 with damage
 
@@ -179,8 +180,9 @@ def decode_bytes(name: str, content: bytes) -> DecodedText:
             f"'{strange}'. {SAVE_AS_UTF8}"
         )
     # No file says that it is Windows-1252, so the user is shown a word to judge by.
-    word = next(word for word in windows.split() if not word.isascii())
-    note = f"read as Windows-1252, because it is not UTF-8; it holds '{word[:30]}'"
+    word = WORD_WITH_ACCENT.search(windows)
+    sample = word.group() if word else ""
+    note = f"read as Windows-1252, because it is not UTF-8; it holds '{sample}'"
     return DecodedText(windows, "Windows-1252", note)
 
 

@@ -1,4 +1,4 @@
-"""JSON lines and Excel workbooks -> rows.
+"""JSON lines, JSON arrays and Excel workbooks -> rows.
 
 Their fields have types. Here they become text, as a CSV file would hold them: 3 and not 3.0, true
 and false, and an empty text for a value that is missing.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
 from collections.abc import Sequence
 from datetime import date, datetime, time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from data.rows import JSON_LINES, WORKBOOK, EmptyTable, Layout, Nested, RawTable, Row
+from data.rows import JSON_ARRAY, JSON_LINES, WORKBOOK, EmptyTable, Layout, Nested, RawTable, Row
 
 if TYPE_CHECKING:
     from openpyxl.worksheet.worksheet import Worksheet
@@ -22,13 +23,15 @@ TO_JSON_LINES = (
     "Expected is one JSON object per line. pandas writes it with to_json(PATH, orient='records', "
     "lines=True)."
 )
+# The beginning of an array of objects, on one line or on several.
+ARRAY = re.compile(r"\s*\[\s*\{")
 
 
-# --- JSON lines -----------------------------------------------------------------------------------
+# --- JSON -----------------------------------------------------------------------------------------
 
 
 class Record(NamedTuple):
-    """A JSON object, and the number of its line."""
+    """A JSON object, and the number of its line or of its place in an array."""
 
     line: int
     values: dict[str, Any]
@@ -36,29 +39,26 @@ class Record(NamedTuple):
 
 def is_json(text: str, suffix: str) -> bool:
     """Whether a text is meant to be JSON: by the name of its file, or by its first characters."""
-    if suffix in (".jsonl", ".ndjson", ".json"):
+    if suffix in (".jsonl", ".ndjson", ".json") or ARRAY.match(text):
         return True
     first = text.lstrip()[:100_000].partition("\n")[0].strip()
-    if not first.startswith(("{", "[")):
+    if not first.startswith("{"):
         return False
     try:
-        value = json.loads(first)
+        return isinstance(json.loads(first), dict)
     except ValueError:
         return False
-    return isinstance(value, dict) or (isinstance(value, list) and isinstance(value[0], dict))
 
 
-def read_json_lines(name: str, text: str, encoding: str) -> RawTable:
-    """Return the table in a text with a JSON object on each line.
+def read_json(name: str, text: str, encoding: str) -> RawTable:
+    """Return the table in a text with a JSON object on each line, or with an array of objects.
 
     Its columns are all keys, in the order of their first use.
 
-    Raises ValueError with the line, what was found, what is expected and what to do.
+    Raises ValueError with the place, what was found, what is expected and what to do.
     """
-    records = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            records.append(Record(number, parse_record(name, number, line)))
+    is_array = ARRAY.match(text) is not None
+    records = parse_array(name, text) if is_array else parse_lines(name, text)
     if not records:
         raise EmptyTable(f"{name}: the file is empty. {TO_JSON_LINES}")
 
@@ -70,8 +70,37 @@ def read_json_lines(name: str, text: str, encoding: str) -> RawTable:
     for record in records:
         fields = [to_field(record.values.get(column)) for column in columns]
         rows.append(Row(record.line, fields))
-    layout = Layout(JSON_LINES, encoding)
+    layout = Layout(JSON_ARRAY if is_array else JSON_LINES, encoding)
     return RawTable(name, Row(0, list(columns)), tuple(rows), layout)
+
+
+def parse_lines(name: str, text: str) -> list[Record]:
+    """Return the objects of a text with one on each line. Blank lines are none."""
+    records = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            records.append(Record(number, parse_record(name, number, line)))
+    return records
+
+
+def parse_array(name: str, text: str) -> list[Record]:
+    """Return the objects of an array. Raises ValueError where it holds anything else."""
+    try:
+        items = json.loads(text, object_pairs_hook=unique_keys)
+    except ValueError as error:
+        raise ValueError(
+            f"{name}: begins as a JSON array of objects, and is not readable as one ({error}). "
+            "Write the file again."
+        ) from None
+    records = []
+    for number, item in enumerate(items, start=1):
+        if not isinstance(item, dict):
+            raise ValueError(
+                f"{name}, item {number}: holds {json.dumps(item)[:40]}. Expected is an array of "
+                "JSON objects."
+            )
+        records.append(Record(number, item))
+    return records
 
 
 def parse_record(name: str, number: int, line: str) -> dict[str, Any]:

@@ -22,6 +22,7 @@ DELIMITER_NAMES = {
     " ||| ": "' ||| '",
 }
 JSON_LINES = "JSON lines"
+JSON_ARRAY = "JSON array"
 WORKBOOK = "Excel workbook"
 
 # A spreadsheet writes these words where a formula went wrong. Excel also takes a text that begins
@@ -34,7 +35,10 @@ class EmptyTable(ValueError):
 
 
 class Row(NamedTuple):
-    """The fields of a row, and the number of the line on which it begins."""
+    """The fields of a row, and the number of the line on which it begins.
+
+    Of a JSON array, it is the number of the item, from 1.
+    """
 
     line: int
     fields: list[str]
@@ -47,7 +51,7 @@ class Nested(str):
 class Layout(NamedTuple):
     """How a file is written.
 
-    kind: "delimited", JSON_LINES or WORKBOOK.
+    kind: "delimited", JSON_LINES, JSON_ARRAY or WORKBOOK.
     has_quotes: whether a quotation mark opens a field that may hold the delimiter.
     """
 
@@ -106,8 +110,8 @@ class RawTable:
         return f"{self.name}, {self.place_in_file(row)}"
 
     def place_in_file(self, row: Row) -> str:
-        """Where a row stands in its file: "line 3", or "row 3" of a workbook."""
-        word = "row" if self.layout.kind == WORKBOOK else "line"
+        """Where a row stands in its file: "line 3", "row 3" of a workbook, "item 3" of an array."""
+        word = {WORKBOOK: "row", JSON_ARRAY: "item"}.get(self.layout.kind, "line")
         return f"{word} {row.line}"
 
     def fault_of(self, row: Row, columns: Sequence[int] = ()) -> str | None:

@@ -1,4 +1,4 @@
-"""One reader for every table: delimited text, `label ||| sentence`, JSON lines, Excel workbooks.
+"""One reader for every table: delimited text, `label ||| sentence`, JSON, Excel workbooks.
 
 `read_table` finds how a file is written. `looks_like_table` says whether a file must be read so,
 and not as one sentence per line. columns.py then finds the columns that a task needs.
@@ -19,7 +19,7 @@ from data.delimited import (
     split_lines,
 )
 from data.file_text import ZIP_BYTES, DecodedText, decode, read_content
-from data.records import is_json, read_json_lines, read_workbook
+from data.records import is_json, read_json, read_workbook
 from data.rows import RawTable
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".xlsx", ".xls", ".ods", ".parquet")
@@ -51,7 +51,7 @@ def parse_table(name: str, content: bytes, has_quotes: bool | None = None) -> Ra
     decoded = decode(name, content)
     suffix = Path(name).suffix.lower()
     if is_json(decoded.text, suffix):
-        table = read_json_lines(name, decoded.text, decoded.encoding)
+        table = read_json(name, decoded.text, decoded.encoding)
     else:
         table = read_delimited(name, decoded.text, decoded.encoding, suffix, has_quotes)
     return with_note(table, decoded)

@@ -208,6 +208,12 @@ READ = {
         [("7", "Café", "3"), ("8", "", "")],
     ),
     "JSON in a file of another name": (".txt", as_json(SIMPLE), SIMPLE),
+    "a JSON array": (".json", "[" + ",".join(as_json(ROWS).splitlines()) + "]", ROWS),
+    "a JSON array with indents": (
+        ".json",
+        '[\n  {\n    "id": "a1",\n    "sentence": "x",\n    "label": 3\n  }\n]\n',
+        [("a1", "x", "3")],
+    ),
     "a field of 140,000 characters": (
         ".csv",
         f"id,sentence,label\na1,{'x ' * 70_000}y,3\n",
@@ -281,7 +287,8 @@ REFUSED = {
         "Write it with write.csv(..., row.names = FALSE)",
     ),
     "JSON that is no lines": (".json", '{\n "id": 1\n}\n', "lines=True"),
-    "a JSON array": (".json", '[{"id": 1, "sentence": "x"}]', "Expected is one JSON object per"),
+    "a JSON array that is cut": (".json", '[{"id": 1, "sentence": "x"},', "not readable as one"),
+    "a JSON array of other things": (".json", '[{"id": 1}, 2]', "item 2: holds 2. Expected is an"),
     "pandas to_json as it is": (
         ".jsonl",
         '{"id":{"0":1},"sentence":{"0":"x"},"label":{"0":1}}\n',

@@ -140,6 +140,7 @@ def parse(text: str | bytes, name: str = "rows.csv", **options):
         ("\n" + COMMAS.replace("\n", "\n\n"), [4, 6, 8]),
         (as_json(SIMPLE).replace("\n", "\n\n"), [1, 3]),
         ("3 ||| Fine\n\n1 ||| Dull\n", [1, 3]),
+        ('[{"id": 1},\n\n{"id": 2}]', [1, 2]),
     ],
 )
 def test_a_row_knows_the_line_on_which_it_begins(text, lines):
@@ -153,9 +154,15 @@ def test_the_cmu_format_has_no_header_and_a_sentence_may_hold_its_separator():
     assert parse("label ||| sentence\n3 ||| Fine\n").rows[0].fields == ["3", "Fine"]
 
 
+def test_an_item_of_an_array_is_named_by_its_number():
+    table = parse('[{"id": 1},\n {"id": ["x"]}]', "rows.json")
+    assert table.place(table.rows[1]) == "rows.json, item 2"
+    assert table.fault_of(table.rows[1], [0]) == """'id' holds ["x"]; expected is one text"""
+
+
 def test_how_a_file_was_read_is_said():
     table = parse("id,sentence\n1,Café\n".encode("cp1252"))
-    assert table.notes == ("read as Windows-1252, because it is not UTF-8; it holds '1,Café'",)
+    assert table.notes == ("read as Windows-1252, because it is not UTF-8; it holds 'Café'",)
     assert str(table.layout) == "comma-separated Windows-1252"
     assert str(parse(COMMAS.encode("utf-16")).layout) == "comma-separated UTF-16"
     assert parse(COMMAS).notes == ()
