@@ -69,11 +69,7 @@ class Embedder:
                 "sentences is one string, which would be read letter by letter; pass a list of "
                 "strings."
             )
-        examples = []
-        prompt = "" if self.modules is None else self.modules.prompt
-        for row, sentence in enumerate(sentences):
-            examples.append(Example(str(row), prompt + sentence, None, None))
-        rows = EncodedExamples(examples, self.tokenizer, self.max_length)
+        rows = self.rows_of(sentences, "" if self.modules is None else self.modules.prompt)
         for row, length in enumerate(rows.lengths):
             if length <= NUM_SPECIAL_TOKENS:
                 raise ValueError(
@@ -82,15 +78,26 @@ class Embedder:
                 )
 
         warn_of_unknown(rows, "the sentences")
-        vectors = self._vectors_of(rows, progress)  # (N, H)
+        return self.vectors_of(rows, progress), rows.num_truncated
+
+    def rows_of(self, sentences: Sequence[str], prompt: str) -> EncodedExamples:
+        """Turn sentences into token ids. prompt: put before each sentence."""
+        examples = []
+        for row, sentence in enumerate(sentences):
+            examples.append(Example(str(row), prompt + sentence, None, None))
+        return EncodedExamples(examples, self.tokenizer, self.max_length)
+
+    def vectors_of(self, rows: EncodedExamples, progress: Progress = iter) -> Tensor:
+        """The vectors (N, H) of encoded rows. ValueError where they are not finite."""
+        vectors = self._pooled(rows, progress)  # (N, H)
         if not vectors.isfinite().all():
             raise ValueError(
                 "the model gives vectors with numbers that are not finite; its weights are "
                 "damaged. Use another model."
             )
-        return vectors, rows.num_truncated
+        return vectors
 
-    def _vectors_of(self, rows: EncodedExamples, progress: Progress) -> Tensor:
+    def _pooled(self, rows: EncodedExamples, progress: Progress) -> Tensor:
         """The vectors (N, H) of encoded rows, by the modules where there are any."""
         if self.modules is None:
             return embed(

@@ -8,6 +8,7 @@ B rows, T tokens, H hidden, V size of a vector.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -66,6 +67,15 @@ class SentenceFolder:
     # How many units of a vector are kept, or None for all.
     truncate_dim: int | None
 
+    # Other texts that may be put before a sentence, by name, such as "query".
+    prompts: dict[str, str]
+
+    # Whether the tokens of a prompt take part in the pooling.
+    includes_prompt: bool
+
+    # How two vectors are compared: "cosine", "dot", "euclidean" or "manhattan".
+    similarity: str
+
     @property
     def pooling(self) -> str:
         """The name of the pooling. Several are joined by a plus sign."""
@@ -76,6 +86,19 @@ class SentenceFolder:
         """Whether a pooling of ours gives its vectors, their length apart."""
         is_simple = self.pooling in POOLINGS and not self.prompt and self.truncate_dim is None
         return is_simple and all(name == "Normalize" for name in self.step_names)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything here that changes a vector, weights of modules included."""
+        settings = [self.poolings, self.step_names, self.lowercases, self.prompt, self.truncate_dim]
+        digest = hashlib.sha256(json.dumps(settings).encode())
+        for step in self.steps:
+            for value in getattr(step, "keywords", {}).values():
+                if isinstance(value, Tensor):
+                    digest.update(value.numpy().tobytes())
+                else:
+                    digest.update(getattr(value, "__name__", str(value)).encode())
+        return digest.hexdigest()
 
     def read(self, output: BertOutput, attention_mask: Tensor) -> dict[str, Tensor]:
         """Make the sentence vectors: hidden states (B, T, H) and the mask (B, T) -> (B, V)."""
@@ -109,7 +132,8 @@ def read_sentence_folder(folder: Path) -> SentenceFolder | None:
     settings = _read_json(folder / "config_sentence_transformers.json")
     prompt = _prompt_of(folder, settings)
     pooling_settings = _read_json(folders[1] / "config.json")
-    if prompt and not pooling_settings.get("include_prompt", True):
+    includes_prompt = bool(pooling_settings.get("include_prompt", True))
+    if prompt and not includes_prompt:
         raise ValueError(
             f"{folders[1] / 'config.json'}: include_prompt is false, so the tokens of the prompt "
             "are left out of the pooling. This is not computed here."
@@ -127,6 +151,9 @@ def read_sentence_folder(folder: Path) -> SentenceFolder | None:
         lowercases=bool(encoder_settings.get("do_lower_case")),
         prompt=prompt,
         truncate_dim=settings.get("truncate_dim"),
+        prompts=settings.get("prompts") or {},
+        includes_prompt=includes_prompt,
+        similarity=settings.get("similarity_fn_name") or "cosine",
     )
 
 

@@ -1,8 +1,24 @@
-"""The command that uses the sentence vectors of a model.
+"""The command that uses the sentence vectors of a model, and SentenceEncoder for programs.
 
 In reading order:
 
-    request.py   the flags, and what is refused before any work
-    __main__.py  the sentences, and the answers that are printed
-    export.py    the model as a folder for sentence-transformers
+    request.py           the flags, and what is refused before any work
+    __main__.py          the sentences, and the answers that are printed
+    export.py            the model as a folder for sentence-transformers
+    sentence_encoder.py  SentenceEncoder: vectors in the protocol of sentence-transformers
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from contrastive.embed.sentence_encoder import SentenceEncoder
+
+__all__ = ["SentenceEncoder"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import SentenceEncoder when it is first asked for: the command must answer at once."""
+    if name != "SentenceEncoder":
+        raise AttributeError(f"module 'contrastive.embed' has no attribute '{name}'")
+    return import_module("contrastive.embed.sentence_encoder").SentenceEncoder

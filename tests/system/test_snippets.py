@@ -13,15 +13,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def run_snippet(monkeypatch, tmp_path):
-    """A function that runs a document's first Python block with an import, in the root.
+    """A function that runs a document's first Python block with a word in it, in the root.
 
     It returns the names that the block leaves behind. `replaced`: paths in place of words.
     """
 
-    def run(document: str, **replaced: Path) -> dict:
+    def run(document: str, word: str = "import", **replaced: Path) -> dict:
         text = (ROOT / document).read_text(encoding="utf-8")
         blocks = re.findall(r"(?ms)^```python\n(.*?)^```", text)
-        code = next(block for block in blocks if "import" in block)
+        code = next(block for block in blocks if word in block)
         for name, path in replaced.items():
             assert name in code
             code = code.replace(name, str(path))
@@ -47,3 +47,9 @@ def test_the_tour(run_snippet, capsys):
 def test_a_finished_run(run_snippet, two_runs):
     names = run_snippet("docs/multitask.md", **{"runs/NAME": two_runs[0]})
     assert names["similarities"].shape == (1,) and -5 < names["similarities"][0] < 10
+
+
+def test_sentence_vectors(run_snippet):
+    names = run_snippet("docs/contrastive.md", "SentenceEncoder")
+    assert names["vectors"].shape == (2, 192) and names["cosines"].shape == (2, 2)
+    assert names["cosines"].diagonal().allclose(names["cosines"].new_ones(2))
