@@ -47,22 +47,40 @@ class UserTexts:
 
     table: the table that they come from, or None for plain lines.
     notes: what the user should know about the reading, one sentence each.
+    places: the position of each row among the rows of the table. Rows without a text may be left
+        out.
     """
 
     name: str
     rows: tuple[TextRow, ...]
     table: RawTable | None
     notes: tuple[str, ...]
+    places: tuple[int, ...] = ()
+
+    def spread(self, values: Sequence[str]) -> list[str]:
+        """Return the values of the rows for all rows of the table: "" for those left out."""
+        if self.table is None:
+            return list(values)
+        spread = [""] * len(self.table.rows)
+        for place, value in zip(self.places, values, strict=True):
+            spread[place] = value
+        return spread
 
 
 def read_texts(
-    path: Path | None, roles: Sequence[Role], names: ColumnNames, has_lines: bool = False
+    path: Path | None,
+    roles: Sequence[Role],
+    names: ColumnNames,
+    has_lines: bool = False,
+    skips_empty: bool = False,
 ) -> UserTexts:
     """Read the texts of a file, or of standard input for None.
 
     roles: of the columns of one text or of two. In plain lines, a tab separates two texts.
     names: the columns that the user passed. Then the input is a table.
     has_lines: whether the user says that each line is a row, and the input no table.
+    skips_empty: whether rows of a table without a text are left out and noted. Else they are
+        refused.
 
     Raises ValueError with the place, what was found, what is expected and what to do.
     """
@@ -72,7 +90,7 @@ def read_texts(
         raise ValueError("--lines says that the input has no columns; drop it, or their names.")
     if has_lines or not (names.are_given or is_table(name, content, roles)):
         return read_lines(name, content, len(roles))
-    return take_texts(parse_table(name, content), roles, names)
+    return take_texts(parse_table(name, content), roles, names, skips_empty)
 
 
 # --- a table, or plain lines? ---------------------------------------------------------------------
@@ -157,7 +175,9 @@ def read_lines(name: str, content: bytes, num_texts: int) -> UserTexts:
     return UserTexts(name, tuple(rows), None, notes)
 
 
-def take_texts(table: RawTable, roles: Sequence[Role], names: ColumnNames) -> UserTexts:
+def take_texts(
+    table: RawTable, roles: Sequence[Role], names: ColumnNames, skips_empty: bool
+) -> UserTexts:
     """Return the texts in the columns of a table."""
     flags = " and ".join(f"{role.flag} NAME" for role in roles)
     advice = (
@@ -168,11 +188,16 @@ def take_texts(table: RawTable, roles: Sequence[Role], names: ColumnNames) -> Us
     id_column = find_column(table, ID, names.id)
 
     rows = []
-    for row in table.rows:
+    places = []
+    left_out = []
+    for place, row in enumerate(table.rows):
         fault = table.fault_of(row, columns)
         if fault:
             raise ValueError(f"{table.place(row)}: {fault}. Fix or remove the row.")
         texts = tuple(row.fields[column].strip() for column in columns)
+        if not all(texts) and skips_empty:
+            left_out.append(row)
+            continue
         if not all(texts):
             empty = columns[texts.index("")]
             raise ValueError(
@@ -181,15 +206,20 @@ def take_texts(table: RawTable, roles: Sequence[Role], names: ColumnNames) -> Us
             )
         row_id = str(row.line) if id_column is None else row.fields[id_column].strip()
         rows.append(TextRow(row_id, texts))
+        places.append(place)
     if not rows:
-        raise ValueError(f"{table.name} holds a header and no rows; expected is at least one row.")
+        state = "no row with a text" if left_out else "a header and no rows"
+        raise ValueError(f"{table.name} holds {state}; expected is at least one row.")
     listed = " and ".join(f"'{table.columns[column]}'" for column in columns)
     layout = f"{table.name}: {table.layout}, {len(rows):,} rows, text in {listed}"
     notes = [layout, *table.notes]
+    if left_out:
+        first = table.place_in_file(left_out[0])
+        notes.append(f"{len(left_out):,} without a text left out, the first: {first}")
     missing = note_on_missing(rows)
     if missing:
         notes.append(missing)
-    return UserTexts(table.name, tuple(rows), table, tuple(notes))
+    return UserTexts(table.name, tuple(rows), table, tuple(notes), tuple(places))
 
 
 def note_on_missing(rows: Sequence[TextRow]) -> str:

@@ -136,7 +136,8 @@ def read_rows(options: argparse.Namespace) -> UserTexts:
         first, second = format.text_columns
         roles = [Role("--text", (first,)), Role("--text-pair", (second,))]
     names = ColumnNames(text=options.text, text_pair=options.text_pair)
-    texts = read_texts(options.input, roles, names, options.lines)
+    skips_empty = options.out is not None
+    texts = read_texts(options.input, roles, names, options.lines, skips_empty)
     if texts.table is None and not format.is_pair:
         refuse_tabs(texts)
     if options.out is not None and texts.table is not None:
@@ -271,7 +272,8 @@ def write_answers(
     for column in answer_columns(task, answer, has_probabilities):
         columns = [*columns, new_column(column.name, columns)]
         has_comma = has_semicolons and column.is_number
-        for row, value in zip(rows, column.values, strict=True):
+        # A row without a text has no prediction.
+        for row, value in zip(rows, texts.spread(column.values), strict=True):
             row.append(value.replace(".", ",") if has_comma else value)
     write_spreadsheet(path, columns, rows, ";" if has_semicolons else ",")
 

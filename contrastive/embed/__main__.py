@@ -47,7 +47,9 @@ def read_sentences(request: Request, log: Callable[[str], None]) -> list[Sentenc
     log: receives how a table was read. ValueError where the input cannot be read, and for too few
     sentences to give each one --nearest others.
     """
-    texts = read_texts(request.input, [TEXT], request.column_names, request.lines)
+    # Stored vectors have a row for each row of the input.
+    skips_empty = request.out is None and request.vectors is None
+    texts = read_texts(request.input, [TEXT], request.column_names, request.lines, skips_empty)
     for note in texts.notes:
         log(note)
     sentences = [Sentence(row.id, row.texts[0]) for row in texts.rows]

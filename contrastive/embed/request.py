@@ -15,6 +15,8 @@ from minbert.commands.arguments import check_at_least
 from minbert.commands.paths import check_writable
 
 STREAM = Path("-")  # as --out: standard output
+# Names that promise another format than .npy.
+OTHER_FORMATS = {".csv", ".tsv", ".txt", ".json", ".jsonl", ".xlsx", ".npz", ".pt", ".parquet"}
 DEFAULT_TOP = 5
 DEFAULT_THRESHOLD = 0.9
 LEAST = {"nearest": 1, "top": 1, "batch_size": 1, "max_length": 4}
@@ -331,6 +333,11 @@ def check_out(path: Path, source: Path | None) -> None:
         raise ValueError(
             f"--out is {path}, which holds the sentences; the vectors would replace them. Choose "
             "another --out."
+        )
+    if path.suffix.lower() in OTHER_FORMATS:
+        raise ValueError(
+            f"--out is {path}; the vectors are stored as .npy, which numpy.load reads. Pass a name "
+            f"such as {path.with_suffix('.npy')}."
         )
 
 

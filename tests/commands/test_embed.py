@@ -157,6 +157,17 @@ def test_duplicates_are_listed_with_their_ids(command):
     assert "--duplicates compares two" in command("--duplicates", content=b"alone\n")[2]
 
 
+def test_rows_without_a_text_are_left_out_where_ids_are_printed(command, tmp_path):
+    content = b"id,text\nb,the girl\na,\nd,the girl\n"
+    code, out, err = command("--duplicates", content=content)
+    assert (code, out) == (0, "id_1\tid_2\tcosine\nb\td\t1.0000\n")
+    assert "1 without a text left out, the first: line 3" in err
+    # A stored row must be that of its row in the table.
+    code, out, err = command("--out", tmp_path / "v.npy", "--duplicates", content=content)
+    assert (code, out) == (2, "")
+    assert "line 3: 'text' is empty" in err
+
+
 def test_stored_vectors_are_read_back(command, tmp_path, monkeypatch):
     path = tmp_path / "vectors.npy"
     assert command("--out", path, "--normalise")[0] == 0
@@ -308,9 +319,10 @@ def test_sentences_that_are_refused(command, content, words, tmp_path):
         (["--out", "/dev/null"], ("not a plain file",)),
         (["--out", "DIR/absent/vectors.npy"], ("there is no folder", "absent")),
         (
-            ["--out", "DIR/full.txt", "--input", "DIR/absent.txt"],
+            ["--out", "DIR/new.npy", "--input", "DIR/absent.txt"],
             ("absent.txt: there is no such file",),
         ),
+        (["--out", "DIR/new.CSV"], ("the vectors are stored as .npy", "new.npy.")),
         (["--out", "DIR/full.txt", "--input", "DIR/full.txt"], ("which holds the sentences",)),
         (["--out", "DIR/new", "--export", "DIR/new"], ("--out and --export are both",)),
         (["--export", "DIR"], ("which exists", "Choose another")),

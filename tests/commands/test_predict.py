@@ -319,6 +319,22 @@ def test_a_text_too_long_for_a_workbook_is_refused_before_any_work(two_runs, pre
     assert "row 2 has a cell of 40,000 characters, and Excel keeps 32,767" in said
 
 
+def test_a_row_without_a_text_has_no_prediction(two_runs, predict, tmp_path):
+    content = "id,sentence\n1,a fine film\n2,\n3,a dull film\n"
+    flags = ("--task", "sst", "--out", tmp_path / "out.csv")
+    code, printed, said = predict(content, two_runs[0], *flags)
+    assert (code, printed) == (0, "")
+    assert "1 without a text left out, the first: line 3" in said
+    rows = read_back(tmp_path / "out.csv")[1:]
+    assert [row[:2] for row in rows] == [["1", "a fine film"], ["2", ""], ["3", "a dull film"]]
+    assert rows[1][2:] == ["", ""]
+    lines = predict("a fine film\na dull film\n", two_runs[0], "--task", "sst")[1].splitlines()
+    names = [TASKS["sst"].label_names[int(line.split("\t")[0])] for line in lines]
+    assert [rows[0][2], rows[2][2]] == names
+    # Without a file, each row of the input must have its line.
+    assert "line 3: 'sentence' is empty" in predict(content, two_runs[0], "--task", "sst")[2]
+
+
 def test_a_text_of_several_lines_is_printed_on_one(two_runs, predict):
     content = 'sentence,n\n"two\nlines",1\nfine,2\n'
     code, printed, _ = predict(content, two_runs[0], "--task", "sst")

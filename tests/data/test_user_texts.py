@@ -13,10 +13,10 @@ TWO = [Role("--text", ("sentence1",)), Role("--text-pair", ("sentence2",))]
 def read(tmp_path):
     """A function: content, roles, names of columns -> texts, as of a file with this ending."""
 
-    def read_file(content, roles=ONE, suffix=".txt", has_lines=False, **names):
+    def read_file(content, roles=ONE, suffix=".txt", has_lines=False, skips_empty=False, **names):
         path = tmp_path / f"input{suffix}"
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return read_texts(path, roles, ColumnNames(**names), has_lines)
+        return read_texts(path, roles, ColumnNames(**names), has_lines, skips_empty)
 
     return read_file
 
@@ -72,6 +72,24 @@ def test_words_that_may_stand_for_a_missing_value_are_texts_and_noted(read):
     assert [row.texts[0] for row in texts.rows] == ["NA", "fine", "nan"]
     assert texts.notes[1:] == ("2 texts are only a word such as 'NA', and are read as texts",)
     assert len(read("id,text\n1,NA is fine\n", suffix=".csv").notes) == 1
+
+
+def test_rows_without_a_text_may_be_left_out(read):
+    content = "id,text\n1,one\n2, \n3,three\n4,\n"
+    texts = read(content, suffix=".csv", skips_empty=True)
+    assert rows_of(texts) == [("1", "one"), ("3", "three")]
+    assert texts.notes[1:] == ("2 without a text left out, the first: line 3",)
+    assert texts.spread(["a", "b"]) == ["a", "", "b", ""]
+    with pytest.raises(ValueError, match="holds no row with a text"):
+        read("id,text\n1,\n", suffix=".csv", skips_empty=True)
+    with pytest.raises(ValueError, match="line 2 is empty"):
+        read("one\n\nthree\n", skips_empty=True)
+    pairs = read("sentence1,sentence2\na,b\nc,\n,d\n", TWO, suffix=".csv", skips_empty=True)
+    assert rows_of(pairs) == [("2", "a", "b")]
+
+
+def test_values_of_lines_stay_as_they_are(read):
+    assert read("one\ntwo\n").spread(["a", "b"]) == ["a", "b"]
 
 
 def test_a_column_that_is_named_makes_a_table_of_one_column(read):
