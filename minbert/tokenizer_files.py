@@ -128,6 +128,12 @@ def _read_backend(
     # transformers takes this setting from tokenizer_config.json, whatever tokenizer.json says.
     if kind == ROBERTA and isinstance(backend.pre_tokenizer, pre_tokenizers.ByteLevel):
         backend.pre_tokenizer.add_prefix_space = settings.get("add_prefix_space", False)
+    # These two classes know how ids become text again, whatever tokenizer.json says.
+    if kind == ROBERTA:
+        backend.decoder = decoders.ByteLevel()
+    elif kind == XLM_ROBERTA:
+        scheme = "always" if settings.get("add_prefix_space", True) else "never"
+        backend.decoder = decoders.Metaspace(prepend_scheme=scheme)
     return backend
 
 

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.small_models import FAMILIES, make_model
+from benchmarks.small_models import SENTENCES as FAMILY_SENTENCES
 from minbert import BertModel, BertTokenizer
 from minbert.token_batch import NO_LIMIT, TokenBatch
 from tests.minbert.test_tokenizer import PIECES, SENTENCES, SPECIAL
@@ -355,6 +357,44 @@ def test_added_tokens(folder, tmp_path):
         assert added.convert_ids_to_tokens(ids, skip) == theirs.convert_ids_to_tokens(ids, skip)
     assert len(added) == len(theirs) and added.vocab_size == theirs.vocab_size
     assert added.all_special_tokens == theirs.all_special_tokens
+
+
+# --- other families -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_other_families(family, tmp_path):
+    """Their tokenizers add other special tokens, and bytes or marks for blanks."""
+    make_model(family, tmp_path / family)
+    ours = BertTokenizer.from_pretrained(tmp_path / family)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / family)
+    texts = [*FAMILY_SENTENCES, "", "  two  blanks , here", "unknown ☃ Ω", "<mask> [MASK]"]
+    for arguments in (
+        {"padding": True, "truncation": True, "max_length": 9},
+        {"padding": "max_length", "truncation": "only_first", "max_length": 20},
+        {"padding": False, "truncation": False, "add_special_tokens": False},
+    ):
+        for rows in ((texts,), (texts, texts[::-1])):
+            if len(rows) == 2 and arguments["truncation"] == "only_first":
+                continue  # some first text is too short for it
+            found = ours(*rows, **arguments, return_tensors=None)
+            expected = theirs(*rows, **arguments)
+            for key in expected:
+                assert found[key] == expected[key], (family, key, arguments)
+    for ids in theirs(texts)["input_ids"]:
+        for skip in (False, True):
+            assert ours.decode(ids, skip) == theirs.decode(ids, skip_special_tokens=skip)
+            cleaned = theirs.decode(
+                ids, skip_special_tokens=skip, clean_up_tokenization_spaces=True
+            )
+            assert ours.decode(ids, skip, clean_up_tokenization_spaces=True) == cleaned
+            tokens = theirs.convert_ids_to_tokens(ids, skip_special_tokens=skip)
+            assert ours.convert_ids_to_tokens(ids, skip) == tokens
+            assert ours.convert_tokens_to_ids(tokens) == theirs.convert_tokens_to_ids(tokens)
+    assert set(ours.all_special_ids) == set(theirs.all_special_ids)
+    assert len(ours) == len(theirs)
+    states = BertModel.from_pretrained(tmp_path / family)(**ours(texts)).last_hidden_state
+    assert states.isfinite().all()
 
 
 # --- negative control -----------------------------------------------------------------------------
