@@ -31,6 +31,7 @@ The files in reading order:
     contrastive.py          Command: what contrastive stages do to an encoder.
     readable.py             Command: do the fast and the readable code train the same?
     kill_resume.py          Command: do killed runs end in the same bits?
+    round_trips.py          Command: do models survive the way through other libraries?
     unlabelled.py           Command: choose text without labels for an ensemble to label.
     real_sentences.py       Command: scores of runs on real sentences, and on a hundred of ours.
 """

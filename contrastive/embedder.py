@@ -53,6 +53,11 @@ class Embedder:
     # The modules of a sentence-transformers folder that make the vectors, or None for `pooling`.
     modules: SentenceFolder | None = None
 
+    @property
+    def is_normalised(self) -> bool:
+        """Whether its vectors have length 1, by a module of a sentence-transformers folder."""
+        return self.modules is not None and "Normalize" in self.modules.step_names
+
     def encode(
         self, sentences: Sequence[str], progress: Progress = iter, name: str = "sentence {}"
     ) -> tuple[Tensor, int]:
@@ -140,7 +145,8 @@ def open_embedder(
     folder = hub.resolve(model)
     chosen_device, device_reason = runtime.choose_device(device)
     precision, precision_reason = runtime.choose_precision(precision, chosen_device)
-    modules = read_modules(folder, pooling, is_bound)
+    described = read_sentence_folder(folder)
+    modules = choose_modules(folder, described, pooling, is_bound)
     stored = stored_pooling(folder)
     if modules is not None:
         folder, stored = modules.encoder, modules.pooling
@@ -149,7 +155,7 @@ def open_embedder(
     if is_bound:
         check_pooling(folder, pooling)
     if max_length is None:
-        max_length = (modules.max_length if modules is not None else None) or DEFAULT_LENGTH
+        max_length = (described.max_length if described is not None else None) or DEFAULT_LENGTH
     check_length(model, folder, max_length)
 
     encoder = BertModel.from_pretrained(folder, attention_implementation="fused").to(chosen_device)
@@ -172,16 +178,18 @@ def open_embedder(
     )
 
 
-def read_modules(folder: Path, pooling: str, is_bound: bool) -> SentenceFolder | None:
-    """Read the modules of a sentence-transformers folder, or None where they are not used.
+def choose_modules(
+    folder: Path, modules: SentenceFolder | None, pooling: str, is_bound: bool
+) -> SentenceFolder | None:
+    """Take the modules of a sentence-transformers folder, or None where they are not used.
 
-    They are not used beside sentence.json, our own note. Another pooling than theirs asks for the
-    encoder alone. ValueError where they matter and only the encoder would be used.
+    Another pooling than theirs asks for the encoder alone. An export of ours (with sentence.json)
+    that has a pooler is read as the encoder with that pooler. ValueError where the modules matter
+    and only the encoder would be used.
     """
-    if stored_pooling(folder) is not None:
-        return None
-    modules = read_sentence_folder(folder)
     if modules is None or pooling not in ("auto", modules.pooling):
+        return None
+    if stored_pooling(folder) not in (None, modules.pooling):
         return None
     if not is_bound and not modules.is_plain:
         raise ValueError(

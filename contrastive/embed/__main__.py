@@ -185,7 +185,7 @@ def work(
             request.export,
             embedder.pooling,
             embedder.max_length,
-            request.normalise,
+            request.normalise or embedder.is_normalised,
         )
         log(f"export: {request.export}")
     if not sentences:

@@ -100,7 +100,7 @@ def write_folder(
     is_normalised: bool,
 ) -> None:
     """Write all files into an existing folder. Arguments as of `export`."""
-    encoder.save_pretrained(folder)
+    encoder.save_pretrained(folder, pooling)
     tokenizer.save_pretrained(folder)
     save_pooling(folder, pooling)
     layout = export_layout(encoder.config.hidden_size, max_length, pooling, is_normalised)

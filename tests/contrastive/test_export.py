@@ -5,7 +5,9 @@ import json
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 
+from contrastive.embed.__main__ import main as embed_main
 from contrastive.embed.export import export, export_layout
 from contrastive.embedder import open_embedder
 from minbert import BertTokenizer
@@ -141,3 +143,39 @@ def test_an_export_that_fails_leaves_nothing(tiny_model, tmp_path, monkeypatch, 
     with pytest.raises(KeyboardInterrupt):
         exported(tiny_model, tmp_path / "model", "mean")
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_model_that_normalises_still_does_after_the_export(model_copy, tmp_path):
+    """As all-MiniLM-L6-v2, whose own modules bring vectors to length 1."""
+    library = pytest.importorskip("sentence_transformers")
+    parts = [
+        library.models.Transformer(str(model_copy), max_seq_length=MAX_LENGTH),
+        library.models.Pooling(32, "mean"),
+        library.models.Normalize(),
+    ]
+    library.SentenceTransformer(modules=parts, device="cpu").save(str(tmp_path / "st"))
+    assert embed_main([str(tmp_path / "st"), "--export", str(tmp_path / "out")]) == 0
+    expected = library.SentenceTransformer(str(tmp_path / "st"), device="cpu").encode(SENTENCES)
+    vectors = opened(tmp_path / "out").encode(SENTENCES)
+    torch.testing.assert_close(torch.tensor(vectors), torch.tensor(expected), atol=1e-5, rtol=0)
+    ours, _ = open_embedder(tmp_path / "out", device="cpu")[0].encode(SENTENCES)
+    torch.testing.assert_close(ours, torch.tensor(expected), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "pooler"])
+def test_our_own_export_keeps_its_length_when_it_is_opened_here(tiny_model, tmp_path, pooling):
+    """Rows are cut as sentence-transformers cuts them, unless another length is passed."""
+    vectors = exported(tiny_model, tmp_path / "out", pooling)
+    embedder, _ = open_embedder(tmp_path / "out", device="cpu")
+    assert (embedder.max_length, embedder.pooling) == (MAX_LENGTH, pooling)
+    torch.testing.assert_close(embedder.encode(SENTENCES)[0], vectors, atol=1e-5, rtol=0)
+    assert open_embedder(tmp_path / "out", max_length=9)[0].max_length == 9
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_a_random_pooler_is_not_exported(tmp_path, pooling):
+    """A masked language model has none. Written, it would look like a trained one."""
+    exported("minbert-mini", tmp_path / "out", pooling)
+    names = load_file(tmp_path / "out" / "model.safetensors").keys()
+    assert not [name for name in names if "pooler" in name]
+    opened(tmp_path / "out")
