@@ -34,9 +34,11 @@ def run_snippet(monkeypatch, tmp_path):
 
 def test_the_first_page(run_snippet):
     names = run_snippet("README.md")
-    ids = names["tokenizer"].encode(["A lovely film."])[0][0]
-    assert names["output"].last_hidden_state.shape == (1, len(ids), 192)
-    assert (names["vectors"].shape, names["num_cut"]) == ((2, 192), 0)
+    num_tokens = names["batch"].input_ids.size(1)
+    assert names["states"].shape == (2, num_tokens, 192) and names["pooled"].shape == (2, 192)
+    assert names["tokens"][:2] == ["[CLS]", "a"] and names["tokens"][-1] == "[PAD]"
+    assert names["attention"].shape == (num_tokens, num_tokens)
+    assert names["vectors"].shape == (2, 192) and names["similarity"].shape == (2, 2)
 
 
 def test_the_tour(run_snippet, capsys):
