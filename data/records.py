@@ -139,8 +139,12 @@ def to_field(value: Any) -> str:
         return str(int(value))
     if isinstance(value, dict | list):
         return Nested(json.dumps(value, ensure_ascii=False))
-    if isinstance(value, datetime | date | time):
-        return value.isoformat(" ") if isinstance(value, datetime) else value.isoformat()
+    if isinstance(value, datetime):
+        # A cell with a date alone also comes as midnight of that day.
+        is_date = value.time() == time()
+        return value.date().isoformat() if is_date else value.isoformat(" ")
+    if isinstance(value, date | time):
+        return value.isoformat()
     return str(value)
 
 

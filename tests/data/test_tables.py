@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import sys
+from datetime import date, datetime, time
 
 import pytest
 
@@ -99,6 +100,13 @@ def test_a_workbook_has_one_sheet_of_values(save):
         ["x", "true", ""],
     ]
     assert table.place(table.rows[1]).endswith("rows.xlsx, row 4")
+
+
+def test_dates_of_a_workbook(save):
+    row = [datetime(2025, 1, 3), datetime(2025, 1, 3, 8, 15), date(2025, 1, 3), time(8, 15)]
+    table = read_table(save(Data=[["a", "b", "c", "d"], row]))
+    expected = ["2025-01-03", "2025-01-03 08:15:00", "2025-01-03", "08:15:00"]
+    assert table.rows[0].fields == expected
 
 
 def test_workbooks_that_hold_something_else(save):
