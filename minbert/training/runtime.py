@@ -177,8 +177,15 @@ def is_native(precision: str, device: torch.device) -> bool:
         return True
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    features = torch.cpu.get_capabilities() if device.type == "cpu" else {}
+    if device.type != "cpu" or not can_tell():
+        return False
+    features = torch.cpu.get_capabilities()
     return bool(features.get("amx_bf16") or features.get("avx512_bf16"))
+
+
+def can_tell() -> bool:
+    """Whether this release of torch knows the instructions of the processor."""
+    return hasattr(torch.cpu, "get_capabilities")
 
 
 def choose_precision(name: str, device: torch.device) -> PrecisionChoice:
@@ -193,6 +200,9 @@ def choose_precision(name: str, device: torch.device) -> PrecisionChoice:
         return PrecisionChoice(
             "bf16", "this processor has bf16 matrix instructions, faster than fp32"
         )
+    if device.type == "cpu" and not can_tell():
+        reason = f"torch {torch.__version__} does not say whether this processor has fast bf16"
+        return PrecisionChoice("fp32", reason)
     return PrecisionChoice("fp32", NO_BF16)
 
 

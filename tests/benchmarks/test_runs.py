@@ -90,7 +90,7 @@ def test_each_runs_to_its_closing_line(
     capsys, monkeypatch, tiny_model, sample_data, measured_limits, name
 ):
     """On every processor as on one with bf16 instructions: tiny products are emulated quickly."""
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
     for module in (inference, train_step):
         monkeypatch.setattr(module, "SideProcess", in_this_process)
 
@@ -128,7 +128,7 @@ def test_without_bf16_instructions_nothing_is_in_bf16(
     capsys, monkeypatch, tiny_model, sample_data, measured_limits, product_dtypes, name
 ):
     """What would be emulated is skipped, and the printed lines say so."""
-    monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict, raising=False)
     for module in (inference, memory, surgery, train_step):
         monkeypatch.setattr(module, "SideProcess", in_this_process)
 
@@ -152,7 +152,7 @@ def test_without_bf16_instructions_nothing_is_in_bf16(
 
 
 def test_bf16_is_refused_where_it_would_be_emulated(monkeypatch, capsys):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict, raising=False)
     monkeypatch.setattr("sys.argv", ["memory_of_batches", "--precision", "bf16"])
     with pytest.raises(SystemExit) as stop:
         memory_of_batches.main()

@@ -89,7 +89,7 @@ def test_devices_come_with_their_reason(monkeypatch):
     ],
 )
 def test_precision_comes_with_its_reason(monkeypatch, capabilities, precision):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
     chosen, reason = runtime.choose_precision("auto", CPU)
     assert chosen == precision and "this processor" in reason
     assert runtime.is_native("bf16", CPU) == (precision == "bf16")
@@ -97,6 +97,15 @@ def test_precision_comes_with_its_reason(monkeypatch, capabilities, precision):
     assert runtime.choose_precision("auto", torch.device("mps"))[0] == "fp32"
     for given in ("bf16", "fp32"):
         assert runtime.choose_precision(given, CPU) == (given, "as given")
+
+
+def test_an_older_torch_that_cannot_tell(monkeypatch):
+    """It is in the range of pyproject.toml. bf16 could then be very slow."""
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    chosen, reason = runtime.choose_precision("auto", CPU)
+    assert chosen == "fp32" and f"torch {torch.__version__} does not say" in reason
+    assert not runtime.is_native("bf16", CPU)
+    assert runtime.choose_precision("bf16", CPU) == ("bf16", "as given")
 
 
 def test_autocast_lowers_products_only():
