@@ -529,13 +529,13 @@ def _list_of(token_ids: Any) -> list[Any]:
 
     Raises ValueError for a negative id.
     """
-    if isinstance(token_ids, int | np.integer | Tensor | np.ndarray):
-        token_ids = np.atleast_1d(token_ids)
+    if isinstance(token_ids, Tensor | np.ndarray | np.generic):
+        token_ids = token_ids.tolist()
+    elements: list[Any] = [token_ids] if isinstance(token_ids, int) else list(token_ids)
     ids = []
-    for element in token_ids:
-        ids.append(
-            element.tolist() if isinstance(element, Tensor | np.generic | np.ndarray) else element
-        )
+    for element in elements:
+        is_array = isinstance(element, Tensor | np.ndarray | np.generic)
+        ids.append(element.tolist() if is_array else element)
     for token_id in ids:
         if isinstance(token_id, int) and token_id < 0:
             raise ValueError(
