@@ -62,6 +62,20 @@ def slow_hard_negatives(weight):
     return total / 4
 
 
+def test_hard_negatives_that_say_the_same_are_no_candidates():
+    """Here the diagonal counts: a contradiction may have the text of its own anchor."""
+    same_hard = torch.zeros(4, 4, dtype=torch.bool)
+    same_hard[0, 0] = True
+    same_hard[1, 2] = True
+    total = 0.0
+    for i in range(4):
+        below = sum(phi(A[i], P[j]) for j in range(4))
+        below += sum(phi(A[i], N[j]) for j in range(4) if not same_hard[i, j])
+        total -= math.log(phi(A[i], P[i]) / below)
+    loss = info_nce(A, P, 0.5, hard_negatives=N, same_hard=same_hard)
+    assert loss.item() == pytest.approx(total / 4, rel=1e-12)
+
+
 def slow_bsc(similarity, symmetric, labels=None):
     total = 0.0
     for i in range(4):
@@ -218,8 +232,9 @@ def test_the_label_error_is_of_the_vectors_as_they_are():
 
 
 def test_normalising_over_the_batch_by_hand():
-    vectors = torch.tensor([[1.0, 10, 3], [3, 30, 3]])
-    assert divide_by_range(vectors).tolist() == [[0.5, 0.5, 3], [1.5, 1.5, 3]]
+    # Ranges above and below 1, and a coordinate that is equal in all rows.
+    vectors = torch.tensor([[1.0, 10, 3, 0.25], [3, 30, 3, 0.75]])
+    assert divide_by_range(vectors).tolist() == [[0.5, 0.5, 3, 0.5], [1.5, 1.5, 3, 1.5]]
 
     # By their range a is (0, 0), (1, 1) and b is (1, 0), (0, 1). The scores are (0, 0), (1, 1).
     a = torch.tensor([[0.0, 0], [2, 4]])

@@ -598,6 +598,23 @@ def test_self_guided(tiny_model, sentences, objective, state_pooling):
     agree(method(sentences), expected + 0.1 * float(difference.detach().square().sum()))
 
 
+@pytest.mark.parametrize("pooling", ["cls", "pooler"])
+def test_the_regulariser_counts_the_weights_that_are_trained(tiny_model, pooling):
+    """The pooler is trained only where it makes the vectors. The embeddings are frozen."""
+    encoder = BertModel.from_pretrained(tiny_model)
+    method = SelfGuided(MethodSetup(encoder, pooling, 0.5), SelfGuidedOptions())
+    for parameter in method.frozen():
+        parameter.requires_grad_(False)
+    with torch.no_grad():
+        encoder.layers[0].feed_forward.up.bias.add_(0.5)
+        encoder.pooler.bias.add_(2.0)
+        encoder.embeddings.word.weight.add_(1.0)
+    expected = 0.25 * encoder.config.intermediate_size
+    if pooling == "pooler":
+        expected += 4.0 * encoder.config.hidden_size
+    assert method.distance().item() == pytest.approx(expected)
+
+
 def test_one_hidden_state_is_drawn_for_each_sentence_and_uniformly(
     tiny_model, sentences, monkeypatch
 ):

@@ -157,6 +157,13 @@ def test_a_part_has_all_rows_of_its_examples(pair_encoding):
     assert torch.equal(part.labels, alone.labels)
 
 
+def test_a_batch_has_labels_only_if_all_of_its_examples_have():
+    examples = [Example("1", "a", None, 2.0), Example("2", "b", None, None)]
+    encoded = EncodedExamples(examples, FakeTokenizer())
+    assert encoded.batch([0]).labels.tolist() == [2.0]
+    assert encoded.batch([0, 1]).labels is None
+
+
 def test_without_labels_and_on_another_device():
     unlabelled = [Example("one", "abc", None, None)]
     batch = EncodedExamples(unlabelled, FakeTokenizer()).batch([0])

@@ -264,6 +264,17 @@ def test_windows_1252_is_read_and_the_user_is_told(write):
     assert table.cut(0).notes == table.notes
 
 
+def test_a_cut_takes_rows_at_even_distances_and_counts_the_others(write):
+    """So the part of a file that is sorted by label holds all labels."""
+    rows = "".join(f"{number}\tr{number}\tfine\t{number // 2}\n" for number in range(10))
+    table = read_examples(write(SST_HEADER.encode() + rows.encode()), SST)
+    cut = table.cut(4)
+    assert [example.id for example in cut.examples] == ["r0", "r2", "r5", "r7"]
+    assert cut.num_left_out == 6
+    assert cut.summary.endswith("10 rows read, 0 dropped, 6 left out as asked")
+    assert table.cut(10) is table
+
+
 def test_compressed(write):
     message = message_of(write(gzip.compress(SST_HEADER.encode())), SST)
     assert "the file is compressed; unpack it with gunzip first" in message
