@@ -9,6 +9,7 @@ from command_line.automatic import choose_name
 from command_line.options import Options
 from minbert.commands.options import AUTO
 from minbert.commands.paths import LATEST, in_shell, is_free
+from minbert.commands.plugins import PluginError, load_again
 from minbert.training.code_version import writer_of
 
 
@@ -59,11 +60,16 @@ def load(folder: Path) -> Options:
     stored = None
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
+        files = stored.get("files")
+        digests = files if isinstance(files, dict) else {}
+        load_again(stored["options"].get("plugin", ()), digests, f"--resume {folder}")
         options = Options.of(**stored["options"])
         # The digests of the run's input files, which it compares.
         if not isinstance(stored["files"], dict):
             raise TypeError("'files' is no table")
-    except (KeyError, TypeError, ValueError) as error:
+    except PluginError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"{path}: not the options of this version ({error}{writer_of(stored)}). Start a new "
             "run instead."

@@ -53,12 +53,24 @@ class RunOptions(OptionGroup):
         "Use the options of a published experiment. Flags beside it win. --list-recipes shows all.",
         is_common=True,
     )
+    plugin: tuple[str, ...] = flag(
+        (),
+        "Python files that register methods of your own: contrastive methods, samplers, gradient "
+        "surgery, heads (docs/tour.md). Pass the flag once for each, or join them by commas. The "
+        "files are run, so use only those that you trust.",
+        is_file=True,
+    )
     name: str = flag(
         AUTO,
         "Name of the run's folder. auto: the main options and the seed.",
         is_common=True,
     )
     output_dir: str = flag("runs", "Folder of all runs.", is_common=True)
+
+    @property
+    def plugin_files(self) -> list[str]:
+        """The files of --plugin."""
+        return list(self.plugin)
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -115,4 +127,4 @@ class Options(OptionGroup):
 
     def input_files(self) -> list[str]:
         """The paths of all files that the run reads."""
-        return self.data.input_files() + self.contrastive.text_files()
+        return self.data.input_files() + self.contrastive.text_files() + self.run.plugin_files

@@ -18,8 +18,15 @@ from contrastive.options import ContrastiveOptions
 from contrastive.registry import METHODS
 from data.options import DataOptions, InputFileOptions
 from experiments.recipes import recipe_list, values_of
+from minbert.commands import plugins
 from minbert.commands.flags import Formatter, Parser, add_flag
-from minbert.commands.options import NONE, OptionGroup, direct_fields, groups_of_methods
+from minbert.commands.options import (
+    NONE,
+    OptionGroup,
+    all_fields,
+    direct_fields,
+    groups_of_methods,
+)
 from minbert.commands.paths import behind_link
 from minbert.options import EncoderOptions
 from minbert.pretraining.options import MlmOptions
@@ -120,11 +127,39 @@ def build_parser(shows_all: bool = False) -> MainParser:
     return parser
 
 
+def load_plugins(argv: Sequence[str] | None) -> None:
+    """Run the files of --plugin, so that their names are choices and their options have flags.
+
+    A file that cannot be used ends the program with exit code 2 and a message.
+    """
+    parser = MainParser(prog=PROGRAM, add_help=False, allow_abbrev=False)
+    parser.add_argument("--plugin", action="append", default=[])
+    values, _ = parser.parse_known_args(argv)
+    try:
+        for path in plugins.paths_in(values.plugin):
+            check_option_names(plugins.load(path))
+    except plugins.PluginError as error:
+        parser.exit(2, f"{PROGRAM}: {error}\n")
+
+
+def check_option_names(plugin: plugins.Plugin) -> None:
+    """PluginError where an option of a plugin has the name of another option."""
+    names = [item.name for item in all_fields(Options)]
+    for group in plugin.groups():
+        for item in direct_fields(group):
+            if names.count(item.name) > 1:
+                raise plugins.PluginError(
+                    f"--plugin {plugin.path}: its option {group.__name__}.{item.name} has the name "
+                    f"of another option, --{item.name}. Choose another name."
+                )
+
+
 def parse(argv: Sequence[str] | None = None) -> tuple[Options, Path | None]:
     """The options of a command line, and the folder of --resume.
 
     A wrong flag or combination ends the program with exit code 2 and a message.
     """
+    load_plugins(argv)
     parser = build_parser()
     values = vars(parser.parse_args(argv))
     if values.pop("list_recipes", False):
@@ -151,4 +186,7 @@ def options_of(flags: dict[str, Any]) -> Options:
     """The options of a new run: those of --recipe, with the flags in place of them."""
     recipe = flags.get("recipe", NONE)
     of_recipe = {} if recipe == NONE else values_of(recipe)
-    return Options.of(**{**of_recipe, **flags}).with_files()
+    values = {**of_recipe, **flags}
+    if "plugin" in values:
+        values["plugin"] = plugins.paths_in(values["plugin"])
+    return Options.of(**values).with_files()

@@ -135,7 +135,7 @@ class MethodEntry(Entry):
         return resolved(self.collector or COLLECTORS[self.reads])
 
 
-METHODS: Registry[MethodEntry] = Registry("contrastive method")
+METHODS: Registry[MethodEntry] = Registry("contrastive method", MethodEntry)
 
 
 def register_method(name: str, entry: MethodEntry) -> None:

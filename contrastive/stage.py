@@ -20,13 +20,14 @@ from contrastive.inputs import EncodedRows, Inputs, Source, collect
 from contrastive.methods import Method, SimCSE, build_method
 from contrastive.options import ContrastiveOptions, NliOptions, TensionOptions
 from contrastive.presets import RMSPROP, own_values, settings_of
-from contrastive.registry import Settings
+from contrastive.registry import METHODS, Settings
 from contrastive.sentences import RANDOM_WORDS, EncodedTriplets
 from contrastive.zero_shot import dev_labels, embed, sts_quality
 from data.batching import Batch, EncodedExamples
 from data.readers import Example
 from minbert import AdamW, BertModel, BertTokenizer
 from minbert.commands.options import NONE
+from minbert.commands.plugins import digest_of_plugin
 from minbert.optimizer import parameter_groups
 from minbert.training import processes
 from minbert.training.job import Job
@@ -309,7 +310,10 @@ class ContrastiveTraining:
 
     def identity(self) -> dict[str, Any]:
         """The values that decide what the stage does, for its fingerprint."""
+        # A method of --plugin is known by its file.
+        plugin = digest_of_plugin(METHODS, self.method)
         return {
+            **({"plugin": plugin} if plugin else {}),
             "method": self.method,
             "device": self.training.device,
             "torch": torch.__version__,

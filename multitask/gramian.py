@@ -134,7 +134,7 @@ class Surgery(Entry):
         return self.combine is not None
 
 
-SURGERIES: Registry[Surgery] = Registry("surgery")
+SURGERIES: Registry[Surgery] = Registry("surgery", Surgery)
 
 
 def register_surgery(name: str, surgery: Surgery) -> None:

@@ -35,7 +35,7 @@ class HeadEntry(Entry):
         return resolved(self.build)
 
 
-HEADS: Registry[HeadEntry] = Registry("head")
+HEADS: Registry[HeadEntry] = Registry("head", HeadEntry)
 
 
 def register_head(name: str, entry: HeadEntry) -> None:

@@ -238,6 +238,7 @@ class MultitaskBert(nn.Module):
         path = Path(folder) / "heads.json"
         pooling = stored_pooling(folder)
         settings = read_settings(path)
+        check_heads(path, settings)
         encoder = BertModel.from_pretrained(folder, **config_overrides)
         try:
             model = cls(encoder, pooling or "mean", head_options(settings), seed=0)
@@ -300,6 +301,17 @@ def read_settings(path: Path) -> dict[str, Any]:
             "as runs/NAME/model, as the run wrote it."
         ) from error
     return settings
+
+
+def check_heads(path: Path, settings: Mapping[str, Any]) -> None:
+    """ValueError where heads.json names a head that a file for --plugin may have to register."""
+    for name in (settings.get("head"), settings.get("para_head")):
+        if name is not None and name not in HEADS:
+            raise ValueError(
+                f"{path}: there is no head '{name}'. If a file of --plugin registers it, load that "
+                "file first: from minbert.commands.plugins import load; load('mine.py'). The heads "
+                f"are {', '.join(HEADS)}."
+            )
 
 
 def head_options(settings: Mapping[str, Any]) -> HeadOptions:

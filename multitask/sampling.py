@@ -284,7 +284,7 @@ class Sampler(Entry):
         return epochs * len(order) if self.has_epochs_per_task else epochs
 
 
-SAMPLERS: Registry[Sampler] = Registry("sampler")
+SAMPLERS: Registry[Sampler] = Registry("sampler", Sampler)
 
 
 def register_sampler(name: str, sampler: Sampler) -> None:

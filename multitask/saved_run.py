@@ -23,6 +23,7 @@ from minbert import BertTokenizer
 from minbert.commands.ending import this_python
 from minbert.commands.options import OptionGroup, all_fields, from_flat
 from minbert.commands.paths import in_shell
+from minbert.commands.plugins import load_again
 from minbert.options import EncoderOptions
 from minbert.training import runtime
 from minbert.training.options import TrainingOptions
@@ -104,6 +105,7 @@ def read_record(folder: str | Path) -> Record:
             "folder that run_multitask.py wrote, such as runs/NAME."
         ) from error
 
+    load_again(values.get("plugin", ()), files, str(folder))
     # A file that is named but has no digest cannot be checked, so it counts as missing.
     missing = [name for name in NEEDED_OPTIONS if name not in values]
     for task, split in files_of(SPLITS):

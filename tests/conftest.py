@@ -31,6 +31,19 @@ os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="minbert-tests-")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """--plugin-file mine.py: the general tests also run over the methods of that file."""
+    parser.addoption("--plugin-file", action="append", default=[], help="a file for --plugin")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Load the files of --plugin-file before any test module asks a registry for its names."""
+    from minbert.commands.plugins import load
+
+    for path in config.getoption("--plugin-file"):
+        load(path)
+
+
 @pytest.fixture(autouse=True)
 def _no_network(monkeypatch):
     """A test that connects to another machine fails with this reason. A local server is allowed."""

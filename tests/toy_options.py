@@ -11,8 +11,10 @@ from contrastive.registry import METHODS
 from minbert.commands.options import all_fields
 from minbert.commands.registry import Registry
 from multitask.gramian import SURGERIES
+from multitask.head_registry import HEADS
 from multitask.sampling import SAMPLERS
 
+REGISTRIES: dict[str, Registry] = {"sampling": SAMPLERS, "surgery": SURGERIES, "head": HEADS}
 FIELDS = {item.name: item for item in all_fields(Options)}
 SPLITS = [
     f"{task}_{split}" for task in ("sst", "para", "sts") for split in ("train", "dev", "test")
@@ -41,8 +43,9 @@ def context_of(name: str) -> list[str]:
     for method, entry in METHODS.items():
         if name in entry.own_options:
             return ["--pretrain", method, *needed_flags(method, name)]
-    if name in (*SAMPLERS.option_names(), *SURGERIES.option_names()):
-        return context_of_own_option(name)
+    for chosen_by, methods in REGISTRIES.items():
+        if name in methods.option_names():
+            return context_of_own_option(name, chosen_by, methods)
     for stage in all_stages():
         if name.startswith(f"{stage}_"):
             return ["--pretrain", stage]
@@ -58,13 +61,10 @@ def needed_flags(method: str, besides: str = "") -> list[str]:
     return ["--nli", "a.tsv"] if needs_file else []
 
 
-def context_of_own_option(name: str) -> list[str]:
-    """The flags without which an own option of a sampler or a surgery would have no effect."""
-    chosen_by = "sampling" if name in SAMPLERS.option_names() else "surgery"
-    methods: Registry = SAMPLERS if chosen_by == "sampling" else SURGERIES
+def context_of_own_option(name: str, chosen_by: str, methods: Registry) -> list[str]:
+    """The flags without which an own option of a sampler, surgery or head would have no effect."""
     method = methods.readers(name)[0]
     flags = [f"--{chosen_by}", method]
-    for option, value in methods[method].fixture.options.items():
-        if option != name:
-            flags += [f"--{option}", str(value)]
+    for option, value in methods[method].fixture.context_of(name).items():
+        flags += [f"--{option}", str(value)]
     return [*flags, "--sampling", "joint"] if chosen_by == "surgery" else flags

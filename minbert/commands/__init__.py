@@ -4,6 +4,7 @@ In reading order:
 
 options.py      Option groups: how a package declares its options, and how they are checked.
 registry.py     Registries: the methods that an option names, each with all that belongs to it.
+plugins.py      --plugin: a user's file that registers methods.
 flags.py        Flags and help, made from the fields of an option group.
 arguments.py    Checks of arguments that several commands share.
 paths.py        Checks of the paths that a user gives, and paths as a shell takes them.

@@ -12,11 +12,12 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
-from safetensors.torch import save_file
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
@@ -61,6 +62,9 @@ def _set_usual_mode(path: Path) -> None:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write named tensors as safetensors, atomically."""
+    # This file is read before torch is needed.
+    from safetensors.torch import save_file
+
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     # transformers expects the "format" entry.
     metadata = {"format": "pt"}

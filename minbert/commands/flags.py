@@ -14,11 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import Field
 from typing import Any, NoReturn
 
-from minbert.commands.options import type_words
+from minbert.commands.options import NONE, type_words
 from minbert.commands.registry import Registry
 
 NUMBERS: dict[str, Callable[[str], Any]] = {"int": int, "float": float}
 METAVARS = {"int": "N", "float": "X"}
+REPEATED = "tuple[str, ...]"  # the type of a flag that may be given several times
 MAX_WIDTH = 100  # columns of the help in a wide terminal
 
 
@@ -88,11 +89,13 @@ def text_of(item: Field) -> str:
 
 def help_of(item: Field) -> str:
     """The help text of a flag with its default."""
-    default = item.default
+    default: Any = item.default
     if isinstance(default, bool):
         default = "off"
     elif isinstance(default, float):
         default = f"{default:g}"
+    elif item.type == REPEATED:
+        default = " ".join(default) or NONE
     text = text_of(item)
     # The default of a text that ends with a list has a line of its own.
     separator = "\n" if "\n- " in text else " "
@@ -123,6 +126,9 @@ def add_flag(
     word, *others = type_words(item)
     if word == "bool":
         settings["action"] = "store_true"
+    elif item.type == REPEATED:
+        settings["action"] = "append"
+        settings["metavar"] = metavar_of(item)
     else:
         kind = NUMBERS.get(word, str)
         settings["type"] = number_or_word(kind, item.default) if others else kind

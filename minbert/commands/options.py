@@ -29,6 +29,8 @@ TYPES: dict[str, tuple[type, ...]] = {
     "int": (int,),
     "float": (int, float),
     "str": (str,),
+    # A flag that may be given several times.
+    "tuple[str, ...]": (tuple,),
 }
 
 
@@ -81,6 +83,10 @@ class OptionGroup:
 
     def __post_init__(self) -> None:
         for item in direct_fields(type(self)):
+            # A command line and a file of JSON give lists, which could be changed.
+            value = getattr(self, item.name)
+            if isinstance(value, list):
+                object.__setattr__(self, item.name, tuple(value))
             check_value(item, getattr(self, item.name))
         check_effects(self)
         self.check()
@@ -237,6 +243,8 @@ def check_value(item: Field, value: Any) -> None:
     if not any(type(value) in TYPES[word] for word in words):
         expected = " or ".join(words)
         raise ValueError(f"--{item.name} is {value!r}; it must be {expected}.")
+    if isinstance(value, tuple) and not all(type(part) is str for part in value):
+        raise ValueError(f"--{item.name} is {value!r}; each of its values must be a text.")
 
     choices = item.metadata["choices"]
     if choices and value not in choices:

@@ -1,6 +1,6 @@
 """Registries: the methods that an option names, each with everything that belongs to it.
 
-    SAMPLERS: Registry[Sampler] = Registry("sampler")
+    SAMPLERS: Registry[Sampler] = Registry("sampler", Sampler)
     SAMPLERS.register("joint", Sampler(title="one batch of every task", ...))
 
 The choices, checks and help of the option are made from the entries, and the general tests run over
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pkgutil import resolve_name
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from minbert.commands.options import OptionGroup, all_fields
 
@@ -61,18 +61,38 @@ class Entry:
 EntryT = TypeVar("EntryT", bound=Entry)
 
 
+class Registered(NamedTuple):
+    """An entry that `register` has added: a file of --plugin made it."""
+
+    registry: Registry[Any]
+    name: str
+
+
+REGISTERED: list[Registered] = []  # in the order of the calls
+
+
 class Registry(Generic[EntryT], dict[str, EntryT]):
     """The entries of one kind of method by name, in the order in which the help lists them.
 
-    kind: a noun for messages, such as "sampler".
+    kind: a noun for messages, such as "sampler". entry_class: of its entries.
     """
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, entry_class: type[EntryT]) -> None:
         super().__init__()
         self.kind = kind
+        self.entry_class = entry_class
 
     def register(self, name: str, entry: EntryT) -> None:
-        """Add an entry. ValueError for a name that exists, or that no flag could take."""
+        """Add the entry of a user's method. Our own stand in the registry without this call.
+
+        ValueError for a name that exists, or that no flag could take, for something else than an
+        entry of this kind, and for option groups that could make no flags.
+        """
+        if not isinstance(entry, self.entry_class):
+            raise ValueError(
+                f"the {self.kind} '{name}' is {type(entry).__name__}; "
+                f"{self.entry_class.__name__}(title=..., ...) is expected."
+            )
         if not re.fullmatch(r"[a-z][a-z0-9-]*", name):
             raise ValueError(
                 f"'{name}' cannot name a {self.kind}: use small letters, digits and -, such as "
@@ -80,7 +100,10 @@ class Registry(Generic[EntryT], dict[str, EntryT]):
             )
         if name in self:
             raise ValueError(f"there is a {self.kind} '{name}' already. Choose another name.")
+        for group in entry.options:
+            check_group(group)
         self[name] = entry
+        REGISTERED.append(Registered(self, name))
 
     def groups(self) -> list[type[OptionGroup]]:
         """The option groups of all entries, each once."""
@@ -104,6 +127,24 @@ class Registry(Generic[EntryT], dict[str, EntryT]):
         """A line of a list for each entry, as help texts have them."""
         for name, entry in self.items():
             yield f"- {name}: {entry.title}"
+
+
+def check_group(group: type[OptionGroup]) -> None:
+    """ValueError where a class is no option group, or has a field that `flag` did not make."""
+    if not (isinstance(group, type) and issubclass(group, OptionGroup)):
+        raise ValueError(f"options names {group!r}; a subclass of OptionGroup is expected.")
+    # Without the decorator its fields would be those of the class that it extends: none.
+    if "__dataclass_fields__" not in vars(group):
+        raise ValueError(
+            f"{group.__name__} is no dataclass. Write @dataclass(frozen=True) above it."
+        )
+    for item in fields(group):
+        if "help" not in item.metadata:
+            raise ValueError(
+                f"{group.__name__}.{item.name} is no flag. Write {item.name}: ... = "
+                "flag(DEFAULT, HELP)."
+            )
+    group()  # checks the defaults
 
 
 class Names(Collection[str]):

@@ -27,10 +27,11 @@ from minbert.commands.registry import Registry
 from minbert.training.job import Job
 from minbert.training.loop import fit
 from multitask.gramian import SURGERIES
+from multitask.head_registry import HEADS
 from multitask.sampling import SAMPLERS
 from multitask.stage import read_tables
 from tests.toy_multitask import after_two_steps, differ, encoded, resolved, task_job
-from tests.toy_options import FIELDS
+from tests.toy_options import FIELDS, REGISTRIES
 
 BASE = {
     "pair_encoding": "cross",
@@ -46,7 +47,6 @@ BASE = {
 }
 DUAL = {"pair_encoding": "dual", "head": "vm"}
 BI_MLP = {"pair_encoding": "bi", "head": "mlp"}
-PAIRS_BY_COSINE = ["features", "vm", "mlp", "cosine"]
 
 # Options that decide which batches come when.
 OF_THE_PLAN = {
@@ -68,15 +68,31 @@ class Case(NamedTuple):
     context: dict[str, Any] = {}
 
 
-REGISTRIES: dict[str, Registry] = {"sampling": SAMPLERS, "surgery": SURGERIES}
 # Without clipping, which would hide a factor of the gradient.
 UNCLIPPED = {"surgery": {"max_grad_norm": 0.0}}
+
+
+def heads_that_read(encoding: str) -> list[str]:
+    """The heads that can read a pair encoding."""
+    return [name for name, entry in HEADS.items() if encoding in entry.encodings]
+
+
+def heads_of_para(encoding: str) -> list[str]:
+    """Those of them that --para_head may name."""
+    choices = FIELDS["para_head"].metadata["choices"]
+    return [name for name in heads_that_read(encoding) if name in choices]
 
 
 def cases_of(chosen_by: str, methods: Registry) -> list[Case]:
     """The cases of a registry: its names, and for each method the values of its own options."""
     context = UNCLIPPED.get(chosen_by, {})
-    cases = [Case(chosen_by, list(methods), context)]
+    return [Case(chosen_by, list(methods), context), *own_cases_of(chosen_by, methods)]
+
+
+def own_cases_of(chosen_by: str, methods: Registry) -> list[Case]:
+    """The cases of the methods' own options."""
+    context = UNCLIPPED.get(chosen_by, {})
+    cases = []
     for name, entry in methods.items():
         for option, values in entry.fixture.values.items():
             of_method = {**entry.fixture.context_of(option), chosen_by: name}
@@ -87,12 +103,13 @@ def cases_of(chosen_by: str, methods: Registry) -> list[Case]:
 CASES = [
     *cases_of("sampling", SAMPLERS),
     *cases_of("surgery", SURGERIES),
+    *own_cases_of("head", HEADS),
     Case("tasks", ["sst,para,sts", "sts,para,sst", "sst,sts", "para"]),
-    Case("head", ["ph", "dph", "dpha", "vm"], DUAL),
-    Case("head", PAIRS_BY_COSINE, {"pair_encoding": "bi", "tasks": "sst,sts"}),
-    Case("head", PAIRS_BY_COSINE, {"tasks": "sst,sts"}),
-    Case("para_head", ["ph", "dph", "dpha", "vm"], {**DUAL, "head": "ph"}),
-    Case("para_head", ["features", "vm"], {"pair_encoding": "bi", "head": "cosine"}),
+    Case("head", heads_that_read("dual"), DUAL),
+    Case("head", heads_that_read("bi"), {"pair_encoding": "bi", "tasks": "sst,sts"}),
+    Case("head", heads_that_read("cross"), {"tasks": "sst,sts"}),
+    Case("para_head", heads_of_para("dual"), {**DUAL, "head": "ph"}),
+    Case("para_head", heads_of_para("bi"), {"pair_encoding": "bi", "head": "cosine"}),
     Case("sharing", ["none", "heads", "first"], BI_MLP),
     Case("para_prior", ["none", 0.2, 0.6]),
     Case("sts_range", ["zero", "fitted"], BI_MLP),
@@ -124,6 +141,7 @@ CASES = [
     Case("attention_dropout", ["auto", 0.0, 0.5]),
 ]
 OF_THE_RUN = {
+    "plugin",
     "recipe",
     "pretrain",
     "model",

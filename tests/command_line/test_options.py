@@ -22,6 +22,7 @@ TYPES = {
     "int | str": (int, str),
     "str": str,
     "bool": bool,
+    "tuple[str, ...]": tuple,
 }
 
 
@@ -68,8 +69,7 @@ def test_options_of_an_older_version_are_read():
     """A run that began before options had groups can still be resumed."""
     stored = json.loads(OLD_FILE.read_text(encoding="utf-8"))["options"]
     options = Options.of(**stored)
-    assert options.flat() == stored
-    assert stored.keys() == Options().flat().keys(), "the keys of options.json must stay"
+    assert stored.items() <= options.flat().items(), "the keys of options.json must stay"
     assert options.run.stages == ("mlm", "simcse")
     assert options.contrastive.is_fusion and options.multitask.heads.pair_encoding == "dual"
 

@@ -57,7 +57,7 @@ CASES = {
     ),
     "contrastive_warmup": Case("simcse", [0.0, 0.5]),
     "contrastive_lr": Case("simcse", ["auto", 1e-3]),
-    "contrastive_temperature": Case("simcse", ["auto", 0.1]),
+    "contrastive_temperature": Case("simcse", ["auto", 0.123]),
     "contrastive_max_length": Case("simcse", ["auto", 5]),
     "contrastive_batch_size": Case("simcse", ["auto", 8], {"contrastive_epochs": 2}),
     # The dropout masks of chunks are drawn in another order.

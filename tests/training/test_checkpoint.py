@@ -70,7 +70,7 @@ def test_a_full_disk_while_saving_tensors(tmp_path, monkeypatch, error):
         path.write_bytes(b"\x00" * 5)
         raise error
 
-    monkeypatch.setattr("minbert.commands.files.save_file", save_half)
+    monkeypatch.setattr("safetensors.torch.save_file", save_half)
     with pytest.raises(ValueError, match="model.safetensors: the disk is full. Free some space"):
         write_tensors(tmp_path / "model.safetensors", {"w": torch.zeros(2)})
     assert os.listdir(tmp_path) == ["model.safetensors"]
@@ -178,7 +178,7 @@ def test_a_crash_between_the_tensor_file_and_the_json_loses_nothing(
 
 def test_a_full_disk_keeps_the_previous_checkpoint(tmp_path, monkeypatch):
     save_checkpoint(tmp_path, {"w": torch.ones(1)}, {"step": 1})
-    monkeypatch.setattr("minbert.commands.files.save_file", full_disk)
+    monkeypatch.setattr("safetensors.torch.save_file", full_disk)
     with pytest.raises(ValueError, match="step-00000002.safetensors: the disk is full"):
         save_checkpoint(tmp_path, {"w": torch.zeros(1)}, {"step": 2})
     tensors, state = load_checkpoint(tmp_path)

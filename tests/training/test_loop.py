@@ -316,7 +316,7 @@ def test_a_full_disk_stops_with_a_message(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("minbert.commands.files.save_file", full)
+    monkeypatch.setattr("safetensors.torch.save_file", full)
     with pytest.raises(ValueError, match="the disk is full"):
         fit(make_job(tmp_path))
 

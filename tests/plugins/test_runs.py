@@ -1,0 +1,184 @@
+"""Runs with the plugins of this folder: trained, predicted, resumed, refused with a changed file.
+
+The general tests also run over the plugins, because they take all they need from the entries.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.plugins.loading import FILES
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def call(*command: object, cwd: Path = ROOT) -> subprocess.CompletedProcess:
+    """Run a Python command to its end."""
+    words = [sys.executable, *map(str, command)]
+    return subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=600)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> dict[str, Path]:
+    """Copies of the plugins, which a test may change."""
+    folder = tmp_path_factory.mktemp("plugins")
+    return {name: Path(shutil.copy(path, folder)) for name, path in FILES.items()}
+
+
+@pytest.fixture(scope="module")
+def run(files, tiny_model, sample_data, tmp_path_factory):
+    """A function that trains a small run with some plugins; it returns the run's folder."""
+    folder = tmp_path_factory.mktemp("runs")
+
+    def train(name: str, plugins: list[str], *flags: object) -> Path:
+        paths = ",".join(str(files[plugin]) for plugin in plugins)
+        small = ["--train-rows", "sst=16,para=16,sts=16", "--dev-rows", "sst=8,para=8,sts=8"]
+        data = ["--model", tiny_model, "--data-dir", sample_data, "--device", "cpu"]
+        place = ["--output-dir", folder, "--name", name]
+        result = call(
+            "run_multitask.py", "--plugin", paths, "--epochs", 1, *small, *data, *place, *flags
+        )
+        assert result.returncode == 0, result.stderr
+        (folder / name / "output.txt").write_text(result.stdout)
+        return folder / name
+
+    return train
+
+
+@pytest.fixture(scope="module")
+def trained(run) -> Path:
+    """A run with a loss and gradient surgery of plugins."""
+    flags = ["--pretrain", "dcl", "--dcl-sigma", 0.5, "--sampling", "joint", "--surgery", "mgda"]
+    return run("loss", ["dcl", "mgda"], *flags)
+
+
+@pytest.fixture(scope="module")
+def headed(run) -> Path:
+    """A run with a sampler and a head of plugins."""
+    flags = ["--sampling", "spread", "--head", "product", "--product-scale", 2.0]
+    return run("head", ["spread", "product"], *flags)
+
+
+def test_a_loss_and_a_surgery(trained, files):
+    output = (trained / "output.txt").read_text()
+    assert "dcl: epochs 1, batch_size 64," in output and "dcl_sigma 0.5" in output
+    assert "dcl: step" in output
+    record = json.loads((trained / "run.json").read_text())
+    assert record["options"]["surgery"] == "mgda"
+    assert record["options"]["plugin"] == [str(files["dcl"]), str(files["mgda"])]
+    for path in (files["dcl"], files["mgda"]):
+        assert record["files"][str(path)] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert len(record["conflicts"]) == 3, "the cosines of each pair of tasks"
+    stage = json.loads((trained / "encoder" / "stage.json").read_text())
+    assert stage["settings"]["temperature"] == 0.1
+
+
+def test_a_stage_is_used_again_only_with_the_same_file(run, trained, files):
+    """Another file with the same name of the method trains something else."""
+    flags = ["--pretrain", "dcl", "--dcl-sigma", 0.5]
+    again = run("again", ["dcl"], *flags)
+    assert "dcl: step" not in (again / "output.txt").read_text()
+    original = files["dcl"].read_text()
+    try:
+        files["dcl"].write_text(original + "\n# another file\n")
+        other = run("other", ["dcl"], *flags)
+        assert "dcl: step" in (other / "output.txt").read_text()
+    finally:
+        files["dcl"].write_text(original)
+
+
+def test_a_head_and_a_sampler_are_opened_again(headed, tmp_path):
+    """From another folder, without --plugin: the run knows its files."""
+    record = json.loads((headed / "run.json").read_text())
+    assert record["options"]["pair_encoding"] == "bi", "the head's first encoding"
+    assert record["options"]["spread_jitter"] == 0.0
+    stored = json.loads((headed / "model" / "heads.json").read_text())
+    assert (stored["head"], stored["product_scale"]) == ("product", 2.0)
+
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("a cat sleeps\ta cat is asleep\n")
+    command = ["-m", "multitask.predict", headed, "--task", "sts", "--input", rows, "--lines"]
+    result = subprocess.run(
+        [sys.executable, *map(str, command)],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert result.returncode == 0, result.stderr
+    float(result.stdout.split("\t")[0])
+
+
+def test_the_model_alone_says_that_its_head_is_of_a_plugin(headed):
+    code = f"""
+from multitask.model import MultitaskBert
+try:
+    MultitaskBert.from_pretrained({str(headed / "model")!r})
+except ValueError as error:
+    print(error)
+from minbert.commands.plugins import load
+load({str(FILES["product"])!r})
+print(type(MultitaskBert.from_pretrained({str(headed / "model")!r}).heads["sts"]).__name__)
+"""
+    result = call("-c", code)
+    message, name = result.stdout.strip().splitlines()
+    assert "there is no head 'product'. If a file of --plugin registers it, load that" in message
+    assert name == "Product"
+
+
+@pytest.mark.parametrize("change", ["changed", "missing"])
+def test_a_run_is_not_opened_with_another_file(headed, files, change):
+    original = files["spread"].read_text()
+    words = "has changed since the run began. Bring the file back as it was, or start a new run."
+    try:
+        if change == "changed":
+            files["spread"].write_text(original + "\nraise SystemExit('this is never run')\n")
+        else:
+            files["spread"].unlink()
+            words = "cannot be read (No such file or directory). Bring the file back to this place."
+        for command in (["-m", "multitask.errors"], ["run_multitask.py", "--resume"]):
+            result = call(*command, headed)
+            assert result.returncode == 2
+            assert f"its plugin {files['spread']} {words}" in result.stderr
+    finally:
+        files["spread"].write_text(original)
+
+
+def test_a_run_with_plugins_is_resumed(headed, tmp_path):
+    """--resume takes no other flag: the plugins are those of options.json."""
+    begun = Path(shutil.copytree(headed, tmp_path / "begun"))
+    expected = json.loads((begun / "run.json").read_text())
+    (begun / "run.json").unlink()
+    result = call("run_multitask.py", "--resume", begun)
+    assert result.returncode == 0, result.stderr
+    assert json.loads((begun / "run.json").read_text())["scores"] == expected["scores"]
+
+
+GENERAL = {
+    "tests/lessons/test_samplers.py": "spread or each_name",
+    "tests/multitask/test_registries.py": "",
+    "tests/contrastive/test_registry.py": "dcl",
+    "tests/contrastive/test_options.py": "dcl or all_options",
+    "tests/contrastive/test_caching.py": "dcl",
+    "tests/contrastive/test_stage.py": "dcl",
+    "tests/command_line/test_every_value.py": "mgda or spread or product or sampling or surgery",
+}
+
+
+@pytest.mark.parametrize("file", GENERAL)
+def test_the_general_tests_hold_for_them(file):
+    plugins = []
+    for path in FILES.values():
+        plugins += ["--plugin-file", path]
+    chosen = ["-k", GENERAL[file]] if GENERAL[file] else []
+    result = call("-m", "pytest", "-q", "-p", "no:cacheprovider", file, *chosen, *plugins)
+    assert result.returncode == 0, result.stdout[-3000:]
+    assert " passed" in result.stdout or "[100%]" in result.stdout
