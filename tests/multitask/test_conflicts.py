@@ -21,6 +21,18 @@ def surgery():
     return surgery
 
 
+def test_gradients_at_a_right_angle_are_no_conflict():
+    """Cosines 1, 0 and -1 of three steps: one conflict, and a mean of 0."""
+    surgery = make_surgery("pcgrad", "sum", 0.01, ["sst", "sts"], seed=0)
+    for cosine in (1.0, 0.0, -1.0):
+        gramian = torch.tensor([[1.0, cosine], [cosine, 1.0]], dtype=torch.float64)
+        surgery(gramian, ["sst", "sts"])
+    (entry,) = surgery.conflicts()
+    assert entry["conflicts"] == pytest.approx(1 / 3)
+    assert entry["cosine"] == 0.0
+    assert entry["steps"] == 3
+
+
 def test_table_by_hand():
     text = conflict_table(
         [{"tasks": ["sst", "sts"], "steps": 1200, "conflicts": 0.25, "cosine": -0.0625}]
