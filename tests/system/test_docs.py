@@ -22,6 +22,7 @@ import pytest
 
 from command_line.options import Options
 from command_line.parser import parse
+from minbert.commands import plugins
 from minbert.commands.flags import text_of
 from minbert.commands.options import all_fields
 
@@ -243,6 +244,7 @@ def fault_of_run(flags: list[str]) -> str | None:
     """
     if flags[:1] == ["--resume"] and len(flags) == 2:  # its folder is an example
         return None
+    loaded = set(plugins.LOADED)
     with (
         contextlib.redirect_stderr(io.StringIO()) as said,
         contextlib.redirect_stdout(io.StringIO()),
@@ -251,6 +253,9 @@ def fault_of_run(flags: list[str]) -> str | None:
             parse([re.sub(r"^\$\{?\w+\}?$", "1", word) for word in flags])
         except SystemExit as stop:
             return said.getvalue().strip().splitlines()[-1] if stop.code else None
+        finally:
+            for place in set(plugins.LOADED) - loaded:
+                plugins.unload(plugins.LOADED[place])
     return None
 
 
