@@ -290,7 +290,7 @@ def wrong_defaults(document: Document) -> Complaints:
         if not is_table or not cells[0].startswith("`"):
             continue
         item = FIELDS.get(without_dashes(cells[0]))
-        default = str(item.default).replace("False", "off") if item else None
+        default = str(item.default).replace("False", "off").replace("()", "none") if item else None
         if cells[1] != default:
             yield (
                 number,
