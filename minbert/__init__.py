@@ -12,6 +12,7 @@ attention.py        Multi-head self-attention.
 activations.py      The activation of the feed-forward network, by its name.
 bert.py             The encoder: embeddings, layers, pooler.
 weights.py          How weights are named, read and written.
+onnx_files.py       Models as ONNX files, and the check of a file against torch.
 pooling.py          Token vectors -> one vector per row.
 optimizer.py        AdamW.
 schedule.py         The learning rate of each step.

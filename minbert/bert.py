@@ -191,8 +191,10 @@ class BertModel(nn.Module):
                 f"input_ids has {num_tokens} tokens a row; this model has "
                 f"{self.config.num_positions} positions. Truncate to that (max_length)."
             )
-        # Only models with one segment are asked, since reading a tensor makes a GPU wait.
-        if self.config.type_vocab_size == 1 and token_type_ids.any():
+        # Only models with one segment are asked, since reading a tensor makes a GPU wait. A graph
+        # that is exported cannot ask.
+        has_one_segment = self.config.type_vocab_size == 1 and not torch.compiler.is_compiling()
+        if has_one_segment and token_type_ids.any():
             raise ValueError(
                 "token_type_ids holds a 1, for the second sentence of a pair; this model has one "
                 "segment (type_vocab_size 1 in config.json). Encode the two sentences apart, as "

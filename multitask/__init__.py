@@ -26,6 +26,7 @@ saved_run.py         Opens a finished run again.
 probabilities.py     From raw outputs to probabilities to predictions.
 predict.py           Command: predicts rows of your own.
 check.py             Command: scores or verifies leaderboard files.
+export/              Command: a task as a model of transformers, or as an ONNX graph.
 ensemble/            Command: several runs together.
 errors/              Command: where a run is wrong.
 """

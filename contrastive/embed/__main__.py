@@ -159,7 +159,7 @@ def work(
     """Write all files, then yield the texts to print. log: receives the notes."""
     from tqdm import tqdm
 
-    from contrastive.embed.export import export
+    from contrastive.embed.export import GRAPH, export, export_graph
     from contrastive.embedder import nearest, open_embedder, write_vectors
     from minbert.training import runtime
 
@@ -188,6 +188,11 @@ def work(
             request.normalise or embedder.is_normalised,
         )
         log(f"export: {request.export}")
+        if request.onnx:
+            difference = export_graph(
+                embedder, request.export, request.normalise or embedder.is_normalised
+            )
+            log(f"graph: {request.export / GRAPH}, largest difference from torch {difference:.1e}")
     if not sentences:
         return
 

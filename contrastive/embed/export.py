@@ -14,11 +14,18 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from minbert import BertModel, BertTokenizer
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from contrastive.embedder import Embedder
+from minbert import BertModel, BertTokenizer, onnx_files
 from minbert.commands.files import write_json, write_tensors
-from minbert.pooling import save_pooling
+from minbert.pooling import pool, save_pooling
 
 DENSE = "2_Dense"
+
+# Where sentence-transformers looks for a graph.
+GRAPH = "onnx/model.onnx"
 
 
 def export_layout(
@@ -110,3 +117,52 @@ def write_folder(
         pooler = encoder.pooler
         tensors = {"linear.weight": pooler.weight, "linear.bias": pooler.bias}
         write_tensors(folder / DENSE / "model.safetensors", tensors)
+
+
+# --- ONNX -----------------------------------------------------------------------------------------
+
+
+class SentenceGraph(nn.Module):
+    """An encoder and its sentence vector, from tensors alone."""
+
+    def __init__(self, encoder: BertModel, pooling: str, is_normalised: bool) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.pooling = pooling
+        self.is_normalised = is_normalised
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Compute hidden states (B, T, H) and sentence vectors (B, H) of inputs (B, T)."""
+        output = self.encoder(input_ids, attention_mask, token_type_ids)
+        vectors = pool(output, attention_mask, self.pooling)  # (B, H)
+        if self.is_normalised:
+            vectors = F.normalize(vectors, dim=-1)
+        return output.last_hidden_state, vectors
+
+
+def export_graph(embedder: Embedder, folder: Path, is_normalised: bool) -> float:
+    """Write GRAPH into an exported folder.
+
+    Its outputs are last_hidden_state and sentence_embedding.
+
+    Returns the largest difference from torch. Raises ValueError where it is too large.
+    """
+    encoder = embedder.encoder
+    device = next(encoder.parameters()).device
+    tokenizer = embedder.tokenizer
+    texts = list(onnx_files.CHECKED_TEXTS)
+    batches = []
+    for chosen in (texts, texts[1:2], texts[3:]):
+        inputs = dict(tokenizer(chosen, max_length=embedder.max_length))
+        if not (tokenizer.has_segments and encoder.config.has_segments):
+            inputs.pop("token_type_ids", None)
+        batches.append(inputs)
+    graph = SentenceGraph(encoder.cpu(), embedder.pooling, is_normalised).eval()
+    path = folder / GRAPH
+    try:
+        onnx_files.write_onnx(graph, batches[0], ["last_hidden_state", "sentence_embedding"], path)
+        return onnx_files.largest_difference(graph, batches, path)
+    finally:
+        encoder.to(device)

@@ -12,6 +12,7 @@ from typing import Any
 
 from data.columns import ColumnNames
 from minbert.commands.arguments import check_at_least
+from minbert.commands.optional import check_onnx_packages
 from minbert.commands.paths import check_writable
 
 STREAM = Path("-")  # as --out: standard output
@@ -39,6 +40,7 @@ class Request:
     duplicates: bool
     threshold: float
     export: Path | None
+    onnx: bool
     normalise: bool
     pooling: str
     batch_size: int
@@ -171,6 +173,12 @@ def _add_answers(parser: argparse.ArgumentParser) -> None:
         help="write the model to a new folder that sentence-transformers opens",
     )
     parser.add_argument(
+        "--onnx",
+        action="store_true",
+        help="with --export: also write onnx/model.onnx, a graph for onnxruntime (after "
+        "`bash setup.sh --onnx`)",
+    )
+    parser.add_argument(
         "--normalise",
         action="store_true",
         help="bring the vectors of --out and --export to length 1",
@@ -278,6 +286,9 @@ def check_effects(request: Request) -> None:
         check_effect("--vectors", prints)
         if request.out is not None:
             raise ValueError("--out would only copy the vectors of --vectors; drop one of the two.")
+    if request.onnx:
+        check_effect("--onnx", {"--export": request.export})
+        check_onnx_packages()
     if request.normalise:  # --nearest and --query need no lengths: they compare cosines
         check_effect("--normalise", {"--out": request.out, "--export": request.export})
     if request.top != DEFAULT_TOP:

@@ -9,6 +9,7 @@ flags.py        Flags and help, made from the fields of an option group.
 arguments.py    Checks of arguments that several commands share.
 paths.py        Checks of the paths that a user gives, and paths as a shell takes them.
 ending.py       Exit codes, Ctrl-C and the messages of both.
+optional.py     Packages that only some commands need.
 hidden.py       Files of a user that hide a package of ours.
 launcher.py     The command `minbert`, which lists and starts all commands.
 files.py        Files that are written whole or not at all.

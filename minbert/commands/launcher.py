@@ -29,6 +29,7 @@ COMMANDS = (
     Command("train", "run_multitask", "Train tasks on one encoder, and stages before them."),
     Command("pretrain", "minbert.pretraining", "Train an encoder on plain text."),
     Command("predict", "multitask.predict", "Predict rows of your own with a finished run."),
+    Command("export", "multitask.export", "Write a task as a model of transformers or ONNX."),
     Command("errors", "multitask.errors", "Show where a finished run is wrong."),
     Command("ensemble", "multitask.ensemble", "Join several finished runs."),
     Command("check", "multitask.check", "Verify or score leaderboard files."),

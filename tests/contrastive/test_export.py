@@ -1,5 +1,6 @@
 """contrastive/embed/export.py: sentence-transformers opens the folder, with the same vectors."""
 
+import importlib.util
 import json
 
 import pytest
@@ -7,10 +8,12 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
+from benchmarks.small_models import make_model
 from contrastive.embed.__main__ import main as embed_main
-from contrastive.embed.export import export, export_layout
+from contrastive.embed.export import GRAPH, export, export_layout
 from contrastive.embedder import open_embedder
 from minbert import BertTokenizer
+from minbert.commands.optional import ONNX_PACKAGES
 
 MAX_LENGTH = 16
 # One of them is longer than 16 tokens.
@@ -179,3 +182,46 @@ def test_a_random_pooler_is_not_exported(tmp_path, pooling):
     names = load_file(tmp_path / "out" / "model.safetensors").keys()
     assert not [name for name in names if "pooler" in name]
     opened(tmp_path / "out")
+
+
+# --- ONNX -----------------------------------------------------------------------------------------
+
+has_onnx = all(importlib.util.find_spec(name) for name in ONNX_PACKAGES)
+
+
+@pytest.mark.skipif(not has_onnx, reason="run setup.sh --onnx")
+@pytest.mark.parametrize(
+    ("family", "pooling", "flags"),
+    [("bert", "pooler", []), ("roberta", "mean", ["--normalise"]), ("distilbert", "cls", [])],
+)
+def test_a_graph_gives_the_vectors_of_embed(tmp_path, capsys, family, pooling, flags):
+    import onnxruntime
+
+    make_model(family, tmp_path / "start")
+    out = tmp_path / "out"
+    arguments = [str(tmp_path / "start"), "--pooling", pooling, "--export", str(out), "--onnx"]
+    assert embed_main([*arguments, *flags]) == 0
+    assert "largest difference from torch" in capsys.readouterr().err
+
+    session = onnxruntime.InferenceSession(str(out / GRAPH), providers=["CPUExecutionProvider"])
+    inputs = BertTokenizer.from_pretrained(out)(SENTENCES)
+    names = [entry.name for entry in session.get_inputs()]
+    assert ("token_type_ids" in names) == (family == "bert")
+    states, vectors = session.run(None, {name: inputs[name].numpy() for name in names})
+    expected, _ = open_embedder(tmp_path / "start", pooling, device="cpu")[0].encode(SENTENCES)
+    if flags:
+        expected = F.normalize(expected, dim=-1)
+    torch.testing.assert_close(torch.tensor(vectors), expected, atol=1e-5, rtol=0)
+    assert states.shape[:2] == tuple(inputs["input_ids"].shape)
+
+
+@pytest.mark.skipif(has_onnx, reason="the packages are installed")
+def test_missing_packages_are_named_before_any_work(tiny_model, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert embed_main([str(tiny_model), "--export", str(out), "--onnx"]) == 2
+    assert "bash setup.sh --onnx" in capsys.readouterr().err and not out.exists()
+
+
+def test_a_graph_without_an_export_is_refused(tiny_model, capsys):
+    assert embed_main([str(tiny_model), "--onnx", "--nearest", "1"]) == 2
+    assert "--onnx has no effect without --export" in capsys.readouterr().err

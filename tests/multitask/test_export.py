@@ -1,0 +1,304 @@
+"""`python -m multitask.export`: transformers and onnxruntime compute the logits of our models."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+
+import pytest
+import torch
+
+import run_multitask
+from benchmarks.small_models import SENTENCES, make_model
+from data.batching import EncodedExamples
+from data.readers import Example
+from minbert import BertModel, BertTokenizer
+from minbert.commands.optional import ONNX_PACKAGES
+from multitask.export.__main__ import main
+from multitask.export.classifier import classifier_of, write_classifier, write_tokenizer
+from multitask.model import MultitaskBert
+from multitask.options import HeadOptions
+from multitask.tasks import TASKS
+
+transformers = pytest.importorskip("transformers", reason="run setup.sh --dev")
+
+has_onnx = all(importlib.util.find_spec(name) for name in ONNX_PACKAGES)
+needs_onnx = pytest.mark.skipif(not has_onnx, reason="run setup.sh --onnx")
+
+FAMILIES = ("bert", "distilbert", "roberta", "xlm-roberta", "multilingual")
+EXACT = {"cls": "tanh", "pooler": "none"}
+
+
+def make_task_model(folder, pooling, **heads):
+    """A multitask model with random heads, far from 0, on the encoder of a folder."""
+    options = HeadOptions(**({"pair_encoding": "cross"} | heads))
+    encoder = BertModel.from_pretrained(folder)
+    model = MultitaskBert(encoder, pooling, options, seed=1)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.startswith(("heads.", "shared.")):
+                parameter.normal_(std=0.3)
+    return model.eval()
+
+
+def make_batch(tokenizer, task, encoding="cross", max_length=128):
+    examples = []
+    for number, text in enumerate(SENTENCES):
+        second = SENTENCES[-1 - number] if task.is_pair else None
+        examples.append(Example(str(number), text, second, None))
+    rows = EncodedExamples(examples, tokenizer, max_length, encoding)
+    return rows.batch(list(range(len(examples))))
+
+
+def their_logits(folder, task):
+    """The logits of transformers' model on the tokens of transformers' tokenizer."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    texts = [list(SENTENCES), list(SENTENCES[::-1])] if task.is_pair else [list(SENTENCES)]
+    with torch.no_grad():
+        inputs = tokenizer(*texts, padding=True, truncation=True, return_tensors="pt")
+        return model, model(**inputs).logits
+
+
+@pytest.mark.parametrize("pooling", EXACT)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_transformers_computes_the_same_logits(tmp_path, family, pooling):
+    """Single sentences and pairs, also where the encoder's own class has no such layer."""
+    make_model(family, tmp_path / "start")
+    model = make_task_model(tmp_path / "start", pooling, common_layer=EXACT[pooling])
+    tokenizer = BertTokenizer.from_pretrained(tmp_path / "start")
+    for task in TASKS.values():
+        out = tmp_path / task.name
+        out.mkdir()
+        name = write_classifier(model, task, out)
+        write_tokenizer(tokenizer, 24, out)
+        theirs, logits = their_logits(out, task)
+        assert type(theirs).__name__ == name
+        with torch.no_grad():
+            ours = model(task.name, make_batch(tokenizer, task, max_length=24))
+        if task.kind == "binary":
+            expected = torch.sigmoid(ours)
+            logits = logits.softmax(dim=-1)[:, 1]
+        else:
+            expected = ours if ours.dim() == 2 else ours.unsqueeze(1)
+        torch.testing.assert_close(logits, expected, atol=1e-5, rtol=0)
+        assert expected.std() > 0.01, "equal because constant"
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_names_of_classes_and_the_kind_of_problem(tmp_path, tiny_model, name):
+    task = TASKS[name]
+    write_classifier(make_task_model(tiny_model, "cls"), task, tmp_path)
+    config = transformers.AutoConfig.from_pretrained(tmp_path)
+    if name == "sts":
+        assert (config.problem_type, config.id2label) == ("regression", {0: "sts"})
+    else:
+        assert config.problem_type == "single_label_classification"
+        assert config.id2label == dict(enumerate(task.label_names))
+        assert config.label2id == {label: number for number, label in config.id2label.items()}
+
+
+@pytest.mark.parametrize(
+    ("pooling", "heads", "task", "reason"),
+    [
+        ("mean", {}, "sst", r"the mean over all tokens \(--pooling mean\)"),
+        ("mean", {}, "sts", "the mean over all tokens"),
+        ("cls", {"pair_encoding": "bi"}, "para", "--pair_encoding bi reads a pair in two rows"),
+        ("cls", {"pair_encoding": "dual", "head": "ph"}, "sts", "--pair_encoding dual"),
+        ("cls", {"common_layer": "none"}, "sst", "no layer with tanh.*--common_layer none"),
+        ("pooler", {}, "sst", "two layers with tanh"),
+        ("cls", {"head": "mlp", "pair_encoding": "bi"}, "sst", r"no linear layer \(--head mlp\)"),
+    ],
+)
+def test_other_formulas_are_refused_by_name(tiny_model, pooling, heads, task, reason):
+    model = make_task_model(tiny_model, pooling, **heads)
+    with pytest.raises(ValueError, match=f"{reason}.*--format onnx"):
+        classifier_of(model, TASKS[task])
+
+
+def test_one_task_may_be_exact_where_another_is_not(tiny_model):
+    model = make_task_model(tiny_model, "cls", pair_encoding="bi", head="cosine")
+    classifier_of(model, TASKS["sst"])
+    with pytest.raises(ValueError, match="STS of this model cannot be"):
+        classifier_of(model, TASKS["sts"])
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def finished(tiny_model, sample_data, tmp_path_factory, no_fsync):
+    """Finished runs by the pooling of their sentence vectors."""
+    folder = tmp_path_factory.mktemp("runs")
+    for pooling in ("cls", "mean"):
+        flags = ["--model", tiny_model, "--data-dir", sample_data, "--output-dir", folder]
+        flags += ["--name", pooling, "--pooling", pooling, "--pair-encoding", "cross"]
+        flags += ["--epochs", 1, "--batch-size", 8, "--max-length", 20, "--precision", "fp32"]
+        assert run_multitask.main(list(map(str, flags))) == 0
+    return folder
+
+
+def export(*arguments):
+    return main(list(map(str, arguments)))
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_of_a_run(finished, tmp_path, capsys, name):
+    """The folder is complete: model, names and tokenizer, which cuts as the run does."""
+    out = tmp_path / "out"
+    assert export(finished / "cls", "--task", name, "--out", out) == 0
+    printed = capsys.readouterr().out
+    assert "largest difference from the run's model on 8 texts: " in printed
+    assert "AutoModelForSequenceClassification.from_pretrained" in printed
+
+    task = TASKS[name]
+    _, logits = their_logits(out, task)
+    model = MultitaskBert.from_pretrained(finished / "cls" / "model")
+    tokenizer = BertTokenizer.from_pretrained(finished / "cls" / "model")
+    with torch.no_grad():
+        ours = model(name, make_batch(tokenizer, task, max_length=20))
+    ours = ours if ours.dim() == 2 else ours.unsqueeze(1)
+    theirs = logits[:, 1:] - logits[:, :1] if task.kind == "binary" else logits
+    torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=0)
+    # The encoder in it opens here, too.
+    encoder = BertModel.from_pretrained(out)
+    expected = model.encoder.state_dict()
+    for key, tensor in encoder.state_dict().items():
+        if not key.startswith("pooler."):
+            assert torch.equal(tensor, expected[key])
+
+
+def test_the_pipeline_of_transformers_names_the_class(finished, tmp_path):
+    assert export(finished / "cls", "--task", "sst", "--out", tmp_path / "out") == 0
+    pipeline = transformers.pipeline("text-classification", model=str(tmp_path / "out"))
+    model = MultitaskBert.from_pretrained(finished / "cls" / "model")
+    tokenizer = BertTokenizer.from_pretrained(finished / "cls" / "model")
+    with torch.no_grad():
+        logits = model("sst", make_batch(tokenizer, TASKS["sst"], max_length=20))
+    answers = pipeline(list(SENTENCES), truncation=True)
+    labels = [TASKS["sst"].label_names[number] for number in logits.argmax(dim=1).tolist()]
+    assert [answer["label"] for answer in answers] == labels
+    highest = logits.softmax(dim=1).amax(dim=1).tolist()
+    assert [answer["score"] for answer in answers] == pytest.approx(highest, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["RUNS/mean", "--task", "sst", "--out", "OUT"], "cannot be a ForSequenceClassification"),
+        (["RUNS/cls", "--task", "nli", "--out", "OUT"], "--task is nli; the tasks are sst, para"),
+        (["RUNS/none", "--task", "sst", "--out", "OUT"], "no finished run there"),
+        (["RUNS/cls", "--task", "sst", "--out", "RUNS/cls"], "nothing is overwritten"),
+        (["RUNS/cls/model", "--task", "sst", "--out", "OUT"], "no finished run there"),
+    ],
+)
+def test_what_is_refused_leaves_nothing(finished, tmp_path, capsys, arguments, message):
+    places = {"RUNS": str(finished), "OUT": str(tmp_path / "out")}
+    filled = []
+    for argument in arguments:
+        for name, place in places.items():
+            argument = argument.replace(name, place)
+        filled.append(argument)
+    assert export(*filled) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(has_onnx, reason="the packages are installed")
+def test_missing_packages_are_named_before_any_work(finished, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert export(finished / "mean", "--task", "sst", "--out", out, "--format", "onnx") == 2
+    message = capsys.readouterr().err
+    assert "ONNX files need onnx" in message and "bash setup.sh --onnx" in message
+
+
+# --- ONNX -----------------------------------------------------------------------------------------
+
+
+def run_graph(folder, inputs):
+    import onnxruntime
+
+    path = str(folder / "model.onnx")
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    names = [entry.name for entry in session.get_inputs()]
+    (logits,) = session.run(None, {name: inputs[name].numpy() for name in names})
+    return torch.from_numpy(logits)
+
+
+@needs_onnx
+@pytest.mark.parametrize(("pooling", "name"), [("mean", "para"), ("cls", "sst")])
+def test_a_graph_of_a_run(finished, tmp_path, capsys, pooling, name):
+    out = tmp_path / "out"
+    assert export(finished / pooling, "--task", name, "--out", out, "--format", "onnx") == 0
+    assert "largest difference from the run's model" in capsys.readouterr().out
+    task = TASKS[name]
+    model = MultitaskBert.from_pretrained(finished / pooling / "model")
+    batch = make_batch(BertTokenizer.from_pretrained(out), task)
+    inputs = {
+        "input_ids": batch.input_ids,
+        "attention_mask": batch.attention_mask,
+        "token_type_ids": batch.token_type_ids,
+    }
+    logits = run_graph(out, inputs)
+    with torch.no_grad():
+        ours = model(name, batch)
+    if name == "para":
+        assert torch.equal(logits[:, 0], torch.zeros(len(logits)))
+        logits = logits[:, 1]
+    torch.testing.assert_close(logits, ours, atol=1e-5, rtol=0)
+    described = json.loads((out / "onnx.json").read_text())
+    assert list(described["inputs"]) == list(inputs) and described["largest_difference"] < 1e-5
+    config = json.loads((out / "config.json").read_text())
+    assert list(config["id2label"].values()) == list(task.label_names)
+
+
+@needs_onnx
+@pytest.mark.parametrize(
+    ("family", "pooling", "heads", "name"),
+    [
+        ("roberta", "mean", {"pair_encoding": "cross"}, "sts"),
+        ("distilbert", "mean", {"pair_encoding": "cross"}, "para"),
+        ("bert", "mean", {"pair_encoding": "bi", "head": "cosine"}, "sts"),
+        ("xlm-roberta", "cls", {"pair_encoding": "dual", "head": "dpha"}, "sts"),
+    ],
+)
+def test_graphs_of_other_heads_and_families(tmp_path, family, pooling, heads, name):
+    from multitask.export.graph import inputs_of, write_graph
+
+    make_model(family, tmp_path / "start")
+    tokenizer = BertTokenizer.from_pretrained(tmp_path / "start")
+    model = make_task_model(tmp_path / "start", pooling, **heads)
+    task = TASKS[name]
+    batch = make_batch(tokenizer, task, heads["pair_encoding"])
+    (tmp_path / "out").mkdir()
+    assert write_graph(model, task, tmp_path / "out", [batch, batch.part([2])]) < 1e-5
+    some = batch.part([1, 4, 0])
+    logits = run_graph(tmp_path / "out", inputs_of(model, task, some))
+    with torch.no_grad():
+        ours = model(name, some)
+    theirs = logits[:, 1] if name == "para" else logits[:, 0]
+    torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=0)
+
+
+@needs_onnx
+def test_a_wrong_graph_is_noticed_and_removed(tmp_path):
+    from minbert import onnx_files
+
+    layer = torch.nn.Linear(4, 2)
+
+    class Sum(torch.nn.Module):
+        def forward(self, input_ids, attention_mask):
+            return (layer((input_ids * attention_mask).float() @ torch.ones(5, 4)),)
+
+    inputs = {"input_ids": torch.ones(2, 5, dtype=torch.long)}
+    inputs["attention_mask"] = inputs["input_ids"]
+    path = tmp_path / "model.onnx"
+    torch.onnx.export(
+        Sum(), (), kwargs=inputs, input_names=list(inputs), dynamo=True, verbose=False
+    ).save(str(path))
+    assert onnx_files.largest_difference(Sum(), [inputs], path) < 1e-5
+    with torch.no_grad():
+        layer.bias += 0.01
+    with pytest.raises(ValueError, match=r"differ by 1.0e-02, more than the 1e-04"):
+        onnx_files.largest_difference(Sum(), [inputs], path)
+    assert not path.exists()
