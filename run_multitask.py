@@ -1,4 +1,4 @@
-"""The main job: from the options of a command line to six leaderboard files and run.json.
+"""The main job: from the options of a command line to files of predictions and run.json.
 
 `run` is the way through, in seven steps. torch is imported once the command line is understood.
 """
@@ -26,13 +26,14 @@ from minbert.commands.paths import check_writable, in_shell
 if TYPE_CHECKING:
     import torch
 
-    from data.readers import Table
+    from data.readers import Example, Table
     from minbert import BertModel, BertTokenizer
     from minbert.options import EncoderOptions
     from minbert.training.cost_estimate import CostEstimate
     from minbert.training.job import Job, Progress
     from minbert.training.stage import Chain, Stage
     from multitask.stage import Rows
+    from multitask.tasks import Task
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Setup:
     folder: Path  # receives all that is written
     model_folder: Path
     device: torch.device
+    tasks: dict[str, Task]  # by name, those that are read
     prediction_paths: dict[str, dict[str, Path]]  # [task][split]
     tables: dict[str, dict[str, Table]]  # [task][split]
     rows: Rows  # [task][split], the tables as token ids
@@ -56,6 +58,20 @@ class Setup:
         from data.readers import sha256_of
 
         return {path: sha256_of(path) for path in self.options.input_files()}
+
+    @cached_property
+    def sts_dev(self) -> Sequence[Example]:
+        """The STS dev pairs, which measure every contrastive stage.
+
+        Where STS is none of the tasks, its dev file in --data_dir is read for that alone.
+        """
+        if "sts" in self.tables:
+            return self.tables["sts"]["dev"].examples
+        from multitask.stage import read_sts_dev
+
+        table = read_sts_dev(self.options.data)
+        print(f"{table.summary}; they only select the best weights of the contrastive stages")
+        return table.examples
 
 
 class Resolved(NamedTuple):
@@ -98,7 +114,7 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     cost = estimate(setup, stages, jobs, is_resumed)  # printed before any work begins
     begin_run(setup, cost, is_resumed)  # options.json exists from here on: the run can be resumed
     outcome = train(setup, stages, jobs, is_resumed)
-    write_results(setup, cost, outcome)  # six verified files, the model, run.json
+    write_results(setup, cost, outcome)  # verified files, the model, run.json
     processes.end()
 
 
@@ -118,22 +134,27 @@ def prepare(options: Options, folder: Path) -> Setup:
     from minbert import BertTokenizer
     from minbert.training import processes, run_folder, runtime
     from minbert.training.stage import encoder_fingerprint
-    from multitask import baselines, leaderboard, stage
+    from multitask import baselines, leaderboard, stage, tasks
 
     # Of several processes the first one decides. The others may have found another name free.
     folder = processes.from_first(lambda: run_folder.hold(folder))
     options, model_folder, device = resolve(options, folder)
-    paths = leaderboard.output_paths(options.multitask.files, folder)
+    names = options.data.in_order(options.multitask.tasks.read)
+    splits = {name: options.data.splits_of(name) for name in names}
+    paths = leaderboard.output_paths(options.multitask.files, folder, splits)
     outputs: list[Path] = []
     for by_split in paths.values():
         outputs += by_split.values()
     check_writable(folder, outputs)
 
-    tables = stage.read_tables(options.data)
-    for splits in tables.values():
-        for table in splits.values():
+    opened = tasks.open_tasks(options.data, names)
+    for line in opened.lines:
+        print(line)
+    tables = stage.read_tables(options.data, opened.tasks)
+    for of_task in tables.values():
+        for table in of_task.values():
             print(table.summary)
-    print(baselines.repeated_rows(tables))
+    print(baselines.repeated_rows(tables, opened.tasks))
 
     encoder = open_encoder(options.encoder, model_folder, options.training.seed).to(device)
     runtime.compile_layers(encoder, options.encoder.compile)
@@ -149,6 +170,7 @@ def prepare(options: Options, folder: Path) -> Setup:
         folder=folder,
         model_folder=model_folder,
         device=device,
+        tasks=opened.tasks,
         prediction_paths=paths,
         tables=tables,
         rows=rows,
@@ -270,7 +292,7 @@ def build_stage(setup: Setup, name: str, folder: Path, start: str) -> Stage:
     options = setup.options
     text = stage.StageText(
         train={task: splits["train"].examples for task, splits in setup.tables.items()},
-        sts_dev=setup.tables["sts"]["dev"].examples,
+        sts_dev=setup.sts_dev,
         sts_max_length=options.data.max_length,
     )
     return stage.build_stage(
@@ -314,6 +336,7 @@ def build_task_jobs(setup: Setup) -> list[Job]:
     """The multitask stage as jobs: the heads alone first where --heads_first asks, then all."""
     from contrastive.stage import build_companion
     from multitask import stage
+    from multitask.model import MultitaskBert
 
     options = setup.options
     companion = None
@@ -321,15 +344,16 @@ def build_task_jobs(setup: Setup) -> list[Job]:
         companion = build_companion(
             options.contrastive, options.training, options.encoder.pooling, setup.encoder
         )
-    job = stage.build_job(
-        options.multitask,
-        options.training,
-        options.encoder.pooling,
-        automatic.has_dropout_in_tasks(options, setup.encoder.config.hidden_size),
+    model = MultitaskBert(
         setup.encoder,
-        setup.rows,
-        setup.folder,
-        companion,
+        options.encoder.pooling,
+        options.multitask.heads,
+        options.training.seed,
+        automatic.has_dropout_in_tasks(options, setup.encoder.config.hidden_size),
+        setup.tasks,
+    )
+    job = stage.build_job(
+        options.multitask, options.training, model, setup.rows, setup.folder, companion
     )
     if not options.multitask.fine_tuning.heads_first:
         return [job]
@@ -397,14 +421,15 @@ def train(setup: Setup, stages: Chain, jobs: list[Job], is_resumed: bool) -> Out
 
 
 def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> None:
-    """Write the six leaderboard files, the model and run.json, and print the closing table."""
+    """Write the files of predictions, the model and run.json, and print the closing table."""
+    from data.task_specs import stored
     from minbert.training import cost_estimate, run_folder
     from multitask import conflicts, leaderboard, tasks
 
     options = setup.options
     started = time.perf_counter()
     surgery: Any = outcome.job.surgery
-    conflict_record, conflict_table = conflicts.report(surgery, setup.folder)
+    conflict_record, conflict_table = conflicts.report(surgery, setup.folder, setup.tasks)
     model: Any = outcome.job.model
     scores = leaderboard.write_results(
         model, setup.rows, setup.tables, setup.prediction_paths, options.training.precision
@@ -412,13 +437,15 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
     seconds = outcome.seconds + time.perf_counter() - started
 
     model.save_pretrained(setup.folder / "model", setup.tokenizer)
-    baselines = leaderboard.baseline_scores(setup.tables)
+    baselines = leaderboard.baseline_scores(setup.tables, setup.tasks)
     actual = {"seconds": seconds, "peak_memory": cost_estimate.peak_memory(setup.device)}
     run_folder.write_record(
         setup.folder,
         options.flat(),
         setup.digests,
-        scores=scores,
+        tasks=stored(setup.tasks),
+        scores=scores.dev,
+        **({"test_scores": scores.test} if scores.test else {}),
         baselines=baselines,
         epochs=outcome.progress.history,
         best_step=outcome.progress.best_step,
@@ -428,13 +455,18 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
         actual=actual,
     )
 
-    trained = tasks.answerable_tasks(options.multitask.tasks.order, options.multitask.heads.head)
-    print(conflict_table + leaderboard.closing_table(scores, baselines, trained))
+    trained = tasks.answerable_tasks(
+        setup.tasks, options.multitask.tasks.order, options.multitask.heads.head
+    )
+    table = leaderboard.closing_table(scores.dev, baselines, setup.tasks, trained)
+    print(conflict_table + table)
+    print(leaderboard.test_lines(scores.test, setup.tasks), end="")
     print(cost_estimate.comparison(costs, **actual))
     print(f"model: {setup.folder / 'model'}")
     print(f"record: {setup.folder / 'run.json'}")
     print(f"losses of each step: {setup.folder / 'log.csv'}")
-    print("leaderboard files:")
+    is_course = all(task.is_built_in for task in setup.tasks.values())
+    print("leaderboard files:" if is_course else "files of predictions:")
     for splits in setup.prediction_paths.values():
         for path in splits.values():
             print(f"  {path}")

@@ -17,7 +17,9 @@ from minbert.training.job import Job
 from minbert.training.loop import Loop
 from minbert.training.stage import Stage, encoder_fingerprint
 from multitask import stage as multitask_stage
+from multitask.model import MultitaskBert
 from multitask.stage import Rows, encode_tables
+from multitask.tasks import open_tasks
 
 # More steps than any benchmark takes, so the learning rate hardly changes.
 MANY_STEPS = 10**6
@@ -52,15 +54,15 @@ def encode_rows(
 
 def build_task_job(options: Options, encoder: BertModel, rows: Rows, folder: Path) -> Job:
     """Return the multitask stage. options: without "auto". folder: of the run."""
-    return multitask_stage.build_job(
-        options.multitask,
-        options.training,
-        options.encoder.pooling,
-        automatic.has_dropout_in_tasks(options, encoder.config.hidden_size),
+    model = MultitaskBert(
         encoder,
-        rows,
-        folder,
+        options.encoder.pooling,
+        options.multitask.heads,
+        options.training.seed,
+        automatic.has_dropout_in_tasks(options, encoder.config.hidden_size),
+        open_tasks(options.data, rows).tasks,
     )
+    return multitask_stage.build_job(options.multitask, options.training, model, rows, folder)
 
 
 def build_contrastive_stage(

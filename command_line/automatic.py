@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from command_line.options import Options
 from contrastive.registry import METHODS
-from data.readers import COURSE_FILES
+from data.readers import BUILT_IN_FILES, COURSE_FILES
 from minbert.commands.options import AUTO, NONE
 from minbert.options import SMALL
 from multitask.head_registry import HEADS
@@ -85,8 +85,11 @@ def choose_name(options: Options) -> str:
         stages = "-".join(options.run.stages) or NONE
         main = f"{options.multitask.fine_tuning.option}-{stages}"
     model = Path(options.encoder.model).name
-    data = Path(options.data.data_dir).name
-    return f"{main}-{model}-{data}-seed{options.training.seed}"
+    # The data folder holds the course's tasks, and not those of the user.
+    tasks = options.data.in_order(options.multitask.tasks.read)
+    data = [Path(options.data.data_dir).name] if set(tasks) & set(BUILT_IN_FILES) else []
+    data += [name for name in tasks if name not in BUILT_IN_FILES]
+    return f"{main}-{model}-{'-'.join(data)}-seed{options.training.seed}"
 
 
 def describe_small(hidden_size: int) -> str:

@@ -8,19 +8,43 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from contrastive.options import ContrastiveOptions, NliOptions
 from contrastive.presets import unread
 from contrastive.registry import METHODS
+from data.options import DataOptions
+from data.readers import BUILT_IN_FILES
 from minbert.commands.options import AUTO, NONE
 from multitask.head_registry import HEADS
-from multitask.options import HeadOptions, MultitaskOptions
+from multitask.options import HeadOptions, MultitaskOptions, TaskOptions
 
 
 def all_stages() -> tuple[str, ...]:
     """The names that --pretrain may hold."""
     return ("mlm", *METHODS)
+
+
+def check_tasks(data: DataOptions, tasks: TaskOptions) -> None:
+    """Refuse names of tasks that do not exist, and tasks of the user that are not trained."""
+    known = (*BUILT_IN_FILES, *data.requests)
+    for option, names in (("tasks", tasks.order), ("untrained_tasks", tasks.read)):
+        for name in names:
+            if name in known:
+                continue
+            close = get_close_matches(name, known, n=1)
+            hint = f" Did you mean {close[0]}?" if close else ""
+            raise ValueError(
+                f"--{option} is '{getattr(tasks, option)}'; it is some of these, separated by "
+                f"commas: {', '.join(known)}.{hint} --task describes another one."
+            )
+    for name in data.requests:
+        if name not in tasks.read:
+            raise ValueError(
+                f"--task name={name} has no effect with --tasks {tasks.tasks}. Pass --tasks {name} "
+                f"or --tasks {tasks.tasks},{name}."
+            )
 
 
 def check_stages(
@@ -81,8 +105,20 @@ def methods_of_triplets() -> tuple[str, ...]:
     return tuple(method for method, entry in METHODS.items() if entry.reads == "triplets")
 
 
-def check_methods(stages: Sequence[str], contrastive: ContrastiveOptions) -> None:
+def check_methods(
+    stages: Sequence[str], contrastive: ContrastiveOptions, tasks: TaskOptions
+) -> None:
     """Refuse methods without what they read, and batch sizes that they cannot use."""
+    for stage in stages:
+        sources = {"simcse-supervised": ("para",)}.get(stage, ("para", "sts"))
+        reads_pairs = stage in METHODS and METHODS[stage].reads == "labelled pairs"
+        if reads_pairs and not set(sources) & set(tasks.read):
+            raise ValueError(
+                f"--pretrain {stage} trains on labelled pairs of {' and '.join(sources)}, and "
+                f"--tasks {tasks.tasks} reads none. Add one of them to --tasks, read it only with "
+                f"--untrained_tasks {sources[0]}, or choose a stage that reads plain sentences, "
+                "such as simcse."
+            )
     of_triplets = [stage for stage in stages if stage in methods_of_triplets()]
     if of_triplets and contrastive.of_method[NliOptions].nli == NONE:
         raise ValueError(

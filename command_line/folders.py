@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from command_line.automatic import choose_name
 from command_line.options import Options
-from minbert.commands.options import AUTO
+from data.readers import COURSE_FILES
+from minbert.commands.options import AUTO, NONE
 from minbert.commands.paths import LATEST, in_shell, is_free
 from minbert.commands.plugins import PluginError, load_again
 from minbert.training.code_version import writer_of
@@ -63,7 +65,7 @@ def load(folder: Path) -> Options:
         files = stored.get("files")
         digests = files if isinstance(files, dict) else {}
         load_again(stored["options"].get("plugin", ()), digests, f"--resume {folder}")
-        options = Options.of(**stored["options"])
+        options = Options.of(**with_old_tasks(stored["options"]))
         # The digests of the run's input files, which it compares.
         if not isinstance(stored["files"], dict):
             raise TypeError("'files' is no table")
@@ -75,3 +77,12 @@ def load(folder: Path) -> Options:
             "run instead."
         ) from error
     return options
+
+
+def with_old_tasks(values: dict[str, Any]) -> dict[str, Any]:
+    """The options of an older run, which read all three tasks of the course and trained some."""
+    if "untrained_tasks" in values or "tasks" not in values:
+        return values
+    trained = values["tasks"].split(",")
+    untrained = [name for name in COURSE_FILES if name not in trained]
+    return {**values, "untrained_tasks": ",".join(untrained) or NONE}

@@ -105,9 +105,10 @@ class Options(OptionGroup):
         values = changed(self)
         stages = self.run.stages
 
-        # Stages first: a typo in --pretrain would make every other message puzzling.
+        checks.check_tasks(self.data, self.multitask.tasks)
+        # Stages next: a typo in --pretrain would make every other message puzzling.
         checks.check_stages(self.run.pretrain, stages, values, self.contrastive)
-        checks.check_methods(stages, self.contrastive)
+        checks.check_methods(stages, self.contrastive, self.multitask.tasks)
         checks.check_order(self.run.pretrain, stages, self.contrastive, self.multitask)
         checks.check_lengths(self.multitask.fine_tuning.max_tokens, self.data.max_length)
         checks.check_pooling(self.encoder.pooling, self.multitask.heads)
@@ -127,4 +128,16 @@ class Options(OptionGroup):
 
     def input_files(self) -> list[str]:
         """The paths of all files that the run reads."""
-        return self.data.input_files() + self.contrastive.text_files() + self.run.plugin_files
+        files = self.data.input_files(self.multitask.tasks.read)
+        if self.reads_sts_dev:
+            files.append(self.data.file_of("sts", "dev"))
+        return files + self.contrastive.text_files() + self.run.plugin_files
+
+    @property
+    def reads_sts_dev(self) -> bool:
+        """Whether the STS dev file is read only to measure the contrastive stages."""
+        stages = list(self.run.methods)
+        # In fusion training SimCSE is no stage, and nothing measures it.
+        if self.contrastive.is_fusion and "simcse" in stages:
+            stages.remove("simcse")
+        return bool(stages) and "sts" not in self.multitask.tasks.read

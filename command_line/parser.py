@@ -55,8 +55,8 @@ SECTIONS: dict[type[OptionGroup], str] = {
     PredictionFileOptions: "leaderboard files, instead of those in the run's folder",
 }
 DESCRIPTION = (
-    "Train one encoder on three tasks, after the stages of --pretrain, and write the six "
-    f"leaderboard files.\n\nExample: python {PROGRAM} --option finetune --pretrain simcse"
+    "Train one encoder on several tasks, after the stages of --pretrain, and write the files of "
+    f"predictions.\n\nExample: python {PROGRAM} --option finetune --pretrain simcse"
 )
 HELP_HINT = f"These are the most common flags. `python {PROGRAM} --help-all` shows all flags."
 SPELLING = "Every flag may be written with _ or with -, such as --data_dir or --data-dir."

@@ -82,8 +82,16 @@ class Source(NamedTuple):
         return examples
 
     def pairs(self, sts: Sequence[Example], keeps_negatives: bool) -> EncodedExamples:
-        """The labelled pairs of PARA and of `sts`, each sentence in a row of its own."""
-        pairs = sentences.labelled_pairs(self.train["para"], sts, keeps_negatives)
+        """The labelled pairs of PARA and of `sts`, each sentence in a row of its own.
+
+        Raises ValueError where none is left.
+        """
+        pairs = sentences.labelled_pairs(self.train.get("para", ()), sts, keeps_negatives)
+        if not pairs:
+            raise ValueError(
+                f"--pretrain {self.method}: the training rows of the tasks hold no pair of "
+                "sentences that belong together. Add para or sts to --tasks, or raise --train_rows."
+            )
         return self.encode(pairs, "bi")
 
 
@@ -122,8 +130,8 @@ def nli_triplets(source: Source) -> Inputs:
 
 
 def ranking_pairs(source: Source) -> Inputs:
-    """mnr: the pairs of PARA and STS that belong together."""
-    pairs = source.pairs(source.train["sts"], keeps_negatives=False)
+    """mnr: the pairs of PARA and STS that belong together; one of the two may not be read."""
+    pairs = source.pairs(source.train.get("sts", ()), keeps_negatives=False)
     return in_turn({source.method: pairs}, source.settings)
 
 
@@ -131,7 +139,7 @@ def softmax_pairs(source: Source) -> Inputs:
     """bsc: the labelled pairs of PARA and STS, in the order that --bsc_shuffle names."""
     options = source.own[BscOptions]
     keeps_negatives = options.bsc_labelled_negatives == "yes"
-    pairs = source.pairs(source.train["sts"], keeps_negatives)
+    pairs = source.pairs(source.train.get("sts", ()), keeps_negatives)
     rows = {source.method: pairs}
     name = options.bsc_shuffle
     if name in ("random", "any-length"):

@@ -5,7 +5,10 @@ The files in reading order:
     readers.py          A row of a table -> Example. Every row that is dropped is counted and named.
     token_cache.py      Texts -> token ids, made once and kept from run to run.
     batching.py         Examples and a tokenizer -> padded batches of similar length.
+    task_specs.py       What a task is, as data: kind, columns, label names, loss, metric.
+    task_flags.py       --task name=...,train=...: a task of the user, as text.
     options.py          The options of the files that a run reads.
+    task_tables.py      A task's files -> its specification and its tables; draws dev rows.
     tables.py           The one reader of tables: which format a file has, and whether it is one.
     rows.py             A table as text: header, rows, and the faults of a row.
     file_text.py        Bytes -> text: encodings, and files that are no text.

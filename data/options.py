@@ -8,7 +8,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from data.readers import COURSE_FILES
+from data.readers import BUILT_IN_FILES
+from data.task_flags import EXAMPLE, TaskRequest, parse_tasks
 from minbert.commands.options import AUTO, NONE, OptionGroup, flag, group, with_values
 
 SAMPLE = "data/sample"
@@ -45,7 +46,8 @@ def check_numbers(
         numbers = {"": 0.0}
 
     names = set(numbers)
-    if names <= set(COURSE_FILES) and not names <= set(tasks):
+    is_task = all(name.isidentifier() for name in names)
+    if trained and is_task and not names <= set(tasks):
         raise ValueError(
             f"--{name} {text} names a task that --tasks {trained} does not train; leave it out, "
             f"or pass --{name} none."
@@ -68,7 +70,7 @@ def check_numbers(
 
 @dataclass(frozen=True)
 class InputFileOptions(OptionGroup):
-    """The nine course files, one by one."""
+    """The course's files, one by one."""
 
     sst_train: str = flag(AUTO, "auto: DATA_DIR/ids-sst-train.csv.", is_file=True)
     sst_dev: str = flag(AUTO, "auto: DATA_DIR/ids-sst-dev.csv.", is_file=True)
@@ -79,6 +81,9 @@ class InputFileOptions(OptionGroup):
     sts_train: str = flag(AUTO, "auto: DATA_DIR/sts-train.csv.", is_file=True)
     sts_dev: str = flag(AUTO, "auto: DATA_DIR/sts-dev.csv.", is_file=True)
     sts_test: str = flag(AUTO, "auto: DATA_DIR/sts-test-student.csv.", is_file=True)
+    cfimdb_train: str = flag(AUTO, "auto: DATA_DIR/ids-cfimdb-train.csv.", is_file=True)
+    cfimdb_dev: str = flag(AUTO, "auto: DATA_DIR/ids-cfimdb-dev.csv.", is_file=True)
+    cfimdb_test: str = flag(AUTO, "auto: DATA_DIR/ids-cfimdb-test-student.csv.", is_file=True)
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,19 @@ class DataOptions(OptionGroup):
     """Which files are read, how many of their rows, and how long a row may be."""
 
     data_dir: str = flag(SAMPLE, "Folder with the nine course files.", is_common=True)
+    task: tuple[str, ...] = flag(
+        (),
+        f"A task of your own, such as {EXAMPLE}. Name it in --tasks, too. The flag may be given "
+        "several times. Keys:\n"
+        "- name, train: a name, and the table with the training rows\n"
+        "- dev: a table, or a share of the training rows (0.2); test: a table\n"
+        "- text, text_pair, label, id: names of columns\n"
+        "- kind: classes, binary or score, if it is not the one that the labels suggest\n"
+        "- labels: names of the classes in their order, such as no|yes\n"
+        "- low, high: of a score; loss, metric: others than the usual ones\n"
+        "- split_seed: of the dev rows that are drawn",
+        is_common=True,
+    )
     train_rows: str = flag(
         NONE,
         "Maximum number of training rows of a task, such as sst=2000,para=6000. They are evenly "
@@ -112,9 +130,15 @@ class DataOptions(OptionGroup):
     files: InputFileOptions = group(InputFileOptions)
 
     def check(self) -> None:
-        """Raise ValueError where --train_rows or --dev_rows cannot be read."""
+        """Raise ValueError where --task, --train_rows or --dev_rows cannot be read."""
+        names = (*BUILT_IN_FILES, *parse_tasks(self.task))
         for name in ("train_rows", "dev_rows"):
-            check_numbers(name, getattr(self, name), COURSE_FILES, is_whole=True)
+            check_numbers(name, getattr(self, name), names, is_whole=True)
+
+    @property
+    def requests(self) -> dict[str, TaskRequest]:
+        """What --task says of each task of the user, by name."""
+        return parse_tasks(self.task)
 
     @property
     def token_folder(self) -> Path | None:
@@ -131,7 +155,10 @@ class DataOptions(OptionGroup):
         return Path(cache) / "minbert"
 
     def file_of(self, task: str, split: str) -> str:
-        """Return the path of one input file, or "auto"."""
+        """Return the path of one input file, "auto", or "" where a user's task has none."""
+        request = self.requests.get(task)
+        if request is not None:
+            return request.file_of(split) or ""
         return getattr(self.files, f"{task}_{split}")
 
     def with_files(self) -> DataOptions:
@@ -141,15 +168,32 @@ class DataOptions(OptionGroup):
         if self.data_dir == SAMPLE and not folder.is_dir():
             folder = SAMPLE_FOLDER
         paths = {}
-        for task, names in COURSE_FILES.items():
+        for task, names in BUILT_IN_FILES.items():
             for split, name in names.items():
                 if self.file_of(task, split) == AUTO:
                     paths[f"{task}_{split}"] = str(folder / name)
         return with_values(self, **paths)
 
-    def input_files(self) -> list[str]:
-        """Return the paths of the nine files, in the order of tasks and splits."""
+    def input_files(self, tasks: Collection[str]) -> list[str]:
+        """Return the paths of the files of some tasks, in the order of all tasks and splits."""
         paths: list[str] = []
-        for task, names in COURSE_FILES.items():
-            paths += [self.file_of(task, split) for split in names]
+        for task, names in BUILT_IN_FILES.items():
+            if task in tasks:
+                paths += [self.file_of(task, split) for split in names]
+        for task, request in self.requests.items():
+            if task in tasks:
+                paths += request.files()
         return paths
+
+    def splits_of(self, task: str) -> tuple[str, ...]:
+        """Return the splits of a task. A user's task may have no test file."""
+        request = self.requests.get(task)
+        has_test = request is None or request.test is not None
+        return ("train", "dev", "test") if has_test else ("train", "dev")
+
+    def in_order(self, tasks: Collection[str]) -> list[str]:
+        """Return names of tasks in the order of all: the built-in ones, then those of --task.
+
+        Heads are drawn in this order, whatever the order of --tasks.
+        """
+        return [name for name in (*BUILT_IN_FILES, *self.requests) if name in tasks]

@@ -14,7 +14,9 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn
 
@@ -36,6 +38,13 @@ COURSE_FILES = {
     "para": {"train": "quora-train.csv", "dev": "quora-dev.csv", "test": "quora-test-student.csv"},
     "sts": {"train": "sts-train.csv", "dev": "sts-dev.csv", "test": "sts-test-student.csv"},
 }
+# The second sentiment task of the course. It is read only where --tasks names it.
+CFIMDB_FILES = {
+    "train": "ids-cfimdb-train.csv",
+    "dev": "ids-cfimdb-dev.csv",
+    "test": "ids-cfimdb-test-student.csv",
+}
+BUILT_IN_FILES = COURSE_FILES | {"cfimdb": CFIMDB_FILES}
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,15 @@ class Example:
 
 @dataclass(frozen=True)
 class Format:
-    """The columns of a task's files, and the labels they may hold, from `low` to `high`."""
+    """The columns of a task's files, and the labels they may hold, from `low` to `high`.
+
+    classes: the labels as they stand in the files, the lowest class first. Class 0 is `low`. () is
+        for files that hold the numbers themselves.
+    id_column: the name of the column with the ids.
+    is_course: whether the files are the course's. They have quotes as in CSV, and their ids go into
+        a leaderboard's file.
+    has_limits: whether a number outside low to high is refused.
+    """
 
     name: str
     text_columns: tuple[str, ...]
@@ -63,6 +80,10 @@ class Format:
     low: float
     high: float
     is_integer: bool
+    classes: tuple[str, ...] = ()
+    id_column: str = ID_COLUMN
+    is_course: bool = True
+    has_limits: bool = True
 
     @property
     def is_pair(self) -> bool:
@@ -72,18 +93,52 @@ class Format:
     @property
     def label_rule(self) -> str:
         """The allowed labels in words, such as "SST labels are whole numbers 0 to 4"."""
+        if self.classes:
+            return f"{self.title} labels are {list_names(self.classes)}"
+        if not self.has_limits:
+            return f"{self.title} labels are numbers"
         kind = "whole numbers " if self.is_integer else ""
-        return f"{self.name.upper()} labels are {kind}{self.low:g} to {self.high:g}"
+        return f"{self.title} labels are {kind}{self.low:g} to {self.high:g}"
+
+    @property
+    def title(self) -> str:
+        """The name of the task for messages and tables: "SST", or a user's own name."""
+        return self.name.upper() if self.is_course else self.name
+
+    @property
+    def advice(self) -> str:
+        """What to do where a column is missing."""
+        if self.is_course:
+            return "Fix the header, or pass the file that belongs to this task."
+        keys = "text=, text_pair= and label=" if self.is_pair else "text= and label="
+        return f"Fix the header, or name its columns with {keys} in --task name={self.name},..."
 
 
 SST = Format("sst", ("sentence",), "sentiment", 0, 4, is_integer=True)
 PARA = Format("para", ("sentence1", "sentence2"), "is_duplicate", 0, 1, is_integer=True)
 STS = Format("sts", ("sentence1", "sentence2"), "similarity", 0, 5, is_integer=False)
+CFIMDB = Format("cfimdb", ("sentence",), "sentiment", 0, 1, is_integer=True)
 FORMATS = {format.name: format for format in (SST, PARA, STS)}
 
 # A label of a training pair may be the probability that it is a paraphrase. An ensemble gives such
 # labels to unlabelled text.
 TRAINING_FORMATS = FORMATS | {"para": replace(PARA, is_integer=False)}
+
+
+NUM_NAMES_SHOWN = 20  # of classes, in a message
+
+
+def list_names(names: Sequence[str]) -> str:
+    """The names of classes for a message, such as "a, b, c". Many of them are cut."""
+    listed = ", ".join(names[:NUM_NAMES_SHOWN])
+    num_more = len(names) - NUM_NAMES_SHOWN
+    return f"{listed} and {num_more} more" if num_more > 0 else listed
+
+
+def label_text(text: str) -> str:
+    """The text of a label without what a program has added: pandas writes 1.0 for a class 1."""
+    text = text.strip()
+    return re.sub(r"^(-?\d+)\.0+$", r"\1", text)
 
 
 @dataclass(frozen=True)
@@ -94,6 +149,7 @@ class Table:
     dropped: for each dropped row its line, id and reason, as text.
     num_left_out: examples that `cut` left out.
     notes: what the user should know about how the file was read.
+    origin: a sentence in place of the counts, where the examples are a part of a file.
     """
 
     path: str
@@ -101,6 +157,7 @@ class Table:
     dropped: tuple[str, ...]
     num_left_out: int = 0
     notes: tuple[str, ...] = ()
+    origin: str = ""
 
     def cut(self, num_rows: int) -> Table:
         """Return the table with at most `num_rows` examples, taken at even distances.
@@ -114,7 +171,7 @@ class Table:
         for position in range(num_rows):
             kept.append(self.examples[position * num_examples // num_rows])
         num_left_out = num_examples - num_rows
-        return Table(self.path, tuple(kept), self.dropped, num_left_out, self.notes)
+        return replace(self, examples=tuple(kept), num_left_out=num_left_out)
 
     @property
     def summary(self) -> str:
@@ -127,8 +184,12 @@ class Table:
             if num_dropped > NUM_DROPPED_SHOWN:
                 reasons.append(f"and {num_dropped - NUM_DROPPED_SHOWN} more")
             summary += f" ({'; '.join(reasons)})"
+        # The origin of a part already says what the whole file holds.
+        summary = self.origin or summary
         if self.num_left_out:
             summary += f", {self.num_left_out} left out as asked"
+        if self.origin:
+            return summary
         return "; ".join([summary, *self.notes])
 
 
@@ -158,7 +219,7 @@ def read_examples(
 
     Raises ValueError with file, line, what was found, what is expected and what to do.
     """
-    table = open_table(path)
+    table = open_table(path, format.is_course)
     parser = RowParser(table, format, labelled, names or ColumnNames())
 
     examples: list[Example] = []
@@ -175,29 +236,36 @@ def read_examples(
 
     if not examples:
         first = f", the first: {dropped[0]}" if dropped else ""
-        raise empty_file(path, f"has a header and no usable rows ({len(dropped)} dropped{first})")
+        state = f"has a header and no usable rows ({len(dropped)} dropped{first})"
+        raise empty_file(path, state, format.is_course)
     notes = (*table.notes, *parser.notes)
     return Table(str(path), tuple(examples), tuple(dropped), notes=notes)
 
 
-def open_table(path: str | Path) -> RawTable:
-    """Return the table in a file of a task. Raises ValueError where there is none."""
+def open_table(path: str | Path, is_course: bool = True) -> RawTable:
+    """Return the table in a file of a task. Raises ValueError where there is none.
+
+    is_course: whether it is one of the course's files.
+    """
     if not Path(path).exists():
+        place = "--data-dir" if is_course else "--task"
+        fetch = f"; {FETCH} fetches the course's files" if is_course else ""
         raise ValueError(
-            f"{path}: there is no such file. Check the path or --data-dir, or resume where the run "
-            f"began; {FETCH} fetches the course's files."
+            f"{path}: there is no such file. Check the path or {place}, or resume where the run "
+            f"began{fetch}."
         )
     try:
         return read_table(path)
     except EmptyTable:
-        raise empty_file(path, "is empty") from None
+        raise empty_file(path, "is empty", is_course) from None
 
 
-def empty_file(path: str | Path, state: str) -> ValueError:
+def empty_file(path: str | Path, state: str, is_course: bool = True) -> ValueError:
     """Return the error about a file that holds no example."""
+    fetch = f", or fetch the course's with {FETCH}" if is_course else ""
     return ValueError(
-        f"{path}: the file {state}; expected are a header and at least one row. Restore the file, "
-        f"or fetch the course's with {FETCH}."
+        f"{path}: the file {state}; expected are a header and at least one row. Restore the file"
+        f"{fetch}."
     )
 
 
@@ -212,6 +280,9 @@ class RowParser:
         self.format = format
         self.labelled = labelled
         self.line_of_id: dict[str, int] = {}
+        self.number_of_class: dict[str, float] = {}
+        for number, name in enumerate(format.classes):
+            self.number_of_class[label_text(name)] = float(number)
         self.notes: list[str] = []
         self.columns = self.find_value_columns(names)
         self.id_column = self.find_id_column(names)
@@ -229,11 +300,9 @@ class RowParser:
             usual = ("label", format.label_column) if is_cmu else (format.label_column,)
             roles.append(Role("--label", usual))
             passed.append(names.label)
-        expected = ", ".join([ID_COLUMN, *(role.names[-1] for role in roles)])
-        advice = (
-            f"{format.name.upper()} files need {expected}. Fix the header, or pass the file that "
-            "belongs to this task."
-        )
+        ids = [ID_COLUMN] if format.is_course else []
+        expected = ", ".join([*ids, *(role.names[-1] for role in roles)])
+        advice = f"{format.title} files need {expected}. {format.advice}"
         return find_columns(self.table, roles, passed, advice)
 
     def find_id_column(self, names: ColumnNames) -> int | None:
@@ -242,6 +311,8 @@ class RowParser:
         A leaderboard knows the rows of an unlabelled file by their ids, so it must have them. Files
         `label ||| sentence` never have any.
         """
+        if not self.format.is_course:
+            return self.find_own_ids()
         role = Role("--id", (ID_COLUMN,))
         is_cmu = self.table.layout.delimiter == CMU_DELIMITER
         if not (self.labelled or is_cmu):
@@ -251,6 +322,23 @@ class RowParser:
         if column is None:
             self.notes.append("it has no column id, so rows are called by their lines")
         return column
+
+    def find_own_ids(self) -> int | None:
+        """Return the position of the ids in a file of a user's own task, or None.
+
+        A column with the usual name may hold something else. Then rows are called by their lines.
+        """
+        name = self.format.id_column
+        is_named = name != ID_COLUMN
+        role = Role(f"id={name} in --task", (name,))
+        column = find_column(self.table, role, name if is_named else None)
+        if column is None or is_named:
+            return column
+        ids = [row.fields[column].strip() for row in self.table.rows if len(row.fields) > column]
+        if len(set(ids)) == len(ids) and "" not in ids:
+            return column
+        self.notes.append("its ids are not unique, so rows are called by their lines")
+        return None
 
     def parse(self, row: Row) -> Example:
         """Return the example of a row. Raises BadRow where it is none."""
@@ -284,7 +372,7 @@ class RowParser:
         """
         if not row_id:
             raise BadRow("the id is empty; each row needs an id of its own")
-        if re.search(r"[,\t\r\n]", row_id):
+        if self.format.is_course and re.search(r"[,\t\r\n]", row_id):
             raise BadRow(
                 f"the id {row_id!r} holds a comma, tab or line break; in a leaderboard's file, "
                 "these end the id"
@@ -304,6 +392,8 @@ class RowParser:
 
     def parse_label(self, text: str) -> float:
         """Return the label of a row. Raises BadRow where it is no number or not an allowed one."""
+        if self.format.classes:
+            return self.parse_class(text)
         label = self.parse_truth(text)
         if label is None:
             label = parse_number(text, self.table.has_decimal_comma)
@@ -311,10 +401,21 @@ class RowParser:
             raise BadRow(f"label '{text}' is not a number; {self.format.label_rule}")
 
         is_in_range = self.format.low <= label <= self.format.high
+        if not self.format.has_limits:
+            is_in_range = math.isfinite(label)
         is_whole_enough = label.is_integer() or not self.format.is_integer
         if not (is_in_range and is_whole_enough):
             raise BadRow(f"label '{text}' is not allowed; {self.format.label_rule}")
         return label
+
+    def parse_class(self, text: str) -> float:
+        """Return the number of the class that a label names. Raises BadRow for another text."""
+        number = self.number_of_class.get(label_text(text))
+        if number is not None:
+            return number
+        similar = get_close_matches(text, self.format.classes, n=1)
+        hint = f"; did you mean '{similar[0]}'?" if similar else ""
+        raise BadRow(f"label '{text}' is not allowed; {self.format.label_rule}{hint}")
 
     def parse_truth(self, text: str) -> float | None:
         """Return 1 or 0 for a label of two values that is written as true or false."""

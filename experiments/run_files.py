@@ -38,10 +38,11 @@ def dev_scores(record: dict[str, Any]) -> Scores:
     A run with fewer tasks has the scores of its own tasks. The heads of the others are untrained.
     """
     # Imported late, because it imports torch, which --help does not need.
-    from multitask.tasks import answerable_tasks, with_overall
+    from multitask.tasks import answerable_tasks, stored_tasks, with_overall
 
     options = record["options"]
-    trained = answerable_tasks(options["tasks"].split(","), options["head"])
+    read = stored_tasks(record)
+    trained = answerable_tasks(read, options["tasks"].split(","), options["head"])
     return with_overall({name: record["scores"][name] for name in trained})
 
 

@@ -1,9 +1,9 @@
-"""The multitask stage: three tasks (SST, PARA, STS) on one encoder.
+"""The multitask stage: several tasks (SST, PARA, STS, or a user's own) on one encoder.
 
 It imports minbert and data, never contrastive. The two stages meet through an encoder on disk, or
 through a callable that run_multitask.py passes in. The files in reading order:
 
-tasks.py             What a task is: its files, its kind of answer, its names.
+tasks.py             A task's functions: loss, decoding and metric of its specification.
 losses.py            One loss per task.
 heads.py             The layers that read sentence vectors.
 head_registry.py     The heads by name.
@@ -15,9 +15,9 @@ combining.py         A method of --surgery as the training loop calls it.
 options.py           The options of this package.
 stage.py             The job of the tasks, for the training loop.
 evaluation.py        Predicts and scores.
-prediction_files.py  Leaderboard files: writes, reads, verifies and scores them.
+prediction_files.py  Leaderboard files: writes, reads, verifies and scores them. Other tables.
 baselines.py         The majority answer, and TF-IDF with a linear model.
-leaderboard.py       The six files of a run and its closing table.
+leaderboard.py       The prediction files of a run and its closing table.
 conflicts.py         How often the gradients of the tasks conflict: a table and a picture.
 
 Commands on finished runs and on leaderboard files, and the files that they share:

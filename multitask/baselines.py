@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from data.readers import Example, Table
-from multitask.tasks import TASKS, Task
+from multitask.tasks import TASKS, Task, Tasks
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 MAX_TRAINING_ROWS = 50_000
 
 
-def repeated_rows(tables: dict[str, dict[str, Table]]) -> str:
+def repeated_rows(tables: dict[str, dict[str, Table]], tasks: Tasks = TASKS) -> str:
     """The line for the user: how many dev rows of each task are training rows, too, text for text.
 
     A model may know the answers to those by heart. A pair in the other order is another row. Labels
     are not compared.
     """
     counts = []
-    for name, task in TASKS.items():
+    for name, task in tasks.items():
         train = {example.texts for example in tables[name]["train"].examples}
         dev = tables[name]["dev"].examples
         num_repeated = sum(example.texts in train for example in dev)

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from data.readers import COURSE_FILES, Table, read_examples
+from data.readers import BUILT_IN_FILES, Table, read_examples
 from multitask.prediction_files import (
-    find_task,
+    find_tasks,
     read_predictions,
     score_predictions,
     verify_predictions,
@@ -88,8 +88,7 @@ class Checked(NamedTuple):
 
 def check_file(file: str, options: argparse.Namespace) -> Checked:
     """Score or verify one file. Raises ValueError if it is refused."""
-    task = find_task(file)
-    rows = find_rows(file, task, options)
+    task, rows = find_rows(file, options)
     score = None
     if rows.split == "test":
         verify_predictions(file, task, [example.id for example in rows.table.examples])
@@ -111,31 +110,51 @@ class SplitRows(NamedTuple):
     table: Table
 
 
-def find_rows(file: str, task: Task, options: argparse.Namespace) -> SplitRows:
-    """The rows of --gold, or of the split of --data-dir that shares the most ids with the file."""
+def find_rows(file: str, options: argparse.Namespace) -> tuple[Task, SplitRows]:
+    """The task of a file and its rows: those of --gold, or of the split that shares most ids.
+
+    SST and CFIMDB have the same header. Their ids, or the labels of --gold, tell which it is.
+    """
+    tasks = find_tasks(file)
     if options.gold:
+        task = narrowest(file, tasks, options.gold, options.drop_bad_rows)
         gold = read_examples(options.gold, task.format, drop_bad_rows=options.drop_bad_rows)
-        return SplitRows("gold", gold)
+        return task, SplitRows("gold", gold)
 
     # The file may be of dev or of test. Count the ids that it shares with each.
-    ids = read_predictions(file, task).keys()
-    tables = {}
-    shared = {}
-    for split in ("dev", "test"):
-        path = options.data_dir / COURSE_FILES[task.name][split]
-        table = read_examples(
-            path, task.format, labelled=split == "dev", drop_bad_rows=options.drop_bad_rows
-        )
-        tables[split] = table
-        shared[split] = len(ids & {example.id for example in table.examples})
+    ids = read_predictions(file, tasks[0]).keys()
+    candidates: list[tuple[int, Task, SplitRows]] = []
+    for task in tasks:
+        for split in ("dev", "test"):
+            path = options.data_dir / BUILT_IN_FILES[task.name][split]
+            # Few folders have CFIMDB.
+            if task is not tasks[0] and not path.exists():
+                continue
+            table = read_examples(
+                path, task.format, labelled=split == "dev", drop_bad_rows=options.drop_bad_rows
+            )
+            num_shared = len(ids & {example.id for example in table.examples})
+            candidates.append((num_shared, task, SplitRows(split, table)))
 
-    split = max(shared, key=lambda name: shared[name])
-    if not shared[split]:
+    num_shared, task, rows = max(candidates, key=lambda candidate: candidate[0])
+    if not num_shared:
         raise ValueError(
             f"{file}: none of its {len(ids)} ids is in the {task.title} dev or test file of "
             f"{options.data_dir}. Pass the folder it was predicted from as --data-dir."
         )
-    return SplitRows(split, tables[split])
+    return task, rows
+
+
+def narrowest(file: str, tasks: list[Task], gold: str, drop_bad_rows: bool) -> Task:
+    """The task with the fewest classes that the labels of --gold and the predictions allow."""
+    for task in sorted(tasks, key=lambda task: task.num_outputs)[:-1]:
+        try:
+            read_predictions(file, task)
+            read_examples(gold, task.format, drop_bad_rows=drop_bad_rows)
+        except ValueError:
+            continue
+        return task
+    return max(tasks, key=lambda task: task.num_outputs)
 
 
 if __name__ == "__main__":

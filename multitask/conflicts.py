@@ -14,7 +14,7 @@ import numpy as np
 from minbert.reporting.figures import Line, LinePlot
 from minbert.reporting.images import write_png
 from multitask.combining import GradientSurgery
-from multitask.tasks import TASKS
+from multitask.tasks import TASKS, Tasks
 
 NUM_POINTS = 60  # of a curve: the cosine of a single step is noise
 
@@ -26,27 +26,27 @@ class ConflictReport(NamedTuple):
     text: str
 
 
-def report(surgery: GradientSurgery | None, folder: Path) -> ConflictReport:
-    """Draw folder/conflicts.png and sum up the conflicts of a run."""
+def report(surgery: GradientSurgery | None, folder: Path, tasks: Tasks = TASKS) -> ConflictReport:
+    """Draw folder/conflicts.png and sum up the conflicts of a run. tasks: of the run."""
     if surgery is None:
         return ConflictReport([], "")
     path = folder / "conflicts.png"
-    draw_conflicts(surgery, path)
+    draw_conflicts(surgery, path, tasks)
     conflicts = surgery.conflicts()
-    return ConflictReport(conflicts, f"{conflict_table(conflicts)}\nfigure: {path}\n\n")
+    return ConflictReport(conflicts, f"{conflict_table(conflicts, tasks)}\nfigure: {path}\n\n")
 
 
-def conflict_table(conflicts: Sequence[Mapping[str, Any]]) -> str:
+def conflict_table(conflicts: Sequence[Mapping[str, Any]], tasks: Tasks = TASKS) -> str:
     """A line for each pair of tasks, as GradientSurgery.conflicts lists them."""
     lines = [f"{'gradients of':<16}{'steps':>10}{'conflicts':>12}{'mean cosine':>14}"]
     for entry in conflicts:
-        pair = _titles(entry["tasks"])
+        pair = _titles(entry["tasks"], tasks)
         share = f"{entry['conflicts']:.1%}"
         lines.append(f"{pair:<16}{entry['steps']:>10,}{share:>12}{entry['cosine']:>14.4f}")
     return "\n".join(lines)
 
 
-def draw_conflicts(surgery: GradientSurgery, path: Path) -> None:
+def draw_conflicts(surgery: GradientSurgery, path: Path, tasks: Tasks = TASKS) -> None:
     """Draw the mean cosine and the share of conflicts of each pair of tasks over the steps."""
     # NaN means that a step does not have both tasks.
     cosines = surgery.state_dict()["cosines"].numpy()  # (S, P)
@@ -56,7 +56,7 @@ def draw_conflicts(surgery: GradientSurgery, path: Path) -> None:
         steps = np.flatnonzero(~np.isnan(cosines[:, number]))
         if not len(steps):
             continue
-        name = _titles([surgery.tasks[task] for task in pair])
+        name = _titles([surgery.tasks[task] for task in pair], tasks)
         pieces = np.array_split(steps, min(NUM_POINTS, len(steps)))
         # A point is in the middle of its steps, which are counted from 1.
         middles = [float(piece.mean() + 1) for piece in pieces]
@@ -72,5 +72,5 @@ def draw_conflicts(surgery: GradientSurgery, path: Path) -> None:
     write_png(path, plots)
 
 
-def _titles(tasks: Sequence[str]) -> str:
-    return " and ".join(TASKS[task].title for task in tasks)
+def _titles(names: Sequence[str], tasks: Tasks) -> str:
+    return " and ".join(tasks[name].title for name in names)

@@ -12,7 +12,7 @@ from data.batching import EncodedExamples, sorted_batches
 from data.readers import Table
 from minbert.training import runtime
 from multitask.model import MultitaskBert
-from multitask.tasks import COURSE_TASKS, TASKS, with_overall
+from multitask.tasks import COURSE_TASKS, with_overall
 
 
 @torch.no_grad()
@@ -25,7 +25,7 @@ def predict(
     several classes, (N,) otherwise. Raises ValueError for pairs in another encoding than the
     model's: it would read them as something else.
     """
-    if TASKS[task].is_pair and rows.pair_encoding != model.pair_encoding:
+    if model.tasks[task].is_pair and rows.pair_encoding != model.pair_encoding:
         raise ValueError(
             f"the pairs are encoded '{rows.pair_encoding}', this model reads "
             f"'{model.pair_encoding}'; make them with EncodedExamples(..., "
@@ -59,17 +59,16 @@ def evaluate(
 ) -> dict[str, float]:
     """Score each task in `rows`, which are labelled.
 
-    For exactly the three tasks of the course, the result also holds both overall scores. For any
-    other two or more tasks, it holds their mean.
+    If the three tasks of the course are among them, the result also holds both overall scores. For
+    any other set of two or more tasks, it holds their mean.
     """
     scores = {}
     for name, task_rows in rows.items():
-        task = TASKS[name]
+        task = model.tasks[name]
         predictions = task.decode(predict(model, name, task_rows, precision))
         scores[name] = task.score(predictions, labels_of(task_rows))
 
-    if scores.keys() == set(COURSE_TASKS):
-        return with_overall(scores)
-    if len(scores) > 1:
-        scores["mean"] = sum(scores.values()) / len(scores)
-    return scores
+    with_means = with_overall(scores)
+    if len(scores) > 1 and scores.keys() != set(COURSE_TASKS):
+        with_means["mean"] = sum(scores.values()) / len(scores)
+    return with_means

@@ -1,9 +1,10 @@
-"""The results of a run: the six leaderboard files, verified, and the closing table."""
+"""The results of a run: its prediction files, verified, and the closing table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,43 +13,78 @@ from data.readers import Example, Table
 from minbert.commands.options import AUTO
 from minbert.reporting.tables import score_table
 from multitask.baselines import majority_score, tfidf_score
-from multitask.evaluation import predict
+from multitask.evaluation import labels_of, predict
 from multitask.model import MultitaskBert
 from multitask.options import PredictionFileOptions
-from multitask.prediction_files import score_predictions, verify_predictions, write_predictions
-from multitask.tasks import TASKS, Task, with_overall
+from multitask.prediction_files import (
+    score_predictions,
+    verify_predictions,
+    write_predictions,
+    write_table,
+)
+from multitask.probabilities import confidences, probabilities
+from multitask.tasks import COURSE_TASKS, TASKS, Task, Tasks, with_overall
 
 PREDICTED = ("dev", "test")
-SCORE_TITLES = {
-    **{task.name: f"{task.title} {task.metric}" for task in TASKS.values()},
-    "overall_2023": "overall 2023",
-    "overall_2024": "overall 2024",
-}
+OVERALL_TITLES = {"overall_2023": "overall 2023", "overall_2024": "overall 2024"}
 Baseline = Callable[[Task, Sequence[Example], Sequence[Example]], float]
 BASELINES: dict[str, Baseline] = {"majority": majority_score, "TF-IDF": tfidf_score}
 
 
-def default_paths(folder: Path) -> dict[str, dict[str, Path]]:
-    """The six files inside a run's folder, as paths[task][split]."""
-    paths: dict[str, dict[str, Path]] = {}
-    for task in TASKS:
+Paths = dict[str, dict[str, Path]]  # [task][split]
+
+
+class Predictions(NamedTuple):
+    """The predictions of one split.
+
+    values: (N,) in the order of the rows. confidence: of each its probability (N,), or None for a
+    score.
+    """
+
+    values: np.ndarray
+    confidence: np.ndarray | None = None
+
+
+class FileScores(NamedTuple):
+    """The scores of the files by task: of dev with both overall scores, and of labelled tests."""
+
+    dev: dict[str, float]
+    test: dict[str, float]
+
+
+def score_titles(tasks: Tasks) -> dict[str, str]:
+    """The name of each score for tables: of each task, then of the overall scores if there are any.
+
+    An overall score needs the three tasks of the course.
+    """
+    titles = {name: f"{task.title} {task.metric}" for name, task in tasks.items()}
+    return titles | OVERALL_TITLES if titles.keys() >= set(COURSE_TASKS) else titles
+
+
+def default_paths(folder: Path, splits: Mapping[str, Collection[str]]) -> Paths:
+    """The prediction files inside a run's folder. splits: of each task those that it has."""
+    paths: Paths = {}
+    for task, of_task in splits.items():
         paths[task] = {}
         for split in PREDICTED:
-            paths[task][split] = folder / "predictions" / f"{task}-{split}-output.csv"
+            if split in of_task:
+                paths[task][split] = folder / "predictions" / f"{task}-{split}-output.csv"
     return paths
 
 
-def output_paths(options: PredictionFileOptions, folder: Path) -> dict[str, dict[str, Path]]:
-    """Where the six files go, as paths[task][split].
+def output_paths(
+    options: PredictionFileOptions, folder: Path, splits: Mapping[str, Collection[str]]
+) -> Paths:
+    """Where the prediction files go.
 
     They go into the run unless --sst_dev_out and its like say another place.
     """
-    paths = default_paths(folder)
-    for task, splits in paths.items():
-        for split in splits:
+    paths = default_paths(folder, splits)
+    for task, of_task in paths.items():
+        for split in of_task:
             path = options.path_of(task, split)
             if path != AUTO:
-                splits[split] = Path(path)
+                of_task[split] = Path(path)
     return paths
 
 
@@ -56,52 +92,80 @@ def write_results(
     model: MultitaskBert,
     rows: dict[str, dict[str, EncodedExamples]],
     tables: dict[str, dict[str, Table]],
-    paths: dict[str, dict[str, Path]],
+    paths: Paths,
     precision: str,
-) -> dict[str, float]:
-    """Predict dev and test and write the six files. Returns the scores of write_files.
+) -> FileScores:
+    """Predict dev and test of the model's tasks and write the files. Returns their scores.
 
     rows, tables and paths: by [task][split]. precision: "fp32" or "bf16".
     """
-    values: dict[str, dict[str, np.ndarray]] = {}
-    for name, task in TASKS.items():
-        values[name] = {}
-        for split in PREDICTED:
+    predictions: dict[str, dict[str, Predictions]] = {}
+    for name, task in model.tasks.items():
+        predictions[name] = {}
+        for split in paths[name]:
             outputs = predict(model, name, rows[name][split], precision)
-            values[name][split] = task.decode(outputs)
-    return write_files(values, tables, paths)
+            predictions[name][split] = to_predictions(task, outputs)
+    return write_files(predictions, tables, paths, model.tasks)
+
+
+def to_predictions(task: Task, outputs: np.ndarray) -> Predictions:
+    """The predictions in raw outputs, (N, C) or (N,)."""
+    values = task.decode(outputs)
+    return Predictions(values, None if task.is_regression else confidences(probabilities(outputs)))
 
 
 def write_files(
-    values: dict[str, dict[str, np.ndarray]],
+    predictions: dict[str, dict[str, Predictions]],
     tables: dict[str, dict[str, Table]],
-    paths: dict[str, dict[str, Path]],
-) -> dict[str, float]:
-    """Write the six files, read them back, and verify every id.
+    paths: Paths,
+    tasks: Tasks,
+) -> FileScores:
+    """Write the prediction files, read those of a leaderboard back, and verify every id.
 
-    values[task][split]: predictions (N,) in the order of the rows of tables[task][split].
+    predictions[task][split]: in the order of the rows of tables[task][split].
 
-    Returns the scores of the dev files, with both overall scores. Raises ValueError as
-    write_predictions and verify_predictions do.
+    Raises ValueError as write_predictions and verify_predictions do.
     """
-    scores = {}
-    for name, task in TASKS.items():
-        # Reading back notices a full disk or a wrong row now, and not after an upload.
-        for split in PREDICTED:
-            ids = [example.id for example in tables[name][split].examples]
-            write_predictions(paths[name][split], task, ids, values[name][split])
-            verify_predictions(paths[name][split], task, ids)
-        # The score of the file, not of the values in memory: it is what a leaderboard computes.
-        scores[name] = score_predictions(paths[name]["dev"], task, tables[name]["dev"])
-    return with_overall(scores)
+    dev = {}
+    test = {}
+    for name, task in tasks.items():
+        for split, path in paths[name].items():
+            write_file(path, task, tables[name][split], predictions[name][split])
+        if task.is_built_in:
+            # The score of the file, not of the values in memory: a leaderboard computes it, too.
+            dev[name] = score_predictions(paths[name]["dev"], task, tables[name]["dev"])
+            continue
+        dev[name] = score_of(task, tables[name]["dev"], predictions[name]["dev"])
+        # The test file of a user may have labels.
+        if "test" in paths[name] and tables[name]["test"].examples[0].label is not None:
+            test[name] = score_of(task, tables[name]["test"], predictions[name]["test"])
+    return FileScores(with_overall(dev), test)
 
 
-def baseline_scores(tables: dict[str, dict[str, Table]]) -> dict[str, dict[str, float]]:
+def write_file(path: Path, task: Task, table: Table, predictions: Predictions) -> None:
+    """Write one file: for a leaderboard, and verified, or for a spreadsheet."""
+    ids = [example.id for example in table.examples]
+    if not task.is_built_in:
+        write_table(path, task, ids, predictions.values, predictions.confidence)
+        return
+    write_predictions(path, task, ids, predictions.values)
+    # Reading back notices a full disk or a wrong row now, and not after an upload.
+    verify_predictions(path, task, ids)
+
+
+def score_of(task: Task, table: Table, predictions: Predictions) -> float:
+    """The task's score of predictions against a labelled table."""
+    return task.score(predictions.values.astype(np.float32), labels_of(table))
+
+
+def baseline_scores(
+    tables: dict[str, dict[str, Table]], tasks: Tasks = TASKS
+) -> dict[str, dict[str, float]]:
     """Majority and TF-IDF dev scores, as scores[baseline][task or overall]."""
     baselines = {}
     for title, score in BASELINES.items():
         scores = {}
-        for name, task in TASKS.items():
+        for name, task in tasks.items():
             train = tables[name]["train"].examples
             scores[name] = score(task, train, tables[name]["dev"].examples)
         baselines[title] = with_overall(scores)
@@ -111,24 +175,34 @@ def baseline_scores(tables: dict[str, dict[str, Table]]) -> dict[str, dict[str, 
 def closing_table(
     scores: dict[str, float],
     baselines: dict[str, dict[str, float]],
-    known: Sequence[str] = tuple(TASKS),
+    tasks: Tasks = TASKS,
+    known: Collection[str] | None = None,
 ) -> str:
     """Dev scores beside the baselines: a line per task, then both overall scores.
 
-    known: the tasks that the run can answer (tasks.answerable_tasks). The others have a dash, and a
-    last line says why.
+    tasks: of the run. known: those that the run can answer (tasks.answerable_tasks), or None for
+    all. The others have a dash, and a last line says why.
     """
+    answered = [name for name in tasks if known is None or name in known]
     # An overall score needs all tasks. with_overall leaves it out if one is not known.
-    known_scores = with_overall({name: scores[name] for name in known})
+    known_scores = with_overall({name: scores[name] for name in answered})
     columns = {"minBERT": known_scores, **baselines}
     rows = {}
-    for key, title in SCORE_TITLES.items():
+    for key, title in score_titles(tasks).items():
         rows[title] = {name: column[key] for name, column in columns.items() if key in column}
     headings = {name: name for name in columns}
     table = score_table("dev", headings, rows)
 
-    untrained = [task.title for name, task in TASKS.items() if name not in known]
+    untrained = [task.title for name, task in tasks.items() if name not in answered]
     if not untrained:
         return table
     names = ", ".join(untrained)
     return f"{table}\n–: not trained; the files of {names} hold what an untrained head says"
+
+
+def test_lines(scores: dict[str, float], tasks: Tasks) -> str:
+    """A line for each task whose test file has labels."""
+    lines = []
+    for name, score in scores.items():
+        lines.append(f"test: {tasks[name].title} {tasks[name].metric} {score:.4f}\n")
+    return "".join(lines)

@@ -80,6 +80,20 @@ def similarity_loss(prediction: Tensor, labels: Tensor) -> Tensor:
     return F.mse_loss(prediction.float(), labels.float())
 
 
+def absolute_loss(prediction: Tensor, labels: Tensor) -> Tensor:
+    """Mean absolute error on the scale of the labels, for scores with a few wild labels.
+
+    Arguments and errors as in similarity_loss. Returns a float32 scalar >= 0, in points. Compare
+    with torch.nn.L1Loss.
+    """
+    if prediction.shape != labels.shape:
+        raise ValueError(
+            f"prediction is {tuple(prediction.shape)}, labels are {tuple(labels.shape)}; both need "
+            "(B,)"
+        )
+    return F.l1_loss(prediction.float(), labels.float())
+
+
 def similarity_regression(prediction: Tensor, labels: Tensor, lowest: float | Tensor) -> Tensor:
     """Mean squared error of a cosine, with labels 0 to 5 mapped linearly to [lowest, 1] (STS).
 
@@ -89,25 +103,35 @@ def similarity_regression(prediction: Tensor, labels: Tensor, lowest: float | Te
 
         mean of 25 (cos - (M + (1 - M) y / 5))^2  =  (1 - M)^2 x similarity_loss(prediction, labels)
 
-    The same error of the cosine then costs the same for every M.
+    The same error of the cosine then costs the same for every M. Labels of another range, from low
+    to high, have high - low in place of 5.
 
     Arguments and errors as in similarity_loss, which this equals for M = 0. lowest: below 1.
     """
     return (1 - lowest) ** 2 * similarity_loss(prediction, labels)
 
 
-def fitted_range(cosines: Tensor, labels: Tensor, width: float = 0.25) -> float:
+def absolute_regression(prediction: Tensor, labels: Tensor, lowest: float | Tensor) -> Tensor:
+    """Mean absolute error of a cosine, which costs the same for every M, as similarity_regression.
+
+    It is (1 - M) x absolute_loss(prediction, labels). Arguments and errors as there.
+    """
+    return (1 - lowest) * absolute_loss(prediction, labels)
+
+
+def fitted_range(cosines: Tensor, labels: Tensor, width: float = 0.25, low: float = 0.0) -> float:
     """M, the mean cosine of the pairs in the lowest bucket of labels ([CT] section 5.2).
 
-    The buckets are [0, width], (width, 2 width] and so on. The lowest one is the first that holds a
-    pair.
+    The buckets are [low, low + width], (low + width, low + 2 width] and so on. The lowest one is
+    the first that holds a pair.
 
-    cosines: (N,) in [-1, 1], of the model as it is. labels: (N,), 0 to 5. Raises ValueError for M
+    cosines: (N,) in [-1, 1], of the model as it is. labels: (N,), low or more, such as 0 to 5. For
+    STS width is a twentieth of the range, as in the paper. Raises ValueError for M
     of 1: then no range is left.
     """
     # The number of the lowest bucket that holds a pair, counted from 1.
-    lowest_bucket = max(1, math.ceil(float(labels.min()) / width))
-    lowest_cosines = cosines[labels <= width * lowest_bucket]
+    lowest_bucket = max(1, math.ceil((float(labels.min()) - low) / width))
+    lowest_cosines = cosines[labels <= low + width * lowest_bucket]
     mean_cosine = float(lowest_cosines.mean())
     if mean_cosine >= 1:
         raise ValueError(

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from data.batching import Batch
+from data.task_specs import stored
 from minbert import BertModel, BertTokenizer
 from minbert.commands.files import write_json, write_tensors
 from minbert.commands.options import AUTO, NONE, from_flat
@@ -23,15 +24,15 @@ from minbert.dropout import Dropout
 from minbert.fast import positions_read
 from minbert.pooling import mean, pool, save_pooling, stored_pooling
 from multitask.head_registry import HEADS
-from multitask.heads import CosineHead, Head, HeadShape, PairMlpHeads
+from multitask.heads import CosineHead, Head, HeadShape, PairMlpHeads, PairTask, module_name
 from multitask.options import HeadOptions
-from multitask.tasks import TASKS, Task
+from multitask.tasks import TASKS, Task, Tasks, stored_tasks
 
 PAIRS = "pairs"  # the name of PairMlpHeads among the heads
 
 
 class MultitaskBert(nn.Module):
-    """Three tasks on one encoder.
+    """The tasks of a run on one encoder.
 
     The common layer is a linear layer and tanh that all tasks share ([ROB] CL). Every sentence
     vector goes through it, then through the head of its task. There are three ways to encode a
@@ -48,7 +49,8 @@ class MultitaskBert(nn.Module):
     pooling: "mean", "cls" or "pooler". heads: which heads read the vectors, and the pair
     encoding. seed: of the heads' weights. has_encoder_dropout: without it the encoder is trained
     in evaluation mode, which turns its dropout off. The dropout of vectors and heads stays.
-    Raises ValueError where the pair encoding is "auto".
+    tasks: by name; each of them gets a head. Raises ValueError where the pair encoding is "auto",
+    and where a task has no meaning with its head.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class MultitaskBert(nn.Module):
         heads: HeadOptions,
         seed: int,
         has_encoder_dropout: bool = True,
+        tasks: Tasks = TASKS,
     ) -> None:
         super().__init__()
         if heads.pair_encoding == AUTO:
@@ -66,6 +69,7 @@ class MultitaskBert(nn.Module):
                 f"{', '.join(heads.readable_encodings())}. Pass HeadOptions(pair_encoding=...)."
             )
         self.options = heads
+        self.tasks = dict(tasks)
         self.pooling = pooling
         self.pair_encoding = heads.pair_encoding
         self.has_encoder_dropout = has_encoder_dropout
@@ -80,8 +84,8 @@ class MultitaskBert(nn.Module):
             for name, module in self.named_modules():
                 if not name.startswith("encoder"):
                     encoder.initialise(module)
-        for task in TASKS.values():
-            if task.name in self.heads:
+        for task in self.tasks.values():
+            if module_name(task.name) in self.heads:
                 self.head_of(task.name).reset(task.start)
 
     # --- building ---------------------------------------------------------------------------------
@@ -95,19 +99,18 @@ class MultitaskBert(nn.Module):
         """A head for each task, by name. With --head mlp one module holds those of all pairs."""
         heads = nn.ModuleDict()
         pairs = []
-        for task in TASKS.values():
-            if HEADS[self.options.head].has_pair_module and task.is_pair:
+        for task in self.tasks.values():
+            if self.has_pair_module and task.is_pair:
                 pairs.append(task)
             else:
-                heads[task.name] = self.make_head(task)
+                heads[module_name(task.name)] = self.make_head(task)
         if pairs:
             heads[PAIRS] = PairMlpHeads(
                 self.encoder.config.hidden_size,
                 self.options.hidden_dropout_prob,
                 self.options.sharing,
                 self.has_range,
-                tasks=[task.name for task in pairs],
-                regressions=[task.name for task in pairs if task.is_regression],
+                tasks={task.name: pair_task(task) for task in pairs},
             )
         return heads
 
@@ -123,12 +126,14 @@ class MultitaskBert(nn.Module):
             dropout_probability=self.options.hidden_dropout_prob,
             has_range=self.has_range and task.is_regression,
             own=self.options.of_head,
+            low=task.format.low if task.is_regression else 0.0,
+            high=task.format.high if task.is_regression else 5.0,
         )
         return HEADS[name].builder()(shape)
 
     def head_of(self, task: str) -> Head:
         """The head of a task that has its own module."""
-        return cast(Head, self.heads[task])
+        return cast(Head, self.heads[module_name(task)])
 
     # --- properties -------------------------------------------------------------------------------
 
@@ -136,6 +141,11 @@ class MultitaskBert(nn.Module):
     def has_two_vectors(self) -> bool:
         """Whether a pair gives two vectors, rather than one for both sentences."""
         return self.pair_encoding in ("bi", "dual") or self.pooling == "mean"
+
+    @property
+    def has_pair_module(self) -> bool:
+        """Whether one module holds the heads of all pairs."""
+        return HEADS[self.options.head].has_pair_module
 
     @property
     def has_range(self) -> bool:
@@ -148,11 +158,13 @@ class MultitaskBert(nn.Module):
         Empty unless the range is fitted.
         """
         lowest = {}
-        for task in TASKS.values():
-            if self.has_range and task.is_pair and task.is_regression:
-                head = self.heads[task.name if task.name in self.heads else PAIRS]
-                cosine = head.cosine if isinstance(head, PairMlpHeads) else head
-                lowest[task.name] = cast(CosineHead, cosine).lowest
+        for name, task in self.tasks.items():
+            if not (self.has_range and task.is_pair and task.is_regression):
+                continue
+            if self.has_pair_module:
+                lowest[name] = cast(PairMlpHeads, self.heads[PAIRS]).cosine_of(name).lowest
+            else:
+                lowest[name] = cast(CosineHead, self.head_of(name)).lowest
         return lowest
 
     def fitted(self) -> dict[str, float]:
@@ -173,20 +185,21 @@ class MultitaskBert(nn.Module):
     def forward(self, task: str, batch: Batch) -> Tensor:
         """Compute the raw outputs of a batch of one task.
 
-        "sst": logits (B, 5). "para": a logit (B,). "sts": a number on the 0..5 scale (B,).
+        classes: logits (B, C). binary: a logit (B,). score: a number on the task's scale (B,).
         """
-        vectors = self.sentence_vectors(batch, TASKS[task].is_pair)  # (B, H) each
+        vectors = self.sentence_vectors(batch, self.tasks[task].is_pair)  # (B, H) each
+        has_head = module_name(task) in self.heads
         # Some heads read more than the encoder gives, such as a difference.
-        if task in self.heads:
+        if has_head:
             vectors = self.head_of(task).inputs(*vectors)
         vectors = tuple(self.dropout(vector) for vector in vectors)
         # The common layer (CL).
         if self.shared is not None:
             vectors = tuple(torch.tanh(self.shared(vector)) for vector in vectors)  # (B, H) each
 
-        if task in self.heads:
-            return self.heads[task](*vectors)  # (B, C) or (B,)
-        return self.heads[PAIRS](task, *vectors)  # (B,)
+        if has_head:
+            return self.head_of(task)(*vectors)  # (B, C) or (B,)
+        return self.heads[PAIRS](task, *vectors)  # (B, C) or (B,)
 
     def sentence_vectors(self, batch: Batch, is_pair: bool) -> tuple[Tensor, ...]:
         """Encode a batch: one vector (B, H) per example, or two for pairs if `has_two_vectors`."""
@@ -226,11 +239,14 @@ class MultitaskBert(nn.Module):
             if name.startswith(("shared.", "heads.")):
                 tensors[name] = tensor
         write_tensors(folder / "heads.safetensors", tensors)
-        write_json(folder / "heads.json", stored_settings(self.options))
+        settings = stored_settings(self.options)
+        write_json(folder / "heads.json", {**settings, "tasks": stored(self.tasks)})
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, **config_overrides: Any) -> MultitaskBert:
         """Load the files of `save_pretrained`, such as runs/NAME/model, in evaluation mode.
+
+        Its `tasks` are those of the run. A folder of an older version has the three of the course.
 
         config_overrides: as in BertModel.from_pretrained. Raises ValueError if there are no heads,
         or heads of another version or of other shapes.
@@ -241,8 +257,10 @@ class MultitaskBert(nn.Module):
         check_heads(path, settings)
         encoder = BertModel.from_pretrained(folder, **config_overrides)
         try:
-            model = cls(encoder, pooling or "mean", head_options(settings), seed=0)
-        except (TypeError, ValueError) as error:
+            tasks = stored_tasks(settings)
+            options = head_options(settings)
+            model = cls(encoder, pooling or "mean", options, seed=0, tasks=tasks)
+        except (KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 f"{path}: of another version ({error}). Start the run anew with this one."
             ) from error
@@ -272,6 +290,12 @@ class MultitaskBert(nn.Module):
             ) from error
         missing = [name for name in report.missing_keys if not name.startswith("encoder.")]
         return [*report.unexpected_keys, *missing]
+
+
+def pair_task(task: Task) -> PairTask:
+    """What PairMlpHeads has to know of a task."""
+    format = task.format
+    return PairTask(task.num_outputs, task.is_regression, format.low, format.high)
 
 
 # --- heads.json -----------------------------------------------------------------------------------
@@ -319,7 +343,7 @@ def head_options(settings: Mapping[str, Any]) -> HeadOptions:
 
     Raises TypeError for a name and ValueError for a value of another version.
     """
-    values = dict(settings)
+    values = {name: value for name, value in settings.items() if name != "tasks"}
     has_common_layer = values.pop("has_common_layer", True)
     values["common_layer"] = "tanh" if has_common_layer else NONE
     # The record names the head of PARA also where it is that of all pairs.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from data.readers import COURSE_FILES
+from data.readers import BUILT_IN_FILES, COURSE_FILES
+from data.task_specs import BUILT_IN
 from minbert.commands.options import (
     AUTO,
     NONE,
@@ -32,9 +33,15 @@ class TaskOptions(OptionGroup):
 
     tasks: str = flag(
         "sst,para,sts",
-        "Tasks to train, in this order. With --sampling sequential or epoch-round-robin a task may "
-        "come several times.",
+        "Tasks to train, in this order: of sst, para, sts, cfimdb, and of your own in --task. Only "
+        "they are read. With --sampling sequential or epoch-round-robin a task may come several "
+        "times.",
         is_common=True,
+    )
+    untrained_tasks: str = flag(
+        NONE,
+        "Tasks that are read and scored although they are not trained, as the course reports do, "
+        "such as para,sts.",
     )
     sampling: str = flag("mt-dnn", "Which batches make a step.", choices=SAMPLERS, is_common=True)
     of_sampler: MethodOptions = options_of(SAMPLERS, "sampling")
@@ -47,15 +54,21 @@ class TaskOptions(OptionGroup):
     of_surgery: MethodOptions = options_of(SURGERIES, "surgery")
     score: str = flag(
         AUTO,
-        "The dev score that selects the best epoch. auto: overall_2023, or with fewer --tasks the "
-        "mean of their scores.",
-        choices=(AUTO, *OVERALL_SCORES, "mean", "sst", "para", "sts"),
+        "The dev score that selects the best epoch: a task of --tasks, mean, or with sst, para and "
+        "sts overall_2023 or overall_2024. auto: overall_2023 of exactly these three, otherwise "
+        "the mean.",
     )
 
     @property
     def order(self) -> tuple[str, ...]:
         """The names of the tasks, in order. A name may come several times."""
         return tuple(self.tasks.split(","))
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The names of the tasks whose files are read, each once."""
+        untrained = () if self.untrained_tasks == NONE else self.untrained_tasks.split(",")
+        return tuple(dict.fromkeys((*self.order, *untrained)))
 
     @property
     def changes_gradients(self) -> bool:
@@ -74,11 +87,7 @@ class TaskOptions(OptionGroup):
         SURGERIES[self.surgery].check(self.of_surgery, self.order)
 
     def check_names(self) -> None:
-        if any(task not in COURSE_FILES for task in self.order):
-            raise ValueError(
-                f"--tasks is '{self.tasks}'; it is some of these, separated by commas: "
-                f"{', '.join(COURSE_FILES)}."
-            )
+        # Which names there are is checked where --task is known, too (command_line/checks.py).
         is_repeated = len(set(self.order)) < len(self.order)
         if is_repeated and not self.sampler.has_long_turns:
             names = [name for name, entry in SAMPLERS.items() if entry.has_long_turns]
@@ -86,12 +95,19 @@ class TaskOptions(OptionGroup):
                 f"--tasks {self.tasks} names a task twice; that has a meaning with --sampling "
                 f"{' and '.join(names)} only."
             )
+        untrained = self.read[len(set(self.order)) :]
+        if self.untrained_tasks != NONE and ",".join(untrained) != self.untrained_tasks:
+            raise ValueError(
+                f"--untrained_tasks is '{self.untrained_tasks}'; it is none, or tasks that are not "
+                f"in --tasks {self.tasks}, each once, separated by commas."
+            )
 
     def check_score(self) -> None:
         scores = set(self.order)
-        if scores == set(COURSE_FILES):
+        has_mean = len(scores) > 1 and scores != set(COURSE_FILES)
+        if scores >= set(COURSE_FILES):
             scores |= set(OVERALL_SCORES)
-        elif len(scores) > 1:
+        if has_mean:
             scores.add("mean")
         if self.score not in (AUTO, *scores):
             raise ValueError(
@@ -138,13 +154,15 @@ class HeadOptions(OptionGroup):
     )
     sharing: str = flag(
         NONE,
-        "With --head mlp: PARA and STS share nothing, their heads, or the first layer of them.",
+        "With --head mlp: PARA and STS, and other pairs, share nothing, their heads, or the first "
+        "layer of them.",
         choices=(NONE, "heads", "first"),
         only_with=OnlyWith("head", Names(HEADS, lambda head: head.has_pair_module)),
     )
     sts_range: str = flag(
         "zero",
-        "With --head mlp or cosine: the cosines that stand for the STS labels 0 to 5.\n"
+        "With --head mlp or cosine: the cosines that stand for the labels of STS and other scores "
+        "of pairs.\n"
         "- zero: 0 to 1\n"
         "- fitted: M to 1. M is the mean cosine of the least similar training pairs when the tasks "
         "begin (Carlsson et al. 2021)",
@@ -204,7 +222,10 @@ class HeadOptions(OptionGroup):
 
     def shares_a_layer(self, tasks: TaskOptions) -> bool:
         """Whether all tasks of a joint step share a layer after the encoder."""
-        shares_head = self.sharing != NONE and set(tasks.order) == {"para", "sts"}
+        # Without a task of single sentences, all tasks may be pairs.
+        singles = {name for name, spec in BUILT_IN.items() if not spec.is_pair}
+        has_only_pairs = len(set(tasks.order)) > 1 and not singles & set(tasks.order)
+        shares_head = self.sharing != NONE and has_only_pairs
         return self.common_layer == "tanh" or shares_head
 
     def check(self) -> None:
@@ -296,7 +317,7 @@ class FineTuningOptions(OptionGroup):
 
 @dataclass(frozen=True)
 class PredictionFileOptions(OptionGroup):
-    """Where the six leaderboard files go."""
+    """Where the leaderboard files go."""
 
     sst_dev_out: str = flag(AUTO, "auto: RUN/predictions/sst-dev-output.csv.", is_file=True)
     sst_test_out: str = flag(AUTO, "auto: RUN/predictions/sst-test-output.csv.", is_file=True)
@@ -304,10 +325,12 @@ class PredictionFileOptions(OptionGroup):
     para_test_out: str = flag(AUTO, "auto: RUN/predictions/para-test-output.csv.", is_file=True)
     sts_dev_out: str = flag(AUTO, "auto: RUN/predictions/sts-dev-output.csv.", is_file=True)
     sts_test_out: str = flag(AUTO, "auto: RUN/predictions/sts-test-output.csv.", is_file=True)
+    cfimdb_dev_out: str = flag(AUTO, "auto: RUN/predictions/cfimdb-dev-output.csv.", is_file=True)
+    cfimdb_test_out: str = flag(AUTO, "auto: RUN/predictions/cfimdb-test-output.csv.", is_file=True)
 
     def path_of(self, task: str, split: str) -> str:
-        """The path of one leaderboard file, or "auto"."""
-        return getattr(self, f"{task}_{split}_out")
+        """The path of one prediction file, or "auto", as always for a user's own task."""
+        return getattr(self, f"{task}_{split}_out", AUTO)
 
 
 @dataclass(frozen=True)
@@ -358,13 +381,19 @@ class MultitaskOptions(OptionGroup):
         owners = {
             "para_head": (self.heads.para_head != AUTO, "para"),
             "para_prior": (self.heads.para_prior != NONE, "para"),
-            "sts_range": (self.heads.sts_range != "zero", "sts"),
         }
+        # A task of the user may be a score of pairs, too. multitask/stage.py knows that.
+        if set(self.tasks.order) <= set(BUILT_IN_FILES):
+            owners["sts_range"] = (self.heads.sts_range != "zero", "sts")
+        for task in BUILT_IN_FILES:
+            for split in ("dev", "test"):
+                is_set = task not in self.tasks.read and self.files.path_of(task, split) != AUTO
+                owners[f"{task}_{split}_out"] = (is_set, task)
         for name, (is_set, task) in owners.items():
             if is_set and task not in self.tasks.order:
                 raise ValueError(
-                    f"--{name} {getattr(self.heads, name)} has no effect with --tasks "
-                    f"{self.tasks.tasks}. Drop it, or add {task}."
+                    f"--{name} {flat(self)[name]} has no effect with --tasks {self.tasks.tasks}. "
+                    f"Drop it, or add {task}."
                 )
 
     def check_sampling(self) -> None:

@@ -1,11 +1,12 @@
 """Predict rows of your own: `python -m multitask.predict RUN --task sst < rows.txt`.
 
-The command reads one row per line, or a table in any format that data/tables.py reads. A line of
-PARA and STS is two texts with a tab between them. Of a table, --text and --text-pair name the
-columns.
+The command reads one row per line, or a table in any format that data/tables.py reads. A line of a
+task of pairs, such as PARA and STS, is two texts with a tab between them. Of a table, --text and
+--text-pair name the columns.
 
-Each row is printed behind its prediction: a class 0 to 4, 1 or 0, or a similarity. With
-`--probabilities` the probabilities stand in place of a class. --out writes all columns of the input
+Each row is printed behind its prediction: a class 0 to 4 of SST, 1 or 0 of PARA, or a similarity.
+Of a user's own task it is the name of the label, and its confidence. With `--probabilities` the
+probabilities stand in place of a class. --out writes all columns of the input
 to a file for a spreadsheet instead, with the name of the label and the confidence.
 
 Several runs give one prediction together: that of the mean of their probabilities or similarities.
@@ -18,6 +19,7 @@ Legend: N rows, C classes.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -25,8 +27,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from data.columns import ColumnNames, Role
-from data.readers import FORMATS, Example
+from data.readers import COURSE_FILES, Example
 from data.spreadsheets import check_cells, check_spreadsheet, new_column, write_spreadsheet
+from data.task_specs import BUILT_IN, TaskSpec, from_stored
 from data.user_texts import TEXT, UserTexts, one_line, read_texts
 from minbert.commands.ending import exit_code
 from minbert.commands.paths import check_writable
@@ -58,16 +61,16 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--task",
-        choices=tuple(FORMATS),
-        required=True,
-        help="sst: a sentence a line; para, sts: two texts a line, with a tab between",
+        metavar="NAME",
+        help="a task of the run; it may be left out where there is only one. sst: a sentence a "
+        "line; para, sts: two texts a line, with a tab between",
     )
     parser.add_argument(
         "--probabilities",
         action="store_true",
         help="print probabilities instead of classes: sst, the five classes' with blanks between; "
-        "para, that of a paraphrase, which can be a training label. --out gets a column for each "
-        "class",
+        "para, that of a paraphrase, which can be a training label; your own task, those of all "
+        "labels in their order. --out gets a column for each class",
     )
     _add_table(parser)
     return parser
@@ -106,15 +109,61 @@ def _add_table(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_options(options: argparse.Namespace) -> None:
-    """Raise ValueError for everything that can be refused before any work."""
-    if options.probabilities and options.task == "sts":
+class RunTasks(NamedTuple):
+    """The tasks of a run: what they are by name, and which of them were trained."""
+
+    specs: dict[str, TaskSpec]
+    trained: list[str]
+
+
+def read_tasks(run: Path) -> RunTasks:
+    """The tasks in a run's run.json, without torch. Raises ValueError where there is none."""
+    try:
+        record = json.loads((run / "run.json").read_text(encoding="utf-8"))
+        trained = record["options"]["tasks"].split(",")
+        # Older runs have the three tasks of the course, and no list of them.
+        specs = {name: BUILT_IN[name] for name in COURSE_FILES}
+        if "tasks" in record:
+            specs = from_stored(record["tasks"], TaskSpec)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        from multitask.saved_run import read_record
+
+        read_record(run)  # says what is wrong
+        raise
+    return RunTasks(specs, list(dict.fromkeys(trained)))
+
+
+def choose_task(options: argparse.Namespace) -> TaskSpec:
+    """The task that --task names, or the only one that the first run was trained on.
+
+    Raises ValueError where the run does not have it.
+    """
+    run = options.runs[0]
+    specs, trained = read_tasks(run)
+    name = options.task
+    if name is None and len(trained) == 1:
+        name = trained[0]
+    if name is None:
+        raise ValueError(f"{run} was trained on {', '.join(trained)}; pass one as --task.")
+    if name not in specs:
         raise ValueError(
-            "--probabilities: sts has no classes; pass --task sst or para, or drop it."
+            f"--task {name}: {run} was trained on {', '.join(trained)}. Pass one of these, or "
+            "another run."
         )
-    if options.text_pair is not None and not FORMATS[options.task].is_pair:
+    return specs[name]
+
+
+def check_options(options: argparse.Namespace, task: TaskSpec) -> None:
+    """Raise ValueError for everything that can be refused before any work."""
+    if options.probabilities and task.is_regression:
         raise ValueError(
-            f"--text-pair has no effect with --task {options.task}, which reads one text. Drop it."
+            f"--probabilities: {task.name} has no classes; pass --task sst or para, or drop it."
+            if task.is_built_in
+            else f"--probabilities: {task.name} has no classes. Drop it."
+        )
+    if options.text_pair is not None and not task.is_pair:
+        raise ValueError(
+            f"--text-pair has no effect with --task {task.name}, which reads one text. Drop it."
         )
     out = options.out
     if out is None:
@@ -128,10 +177,11 @@ def check_options(options: argparse.Namespace) -> None:
 # --- the rows -------------------------------------------------------------------------------------
 
 
-def read_rows(options: argparse.Namespace) -> UserTexts:
+def read_rows(options: argparse.Namespace, task: TaskSpec) -> UserTexts:
     """The texts of the input. Raises ValueError where they cannot be read."""
-    format = FORMATS[options.task]
-    roles = [TEXT]
+    format = task.format
+    # A user's own task has its own names of columns.
+    roles = [TEXT if task.is_built_in else Role("--text", format.text_columns)]
     if format.is_pair:
         first, second = format.text_columns
         roles = [Role("--text", (first,)), Role("--text-pair", (second,))]
@@ -169,18 +219,18 @@ def to_examples(texts: UserTexts) -> list[Example]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read rows, and print or write them with their predictions."""
     options = build_parser().parse_args(arguments)
-    check_options(options)
+    spec = choose_task(options)
+    check_options(options, spec)
     if options.input is None and sys.stdin.isatty():
         print("Type one row a line and end with Ctrl-D.", file=sys.stderr)
-    texts = read_rows(options)
+    texts = read_rows(options, spec)
 
     from multitask.probabilities import decode
-    from multitask.saved_run import read_record
-    from multitask.tasks import TASKS
+    from multitask.saved_run import all_tasks, read_record
 
-    task = TASKS[options.task]
     runs = [read_record(folder) for folder in options.runs]
-    check_trained(runs, task)
+    check_trained(runs, spec)
+    task = all_tasks(runs)[spec.name]
     log = partial(print, file=sys.stderr)
     for note in texts.notes:
         log(note)
@@ -194,13 +244,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write_answers(options.out, texts, task, answer, options.probabilities)
         log(f"predictions: {options.out}, {len(rows):,} rows")
         return
-    values = answer.votes if options.probabilities else answer.predictions
-    for row, value in zip(texts.rows, values, strict=True):
-        numbers = " ".join(f"{number:.4g}" for number in value.ravel())
-        print(numbers, *(one_line(text) for text in row.texts), sep="\t")
+    for row, cells in zip(texts.rows, printed_cells(task, answer, options), strict=True):
+        print(*cells, *(one_line(text) for text in row.texts), sep="\t")
 
 
-def check_trained(runs: Sequence[Record], task: Task) -> None:
+def printed_cells(task: Task, answer: Answer, options: argparse.Namespace) -> list[list[str]]:
+    """What stands before the texts of each row: the prediction, and of a user's task more."""
+    if options.probabilities:
+        votes = answer.votes if task.is_built_in else votes_by_class(answer.votes)
+        return [[" ".join(f"{number:.4g}" for number in vote.ravel())] for vote in votes]
+    if task.is_built_in or task.is_regression:
+        return [[f"{prediction:.4g}"] for prediction in answer.predictions]
+    cells = []
+    confidence = votes_by_class(answer.votes).max(axis=1)
+    for prediction, share in zip(answer.predictions, confidence, strict=True):
+        cells.append([task.label_text(prediction), f"{share:.4f}"])
+    return cells
+
+
+def check_trained(runs: Sequence[Record], task: TaskSpec) -> None:
     """ValueError if a run cannot answer the task."""
     from multitask.saved_run import knows
 

@@ -1,9 +1,11 @@
-"""Leaderboard files: write, read back, verify, score.
+"""Prediction files: those of a leaderboard are written, read back, verified and scored.
 
 This is the last station on the way from a row to its prediction. The format is the course's, byte
 for byte, in UTF-8. A header line ("id \\t Predicted_Sentiment \\n") is followed by a row per id
 ("{id} , {value} \\n"), with "\\n" on every system. Files that others wrote are read as strictly as
 ours. The command multitask.check is for those.
+
+A user's own task has no leaderboard. Its predictions are a table that a spreadsheet opens.
 
 Legend: N rows.
 """
@@ -19,8 +21,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from data.readers import Table
+from data.spreadsheets import write_spreadsheet
 from minbert.commands.files import write_atomically
-from multitask.tasks import TASKS, Task
+from multitask.tasks import BUILT_IN_TASKS, Task
 
 # An id may hold blanks, as in an early release of the course's Quora files, but no comma.
 ROW = re.compile(r"([^\s,]|[^\s,][^,\t\r\n]*[^\s,]) , (\S+) \n")
@@ -49,7 +52,7 @@ def value_rule(task: Task) -> ValueRule:
     """How the predictions of a task look in its file."""
     if task.kind == "binary":
         return BINARY_RULE
-    if task.kind == "number":
+    if task.kind == "score":
         return NUMBER_RULE
     *names, last = [str(number) for number in range(task.num_outputs)]
     pattern = re.compile("|".join([*names, last]))
@@ -90,6 +93,26 @@ def write_predictions(
         beside.write_bytes(content)
 
     write_atomically(Path(path), write)
+
+
+def write_table(
+    path: str | Path,
+    task: Task,
+    ids: Sequence[str],
+    values: np.ndarray,
+    confidence: np.ndarray | None,
+) -> None:
+    """Write the predictions of a user's task as a table: id, prediction, and of classes confidence.
+
+    A class has its name. ids: N. values: predictions (N,). confidence: of each prediction its
+    probability (N,), or None for a score. Raises ValueError if the file cannot be written.
+    """
+    header = ["id", "prediction"]
+    columns = [list(ids), [task.label_text(value) for value in values]]
+    if confidence is not None:
+        header.append("confidence")
+        columns.append([f"{share:.4f}" for share in confidence])
+    write_spreadsheet(Path(path), header, list(zip(*columns, strict=True)))
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -158,14 +181,18 @@ def score_predictions(path: str | Path, task: Task, table: Table) -> float:
     return task.score(values, labels)
 
 
-def find_task(path: str | Path) -> Task:
-    """The task whose header the file has. Raises ValueError if there is none."""
+def find_tasks(path: str | Path) -> list[Task]:
+    """The tasks whose header the file has: one, or both that predict a sentiment.
+
+    Raises ValueError if there is none.
+    """
     first_line = read_bytes(path).partition(b"\n")[0] + b"\n"
     header = decode_line(path, 1, first_line)
-    for task in TASKS.values():
-        if header == task.header:
-            return task
-    needed = ", ".join(repr(task.header) for task in TASKS.values())
+    tasks = [task for task in BUILT_IN_TASKS.values() if header == task.header]
+    if tasks:
+        return tasks
+    headers = dict.fromkeys(task.header for task in BUILT_IN_TASKS.values())
+    needed = ", ".join(map(repr, headers))
     raise ValueError(
         f"{path}, line 1: the header is {header!r}; needed is one of {needed}, byte for byte."
     )

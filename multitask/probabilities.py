@@ -36,3 +36,11 @@ def decode(task: Task, values: np.ndarray) -> np.ndarray:
         return task.decode(values)
     # A logit is over 0 where its sigmoid is over 0.5.
     return task.decode(values - 0.5)
+
+
+def confidences(values: np.ndarray) -> np.ndarray:
+    """The probability of the predicted class, (N,).
+
+    values: probabilities (N, C), or (N,) of the second of two classes.
+    """
+    return values.max(axis=1) if values.ndim == 2 else np.maximum(values, 1 - values)

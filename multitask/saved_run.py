@@ -31,8 +31,8 @@ from multitask.evaluation import predict
 from multitask.leaderboard import PREDICTED
 from multitask.model import MultitaskBert
 from multitask.options import HeadOptions, TaskOptions
-from multitask.stage import SPLITS, encode_tables, read_tables
-from multitask.tasks import TASKS, answerable_tasks
+from multitask.stage import encode_tables, read_tables
+from multitask.tasks import BUILT_IN_TASKS, Task, answerable_tasks, stored_tasks
 
 Group = TypeVar("Group", bound=OptionGroup)
 
@@ -69,6 +69,7 @@ class Record:
 
     folder: Path
     options: SavedOptions
+    tasks: dict[str, Task]  # by name, those that the run reads
     scores: dict[str, float]  # dev scores by task
     files: dict[str, str]  # SHA-256 of each data file, by its path
 
@@ -82,7 +83,7 @@ class FinishedRun(Record):
     rows: dict[str, dict[str, EncodedExamples]]  # [task][split], dev and test only
 
     def outputs(self, task: str, split: str) -> np.ndarray:
-        """Predict one split: float32 in row order, (N, 5) for "sst", (N,) for the others."""
+        """Predict one split: float32 in row order, (N, C) for C classes, otherwise (N,)."""
         return predict(self.model, task, self.rows[task][split], self.options.training.precision)
 
 
@@ -98,7 +99,8 @@ def read_record(folder: str | Path) -> Record:
         record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         values = dict(record["options"])
         files = dict(record["files"])
-        scores = {name: float(record["scores"][name]) for name in TASKS}
+        tasks = stored_tasks(record)
+        scores = {name: float(record["scores"][name]) for name in tasks}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"{folder}: no finished run there (run.json: {type(error).__name__}: {error}). Give a "
@@ -106,11 +108,7 @@ def read_record(folder: str | Path) -> Record:
         ) from error
 
     load_again(values.get("plugin", ()), files, str(folder))
-    # A file that is named but has no digest cannot be checked, so it counts as missing.
     missing = [name for name in NEEDED_OPTIONS if name not in values]
-    for task, split in files_of(SPLITS):
-        if values.get(f"{task}_{split}") not in files:
-            missing.append(f"{task}_{split}")
     if missing:
         raise ValueError(f"{folder}: its run.json lacks {missing[0]}, {ADVICE}")
     try:
@@ -120,7 +118,13 @@ def read_record(folder: str | Path) -> Record:
             f"{folder}: its run.json has an option that this version does not know "
             f"({error}), {ADVICE}"
         ) from error
-    return Record(folder, options, scores, files)
+    # A file that is named but has no digest cannot be checked, so it counts as missing.
+    for name, task in tasks.items():
+        is_known = task.is_built_in or name in options.data.requests
+        for split in options.data.splits_of(name):
+            if not is_known or options.data.file_of(name, split) not in files:
+                raise ValueError(f"{folder}: its run.json lacks {name}_{split}, {ADVICE}")
+    return Record(folder, options, tasks, scores, files)
 
 
 def check_finished(folder: Path) -> None:
@@ -155,17 +159,9 @@ def known_values(cls: type[Group], values: Mapping[str, Any]) -> Group:
     return from_flat(cls, {name: value for name, value in values.items() if name in names})
 
 
-def files_of(splits: Sequence[str]) -> list[tuple[str, str]]:
-    """Task and split of each data file in some splits."""
-    files = []
-    for task in TASKS:
-        files += [(task, split) for split in splits]
-    return files
-
-
 def knows(run: Record, task: str) -> bool:
     """Whether the run can answer the task, as tasks.answerable_tasks says."""
-    return task in answerable_tasks(run.options.tasks.order, run.options.heads.head)
+    return task in answerable_tasks(run.tasks, run.options.tasks.order, run.options.heads.head)
 
 
 def open_model(run: Record) -> tuple[MultitaskBert, BertTokenizer]:
@@ -219,16 +215,17 @@ def open_run(folder: str | Path) -> FinishedRun:
     record = read_record(folder)
     check_files(record)
     model, tokenizer = open_model(record)
-    tables = read_tables(record.options.data)
+    tables = read_tables(record.options.data, record.tasks)
 
     # Training rows take the most time to encode, and no command predicts them.
     predicted = {}
     for task, splits in tables.items():
-        predicted[task] = {split: splits[split] for split in PREDICTED}
+        predicted[task] = {split: splits[split] for split in PREDICTED if split in splits}
     rows = encode_tables(predicted, tokenizer, record.options.data.max_length, model.pair_encoding)
     return FinishedRun(
         folder=record.folder,
         options=record.options,
+        tasks=record.tasks,
         scores=record.scores,
         files=record.files,
         model=model,
@@ -237,27 +234,76 @@ def open_run(folder: str | Path) -> FinishedRun:
     )
 
 
+def all_tasks(runs: Sequence[Record]) -> dict[str, Task]:
+    """The tasks of several runs: those that any of them reads, built-in ones first.
+
+    Raises ValueError where two runs mean different things by a name.
+    """
+    tasks: dict[str, Task] = {}
+    first: dict[str, Record] = {}
+    for run in runs:
+        for name, task in run.tasks.items():
+            if meaning_of(tasks.setdefault(name, task)) != meaning_of(task):
+                raise ValueError(
+                    f"{first[name].folder} and {run.folder} have different tasks called {name}: "
+                    f"{described(tasks[name])}, and {described(task)}. Give runs on the same task."
+                )
+            first.setdefault(name, run)
+    built_in = {name: tasks[name] for name in BUILT_IN_TASKS if name in tasks}
+    return built_in | tasks
+
+
+def meaning_of(task: Task) -> tuple[str, tuple[str, ...], bool, str]:
+    """What must be equal for the answers of two runs to mean the same."""
+    return task.kind, task.label_names, task.is_pair, task.metric_name
+
+
+def described(task: Task) -> str:
+    """A task in words, for a message."""
+    return f"{task.kind} {', '.join(task.label_names)}".strip()
+
+
 def same_data(runs: Sequence[Record]) -> None:
     """ValueError if the runs were not scored on the same dev and test files.
 
     Runs may have different training files, but each file must be unchanged. We check all of them
-    here, before any model is opened.
+    here, before any model is opened. Runs may have different tasks. Those that share a task must
+    share its rows.
     """
-    first = runs[0]
+    for name in all_tasks(runs):
+        sharing = [run for run in runs if name in run.tasks]
+        for run in sharing[1:]:
+            check_same_rows(name, sharing[0], run)
     for run in runs:
-        for task, split in files_of(PREDICTED):
-            path = first.options.data.file_of(task, split)
-            other_path = run.options.data.file_of(task, split)
-            if first.files[path] != run.files[other_path]:
-                raise ValueError(
-                    f"{first.folder} and {run.folder} have different files for "
-                    f"--{task}_{split} ({path}, {other_path}). Give runs on one data folder."
-                )
-        dev_rows = first.options.data.dev_rows
-        other_dev_rows = run.options.data.dev_rows
-        if numbers_by_task(dev_rows) != numbers_by_task(other_dev_rows):
-            raise ValueError(
-                f"{first.folder} and {run.folder} were scored on different dev rows (--dev_rows "
-                f"{dev_rows}, {other_dev_rows}). Give runs with the same."
-            )
         check_files(run)
+
+
+def check_same_rows(task: str, first: Record, run: Record) -> None:
+    """ValueError if two runs have different dev or test rows of a task."""
+    data = first.options.data
+    other = run.options.data
+    for split in PREDICTED:
+        path = data.file_of(task, split)
+        other_path = other.file_of(task, split)
+        # Of a user's task, a run may have no test file.
+        if first.files.get(path) != run.files.get(other_path):
+            raise ValueError(
+                f"{first.folder} and {run.folder} have different files for "
+                f"--{task}_{split} ({path}, {other_path}). Give runs on one data folder."
+            )
+    if numbers_by_task(data.dev_rows).get(task) != numbers_by_task(other.dev_rows).get(task):
+        raise ValueError(
+            f"{first.folder} and {run.folder} were scored on different dev rows (--dev_rows "
+            f"{data.dev_rows}, {other.dev_rows}). Give runs with the same."
+        )
+    if task in data.requests and draw_of(data, task) != draw_of(other, task):
+        raise ValueError(
+            f"{first.folder} and {run.folder} drew different dev rows of {task} (dev= and "
+            "split_seed= in --task). Give runs with the same."
+        )
+
+
+def draw_of(data: DataOptions, task: str) -> tuple[bool, float, int]:
+    """What decides which dev rows of a user's task are drawn from its training file."""
+    request = data.requests[task]
+    return request.is_split, request.dev_share, request.split_seed

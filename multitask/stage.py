@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,8 +13,10 @@ from torch import Tensor, nn
 
 from data.batching import Batch, EncodedExamples, length_grouped_batches
 from data.options import DataOptions, numbers_by_task
-from data.readers import FORMATS, TRAINING_FORMATS, Table, read_examples
-from minbert import AdamW, BertModel, BertTokenizer
+from data.readers import STS, Table, read_examples
+from data.task_specs import TaskSpec
+from data.task_tables import read_splits
+from minbert import AdamW, BertTokenizer
 from minbert.commands.options import NONE
 from minbert.optimizer import layer_decayed, parameter_groups
 from minbert.pretraining.stage import StageRows
@@ -24,44 +26,49 @@ from minbert.training.options import TrainingOptions
 from multitask.combining import combination
 from multitask.evaluation import evaluate, labels_of, predict
 from multitask.head_registry import HEADS
-from multitask.losses import fitted_range, paraphrase_loss, prior_shift, similarity_regression
+from multitask.losses import (
+    absolute_regression,
+    fitted_range,
+    paraphrase_loss,
+    prior_shift,
+    similarity_regression,
+)
 from multitask.model import MultitaskBert
 from multitask.options import FineTuningOptions, HeadOptions, MultitaskOptions
 from multitask.sampling import Epoch, MakeBatches, mt_dnn
-from multitask.tasks import TASKS
+from multitask.tasks import TASKS, Loss, Tasks
 
 FUSION_PREFIX = "contrastive-"  # before a task's name: its batch for the companion's loss
 HEADS_LR = 1e-3  # of heads on a frozen encoder, as with --option pretrain
-SPLITS = ("train", "dev", "test")
+BUCKETS_OF_RANGE = 20  # of the labels, for --sts_range fitted: [CT] has them .25 wide for STS
 Rows = dict[str, dict[str, EncodedExamples]]  # [task][split]
-Loss = Callable[[Tensor, Tensor], Tensor]  # (outputs, labels) -> scalar
 
 
 # --- the rows -------------------------------------------------------------------------------------
 
 
-def read_tables(options: DataOptions) -> dict[str, dict[str, Table]]:
-    """The nine files of a run, as tables[task][split]. ValueError names the first unusable one.
+def read_tables(
+    options: DataOptions, tasks: Mapping[str, TaskSpec] = TASKS
+) -> dict[str, dict[str, Table]]:
+    """The files of the tasks, as tables[task][split]. ValueError names the first unusable one.
 
     Training and dev files are cut to --train_rows and --dev_rows. Test files stay whole, for the
-    leaderboard.
+    leaderboard. A user's task may have no test file.
     """
-    tables: dict[str, dict[str, Table]] = {}
-    for task in TASKS:
-        tables[task] = {}
-        for split in SPLITS:
-            formats = TRAINING_FORMATS if split == "train" else FORMATS
-            tables[task][split] = read_examples(
-                options.file_of(task, split),
-                formats[task],
-                labelled=split != "test",
-                drop_bad_rows=options.drop_bad_rows,
-            )
+    tables = {name: read_splits(task, options) for name, task in tasks.items()}
     # Rows are left out at even distances. A file sorted by label stays balanced.
     for split, limits in {"train": options.train_rows, "dev": options.dev_rows}.items():
         for task, limit in numbers_by_task(limits).items():
-            tables[task][split] = tables[task][split].cut(int(limit))
+            if task in tables:
+                tables[task][split] = tables[task][split].cut(int(limit))
     return tables
+
+
+def read_sts_dev(options: DataOptions) -> Table:
+    """The STS dev file of --data_dir, cut to --dev_rows, for runs that do not train STS."""
+    table = read_examples(options.file_of("sts", "dev"), STS, drop_bad_rows=options.drop_bad_rows)
+    limit = numbers_by_task(options.dev_rows).get("sts")
+    return table if limit is None else table.cut(int(limit))
 
 
 def encode_tables(
@@ -145,8 +152,8 @@ def rows_for_mlm(
 
 
 def num_tokens(rows: Rows, split: str) -> int:
-    """Tokens of one split of all tasks."""
-    return sum(int(splits[split].sizes.sum()) for splits in rows.values())
+    """Tokens of one split of all tasks. A task may lack a test split."""
+    return sum(int(splits[split].sizes.sum()) for splits in rows.values() if split in splits)
 
 
 # --- the job --------------------------------------------------------------------------------------
@@ -155,24 +162,23 @@ def num_tokens(rows: Rows, split: str) -> int:
 def build_job(
     options: MultitaskOptions,
     training: TrainingOptions,
-    pooling: str,
-    has_encoder_dropout: bool,
-    encoder: BertModel,
+    model: MultitaskBert,
     rows: Rows,
     folder: Path,
     companion: nn.Module | None = None,
 ) -> Job:
-    """The multitask stage as a Job. Its model wraps `encoder` and trains it in place.
+    """The multitask stage as a Job. It trains the model, with its encoder, in place.
 
     With --option pretrain the encoder is frozen, and only the shared layer and the heads are
     trained. The dev score --score selects the best model. folder: of the run.
 
     companion: for fusion training ([GEN] section 4.2), a module that gives the contrastive loss
     of a batch on the same encoder, and whose `projection` is trained, too. After each step its
-    batches come once more, for that loss.
+    batches come once more, for that loss. Raises ValueError where the tasks have no meaning with
+    the options.
     """
+    check_heads(options, model.tasks)
     device = torch.device(training.device)
-    model = MultitaskBert(encoder, pooling, options.heads, training.seed, has_encoder_dropout)
     # As a part of the model, the projection is trained and goes into checkpoints.
     if companion is not None:
         model.companion = companion.projection
@@ -211,7 +217,7 @@ def build_job(
         save_every=training.save_every,
         evaluation_tokens=num_tokens(tasks.trained_rows, "dev"),
         closing_tokens=num_closing_tokens(model, rows),
-        frozen=frozen_parameters(options, pooling, encoder, companion),
+        frozen=frozen_parameters(options, model, companion),
     )
 
 
@@ -329,13 +335,15 @@ def task_losses(heads: HeadOptions, model: MultitaskBert, rows: Rows) -> dict[st
     """
     lowest = model.lowest_cosines()
     losses: dict[str, Loss] = {}
-    for name, task in TASKS.items():
+    for name, task in model.tasks.items():
         prior = heads.prior_of(name)
         if prior is not None:
             shift = shift_for_prior(prior, rows[name]["train"])
             losses[name] = partial(paraphrase_loss, shift=shift)
         elif name in lowest:
-            losses[name] = partial(similarity_regression, lowest=lowest[name])
+            is_absolute = task.loss_name == "mae"
+            regression = absolute_regression if is_absolute else similarity_regression
+            losses[name] = partial(regression, lowest=lowest[name])
         else:
             losses[name] = task.loss
     return losses
@@ -374,21 +382,51 @@ def fit_ranges(model: MultitaskBert, rows: Rows, precision: str) -> None:
             continue
         train = rows[task]["train"]
         points = processes.from_first(partial(predict, model, task, train, precision))
-        # Until now M is 0, and a cosine of 1 is 5 points.
-        cosines = torch.from_numpy(points) / 5  # (N,)
-        lowest.fill_(fitted_range(cosines, torch.from_numpy(labels_of(train))))
+        # Until now M is 0, and a cosine of 1 is the highest score: 5 points of STS.
+        low = model.tasks[task].format.low
+        width = model.tasks[task].format.high - low
+        cosines = (torch.from_numpy(points) - low) / width  # (N,)
+        labels = torch.from_numpy(labels_of(train))
+        lowest.fill_(fitted_range(cosines, labels, width / BUCKETS_OF_RANGE, low))
+
+
+# --- heads of a user's tasks ----------------------------------------------------------------------
+
+
+def check_heads(options: MultitaskOptions, tasks: Tasks) -> None:
+    """Raise ValueError where an option has no meaning for the trained tasks.
+
+    The kind of a user's task is known only when its file has been read. The course's tasks are
+    checked before that, by the options themselves.
+    """
+    heads = options.heads
+    trained = [tasks[name] for name in dict.fromkeys(options.tasks.order)]
+    for task in trained:
+        is_cosine = task.is_pair and heads.head_of(task.name) == "cosine"
+        if is_cosine and not task.is_regression:
+            raise ValueError(
+                f"--head cosine gives a number, and {task.title} has classes. Pass --head "
+                f"features, or leave {task.title} out of --tasks."
+            )
+    has_pair_score = any(task.is_pair and task.is_regression for task in trained)
+    if heads.sts_range == "fitted" and not has_pair_score:
+        raise ValueError(
+            f"--sts_range fitted has no effect with --tasks {options.tasks.tasks}: none of them is "
+            "a score of pairs. Drop it."
+        )
 
 
 # --- what is frozen -------------------------------------------------------------------------------
 
 
 def frozen_parameters(
-    options: MultitaskOptions, pooling: str, encoder: BertModel, companion: nn.Module | None
+    options: MultitaskOptions, model: MultitaskBert, companion: nn.Module | None
 ) -> Sequence[nn.Parameter]:
     """The encoder's parameters that --option pretrain or --freeze keep as they are.
 
     Raises ValueError if there are fewer layers, or if nothing would be left to train for some loss.
     """
+    encoder = model.encoder
     freeze = options.fine_tuning.freeze
     if options.fine_tuning.option == "pretrain":
         return tuple(encoder.parameters())
@@ -402,8 +440,8 @@ def frozen_parameters(
             "most that."
         )
     # The pooler stands above all layers and is not frozen.
-    is_all_frozen = num_layers == len(encoder.layers) and pooling != "pooler"
-    if is_all_frozen and needs_encoder(options, companion):
+    is_all_frozen = num_layers == len(encoder.layers) and model.pooling != "pooler"
+    if is_all_frozen and needs_encoder(options, model.tasks, companion):
         raise ValueError(
             f"--freeze {num_layers} leaves nothing to train for a loss on the vectors themselves "
             "(--head cosine, --contrastive_order fusion), or that the tasks of --surgery share; "
@@ -416,12 +454,12 @@ def frozen_parameters(
     return tuple(frozen)
 
 
-def needs_encoder(options: MultitaskOptions, companion: nn.Module | None) -> bool:
+def needs_encoder(options: MultitaskOptions, all_tasks: Tasks, companion: nn.Module | None) -> bool:
     """Whether a loss, or gradient surgery, has no other parameters than the encoder's."""
     heads = options.heads
     tasks = options.tasks
     # A cosine head has no weights, and without a common layer there are none below it.
-    pairs = [task for task in tasks.order if TASKS[task].is_pair]
+    pairs = [task for task in tasks.order if all_tasks[task].is_pair]
     has_cosine = any(not HEADS[heads.head_of(task)].has_weights for task in pairs)
     if has_cosine and heads.common_layer == NONE:
         return True

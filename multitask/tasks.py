@@ -1,23 +1,26 @@
-"""The three tasks, and everything that differs between them.
+"""What differs between tasks in mathematics: losses, decoding and metrics, by the names of a spec.
 
-A task is a format of its files, a kind of answer, and a few names. The kind decides loss, decoding
-and score. docs/tour.md says what a fourth task needs beside an entry of TASKS.
+A task is a specification (data/task_specs.py): a format of its files, a kind of answer, and a few
+names. `Task` adds the functions that these names stand for. A run has the tasks that --tasks names,
+as a mapping from name to Task that is made once and passed on.
 
 Legend: N rows, C classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
 
-from data.readers import PARA, SST, STS, Format
+from data.options import DataOptions
+from data.task_specs import BUILT_IN, TaskSpec, from_stored
+from data.task_tables import resolve_task
 from multitask.head_registry import HEADS
-from multitask.losses import paraphrase_loss, sentiment_loss, similarity_loss
+from multitask.losses import absolute_loss, paraphrase_loss, sentiment_loss, similarity_loss
 
 # The tasks of the leaderboard's overall scores.
 COURSE_TASKS = ("sst", "para", "sts")
@@ -78,6 +81,43 @@ def accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
     return float(np.mean(predictions == labels))
 
 
+def macro_f1(predictions: np.ndarray, labels: np.ndarray) -> float:
+    """The mean over the classes of F1, 2 TP / (2 TP + FP + FN), 0 to 1.
+
+    Classes are those that a label or a prediction has. Compare with accuracy, in which a rare class
+    hardly counts, and with sklearn.metrics.f1_score(average="macro").
+
+    Both (N,). Raises ValueError for N = 0 or other shapes.
+    """
+    check_shapes(predictions, labels)
+    scores = []
+    for name in np.union1d(predictions, labels):
+        num_both = np.sum((predictions == name) & (labels == name))
+        num_either = np.sum(predictions == name) + np.sum(labels == name)
+        scores.append(2 * num_both / num_either)
+    return float(np.mean(scores))
+
+
+def matthews(predictions: np.ndarray, labels: np.ndarray) -> float:
+    """Matthews correlation of several classes, -1 to 1 (Gorodkin 2004, R_K).
+
+    It is the correlation of the one-hot predictions with the one-hot labels. 0 where all
+    predictions or all labels are one class. Compare with sklearn.metrics.matthews_corrcoef.
+
+    Both (N,). Raises ValueError for N = 0 or other shapes.
+    """
+    check_shapes(predictions, labels)
+    names = np.union1d(predictions, labels)
+    predicted = (predictions[:, None] == names).astype(np.float64)  # (N, C)
+    true = (labels[:, None] == names).astype(np.float64)  # (N, C)
+
+    def covariance(one: np.ndarray, other: np.ndarray) -> float:
+        return float(((one - one.mean(axis=0)) * (other - other.mean(axis=0))).sum())
+
+    spread = covariance(predicted, predicted) * covariance(true, true)
+    return covariance(predicted, true) / spread**0.5 if spread > 0 else 0.0
+
+
 def pearson(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Pearson correlation, -1 to 1, computed in float64 for every dtype.
 
@@ -97,6 +137,18 @@ def pearson(predictions: np.ndarray, labels: np.ndarray) -> float:
     if np.ptp(predictions) == 0 or np.ptp(labels) == 0:
         return 0.0
     return float(pearsonr(predictions, labels).statistic)
+
+
+def spearman(predictions: np.ndarray, labels: np.ndarray) -> float:
+    """Spearman correlation, -1 to 1: that of the ranks. Equal numbers share their mean rank.
+
+    Arguments, errors and constant input as in `pearson`. Compare with scipy.stats.spearmanr.
+    """
+    # Imported late, as in `pearson`.
+    from scipy.stats import rankdata
+
+    check_shapes(predictions, labels)
+    return pearson(rankdata(finite(predictions)), rankdata(finite(labels)))
 
 
 def check_shapes(predictions: np.ndarray, labels: np.ndarray) -> None:
@@ -131,26 +183,37 @@ def with_overall(scores: dict[str, float]) -> dict[str, float]:
     return {**scores, "overall_2023": overall_2023(scores), "overall_2024": overall_2024(scores)}
 
 
-# --- kinds of answers -----------------------------------------------------------------------------
+# --- the functions behind the names of a specification -------------------------------------------
+
+Loss = Callable[[Tensor, Tensor], Tensor]  # (output, labels) -> scalar
+Score = Callable[[np.ndarray, np.ndarray], float]  # (predictions, labels), both (N,)
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A kind of answer: how it is trained, decoded and scored."""
+class Metric(NamedTuple):
+    """A score of predictions, and its name for tables."""
 
-    loss: Callable[[Tensor, Tensor], Tensor]  # (output, labels) -> scalar
-    decode: Callable[[np.ndarray], np.ndarray]  # raw outputs of N rows -> predictions (N,)
-    score: Callable[[np.ndarray, np.ndarray], float]  # (predictions, labels), both (N,)
-    metric: Literal["accuracy", "Pearson"]
+    title: str
+    score: Score
 
 
-KINDS = {
-    # One of several classes: C logits.
-    "classes": Kind(sentiment_loss, most_likely_class, accuracy, "accuracy"),
-    # Yes or no: one logit.
-    "binary": Kind(paraphrase_loss, is_second_class, accuracy, "accuracy"),
-    # A number on a scale.
-    "number": Kind(similarity_loss, as_number, pearson, "Pearson"),
+LOSSES: dict[str, Loss] = {
+    "cross_entropy": sentiment_loss,
+    "binary_cross_entropy": paraphrase_loss,
+    "mse": similarity_loss,
+    "mae": absolute_loss,
+}
+METRICS = {
+    "accuracy": Metric("accuracy", accuracy),
+    "macro_f1": Metric("macro F1", macro_f1),
+    "matthews": Metric("Matthews", matthews),
+    "pearson": Metric("Pearson", pearson),
+    "spearman": Metric("Spearman", spearman),
+}
+# Raw outputs of N rows -> predictions (N,), by the kind of answer.
+DECODERS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "classes": most_likely_class,
+    "binary": is_second_class,
+    "score": as_number,
 }
 
 
@@ -158,93 +221,101 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Task:
-    """A task: its files, its kind of answer, and its names."""
-
-    name: str  # "sst", "para" or "sts": the key in TASKS, in options and in file names
-    title: str  # for tables
-    format: Format  # columns and labels of its files
-    kind: Literal["classes", "binary", "number"]  # a key of KINDS
-    column: str  # of the predictions in its leaderboard file
-    label_names: tuple[str, ...] = ()  # of its classes, lowest label first; () for a number
+class Task(TaskSpec):
+    """A specification with its functions."""
 
     @property
-    def loss(self) -> Callable[[Tensor, Tensor], Tensor]:
+    def loss(self) -> Loss:
         """(output, labels) -> scalar."""
-        return KINDS[self.kind].loss
+        return LOSSES[self.loss_name]
 
     @property
     def decode(self) -> Callable[[np.ndarray], np.ndarray]:
         """Raw outputs of N rows -> predictions (N,)."""
-        return KINDS[self.kind].decode
+        return DECODERS[self.kind]
 
     @property
-    def score(self) -> Callable[[np.ndarray, np.ndarray], float]:
-        """(predictions, labels), both (N,) -> accuracy or correlation."""
-        return KINDS[self.kind].score
+    def score(self) -> Score:
+        """(predictions, labels), both (N,) -> the task's metric."""
+        return METRICS[self.metric_name].score
 
     @property
     def metric(self) -> str:
-        """The name of the score: "accuracy" or "Pearson"."""
-        return KINDS[self.kind].metric
+        """The name of the score for tables, such as "accuracy" or "Pearson"."""
+        return METRICS[self.metric_name].title
 
     @property
     def header(self) -> str:
         """First line of its leaderboard file, byte for byte."""
         return f"id \t {self.column} \n"
 
-    @property
-    def num_outputs(self) -> int:
-        """Outputs per example. Several come as (B, C), one comes as (B,)."""
-        return int(self.format.high - self.format.low) + 1 if self.kind == "classes" else 1
-
-    @property
-    def start(self) -> float:
-        """The first answer of an untrained head: the middle of a scale, or a logit of 0."""
-        return (self.format.low + self.format.high) / 2 if self.is_regression else 0.0
-
-    @property
-    def is_pair(self) -> bool:
-        """Whether an example is two sentences."""
-        return self.format.is_pair
-
-    @property
-    def is_regression(self) -> bool:
-        """Whether its labels are numbers on a scale, scored by correlation, and not classes."""
-        return self.kind == "number"
+    def label_text(self, prediction: float) -> str:
+        """A prediction for a reader: the name of the class, or the number."""
+        if self.is_regression:
+            return f"{prediction:.4g}"
+        return self.label_names[int(prediction)]
 
 
-# "Similiary" is the course's spelling, and the leaderboard's reader expects it.
-TASKS = {
-    "sst": Task(
-        "sst",
-        "SST",
-        SST,
-        "classes",
-        "Predicted_Sentiment",
-        ("negative", "somewhat negative", "neutral", "somewhat positive", "positive"),
-    ),
-    "para": Task(
-        "para",
-        "PARA",
-        PARA,
-        "binary",
-        "Predicted_Is_Paraphrase",
-        ("not a paraphrase", "paraphrase"),
-    ),
-    "sts": Task("sts", "STS", STS, "number", "Predicted_Similiary"),
-}
+Tasks = Mapping[str, Task]
 
 
-def answerable_tasks(tasks: Collection[str], head: str) -> list[str]:
-    """The tasks that a run with these --tasks and this --head can answer.
+def with_functions(spec: TaskSpec) -> Task:
+    """The task of a specification."""
+    return Task(**vars(spec))
+
+
+BUILT_IN_TASKS = {name: with_functions(spec) for name, spec in BUILT_IN.items()}
+# The three of the leaderboard, which a run has if --tasks says nothing else.
+TASKS = {name: BUILT_IN_TASKS[name] for name in COURSE_TASKS}
+
+
+class OpenedTasks(NamedTuple):
+    """The tasks of a run, and a line for the user on each task of --task."""
+
+    tasks: dict[str, Task]
+    lines: list[str]
+
+
+def open_tasks(options: DataOptions, names: Collection[str]) -> OpenedTasks:
+    """The tasks with these names: built-in ones first, then those of --task in the order of flags.
+
+    Raises ValueError where the training file of a task cannot be used.
+    """
+    tasks = {}
+    lines = []
+    for name in options.in_order(names):
+        if name in BUILT_IN_TASKS:
+            tasks[name] = BUILT_IN_TASKS[name]
+            continue
+        resolved = resolve_task(options.requests[name])
+        tasks[name] = with_functions(resolved.spec)
+        lines.append(resolved.line)
+    return OpenedTasks(tasks, lines)
+
+
+def stored_tasks(content: Mapping[str, object]) -> dict[str, Task]:
+    """The tasks in the content of run.json or heads.json.
+
+    Older ones have no entry "tasks", and the three tasks of the course. Raises KeyError, TypeError
+    or ValueError for specifications of another version.
+    """
+    if "tasks" not in content:
+        return dict(TASKS)
+    entries = content["tasks"]
+    if not isinstance(entries, Sequence):
+        raise TypeError("'tasks' is no list")
+    return from_stored(entries, Task)
+
+
+def answerable_tasks(read: Tasks, trained: Collection[str], head: str) -> list[str]:
+    """Which of the tasks that a run reads it can answer. trained: the names in --tasks.
 
     The heads of all other tasks keep their random weights. Cosine heads have no weights, so they
     can answer without training.
     """
     names = []
-    for name, task in TASKS.items():
+    for name, task in read.items():
         needs_no_training = task.is_pair and not HEADS[head].has_weights
-        if name in tasks or needs_no_training:
+        if name in trained or needs_no_training:
             names.append(name)
     return names

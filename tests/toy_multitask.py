@@ -17,6 +17,7 @@ from minbert.training.loop import fit
 from multitask.model import MultitaskBert
 from multitask.options import HeadOptions
 from multitask.stage import Rows, build_job, encode_tables
+from multitask.tasks import open_tasks
 
 
 def resolved(options: Options, hidden_size: int) -> Options:
@@ -39,16 +40,15 @@ def task_job(
     encoder = encoder or BertModel.from_pretrained(options.encoder.model)
     hidden_size = encoder.config.hidden_size
     options = resolved(options, hidden_size)
-    return build_job(
-        options.multitask,
-        options.training,
-        options.encoder.pooling,
-        has_dropout_in_tasks(options, hidden_size),
+    model = MultitaskBert(
         encoder,
-        rows,
-        folder,
-        companion,
+        options.encoder.pooling,
+        options.multitask.heads,
+        options.training.seed,
+        has_dropout_in_tasks(options, hidden_size),
+        open_tasks(options.data, rows).tasks,
     )
+    return build_job(options.multitask, options.training, model, rows, folder, companion)
 
 
 def encoded(options: Options, tables) -> Rows:

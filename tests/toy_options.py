@@ -38,6 +38,8 @@ def refusal(capsys: pytest.CaptureFixture, *flags: str) -> str:
 
 def context_of(name: str) -> list[str]:
     """The flags without which option `name` would have no effect."""
+    if name in ("cfimdb_dev_out", "cfimdb_test_out"):
+        return ["--tasks", "cfimdb"]
     if name.startswith("contrastive_") or name == "hand_on":
         return ["--pretrain", "simcse"]
     for method, entry in METHODS.items():

@@ -80,17 +80,18 @@ class Figure:
 class ScatterPlot(Plot):
     """N points on two axes of the same scale, and the diagonal on which both numbers agree.
 
-    x, y: N numbers within low to high. low, high: whole numbers.
-    notes: N texts.
+    x, y: N numbers within low to high, the ends of the scale.
+    notes: N texts. ticks: of both axes; () for one at each whole number.
     """
 
     x: Sequence[float]
     y: Sequence[float]
     x_label: str
     y_label: str
-    low: int
-    high: int
+    low: float
+    high: float
     notes: Sequence[str]
+    ticks: Sequence[float] = ()
 
     @property
     def description(self) -> str:
@@ -109,7 +110,7 @@ class ScatterPlot(Plot):
         # A little room at the ends keeps the outer points whole.
         margin = 0.02 * (self.high - self.low)
         limits = (self.low - margin, self.high + margin)
-        ticks = range(self.low, self.high + 1)
+        ticks = self.ticks or range(int(self.low), int(self.high) + 1)
         axes.set(xlim=limits, ylim=limits, xticks=ticks, yticks=ticks, aspect="equal")
         return [Tooltip(points, self.notes)]
 

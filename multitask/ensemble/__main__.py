@@ -1,7 +1,7 @@
 """Join several finished runs: `python -m multitask.ensemble RUN RUN... --out DIR`.
 
 The command opens one run after the other and predicts dev and test. It prints the dev scores of the
-runs and of three ways to join them (voting.py). It writes the six leaderboard files of one of these
+runs and of three ways to join them (voting.py). It writes the prediction files of one of these
 ways, and ensemble.json.
 
 Legend: R runs, V runs that vote, N rows.
@@ -26,10 +26,17 @@ from minbert.commands.paths import check_writable
 from minbert.reporting.tables import score_table
 from multitask.ensemble.voting import METHODS, Outcome, apply_method, gather_votes, make_folds
 from multitask.evaluation import labels_of
-from multitask.leaderboard import PREDICTED, SCORE_TITLES, default_paths, write_files
-from multitask.saved_run import Record, open_run, read_record, same_data
+from multitask.leaderboard import (
+    PREDICTED,
+    Paths,
+    Predictions,
+    default_paths,
+    score_titles,
+    write_files,
+)
+from multitask.saved_run import Record, all_tasks, open_run, read_record, same_data
 from multitask.stage import read_tables
-from multitask.tasks import TASKS, with_overall
+from multitask.tasks import TASKS, Tasks, with_overall
 
 CAUTION = (
     "Each run kept the epoch that scored best on these same dev rows, so all of these numbers are "
@@ -119,7 +126,7 @@ def voted_tasks(records: Sequence[Record]) -> list[list[str]]:
     """For each run the names of the tasks in which it has a vote: those that it was trained on.
 
     The vote of an untrained head would be noise. A cosine that never saw a label of the task has no
-    scale for it. If no run was trained on a task, all runs vote in it.
+    scale for it. If no run was trained on a task, all runs that read it vote in it.
     """
     # In a task that nobody was trained on, everybody votes.
     trained: set[str] = set()
@@ -128,7 +135,8 @@ def voted_tasks(records: Sequence[Record]) -> list[list[str]]:
     voted = []
     for record in records:
         of_run = record.options.tasks.order
-        voted.append([name for name in TASKS if name in of_run or name not in trained])
+        names = [name for name in record.tasks if name in of_run or name not in trained]
+        voted.append(names)
     return voted
 
 
@@ -137,7 +145,8 @@ def outputs_of(folder: Path, tasks: Sequence[str] = tuple(TASKS)) -> Outputs:
     run = open_run(folder)
     outputs = {}
     for name in tasks:
-        outputs[name] = {split: run.outputs(name, split) for split in PREDICTED}
+        splits = [split for split in PREDICTED if split in run.rows[name]]
+        outputs[name] = {split: run.outputs(name, split) for split in splits}
     return outputs
 
 
@@ -145,18 +154,24 @@ def outputs_of(folder: Path, tasks: Sequence[str] = tuple(TASKS)) -> Outputs:
 
 
 def join(
-    outputs: Sequence[Outputs], labels: dict[str, np.ndarray], folds: dict[str, np.ndarray]
+    outputs: Sequence[Outputs],
+    labels: dict[str, np.ndarray],
+    folds: dict[str, np.ndarray],
+    tasks: Tasks = TASKS,
 ) -> Outcomes:
     """Apply every method to every task.
 
     outputs: for each run, of the tasks in which it votes. labels, folds: of dev, (N,) by task name.
+    A task may have no test rows.
     """
     outcomes: Outcomes = {method: {} for method in METHODS}
-    for name, task in TASKS.items():
+    for name, task in tasks.items():
         # Only runs with a vote in the task take part.
         voters = [number for number, of_run in enumerate(outputs) if name in of_run]
         dev = [outputs[number][name]["dev"] for number in voters]
-        test = [outputs[number][name]["test"] for number in voters]
+        # Without test rows the dev rows stand in, and what is made of them is not used.
+        split = "test" if "test" in outputs[voters[0]][name] else "dev"
+        test = [outputs[number][name][split] for number in voters]
         votes = gather_votes(task, dev, test)
         # Weights of those that vote -> of all runs, 0 for the others.
         among_all = np.eye(len(outputs))[voters]  # (V, R)
@@ -171,7 +186,10 @@ def join(
 
 
 def dev_scores(
-    runs: Mapping[str, Outputs], labels: Mapping[str, np.ndarray], outcomes: Outcomes
+    runs: Mapping[str, Outputs],
+    labels: Mapping[str, np.ndarray],
+    outcomes: Outcomes,
+    tasks: Tasks = TASKS,
 ) -> Scores:
     """Scores by row of the table: each run, then each method, out of fold if it is fitted.
 
@@ -182,12 +200,12 @@ def dev_scores(
     for run, outputs in runs.items():
         scores = {}
         for name, splits in outputs.items():
-            predictions = TASKS[name].decode(splits["dev"])
-            scores[name] = TASKS[name].score(predictions, labels[name])
+            predictions = tasks[name].decode(splits["dev"])
+            scores[name] = tasks[name].score(predictions, labels[name])
         rows[run] = with_overall(scores)
     for method, by_task in outcomes.items():
         title = f"{method}, out of fold" if METHODS[method].is_fitted else method
-        rows[title] = with_overall({name: by_task[name].out_of_fold for name in TASKS})
+        rows[title] = with_overall({name: outcome.out_of_fold for name, outcome in by_task.items()})
     return rows
 
 
@@ -207,22 +225,27 @@ def content_of_files(method: str, num_folds: int) -> dict[str, str]:
 
 
 def write_ensemble(
-    options: argparse.Namespace, outcomes: Outcomes, tables: Tables, rows: Scores
-) -> None:
-    """Write the six files of the chosen method, verified, then ensemble.json.
+    options: argparse.Namespace, outcomes: Outcomes, tables: Tables, rows: Scores, tasks: Tasks
+) -> Paths:
+    """Write the files of the chosen method, verified, then ensemble.json. Returns their paths.
 
     ensemble.json comes last: if it is there, all else is.
     """
-    values = {}
+    predictions = {}
     for name, outcome in outcomes[options.method].items():
-        values[name] = {"dev": outcome.dev, "test": outcome.test}
-    scores = write_files(values, tables, default_paths(options.out))
+        predictions[name] = {
+            "dev": Predictions(outcome.dev, outcome.dev_confidence),
+            "test": Predictions(outcome.test, outcome.test_confidence),
+        }
+    paths = default_paths(options.out, tables)
+    scores = write_files(predictions, tables, paths, tasks)
     record = {
         "runs": [str(folder) for folder in options.runs],
         "method": options.method,
         "num_folds": options.folds,
         "seed": options.seed,
-        "scores": scores,
+        "scores": scores.dev,
+        **({"test_scores": scores.test} if scores.test else {}),
         "files_hold": content_of_files(options.method, options.folds),
         "dev_scores": rows,
         "caution": CAUTION,
@@ -230,39 +253,43 @@ def write_ensemble(
         "fold_weights": weights_by_task(outcomes, "fold_weights"),
     }
     write_json(options.out / "ensemble.json", record)
+    return paths
 
 
 def weights_by_task(outcomes: Outcomes, field: str) -> dict[str, dict[str, Any]]:
     """A field of the outcomes as lists, by method and task."""
     weights: dict[str, dict[str, Any]] = {}
     for method, by_task in outcomes.items():
-        weights[method] = {name: getattr(by_task[name], field).tolist() for name in TASKS}
+        weights[method] = {name: getattr(of, field).tolist() for name, of in by_task.items()}
     return weights
 
 
-def weight_table(method: str, outcomes: Outcomes, runs: Sequence[str]) -> str:
+def weight_table(method: str, outcomes: Outcomes, runs: Sequence[str], tasks: Tasks) -> str:
     """The weights of the runs in each task, for the terminal."""
-    columns = {name: task.title for name, task in TASKS.items()}
+    columns = {name: task.title for name, task in tasks.items()}
     rows = {}
     for number, run in enumerate(runs):
-        rows[run] = {name: outcomes[method][name].weights[number] for name in TASKS}
+        rows[run] = {name: outcomes[method][name].weights[number] for name in tasks}
     return score_table(f"weights, {method}", columns, rows)
 
 
-def report(options: argparse.Namespace, outcomes: Outcomes, rows: Scores) -> str:
+def report(
+    options: argparse.Namespace, outcomes: Outcomes, rows: Scores, paths: Paths, tasks: Tasks
+) -> str:
     """The text for the user: scores, methods, weights, and where the files are."""
-    lines = ["", score_table("dev", SCORE_TITLES, rows), ""]
+    is_course = all(task.is_built_in for task in tasks.values())
+    lines = ["", score_table("dev", score_titles(tasks), rows), ""]
     lines += [f"{name}: {method.sentence}" for name, method in METHODS.items()]
     lines += [
         f"Out of fold: dev in {options.folds} parts, each scored with what was fitted on the "
         "others.",
         CAUTION,
         "",
-        weight_table(options.method, outcomes, [str(folder) for folder in options.runs]),
+        weight_table(options.method, outcomes, [str(folder) for folder in options.runs], tasks),
         f"record: {options.out / 'ensemble.json'}",
-        f"leaderboard files of {options.method}:",
+        f"{'leaderboard' if is_course else 'prediction'} files of {options.method}:",
     ]
-    for splits in default_paths(options.out).values():
+    for splits in paths.values():
         lines += [f"  {path}" for path in splits.values()]
     for split, sentence in content_of_files(options.method, options.folds).items():
         lines.append(f"{split} files: {sentence}.")
@@ -274,23 +301,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Predict with every run, join the predictions, write and print the results."""
     options = parse(arguments)
     records = check_request(options)
-    tables = read_tables(records[0].options.data)
-    labels = {name: labels_of(tables[name]["dev"]) for name in TASKS}
-    folds = {name: make_folds(len(labels[name]), options.folds, options.seed) for name in TASKS}
+    tasks = all_tasks(records)
+    tables = tables_of(records, tasks)
+    labels = {name: labels_of(tables[name]["dev"]) for name in tasks}
+    folds = {name: make_folds(len(labels[name]), options.folds, options.seed) for name in tasks}
 
     # One model is in memory at a time.
     runs = {}
-    for record, tasks in zip(records, voted_tasks(records), strict=True):
+    for record, voted in zip(records, voted_tasks(records), strict=True):
         trained = record.options.tasks.tasks
-        votes = " ".join(tasks)
+        votes = " ".join(voted)
         print(f"{record.folder}: predicting dev and test; trained on {trained}, votes on {votes}")
-        runs[str(record.folder)] = outputs_of(record.folder, tasks)
+        runs[str(record.folder)] = outputs_of(record.folder, voted)
 
-    outcomes = join(list(runs.values()), labels, folds)
-    rows = dev_scores(runs, labels, outcomes)
+    outcomes = join(list(runs.values()), labels, folds, tasks)
+    rows = dev_scores(runs, labels, outcomes, tasks)
     # The files come before the report: printing may fail, if a pipe breaks.
-    write_ensemble(options, outcomes, tables, rows)
-    print(report(options, outcomes, rows))
+    paths = write_ensemble(options, outcomes, tables, rows, tasks)
+    print(report(options, outcomes, rows, paths, tasks))
+
+
+def tables_of(records: Sequence[Record], tasks: Tasks) -> Tables:
+    """The tables of each task, from the first run that reads it."""
+    tables: Tables = {}
+    for record in records:
+        missing = {name: tasks[name] for name in record.tasks if name not in tables}
+        tables |= read_tables(record.options.data, missing)
+    return tables
 
 
 if __name__ == "__main__":

@@ -12,14 +12,14 @@ N, C) for SST, (R, N) for PARA and STS. Weights are float64 (R,), at least 0, an
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from multitask.probabilities import confidences, probabilities
 from multitask.probabilities import decode as decode_probabilities
-from multitask.probabilities import probabilities
 from multitask.tasks import Task
 
 # In place of a probability of 0: its logarithm would forbid every weight but one.
@@ -233,8 +233,8 @@ METHODS = {
     ),
     "weighted": Method(
         fit_weights,
-        "for each task a weight for every run is fitted to dev labels (SST, PARA: largest "
-        "likelihood, with a prior towards equal ones; STS: largest correlation).",
+        "for each task a weight for every run is fitted to dev labels (classes: largest "
+        "likelihood, with a prior towards equal ones; scores: largest correlation).",
         True,
     ),
 }
@@ -295,6 +295,8 @@ class Outcome:
     out_of_fold: float  # the score of `dev`
     dev: np.ndarray  # predictions (N,), out of fold
     test: np.ndarray  # predictions (N,), with `weights`
+    dev_confidence: np.ndarray | None = None  # of each prediction its probability; None of a score
+    test_confidence: np.ndarray | None = None
 
 
 def apply_method(
@@ -306,6 +308,14 @@ def apply_method(
     """
     weights = weigh(task, votes.dev, labels)
     held_out = out_of_fold(votes.dev, labels, folds, partial(weigh, task))
+    mixed_test = mix(weights, votes.test)
     dev = decode(task, held_out.mixed, votes.scale)
-    test = decode(task, mix(weights, votes.test), votes.scale)
-    return Outcome(weights, held_out.weights, task.score(dev, labels), dev, test)
+    test = decode(task, mixed_test, votes.scale)
+    outcome = Outcome(weights, held_out.weights, task.score(dev, labels), dev, test)
+    if task.is_regression:
+        return outcome
+    return replace(
+        outcome,
+        dev_confidence=confidences(held_out.mixed),
+        test_confidence=confidences(mixed_test),
+    )

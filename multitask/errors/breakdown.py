@@ -16,11 +16,12 @@ from typing import NamedTuple
 import numpy as np
 
 from data.readers import Example
-from multitask.probabilities import probabilities
+from multitask.probabilities import confidences, probabilities
 from multitask.tasks import Task
 
 # The lower edges of all overlap buckets but the first. The last bucket holds pairs of equal words.
 OVERLAP_EDGES = (0.2, 0.4, 0.6, 0.8, 1.0)
+MAX_UNITS = 10  # of a scale, to have a bucket for each
 OVERLAP_NAMES = ("below 0.2", "0.2 to 0.4", "0.4 to 0.6", "0.6 to 0.8", "0.8 to 1", "1")
 
 
@@ -100,10 +101,7 @@ def prediction_probability(logits: np.ndarray) -> np.ndarray:
 
     logits: (N, C), or (N,) for the second of two classes.
     """
-    values = probabilities(logits)
-    if values.ndim == 2:
-        return values.max(axis=1)
-    return np.maximum(values, 1 - values)
+    return confidences(probabilities(logits))
 
 
 def confusion_table(labels: np.ndarray, predictions: np.ndarray, num_classes: int) -> np.ndarray:
@@ -159,13 +157,26 @@ def overlap_buckets(overlaps: np.ndarray) -> list[Bucket]:
     return buckets
 
 
-def unit_buckets(labels: np.ndarray, low: int, high: int) -> list[Bucket]:
-    """A bucket for each unit of the scale from low to high. The last one holds `high`, too.
+def scale_edges(low: float, high: float) -> list[float]:
+    """The edges of buckets on a scale: each unit of it, or fifths.
 
+    A scale of whole numbers with at most ten units has a bucket for each. Others have five.
+    """
+    width = high - low
+    if float(low).is_integer() and float(width).is_integer() and width <= MAX_UNITS:
+        return [low + unit for unit in range(int(width) + 1)]
+    return [low + width * fifth / 5 for fifth in range(6)]
+
+
+def edge_buckets(labels: np.ndarray, edges: Sequence[float]) -> list[Bucket]:
+    """A bucket between each two edges. Labels outside are in the first or the last one.
+
+    A label on an edge belongs to the bucket above it, and one on the last edge to the last bucket.
     labels: (N,).
     """
-    units = np.minimum(np.floor(labels), high - 1)
+    inner = np.asarray(edges[1:-1], dtype=np.float64)
+    numbers = np.digitize(labels.astype(np.float64), inner)  # (N,)
     buckets = []
-    for unit in range(low, high):
-        buckets.append(Bucket(f"{unit} to {unit + 1}", np.flatnonzero(units == unit)))
+    for number, (low, high) in enumerate(zip(edges, edges[1:], strict=False)):
+        buckets.append(Bucket(f"{low:g} to {high:g}", np.flatnonzero(numbers == number)))
     return buckets

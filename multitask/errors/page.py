@@ -7,6 +7,8 @@ Legend: N rows, C classes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from minbert.reporting.figures import Figure, ScatterPlot
@@ -23,16 +25,15 @@ from multitask.errors.breakdown import (
     DevOutputs,
     confusion_table,
     count_words,
+    edge_buckets,
     overlap_buckets,
     quartiles,
-    unit_buckets,
+    scale_edges,
     word_overlap,
     worst_rows,
 )
 from multitask.saved_run import FinishedRun, knows
-from multitask.tasks import TASKS
 
-CLASS_NAMES = {name: task.label_names for name, task in TASKS.items() if task.label_names}
 # Two points always lie on a line, so fewer rows have no correlation.
 MIN_ROWS_OF_CORRELATION = 3
 
@@ -54,7 +55,7 @@ def run_sections(run: FinishedRun, num_worst: int) -> list[Section]:
     """
     chapters: list[Section] = []
     rows: list[tuple[str, ...]] = []
-    for name, task in TASKS.items():
+    for name, task in run.tasks.items():
         dev = DevOutputs(task, run.rows[name]["dev"].examples, run.outputs(name, "dev"))
         chapters += task_sections(dev, num_worst)
         rows.append(_overview_row(run, dev))
@@ -70,11 +71,19 @@ def overview_section(run: FinishedRun, rows: list[tuple[str, ...]]) -> Section:
     columns = (task, Column("rows"), metric, Column("score"), Column("in run.json"), trained)
     prose = (
         f"Model {options.encoder.model}, pairs encoded {options.heads.pair_encoding}, seed "
-        f"{options.training.seed}, dev files of {options.data.data_dir}. All rows were predicted "
+        f"{options.training.seed}, {dev_files(run)}. All rows were predicted "
         f"again, in {options.training.precision}. Another machine or another version may round a "
         "row to the other side, so a score can differ a little from the one in run.json."
     )
     return Section("Overview", prose, Table(columns, tuple(rows)), level=2)
+
+
+def dev_files(run: FinishedRun) -> str:
+    """Where the dev rows are from."""
+    if all(task.is_built_in for task in run.tasks.values()):
+        return f"dev files of {run.options.data.data_dir}"
+    paths = [run.tables[name]["dev"].path for name in run.tasks]
+    return f"dev rows of {', '.join(dict.fromkeys(paths))}"
 
 
 def _overview_row(run: FinishedRun, dev: DevOutputs) -> tuple[str, ...]:
@@ -127,7 +136,7 @@ def task_sections(dev: DevOutputs, num_worst: int) -> list[Section]:
 
 def confusion_section(dev: DevOutputs) -> Section:
     """The confusion table of a task with classes. A colour shows the share of a row's sum."""
-    names = CLASS_NAMES[dev.task.name]
+    names = dev.task.label_names
     counts = confusion_table(dev.labels, dev.predictions, len(names))  # (C, C)
     num_rows = counts.sum(axis=1)  # (C,)
 
@@ -153,7 +162,7 @@ def _about_confusions(dev: DevOutputs, counts: np.ndarray) -> str:
         f"{num_right:,} of {num_all:,} rows are right, an accuracy of {num_right / num_all:.3f}. "
     )
     if len(counts) == 2:
-        name = CLASS_NAMES[dev.task.name][1]
+        name = dev.task.label_names[1]
         precision = _share(counts[1, 1], counts[:, 1].sum())
         recall = _share(counts[1, 1], counts[1].sum())
         return prose + (
@@ -161,6 +170,8 @@ def _about_confusions(dev: DevOutputs, counts: np.ndarray) -> str:
             f"right. Its recall is {recall}: the share of its gold rows that were predicted."
         )
 
+    if not dev.task.has_order:
+        return prose + _about_most_frequent(dev.task.label_names, counts)
     distance = dev.predictions - dev.labels  # (N,)
     num_near = np.mean(np.abs(distance) <= 1)
     return prose + (
@@ -170,16 +181,39 @@ def _about_confusions(dev: DevOutputs, counts: np.ndarray) -> str:
     )
 
 
+def _about_most_frequent(names: Sequence[str], counts: np.ndarray) -> str:
+    """The most frequent mistake, and the recall of each class. counts: (C, C)."""
+    mistakes = counts * (1 - np.eye(len(counts), dtype=counts.dtype))
+    recalls = []
+    for number, name in enumerate(names):
+        recalls.append(f'"{name}" {_share(counts[number, number], counts[number].sum())}')
+    prose = f"The recall of each class: {', '.join(recalls)}."
+    if not mistakes.any():
+        return prose
+    gold, predicted = np.unravel_index(mistakes.argmax(), mistakes.shape)
+    return (
+        f'{prose} The most frequent mistake is "{names[predicted]}" in place of "{names[gold]}": '
+        f"{mistakes[gold, predicted]:,} rows."
+    )
+
+
 def scatter_section(dev: DevOutputs) -> Section:
     """Gold labels against predictions of a task with numbers: a plot of all rows, and a table."""
-    low = int(dev.task.format.low)
-    high = int(dev.task.format.high)
+    low = dev.task.format.low
+    high = dev.task.format.high
     notes = []
     for label, prediction, example in zip(dev.labels, dev.clipped, dev.examples, strict=True):
         numbers = f"gold {label:.2f}, predicted {prediction:.2f}"
-        notes.append(f"{numbers}: {example.sentence_1} / {example.sentence_2}")
+        notes.append(f"{numbers}: {' / '.join(example.texts)}")
     plot = ScatterPlot(
-        dev.labels.tolist(), dev.clipped.tolist(), "gold", "prediction", low, high, notes
+        dev.labels.clip(low, high).tolist(),
+        dev.clipped.tolist(),
+        "gold",
+        "prediction",
+        low,
+        high,
+        notes,
+        scale_edges(low, high),
     )
 
     correlation = dev.task.score(dev.predictions, dev.labels)
@@ -187,19 +221,20 @@ def scatter_section(dev: DevOutputs) -> Section:
     prose = (
         f"The {dev.task.metric} correlation is {correlation:.3f}, the mean absolute error "
         f"{dev.severity.mean():.3f}. On the diagonal, gold label and prediction agree. "
-        f"{num_clipped:,} of {len(dev.labels):,} predictions leave the scale from {low} to {high}. "
-        "This page moves them to the nearer end. Only the correlation takes them as they are, as "
-        "the leaderboard does."
+        f"{num_clipped:,} of {len(dev.labels):,} predictions leave the scale from {low:g} to "
+        f"{high:g}. This page moves them to the nearer end. Only the correlation takes them as "
+        "they are, as the leaderboard does."
     )
     figure = Figure((plot,), _table_of_units(dev, low, high))
     return Section("Gold against prediction", prose, figure)
 
 
-def _table_of_units(dev: DevOutputs, low: int, high: int) -> Table:
+def _table_of_units(dev: DevOutputs, low: float, high: float) -> Table:
     """For each unit of the gold scale: how its rows were predicted."""
-    predicted = unit_buckets(dev.clipped, low, high)
+    edges = scale_edges(low, high)
+    predicted = edge_buckets(dev.clipped, edges)
     rows = []
-    for name, inside in unit_buckets(dev.labels, low, high):
+    for name, inside in edge_buckets(dev.labels, edges):
         values = dev.clipped[inside].astype(np.float64)
         deviation = f"{values.std():.2f}" if len(inside) else NO_VALUE
         counts = [f"{np.isin(inside, bucket.rows).sum():,}" for bucket in predicted]
@@ -216,7 +251,7 @@ def worst_section(dev: DevOutputs, limit: int) -> Section:
     if not len(worst):
         return Section("Worst mistakes", "No row is wrong.")
 
-    is_class = dev.task.name in CLASS_NAMES
+    is_class = not dev.task.is_regression
     order = (
         "by the probability that the model gave to its wrong answer"
         if is_class
@@ -239,7 +274,7 @@ def _mistake(dev: DevOutputs, row: int) -> tuple[str, ...]:
     example = dev.examples[row]
     gold = dev.labels[row]
     prediction = dev.clipped[row]
-    names = CLASS_NAMES.get(dev.task.name)
+    names = dev.task.label_names
     # A class is shown by its name, a number with its sign of error.
     if names:
         cells = (names[int(gold)], names[int(prediction)], f"{dev.severity[row]:.4f}")
@@ -256,11 +291,15 @@ def bucket_section(
     column: the title above the names of the buckets.
     """
     errors = ("mean absolute error",) if dev.task.is_regression else ()
-    columns = heading_and_numbers(
-        column, "rows", dev.task.metric, *errors, "mean gold", "mean prediction"
-    )
+    means = ("mean gold", "mean prediction") if has_means(dev) else ()
+    columns = heading_and_numbers(column, "rows", dev.task.metric, *errors, *means)
     rows = [_bucket_row(dev, bucket) for bucket in buckets]
     return Section(title, prose, Table(columns, tuple(rows)))
+
+
+def has_means(dev: DevOutputs) -> bool:
+    """Whether a mean of labels has a meaning: of numbers, of two classes, and of ordered ones."""
+    return len(dev.task.label_names) <= 2 or dev.task.has_order
 
 
 def _bucket_row(dev: DevOutputs, bucket: Bucket) -> tuple[str, ...]:
@@ -272,7 +311,9 @@ def _bucket_row(dev: DevOutputs, bucket: Bucket) -> tuple[str, ...]:
         score = f"{dev.task.score(dev.predictions[rows], dev.labels[rows]):.3f}"
 
     # Sums of float32 would depend on the order of the rows.
-    columns = [dev.labels.astype(np.float64), dev.clipped.astype(np.float64)]
+    columns = []
+    if has_means(dev):
+        columns = [dev.labels.astype(np.float64), dev.clipped.astype(np.float64)]
     if dev.task.is_regression:
         columns.insert(0, dev.severity)
     means = [_mean(values[rows]) for values in columns]

@@ -88,7 +88,7 @@ TASKS = [
     ),
     (
         "--tasks sst,qqp",
-        "--tasks is 'sst,qqp'; it is some of these, separated by commas: sst, para, sts.",
+        "--tasks is 'sst,qqp'; it is some of these, separated by commas: sst, para, sts, cfimdb.",
     ),
     (
         "--tasks sst,sts,sst",

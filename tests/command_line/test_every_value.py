@@ -21,7 +21,7 @@ import pytest
 
 from command_line.options import Options
 from contrastive.registry import METHODS
-from data.readers import COURSE_FILES
+from data.readers import BUILT_IN_FILES
 from minbert import BertModel
 from minbert.commands.registry import Registry
 from minbert.training.job import Job
@@ -146,6 +146,8 @@ OF_THE_RUN = {
     "pretrain",
     "model",
     "data_dir",
+    "task",
+    "untrained_tasks",
     "drop_bad_rows",
     "train_rows",
     "dev_rows",
@@ -165,7 +167,7 @@ ENDINGS = ("train", "dev", "test", "dev_out", "test_out")
 
 def is_tested_elsewhere(name: str) -> bool:
     """Whether an option belongs to the run as a whole, or to a stage of --pretrain."""
-    files = {f"{task}_{ending}" for task in COURSE_FILES for ending in ENDINGS}
+    files = {f"{task}_{ending}" for task in BUILT_IN_FILES for ending in ENDINGS}
     of_methods = [name in entry.own_options for entry in METHODS.values()]
     is_of_a_stage = any(of_methods) or name.startswith(("contrastive_", "mlm_"))
     return name in OF_THE_RUN or name in files or is_of_a_stage

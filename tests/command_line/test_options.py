@@ -69,7 +69,10 @@ def test_options_of_an_older_version_are_read():
     """A run that began before options had groups can still be resumed."""
     stored = json.loads(OLD_FILE.read_text(encoding="utf-8"))["options"]
     options = Options.of(**stored)
-    assert stored.items() <= options.flat().items(), "the keys of options.json must stay"
+    values = options.flat()
+    assert {name: values[name] for name in stored} == stored, "the keys of options.json must stay"
+    added = {name: value for name, value in values.items() if name not in stored}
+    assert added.items() <= Options().flat().items(), "a new option must not change an old run"
     assert options.run.stages == ("mlm", "simcse")
     assert options.contrastive.is_fusion and options.multitask.heads.pair_encoding == "dual"
 

@@ -28,8 +28,8 @@ SETTINGS = "|".join(item.name for item in fields(Settings))
 
 # What a placeholder in getattr(options, f"{task}_{split}") can stand for.
 WORDS = {
-    "task": "(sst|para|sts)",
-    "task.name": "(sst|para|sts)",
+    "task": "(sst|para|sts|cfimdb)",
+    "task.name": "(sst|para|sts|cfimdb)",
     "split": "(train|dev|test)",
     "item.name": f"({SETTINGS})",
 }

@@ -135,7 +135,8 @@ def test_help_and_a_typo_load_no_torch(flag, exit_code):
 def test_no_flags_are_the_defaults_with_the_sample_s_files():
     options = options_of()
     assert options == Options().with_files()
-    assert changed(options).keys() == set(SPLITS)
+    of_cfimdb = {"cfimdb_train", "cfimdb_dev", "cfimdb_test"}
+    assert changed(options).keys() == set(SPLITS) | of_cfimdb
     assert options.data.files.sst_test == str(Path("data/sample/ids-sst-test-student.csv"))
 
 
@@ -145,6 +146,7 @@ OTHER_VALUES = {
     "pair_encoding": "bi",
     "para_head": "vm",
     "train_rows": "sst=5",
+    "untrained_tasks": "cfimdb",
     "dev_rows": "sst=5",
     "max_tokens": "777",
 }
@@ -183,6 +185,9 @@ def test_the_course_s_command_line_keeps_its_meaning():
     options = options_of(*line.split())
 
     assert options.with_values(**dict.fromkeys(files, AUTO)) == Options.of(
+        cfimdb_train="data/sample/ids-cfimdb-train.csv",
+        cfimdb_dev="data/sample/ids-cfimdb-dev.csv",
+        cfimdb_test="data/sample/ids-cfimdb-test-student.csv",
         seed=7,
         epochs=10,
         option="pretrain",

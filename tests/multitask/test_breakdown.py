@@ -154,7 +154,7 @@ def test_a_bucket_of_overlaps_holds_its_lower_edge():
 
 def test_a_bucket_for_each_unit_and_five_in_the_last():
     labels = np.array([0, 0.99, 1, 2.75, 4, 5], np.float32)
-    assert as_lists(breakdown.unit_buckets(labels, 0, 5)) == [
+    assert as_lists(breakdown.edge_buckets(labels, breakdown.scale_edges(0, 5))) == [
         ("0 to 1", [0, 1]),
         ("1 to 2", [2]),
         ("2 to 3", [3]),
@@ -163,12 +163,21 @@ def test_a_bucket_for_each_unit_and_five_in_the_last():
     ]
 
 
+def test_edges_of_other_scales():
+    assert breakdown.scale_edges(1, 4) == [1, 2, 3, 4]
+    assert breakdown.scale_edges(-2.0, 2.0) == [-2, -1, 0, 1, 2]
+    assert breakdown.scale_edges(0, 100) == [0, 20, 40, 60, 80, 100]
+    assert breakdown.scale_edges(0.5, 1.5) == pytest.approx([0.5, 0.7, 0.9, 1.1, 1.3, 1.5])
+    names = [bucket.name for bucket in breakdown.edge_buckets(np.array([0.1]), [0, 0.2, 0.4])]
+    assert names == ["0 to 0.2", "0.2 to 0.4"]
+
+
 @pytest.mark.parametrize("num_rows", [1, 2, 5, 400])
 def test_every_row_is_in_one_bucket_whatever_the_numbers(num_rows):
     for buckets in (
         breakdown.quartiles(RANDOM.integers(0, 7, num_rows)),
         breakdown.overlap_buckets(RANDOM.integers(0, 11, num_rows) / 10),
-        breakdown.unit_buckets(RANDOM.uniform(0, 5, num_rows).astype(np.float32), 0, 5),
+        breakdown.edge_buckets(RANDOM.uniform(-1, 6, num_rows), breakdown.scale_edges(0, 5)),
     ):
         rows = np.concatenate([bucket.rows for bucket in buckets])
         assert sorted(rows) == list(range(num_rows))

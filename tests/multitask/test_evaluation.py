@@ -126,7 +126,7 @@ def test_a_task_alone_has_no_overall_score(case):
 
 
 def test_a_perfect_model_scores_one(case, monkeypatch):
-    _, rows = case
+    model, rows = case
 
     def perfect(model, task, rows, precision):
         labels = labels_of(rows)
@@ -136,7 +136,7 @@ def test_a_perfect_model_scores_one(case, monkeypatch):
 
     monkeypatch.setattr("multitask.evaluation.predict", perfect)
     names = ["sst", "para", "sts", "overall_2023", "overall_2024"]
-    assert evaluate(None, rows, "fp32") == pytest.approx(dict.fromkeys(names, 1.0))
+    assert evaluate(model, rows, "fp32") == pytest.approx(dict.fromkeys(names, 1.0))
 
 
 def test_a_model_that_diverged_is_refused(case):

@@ -116,7 +116,7 @@ def test_mlp_by_hand():
     head = MlpHead(2, 1, 0.0)
     fill(head.first, [[1.0, 0.0], [0.0, -1.0]])
     fill(head.second, [[2.0, 7.0]], 0.5)
-    assert head(U).tolist() == [[2 * 1 + 7 * 0 + 0.5]]  # relu(-2) is 0
+    assert head(U).tolist() == [2 * 1 + 7 * 0 + 0.5]  # relu(-2) is 0
 
 
 def test_pair_mlp_by_hand():

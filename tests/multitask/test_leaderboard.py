@@ -4,6 +4,7 @@ If a file holds the right values in the wrong rows, predictions lost the order o
 """
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,11 @@ from multitask import leaderboard
 from multitask.evaluation import evaluate
 from multitask.options import PredictionFileOptions
 from multitask.stage import encode_tables, read_tables
+from multitask.tasks import TASKS
 from tests.toy_multitask import make_bert
+
+SPLITS = dict.fromkeys(TASKS, ("train", "dev", "test"))
+MODEL = SimpleNamespace(tasks=TASKS)  # what write_results reads of a model, beside predictions
 
 GOLDEN = {
     "sst-dev-output.csv": b"id \t Predicted_Sentiment \nabc1 , 4 \nabc2 , 0 \n",
@@ -82,13 +87,14 @@ def test_the_six_files_byte_for_byte(tables, rows, tmp_path, monkeypatch):
         return OUTPUTS[task][::-1] if is_test else OUTPUTS[task]
 
     monkeypatch.setattr(leaderboard, "predict", predict)
-    paths = leaderboard.output_paths(PredictionFileOptions(), tmp_path)
-    scores = leaderboard.write_results(None, rows, tables, paths, "fp32")
+    paths = leaderboard.output_paths(PredictionFileOptions(), tmp_path, SPLITS)
+    scores, of_tests = leaderboard.write_results(MODEL, rows, tables, paths, "fp32")
     written = {path.name: path.read_bytes() for path in (tmp_path / "predictions").iterdir()}
     assert written == GOLDEN
     expected = {"sst": 0.5, "para": 1.0, "sts": 1.0}
     overall = {"overall_2023": 2.5 / 3, "overall_2024": 2.5 / 3}
     assert scores == pytest.approx({**expected, **overall})
+    assert of_tests == {}, "the course's test files have no labels"
 
 
 def test_output_that_does_not_fit_its_rows_leaves_no_file(tables, rows, tmp_path, monkeypatch):
@@ -96,15 +102,15 @@ def test_output_that_does_not_fit_its_rows_leaves_no_file(tables, rows, tmp_path
         return OUTPUTS[task][:1]
 
     monkeypatch.setattr(leaderboard, "predict", predict)
-    paths = leaderboard.output_paths(PredictionFileOptions(), tmp_path)
+    paths = leaderboard.output_paths(PredictionFileOptions(), tmp_path, SPLITS)
     with pytest.raises(ValueError, match="2 ids and 1 predictions"):
-        leaderboard.write_results(None, rows, tables, paths, "fp32")
+        leaderboard.write_results(MODEL, rows, tables, paths, "fp32")
     assert not list(tmp_path.rglob("*.csv"))
 
 
 def test_paths_of_ones_own(tmp_path):
     options = PredictionFileOptions(sst_dev_out="mine/a.csv", sts_test_out="/else/b.csv")
-    paths = leaderboard.output_paths(options, tmp_path)
+    paths = leaderboard.output_paths(options, tmp_path, SPLITS)
     assert paths["sst"] == {
         "dev": Path("mine/a.csv"),
         "test": tmp_path / "predictions" / "sst-test-output.csv",
@@ -120,8 +126,8 @@ def test_scores_of_the_files_are_those_of_evaluate(
     tables = read_tables(DataOptions(data_dir=str(sample_data)).with_files())
     rows = encode_tables(tables, BertTokenizer.from_pretrained(tiny_model), 64, pair_encoding)
     model = make_bert(tiny_model, pair_encoding=pair_encoding, seed=1)
-    paths = leaderboard.output_paths(PredictionFileOptions(), tmp_path)
-    scores = leaderboard.write_results(model, rows, tables, paths, "fp32")
+    paths = leaderboard.output_paths(PredictionFileOptions(), tmp_path, SPLITS)
+    scores = leaderboard.write_results(model, rows, tables, paths, "fp32").dev
     dev = {task: splits["dev"] for task, splits in rows.items()}
     assert scores == evaluate(model, dev, "fp32")
     for task, splits in paths.items():

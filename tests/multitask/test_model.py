@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from data.batching import EncodedExamples
 from data.readers import Example
+from data.task_specs import stored
 from minbert import BertModel, BertTokenizer
 from multitask.heads import DenseHead, pair_features
 from multitask.model import MultitaskBert
@@ -366,7 +367,17 @@ def test_the_record_of_heads_keeps_its_form(saved):
         "sharing": "none",
         "has_common_layer": True,
         "sts_range": "zero",
+        "tasks": json.loads(json.dumps(stored(TASKS))),
     }
+
+
+def test_a_folder_of_an_older_version_has_the_tasks_of_the_course(saved):
+    """The commit 94b06e7 wrote no tasks into heads.json."""
+    path = saved / "heads.json"
+    settings = json.loads(path.read_text())
+    del settings["tasks"]
+    path.write_text(json.dumps(settings))
+    assert MultitaskBert.from_pretrained(saved).tasks == TASKS
 
 
 def test_what_only_training_needs_is_not_stored(tiny_model, tokenizer, tmp_path):

@@ -5,7 +5,9 @@ If a name is missing, an option offers something that no code does, or code that
 
 import pytest
 
-from data.readers import COURSE_FILES, FORMATS
+from data.options import InputFileOptions
+from data.readers import BUILT_IN_FILES, COURSE_FILES, FORMATS
+from data.task_specs import KINDS
 from minbert.commands.options import all_fields, direct_fields, from_flat
 from multitask.gramian import SURGERIES
 from multitask.head_registry import HEADS
@@ -16,7 +18,7 @@ from multitask.options import (
     TaskOptions,
 )
 from multitask.sampling import SAMPLERS
-from multitask.tasks import COURSE_TASKS, KINDS, TASKS
+from multitask.tasks import BUILT_IN_TASKS, COURSE_TASKS, DECODERS, LOSSES, METRICS, TASKS
 
 FIELDS = {item.name: item for item in direct_fields(TaskOptions)}
 ALL_FIELDS = {item.name: item for item in all_fields(MultitaskOptions)}
@@ -84,7 +86,18 @@ def test_options_of_some_heads():
 
 def test_tasks():
     assert list(TASKS) == list(FORMATS) == list(COURSE_FILES) == list(COURSE_TASKS)
-    assert {task.kind for task in TASKS.values()} == set(KINDS)
-    for task in TASKS:
+    assert list(BUILT_IN_TASKS) == [*TASKS, "cfimdb"] == list(BUILT_IN_FILES)
+    assert {task.kind for task in TASKS.values()} == set(KINDS) == set(DECODERS)
+    for task in BUILT_IN_TASKS:
         assert PredictionFileOptions().path_of(task, "dev") == "auto"
         assert PredictionFileOptions().path_of(task, "test") == "auto"
+        assert InputFileOptions().__dict__[f"{task}_train"] == "auto"
+
+
+def test_losses_and_metrics():
+    losses = set()
+    metrics = set()
+    for kind in KINDS.values():
+        losses |= set(kind.losses)
+        metrics |= set(kind.metrics)
+    assert losses == set(LOSSES) and metrics == set(METRICS)

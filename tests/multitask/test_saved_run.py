@@ -195,7 +195,7 @@ def with_own_data(copied, sample_data, tmp_path) -> tuple[Path, Path]:
     change(
         copied,
         files={moved[path]: digest for path, digest in record["files"].items()},
-        options={name: moved.get(value, value) for name, value in record["options"].items()},
+        options={name: moved.get(str(value), value) for name, value in record["options"].items()},
     )
     return copied, data
 

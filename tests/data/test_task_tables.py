@@ -1,0 +1,259 @@
+"""data/task_tables.py: the kind, the label names and the split that the files of a task give."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from data.options import DataOptions
+from data.task_flags import parse_task
+from data.task_specs import BUILT_IN, TaskSpec, from_stored, stored
+from data.task_tables import read_splits, resolve_task
+
+TEAMS = ("billing", "login", "product, other", "shipping")
+
+
+def write_table(path: Path, labels, header: str = "text,label") -> Path:
+    """A table with a different text in each row."""
+    lines = [header]
+    for number, label in enumerate(labels):
+        quoted = f'"{label}"' if "," in str(label) else label
+        lines.append(f"text number {number},{quoted}")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def resolve(tmp_path):
+    """A function from labels and further keys to the resolved task."""
+
+    def make(labels, keys: str = ""):
+        path = write_table(tmp_path / "train.csv", labels)
+        return resolve_task(parse_task(f"name=mine,train={path}{keys}"))
+
+    return make
+
+
+def read(tmp_path, labels, keys: str = "", **options):
+    """The tables of a task by split."""
+    path = write_table(tmp_path / "train.csv", labels)
+    flag = f"name=mine,train={path}{keys}"
+    spec = resolve_task(parse_task(flag)).spec
+    return read_splits(spec, DataOptions(task=(flag,), **options))
+
+
+# --- kinds ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind", "names", "reason"),
+    [
+        (["yes", "no"] * 4, "binary", ("no", "yes"), "2 different labels"),
+        (["1", "0"] * 4, "binary", ("0", "1"), "2 different labels"),
+        (["b", "c", "a"] * 4, "classes", ("a", "b", "c"), "3 different labels"),
+        (["10", "9", "2"] * 4, "classes", ("2", "9", "10"), "3 different labels"),
+        # pandas writes whole numbers beside missing ones with a point.
+        (["1.0", "2.0", "3.0"] * 4, "classes", ("1", "2", "3"), "3 different labels"),
+        (["01", "02", "10"] * 4, "classes", ("01", "02", "10"), "3 different labels"),
+        (["0.5", "1", "2"] * 4, "score", (), "numbers with fractions"),
+        ([str(number) for number in range(21)], "score", (), "21 different numbers"),
+    ],
+)
+def test_the_kind_that_the_labels_suggest(resolve, labels, kind, names, reason):
+    spec, line = resolve(labels)
+    assert (spec.kind, spec.label_names) == (kind, names)
+    assert reason in line and line.startswith(f"task mine: {kind} (")
+
+
+def test_the_order_is_said(resolve):
+    assert "9, 10 (by number)" in resolve(["10", "9"] * 3).line
+    assert "a, b, c (in alphabetical order)" in resolve(["c", "b", "a"] * 3).line
+    named = resolve(["no", "yes"] * 3, ",labels=yes|no")
+    assert named.spec.label_names == ("yes", "no") and "(in the order of labels=)" in named.line
+
+
+def test_the_kind_that_the_user_names(resolve):
+    assert resolve(["1", "0"] * 4, ",kind=classes").spec.num_outputs == 2
+    assert resolve(["1", "2", "3"] * 4, ",kind=score").spec.kind == "score"
+    assert resolve(["0.5", "1", "2"] * 4, ",kind=classes").spec.label_names == ("0.5", "1", "2")
+    spec = resolve(["1", "2", "3"] * 4, ",low=0,high=10,metric=spearman,loss=mae").spec
+    assert (spec.format.low, spec.format.high, spec.start) == (0, 10, 5)
+    assert (spec.loss_name, spec.metric_name) == ("mae", "spearman")
+
+
+def test_limits_of_a_score_are_those_of_the_training_rows(resolve):
+    spec, line = resolve(["0.5", "3.5", "2"] * 4)
+    assert (spec.format.low, spec.format.high, spec.start) == (0.5, 3.5, 2.0)
+    assert "0.5 to 3.5; loss mse, metric pearson" in line
+
+
+@pytest.mark.parametrize(
+    ("labels", "keys", "words"),
+    [
+        (["a"] * 5, "", "all 5 labels are 'a'; a task needs two different ones at least"),
+        (["", ""], "", "no row has a text and a label"),
+        ([f"text {n}" for n in range(9)], "", "9 different labels in 9 rows, such as 'text 0'"),
+        ([f"t{n // 3}" for n in range(900)], "", "300 different labels in 900 rows. If they are"),
+        (["a", "b", "c"] * 3, ",kind=binary", "3 different labels, and --task mine says kind=bin"),
+        (["1", "x", "2"], ",kind=score", "line 3: label 'x' is not a number, and --task mine is a"),
+        (["a", "b"] * 3, ",labels=a|c", "line 3: label 'b' is none of labels= in --task mine: a,"),
+        (["a", "b"] * 3, ",labels=a|b|c", "no training row has the label 'c', which labels= in"),
+        (["a", "b"] * 3, ",metric=pearson", "metric=pearson does not fit; its kind is binary (2"),
+        (
+            ["1.5", "2", "3"],
+            ",loss=cross_entropy",
+            "loss=cross_entropy does not fit; its kind is sc",
+        ),
+        (["a", "b"] * 3, ",text=words", "the header has no column words, which text= in --task m"),
+        (["a", "b"] * 3, ",label=text", "name the same column, text"),
+    ],
+)
+def test_labels_that_are_refused(resolve, labels, keys, words):
+    with pytest.raises(ValueError) as caught:
+        resolve(labels, keys)
+    assert words in str(caught.value)
+
+
+def test_a_column_that_is_not_named(tmp_path):
+    path = write_table(tmp_path / "train.csv", ["a", "b"] * 3, "message,team")
+    with pytest.raises(ValueError, match=r"found are: message, team. Name the columns with text="):
+        resolve_task(parse_task(f"name=mine,train={path}"))
+    spec = resolve_task(parse_task(f"name=mine,train={path},text=message,label=team")).spec
+    assert (spec.format.text_columns, spec.format.label_column) == (("message",), "team")
+    with pytest.raises(ValueError, match="there is no such file. Check the path or --task"):
+        resolve_task(parse_task(f"name=mine,train={tmp_path}/none.csv"))
+
+
+def test_a_specification_is_stored_and_read_back(resolve):
+    specs = {**BUILT_IN, "mine": resolve(TEAMS * 3).spec}
+    content = stored(specs)
+    assert from_stored(content, TaskSpec) == specs
+    assert BUILT_IN["cfimdb"].column == BUILT_IN["sst"].column
+
+
+# --- dev rows from the training file --------------------------------------------------------------
+
+
+def test_the_split_is_stratified_and_reported(tmp_path):
+    labels = [*["a"] * 50, *["b"] * 30, *["c"] * 20]
+    tables = read(tmp_path, labels)
+    train, dev = tables["train"], tables["dev"]
+    assert Counter(example.label for example in dev.examples) == {0: 10, 1: 6, 2: 4}
+    assert len(train.examples) == 80
+    ids = [example.id for example in train.examples] + [example.id for example in dev.examples]
+    assert len(set(ids)) == 100, "no row is in both"
+    lines = [int(example.id.removeprefix("line-")) for example in train.examples]
+    assert lines == sorted(lines), "the order of the file stays"
+    assert "100 rows read, 0 dropped; 80 of them are for training" in train.summary
+    assert dev.summary.endswith(
+        "20 of 100 rows are dev rows of mine, drawn with seed 0, stratified by label: 10 a, 6 b, "
+        "4 c"
+    )
+
+
+def test_the_same_seed_draws_the_same_rows_and_another_one_others(tmp_path):
+    labels = ["a", "b"] * 50
+
+    def drawn(keys: str = "") -> list[str]:
+        return [example.sentence_1 for example in read(tmp_path, labels, keys)["dev"].examples]
+
+    assert drawn() == drawn() == drawn(",split_seed=0")
+    assert drawn() != drawn(",split_seed=1")
+    assert len(drawn(",dev=0.5")) == 50
+
+
+def test_rows_with_the_same_text_stay_together(tmp_path):
+    path = tmp_path / "train.csv"
+    lines = ["text,label"]
+    for number in range(120):
+        lines.append(f"text {number % 40},{'ab'[number % 2]}")
+    path.write_text("\n".join(lines) + "\n")
+    flag = f"name=mine,train={path}"
+    tables = read_splits(resolve_task(parse_task(flag)).spec, DataOptions(task=(flag,)))
+    dev = {example.texts for example in tables["dev"].examples}
+    assert not dev & {example.texts for example in tables["train"].examples}
+    assert len(tables["dev"].examples) == 24
+
+
+def test_dev_rows_of_a_score_have_its_whole_range(tmp_path):
+    tables = read(tmp_path, [f"{number / 10:.1f}" for number in range(200)])
+    labels = [example.label for example in tables["dev"].examples]
+    assert len(labels) == 40
+    # Four of each tenth of the ordered scores.
+    assert Counter(int(label // 2) for label in labels) == dict.fromkeys(range(10), 4)
+
+
+def test_a_rare_class_stays_in_training(tmp_path):
+    tables = read(tmp_path, [*["a"] * 9, *["b"] * 9, "c", "d", "d"], ",kind=classes")
+    dev = Counter(example.label for example in tables["dev"].examples)
+    train = Counter(example.label for example in tables["train"].examples)
+    assert dev == {0: 2, 1: 2, 3: 1} and train == {0: 7, 1: 7, 2: 1, 3: 1}
+
+
+def test_a_split_can_be_cut(tmp_path):
+    table = read(tmp_path, ["a", "b"] * 50)["train"].cut(10)
+    assert len(table.examples) == 10
+    assert table.summary.endswith("80 of them are for training, 70 left out as asked")
+
+
+# --- dev and test files ---------------------------------------------------------------------------
+
+
+def test_labels_of_other_files_are_the_same_classes(tmp_path):
+    dev = write_table(tmp_path / "dev.csv", ["2.0", "1", "3.0"])
+    tables = read(tmp_path, ["1", "2", "3"] * 4, f",dev={dev}")
+    assert [example.label for example in tables["dev"].examples] == [1, 0, 2]
+
+
+def test_a_label_that_training_never_had_is_named(tmp_path):
+    dev = write_table(tmp_path / "dev.csv", ["a", "B", "c"])
+    with pytest.raises(ValueError) as caught:
+        read(tmp_path, ["a", "b"] * 4, f",dev={dev}")
+    message = str(caught.value)
+    assert f"{dev}, line 3: label 'B' is not allowed; mine labels are a, b" in message
+    assert "pass --drop-bad-rows" in message
+    tables = read(tmp_path, ["a", "b"] * 4, f",dev={dev}", drop_bad_rows=True)
+    assert len(tables["dev"].examples) == 1 and len(tables["dev"].dropped) == 2
+
+
+def test_a_score_outside_the_limits(tmp_path):
+    dev = write_table(tmp_path / "dev.csv", ["0.5", "9"])
+    tables = read(tmp_path, ["1", "2.5", "4"], f",dev={dev}")
+    assert [example.label for example in tables["dev"].examples] == [0.5, 9]
+    dev = write_table(tmp_path / "dev.csv", ["1", "9"])
+    with pytest.raises(ValueError, match="line 3: label '9' is not allowed; mine labels are 1 to"):
+        read(tmp_path, ["1", "2.5", "4"], f",dev={dev},low=1,high=5")
+    with pytest.raises(ValueError, match="train.csv, line 4: label '4' is not allowed"):
+        read(tmp_path, ["1", "2.5", "4"], ",low=1,high=3")
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("text\none\ntwo\n", [None, None]),
+        ("text,label\none,\ntwo,\n", [None, None]),
+        ("text,label\none,b\ntwo,a\n", [1, 0]),
+    ],
+)
+def test_a_test_file_with_and_without_labels(tmp_path, content, expected):
+    path = tmp_path / "test.csv"
+    path.write_text(content)
+    tables = read(tmp_path, ["a", "b"] * 4, f",test={path}")
+    assert [example.label for example in tables["test"].examples] == expected
+
+
+def test_ids(tmp_path):
+    path = tmp_path / "train.csv"
+    path.write_text("id,key,text,label\n7,x,one,a\n7,y,two,b\n8,z,three,a\n9,w,four,b\n")
+
+    def ids(keys: str = "") -> list[str]:
+        flag = f"name=mine,train={path},dev={path}{keys}"
+        table = read_splits(resolve_task(parse_task(flag)).spec, DataOptions(task=(flag,)))["dev"]
+        return [example.id for example in table.examples]
+
+    assert ids() == ["line-2", "line-3", "line-4", "line-5"], "the column id is not unique"
+    assert ids(",id=key") == ["x", "y", "z", "w"]
+    with pytest.raises(ValueError, match="no column number, which id=number in --task names"):
+        ids(",id=number")
