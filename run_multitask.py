@@ -148,6 +148,7 @@ def prepare(options: Options, folder: Path) -> Setup:
     check_writable(folder, outputs)
 
     opened = tasks.open_tasks(options.data, names)
+    stage.check_heads(options.multitask, opened.tasks)
     for line in opened.lines:
         print(line)
     tables = stage.read_tables(options.data, opened.tasks)

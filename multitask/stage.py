@@ -174,10 +174,8 @@ def build_job(
 
     companion: for fusion training ([GEN] section 4.2), a module that gives the contrastive loss
     of a batch on the same encoder, and whose `projection` is trained, too. After each step its
-    batches come once more, for that loss. Raises ValueError where the tasks have no meaning with
-    the options.
+    batches come once more, for that loss.
     """
-    check_heads(options, model.tasks)
     device = torch.device(training.device)
     # As a part of the model, the projection is trained and goes into checkpoints.
     if companion is not None:
@@ -402,10 +400,10 @@ def check_heads(options: MultitaskOptions, tasks: Tasks) -> None:
     heads = options.heads
     trained = [tasks[name] for name in dict.fromkeys(options.tasks.order)]
     for task in trained:
-        is_cosine = task.is_pair and heads.head_of(task.name) == "cosine"
-        if is_cosine and not task.is_regression:
+        head = heads.head_of(task.name)
+        if task.is_pair and not task.is_regression and not HEADS[head].has_weights:
             raise ValueError(
-                f"--head cosine gives a number, and {task.title} has classes. Pass --head "
+                f"--head {head} gives a number, and {task.title} has classes. Pass --head "
                 f"features, or leave {task.title} out of --tasks."
             )
     has_pair_score = any(task.is_pair and task.is_regression for task in trained)

@@ -40,7 +40,7 @@ def test_rows_get_what_the_run_wrote_of_them(two_runs, tmp_path, predict, name):
         lambda record: record.update(
             files={f"nowhere/{path}": digest for path, digest in record["files"].items()},
             options={
-                key: f"nowhere/{value}" if value in record["files"] else value
+                key: f"nowhere/{value}" if str(value) in record["files"] else value
                 for key, value in record["options"].items()
             },
         ),

@@ -170,7 +170,7 @@ def test_a_row_with_contrastive_pretraining_by_hand():
             "surgery_reduction": "mean",
         },
         "gen-nli-1-epoch": {"pretrain": "simcse-nli", "contrastive_epochs": 1},
-        "gen-given-sts": {"tasks": "sts"},
+        "gen-given-sts": {"tasks": "sts", "untrained_tasks": "sst,para"},
         "gen-given-2-epochs": {"contrastive_epochs": 2},
         "gen-given-3-epochs": {"contrastive_epochs": 3},
         "gen-given-lr-1e-5": {"contrastive_lr": 1e-5},
