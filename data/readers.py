@@ -129,8 +129,12 @@ NUM_NAMES_SHOWN = 20  # of classes, in a message
 
 
 def list_names(names: Sequence[str]) -> str:
-    """The names of classes for a message, such as "a, b, c". Many of them are cut."""
-    listed = ", ".join(names[:NUM_NAMES_SHOWN])
+    """The names of classes for a message, such as "a, b, c". Many of them are cut.
+
+    A name that holds a comma stands in quotes.
+    """
+    shown = [f"'{name}'" if "," in name else name for name in names[:NUM_NAMES_SHOWN]]
+    listed = ", ".join(shown)
     num_more = len(names) - NUM_NAMES_SHOWN
     return f"{listed} and {num_more} more" if num_more > 0 else listed
 

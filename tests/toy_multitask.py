@@ -17,7 +17,7 @@ from minbert.training.loop import fit
 from multitask.model import MultitaskBert
 from multitask.options import HeadOptions
 from multitask.stage import Rows, build_job, encode_tables
-from multitask.tasks import open_tasks
+from multitask.tasks import TASKS, Tasks, open_tasks
 
 
 def resolved(options: Options, hidden_size: int) -> Options:
@@ -98,9 +98,10 @@ def make_bert(
     dropout: float = 0.1,
     seed: int = 0,
     has_encoder_dropout: bool = True,
+    tasks: Tasks = TASKS,
     **heads,
 ) -> MultitaskBert:
     """A MultitaskBert on the encoder in a folder, or on the given one. heads: other HeadOptions."""
     encoder = source if isinstance(source, BertModel) else BertModel.from_pretrained(source)
     options = HeadOptions(pair_encoding=pair_encoding, hidden_dropout_prob=dropout, **heads)
-    return MultitaskBert(encoder, pooling, options, seed, has_encoder_dropout)
+    return MultitaskBert(encoder, pooling, options, seed, has_encoder_dropout, tasks)
