@@ -85,7 +85,7 @@ class MultitaskBert(nn.Module):
                 if not name.startswith("encoder"):
                     encoder.initialise(module)
         for task in self.tasks.values():
-            if module_name(task.name) in self.heads:
+            if self.has_own_head(task.name):
                 self.head_of(task.name).reset(task.start)
 
     # --- building ---------------------------------------------------------------------------------
@@ -130,6 +130,10 @@ class MultitaskBert(nn.Module):
             high=task.format.high if task.is_regression else 5.0,
         )
         return HEADS[name].builder()(shape)
+
+    def has_own_head(self, task: str) -> bool:
+        """Whether a task has its own module, and none for all pairs."""
+        return module_name(task) in self.heads
 
     def head_of(self, task: str) -> Head:
         """The head of a task that has its own module."""
@@ -188,7 +192,7 @@ class MultitaskBert(nn.Module):
         classes: logits (B, C). binary: a logit (B,). score: a number on the task's scale (B,).
         """
         vectors = self.sentence_vectors(batch, self.tasks[task].is_pair)  # (B, H) each
-        has_head = module_name(task) in self.heads
+        has_head = self.has_own_head(task)
         # Some heads read more than the encoder gives, such as a difference.
         if has_head:
             vectors = self.head_of(task).inputs(*vectors)

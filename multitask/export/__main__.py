@@ -93,11 +93,9 @@ def export(arguments: argparse.Namespace) -> list[str]:
 
 def find_task(model: MultitaskBert, name: str) -> Task:
     """The task of a name; ValueError, with the names that there are, where none has it."""
-    from multitask.tasks import TASKS
-
-    if name not in TASKS:
-        raise ValueError(f"--task is {name}; the tasks are {', '.join(TASKS)}.")
-    return TASKS[name]
+    if name not in model.tasks:
+        raise ValueError(f"--task is {name}; the tasks are {', '.join(model.tasks)}.")
+    return model.tasks[name]
 
 
 def write_tokenizer_of(tokenizer: BertTokenizer, max_length: int, folder: Path) -> None:

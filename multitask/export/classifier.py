@@ -82,7 +82,7 @@ def reason_against(model: MultitaskBert, task: Task) -> str | None:
         return f"--pair_encoding {model.pair_encoding} reads a pair in two rows"
     if model.pooling == "mean":
         return "its sentence vector is the mean over all tokens (--pooling mean)"
-    if task.name not in model.heads or not isinstance(model.head_of(task.name), DenseHead):
+    if not model.has_own_head(task.name) or not isinstance(model.head_of(task.name), DenseHead):
         return f"its head is no linear layer (--head {model.options.head_of(task.name)})"
     if model.pooling == "cls" and model.shared is None:
         return "no layer with tanh stands between [CLS] and the head (--common_layer none)"
