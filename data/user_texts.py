@@ -118,7 +118,7 @@ def is_table(name: str, content: bytes, roles: Sequence[Role]) -> bool:
         usual |= {column.casefold() for column in role.names}
     if usual & set(fields):
         return True
-    if all(NAME.fullmatch(field) for field in fields) and len(lines) > 1:
+    if all(NAME.fullmatch(field) for field in fields):
         raise ValueError(
             f"{name}, line 1: '{' and '.join(fields)}' may be names of columns, or two texts. Name "
             f"the columns with {' and '.join(role.flag for role in roles)}, or pass --lines if "

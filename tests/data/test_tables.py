@@ -109,6 +109,17 @@ def test_dates_of_a_workbook(save):
     assert table.rows[0].fields == expected
 
 
+def test_columns_of_a_workbook_that_no_row_fills_are_no_columns(openpyxl, save, tmp_path):
+    """A cell that only has a colour makes the sheet wider."""
+    path = save(Data=[["id", "sentence"], [1, "x"]])
+    workbook = openpyxl.load_workbook(path)
+    workbook.active["E9"].fill = openpyxl.styles.PatternFill("solid", fgColor="FFFF00")
+    workbook.save(path)
+    table = read_table(path)
+    assert table.columns == ["id", "sentence"]
+    assert [row.fields for row in table.rows] == [["1", "x"]]
+
+
 def test_workbooks_that_hold_something_else(save):
     with pytest.raises(ValueError, match=r"it has 2 \(First, Second\). Save the sheet as CSV"):
         read_table(save(First=[["id"], [1]], Second=[["id"], [2]]))
@@ -166,6 +177,20 @@ def test_an_item_of_an_array_is_named_by_its_number():
     table = parse('[{"id": 1},\n {"id": ["x"]}]', "rows.json")
     assert table.place(table.rows[1]) == "rows.json, item 2"
     assert table.fault_of(table.rows[1], [0]) == """'id' holds ["x"]; expected is one text"""
+
+
+def test_as_many_right_characters_as_wrong_bytes_show_damaged_utf_8():
+    table = parse("id,sentence\n1,Café\n".encode() + b"2,caf\xe9\n")
+    assert (table.rows[0].fields[1], table.layout.encoding) == ("Café", "UTF-8")
+    assert "bytes that are not UTF-8" in table.fault_of(table.rows[1])
+
+
+def test_a_single_column_keeps_the_commas_at_the_ends_of_its_texts():
+    table = parse("sentence\nWell,\nNo,\n")
+    assert table.columns == ["sentence"]
+    assert "the row has 2 fields; the header names 1 (a text that holds" in table.fault_of(
+        table.rows[0]
+    )
 
 
 def test_how_a_file_was_read_is_said():
@@ -231,6 +256,10 @@ NOTES = {
     "an open quote joins two rows": (
         'a\tb\nx\t1\n"Yes\t1\nNo"\t2\n',
         "because line 3 has one that is not closed",
+    ),
+    "an open quote beside doubled ones, behind a line that is skipped": (
+        'sep=\t\na\tb\n"He said ""no"""\t1\n"Fine\t2\n',
+        "because line 4 has one that is not closed",
     ),
     "backslashes before quotes": (
         'a,b\nsay \\"no\\",1\n',
