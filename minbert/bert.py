@@ -183,6 +183,11 @@ class BertModel(nn.Module):
         if isinstance(module, nn.Embedding) and module.padding_idx is not None:
             nn.init.zeros_(module.weight[module.padding_idx])
 
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are, for `batch.to(model.device)`."""
+        return self.embeddings.word.weight.device
+
     def check_inputs(self, input_ids: Tensor, token_type_ids: Tensor) -> None:
         """Raise ValueError for rows that are too long, and for pairs if there is one segment."""
         num_tokens = input_ids.size(1)

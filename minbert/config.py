@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import Field, asdict, dataclass, field, fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +197,7 @@ class BertConfig:
 
         name_or_folder, local_files_only: as in BertModel.from_pretrained. A Path is always a
         folder. overrides: replace what was read, by name. Raises ValueError if the file is missing,
-        is not JSON, or describes another architecture.
+        is not JSON, or describes another architecture, and for an override that is no field.
         """
         folder = name_or_folder
         if isinstance(folder, str):
@@ -204,6 +205,7 @@ class BertConfig:
         path = folder / "config.json"
         content = _read_json_object(path)
         _check_architecture(path, content)
+        _check_names(overrides, [entry.name for entry in fields(cls)])
 
         model_type = content.get("model_type", "bert")
         family = FAMILIES[model_type]
@@ -237,6 +239,15 @@ class BertConfig:
                 content[family.keys.get(name, name)] = value
         text = json.dumps(content, indent=2, sort_keys=True) + "\n"
         (Path(folder) / "config.json").write_text(text, encoding="utf-8")
+
+
+def _check_names(overrides: dict[str, Any], names: list[str]) -> None:
+    """Raise ValueError for an override that is no field, with the field that is likely meant."""
+    for name in overrides:
+        if name not in names:
+            close = get_close_matches(name, names, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"they are {', '.join(names)}."
+            raise ValueError(f"from_pretrained: '{name}' is no field of a config; {hint}")
 
 
 def _read_json_object(path: Path) -> dict[str, Any]:

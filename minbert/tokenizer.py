@@ -37,6 +37,7 @@ from minbert.token_batch import (
     rows_of,
 )
 from minbert.tokenizer_files import (
+    SETTINGS,
     SPECIAL_TOKEN_KEYS,
     TokenizerFiles,
     add_special_tokens,
@@ -181,15 +182,22 @@ class BertTokenizer:
         name_or_folder: str | Path,
         cache: Path | None = None,
         local_files_only: bool = False,
+        **overrides: Any,
     ) -> BertTokenizer:
         """Read the tokenizer of a folder, as transformers does.
 
         name_or_folder, local_files_only: as in BertModel.from_pretrained. cache: as in the class.
+        overrides: settings in place of those of tokenizer_config.json: do_lower_case,
+        strip_accents, tokenize_chinese_chars, and the keys of CALL_SETTINGS.
+
         Raises ValueError if a file is missing or damaged, if the tokenizer's class has other rules
-        than BERT's, or if config.json has fewer ids than the vocabulary.
+        than BERT's, if config.json has fewer ids than the vocabulary, or for an override that is
+        not known.
         """
         folder = hub.resolve(name_or_folder, local_files_only)
         files = read_tokenizer_files(folder)
+        _check_overrides(overrides, is_bert=files.backend is None)
+        files.settings.update(overrides)
         tokenizer = cls._of_files(files, folder, cache)
         tokenizer._read_call_settings(files.settings, folder)
         if (folder / "config.json").is_file():
@@ -554,6 +562,24 @@ def _sentence_ids(sequence_ids: list[int | None]) -> list[int]:
     places = [place for place, number in enumerate(sequence_ids) if number == 0]
     start = max(places, default=0) + 2
     return [int(place >= start) for place in range(len(sequence_ids))]
+
+
+def _check_overrides(overrides: dict[str, Any], is_bert: bool) -> None:
+    """Raise ValueError for a setting that is not known, or that would have no effect."""
+    for name, value in overrides.items():
+        if name not in SETTINGS and name not in CALL_SETTINGS:
+            raise ValueError(
+                f"from_pretrained takes no setting '{name}'; it takes "
+                f"{', '.join([*SETTINGS, *CALL_SETTINGS])}."
+            )
+        is_switch = isinstance(value, bool) or (value is None and name == "strip_accents")
+        if name in SETTINGS and not is_switch:
+            raise ValueError(f"{name} is {value!r}; pass True or False.")
+        if name in SETTINGS and not is_bert:
+            raise ValueError(
+                f"{name} has no effect: the rules of this tokenizer stand in its tokenizer.json. "
+                f"Leave {name} out."
+            )
 
 
 def _check_frame(tokenizer: BertTokenizer, folder: Path) -> None:

@@ -86,6 +86,18 @@ def test_what_was_not_asked_for(ours):
         output["logits"]
 
 
+def test_a_batch_goes_where_the_model_is(ours):
+    assert ours.device == torch.device("cpu")
+    assert BertModel(ours.config).to("meta").device == torch.device("meta")
+
+
+def test_an_option_that_is_no_field_is_named(hugging_face_folder):
+    with pytest.raises(ValueError, match="'attn_implementation'.*mean attention_implementation"):
+        BertModel.from_pretrained(hugging_face_folder, attn_implementation="eager")
+    with pytest.raises(ValueError, match="'torch_dtype' is no field of a config"):
+        BertModel.from_pretrained(hugging_face_folder, torch_dtype="float32")
+
+
 # --- attention probabilities ----------------------------------------------------------------------
 
 

@@ -213,6 +213,47 @@ def test_a_call_leaves_no_setting_for_the_next(ours):
     assert ours.encode(SENTENCES) == before
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"do_lower_case": False},
+        {"strip_accents": False},
+        {"do_lower_case": False, "model_max_length": 7},
+        {"padding_side": "left"},
+        {"truncation_side": "left", "clean_up_tokenization_spaces": True},
+    ],
+)
+def test_settings_in_place_of_the_stored_ones(folder, settings):
+    ours = BertTokenizer.from_pretrained(folder, **settings)
+    theirs = transformers.BertTokenizer.from_pretrained(folder, **settings)
+    texts = ["Hello the Café", "a ' s . don't " * 9]
+    assert_equal(ours, theirs, texts, padding=True, truncation=True, return_tensors="pt")
+    assert ours.model_max_length == theirs.model_max_length
+    ids = ours(texts).input_ids
+    assert ours.batch_decode(ids) == theirs.batch_decode(ids)
+    plain = BertTokenizer.from_pretrained(folder)
+    assert as_lists(ours(texts)) != as_lists(plain(texts)) or ours.fingerprint != plain.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"use_fast": True}, "takes no setting 'use_fast'"),
+        ({"do_lower_case": "no"}, "do_lower_case is 'no'; pass True or False"),
+        ({"padding_side": "top"}, "padding_side is 'top'"),
+    ],
+)
+def test_settings_that_are_refused(folder, settings, message):
+    with pytest.raises(ValueError, match=message):
+        BertTokenizer.from_pretrained(folder, **settings)
+
+
+def test_a_setting_without_effect_is_refused(tmp_path):
+    make_model("roberta", tmp_path / "roberta")
+    with pytest.raises(ValueError, match="do_lower_case has no effect"):
+        BertTokenizer.from_pretrained(tmp_path / "roberta", do_lower_case=True)
+
+
 # --- what is refused ------------------------------------------------------------------------------
 
 
