@@ -3,7 +3,8 @@
 `python -m benchmarks.real_sentences RUN... --course DIR` predicts the dev files in DIR and the
 sentences of tests/hundred_sentences.tsv with each run. It prints one table: the mean over the runs
 and their standard deviation, and beside it what always naming the most frequent label scores.
-Without `--course` it measures the hundred sentences alone.
+Without `--course` it measures the hundred sentences alone. `--record` adds the scores to the
+records from which the documents are written.
 
 Polarity leaves out the sentences with label 2. A prediction of 0 or 1 counts as negative, 3 or 4 as
 positive, and a prediction of 2 counts as half right.
@@ -17,6 +18,7 @@ import argparse
 import csv
 import sys
 from collections.abc import Sequence
+from datetime import date
 from functools import partial
 from pathlib import Path
 
@@ -24,13 +26,18 @@ import numpy as np
 
 from data.batching import EncodedExamples
 from data.readers import COURSE_FILES, FORMATS, Example, read_examples
+from experiments.record_tables import REAL_SENTENCES
+from experiments.records import Record, add_records, record_of
+from experiments.run_files import read_json
 from minbert.commands.ending import exit_code
+from minbert.options import EncoderOptions
 from multitask.evaluation import predict
 from multitask.saved_run import open_model, read_record
 from multitask.tasks import TASKS
 
 SENTENCES = Path(__file__).resolve().parents[1] / "tests" / "hundred_sentences.tsv"
 NEUTRAL = 2
+DEFAULT_MODEL = EncoderOptions().model
 NUM_CLASSES = 5
 
 Scores = dict[str, float]
@@ -186,6 +193,14 @@ def format_table(runs: Sequence[Scores], baseline: Scores) -> str:
     return "\n".join(lines)
 
 
+def make_record(folder: Path, scores: Scores, baseline: Scores) -> Record:
+    """Return the record of one run: what it was, and its scores on real sentences."""
+    run = record_of(read_json(folder / "run.json", "options", "scores"), date.today())
+    # The model is named by its last part: its folder differs from machine to machine.
+    model = Path(str(run["options"].get("model", DEFAULT_MODEL))).name
+    return {"model": model, "run": run, "scores": scores, "majority": baseline}
+
+
 # --- the command ----------------------------------------------------------------------------------
 
 
@@ -204,7 +219,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         metavar="DIR",
         help="folder with the course's dev files (python -m data.download brings them)",
     )
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help="add the scores to experiments/records/real-sentences.jsonl; needs --course",
+    )
     options = parser.parse_args(arguments)
+    if options.record and options.course is None:
+        parser.error("--record has no effect without --course, whose scores belong to a record.")
 
     course = read_course(options.course) if options.course else {}
     sentences = read_sentences(SENTENCES)
@@ -213,7 +235,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for folder in options.runs:
         log(f"{folder}")
         runs.append(measure(folder, sentences, course))
-    print(format_table(runs, majority(sentences, course)))
+    baseline = majority(sentences, course)
+    print(format_table(runs, baseline))
+    if options.record:
+        records = [
+            make_record(folder, scores, baseline)
+            for folder, scores in zip(options.runs, runs, strict=True)
+        ]
+        log(f"{add_records(REAL_SENTENCES, records)} new records in {REAL_SENTENCES}")
 
 
 if __name__ == "__main__":

@@ -13,15 +13,18 @@ ones. It writes the same tables to OUT/ablation.md.
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from experiments.checks import check_same, check_series, find_doubts
 from experiments.recipes import values_of
+from experiments.records import RECORDS, add_records, record_of
 from experiments.run_files import Scores, dev_scores, read_record, stage_records
 from experiments.series import Series, run_process
 from experiments.tables import build_score_table, build_stage_table
@@ -78,6 +81,12 @@ def build_parser() -> argparse.ArgumentParser:
         "seed",
     )
     parser.add_argument(
+        "--record",
+        default="",
+        metavar="NAME",
+        help="add each finished run to experiments/records/NAME.jsonl",
+    )
+    parser.add_argument(
         "--with",
         default="",
         dest="flags",
@@ -88,8 +97,19 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def parse(argv: Sequence[str] | None) -> tuple[Series, str]:
-    """Return the series that the command line asks for, and the recipe of --against ("": none).
+class Request(NamedTuple):
+    """What a command line asks for.
+
+    against: the recipe of --against; "": none. records: the file of --record, or None.
+    """
+
+    series: Series
+    against: str
+    records: Path | None
+
+
+def parse(argv: Sequence[str] | None) -> Request:
+    """Return what the command line asks for.
 
     A wrong argument ends the program with exit code 2 and a message.
     """
@@ -110,7 +130,10 @@ def parse(argv: Sequence[str] | None) -> tuple[Series, str]:
     problem = find_problem(series, arguments.against)
     if problem:
         parser.error(problem)
-    return series, arguments.against
+    name = arguments.record
+    if name and not re.fullmatch(r"[\w-]+", name):
+        parser.error(f"--record is '{name}'; it is a name of letters, digits, - and _.")
+    return Request(series, arguments.against, RECORDS / f"{name}.jsonl" if name else None)
 
 
 def find_problem(series: Series, against: str) -> str:
@@ -158,7 +181,7 @@ def describe_failure(folder: Path, code: int) -> str:
 @exit_code("python -m experiments", "Stopped. The same command goes on from here.")
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0 when all runs are finished, else that of the run that failed."""
-    series, against = parse(argv)
+    series, against, records = parse(argv)
     check_series(series)
     code_now = code_version()
     results = Results()
@@ -178,6 +201,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{folder}: {listed}")
             for doubt in find_doubts(series, name, folder, record, code_now):
                 print(doubt)
+            if records is not None:
+                add_records(records, [record_of(record, date.today())])
 
     text = build_score_table(results.scores, against)
     if results.stages:

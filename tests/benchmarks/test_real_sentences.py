@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 
+from benchmarks import real_sentences
 from benchmarks.real_sentences import (
     SENTENCES,
     class_scores,
@@ -17,6 +18,8 @@ from benchmarks.real_sentences import (
     polarity_accuracy,
     read_sentences,
 )
+from experiments import record_tables
+from experiments.records import read_records
 from multitask.saved_run import read_record
 
 NEGATION = re.compile(r"\b(no|not|never|nobody)\b", re.IGNORECASE)
@@ -83,3 +86,27 @@ def test_a_run_is_measured(two_runs, sample_data, capsys):
         assert f"| {name} | {record.scores[task]:.3f} |" in table
     assert main([str(two_runs[0])]) == 0
     assert "SST" not in capsys.readouterr().out
+
+
+def test_the_scores_of_a_run_become_a_record(two_runs, sample_data, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "real.jsonl"
+    for module in (real_sentences, record_tables):
+        monkeypatch.setattr(module, "REAL_SENTENCES", path)
+    runs = [str(folder) for folder in two_runs]
+    assert main([*runs, "--course", str(sample_data), "--record"]) == 0
+    printed = capsys.readouterr().out
+    assert [record["run"]["seed"] for record in read_records(path)] == [1, 2]
+
+    # The table for the documents has the numbers that the command has printed.
+    table = record_tables.real_sentences()
+    assert table.splitlines()[0].endswith(", 2 seeds | majority |")
+    rows = [line for line in printed.splitlines() if line.startswith("| ")][1:]
+    assert rows
+    for row in rows:
+        assert row in table
+
+
+def test_a_record_needs_the_course_files(two_runs, capsys):
+    with pytest.raises(SystemExit):
+        main([str(two_runs[0]), "--record"])
+    assert "--record has no effect without --course" in capsys.readouterr().err

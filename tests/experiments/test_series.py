@@ -13,6 +13,7 @@ import pytest
 from experiments import __main__ as experiments_command
 from experiments.__main__ import main
 from experiments.flags import is_different, parse_flags
+from experiments.records import read_records
 from experiments.run_files import dev_scores
 from experiments.series import COMMAND, Series, run_process
 from minbert.training.code_version import code_version
@@ -355,12 +356,22 @@ def test_a_real_series_is_stopped_in_a_step_and_continues(tiny_model, sample_dat
         assert (folder / "model" / name).read_bytes() == whole.read_bytes()
 
 
-def test_two_real_runs(tiny_model, sample_data, tmp_path):
+def test_two_real_runs(tiny_model, sample_data, tmp_path, monkeypatch):
+    monkeypatch.setattr(experiments_command, "RECORDS", tmp_path / "records")
     of_run = f"--model {tiny_model} --data-dir {sample_data} --epochs 1"
     start = ["head-vm", "contrastive-first", "--seeds", "3", "--out", str(tmp_path)]
+    start += ["--record", "some-series"]
     assert main([*start, f"--with={of_run}"]) == 0
 
     record = json.loads((tmp_path / "head-vm-seed3" / "run.json").read_text())
     assert record["options"]["head"] == "vm" and record["options"]["seed"] == 3
     table = (tmp_path / "ablation.md").read_text()
     assert "\n| contrastive-first: simcse | 1 | spearman | " in table
+
+    # Each run has its record. The same command adds none.
+    records = read_records(tmp_path / "records" / "some-series.jsonl")
+    assert [item["recipe"] for item in records] == ["head-vm", "contrastive-first"]
+    assert records[0]["options"]["head"] == "vm"
+    assert records[0]["scores"] == record["scores"]
+    assert main([*start, f"--with={of_run}"]) == 0
+    assert len(read_records(tmp_path / "records" / "some-series.jsonl")) == 2

@@ -1,0 +1,126 @@
+"""Records of measured runs: one line of JSON for each, in experiments/records/*.jsonl.
+
+A run that is meant to be stated somewhere gets a record. The tables of measured numbers in the
+documents are written from the records (pages.py), so no number is copied by hand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from minbert.commands.options import NONE
+
+RECORDS = Path(__file__).parent / "records"
+# Options that say where a run is, and not what it does.
+PLACES = ("name", "output_dir", "token_cache", "seed", "recipe")
+BYTES_PER_GB = 1e9
+
+Record = dict[str, Any]
+
+
+def record_of(run: Mapping[str, Any], day: date) -> Record:
+    """Return the record of a finished run.
+
+    run: the content of its run.json. day: on which it is recorded. The record holds the recipe, the
+    seed, the options that differ from their defaults, a digest of the data, scores, machine,
+    versions, commit, minutes and gigabytes.
+    """
+    options = run["options"]
+    actual = run["actual"]
+    return {
+        "recipe": options.get("recipe", NONE),
+        "seed": options["seed"],
+        "options": changed_options(options),
+        "data": data_digest(run["files"]),
+        "scores": run["scores"],
+        "minutes": round(actual["seconds"] / 60, 2),
+        "gigabytes": round(actual["peak_memory"] / BYTES_PER_GB, 2),
+        "machine": run["machine"],
+        "versions": run["versions"],
+        "code": run["code"],
+        "date": day.isoformat(),
+    }
+
+
+def changed_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that differ from their defaults, without those that only name a place.
+
+    Paths of files are left out, too: `data_digest` stands for their content.
+    """
+    # Imported late: this reads the options of all packages.
+    from command_line.options import Options
+    from minbert.commands.options import all_fields
+
+    changed = {}
+    for item in all_fields(Options):
+        is_place = item.name in PLACES or item.metadata["is_file"]
+        if is_place or item.name not in options or options[item.name] == item.default:
+            continue
+        changed[item.name] = options[item.name]
+    return changed
+
+
+def data_digest(files: Mapping[str, str]) -> str:
+    """Return one SHA-256 for all data files of a run, whatever their folders are.
+
+    files: the SHA-256 of each file by its path.
+    """
+    digest = hashlib.sha256()
+    for name, sha256 in sorted((Path(path).name, sha256) for path, sha256 in files.items()):
+        digest.update(f"{name} {sha256}\n".encode())
+    return digest.hexdigest()
+
+
+# --- on disk --------------------------------------------------------------------------------------
+
+
+def add_records(path: Path, records: Sequence[Mapping[str, Any]]) -> int:
+    """Append records to a file, and return how many were new.
+
+    A record that the file holds already, whatever its date, is not written again. Several processes
+    may add at the same time. Raises ValueError where the file is damaged.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = path.with_name(f".{path.name}.lock")
+    num_new = 0
+    with FileLock(lock):
+        known = [without_date(record) for record in read_records(path)]
+        with open(path, "a", encoding="utf-8") as file:
+            for record in records:
+                if without_date(record) in known:
+                    continue
+                file.write(json.dumps(record, sort_keys=True, allow_nan=False) + "\n")
+                known.append(without_date(record))
+                num_new += 1
+    lock.unlink(missing_ok=True)
+    return num_new
+
+
+def without_date(record: Mapping[str, Any]) -> Record:
+    """Return what identifies a record."""
+    return {name: value for name, value in record.items() if name != "date"}
+
+
+def read_records(path: Path) -> list[Record]:
+    """Return the records of a file in its order; none where there is no file.
+
+    Raises ValueError with the line that is no record.
+    """
+    if not path.is_file():
+        return []
+    records = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            records.append(dict(json.loads(line)))
+        except (ValueError, TypeError) as error:
+            raise ValueError(
+                f"{path}, line {number}: no record there ({error}). Restore the file."
+            ) from error
+    return records

@@ -1,0 +1,127 @@
+"""experiments/records.py and pages.py: what is stated comes from records."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from datetime import date
+
+import pytest
+
+from experiments import pages
+from experiments.pages import find_changes, with_tables
+from experiments.record_tables import TABLES
+from experiments.records import add_records, data_digest, read_records, record_of
+from minbert.training.code_version import ROOT
+
+DAY = date(2026, 11, 25)
+BEGIN = "<!-- table {}: begin, written by python -m experiments.pages -->\n"
+END = "<!-- table {}: end -->"
+
+
+def test_the_record_of_a_run(two_runs):
+    run = json.loads((two_runs[0] / "run.json").read_text())
+    record = record_of(run, DAY)
+    assert record["seed"] == 1
+    assert record["recipe"] == "none"
+    assert record["scores"] == run["scores"]
+    assert record["date"] == "2026-11-25"
+    assert record["code"] == run["code"]
+    # The options that the fixture sets, and none that only says where files are.
+    assert record["options"]["epochs"] == 6
+    assert record["options"]["lr"] == 3e-3
+    assert record["options"]["batch_size"] == 8
+    for name in ("seed", "name", "output_dir", "sst_train", "sst_dev_out", "pooling"):
+        assert name not in record["options"]
+    assert record["minutes"] == pytest.approx(run["actual"]["seconds"] / 60, abs=0.01)
+
+
+def test_the_data_digest_follows_the_content_and_not_the_folder():
+    files = {"a/sst.csv": "1" * 64, "a/sts.csv": "2" * 64}
+    moved = {"b/c/sts.csv": "2" * 64, "b/sst.csv": "1" * 64}
+    assert data_digest(files) == data_digest(moved)
+    assert data_digest({**files, "a/sts.csv": "3" * 64}) != data_digest(files)
+
+
+def test_a_record_is_added_once(tmp_path):
+    path = tmp_path / "new" / "some.jsonl"
+    first = {"seed": 1, "scores": {"sst": 0.5}, "date": "2026-11-25"}
+    again = {**first, "date": "2026-11-26"}
+    other = {**first, "seed": 2}
+    assert add_records(path, [first, other]) == 2
+    assert add_records(path, [again]) == 0
+    assert read_records(path) == [first, other]
+    assert [item.name for item in path.parent.iterdir()] == ["some.jsonl"]
+
+
+def add_many(path, process: int) -> None:
+    for number in range(20):
+        add_records(path, [{"process": process, "number": number}])
+
+
+def test_several_processes_add_at_the_same_time(tmp_path):
+    path = tmp_path / "some.jsonl"
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=add_many, args=(path, number)) for number in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    records = {(record["process"], record["number"]) for record in read_records(path)}
+    assert len(records) == len(read_records(path)) == 40
+
+
+def test_a_damaged_line_is_named(tmp_path):
+    path = tmp_path / "some.jsonl"
+    path.write_text('{"seed": 1}\n{"seed": ')
+    with pytest.raises(ValueError, match=r"some\.jsonl, line 2: no record there"):
+        read_records(path)
+
+
+# --- the documents --------------------------------------------------------------------------------
+
+
+def page_with(name: str, content: str) -> str:
+    return f"# Title\n\n{BEGIN.format(name)}{content}\n{END.format(name)}\n\nText.\n"
+
+
+def test_a_table_is_written_between_its_markers():
+    tables = {"some": lambda: "| a |\n|---|\n| 1 |"}
+    text = with_tables(page_with("some", "| a |\n|---|\n| 2 |"), tables)
+    assert text == page_with("some", "| a |\n|---|\n| 1 |")
+    assert with_tables(text, tables) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (page_with("other", ""), "no table is called other; there are some"),
+        (BEGIN.format("some"), "only one of its two markers"),
+        (END.format("some"), "only one of its two markers"),
+        (BEGIN.format("some").replace("written", "made") + END.format("some"), "are changed"),
+    ],
+)
+def test_wrong_markers_are_named(text, words):
+    with pytest.raises(ValueError, match=words):
+        with_tables(text, {"some": lambda: ""})
+
+
+def test_a_number_that_was_edited_by_hand_is_noticed(tmp_path, monkeypatch, capsys):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").write_text(page_with("some", "| 1 |"))
+    (tmp_path / "docs" / "page.md").write_text(page_with("some", "| 2 |"))
+    tables = {"some": lambda: "| 1 |"}
+    assert list(find_changes(tmp_path, tables)) == [tmp_path / "docs" / "page.md"]
+
+    monkeypatch.setattr(pages, "ROOT", tmp_path)
+    monkeypatch.setattr(pages, "TABLES", tables)
+    assert pages.main(["--check"]) == 1
+    assert "docs/page.md: a table disagrees with the records" in capsys.readouterr().out
+    assert pages.main([]) == 0
+    assert pages.main(["--check"]) == 0
+    assert (tmp_path / "docs" / "page.md").read_text() == page_with("some", "| 1 |")
+
+
+def test_the_documents_agree_with_the_records():
+    changed = [str(page.relative_to(ROOT)) for page in find_changes(ROOT, TABLES)]
+    assert not changed, f"{changed}: run python -m experiments.pages"
