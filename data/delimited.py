@@ -442,10 +442,16 @@ class DelimitedParser:
         for column, field in enumerate(fields):
             if field == "\\N":
                 fields[column] = ""
-        if "NA" in fields and self.is_quoted(header) and '"NA"' not in self.text_of(parsed):
-            for column, field in enumerate(fields):
-                if field == "NA":
-                    fields[column] = ""
+        if "NA" not in fields or not self.is_quoted(header):
+            return
+        # The fields with their quotes, if the row is simple.
+        text = self.text_of(parsed)
+        pieces = text.rstrip("\r\n").split(self.delimiter)
+        is_simple = len(pieces) == len(fields)
+        for column, field in enumerate(fields):
+            is_bare = pieces[column] == "NA" if is_simple else '"NA"' not in text
+            if field == "NA" and is_bare:
+                fields[column] = ""
 
     def text_of(self, parsed: ParsedRow) -> str:
         """Return the lines of a row."""

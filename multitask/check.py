@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from data.columns import ColumnNames
 from data.readers import BUILT_IN_FILES, Table, read_examples
 from multitask.prediction_files import (
     find_tasks,
@@ -21,6 +22,12 @@ from multitask.prediction_files import (
 )
 from multitask.tasks import TASKS, Task, overall_2023, overall_2024
 
+COLUMN_FLAGS = {
+    "--id": "ids (default: id)",
+    "--text": "sentences, or first sentences (default: those of the course)",
+    "--text-pair": "second sentences (default: sentence2)",
+    "--label": "labels (default: those of the course)",
+}
 SAMPLE_DIR = Path(__file__).parent.parent / "data" / "sample"
 
 
@@ -36,8 +43,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--gold",
-        help="labelled file to score against; default: the one of --data-dir with these ids",
+        help="labelled file to score against, in any format; default: the one of --data-dir with "
+        "these ids",
     )
+    for flag, what in COLUMN_FLAGS.items():
+        parser.add_argument(flag, metavar="COLUMN", help=f"column of --gold with the {what}")
     parser.add_argument(
         "--data-dir",
         type=Path,
@@ -54,7 +64,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check the files on the command line. Returns the exit code: 2 if one of them was refused."""
-    options = build_parser().parse_args(arguments)
+    parser = build_parser()
+    options = parser.parse_args(arguments)
+    if column_names(options).are_given and not options.gold:
+        parser.error("--id, --text, --text-pair and --label name columns of --gold; pass it, too.")
     scores: dict[str, list[float]] = {}
     num_refused = 0
     for file in options.files:
@@ -117,9 +130,8 @@ def find_rows(file: str, options: argparse.Namespace) -> tuple[Task, SplitRows]:
     """
     tasks = find_tasks(file)
     if options.gold:
-        task = narrowest(file, tasks, options.gold, options.drop_bad_rows)
-        gold = read_examples(options.gold, task.format, drop_bad_rows=options.drop_bad_rows)
-        return task, SplitRows("gold", gold)
+        task = narrowest(file, tasks, options)
+        return task, SplitRows("gold", read_gold(task, options))
 
     # The file may be of dev or of test. Count the ids that it shares with each.
     ids = read_predictions(file, tasks[0]).keys()
@@ -145,12 +157,25 @@ def find_rows(file: str, options: argparse.Namespace) -> tuple[Task, SplitRows]:
     return task, rows
 
 
-def narrowest(file: str, tasks: list[Task], gold: str, drop_bad_rows: bool) -> Task:
+def column_names(options: argparse.Namespace) -> ColumnNames:
+    """The names of the columns of --gold that the user passed."""
+    return ColumnNames(options.text, options.text_pair, options.label, options.id)
+
+
+def read_gold(task: Task, options: argparse.Namespace) -> Table:
+    """The rows of --gold as those of a task. Raises ValueError where they are not."""
+    names = column_names(options)
+    return read_examples(
+        options.gold, task.format, drop_bad_rows=options.drop_bad_rows, names=names
+    )
+
+
+def narrowest(file: str, tasks: list[Task], options: argparse.Namespace) -> Task:
     """The task with the fewest classes that the labels of --gold and the predictions allow."""
     for task in sorted(tasks, key=lambda task: task.num_outputs)[:-1]:
         try:
             read_predictions(file, task)
-            read_examples(gold, task.format, drop_bad_rows=drop_bad_rows)
+            read_gold(task, options)
         except ValueError:
             continue
         return task

@@ -155,6 +155,26 @@ def test_check_against_a_gold_file(tmp_path, data_dir, capsys):
     assert "the header has no column" in capsys.readouterr().err
 
 
+def test_a_gold_file_of_another_program_with_other_columns(tmp_path, data_dir, capsys):
+    """The dev rows of SST as Excel writes them in German."""
+    paths = write_six(tmp_path)
+    lines = ["Nummer;Satz;Klasse"]
+    for example in read_dev(data_dir, SST).examples:
+        lines.append(f'{example.id};"gut; 5 € ""teuer""";{example.label:g}')
+    gold = tmp_path / "gold.csv"
+    gold.write_bytes("\r\n".join(lines).encode("cp1252"))
+    columns = ["--id", "nummer", "--text", "Satz", "--label", "Klasse"]
+    assert main([paths[0], "--gold", str(gold), *columns]) == 0
+    assert capsys.readouterr().out == f"{paths[0]}: SST gold, 3 rows, accuracy 0.6667\n"
+    assert main([paths[0], "--gold", str(gold)]) == 2
+    assert "the header has no column sentence, sentiment; found are: Nummer" in (
+        capsys.readouterr().err
+    )
+    with pytest.raises(SystemExit):
+        main([paths[0], "--label", "Klasse"])
+    assert "name columns of --gold; pass it, too." in capsys.readouterr().err
+
+
 def test_check_with_a_header_of_no_task(tmp_path, data_dir, capsys):
     (tmp_path / "file.csv").write_bytes(b"id,Predicted_Sentiment\n")
     assert main([str(tmp_path / "file.csv"), "--data-dir", str(data_dir)]) == 2

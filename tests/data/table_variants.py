@@ -140,6 +140,11 @@ READ = {
         '"id","sentence","label"\n"a1","It is fine",3\n"a2",NA,NA\n',
         [("a1", "It is fine", "3"), ("a2", "", "")],
     ),
+    "R, a text NA beside a missing label": (
+        ".csv",
+        '"id","sentence","label"\n"a1","NA",NA\n"a2","a, ""b""",NA\n"a3",NA,1\n',
+        [("a1", "NA", ""), ("a2", 'a, "b"', ""), ("a3", "", "1")],
+    ),
     "PowerShell, Export-Csv with #TYPE": (
         ".csv",
         "#TYPE Selected.System.Object\r\n" + ALL_QUOTED.replace("\n", "\r\n"),
