@@ -36,6 +36,7 @@ COMMANDS = (
     Command("embed", "contrastive.embed", "Use sentence vectors: store, search, compare, export."),
     Command("quality", "contrastive.quality", "Measure the sentence vectors of a model."),
     Command("experiments", "experiments", "Run recipes over several seeds and compare them."),
+    Command("pages", "experiments.pages", "Write the tables of measured numbers into docs/."),
     Command("download", "data.download", "Download the course's files."),
     Command("sample", "data.sample", "Write the sample data anew."),
     Command("handout", "teaching.handout", "Write a copy of the clone without the answers."),
