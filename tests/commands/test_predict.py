@@ -375,4 +375,4 @@ def test_rows_that_the_model_does_not_know_get_a_warning(two_runs, predict):
     )
     assert code == 0 and printed.count("\n") == 3
     assert f"warning: the rows, for {two_runs[0]}: " in said
-    assert "of all tokens are [UNK]" in said and "as in 'человек играет'" in said
+    assert "of all tokens are [UNK]" in said and "as in 'громко на гитаре'" in said
