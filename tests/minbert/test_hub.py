@@ -191,6 +191,43 @@ def test_tokenizer_modules_and_shards_are_fetched(home, folder, monkeypatch):
         assert (snapshot / path.relative_to(folder)).exists(), path
 
 
+@pytest.mark.parametrize(
+    ("names", "fetched"),
+    [
+        (["vocab.json", "merges.txt"], ["vocab.json", "merges.txt"]),
+        (["tokenizer.json", "vocab.json", "merges.txt"], ["tokenizer.json"]),
+        (["sentencepiece.bpe.model"], ["sentencepiece.bpe.model"]),
+        (["vocab.txt"], ["vocab.txt"]),
+    ],
+)
+def test_the_vocabulary_of_each_family_is_fetched(home, folder, monkeypatch, names, fetched):
+    """RoBERTa has two files, XLM-R a sentencepiece model. tokenizer.json alone is enough."""
+    import huggingface_hub
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    (folder / "vocab.txt").unlink()
+    for name in names:
+        (folder / name).write_text("{}")
+    snapshot = make_cache(home, folder, files=("config.json",))
+
+    def fetch(name, file, local_files_only=False):
+        if not (snapshot / file).is_file():
+            if local_files_only:
+                raise LocalEntryNotFoundError("not in the cache")
+            if not (folder / file).is_file():
+                raise EntryNotFoundError("404")
+            shutil.copy(folder / file, snapshot / file)
+        return str(snapshot / file)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
+    assert resolve("acme/tiny-bert") == snapshot
+    assert {path.name for path in snapshot.iterdir()} == {
+        "config.json",
+        "model.safetensors",
+        *fetched,
+    }
+
+
 def test_hub_name_with_the_older_weights_format(home, folder, model):
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()

@@ -154,3 +154,67 @@ def test_more_pretraining_on_plain_text(family, folder, tmp_path, no_fsync, caps
         shutil.rmtree(tmp_path / "out")
         assert pretraining.main([*map(str, flags), "--pairs", "0.5"]) == 2
         assert "--pairs is 0.5; pairs have two segments" in capsys.readouterr().err
+
+
+# --- folders that others saved, and ours that others read -----------------------------------------
+
+
+def saved_by(library, source, folder):
+    """A folder as transformers 5 or sentence-transformers 6 leaves it: without vocab.txt."""
+    if library == "transformers":
+        transformers.AutoModel.from_pretrained(source).save_pretrained(folder)
+        transformers.AutoTokenizer.from_pretrained(source).save_pretrained(folder)
+    else:
+        sentence_transformers = pytest.importorskip("sentence_transformers")
+        sentence_transformers.SentenceTransformer(str(source), device="cpu").save(str(folder))
+    assert not list(folder.rglob("vocab.txt")) and list(folder.rglob("tokenizer.json"))
+    return folder
+
+
+def vectors_of(folder):
+    vectors, _ = open_embedder(folder, "mean", device="cpu")[0].encode(SENTENCES)
+    return vectors
+
+
+@pytest.mark.parametrize("library", ["transformers", "sentence-transformers"])
+@pytest.mark.parametrize("name", ["bert", "cased", "distilbert"])
+def test_a_folder_that_another_library_saved_is_trained(
+    tmp_path, sample_data, no_fsync, library, name
+):
+    """Opened, trained, saved and opened again, by us and by them."""
+    make_model(name, tmp_path / "start")
+    folder = saved_by(library, tmp_path / "start", tmp_path / "saved")
+    torch.testing.assert_close(
+        vectors_of(folder), vectors_of(tmp_path / "start"), atol=1e-5, rtol=0
+    )
+    assert call(folder, sample_data, tmp_path / "runs", "--pair-encoding", "bi") == 0
+    trained = tmp_path / "runs" / "run" / "model"
+    ours = vectors_of(trained)
+    assert (ours - vectors_of(folder)).abs().max() > 1e-4, "it was not trained"
+    again = saved_by(library, trained, tmp_path / "again")
+    torch.testing.assert_close(vectors_of(again), ours, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("library", ["transformers", "sentence-transformers"])
+@pytest.mark.parametrize("name", ["bert", "roberta", "xlm-roberta"])
+def test_a_trained_encoder_comes_back_from_another_library(
+    tmp_path, sample_data, no_fsync, library, name
+):
+    """runs/NAME/encoder, from a stage of --pretrain. transformers' mean is the reference."""
+    make_model(name, tmp_path / "start")
+    flags = ["--pretrain", "simcse", "--pair-encoding", "bi"]
+    assert call(tmp_path / "start", sample_data, tmp_path / "runs", *flags) == 0
+    encoder = tmp_path / "runs" / "run" / "encoder"
+    ours = vectors_of(encoder)
+    torch.testing.assert_close(
+        vectors_of(saved_by(library, encoder, tmp_path / "again")), ours, atol=1e-5, rtol=0
+    )
+    theirs = transformers.AutoModel.from_pretrained(encoder).eval()
+    inputs = transformers.AutoTokenizer.from_pretrained(encoder)(
+        list(SENTENCES), padding=True, return_tensors="pt"
+    )
+    with torch.no_grad():
+        states = theirs(**inputs).last_hidden_state
+    weights = inputs["attention_mask"].unsqueeze(-1)
+    expected = (states * weights).sum(dim=1) / weights.sum(dim=1)
+    torch.testing.assert_close(ours, expected, atol=1e-5, rtol=0)
