@@ -307,3 +307,24 @@ def test_a_long_example_is_cut():
 def test_few_unknown_tokens_give_no_warning(rows):
     """In the second case 2 of 15, although in one row 2 of 5."""
     assert warn(*rows) is None
+
+
+# --- tokenizers without segments ------------------------------------------------------------------
+
+
+class SegmentlessTokenizer(FakeTokenizer):
+    """As RoBERTa's: the encoder reads no segments, but a pair still has two sentences."""
+
+    has_segments = False
+
+
+@pytest.mark.parametrize("encoding", ["cross", "bi", "dual"])
+def test_without_segments_the_sentences_of_a_pair_are_still_known(encoding):
+    examples = [Example("a", "abc", "de", 1.0), Example("b", "f", "ghij", 0.0)]
+    expected = EncodedExamples(examples, FakeTokenizer(), pair_encoding=encoding).batch([0, 1])
+    batch = EncodedExamples(examples, SegmentlessTokenizer(), pair_encoding=encoding).batch([0, 1])
+    for same in (batch, batch.to("cpu"), batch.part([0, 1])):
+        assert torch.equal(same.sentence_ids, expected.token_type_ids)
+        assert torch.equal(same.input_ids, expected.input_ids)
+        assert not same.token_type_ids.any()
+    assert expected.token_type_ids.any() == (encoding != "bi")

@@ -398,3 +398,15 @@ def test_whole_words_of_each_tokenizer(family, folder):
     num_words = 5
     # The first word of a byte-level BPE has no space before it, so no mark either.
     assert len(starts) == num_words - (family == "roberta")
+
+
+def test_a_trained_pooler_of_a_distilbert_is_kept(tmp_path):
+    """DistilBERT has none. transformers ignores it, and we read it again."""
+    make_model("distilbert", tmp_path / "start")
+    ours = BertModel.from_pretrained(tmp_path / "start")
+    assert ours.load_report.missing == ("pooler.dense.weight", "pooler.dense.bias")
+    ours.save_pretrained(tmp_path / "trained", pooling="pooler")
+    again = BertModel.from_pretrained(tmp_path / "trained")
+    assert not again.load_report.missing
+    assert torch.equal(again.pooler.weight, ours.pooler.weight)
+    transformers.AutoModel.from_pretrained(tmp_path / "trained")
