@@ -182,6 +182,35 @@ def test_the_pipeline_of_transformers_names_the_class(finished, tmp_path):
     assert [answer["score"] for answer in answers] == pytest.approx(highest, abs=1e-5)
 
 
+def test_a_task_of_the_user_keeps_the_names_of_its_labels(tiny_model, tmp_path, no_fsync):
+    """Three classes of pairs, from a file with words as labels."""
+    lines = ["premise\thypothesis\tlabel"]
+    labels = ("contradiction", "entailment", "neutral")
+    for number in range(60):
+        label = labels[number % 3]
+        lines.append(f"the man is {label} {number}\ta girl is {number % 7}\t{label}")
+    path = tmp_path / "nli.tsv"
+    path.write_text("\n".join(lines) + "\n")
+    task = f"name=nli,train={path},text=premise,text_pair=hypothesis,label=label"
+    flags = ["--task", task, "--tasks", "nli", "--model", tiny_model, "--pooling", "cls"]
+    flags += ["--pair-encoding", "cross", "--epochs", 1, "--batch-size", 8, "--precision", "fp32"]
+    flags += ["--output-dir", tmp_path / "runs", "--name", "own"]
+    assert run_multitask.main(list(map(str, flags))) == 0
+    out = tmp_path / "out"
+    assert export(tmp_path / "runs" / "own", "--task", "nli", "--out", out) == 0
+    config = transformers.AutoConfig.from_pretrained(out)
+    assert sorted(config.id2label.values()) == list(labels)
+
+    model = MultitaskBert.from_pretrained(tmp_path / "runs" / "own" / "model")
+    task = model.tasks["nli"]
+    assert list(config.id2label.values()) == list(task.label_names)
+    batch = make_batch(BertTokenizer.from_pretrained(out), task)
+    with torch.no_grad():
+        torch.testing.assert_close(
+            their_logits(out, task)[1], model("nli", batch), atol=1e-5, rtol=0
+        )
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
