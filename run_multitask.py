@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from minbert.training.cost_estimate import CostEstimate
     from minbert.training.job import Job, Progress
     from minbert.training.stage import Chain, Stage
+    from multitask.leaderboard import FileScores
     from multitask.stage import Rows
     from multitask.tasks import Task
 
@@ -423,9 +424,10 @@ def train(setup: Setup, stages: Chain, jobs: list[Job], is_resumed: bool) -> Out
 
 def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> None:
     """Write the files of predictions, the model and run.json, and print the closing table."""
+    from data.known_words import save_words
     from data.task_specs import stored
     from minbert.training import cost_estimate, run_folder
-    from multitask import conflicts, leaderboard, tasks
+    from multitask import conflicts, leaderboard
 
     options = setup.options
     started = time.perf_counter()
@@ -438,6 +440,8 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
     seconds = outcome.seconds + time.perf_counter() - started
 
     model.save_pretrained(setup.folder / "model", setup.tokenizer)
+    training_rows = {task: splits["train"].examples for task, splits in setup.tables.items()}
+    save_words(setup.folder / "model", training_rows)
     baselines = leaderboard.baseline_scores(setup.tables, setup.tasks)
     actual = {"seconds": seconds, "peak_memory": cost_estimate.peak_memory(setup.device)}
     run_folder.write_record(
@@ -456,13 +460,26 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
         actual=actual,
     )
 
-    trained = tasks.answerable_tasks(
-        setup.tasks, options.multitask.tasks.order, options.multitask.heads.head
-    )
-    table = leaderboard.closing_table(scores.dev, baselines, setup.tasks, trained)
-    print(conflict_table + table)
-    print(leaderboard.test_lines(scores.test, setup.tasks), end="")
+    print(conflict_table, end="")
+    print_results(setup, scores, baselines)
     print(cost_estimate.comparison(costs, **actual))
+    print_paths(setup)
+    print_summary(setup, outcome)
+
+
+def print_results(setup: Setup, scores: FileScores, baselines: dict[str, dict[str, float]]) -> None:
+    """Print the closing table."""
+    from multitask import leaderboard
+    from multitask.tasks import answerable_tasks
+
+    options = setup.options.multitask
+    trained = answerable_tasks(setup.tasks, options.tasks.order, options.heads.head)
+    print(leaderboard.closing_table(scores.dev, baselines, setup.tasks, trained))
+    print(leaderboard.test_lines(scores.test, setup.tasks), end="")
+
+
+def print_paths(setup: Setup) -> None:
+    """Print where everything is that the run has written."""
     print(f"model: {setup.folder / 'model'}")
     print(f"record: {setup.folder / 'run.json'}")
     print(f"losses of each step: {setup.folder / 'log.csv'}")
@@ -471,6 +488,31 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
     for splits in setup.prediction_paths.values():
         for path in splits.values():
             print(f"  {path}")
+
+
+def print_summary(setup: Setup, outcome: Outcome) -> None:
+    """Print some predictions, which scores still rose, and what to do next."""
+    from multitask import summary
+
+    options = setup.options
+    trained = {name: setup.tasks[name] for name in options.multitask.tasks.order}
+    model: Any = outcome.job.model
+    print(
+        summary.describe_predictions(
+            model,
+            setup.tokenizer,
+            setup.tables,
+            list(trained),
+            options.data.max_length,
+            options.training.precision,
+        )
+    )
+    progress = summary.describe_progress(outcome.progress.history, trained)
+    if progress:
+        print(progress)
+    first = next(iter(trained))
+    dev_file = options.data.file_of(first, "dev") or options.data.file_of(first, "train")
+    print(summary.next_commands(setup.folder, trained[first], dev_file))
 
 
 if __name__ == "__main__":

@@ -4,10 +4,13 @@ The command reads one row per line, or a table in any format that data/tables.py
 task of pairs, such as PARA and STS, is two texts with a tab between them. Of a table, --text and
 --text-pair name the columns.
 
-Each row is printed behind its prediction: a class 0 to 4 of SST, 1 or 0 of PARA, or a similarity.
-Of a user's own task it is the name of the label, and its confidence. With `--probabilities` the
-probabilities stand in place of a class. --out writes all columns of the input
-to a file for a spreadsheet instead, with the name of the label and the confidence.
+Each row is printed behind its prediction, with tabs between: the class of a task of the course (0
+to 4 of SST, 1 or 0 of PARA), its name, and the model's confidence in it. A user's own task has
+names alone. A similarity has neither name nor confidence. With `--probabilities` the probabilities
+stand in their place. --out writes all columns of the input to a file for a spreadsheet instead.
+
+A warning names rows of words that the training rows never held. The model answers them, too, but
+the answer means little.
 
 Several runs give one prediction together: that of the mean of their probabilities or similarities.
 
@@ -27,12 +30,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from data.columns import ColumnNames, Role
+from data.known_words import load_words, rows_of_unknown_words
 from data.readers import COURSE_FILES, Example
 from data.spreadsheets import check_cells, check_spreadsheet, new_column, write_spreadsheet
 from data.task_specs import BUILT_IN, TaskSpec, from_stored
 from data.user_texts import TEXT, UserTexts, one_line, read_texts
 from minbert.commands.ending import exit_code
-from minbert.commands.paths import check_writable
+from minbert.commands.paths import check_writable, in_shell
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,6 +44,9 @@ if TYPE_CHECKING:
     from multitask.saved_run import Record
     from multitask.tasks import Task
 
+# A finished run of the main job that comes with minBERT, so that a sentence can be tried at once.
+BUNDLED_RUN = Path(__file__).parent / "bundled"
+NUM_WORDS_SHOWN = 5  # of a row of unknown words, in a warning
 
 # --- the command line -----------------------------------------------------------------------------
 
@@ -53,11 +60,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "runs",
-        nargs="+",
+        nargs="*",
         type=Path,
         metavar="RUN",
-        help="folder that run_multitask.py wrote, such as runs/NAME; of several the mean of what "
-        "they say",
+        help="folder that run_multitask.py wrote, such as runs/NAME or runs/latest; of several the "
+        "mean of what they say (default: the small model that comes with minBERT)",
     )
     parser.add_argument(
         "--task",
@@ -106,6 +113,18 @@ def _add_table(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.csv",
         help="write all columns of the input, the prediction and its confidence to a file that a "
         "spreadsheet opens: .csv or .xlsx",
+    )
+
+
+def use_bundled_run(options: argparse.Namespace) -> None:
+    """Take the bundled run where the user names none, and say so. It reads sentences of SST."""
+    options.runs = [BUNDLED_RUN]
+    if options.task is None:
+        options.task = "sst"
+    print(
+        f"No RUN is named, so the small model in {in_shell(BUNDLED_RUN)} answers, task "
+        f"{options.task}. run_multitask.py trains a model of your own.",
+        file=sys.stderr,
     )
 
 
@@ -219,6 +238,8 @@ def to_examples(texts: UserTexts) -> list[Example]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read rows, and print or write them with their predictions."""
     options = build_parser().parse_args(arguments)
+    if not options.runs:
+        use_bundled_run(options)
     spec = choose_task(options)
     check_options(options, spec)
     if options.input is None and sys.stdin.isatty():
@@ -235,6 +256,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for note in texts.notes:
         log(note)
     rows = to_examples(texts)
+    warn_of_unknown_words(runs, task, rows, texts, log)
     total = answers(runs[0], task, rows, log)
     for run in runs[1:]:
         total = total + answers(run, task, rows, log)
@@ -249,16 +271,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def printed_cells(task: Task, answer: Answer, options: argparse.Namespace) -> list[list[str]]:
-    """What stands before the texts of each row: the prediction, and of a user's task more."""
+    """What stands before the texts of each row: a number, or a class with its confidence."""
     if options.probabilities:
         votes = answer.votes if task.is_built_in else votes_by_class(answer.votes)
         return [[" ".join(f"{number:.4g}" for number in vote.ravel())] for vote in votes]
-    if task.is_built_in or task.is_regression:
+    if task.is_regression:
         return [[f"{prediction:.4g}"] for prediction in answer.predictions]
     cells = []
     confidence = votes_by_class(answer.votes).max(axis=1)
     for prediction, share in zip(answer.predictions, confidence, strict=True):
-        cells.append([task.label_text(prediction), f"{share:.4f}"])
+        # A task of the course is known by the numbers of its classes.
+        number = [f"{prediction:.0f}"] if task.is_built_in else []
+        cells.append([*number, task.label_text(prediction), f"{share:.2f}"])
     return cells
 
 
@@ -272,6 +296,33 @@ def check_trained(runs: Sequence[Record], task: TaskSpec) -> None:
                 f"{run.folder} was trained on {run.options.tasks.tasks}; its head for {task.title} "
                 "never learned. Pass another --task, or another run."
             )
+
+
+def warn_of_unknown_words(
+    runs: Sequence[Record],
+    task: TaskSpec,
+    rows: Sequence[Example],
+    texts: UserTexts,
+    log: Callable[[str], None],
+) -> None:
+    """Say how many rows hold mostly words that no training row of any run held."""
+    known: set[str] = set()
+    for run in runs:
+        words = load_words(run.folder / "model", task.name)
+        if words is None:
+            # A run of an older version does not tell its words.
+            return
+        known |= words
+    unusual = rows_of_unknown_words(rows, known)
+    if not unusual:
+        return
+    first = unusual[0]
+    place = texts.rows[int(first.row) - 1].id
+    shown = ", ".join(first.unknown[:NUM_WORDS_SHOWN])
+    log(
+        f"warning: {len(unusual):,} of {len(rows):,} rows hold mostly words that the training rows "
+        f"do not have, so their predictions mean little. The first: line {place} ({shown})."
+    )
 
 
 def answers(

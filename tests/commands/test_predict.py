@@ -30,6 +30,19 @@ def predict(monkeypatch, capsys):
     return run
 
 
+def split_line(line: str, name: str) -> tuple[str, str]:
+    """The prediction of a printed line, and its texts. A class also has a name and a confidence."""
+    num_cells = 1 if name == "sts" else 3
+    cells = line.split("\t", num_cells)
+    return cells[0], cells[-1]
+
+
+def without_warning(said: str) -> str:
+    """What was said, without the warning about words that a few training rows do not have."""
+    lines = said.splitlines(keepends=True)
+    return "".join(line for line in lines if "hold mostly words that the training" not in line)
+
+
 @pytest.mark.parametrize("name", TASKS)
 def test_rows_get_what_the_run_wrote_of_them(two_runs, tmp_path, predict, name):
     """The folder alone is enough: the data files are elsewhere."""
@@ -49,8 +62,9 @@ def test_rows_get_what_the_run_wrote_of_them(two_runs, tmp_path, predict, name):
         "\t".join(filter(None, (example.sentence_1, example.sentence_2))) for example in examples
     ]
     code, printed, said = predict("\r\n".join(lines), folder, "--task", name)
-    assert (code, said) == (0, "")
-    values, texts = zip(*(line.split("\t", 1) for line in printed.splitlines()), strict=True)
+    assert (code, without_warning(said)) == (0, "")
+    rows = [split_line(line, name) for line in printed.splitlines()]
+    values, texts = zip(*rows, strict=True)
     assert list(texts) == lines
     written = read_predictions(two_runs[0] / "predictions" / f"{name}-dev-output.csv", TASKS[name])
     assert list(map(float, values)) == pytest.approx(list(written.values()), rel=1e-3, abs=1e-3)
@@ -154,7 +168,7 @@ def test_a_person_at_a_terminal_is_asked(two_runs, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(Terminal(b"fine\n")))
     code = main([str(two_runs[0]), "--task", "sst"])
     printed, said = capsys.readouterr()
-    assert (code, said) == (0, "Type one row a line and end with Ctrl-D.\n")
+    assert (code, without_warning(said)) == (0, "Type one row a line and end with Ctrl-D.\n")
     assert printed.endswith("\tfine\n")
 
 
@@ -162,6 +176,7 @@ def test_rows_that_are_cut_are_counted(two_runs, predict):
     code, printed, said = predict("fine\n" + "very " * 200 + "bad\n", two_runs[0], "--task", "sst")
     assert code == 0
     assert len(printed.splitlines()) == 2
+    said = without_warning(said)
     assert said == "1 of 2 rows are longer than --max_length 128 and were cut to it\n"
 
 
@@ -182,6 +197,73 @@ def test_a_task_that_the_run_does_not_know_and_no_run(two_runs, tmp_path, predic
     shutil.rmtree(other / "model")
     assert predict("a", other, "--task", "sst")[0] == 2
     assert ": no finished run there" in predict("a", tmp_path / "none", "--task", "sst")[2]
+
+
+# --- what a prediction says -----------------------------------------------------------------------
+
+
+def test_a_class_is_printed_with_its_name_and_the_confidence_in_it(two_runs, predict):
+    runs = open_run(two_runs[0])
+    example = runs.tables["sst"]["dev"].examples[0]
+    votes = probabilities(runs.outputs("sst", "dev"))[0]
+    printed = predict(example.sentence_1, two_runs[0], "--task", "sst")[1]
+    number = int(votes.argmax())
+    name = TASKS["sst"].label_names[number]
+    assert printed == f"{number}\t{name}\t{votes.max():.2f}\t{example.sentence_1}\n"
+
+
+def test_the_confidence_of_two_classes_is_that_of_the_predicted_one(two_runs, predict):
+    run = open_run(two_runs[0])
+    examples = run.tables["para"]["dev"].examples
+    votes = probabilities(run.outputs("para", "dev"))
+    lines = "\n".join("\t".join(example.texts) for example in examples)
+    printed = predict(lines, two_runs[0], "--task", "para")[1]
+    names = TASKS["para"].label_names
+    for line, vote in zip(printed.splitlines(), votes, strict=True):
+        is_paraphrase = bool(vote > 0.5)
+        confidence = vote if is_paraphrase else 1 - vote
+        expected = [str(int(is_paraphrase)), names[is_paraphrase], f"{confidence:.2f}"]
+        assert line.split("\t")[:3] == expected
+
+
+def test_words_that_training_never_held_are_said(two_runs, predict):
+    run = open_run(two_runs[0])
+    known = run.tables["sst"]["train"].examples[0].sentence_1
+    code, printed, said = predict(f"{known}\nzorp blarg quux\n", two_runs[0], "--task", "sst")
+    assert code == 0
+    assert len(printed.splitlines()) == 2
+    assert said == (
+        "warning: 1 of 2 rows hold mostly words that the training rows do not have, so their "
+        "predictions mean little. The first: line 2 (zorp, blarg, quux).\n"
+    )
+    assert predict(known, two_runs[0], "--task", "sst")[2] == ""
+
+
+def test_words_of_several_runs_count_together(two_runs, tmp_path, predict):
+    other = altered(two_runs[0], tmp_path / "other", lambda record: None)
+    path = other / "model" / "training_words.json"
+    words = json.loads(path.read_text())
+    path.write_text(json.dumps({**words, "sst": "zorp blarg"}))
+    assert predict("zorp blarg", other, "--task", "sst")[2] == ""
+    assert predict("zorp blarg", two_runs[0], other, "--task", "sst")[2] == ""
+    assert "warning" in predict("zorp blarg", two_runs[0], "--task", "sst")[2]
+
+
+def test_a_run_without_its_words_gives_no_warning(two_runs, tmp_path, predict):
+    older = altered(two_runs[0], tmp_path / "older", lambda record: None)
+    (older / "model" / "training_words.json").unlink()
+    code, printed, said = predict("zorp blarg quux", older, "--task", "sst")
+    assert (code, len(printed.splitlines()), said) == (0, 1, "")
+
+
+def test_without_a_run_the_bundled_one_answers(two_runs, predict, monkeypatch):
+    monkeypatch.setattr("multitask.predict.BUNDLED_RUN", two_runs[0])
+    code, printed, said = predict("A lovely film.")
+    assert code == 0
+    assert printed == predict("A lovely film.", two_runs[0], "--task", "sst")[1]
+    assert "No RUN is named, so the small model in " in said
+    pair = predict("a\tb", "--task", "sts")[1]
+    assert pair == predict("a\tb", two_runs[0], "--task", "sts")[1]
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -213,6 +295,7 @@ def test_a_table_is_read_by_its_columns(two_runs, predict, table):
     flags = ("--task", "sst", "--input", table, "--text", "review")
     code, printed, said = predict("", two_runs[0], *flags)
     assert (code, printed) == (0, lines)
+    said = without_warning(said)
     assert said == f"{table}: semicolon-separated UTF-8, 3 rows, text in 'Review'\n"
 
 
@@ -339,7 +422,7 @@ def test_a_text_of_several_lines_is_printed_on_one(two_runs, predict):
     content = 'sentence,n\n"two\nlines",1\nfine,2\n'
     code, printed, _ = predict(content, two_runs[0], "--task", "sst")
     assert code == 0
-    assert [line.split("\t")[1] for line in printed.splitlines()] == ["two lines", "fine"]
+    assert [split_line(line, "sst")[1] for line in printed.splitlines()] == ["two lines", "fine"]
 
 
 @pytest.mark.parametrize(

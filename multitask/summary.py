@@ -1,0 +1,143 @@
+"""What a run says after its closing table: some predictions, what still rose, what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from data.batching import EncodedExamples
+from data.readers import Example, Table
+from minbert import BertTokenizer
+from minbert.commands.ending import this_python
+from minbert.commands.paths import in_shell
+from multitask.evaluation import predict
+from multitask.model import MultitaskBert
+from multitask.probabilities import confidences, probabilities
+from multitask.tasks import Task, Tasks
+
+NUM_SHOWN = 3  # rows of the dev files
+MAX_LETTERS = 80  # of their texts
+
+
+# --- some predictions -----------------------------------------------------------------------------
+
+
+class Shown(NamedTuple):
+    """A row of a dev file that is shown with its prediction."""
+
+    task: str
+    example: Example
+
+
+def choose_rows(dev: Mapping[str, Sequence[Example]], count: int = NUM_SHOWN) -> list[Shown]:
+    """Rows of the dev files: the tasks take turns, and the rows of one are evenly spaced.
+
+    dev: the examples of each task.
+    """
+    tasks = list(dev)
+    turns = [tasks[number % len(tasks)] for number in range(count)]
+    rows = []
+    for task in dict.fromkeys(turns):
+        examples = dev[task]
+        num_rows = min(turns.count(task), len(examples))
+        for number in range(num_rows):
+            # The middle of each of num_rows equal parts.
+            position = (2 * number + 1) * len(examples) // (2 * num_rows)
+            rows.append(Shown(task, examples[position]))
+    return rows
+
+
+def describe_predictions(
+    model: MultitaskBert,
+    tokenizer: BertTokenizer,
+    tables: Mapping[str, Mapping[str, Table]],
+    tasks: Sequence[str],
+    max_length: int,
+    precision: str,
+) -> str:
+    """Some rows of the dev files with what the model says of them, a line each.
+
+    tables: by [task][split]. tasks: those that the model was trained on.
+    """
+    rows = choose_rows({task: tables[task]["dev"].examples for task in tasks})
+    lines = [f"{len(rows)} rows of the dev files:"]
+    width = max(len(model.tasks[row.task].title) for row in rows)
+    for row in rows:
+        task = model.tasks[row.task]
+        encoded = EncodedExamples([row.example], tokenizer, max_length, model.pair_encoding)
+        outputs = predict(model, row.task, encoded, precision)
+        answer = describe_answer(task, outputs, row.example)
+        lines.append(f"  {task.title:<{width}}  {answer}: {shortened(row.example)}")
+    return "\n".join(lines)
+
+
+def describe_answer(task: Task, outputs: np.ndarray, example: Example) -> str:
+    """The prediction of one row in words, and its label. outputs: (1, C) or (1,)."""
+    prediction = task.decode(outputs)[0]
+    assert example.label is not None, "a dev row has a label"
+    if task.is_regression:
+        return f"{prediction:.2f} (labelled {example.label:g})"
+    confidence = confidences(probabilities(outputs))[0]
+    answer = f"{task.label_names[int(prediction)]}, {confidence:.0%}"
+    if prediction == example.label:
+        return f"{answer} (right)"
+    return f"{answer} (labelled {task.label_names[int(example.label)]})"
+
+
+def shortened(example: Example) -> str:
+    """The texts of a row, cut to the width of a terminal."""
+    text = " | ".join(" ".join(text.split()) for text in example.texts)
+    return text if len(text) <= MAX_LETTERS else text[: MAX_LETTERS - 3].rstrip() + "..."
+
+
+# --- what still rose ------------------------------------------------------------------------------
+
+
+def rising_tasks(history: Sequence[Mapping[str, Any]], tasks: Sequence[str]) -> list[str]:
+    """The tasks whose score after the last epoch is above that after each earlier one.
+
+    history: the scores after each epoch, the last one at the end. Empty for a single epoch.
+    """
+    if len(history) < 2:
+        return []
+    *earlier, last = history
+    return [task for task in tasks if last[task] > max(scores[task] for scores in earlier)]
+
+
+def describe_progress(history: Sequence[Mapping[str, Any]], tasks: Tasks) -> str:
+    """Which scores still rose in the last epoch, in a sentence. "" for a single epoch."""
+    if len(history) < 2:
+        return ""
+    rising = [tasks[name].title for name in rising_tasks(history, list(tasks))]
+    if not rising:
+        return "No score rose in the last epoch."
+    return (
+        f"{' and '.join(rising)} still rose in the last epoch: more --epochs may give a better "
+        "model."
+    )
+
+
+# --- what to do next ------------------------------------------------------------------------------
+
+
+def next_commands(run: Path, task: Task, dev_file: str) -> str:
+    """The commands that look into a finished run, as a shell takes them.
+
+    task: one that was trained. dev_file: its dev file, whose sentences are compared.
+    """
+    folder = in_shell(run)
+    column = task.format.text_columns[0]
+    commands = {
+        f"multitask.errors {folder}": "where it is wrong",
+        f"multitask.predict {folder} --task {task.name}": "rows of your own",
+        f"contrastive.embed {folder}/model --input {in_shell(Path(dev_file))} --text {column} "
+        "--nearest 3": "similar sentences",
+    }
+    lines = ["next:"]
+    for command, purpose in commands.items():
+        lines.append(f"  # {purpose}")
+        lines.append(f"  {this_python()} -m {command}")
+    return "\n".join(lines)
