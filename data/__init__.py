@@ -18,6 +18,7 @@ The files in reading order:
     user_texts.py       The texts that a user gives a command: a table, or plain lines.
     spreadsheets.py     Tables that a spreadsheet opens.
     sentence_sets.py    STS sets and labelled sentences, for measuring sentence vectors.
+    known_words.py      The words of the training rows, and rows that hold few of them.
     corpus.py           Files of plain text -> paragraphs.
     sample.py           The generator of the sample data in sample/.
     download.py         Downloads the course's files and verifies them.

@@ -18,6 +18,7 @@ evaluation.py        Predicts and scores.
 prediction_files.py  Leaderboard files: writes, reads, verifies and scores them. Other tables.
 baselines.py         The majority answer, and TF-IDF with a linear model.
 leaderboard.py       The prediction files of a run and its closing table.
+summary.py           Some predictions of a run, what still rose, and what to do next.
 conflicts.py         How often the gradients of the tasks conflict: a table and a picture.
 
 Commands on finished runs and on leaderboard files, and the files that they share:

@@ -116,15 +116,17 @@ def _add_table(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def use_bundled_run(options: argparse.Namespace) -> None:
-    """Take the bundled run where the user names none, and say so. It reads sentences of SST."""
+def use_bundled_run(options: argparse.Namespace) -> str:
+    """Take the bundled run where the user names none. It reads sentences of SST.
+
+    Returns the line that says so.
+    """
     options.runs = [BUNDLED_RUN]
     if options.task is None:
         options.task = "sst"
-    print(
+    return (
         f"No RUN is named, so the small model in {in_shell(BUNDLED_RUN)} answers, task "
-        f"{options.task}. run_multitask.py trains a model of your own.",
-        file=sys.stderr,
+        f"{options.task}. run_multitask.py trains a model of your own."
     )
 
 
@@ -239,7 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Read rows, and print or write them with their predictions."""
     options = build_parser().parse_args(arguments)
     if not options.runs:
-        use_bundled_run(options)
+        print(use_bundled_run(options), file=sys.stderr)
     spec = choose_task(options)
     check_options(options, spec)
     if options.input is None and sys.stdin.isatty():
