@@ -44,10 +44,15 @@ COMMANDS = (
 )
 
 
-def is_here(command: Command) -> bool:
-    """Whether a command's module is beside this package. benchmarks/ is in clones only."""
-    package = command.module.partition(".")[0]
+def is_ours(module: str) -> bool:
+    """Whether a module, or the package that holds it, is beside this package."""
+    package = module.partition(".")[0]
     return (ROOT / package).is_dir() or (ROOT / f"{package}.py").is_file()
+
+
+def is_here(command: Command) -> bool:
+    """Whether a command can be started. benchmarks/ is in clones only."""
+    return is_ours(command.module)
 
 
 def listing() -> str:
@@ -102,6 +107,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"minbert: {error}", file=sys.stderr)
         return 2
     sys.argv[1:] = words[1:]
-    # As `python -m` does it. The module ends with sys.exit and its exit code.
-    runpy.run_module(command.module, run_name="__main__", alter_sys=True)
+    try:
+        # As `python -m` does it. The module ends with sys.exit and its exit code.
+        runpy.run_module(command.module, run_name="__main__", alter_sys=True)
+    except ModuleNotFoundError as error:
+        if is_ours(error.name or ""):
+            raise
+        print(
+            f"minbert: {error}. Run `bash setup.sh` in {ROOT}, or install that package into the "
+            "environment of this command.",
+            file=sys.stderr,
+        )
+        return 2
     return 0

@@ -130,6 +130,24 @@ def test_a_command_ends_as_it_does_by_itself(tmp_path):
             assert (result.stdout, result.stderr) == (expected.stdout, expected.stderr), words
 
 
+@pytest.mark.parametrize(("absent", "is_named"), [("safetensors", True), ("data", False)])
+def test_a_package_that_is_not_installed_is_named(monkeypatch, capsys, absent, is_named):
+    """A package of ours that cannot be imported is a defect, and its traceback is shown."""
+
+    def run_module(*_, **__):
+        raise ModuleNotFoundError(f"No module named '{absent}'", name=absent)
+
+    monkeypatch.setattr(launcher.runpy, "run_module", run_module)
+    monkeypatch.setattr(sys, "argv", ["minbert"])
+    if not is_named:
+        with pytest.raises(ModuleNotFoundError):
+            launcher.main(["embed"])
+        return
+    assert launcher.main(["embed"]) == 2
+    said = capsys.readouterr().err
+    assert "No module named 'safetensors'" in said and "setup.sh" in said
+
+
 def test_standard_input_reaches_the_command(tmp_path):
     result = run("embed", "minbert-mini", "--nearest", "1", cwd=tmp_path, input="A dog.\nA cat.\n")
     assert result.returncode == 0, result.stderr
