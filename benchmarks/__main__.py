@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.report import Conditions, busy_cores, format_line, format_report
+from minbert.commands.flags import Parser
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / "benchmarks" / "reports"
@@ -95,9 +96,9 @@ def load_benchmarks() -> dict[str, Callable[..., Line]]:
 # --- the command line -----------------------------------------------------------------------------
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """Return the parser of this command."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks",
         allow_abbrev=False,
         description="Our side and the peer in one run, in turn.",

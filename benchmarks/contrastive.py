@@ -34,6 +34,7 @@ from benchmarks.timing import Side, SideProcess
 from contrastive.registry import METHODS
 from experiments.recipes import COMPARISONS
 from minbert import BertConfig, BertModel, BertTokenizer, hub
+from minbert.commands.flags import Parser
 from minbert.commands.options import NONE
 from minbert.training import cost_estimate, runtime
 from multitask.stage import read_tables
@@ -155,9 +156,9 @@ def format_table(lines: list[Line]) -> str:
 # --- the command ----------------------------------------------------------------------------------
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """Return the parser of this command."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         description="What does a contrastive stage do to an encoder? Zero-shot STS dev over seeds."
     )
     add_data_flag(parser)

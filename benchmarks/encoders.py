@@ -30,6 +30,7 @@ from benchmarks.json_lines import (
 )
 from command_line.options import Options
 from minbert import BertConfig, BertModel, BertTokenizer, hub
+from minbert.commands.flags import Parser
 from minbert.commands.options import AUTO, NONE
 from minbert.pretraining.plain_text import fresh_encoder
 from minbert.training import runtime
@@ -121,9 +122,9 @@ def format_table(lines: list[Line]) -> str:
     return "\n".join(rows)
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """Return the parser of this command."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         description="What is an encoder worth? Single-task fine-tunes over several seeds."
     )
     add_data_flag(parser)

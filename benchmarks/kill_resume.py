@@ -27,6 +27,7 @@ from safetensors.torch import load_file
 from benchmarks.comparison import versions
 from data.readers import COURSE_FILES
 from minbert import BertConfig, BertModel
+from minbert.commands.flags import Parser
 from minbert.pretraining.packing import train_tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -253,11 +254,9 @@ def record_differences(run: Path, other: Path) -> list[str]:
 # --- the command ----------------------------------------------------------------------------------
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """Return the parser of this command."""
-    parser = argparse.ArgumentParser(
-        description="Does a killed run, resumed, end in the same bits?"
-    )
+    parser = Parser(description="Does a killed run, resumed, end in the same bits?")
     parser.add_argument(
         "--kills", type=int, default=5, help="runs that are killed (default %(default)s)"
     )

@@ -30,6 +30,7 @@ from benchmarks.jobs import build_contrastive_stage, make_loop, resolve_options
 from benchmarks.report import format_goal
 from benchmarks.settings import DEVICE
 from minbert import BertConfig, BertModel, BertTokenizer, hub
+from minbert.commands.flags import Parser
 from minbert.training import cost_estimate, runtime
 from minbert.training.job import Job, TaskBatch
 from multitask.stage import read_tables
@@ -136,11 +137,9 @@ def measure_in_process(arguments: argparse.Namespace, size: BatchSize) -> dict[s
     return json.loads(result.stdout.splitlines()[-1])
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """Return the parser of this command."""
-    parser = argparse.ArgumentParser(
-        description="How much memory does a large contrastive batch need in pieces?"
-    )
+    parser = Parser(description="How much memory does a large contrastive batch need in pieces?")
     parser.add_argument(
         "--data-dir", default="data/sample", help="folder with the nine course files"
     )

@@ -11,7 +11,6 @@ N sequences, T tokens of a sequence.
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 from dataclasses import asdict
@@ -28,6 +27,7 @@ from benchmarks.limit import Limit, notes_without_bf16
 from benchmarks.settings import DEVICE
 from benchmarks.timing import Side, SideProcess, alternate
 from minbert import BertModel, BertTokenizer
+from minbert.commands.flags import Parser
 from minbert.pretraining import plain_text
 from minbert.pretraining.options import PlainTextOptions, PlainTextRun
 from minbert.pretraining.sizes import SIZES
@@ -151,9 +151,9 @@ def layer_flops(size: str) -> int:
     return 6 * sum(parameter.numel() for parameter in layers.parameters())
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """Return the parser of this command."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         description="How fast is pretraining, against Hugging Face and the machine's limit?"
     )
     parser.add_argument("--size", choices=SIZES, default="mini", help="named shape (%(default)s)")

@@ -7,7 +7,6 @@ itself falls between the operations.
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 import time
@@ -26,6 +25,7 @@ from benchmarks.inputs import sst_examples, write_model
 from benchmarks.limit import notes_without_bf16
 from benchmarks.settings import DEVICE, Settings
 from benchmarks.timing import Side
+from minbert.commands.flags import Parser
 from minbert.training import cost_estimate, runtime
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -162,9 +162,9 @@ def seconds_in(operation: str) -> Callable[[Profile], float]:
     return lambda side: side["seconds"].get(operation, 0.0)
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """Return the parser of this command."""
-    parser = argparse.ArgumentParser(description="Where does the time of our side go?")
+    parser = Parser(description="Where does the time of our side go?")
     parser.add_argument("name", choices=list(SIDES), help="as of python -m benchmarks")
     parser.add_argument(
         "--data-dir",

@@ -10,7 +10,6 @@ again.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from benchmarks.json_lines import (
 )
 from benchmarks.limit import notes_without_bf16
 from minbert import BertConfig, BertModel, BertTokenizer, fast, hub
+from minbert.commands.flags import Parser
 from minbert.commands.options import NONE
 from minbert.training import runtime
 from minbert.training.loop import fit
@@ -107,11 +107,9 @@ def format_table(lines: list[Line]) -> str:
     return "\n".join(rows)
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """Return the parser of this command."""
-    parser = argparse.ArgumentParser(
-        description="Does the fast path train what the readable one trains?"
-    )
+    parser = Parser(description="Does the fast path train what the readable one trains?")
     add_data_flag(parser)
     add_output_flag(parser)
     parser.add_argument(

@@ -14,7 +14,6 @@ Legend: N rows.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import sys
 from collections.abc import Sequence
@@ -30,6 +29,7 @@ from experiments.record_tables import REAL_SENTENCES
 from experiments.records import Record, add_records, record_of
 from experiments.run_files import read_json
 from minbert.commands.ending import exit_code
+from minbert.commands.flags import Parser
 from minbert.options import EncoderOptions
 from multitask.evaluation import predict
 from multitask.saved_run import open_model, read_record
@@ -207,7 +207,7 @@ def make_record(folder: Path, scores: Scores, baseline: Scores) -> Record:
 @exit_code("python -m benchmarks.real_sentences")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure the runs and print the table."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.real_sentences",
         allow_abbrev=False,
         description="Scores of finished runs on real sentences.",

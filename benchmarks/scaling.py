@@ -32,6 +32,7 @@ from benchmarks.limit import notes_without_bf16
 from benchmarks.settings import DEVICE
 from benchmarks.timing import Side, alternate
 from minbert import BertConfig, BertModel, BertTokenizer
+from minbert.commands.flags import Parser
 from minbert.optimizer import AdamW
 from minbert.pretraining.sizes import SIZES
 from minbert.training import cost_estimate, runtime
@@ -260,9 +261,9 @@ def measure_runs(data_dir: str, num_rounds: int) -> dict[str, Any]:
 # --- the command ----------------------------------------------------------------------------------
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """Return the parser of this command."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         description="How does the cost of a run grow with its rows, length, batch, tasks and model?"
     )
     parser.add_argument(

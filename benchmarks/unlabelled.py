@@ -31,6 +31,7 @@ import numpy as np
 from data.readers import COURSE_FILES, FORMATS, Example, read_examples
 from minbert.commands.arguments import check_at_least
 from minbert.commands.ending import exit_code
+from minbert.commands.flags import Parser
 from minbert.commands.paths import check_writable, is_free
 
 # Words of a sentence of SST. A text of a pair may be shorter.
@@ -334,9 +335,9 @@ def parse_ranks(text: str) -> Ranks:
     )
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """Return the parser of this command."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks.unlabelled",
         allow_abbrev=False,
         description="Choose text like that of the tasks, without labels, for an ensemble to label.",

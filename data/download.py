@@ -6,7 +6,6 @@ SHA-256, and only then renamed. So a file of the right name is always whole.
 
 from __future__ import annotations
 
-import argparse
 import errno
 import sys
 import time
@@ -16,6 +15,7 @@ from http.client import HTTPException
 from pathlib import Path
 
 from data.readers import COURSE_FILES, sha256_of
+from minbert.commands.flags import Parser
 
 BASE_URL = "https://raw.githubusercontent.com/gpoesia/minbert-default-final-project/HEAD/data/"
 NUM_ATTEMPTS = 4
@@ -214,7 +214,7 @@ def fetch_rest(url: str, part: Path) -> None:
 
 def main() -> int:
     """Exit code 0: all files are there. 2: bad input or no connection. 130: stopped by Ctrl-C."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m data.download",
         description="Fetch the course's nine files; continue and verify them.",
     )

@@ -9,7 +9,6 @@ families of related meanings.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import re
 from collections import Counter
@@ -19,6 +18,7 @@ from random import Random
 from typing import NamedTuple
 
 from data.readers import COURSE_FILES, PARA, SST, STS, Format
+from minbert.commands.flags import Parser
 
 NUM_ROWS = {"train": 3000, "dev": 500, "test": 500}
 
@@ -546,9 +546,7 @@ def write_split(path: Path, format: Format, split: str, rows: list[list[str | fl
 
 def main() -> None:
     """Write the sample into a folder that has none of its files yet."""
-    parser = argparse.ArgumentParser(
-        description="Write the sample data set: nine files in the course's format."
-    )
+    parser = Parser(description="Write the sample data set: nine files in the course's format.")
     parser.add_argument(
         "--out", required=True, type=Path, help="folder for the files; made if it is not there"
     )

@@ -12,7 +12,6 @@ ones. It writes the same tables to OUT/ablation.md.
 
 from __future__ import annotations
 
-import argparse
 import re
 import shlex
 import sys
@@ -29,6 +28,7 @@ from experiments.run_files import Scores, dev_scores, read_record, stage_records
 from experiments.series import Series, run_process
 from experiments.tables import build_score_table, build_stage_table
 from minbert.commands.ending import exit_code
+from minbert.commands.flags import Parser
 from minbert.training.code_version import code_version
 
 # Flags of run_multitask.py that this command sets itself.
@@ -53,9 +53,9 @@ class Results:
             self.stages.setdefault(f"{name}: {stage}", []).append(stage_record)
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """Return the parser of this command."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m experiments",
         description="Run recipes over several seeds and compare them.",
         allow_abbrev=False,

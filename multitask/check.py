@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from data.columns import ColumnNames
 from data.readers import BUILT_IN_FILES, Table, read_examples
+from minbert.commands.flags import Parser
 from multitask.prediction_files import (
     find_tasks,
     read_predictions,
@@ -31,9 +32,9 @@ COLUMN_FLAGS = {
 SAMPLE_DIR = Path(__file__).parent.parent / "data" / "sample"
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """The command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m multitask.check",
         allow_abbrev=False,
         description="Score (dev) or verify (test) prediction files.",

@@ -36,6 +36,7 @@ from data.spreadsheets import check_cells, check_spreadsheet, new_column, write_
 from data.task_specs import BUILT_IN, TaskSpec, from_stored
 from data.user_texts import TEXT, UserTexts, one_line, read_texts
 from minbert.commands.ending import exit_code
+from minbert.commands.flags import Parser
 from minbert.commands.paths import check_writable, in_shell
 
 if TYPE_CHECKING:
@@ -51,9 +52,9 @@ NUM_WORDS_SHOWN = 5  # of a row of unknown words, in a warning
 # --- the command line -----------------------------------------------------------------------------
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """The command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m multitask.predict",
         allow_abbrev=False,
         description="Predict rows of your own with finished runs.",

@@ -7,7 +7,6 @@ the function that the student writes. docs/teaching.md says how to use a hand-ou
 
 from __future__ import annotations
 
-import argparse
 import ast
 import shutil
 import subprocess
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minbert.commands.ending import exit_code
+from minbert.commands.flags import Parser
 from minbert.commands.paths import check_writable, is_free
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -212,7 +212,7 @@ def hand_out(folder: Path, exercises: Sequence[str]) -> None:
 
 @exit_code("python -m teaching.handout")
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m teaching.handout",
         allow_abbrev=False,
         description="Write a copy of the clone without its history and without the answers.",

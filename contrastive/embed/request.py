@@ -12,6 +12,7 @@ from typing import Any
 
 from data.columns import ColumnNames
 from minbert.commands.arguments import check_at_least
+from minbert.commands.flags import Parser
 from minbert.commands.optional import check_onnx_packages
 from minbert.commands.paths import check_writable
 
@@ -70,7 +71,7 @@ class Request:
 
 def parse(arguments: Sequence[str] | None) -> Request:
     """Read the command line. Exits with code 2 and a message for a wrong flag."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m contrastive.embed",
         allow_abbrev=False,
         description="Computes the sentence vectors of a model and uses them.",

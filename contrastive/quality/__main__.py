@@ -26,6 +26,7 @@ from data.columns import ColumnNames
 from data.sentence_sets import SentenceSet, read_labelled, read_pairs
 from minbert.commands.arguments import check_at_least
 from minbert.commands.ending import exit_code
+from minbert.commands.flags import Parser
 from minbert.commands.paths import check_writable
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class Request:
 
 def parse(arguments: Sequence[str] | None) -> Request:
     """Read the command line. Exits with code 2 and a message for a wrong flag."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m contrastive.quality",
         allow_abbrev=False,
         description="Measures an encoder's sentence vectors, without training it.",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import shutil
+import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import Field
@@ -56,15 +57,31 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
         """The values of the flags; a flag that does not exist ends the program."""
+        words = sys.argv[1:] if args is None else args
+        # First: a typo in a flag that is required would be told as a missing flag.
+        for word in words:
+            if word == "--":
+                break
+            if word.startswith("--") and not self.knows(word.split("=")[0]):
+                self.refuse(word)
         parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            flags = self._option_string_actions
-            close = difflib.get_close_matches(unknown[0].split("=")[0], flags, n=1)
-            hint = (
-                f"; did you mean {close[0]}?" if close else f"; {self.help_flag} lists all flags."
-            )
-            self.error(f"unknown flag {unknown[0]}{hint}")
+            self.refuse(unknown[0])
         return parsed or argparse.Namespace()
+
+    def knows(self, flag: str) -> bool:
+        """Whether there is such a flag, or one that begins so where that is allowed."""
+        flags = self._option_string_actions
+        return flag in flags or (self.allow_abbrev and any(name.startswith(flag) for name in flags))
+
+    def refuse(self, word: str) -> NoReturn:
+        """Say that there is no such flag or argument, and which one may have been meant."""
+        if not word.startswith("-"):
+            self.error(f"unknown argument {word}; {self.help_flag} lists all arguments.")
+        flags = self._option_string_actions
+        close = difflib.get_close_matches(word.split("=")[0], flags, n=1)
+        hint = f"; did you mean {close[0]}?" if close else f"; {self.help_flag} lists all flags."
+        self.error(f"unknown flag {word}{hint}")
 
 
 def number_or_word(kind: Callable[[str], Any], word: object) -> Callable[[str], Any]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from data.corpus import check_files
 from minbert.commands.ending import exit_code, resumable
-from minbert.commands.flags import add_flag
+from minbert.commands.flags import Parser, add_flag
 from minbert.commands.options import NONE, all_fields, from_flat
 from minbert.commands.paths import check_writable, is_free
 from minbert.pretraining.options import PlainTextOptions, PlainTextRun
@@ -26,10 +26,10 @@ BUILT_IN = ("minbert-mini", "minilm")  # names of models, also where a folder of
 PLACES = ("corpus", "out", "resume")  # flags that say where, not how
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """The parser of all flags. The fields of PlainTextOptions make most of them."""
     assert __doc__ is not None
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=PROGRAM,
         description=__doc__.splitlines()[0],
         allow_abbrev=False,

@@ -22,6 +22,7 @@ from data.readers import Table
 from minbert.commands.arguments import check_at_least
 from minbert.commands.ending import exit_code
 from minbert.commands.files import write_json
+from minbert.commands.flags import Parser
 from minbert.commands.paths import check_writable
 from minbert.reporting.tables import score_table
 from multitask.ensemble.voting import METHODS, Outcome, apply_method, gather_votes, make_folds
@@ -53,7 +54,7 @@ Scores = dict[str, dict[str, float]]  # scores[row of the table][task or overall
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line. Exits with code 2 and a message for a wrong flag."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m multitask.ensemble",
         allow_abbrev=False,
         description="Join the predictions of several finished runs on the same data.",

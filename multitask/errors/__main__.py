@@ -16,12 +16,13 @@ from pathlib import Path
 
 from minbert.commands.arguments import check_at_least
 from minbert.commands.ending import exit_code
+from minbert.commands.flags import Parser
 from minbert.commands.paths import check_writable
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line. Exits with code 2 and a message for a wrong flag."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m multitask.errors",
         allow_abbrev=False,
         description="Shows where a finished run is wrong.",

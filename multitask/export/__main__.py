@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minbert.commands.ending import exit_code
+from minbert.commands.flags import Parser
 from minbert.commands.optional import check_onnx_packages
 from minbert.commands.paths import check_writable, in_shell, is_free
 
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
 FORMATS = ("transformers", "onnx")
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """The command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m multitask.export",
         allow_abbrev=False,
         description="Write a task of a finished run as a model of other libraries.",

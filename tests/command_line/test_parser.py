@@ -231,7 +231,7 @@ def test_a_flag_wins_over_a_recipe():
         # An abbreviation of several flags, and of a single one: it would break with a new flag.
         (["--simcse"], "unknown flag --simcse; "),
         (["--hidden", "0.1"], "unknown flag --hidden; "),
-        (["finetune"], "unknown flag finetune; "),
+        (["finetune"], "unknown argument finetune; "),
         (["--epochs"], "argument --epochs: expected one argument"),
         (["--epochs", "three"], "argument --epochs: invalid int value: 'three'"),
         (["--batch-size", "8.5"], "argument --batch-size: invalid int value: '8.5'"),

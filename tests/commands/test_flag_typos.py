@@ -1,0 +1,104 @@
+"""Every command answers a typo in a flag with the flag that was meant, in one line, with code 2."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from minbert.commands.flags import Parser
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("minbert", "data", "contrastive", "multitask", "experiments", "teaching", "benchmarks")
+
+
+def source_files() -> list[Path]:
+    """The Python files of our packages."""
+    files = [ROOT / "run_multitask.py"]
+    for package in PACKAGES:
+        files += sorted((ROOT / package).rglob("*.py"))
+    return files
+
+
+def calls_in(path: Path) -> set[str]:
+    """The functions that a file calls, as they are written there."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+
+
+def command_of(path: Path) -> str | None:
+    """The module that `python -m` runs for a file with a parser, or None.
+
+    A command is a single file, or a folder whose parser may stand in a file of its own.
+    """
+    if "Parser" not in calls_in(path):
+        return None
+    place = path.parent if (path.parent / "__main__.py").exists() else path.with_suffix("")
+    # Of the benchmarks, each file beside __main__.py is a command as well.
+    if path.parent.name == "benchmarks" and path.name != "__main__.py":
+        place = path.with_suffix("")
+    return ".".join(place.relative_to(ROOT).parts)
+
+
+COMMANDS = sorted({command for path in source_files() if (command := command_of(path))})
+
+
+def test_every_parser_suggests_the_flag_that_was_meant():
+    """argparse's own parser prints a page of usage and no suggestion."""
+    plain = [path for path in source_files() if "argparse.ArgumentParser" in calls_in(path)]
+    assert not plain, "use minbert.commands.flags.Parser"
+    assert {"multitask.predict", "contrastive.embed", "data.download", "experiments"} <= {*COMMANDS}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_typo_in_a_flag(command):
+    """Also where other arguments are missing: the typo is why."""
+    result = subprocess.run(
+        [sys.executable, "-m", command, "--hlep"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert result.returncode == 2, result.stderr
+    assert not result.stdout
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert "unknown flag --hlep; did you mean --help?" in result.stderr
+
+
+# --- what the parser says -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def parser() -> Parser:
+    parser = Parser(prog="toy")
+    parser.add_argument("file")
+    parser.add_argument("--task", required=True)
+    return parser
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["a", "--taks", "sts"], "toy: unknown flag --taks; did you mean --task?"),
+        (["a", "--taks=sts"], "toy: unknown flag --taks=sts; did you mean --task?"),
+        (["--task", "sts", "--zzz"], "toy: unknown flag --zzz; --help lists all flags."),
+        (["a", "b", "--task", "sts"], "toy: unknown argument b; --help lists all arguments."),
+        (["a"], "toy: the following arguments are required: --task"),
+    ],
+)
+def test_messages(parser, capsys, words, message):
+    with pytest.raises(SystemExit) as caught:
+        parser.parse_args(words)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.strip() == message
+
+
+@pytest.mark.parametrize("words", [["a", "--task", "sts"], ["--tas", "sts", "--", "a"]])
+def test_right_words(parser, words):
+    """The beginning of a flag is enough where argparse allows it; after -- nothing is a flag."""
+    assert parser.parse_args(words).task == "sts"
+    assert parser.parse_args(["--task", "sts", "--", "--file"]).file == "--file"
