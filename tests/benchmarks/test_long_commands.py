@@ -62,7 +62,7 @@ def test_a_folder_without_the_files_is_refused_at_once(module, tmp_path, monkeyp
         flags += ["--out", tmp_path / "lines.jsonl"]
     with pytest.raises(SystemExit):
         run_command(module, monkeypatch, *flags)
-    message = f"error: {tmp_path / 'ids-sst-train.csv'}: there is no such file."
+    message = f": {tmp_path / 'ids-sst-train.csv'}: there is no such file."
     assert message in capsys.readouterr().err
     assert not any(tmp_path.iterdir())
 
