@@ -1,4 +1,4 @@
-"""WordPiece tokenization through the `tokenizers` library: sentences and pairs, with segment ids.
+"""Tokenization through the `tokenizers` library: sentences and pairs, with segment ids.
 
 A call, `tokenizer(texts)`, and its other methods are named as in transformers. `encode` is the
 short way for many rows without padding.

@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from benchmarks.small_models import FAMILIES, SENTENCES, make_model
 from minbert import BertConfig, BertModel, BertTokenizer
@@ -410,3 +411,75 @@ def test_a_trained_pooler_of_a_distilbert_is_kept(tmp_path):
     assert not again.load_report.missing
     assert torch.equal(again.pooler.weight, ours.pooler.weight)
     transformers.AutoModel.from_pretrained(tmp_path / "trained")
+
+
+# --- files in other forms -------------------------------------------------------------------------
+
+IDS = torch.tensor([[0, 7, 8, 9, 2]])
+
+
+def assert_equal_on_ids(folder, theirs):
+    with torch.no_grad():
+        state = BertModel.from_pretrained(folder)(IDS).last_hidden_state
+        close(state, theirs(IDS).last_hidden_state)
+
+
+def change(folder, edit):
+    """Rewrite model.safetensors by a function from a table of tensors to another one."""
+    path = folder / "model.safetensors"
+    tensors = {name: tensor.clone() for name, tensor in edit(load_file(path)).items()}
+    save_file(tensors, path)
+
+
+def test_shards(family, folder, tmp_path):
+    theirs = make_model(family, folder)
+    theirs.save_pretrained(tmp_path / "shards", max_shard_size="20KB")
+    assert (tmp_path / "shards" / "model.safetensors.index.json").exists()
+    assert_equal_on_ids(tmp_path / "shards", theirs)
+
+
+@pytest.mark.parametrize("wrapper", ["module.", "_orig_mod.", "model."])
+def test_prefixes_of_wrappers_and_of_the_family(family, folder, wrapper):
+    theirs = make_model(family, folder)
+    prefix = wrapper + theirs.base_model_prefix + "."
+    change(folder, lambda tensors: {prefix + name: tensor for name, tensor in tensors.items()})
+    assert_equal_on_ids(folder, theirs)
+
+
+@pytest.mark.parametrize("stored_type", [torch.bfloat16, torch.float16, torch.float64])
+def test_floating_types(family, folder, stored_type):
+    theirs = make_model(family, folder)
+    change(folder, lambda tensors: {name: t.to(stored_type) for name, t in tensors.items()})
+    assert_equal_on_ids(folder, theirs.to(stored_type).float())
+
+
+def test_a_pickled_file_beside_an_optimizer(family, folder):
+    theirs = make_model(family, folder)
+    path = folder / "model.safetensors"
+    torch.save({"state_dict": load_file(path), "epoch": 3}, folder / "pytorch_model.bin")
+    path.unlink()
+    assert_equal_on_ids(folder, theirs)
+
+
+def test_weights_and_config_of_different_sizes_are_refused(family, folder):
+    make_model(family, folder)
+    path = folder / "config.json"
+    content = json.loads(path.read_text())
+    key = "n_layers" if family == "distilbert" else "num_hidden_layers"
+    for number, message in ((1, "config.json says 1 layers"), (3, "tensors are missing")):
+        path.write_text(json.dumps(content | {key: number}))
+        with pytest.raises(ValueError, match=message):
+            BertModel.from_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("weights_of", "config_of"),
+    [("bert", "distilbert"), ("distilbert", "bert"), ("distilbert", "roberta")],
+)
+def test_the_weights_of_another_family_are_refused(tmp_path, weights_of, config_of):
+    for name in (weights_of, config_of):
+        make_model(name, tmp_path / name)
+    source = tmp_path / weights_of / "model.safetensors"
+    shutil.copy(source, tmp_path / config_of / "model.safetensors")
+    with pytest.raises(ValueError, match=f"tensors are missing.*not a {config_of}"):
+        BertModel.from_pretrained(tmp_path / config_of)
