@@ -11,7 +11,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
@@ -68,7 +68,8 @@ def attention_of_sentence() -> Attention:
     with torch.no_grad():
         output = model(**batch, output_attentions=True)
     weights = output.attentions[LAYER][0, HEAD]  # (T, T)
-    return Attention(tokenizer.convert_ids_to_tokens(batch.input_ids[0]), weights.numpy())
+    tokens = [str(tokenizer.convert_ids_to_tokens(int(number))) for number in batch.input_ids[0]]
+    return Attention(tokens, weights.numpy())
 
 
 class Drawing:
@@ -90,7 +91,7 @@ class Drawing:
 
     def text(self, x: float, y: float, words: str, size: float = 9, **settings: str) -> None:
         """Write words around a point."""
-        place = {"ha": "center", "va": "center", "color": self.colours.text}
+        place: dict[str, Any] = {"ha": "center", "va": "center", "color": self.colours.text}
         self.axes.text(x, y, words, fontsize=size, **{**place, **settings})
 
     def arrow(self, start: tuple[float, float], end: tuple[float, float]) -> None:
