@@ -4,7 +4,8 @@ A call, `tokenizer(texts)`, and its other methods are named as in transformers. 
 short way for many rows without padding.
 
 `[CLS] a [SEP]` has segment 0 throughout. In `[CLS] a [SEP] b [SEP]`, the second sentence and its
-[SEP] have segment 1.
+[SEP] have segment 1. RoBERTa and XLM-R have `<s> a </s>` and `<s> a </s></s> b </s>`, with segment
+0 throughout.
 
 B rows, T tokens. Next: dropout.py, attention.py and bert.py, which turn token ids into vectors.
 """

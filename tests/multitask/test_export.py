@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
+import runpy
+from pathlib import Path
 
 import pytest
 import torch
@@ -279,6 +282,25 @@ def test_a_graph_of_a_run(finished, tmp_path, capsys, pooling, name):
     assert list(described["inputs"]) == list(inputs) and described["largest_difference"] < 1e-5
     config = json.loads((out / "config.json").read_text())
     assert list(config["id2label"].values()) == list(task.label_names)
+
+
+@needs_onnx
+def test_the_python_of_the_page_reads_a_graph(finished, tmp_path):
+    out = tmp_path / "out"
+    assert export(finished / "cls", "--task", "sst", "--out", out, "--format", "onnx") == 0
+    page = (Path(__file__).parents[2] / "docs" / "multitask.md").read_text(encoding="utf-8")
+    (code,) = [
+        block for block in re.findall(r"(?ms)^```python\n(.*?)^```", page) if "onnx" in block
+    ]
+    (tmp_path / "snippet.py").write_text(code.replace("sentiment-onnx", str(out)))
+    logits = runpy.run_path(str(tmp_path / "snippet.py"))["logits"]
+    model = MultitaskBert.from_pretrained(finished / "cls" / "model")
+    rows = EncodedExamples(
+        [Example("0", "A fine film.", None, None)], BertTokenizer.from_pretrained(out)
+    )
+    with torch.no_grad():
+        expected = model("sst", rows.batch([0]))
+    torch.testing.assert_close(torch.from_numpy(logits), expected, atol=1e-5, rtol=0)
 
 
 @needs_onnx
