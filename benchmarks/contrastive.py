@@ -187,7 +187,7 @@ def find_problem(arguments: argparse.Namespace) -> str:
                 f"--stages {stage}: it is one of {', '.join(METHODS)}, or a comparison with a "
                 "stage of those."
             )
-        if method == "simcse-nli" and arguments.nli == NONE:
+        if METHODS[method].reads == "triplets" and arguments.nli == NONE:
             return f"--stages {stage} trains on triplets of sentences; name their file with --nli."
     for path in {arguments.nli, arguments.ct_corpus} - {NONE, RANDOM_WORDS}:
         if not Path(path).is_file():

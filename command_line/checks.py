@@ -109,17 +109,17 @@ def check_methods(
     stages: Sequence[str], contrastive: ContrastiveOptions, tasks: TaskOptions
 ) -> None:
     """Refuse methods without what they read, and batch sizes that they cannot use."""
-    for stage in stages:
-        sources = {"simcse-supervised": ("para",)}.get(stage, ("para", "sts"))
-        reads_pairs = stage in METHODS and METHODS[stage].reads == "labelled pairs"
-        if reads_pairs and not set(sources) & set(tasks.read):
+    entries = {stage: METHODS[stage] for stage in stages if stage in METHODS}
+    for stage, entry in entries.items():
+        sources = entry.pairs_of
+        if entry.reads == "labelled pairs" and not set(sources) & set(tasks.read):
             raise ValueError(
                 f"--pretrain {stage} trains on labelled pairs of {' and '.join(sources)}, and "
                 f"--tasks {tasks.tasks} reads none. Add one of them to --tasks, read it only with "
                 f"--untrained_tasks {sources[0]}, or choose a stage that reads plain sentences, "
                 "such as simcse."
             )
-    of_triplets = [stage for stage in stages if stage in methods_of_triplets()]
+    of_triplets = [stage for stage, entry in entries.items() if entry.reads == "triplets"]
     if of_triplets and contrastive.of_method[NliOptions].nli == NONE:
         raise ValueError(
             f"the stage {of_triplets[0]} trains on triplets of sentences, and no file of them is "
@@ -127,8 +127,8 @@ def check_methods(
             "contradiction."
         )
     size = contrastive.contrastive_batch_size
-    for stage in stages:
-        groups = METHODS[stage].groups if stage in METHODS else None
+    for stage, entry in entries.items():
+        groups = entry.groups
         if groups is not None and size != AUTO and int(size) % groups.size:
             raise ValueError(
                 f"--contrastive_batch_size is {size}; with {stage} it is a multiple of "

@@ -79,6 +79,7 @@ METHODS["simcse-supervised"] = MethodEntry(
     reads="labelled pairs",
     method_class="contrastive.methods:SupervisedSimCSE",
     collector="contrastive.inputs:paraphrase_pairs",
+    pairs_of=("para",),
     preset=Settings(
         source="the GEN report, Quora",
         epochs=5,

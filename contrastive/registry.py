@@ -116,6 +116,7 @@ class MethodEntry(Entry):
     loss: Callable[[Vectors, MethodOptions], Tensor] | None = None
     method_class: str | type = ""  # a Method of methods.py, or "module:class"
     collector: str | Callable[..., Any] = ""  # from a Source to Inputs (inputs.py)
+    pairs_of: tuple[str, ...] = ("para", "sts")  # of labelled pairs: the tasks that have them
     unread: tuple[str, ...] = ()  # fields of Settings without a use in this method
     # Further such fields under some values of its own options.
     unread_with: Callable[[MethodOptions], tuple[str, ...]] = nothing

@@ -35,7 +35,6 @@ from minbert.training.options import TrainingOptions
 from minbert.training.stage import Stage, code_of, shared_identity, stage_fingerprint
 
 EVALUATIONS = 4  # per epoch where a preset does not say
-TENSION = ("ct", "ct-in-batch")  # the methods that read --ct_corpus
 
 
 @dataclass(frozen=True)
@@ -174,7 +173,7 @@ def notes_on(inputs: Inputs, source: Source) -> tuple[str, ...]:
         warning = None
         if isinstance(rows, EncodedTriplets):
             warning = rows.rows.warn_of_unknown(source.own[NliOptions].nli)
-        elif source.method in TENSION and corpus not in (NONE, RANDOM_WORDS):
+        elif source.method in METHODS.readers("ct_corpus") and corpus not in (NONE, RANDOM_WORDS):
             warning = rows.warn_of_unknown(corpus)
         notes += [warning] if warning else []
     return tuple(notes)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from minbert.commands.plugins import paths_in
+
 
 def parse_flags(flags: Sequence[str]) -> dict[str, str]:
     """Return the options that flags name, with their values as text.
 
-    A flag that has no value, such as --compile, gets the text "True".
+    A flag that has no value, such as --compile, gets the text "True". The values of a flag that is
+    there several times, such as --task, have a line each.
     """
-    values = {}
+    values: dict[str, str] = {}
     for position, flag in enumerate(flags):
         if not flag.startswith("--"):
             continue
@@ -19,7 +22,8 @@ def parse_flags(flags: Sequence[str]) -> dict[str, str]:
         if not equals:
             following = [*flags[position + 1 :], "--"][0]
             value = "True" if following.startswith("--") else following
-        values[name.removeprefix("--").replace("-", "_")] = value
+        option = name.removeprefix("--").replace("-", "_")
+        values[option] = f"{values[option]}\n{value}" if option in values else value
     return values
 
 
@@ -38,6 +42,14 @@ def normalise(value: object) -> float | str | list[str]:
 def is_different(stored: object, flag_value: str) -> bool:
     """Return whether a run has another value of an option than a flag asks for.
 
-    "auto" differs from nothing: a run's record holds the value that replaced it.
+    "auto" differs from nothing: a run's record holds the value that replaced it. A list belongs to
+    a flag that may be given several times.
     """
+    if isinstance(stored, list):
+        asked = flag_value.split("\n")
+        paths = paths_in(asked)
+        # The files of --plugin are recorded by their absolute paths.
+        if all(os.path.isfile(path) for path in paths):
+            asked = list(paths)
+        return list(map(normalise, stored)) != list(map(normalise, asked))
     return flag_value != "auto" and normalise(stored) != normalise(flag_value)

@@ -89,6 +89,27 @@ def test_values_that_mean_the_same(stored, flag_value, is_same):
     assert is_different(stored, flag_value) != is_same
 
 
+def test_flags_that_may_be_given_several_times(tmp_path):
+    """A run records the files of --plugin by their absolute paths, and each --task as it is."""
+    flags = ["--task", "name=a,train=a.csv", "--seed", "3", "--task=name=b,train=b.csv"]
+    values = parse_flags(flags)
+    assert values == {"task": "name=a,train=a.csv\nname=b,train=b.csv", "seed": "3"}
+    stored = ["name=a,train=a.csv", "name=b,train=b.csv"]
+    assert not is_different(stored, values["task"])
+    assert is_different(stored, "name=a,train=a.csv")
+    assert is_different([], values["task"])
+
+    first = tmp_path / "first.py"
+    second = tmp_path / "second.py"
+    first.touch()
+    second.touch()
+    relative = os.path.relpath(first)
+    assert not is_different([str(first)], relative)
+    assert not is_different([str(first), str(second)], f"{relative},{second}")
+    assert is_different([str(first)], f"{relative}\n{second}")
+    assert is_different([str(second)], relative)
+
+
 # --- a series of runs -----------------------------------------------------------------------------
 
 
