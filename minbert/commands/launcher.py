@@ -40,6 +40,7 @@ COMMANDS = (
     Command("download", "data.download", "Download the course's files."),
     Command("sample", "data.sample", "Write the sample data anew."),
     Command("handout", "teaching.handout", "Write a copy of the clone without the answers."),
+    Command("pictures", "teaching.pictures", "Draw the pictures of the documents."),
     Command("benchmarks", "benchmarks", "Compare speed and memory with other libraries."),
 )
 
