@@ -178,6 +178,18 @@ def test_wk_pooling_leaves_out_padding_the_last_token_and_early_states():
     torch.testing.assert_close(flipped, result.flip(0), rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize(("num_states", "num_skipped"), [(3, 0), (4, 1), (6, 1), (7, 2), (13, 4)])
+def test_the_first_third_of_the_layers_does_not_count(num_states, num_skipped):
+    """The authors leave out 4 of 13 states. Here these are the embeddings and the first layers."""
+    states, mask = random_states(num_states, [5])
+    result = wk_pool(states, mask)
+    for number in range(num_states):
+        other = [state.clone() for state in states]
+        other[number][0, 1] += torch.tensor([9.0, -1, 0, 0, 3, 0])
+        is_equal = torch.equal(wk_pool(other, mask), result)
+        assert is_equal == (number < num_skipped), f"state {number} of {num_states}"
+
+
 def test_one_layer_has_no_variance_so_tokens_weigh_the_same():
     state = torch.tensor([[[1.0, 0], [0, 1], [5, 5]]])
     other = torch.tensor([[[0.0, 1], [3, 0], [8, 8]]])

@@ -49,6 +49,15 @@ def test_cosine_by_hand():
     )
 
 
+@pytest.mark.parametrize("schedule", [linear, cosine])
+def test_behind_the_last_step_it_stays_at_0(schedule):
+    found = [schedule(step, 8, 2) for step in (8, 11, 20)]
+    assert found == pytest.approx([0, 0, 0]), (
+        "a step behind num_steps counts as the last one: a line would go below 0, and a cosine "
+        "would rise again"
+    )
+
+
 def test_constant_by_hand():
     found = [constant(step, 10, 2) for step in (0, 1, 9, 1000)]
     assert found == [0.5, 1.0, 1.0, 1.0], "the warm-up, then always 1"
