@@ -254,6 +254,8 @@ def open_table(path: str | Path, is_course: bool = True) -> RawTable:
     if not Path(path).exists():
         place = "--data-dir" if is_course else "--task"
         fetch = f"; {FETCH} fetches the course's files" if is_course else ""
+        if Path(path).name in CFIMDB_FILES.values():
+            fetch = ". The files of CFIMDB come with the course's own project, in its folder data"
         raise ValueError(
             f"{path}: there is no such file. Check the path or {place}, or resume where the run "
             f"began{fetch}."

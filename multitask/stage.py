@@ -406,6 +406,15 @@ def check_heads(options: MultitaskOptions, tasks: Tasks) -> None:
                 f"--head {head} gives a number, and {task.title} has classes. Pass --head "
                 f"features, or leave {task.title} out of --tasks."
             )
+    is_frozen = options.fine_tuning.option == "pretrain" or options.fine_tuning.heads_first > 0
+    if is_frozen and heads.common_layer == NONE:
+        for task in trained:
+            if task.is_pair and not HEADS[heads.head_of(task.name)].has_weights:
+                raise ValueError(
+                    f"--head {heads.head} with --common_layer none has nothing to train for "
+                    f"{task.title} where the encoder is frozen; drop --option pretrain and "
+                    "--heads_first."
+                )
     has_pair_score = any(task.is_pair and task.is_regression for task in trained)
     if heads.sts_range == "fitted" and not has_pair_score:
         raise ValueError(

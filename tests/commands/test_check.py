@@ -3,6 +3,7 @@
 If a score is wrong, it most likely follows the place of a row instead of its id.
 """
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.readers import COURSE_FILES, read_examples
+from data.readers import CFIMDB_FILES, COURSE_FILES, read_examples
 from multitask.check import main
 from multitask.prediction_files import score_predictions
 from multitask.prediction_files import write_predictions as write
-from multitask.tasks import TASKS
+from multitask.tasks import BUILT_IN_TASKS, TASKS
 
 ROOT = Path(__file__).parents[2]
 SST = TASKS["sst"]
@@ -211,3 +212,39 @@ def test_as_a_command(tmp_path, data_dir):
     assert done.stdout.splitlines()[-1].startswith("overall 2023: ")
     command[3] = str(tmp_path / "none.csv")
     assert subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 2
+
+
+# --- two tasks with one header ------------------------------------------------------------------
+
+
+@pytest.fixture
+def with_cfimdb(data_dir, tmp_path):
+    """A data folder with SST and CFIMDB, whose prediction files have the same header."""
+    folder = tmp_path / "both"
+    shutil.copytree(data_dir, folder)
+    header = "\tid\tsentence"
+    for split, name in CFIMDB_FILES.items():
+        ids = [f"film{split}{number}" for number in range(4)]
+        lines = [f"{header}\tsentiment" if split != "test" else header]
+        for number, row_id in enumerate(ids):
+            label = "" if split == "test" else f"\t{number % 2}"
+            lines.append(f"{number}\t{row_id}\ta film{label}")
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def test_the_ids_tell_cfimdb_from_sst(with_cfimdb, tmp_path, capsys):
+    cfimdb = BUILT_IN_TASKS["cfimdb"]
+    assert cfimdb.header == SST.header
+    dev, test, sst = (str(tmp_path / name) for name in ("dev.csv", "test.csv", "sst.csv"))
+    write(dev, cfimdb, [f"filmdev{number}" for number in range(4)], [0, 1, 1, 1])
+    write(test, cfimdb, [f"filmtest{number}" for number in range(4)], [0, 1, 1, 1])
+    write(sst, SST, IDS, VALUES["sst"])
+    assert main([dev, test, sst, "--data-dir", str(with_cfimdb)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{dev}: CFIMDB dev, 4 rows, accuracy 0.7500"
+    assert lines[1].startswith(f"{test}: CFIMDB test, 4 rows, every id once")
+    assert lines[2].startswith(f"{sst}: SST dev")
+    # The labels of --gold say so, too.
+    assert main([dev, "--gold", str(with_cfimdb / CFIMDB_FILES["dev"])]) == 0
+    assert "CFIMDB gold, 4 rows, accuracy 0.7500" in capsys.readouterr().out

@@ -111,6 +111,15 @@ def test_every_option_is_still_one(tmp_path):
     assert {name: kept[name] for name in OPTIONS} == OPTIONS
 
 
+@pytest.mark.parametrize(
+    ("tasks", "untrained"), [("sst", "para,sts"), ("sts,sst", "para"), ("sts,para,sst", "none")]
+)
+def test_a_run_of_fewer_tasks_still_reads_all_three(tmp_path, tasks, untrained):
+    """Its checkpoint has the heads of all three."""
+    run = write_run(tmp_path / "run", {**OPTIONS, "tasks": tasks})
+    assert load(run).multitask.tasks.untrained_tasks == untrained
+
+
 def test_a_run_with_an_unknown_option_is_refused_with_its_version(tmp_path, capsys):
     folder = write_run(tmp_path / "run", {**OPTIONS, "gone": 1})
     with pytest.raises(SystemExit):
