@@ -303,7 +303,9 @@ class RowParser:
         if self.labelled:
             # `label ||| sentence` has the column under its own name.
             is_cmu = self.table.layout.delimiter == CMU_DELIMITER
-            usual = ("label", format.label_column) if is_cmu else (format.label_column,)
+            usual = (format.label_column,)
+            if is_cmu and "label" not in usual:
+                usual = ("label", format.label_column)
             roles.append(Role("--label", usual))
             passed.append(names.label)
         ids = [ID_COLUMN] if format.is_course else []

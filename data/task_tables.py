@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from data.columns import Role, find_columns
+from data.columns import Role, find_columns, positions_of
 from data.options import DataOptions
 from data.readers import (
     Example,
@@ -319,9 +319,10 @@ def read_splits(spec: TaskSpec, options: DataOptions) -> dict[str, Table]:
 def has_labels(path: str, format: Format) -> bool:
     """Whether a test file has labels: the column is there, and not empty."""
     table = open_table(path, is_course=False)
-    if format.label_column not in table.columns:
+    columns = positions_of(table, format.label_column)
+    if not columns:
         return False
-    column = table.columns.index(format.label_column)
+    column = columns[0]
     return any(len(row.fields) > column and row.fields[column].strip() for row in table.rows)
 
 

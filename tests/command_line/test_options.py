@@ -77,6 +77,15 @@ def test_options_of_an_older_version_are_read():
     assert options.contrastive.is_fusion and options.multitask.heads.pair_encoding == "dual"
 
 
+def test_tasks_of_the_user_survive_a_file():
+    """options.json has a list where the options have a tuple."""
+    flag = "name=tickets,train=tickets.csv,label=team"
+    options = Options.of(task=[flag], tasks="tickets,sst", train_rows="tickets=5")
+    again = Options.of(**json.loads(json.dumps(options.flat())))
+    assert again == options and again.data.task == (flag,)
+    assert again.with_files().input_files()[-1] == "tickets.csv"
+
+
 def test_options_cannot_be_changed():
     with pytest.raises(FrozenInstanceError):
         Options().training.seed = 5  # type: ignore[misc]

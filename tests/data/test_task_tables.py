@@ -133,6 +133,17 @@ def test_a_specification_is_stored_and_read_back(resolve):
     assert BUILT_IN["cfimdb"].column == BUILT_IN["sst"].column
 
 
+def test_a_file_of_labels_and_sentences_needs_no_names(tmp_path):
+    path = tmp_path / "train.txt"
+    path.write_text("".join(f"{'good' if n % 2 else 'bad'} ||| film {n}\n" for n in range(8)))
+    flag = f"name=mine,train={path},dev=0.25"
+    spec, line = resolve_task(parse_task(flag))
+    assert spec.label_names == ("bad", "good")
+    tables = read_splits(spec, DataOptions(task=(flag,)))
+    assert tables["train"].examples[0].sentence_1.startswith("film ")
+    assert len(tables["dev"].examples) == 2
+
+
 # --- dev rows from the training file --------------------------------------------------------------
 
 
@@ -235,6 +246,7 @@ def test_a_score_outside_the_limits(tmp_path):
         ("text\none\ntwo\n", [None, None]),
         ("text,label\none,\ntwo,\n", [None, None]),
         ("text,label\none,b\ntwo,a\n", [1, 0]),
+        ("Text,Label\none,b\ntwo,a\n", [1, 0]),
     ],
 )
 def test_a_test_file_with_and_without_labels(tmp_path, content, expected):
