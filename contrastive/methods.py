@@ -512,6 +512,7 @@ class LossOnVectors(Method):
     def __init__(self, setup: MethodSetup, entry: MethodEntry, own: MethodOptions) -> None:
         super().__init__(setup)
         assert entry.loss is not None
+        self.title = entry.title
         self.loss = entry.loss
         self.own = own
         vectors: dict[Reads, Callable[[Batch], Vectors]] = {
@@ -522,8 +523,17 @@ class LossOnVectors(Method):
         self.vectors_of = vectors[entry.reads]
 
     def forward(self, batch: Batch, task: str = "") -> Tensor:
-        """The loss of B sentences (B rows), pairs (2B rows) or triplets (3B rows)."""
-        return self.loss(self.vectors_of(batch), self.own)
+        """The loss of B sentences (B rows), pairs (2B rows) or triplets (3B rows).
+
+        ValueError where the entry's loss is no scalar.
+        """
+        loss = self.loss(self.vectors_of(batch), self.own)
+        if loss.dim() > 0:
+            raise ValueError(
+                f"the loss of '{self.title}' has the shape {tuple(loss.shape)}; a scalar, the mean "
+                "over the batch, is expected."
+            )
+        return loss
 
 
 def build_method(

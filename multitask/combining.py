@@ -78,7 +78,7 @@ class GradientSurgery:
         columns = numbers.unsqueeze(0)  # (1, K)
         targets = self.targets[rows, columns]  # (K, K), a copy
         step = GradientStep(gramian, targets, self.generator, self.own)
-        weights = self.combine(step)  # (K,)
+        weights = torch.as_tensor(self.combine(step), dtype=torch.float64)  # (K,)
         self.targets[rows, columns] = step.targets
         if weights.shape != (len(tasks),):
             raise ValueError(

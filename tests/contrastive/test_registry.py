@@ -3,17 +3,18 @@
 import inspect
 import subprocess
 import sys
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from command_line.checks import all_stages, needed_stages
 from command_line.options import Options
-from contrastive.methods import LossOnVectors, Method, build_method
+from contrastive.methods import LossOnVectors, Method, MethodSetup, build_method
 from contrastive.options import ContrastiveOptions, SelfGuidedOptions
 from contrastive.presets import settings_of
-from contrastive.registry import METHODS, MethodEntry, Settings, list_methods
+from contrastive.registry import METHODS, MethodEntry, Settings, Vectors, list_methods
 from minbert import BertModel
 from minbert.commands.options import all_fields
 from minbert.commands.registry import resolved
@@ -58,6 +59,17 @@ def test_an_entry_has_either_a_loss_or_a_class(parts):
 def test_an_entry_reads_what_exists():
     with pytest.raises(ValueError, match="reads is 'words'; it is one of sentences, labelled pair"):
         MethodEntry(title="words", reads="words", preset=METHODS["simcse"].preset, loss=sum)
+
+
+def test_a_loss_that_is_no_scalar_is_named(tiny_model, monkeypatch):
+    """One loss for each sentence: torch would only say that it cannot go backwards."""
+    entry = replace(METHODS["mnr"], title="a list", loss=lambda vectors, own: vectors.anchors[:, 0])
+    encoder = BertModel.from_pretrained(tiny_model)
+    method = LossOnVectors(MethodSetup(encoder, "mean", 0.05), entry, OPTIONS.of_method)
+    vectors = Vectors(torch.zeros(6, 32), torch.zeros(6, 32), torch.zeros(6, 6).bool(), 0.05)
+    monkeypatch.setattr(method, "vectors_of", lambda batch: vectors)
+    with pytest.raises(ValueError, match=r"the loss of 'a list' has the shape \(6,\); a scalar"):
+        method(None)
 
 
 def test_no_other_name_is_a_method(tiny_model):

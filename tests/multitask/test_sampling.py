@@ -11,9 +11,10 @@ from functools import partial
 import pytest
 from scipy.stats import chisquare
 
+from minbert.commands.options import MethodOptions
 from minbert.training.job import TaskBatch
 from minbert.training.loop import fit
-from multitask.sampling import joint, mt_dnn
+from multitask.sampling import Epoch, Sampler, joint, mt_dnn
 from tests.lessons.test_samplers import (
     MAKE_BATCHES,
     NAMES,
@@ -76,6 +77,34 @@ def test_mt_dnn_puts_a_task_at_every_place_equally_often():
                 counts[place] += 1
     num_places = sum(NUM_BATCHES.values())
     assert chisquare([counts[place] for place in range(num_places)]).pvalue > 1e-4
+
+
+# --- what a sampler may return ------------------------------------------------------------------
+
+
+def entry_of(sample) -> Sampler:
+    return Sampler(title="a sampler of this test", sample=sample)
+
+
+def test_plain_tuples_become_batches():
+    entry = entry_of(lambda make_batches, generator: [[("sst", [0]), ("sts", [1])]])
+    epoch = Epoch(0, 1, ("sst", "sts"))
+    (step,) = entry.steps(MAKE_BATCHES, seeded(), MethodOptions(()), epoch)
+    assert step == [TaskBatch("sst", [0]), TaskBatch("sts", [1])]
+    assert step[0].task == "sst"
+
+
+@pytest.mark.parametrize(
+    ("plan", "words"),
+    [
+        ([], "the sampler 'a sampler of this test' made no step of epoch 2"),
+        ([[("qqp", [0])]], "names the task 'qqp'; it may be sst, para, sts"),
+    ],
+)
+def test_a_plan_that_cannot_be_trained_is_refused(plan, words):
+    entry = entry_of(lambda make_batches, generator: plan)
+    with pytest.raises(ValueError, match=words):
+        entry.steps(MAKE_BATCHES, seeded(), MethodOptions(()), Epoch(2, 3, ("sst",)))
 
 
 # --- a resumed job ------------------------------------------------------------------------------

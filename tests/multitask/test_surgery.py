@@ -106,6 +106,17 @@ def test_the_state_goes_into_a_checkpoint_and_back():
     assert one.conflicts()[0]["steps"] == 2
 
 
+def test_weights_of_another_number_than_gradients_are_refused(monkeypatch):
+    surgery = make_surgery("pcgrad", "sum", 0.01, ["sst", "sts"], seed=0)
+    gramian = gramian_of(rows([1, 0], [-1, 1]))
+    monkeypatch.setattr(surgery, "combine", lambda step: [1.0, 2.0, 3.0])
+    words = r"--surgery pcgrad gave weights of the shape \(3,\); one for each of the 2 gradients"
+    with pytest.raises(ValueError, match=words):
+        surgery(gramian, ["sst", "sts"])
+    monkeypatch.setattr(surgery, "combine", lambda step: [1, 0.5])
+    assert surgery(gramian, ["sst", "sts"]).tolist() == [1, 0.5], "a list is as good as a tensor"
+
+
 # --- a whole step: from the losses to .grad -----------------------------------------------------
 
 SEED = 4

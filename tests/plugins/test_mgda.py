@@ -1,4 +1,4 @@
-"""tests/plugins/mgda.py: the weights against a quadratic program that scipy solves."""
+"""tests/plugins/mgda.py: the weights against a quadratic program of scipy, and torchjd's update."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.optimize import LinearConstraint, minimize
+from torchjd.aggregation import MGDA
 
 from minbert.commands.options import MethodOptions
 from multitask import GradientStep
@@ -57,6 +58,16 @@ def test_it_is_the_solution_of_the_quadratic_program(num_tasks, seed):
     expected = torch.from_numpy(solve(gramian))
     torch.testing.assert_close(weights, expected, rtol=0, atol=1e-4)
     assert squared_length(gramian, weights) <= squared_length(gramian, expected) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("num_tasks", [2, 3, 5])
+@pytest.mark.parametrize("seed", range(3))
+def test_torchjd_finds_the_same_update(num_tasks, seed):
+    """Its Frank-Wolfe steps end slowly where a task gets no weight: measured 2e-4, allow 1e-3."""
+    gradients = random_gradients(num_tasks, seed)
+    update = min_norm_weights(gradients @ gradients.T) @ gradients
+    expected = MGDA(epsilon=1e-9, max_iters=20_000)(gradients)
+    torch.testing.assert_close(update, expected, rtol=0, atol=1e-3)
 
 
 @pytest.mark.parametrize("seed", range(5))
