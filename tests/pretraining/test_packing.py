@@ -218,6 +218,20 @@ def test_all_shifts_of_pairs_occur():
     assert set(shifts) == set(range(-16, 17))
 
 
+def test_passages_of_short_sequences_still_overlap():
+    """[CLS], 5 tokens of text and [SEP]: passages of 2 and 2 tokens, so a shift of 1 at most."""
+    sequence = torch.tensor([[1, 101, 102, 103, 104, 105, 2]])
+    torch.manual_seed(0)
+    ids, types = pair_up(sequence.repeat(200, 1), 1.0, sep_token_id=2)
+    pairs = {tuple(row) for row in ids.tolist()}
+    assert pairs == {
+        (1, 101, 102, 2, 101, 102, 2),
+        (1, 102, 103, 2, 101, 102, 2),
+        (1, 101, 102, 2, 102, 103, 2),
+    }
+    assert types[0].tolist() == [0, 0, 0, 0, 1, 1, 1]
+
+
 def test_a_share_of_zero_makes_no_pairs():
     sequences = sequences_of_numbers()
     assert torch.equal(pair_up(sequences, 0.0, 2).input_ids, sequences)
