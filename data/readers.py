@@ -129,13 +129,19 @@ NUM_NAMES_SHOWN = 20  # of classes, in a message
 
 
 def list_names(names: Sequence[str]) -> str:
-    """The names of classes for a message, such as "a, b, c". Many of them are cut.
+    """The names of classes for a message, such as "a, b, c"."""
+    return join_some([quoted(name) for name in names])
 
-    A name that holds a comma stands in quotes.
-    """
-    shown = [f"'{name}'" if "," in name else name for name in names[:NUM_NAMES_SHOWN]]
-    listed = ", ".join(shown)
-    num_more = len(names) - NUM_NAMES_SHOWN
+
+def quoted(name: str) -> str:
+    """The name of a class in a list. One that holds a comma stands in quotes."""
+    return f"'{name}'" if "," in name else name
+
+
+def join_some(items: Sequence[str]) -> str:
+    """The items of a list for a message. A long list is cut."""
+    num_more = len(items) - NUM_NAMES_SHOWN
+    listed = ", ".join(items[:NUM_NAMES_SHOWN])
     return f"{listed} and {num_more} more" if num_more > 0 else listed
 
 

@@ -20,9 +20,11 @@ from data.readers import (
     Example,
     Format,
     Table,
+    join_some,
     label_text,
     list_names,
     open_table,
+    quoted,
     read_examples,
 )
 from data.rows import RawTable, Row, parse_number
@@ -398,5 +400,7 @@ def describe_labels(examples: Sequence[Example], spec: TaskSpec) -> str:
     if spec.is_regression:
         return ""
     counts = Counter(int(example.label or 0) for example in examples)
-    listed = [f"{counts[number]:,} {name}" for number, name in enumerate(spec.label_names)]
-    return f": {list_names(listed)}"
+    listed = []
+    for number, name in enumerate(spec.label_names):
+        listed.append(f"{counts[number]:,} {quoted(name)}")
+    return f": {join_some(listed)}"

@@ -203,6 +203,12 @@ def test_a_rare_class_stays_in_training(tmp_path):
     assert dev == {0: 2, 1: 2, 3: 1} and train == {0: 7, 1: 7, 2: 1, 3: 1}
 
 
+def test_names_with_commas_and_large_numbers_are_told_apart(tmp_path):
+    labels = [*["a, b"] * 20, *["c"] * 6000]
+    tables = read(tmp_path, labels)
+    assert tables["dev"].summary.endswith("stratified by label: 4 'a, b', 1,200 c")
+
+
 def test_a_split_can_be_cut(tmp_path):
     table = read(tmp_path, ["a", "b"] * 50)["train"].cut(10)
     assert len(table.examples) == 10
