@@ -156,6 +156,29 @@ def test_more_pretraining_on_plain_text(family, folder, tmp_path, no_fsync, caps
         assert "--pairs is 0.5; pairs have two segments" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["roberta", "xlm-roberta"])
+def test_a_new_encoder_with_the_vocabulary_of_another_family(tmp_path, no_fsync, name):
+    """A BERT whose id of padding is that of the vocabulary, 1."""
+    make_model(name, tmp_path / "start")
+    corpus = tmp_path / "text.txt"
+    corpus.write_text("\n".join(LINES), encoding="utf-8")
+    flags = ["--corpus", corpus, "--out", tmp_path / "out", "--size", "tiny", "--batch-size", 4]
+    flags += ["--vocabulary", tmp_path / "start", "--block-size", 16, "--tokens", 4 * 16 * 4]
+    assert pretraining.main(list(map(str, [*flags, "--precision", "fp32"]))) == 0
+    ours = BertModel.from_pretrained(tmp_path / "out")
+    tokenizer = BertTokenizer.from_pretrained(tmp_path / "out")
+    assert ours.config.pad_token_id == tokenizer.pad_token_id == 1
+    theirs = transformers.AutoModel.from_pretrained(tmp_path / "out").eval()
+    their_tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    inputs = their_tokenizer(list(SENTENCES), padding=True, return_tensors="pt")
+    assert torch.equal(inputs["input_ids"], tokenizer(list(SENTENCES))["input_ids"])
+    mask = inputs["attention_mask"].bool()
+    with torch.no_grad():
+        state = ours(inputs["input_ids"], inputs["attention_mask"]).last_hidden_state
+        expected = theirs(**inputs).last_hidden_state
+    torch.testing.assert_close(state[mask], expected[mask], atol=1e-5, rtol=0)
+
+
 # --- folders that others saved, and ours that others read -----------------------------------------
 
 
