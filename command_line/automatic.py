@@ -45,6 +45,7 @@ def resolve(
         **choose_encoding(options),
         **choose_learning_rates(options, hidden_size),
         **choose_fusion(options),
+        **choose_sentences(options),
         "attention": choose_attention(device.value),
         "score": choose_score(options),
     }
@@ -139,6 +140,18 @@ def choose_fusion(options: Options) -> dict[str, Choice]:
         "contrastive_projection": Choice(preset.projection, preset.source),
         "contrastive_chunk": Choice(preset.chunk, preset.source),
     }
+
+
+def choose_sentences(options: Options) -> dict[str, Choice]:
+    """How many sentences a contrastive stage reads: fewer of the bundled sample.
+
+    The sample is for a first run of minutes. With all of its sentences, the stage would take as
+    long as the tasks.
+    """
+    is_read = any(METHODS[method].reads_all_sentences for method in options.run.methods)
+    if not options.data.is_bundled or options.contrastive.is_fusion or not is_read:
+        return {}
+    return {"contrastive_sentences": Choice(4000, "a first run on the bundled sample is short")}
 
 
 def choose_attention(device: str) -> Choice:

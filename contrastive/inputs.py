@@ -68,11 +68,14 @@ class Source(NamedTuple):
         max_length = self.settings.max_length
         return EncodedExamples(list(examples), self.tokenizer, max_length, pair_encoding)
 
-    def sentences(self, tasks: Iterable[str]) -> EncodedExamples:
-        """The different sentences of these tasks."""
+    def sentences(self, tasks: Iterable[str], limit: int = 0) -> EncodedExamples:
+        """The different sentences of these tasks. limit: at most so many, 0 for all."""
         max_length = self.settings.max_length
         examples = self.examples(tasks)
-        return self.encode(sentences.unique_sentences(examples, self.tokenizer, max_length))
+        unique = sentences.unique_sentences(examples, self.tokenizer, max_length)
+        if limit:
+            unique = sentences.evenly_spaced(unique, limit)
+        return self.encode(unique)
 
     def examples(self, tasks: Iterable[str]) -> list[Example]:
         """The training examples of these tasks, one task after the other."""
@@ -108,7 +111,8 @@ def collect(source: Source) -> Inputs:
 
 def all_sentences(source: Source) -> Inputs:
     """simcse, sg, sg-opt: the different sentences of all tasks."""
-    return in_turn({source.method: source.sentences(source.train)}, source.settings)
+    rows = source.sentences(source.train, source.settings.sentences)
+    return in_turn({source.method: rows}, source.settings)
 
 
 def paraphrase_pairs(source: Source) -> Inputs:

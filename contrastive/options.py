@@ -169,6 +169,12 @@ class ContrastiveOptions(OptionGroup):
     contrastive_lr: float | str = flag(
         AUTO, "Peak learning rate. auto: the preset's x 768 / hidden size.", low=1e-9
     )
+    contrastive_sentences: int | str = flag(
+        AUTO,
+        "Maximum number of the tasks' sentences that a stage reads, evenly spaced. 0: all of them. "
+        "auto: all, and 4,000 of the bundled sample.",
+        low=0,
+    )
     contrastive_temperature: float | str = flag(AUTO, "Softmax temperature.", low=1e-3)
     contrastive_max_length: int | str = flag(AUTO, "Maximum number of tokens in a sentence.", low=4)
     contrastive_projection: str = flag(

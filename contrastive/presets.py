@@ -214,7 +214,8 @@ def unread(method: str, options: ContrastiveOptions) -> tuple[str, ...]:
     if method == "simcse" and options.is_fusion:
         return tuple(item.name for item in fields(Settings) if item.name not in READ_IN_FUSION)
     entry = METHODS[method]
-    return entry.unread + entry.unread_with(options.of_method)
+    names = entry.unread + entry.unread_with(options.of_method)
+    return names if entry.reads_all_sentences else (*names, "sentences")
 
 
 def settings_of(

@@ -57,6 +57,7 @@ class Settings:
     evaluate_every: int = 0  # steps; 0: four times per epoch
     patience: int = 0  # evaluations without a better score; 0: never stop early
     chunk: int = 0  # rows in the encoder at a time (caching.py); 0: the whole batch
+    sentences: int = 0  # at most, of the tasks' sentences; 0: all
 
 
 class Vectors(NamedTuple):
@@ -130,6 +131,11 @@ class MethodEntry(Entry):
             raise ValueError("a contrastive method has either a loss or a method_class, not both.")
         if self.reads not in HEADINGS:
             raise ValueError(f"reads is '{self.reads}'; it is one of {', '.join(HEADINGS)}.")
+
+    @property
+    def reads_all_sentences(self) -> bool:
+        """Whether its rows are the sentences of all tasks."""
+        return self.reads == "sentences" and not self.collector
 
     def collect_with(self) -> Callable[..., Any]:
         """The function that makes Inputs of a Source (inputs.py). This imports torch."""

@@ -20,6 +20,7 @@ The files in reading order:
     sentence_sets.py    STS sets and labelled sentences, for measuring sentence vectors.
     known_words.py      The words of the training rows, and rows that hold few of them.
     corpus.py           Files of plain text -> paragraphs.
-    sample.py           The generator of the sample data in sample/.
+    controlled.py       Generated sentences for single phenomena, such as negations and roles.
+    building/           Builds the bundled sample in sample/.
     download.py         Downloads the course's files and verifies them.
 """

@@ -141,6 +141,11 @@ class DataOptions(OptionGroup):
         return parse_tasks(self.task)
 
     @property
+    def is_bundled(self) -> bool:
+        """Whether the rows are those of the bundled sample."""
+        return self.data_dir == SAMPLE
+
+    @property
     def token_folder(self) -> Path | None:
         """The folder that keeps token ids from run to run, or None."""
         if self.token_cache == NONE:

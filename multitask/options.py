@@ -264,7 +264,7 @@ class FineTuningOptions(OptionGroup):
         choices=("finetune", "pretrain"),
         is_common=True,
     )
-    epochs: int = flag(4, "Epochs of the multitask stage.", low=1, is_common=True)
+    epochs: int = flag(3, "Epochs of the multitask stage.", low=1, is_common=True)
     batch_size: int = flag(32, "Number of rows in a batch, all of one task.", low=1, is_common=True)
     max_tokens: int = flag(
         0,

@@ -1,4 +1,4 @@
-"""Fixtures of all tests: no network, one thread, a tiny model, and a cut of the sample's files.
+"""Fixtures of all tests: no network, one thread, a tiny model, and data that is generated.
 
 With them a laptop, a shared machine and CI see the same numbers.
 """
@@ -13,11 +13,11 @@ import socket
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample"
 SAMPLE_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,?'-"
 
 # huggingface_hub reads this at its import, so it is set before any test module is loaded.
@@ -119,11 +119,21 @@ def minilm_folder():
     return Path(package.submodule_search_locations[0]) / "model"
 
 
-def sample_vocabulary() -> list[str]:
-    """Special tokens, the 300 most frequent words of the sample, and letters to spell the rest."""
+@pytest.fixture(scope="session")
+def controlled_data(tmp_path_factory):
+    """The nine files of data/controlled.py: 3,000 training rows, 500 of dev and test, each task."""
+    from data.controlled import write_controlled
+
+    folder = tmp_path_factory.mktemp("controlled")
+    write_controlled(folder, seed=0)
+    return folder
+
+
+def sample_vocabulary(folder: Path) -> list[str]:
+    """Special tokens, the 300 most frequent words of the files, and letters to spell the rest."""
     from minbert.tokenizer import SPECIAL_TOKENS
 
-    paths = sorted(SAMPLE.glob("*-train.csv"))
+    paths = sorted(folder.glob("*-train.csv"))
     text = " ".join(path.read_text(encoding="utf-8").lower() for path in paths)
     counts = Counter(re.findall("[a-z]+", text)).most_common(300)
     words = [word for word, _ in counts]
@@ -132,14 +142,14 @@ def sample_vocabulary() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory):
-    """A random model for `--model`: 2 layers, 32 units, 128 positions, the sample's words."""
+def tiny_model(tmp_path_factory, controlled_data):
+    """A random model for `--model`: 2 layers, 32 units, 128 positions, the data's words."""
     import torch
 
     from minbert import BertConfig, BertModel, BertTokenizer
 
     folder = tmp_path_factory.mktemp("tiny-model")
-    tokens = sample_vocabulary()
+    tokens = sample_vocabulary(controlled_data)
     config = BertConfig(
         vocab_size=len(tokens),
         hidden_size=32,
@@ -163,13 +173,13 @@ def model_copy(tiny_model, tmp_path):
     return Path(shutil.copytree(tiny_model, tmp_path / "copy"))
 
 
-def write_cut(folder: Path, num_rows: int, num_train_rows: int | None = None) -> Path:
-    """Write the first rows of each sample file into `folder`.
+def write_cut(source: Path, folder: Path, num_rows: int, num_train_rows: int | None = None) -> Path:
+    """Write the first rows of each file in `source` into `folder`.
 
     num_train_rows: of the training files, where it is not num_rows.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for path in SAMPLE.glob("*.csv"):
+    for path in source.glob("*.csv"):
         num_kept = num_rows
         if num_train_rows and "-train" in path.name:
             num_kept = num_train_rows
@@ -180,9 +190,9 @@ def write_cut(folder: Path, num_rows: int, num_train_rows: int | None = None) ->
 
 
 @pytest.fixture(scope="session")
-def cut_sample() -> Callable[..., Path]:
-    """The function write_cut(folder, num_rows, num_train_rows=None)."""
-    return write_cut
+def cut_sample(controlled_data) -> Callable[..., Path]:
+    """A function (folder, num_rows, num_train_rows=None) that writes a cut of controlled_data."""
+    return partial(write_cut, controlled_data)
 
 
 @pytest.fixture(scope="session")

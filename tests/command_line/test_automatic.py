@@ -45,7 +45,8 @@ def test_every_auto_is_resolved_explained_or_known_to_stand_elsewhere():
     for name, value in after.flat().items():
         if FIELDS[name].default != AUTO:
             continue
-        stands_elsewhere = name in ELSEWHERE or name.startswith("contrastive_")
+        of_method = name.startswith("contrastive_") and name != "contrastive_sentences"
+        stands_elsewhere = name in ELSEWHERE or of_method
         is_resolved = value != AUTO and bool(reasons.get(name))
         is_explained = name in explained and bool(explained[name].reason)
         assert is_resolved + is_explained + stands_elsewhere == 1, name
@@ -237,3 +238,20 @@ def test_pair_encoding_of_a_frozen_encoder(head, encoding):
 def test_the_score_that_selects_the_best_epoch(tasks, score):
     options, reasons = resolved(Options.of(tasks=tasks), 384)
     assert options.multitask.tasks.score == score and reasons["score"]
+
+
+def test_a_contrastive_stage_reads_fewer_sentences_of_the_bundled_sample():
+    """Only where nobody said how many, and only a stage that reads them all."""
+    after, reasons = resolved(options_of("--pretrain", "simcse"), 384)
+    assert after.contrastive.contrastive_sentences == 4000
+    assert "bundled sample" in str(reasons["contrastive_sentences"])
+    for flags in (
+        ["--pretrain", "simcse", "--data-dir", "elsewhere"],
+        ["--pretrain", "mnr"],
+        ["--pretrain", "simcse", "--contrastive-order", "fusion"],
+    ):
+        after, reasons = resolved(options_of(*flags), 384)
+        assert after.contrastive.contrastive_sentences == AUTO
+        assert "contrastive_sentences" not in reasons
+    after, _ = resolved(options_of("--pretrain", "simcse", "--contrastive-sentences", "0"), 384)
+    assert after.contrastive.contrastive_sentences == 0

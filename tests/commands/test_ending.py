@@ -25,7 +25,7 @@ LIGHT = (
     "experiments",
     "multitask.errors",
     "multitask.predict",
-    "data.sample",
+    "data.controlled",
     "data.download",
     "benchmarks",
 )

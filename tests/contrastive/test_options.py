@@ -62,6 +62,7 @@ CASES = {
     "contrastive_batch_size": Case("simcse", ["auto", 8], {"contrastive_epochs": 2}),
     # The dropout masks of chunks are drawn in another order.
     "contrastive_chunk": Case("simcse", ["auto", 3, 5]),
+    "contrastive_sentences": Case("simcse", ["auto", 20]),
 }
 ELSEWHERE = {"nli", "bsc_shuffle"}  # the tests below
 

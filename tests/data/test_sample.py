@@ -1,177 +1,130 @@
-"""data/sample.py: it writes the committed bytes, and the labels follow from the meaning."""
+"""data/sample: real sentences, none of the course's dev or test files, and none in two splits."""
 
-import sys
+from __future__ import annotations
+
+import csv
 from collections import Counter
 from pathlib import Path
-from random import Random
 
 import pytest
 
-from data import sample
-from data.readers import COURSE_FILES, PARA, SST, STS, read_examples
-from data.sample import (
-    NUM_ROWS,
-    Meaning,
-    compare_scenes,
-    correct_spelling,
-    make_clause,
-    read_meanings,
-    write_sample,
-)
+from data.building.held_out import HeldOut, normal_form, read_held_out
+from data.building.rows import SPLITS, Source
+from data.readers import COURSE_FILES, FORMATS, PARA, SST, STS, Example, read_examples
 
-SAMPLE = Path(__file__).parents[2] / "data" / "sample"
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLE = ROOT / "data" / "sample"
+HUNDRED = ROOT / "tests" / "hundred_sentences.tsv"
+MAX_BYTES = 4_000_000
+SOURCE_OF = {source.value: source for source in Source}
+COURSE = ROOT.parent / "shared" / "data" / "course"
 
 
-def read_split(format, split):
-    path = SAMPLE / COURSE_FILES[format.name][split]
-    return read_examples(path, format, labelled=split != "test").examples
+def read_split(task: str, split: str) -> tuple[Example, ...]:
+    path = SAMPLE / COURSE_FILES[task][split]
+    return read_examples(path, FORMATS[task], labelled=split != "test").examples
 
 
-def texts_of(examples):
-    return {frozenset((example.sentence_1, example.sentence_2)) for example in examples}
+@pytest.fixture(scope="module")
+def sample() -> dict[str, dict[str, tuple[Example, ...]]]:
+    """The examples of the nine files by task and split."""
+    tables = {}
+    for task in COURSE_FILES:
+        tables[task] = {split: read_split(task, split) for split in SPLITS}
+    return tables
 
 
-def test_generator_writes_the_committed_bytes(tmp_path):
-    write_sample(tmp_path, seed=0)
-    written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    committed = {path.name: path.read_bytes() for path in SAMPLE.glob("*.csv")}
-    assert len(written) == 9 and written == committed
+def sentences_of(splits: dict[str, tuple[Example, ...]]) -> list[str]:
+    sentences: list[str] = []
+    for examples in splits.values():
+        for example in examples:
+            sentences += example.texts
+    return sentences
 
 
-def test_another_seed_writes_other_rows(tmp_path):
-    write_sample(tmp_path, seed=1)
-    name = COURSE_FILES["sts"]["dev"]
-    assert (tmp_path / name).read_bytes() != (SAMPLE / name).read_bytes()
+# --- what is inside -------------------------------------------------------------------------------
+
+
+def test_the_files_are_small():
+    assert sum(path.stat().st_size for path in SAMPLE.iterdir()) < MAX_BYTES
+
+
+def test_all_five_classes_and_both_polarities_are_common(sample):
+    for split in ("train", "dev"):
+        examples = sample["sst"][split]
+        shares = Counter(int(example.label) for example in examples)
+        for label in range(5):
+            assert 0.08 < shares[label] / len(examples) < 0.4, f"{split}, class {label}"
+
+
+def test_labels_of_pairs_cover_their_range(sample):
+    for split in ("train", "dev"):
+        labels = [example.label for example in sample["para"][split]]
+        assert 0.35 < sum(labels) / len(labels) < 0.5
+        counts = Counter(min(int(example.label), 4) for example in sample["sts"][split])
+        for whole in range(5):
+            assert counts[whole] > 0.1 * len(sample["sts"][split]), f"{split}, {whole}"
+
+
+def test_an_id_tells_the_source_and_is_used_once(sample):
+    ids = [example.id for task in sample.values() for split in task.values() for example in split]
+    assert len(set(ids)) == len(ids)
+    sources = Counter(SOURCE_OF[row_id[:2]] for row_id in ids)
+    assert set(sources) == set(Source)
+    assert sources[Source.CONTROLLED] < 0.1 * len(ids), "most sentences are real"
 
 
 @pytest.mark.parametrize("format", [SST, PARA, STS], ids=lambda format: format.name)
-def test_rows_are_readable_balanced_and_in_one_file_only(format):
-    splits = {split: read_split(format, split) for split in NUM_ROWS}
-    assert {split: len(examples) for split, examples in splits.items()} == NUM_ROWS
-
-    num_rows = sum(NUM_ROWS.values())
-    texts = set()
-    ids = set()
-    for examples in splits.values():
-        texts |= texts_of(examples)
-        ids |= {example.id for example in examples}
-    assert len(texts) == num_rows, "a sentence or pair stands in two files"
-    assert len(ids) == num_rows
-
-    expected_share = 1 / (format.high + 1)
-    for split in ("train", "dev"):
-        counts = Counter(round(example.label) for example in splits[split])
-        for count in counts.values():
-            share = count / NUM_ROWS[split]
-            assert 0.75 * expected_share < share < 1.25 * expected_share
+def test_files_have_the_course_headers(format):
+    headers = {}
+    for split in SPLITS:
+        path = SAMPLE / COURSE_FILES[format.name][split]
+        headers[split] = path.read_text("utf-8").split("\n")[0].split("\t")
+    labelled = ["", "id", *format.text_columns, format.label_column]
+    assert headers["train"] == headers["dev"] == labelled
+    assert headers["test"] == (["0"] if format is SST else []) + labelled[:-1]
 
 
-def test_files_have_the_course_headers():
-    headers = {path.name: path.read_text().split("\n")[0] for path in SAMPLE.glob("*.csv")}
-    assert headers["ids-sst-train.csv"] == "\tid\tsentence\tsentiment"
-    assert headers["ids-sst-test-student.csv"] == "0\t\tid\tsentence"
-    assert headers["quora-dev.csv"] == "\tid\tsentence1\tsentence2\tis_duplicate"
-    assert headers["sts-test-student.csv"] == "\tid\tsentence1\tsentence2"
+# --- leakage --------------------------------------------------------------------------------------
 
 
-def test_word_order_decides_where_the_words_are_the_same():
-    def words(sentence):
-        return sorted(sentence.lower().strip("?").split())
+def test_no_sentence_stands_in_two_splits(sample):
+    """Neither in one task, nor in two: the tasks share the encoder."""
+    forms: dict[str, set[str]] = {split: set() for split in SPLITS}
+    for splits in sample.values():
+        for split, examples in splits.items():
+            forms[split].update(normal_form(text) for text in sentences_of({split: examples}))
+    assert not forms["train"] & forms["dev"]
+    assert not forms["train"] & forms["test"]
+    assert not forms["dev"] & forms["test"]
 
-    pairs = []
-    for example in read_split(PARA, "train"):
-        if words(example.sentence_1) == words(example.sentence_2):
-            pairs.append(example)
-    assert len(pairs) > 20
-    assert {example.label for example in pairs} == {0.0}
+
+def test_none_of_the_hundred_sentences_is_inside(sample):
+    with open(HUNDRED, encoding="utf-8", newline="") as file:
+        texts = [row["sentence"] for row in csv.DictReader(file, delimiter="\t")]
+    hundred = {normal_form(text) for text in texts}
+    for splits in sample.values():
+        assert not hundred & {normal_form(text) for text in sentences_of(splits)}
 
 
-MAN = Meaning("person0", ("man",))
-WOMAN = Meaning("person0", ("woman",))
-BOY = Meaning("person1", ("boy",))
-BUYING = Meaning("any0", ("buying",))
-SCENE = {
-    "person": MAN,
-    "quality": None,
-    "verb": Meaning("music0", ("playing",)),
-    "object": Meaning("music1", ("flute",)),
-    "place": Meaning("0", ("in a park",)),
-}
+@pytest.mark.skipif(not COURSE.is_dir(), reason="the course's files are not beside the clone")
+def test_no_sentence_of_the_course_s_dev_and_test_files_is_inside(sample):
+    held_out = read_held_out(COURSE)
+    for task, splits in sample.items():
+        leaked = [text for text in sentences_of(splits) if held_out.touches(text)]
+        assert not leaked, f"{task}: {len(leaked)} sentences, such as {leaked[:3]}"
 
 
 @pytest.mark.parametrize(
-    ("changes", "expected"),
+    ("text", "expected"),
     [
-        pytest.param({}, 5.0, id="the same scene"),
-        pytest.param({"person": WOMAN}, 4.5, id="a related person counts half"),
-        pytest.param({"person": BOY}, 3.5, id="another person takes its quality along"),
-        pytest.param({"quality": Meaning("0", ("tall",))}, 4.75, id="only one scene says it"),
-        pytest.param({"verb": BUYING}, 3.0, id="a place needs its event"),
-        pytest.param(
-            {"person": BOY, "verb": BUYING, "object": Meaning("food0", ("onion",))},
-            0.0,
-            id="unrelated",
-        ),
+        pytest.param("A film about the café  on the hill", True, id="case and accents"),
+        pytest.param("Well, a film about the cafe on the hill!", True, id="contains one"),
+        pytest.param("about the cafe on the hill", True, id="is contained in one"),
+        pytest.param("the cafe on the", False, id="too short to tell"),
+        pytest.param("a film about the house on the hill", False, id="another sentence"),
     ],
 )
-def test_scores_of_scenes_by_hand(changes, expected):
-    assert compare_scenes(SCENE, SCENE | changes) == expected
-
-
-@pytest.mark.parametrize(
-    "text, score",
-    [
-        ("is good", 1),
-        ("is not dull", 1),
-        ("is far from clever", -1),
-        ("is anything but boring", 2),
-        ("is hardly dreadful", 0),
-        ("is only mildly amusing", 0),
-        ("is utterly silly", -2),
-        ("is superb", 2),
-    ],
-)
-def test_scores_of_judgements(text, score):
-    random = Random(0)
-    scores = set()
-    for _ in range(8000):
-        clause = make_clause(random)
-        if clause.text.replace("  ", " ").endswith(f" {text}"):
-            scores.add(clause.score)
-    assert scores == {score}
-
-
-def test_articles_and_word_lists():
-    assert correct_spelling("a apple and  a used boat") == "An apple and a used boat"
-    assert correct_spelling("a unhappy man eats a onion") == "An unhappy man eats an onion"
-    assert read_meanings("car/automobile, boat | pie", "thing") == [
-        ("thing0", ("car", "automobile")),
-        ("thing0", ("boat",)),
-        ("thing1", ("pie",)),
-    ]
-
-
-def test_no_sentence_reads_wrong():
-    for format in (SST, PARA, STS):
-        for example in read_split(format, "train"):
-            for sentence in example.texts:
-                lowered = f" {sentence.lower()}"
-                assert "  " not in lowered, sentence
-                assert not set("{}[]|/_") & set(lowered), sentence
-                assert sentence[0].isupper() and sentence[-1] in ".?", sentence
-                assert not any(f" a {vowel}" in lowered for vowel in "aeio"), sentence
-
-
-def test_it_replaces_no_file(tmp_path, monkeypatch, capsys):
-    (tmp_path / "quora-dev.csv").write_text("mine")
-    refused = {
-        tmp_path: "quora-dev.csv exists, and would be replaced by made-up rows",
-        tmp_path / "quora-dev.csv" / "new": "cannot be written (Not a directory)",
-    }
-    for out, message in refused.items():
-        monkeypatch.setattr(sys, "argv", ["sample", "--out", str(out)])
-        with pytest.raises(SystemExit, match="2"):
-            sample.main()
-        assert message in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["quora-dev.csv"]
-    assert (tmp_path / "quora-dev.csv").read_text() == "mine"
+def test_what_touches_a_held_out_sentence(text, expected):
+    held_out = HeldOut(["A film about the cafe on the hill .", "Short one"])
+    assert held_out.touches(text) == expected

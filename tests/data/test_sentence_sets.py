@@ -7,8 +7,6 @@ import pytest
 from data.columns import ColumnNames
 from data.sentence_sets import read_labelled, read_pairs
 
-SAMPLE = Path(__file__).resolve().parents[2] / "data" / "sample"
-
 
 def write(folder: Path, text: str | bytes) -> Path:
     path = folder / "set.tsv"
@@ -58,13 +56,13 @@ def test_sick_as_it_is_published(tmp_path):
     assert rows_of(pairs) == [("a", "b", 4.5), ("c", "d", 1.0)]
 
 
-def test_the_course_s_files_are_quoted(tmp_path):
+def test_the_course_s_files_are_quoted(tmp_path, controlled_data):
     path = write(
         tmp_path,
         '\tid\tsentence1\tsentence2\tsimilarity\n0\tx\t"He said ""no"" ."\tb\t2.5\n1\ty\ta\tb\t5\n',
     )
     assert read_pairs(path).examples[0].sentence_1 == 'He said "no" .'
-    assert len(read_pairs(SAMPLE / "sts-dev.csv").examples) == 500
+    assert len(read_pairs(controlled_data / "sts-dev.csv").examples) == 500
 
 
 def test_classes_are_numbered_in_the_order_of_their_names(tmp_path):
@@ -74,8 +72,8 @@ def test_classes_are_numbered_in_the_order_of_their_names(tmp_path):
     assert rows_of(labelled) == [("a", None, 1), ("b", None, 0), ('"c', None, 1), ("d", None, 0)]
 
 
-def test_the_course_s_sentiment_file():
-    labelled = read_labelled(SAMPLE / "ids-sst-dev.csv", 10)
+def test_the_course_s_sentiment_file(controlled_data):
+    labelled = read_labelled(controlled_data / "ids-sst-dev.csv", 10)
     assert labelled.classes == ("0", "1", "2", "3", "4")
     assert len(labelled.examples) == 500
     assert labelled.examples[0].label == 1

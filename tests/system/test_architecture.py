@@ -410,7 +410,7 @@ BROKEN = [
     (dangerous, "minbert/weights.py", "import pickle\n"),
     (dangerous, "minbert/weights.py", "def f(x):\n    return eval(x)\n"),
     (prints, "data/readers.py", "def main():\n    print(1)\n"),
-    (prints, "data/sample.py", "def f():\n    print(1)\nif __name__ == '__main__':\n    f()\n"),
+    (prints, "data/controlled.py", "def f():\n    print(1)\nif __name__ == '__main__':\n    f()\n"),
     (work_at_import, "data/readers.py", "torch.manual_seed(0)\n"),
     (work_at_import, "data/readers.py", "class A:\n    x = torch.zeros(3)\n"),
     (work_at_import, "data/readers.py", "def f(generator=np.random.default_rng(0)):\n    pass\n"),
@@ -437,7 +437,7 @@ KEPT = [
     (dangerous, "minbert/weights.py", "torch.load(path, 'cpu', weights_only=True)\n"),
     (
         prints,
-        "data/sample.py",
+        "data/controlled.py",
         "def main():\n    print(1)\nif __name__ == '__main__':\n    main()\n",
     ),
     (

@@ -1,7 +1,9 @@
-"""The generator of the sample data: English sentences whose labels follow from their meaning.
+"""Controlled phenomena: generated English sentences whose labels follow from their meaning.
 
-`python -m data.sample --out DIR --seed 0` writes nine files in the course's own format, and the
-same bytes each time. A reader can tell each label. Counting words is not enough to tell it.
+`python -m data.controlled --out DIR --seed 0` writes nine files in the course's own format, and the
+same bytes each time: negations and intensifiers for SST, directions, numbers and synonyms for
+PARA, roles for STS. A reader can tell each label. Counting words is not enough to tell it. The
+files show whether a model learned a phenomenon. A few such rows are also part of data/sample.
 
 In the word lists, `/` separates words of one meaning, `,` separates meanings, and `|` separates
 families of related meanings.
@@ -13,6 +15,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -37,14 +40,15 @@ class Labelled(NamedTuple):
     label: float
 
 
-def read_meanings(text: str, table: str = "") -> list[Meaning]:
+@cache
+def read_meanings(text: str, table: str = "") -> tuple[Meaning, ...]:
     """Return the meanings of a word list. Their families are numbered: table0, table1, ..."""
     meanings = []
     for number, family in enumerate(text.split("|")):
         for meaning in family.split(","):
             words = tuple(word.strip() for word in meaning.split("/"))
             meanings.append(Meaning(f"{table}{number}", words))
-    return meanings
+    return tuple(meanings)
 
 
 def choose_word(random: Random, text: str) -> str:
@@ -414,7 +418,7 @@ def compare_scenes(first: Scene, second: Scene) -> float:
         condition = DEPENDS_ON.get(part, part)
         if shares[condition] > 0:
             points.append(weight * shares[part])
-    # Scenes that share nothing get the whole number 0: the sample's files hold "0" and not "0.0".
+    # Scenes that share nothing get the whole number 0: the files hold "0" and not "0.0".
     return sum(points)
 
 
@@ -486,7 +490,7 @@ def describe(random: Random, scene: Scene) -> str:
 # --- files ----------------------------------------------------------------------------------------
 
 
-def write_sample(folder: str | Path, seed: int = 0) -> None:
+def write_controlled(folder: str | Path, seed: int = 0) -> None:
     """Write the nine files of the three tasks into `folder`.
 
     No sentence or pair stands in two of them. Another seed gives other rows by the same rules.
@@ -545,8 +549,8 @@ def write_split(path: Path, format: Format, split: str, rows: list[list[str | fl
 
 
 def main() -> None:
-    """Write the sample into a folder that has none of its files yet."""
-    parser = Parser(description="Write the sample data set: nine files in the course's format.")
+    """Write the nine files into a folder that has none of them yet."""
+    parser = Parser(description="Write generated sentences: nine files in the course's format.")
     parser.add_argument(
         "--out", required=True, type=Path, help="folder for the files; made if it is not there"
     )
@@ -564,7 +568,7 @@ def main() -> None:
                         "--out."
                     )
         out.mkdir(parents=True, exist_ok=True)
-        write_sample(out, arguments.seed)
+        write_controlled(out, arguments.seed)
     except OSError as error:
         parser.error(f"--out {out} cannot be written ({error.strerror}). Choose another folder.")
     print(f"{out}: nine files written, {sum(NUM_ROWS.values()):,} rows a task")
