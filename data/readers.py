@@ -68,7 +68,7 @@ class Format:
 
     classes: the labels as they stand in the files, the lowest class first. Class 0 is `low`. () is
         for files that hold the numbers themselves.
-    id_column: the name of the column with the ids.
+    id_column: the name of the column with the ids. "": it may be called id, or not be there.
     is_course: whether the files are the course's. They have quotes as in CSV, and their ids go into
         a leaderboard's file.
     has_limits: whether a number outside low to high is refused.
@@ -342,8 +342,8 @@ class RowParser:
 
         A column with the usual name may hold something else. Then rows are called by their lines.
         """
-        name = self.format.id_column
-        is_named = name != ID_COLUMN
+        is_named = self.format.id_column != ""
+        name = self.format.id_column or ID_COLUMN
         role = Role(f"id={name} in --task", (name,))
         column = find_column(self.table, role, name if is_named else None)
         if column is None or is_named:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from data.readers import ID_COLUMN
 from data.rows import parse_number
 from data.task_specs import BUILT_IN, KINDS
 
@@ -63,7 +62,7 @@ class TaskRequest:
     text: str | None = None
     text_pair: str | None = None
     label: str | None = None
-    id: str = ID_COLUMN
+    id: str | None = None
     kind: str | None = None
     labels: tuple[str, ...] = ()
     low: float | None = None

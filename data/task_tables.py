@@ -67,7 +67,7 @@ def resolve_task(request: TaskRequest) -> Resolved:
         low=0,
         high=1,
         is_integer=choice.kind != "score",
-        id_column=request.id,
+        id_column=request.id or "",
         is_course=False,
     )
     if choice.kind == "score":

@@ -273,5 +273,7 @@ def test_ids(tmp_path):
 
     assert ids() == ["line-2", "line-3", "line-4", "line-5"], "the column id is not unique"
     assert ids(",id=key") == ["x", "y", "z", "w"]
+    with pytest.raises(ValueError, match="the id 7 stands on line 2 already; each row needs"):
+        ids(",id=id")
     with pytest.raises(ValueError, match="no column number, which id=number in --task names"):
         ids(",id=number")
