@@ -115,7 +115,9 @@ def warnings_of_unknown(rows: Rows, data: DataOptions) -> list[str]:
     warnings = []
     for task, splits in rows.items():
         for split, encoded in splits.items():
-            warning = encoded.warn_of_unknown(data.file_of(task, split))
+            # Rows that were split off a training file have no file of their own.
+            source = data.file_of(task, split) or f"the {split} rows of {task}"
+            warning = encoded.warn_of_unknown(source)
             warnings += [warning] if warning else []
     return warnings
 

@@ -6,6 +6,7 @@ real loop. If two runs of a seed differ, something draws from the global generat
 
 import copy
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -413,3 +414,14 @@ def test_files_that_the_model_does_not_know_are_named_once_each(options, tables,
     assert second.startswith(f"warning: {options.data.file_of('sts', 'train')}: 73% of all tokens")
     assert repr(russian) in first and repr(f"{russian} | {russian}") in second
     assert not warnings_of_unknown(encode_tables(tables, tokenizer, 48, "cross"), options.data)
+
+
+def test_rows_without_a_file_of_their_own_are_named_by_their_task(tables, tiny_model):
+    """The dev rows of a user's task may come from its training file."""
+    table = tables["sst"]["dev"]
+    rows = tuple(replace(example, sentence_1="человек играет") for example in table.examples)
+    russian = {"sst": {"dev": replace(table, examples=rows)}}
+    encoded_rows = encode_tables(russian, BertTokenizer.from_pretrained(tiny_model), 48, "cross")
+    data = SimpleNamespace(file_of=lambda task, split: "")
+    (warning,) = warnings_of_unknown(encoded_rows, data)
+    assert warning.startswith("warning: the dev rows of sst: 50% of all tokens are [UNK]")
