@@ -341,11 +341,20 @@ def test_heads_of_another_version(saved):
         MultitaskBert.from_pretrained(saved)
 
 
-@pytest.mark.parametrize("change", [{"depth": 3}, {"head": "foo"}])
+@pytest.mark.parametrize("change", [{"depth": 3}, {"sharing": "foo"}])
 def test_a_record_of_heads_of_another_version(saved, change):
     stored = json.loads((saved / "heads.json").read_text())
     (saved / "heads.json").write_text(json.dumps(stored | change))
     message = r"heads.json: of another version \(.*(depth|foo).*\). Start the run anew"
+    with pytest.raises(ValueError, match=message):
+        MultitaskBert.from_pretrained(saved)
+
+
+@pytest.mark.parametrize("name", ["head", "para_head"])
+def test_a_head_that_no_file_has_registered(saved, name):
+    stored = json.loads((saved / "heads.json").read_text())
+    (saved / "heads.json").write_text(json.dumps(stored | {name: "foo"}))
+    message = "heads.json: there is no head 'foo'. If a file of --plugin registers it, load that"
     with pytest.raises(ValueError, match=message):
         MultitaskBert.from_pretrained(saved)
 
