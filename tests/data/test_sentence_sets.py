@@ -117,7 +117,7 @@ def test_how_a_file_was_read_is_said(tmp_path):
     text = "score;sentence1;sentence2\n5;Das Café;b\n1;c;d\n"
     pairs = read_pairs(write(tmp_path, text.encode("cp1252")))
     assert pairs.summary.endswith(
-        "; read as Windows-1252, because it is not UTF-8; it holds 'Café;b'"
+        "; read as Windows-1252, because it is not UTF-8; it holds 'Café'"
     )
 
 
