@@ -93,10 +93,12 @@ def parse_task(text: str) -> TaskRequest:
 
     Raises ValueError with what was found, what is possible and what to do.
     """
+    # Keys and name first: all further messages name the task.
     values = split_items(text)
     check_keys(text, values)
     place = f"--task {values['name']}"
     check_name(values["name"])
+
     checked: dict[str, Any] = {"name": values["name"], "train": values["train"]}
     for key in ("test", "text", "text_pair", "label", "id"):
         if key in values:
@@ -211,6 +213,8 @@ def parse_dev(place: str, values: Mapping[str, str]) -> dict[str, Any]:
             )
     if "split_seed" not in values:
         return parsed
+
+    # A seed needs rows that are drawn.
     seed = values["split_seed"]
     if "dev" in parsed:
         raise ValueError(
@@ -281,7 +285,7 @@ def parse_labels(place: str, text: str) -> tuple[str, ...]:
     if len(names) < 2 or len(set(names)) < len(names) or "" in names:
         raise ValueError(
             f"{place}: labels={text}; it is two or more different names, separated by |, such as "
-            "no|yes."
+            "no|yes. A shell needs quotes around a flag with |."
         )
     return names
 
@@ -291,6 +295,7 @@ def check_measures(place: str, kind: str | None, values: Mapping[str, str]) -> N
     for key in ("loss", "metric"):
         if key not in values:
             continue
+        # Without a kind, every loss and metric may turn out to fit.
         possible: list[str] = []
         for name in KINDS if kind is None else (kind,):
             of_kind = KINDS[name].losses if key == "loss" else KINDS[name].metrics

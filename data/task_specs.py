@@ -140,6 +140,7 @@ def from_stored(content: Sequence[Mapping[str, Any]], cls: type[Spec]) -> dict[s
 
 def _with_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
     """The same values with tuples in place of the lists of JSON."""
-    return {
-        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
-    }
+    with_tuples = {}
+    for name, value in values.items():
+        with_tuples[name] = tuple(value) if isinstance(value, list) else value
+    return with_tuples

@@ -59,6 +59,7 @@ def resolve_task(request: TaskRequest) -> Resolved:
     labels = read_labels(table, columns, request)
     choice = choose_kind(labels, request)
 
+    # The other files must have the columns of the training file.
     names = tuple(table.columns[column] for column in columns)
     format = Format(
         name=request.name,
@@ -70,6 +71,7 @@ def resolve_task(request: TaskRequest) -> Resolved:
         id_column=request.id or "",
         is_course=False,
     )
+    # The range of a score, or the names of the classes.
     if choice.kind == "score":
         format = with_limits(format, labels, request)
         answers = f"{format.low:g} to {format.high:g}"
@@ -78,6 +80,7 @@ def resolve_task(request: TaskRequest) -> Resolved:
         label_names, order = order_classes(labels, request)
         format = replace(format, classes=label_names, high=len(label_names) - 1)
         answers = f"{list_names(label_names)} ({order})"
+    # Only now it is known which losses and metrics fit.
     check_measure(request, "loss", request.loss, KINDS[choice.kind].losses, choice)
     check_measure(request, "metric", request.metric, KINDS[choice.kind].metrics, choice)
     spec = TaskSpec(
@@ -179,6 +182,7 @@ def choose_kind(labels: Labels, request: TaskRequest) -> KindChoice:
     """The kind that --task names, or the one that the labels suggest."""
     num_labels = len(labels.counts)
     found = f"{num_labels:,} different labels"
+    # What the user says, wins. It must fit the labels.
     if request.kind == "score":
         check_numbers(labels, request)
         return KindChoice("score", "as --task says")
@@ -194,6 +198,7 @@ def choose_kind(labels: Labels, request: TaskRequest) -> KindChoice:
     if request.labels:
         kind = "binary" if len(request.labels) == 2 else "classes"
         return KindChoice(kind, f"labels= names {len(request.labels)}")
+    # Otherwise the labels decide. Numbers are classes only where there are few whole ones.
     if num_labels == 2:
         return KindChoice("binary", found)
     if labels.are_numbers:
@@ -301,6 +306,7 @@ def read_splits(spec: TaskSpec, options: DataOptions) -> dict[str, Table]:
             )
         return tables
 
+    # A user's task: its dev rows have a file of their own, or are drawn.
     request = options.requests[spec.name]
     train = read_examples(request.train, spec.format, drop_bad_rows=options.drop_bad_rows)
     if request.dev is None:
@@ -337,12 +343,14 @@ def draw_dev(table: Table, spec: TaskSpec, request: TaskRequest) -> dict[str, Ta
     Rows with the same texts stay together. Both parts keep the order of the file. The draw depends
     on the texts and the seed, and not on the order of the rows.
     """
+    # Equal texts in training and dev would flatter the score.
     groups = group_by_texts(table.examples)
     dev_texts: set[tuple[str, ...]] = set()
     for stratum in strata_of(groups, spec):
         drawn = sorted(stratum, key=lambda texts: draw_key(texts, request.split_seed))
         dev_texts.update(drawn[: num_dev(len(drawn), request.dev_share)])
 
+    # False: training rows. True: dev rows.
     parts: dict[bool, list[Example]] = {False: [], True: []}
     for example in table.examples:
         parts[example.texts in dev_texts].append(example)
@@ -351,6 +359,7 @@ def draw_dev(table: Table, spec: TaskSpec, request: TaskRequest) -> dict[str, Ta
             f"{table.path}: its {len(table.examples):,} rows are too few to draw dev rows from. "
             f"Name a file with dev= in --task {spec.name}."
         )
+    # The sentences for the user stand in place of the counts of a whole file.
     num_rows = len(table.examples)
     stratified = ", stratified by label" + describe_labels(parts[True], spec)
     dev_origin = (
@@ -379,6 +388,7 @@ def strata_of(groups: dict[tuple[str, ...], float], spec: TaskSpec) -> list[list
         for texts, label in groups.items():
             by_label.setdefault(label, []).append(texts)
         return list(by_label.values())
+    # Scores have no classes. Neighbours in their order are alike.
     ordered = sorted(groups, key=lambda texts: (groups[texts], texts))
     num_strata = max(1, min(NUM_STRATA, len(ordered) // NUM_STRATA))
     ends = [len(ordered) * number // num_strata for number in range(num_strata + 1)]

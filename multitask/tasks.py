@@ -92,6 +92,7 @@ def macro_f1(predictions: np.ndarray, labels: np.ndarray) -> float:
     check_shapes(predictions, labels)
     scores = []
     for name in np.union1d(predictions, labels):
+        # 2 TP + FP + FN is the number of predictions and of labels of the class.
         num_both = np.sum((predictions == name) & (labels == name))
         num_either = np.sum(predictions == name) + np.sum(labels == name)
         scores.append(2 * num_both / num_either)
@@ -107,6 +108,7 @@ def matthews(predictions: np.ndarray, labels: np.ndarray) -> float:
     Both (N,). Raises ValueError for N = 0 or other shapes.
     """
     check_shapes(predictions, labels)
+    # One column for each class.
     names = np.union1d(predictions, labels)
     predicted = (predictions[:, None] == names).astype(np.float64)  # (N, C)
     true = (labels[:, None] == names).astype(np.float64)  # (N, C)
@@ -287,6 +289,7 @@ def open_tasks(options: DataOptions, names: Collection[str]) -> OpenedTasks:
         if name in BUILT_IN_TASKS:
             tasks[name] = BUILT_IN_TASKS[name]
             continue
+        # A user's task is what its training file says.
         resolved = resolve_task(options.requests[name])
         tasks[name] = with_functions(resolved.spec)
         lines.append(resolved.line)
