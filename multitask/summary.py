@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -129,7 +130,7 @@ def next_commands(run: Path, task: Task, dev_file: str) -> str:
     task: one that was trained. dev_file: its dev file, whose sentences are compared.
     """
     folder = in_shell(run)
-    column = task.format.text_columns[0]
+    column = shlex.quote(task.format.text_columns[0])
     commands = {
         f"multitask.errors {folder}": "where it is wrong",
         f"multitask.predict {folder} --task {task.name}": "rows of your own",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -114,3 +116,10 @@ def test_the_commands_have_the_path_of_the_run(tmp_path):
     assert f"-m multitask.predict {folder} --task sts\n" in text
     embed = f"-m contrastive.embed {folder}/model --input data/sts-dev.csv --text sentence1"
     assert text.endswith(f"{embed} --nearest 3")
+
+
+def test_a_column_with_a_blank_is_one_word_for_a_shell(tmp_path):
+    format = replace(TASKS["sst"].format, text_columns=("the message",), is_course=False)
+    own = replace(TASKS["sst"], name="tickets", format=format)
+    text = next_commands(tmp_path / "run", own, "tickets.csv")
+    assert "--text 'the message' --nearest 3" in text and "--task tickets" in text
