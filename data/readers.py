@@ -309,7 +309,7 @@ class RowParser:
         if self.labelled:
             # `label ||| sentence` has the column under its own name.
             is_cmu = self.table.layout.delimiter == CMU_DELIMITER
-            usual = (format.label_column,)
+            usual: tuple[str, ...] = (format.label_column,)
             if is_cmu and "label" not in usual:
                 usual = ("label", format.label_column)
             roles.append(Role("--label", usual))
