@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from data.building import edits
+from data.building.__main__ import choose, describe, without_leaks
 from data.building.graded_words import Word, class_of, make_graded, negated_class, with_article
 from data.building.opinions import Lexicon
 from data.building.pairs import groups_of_alike, label_of, label_of_questions, nearest
@@ -218,3 +219,25 @@ def test_pairs_are_kept_once_in_either_order():
     again = Row(("Two", "one a."), 0, Source.NEAR_QUESTIONS)
     trivial = Row(("x", "X!"), 1, Source.NEAR_QUESTIONS)
     assert unique([first, again, trivial]) == [first]
+
+
+def row(*texts: str, source: Source = Source.NEAR_QUESTIONS) -> Row:
+    return Row(texts, 1, source)
+
+
+def test_training_rows_yield_to_those_of_dev_and_test():
+    """A sentence of one task's dev file is in no training pair of another task either."""
+    para = {"train": [row("a1", "b1"), row("c1", "d1")], "dev": [row("e1", "f1")], "test": []}
+    sts = {"train": [row("E1!", "g1")], "dev": [row("h1", "i1")], "test": [row("B1", "i1")]}
+    cleaned = without_leaks([para, sts])
+    assert cleaned[0] == {"train": [row("c1", "d1")], "dev": [row("e1", "f1")], "test": []}
+    assert cleaned[1] == {"train": [], "dev": [], "test": [row("B1", "i1")]}
+
+
+def test_rows_of_each_kind_are_chosen_by_size():
+    near = [row(f"near {number}", "x") for number in range(50)]
+    kinds = {split: [("near", near)] for split in ("train", "dev", "test")}
+    chosen = choose(kinds, {"near": 20, "controlled": 0}, [])
+    assert chosen["train"] == near[:20]
+    assert chosen["dev"] == near[:2], "dev and test have a share of it"
+    assert describe("dev.csv", near) == "dev.csv: 50 rows (50 d1)"
