@@ -8,6 +8,7 @@ The files in reading order:
     task_specs.py       What a task is, as data: kind, columns, label names, loss, metric.
     task_flags.py       --task name=...,train=...: a task of the user, as text.
     options.py          The options of the files that a run reads.
+    label_notes.py      Warnings about labels that may be mistakes.
     task_tables.py      A task's files -> its specification and its tables; draws dev rows.
     tables.py           The one reader of tables: which format a file has, and whether it is one.
     rows.py             A table as text: header, rows, and the faults of a row.

@@ -100,6 +100,7 @@ class DataOptions(OptionGroup):
         "- text, text_pair, label, id: names of columns\n"
         "- kind: classes, binary or score, if it is not the one that the labels suggest\n"
         "- labels: names of the classes in their order, such as no|yes\n"
+        "- drop_labels: labels whose rows are dropped, such as -|NA\n"
         "- low, high: of a score; loss, metric: others than the usual ones\n"
         "- split_seed: of the dev rows that are drawn",
         is_common=True,

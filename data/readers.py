@@ -22,7 +22,7 @@ from typing import NoReturn
 
 from data.columns import ColumnNames, Role, find_column, find_columns
 from data.delimited import CMU_DELIMITER
-from data.rows import EmptyTable, RawTable, Row, parse_number
+from data.rows import EmptyTable, RawTable, Row, parse_number, thousands_fault
 from data.tables import read_table
 
 ID_COLUMN = "id"
@@ -72,6 +72,7 @@ class Format:
     is_course: whether the files are the course's. They have quotes as in CSV, and their ids go into
         a leaderboard's file.
     has_limits: whether a number outside low to high is refused.
+    dropped_labels: rows with these labels are dropped and counted.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Format:
     id_column: str = ID_COLUMN
     is_course: bool = True
     has_limits: bool = True
+    dropped_labels: tuple[str, ...] = ()
 
     @property
     def is_pair(self) -> bool:
@@ -298,6 +300,8 @@ class RowParser:
         self.notes: list[str] = []
         self.columns = self.find_value_columns(names)
         self.id_column = self.find_id_column(names)
+        if labelled and not format.is_integer:
+            self.check_thousands()
 
     def find_value_columns(self, names: ColumnNames) -> list[int]:
         """Return the positions of the sentences and, in a labelled file, of the label."""
@@ -318,6 +322,12 @@ class RowParser:
         expected = ", ".join([*ids, *(role.names[-1] for role in roles)])
         advice = f"{format.title} files need {expected}. {format.advice}"
         return find_columns(self.table, roles, passed, advice)
+
+    def check_thousands(self) -> None:
+        """Raise ValueError where the numbers of the label have signs between thousands."""
+        fault = thousands_fault(self.table, self.columns[-1])
+        if fault:
+            raise ValueError(fault)
 
     def find_id_column(self, names: ColumnNames) -> int | None:
         """Return the position of the ids. None: rows are called by their lines.
@@ -406,6 +416,8 @@ class RowParser:
 
     def parse_label(self, text: str) -> float:
         """Return the label of a row. Raises BadRow where it is no number or not an allowed one."""
+        if label_text(text) in self.format.dropped_labels:
+            raise BadRow(f"label '{text}', which drop_labels= names", is_empty=True)
         if self.format.classes:
             return self.parse_class(text)
         label = self.parse_truth(text)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from data.columns import ColumnNames, Role, find_column, find_columns
 from data.readers import SST, STS, Example, read_examples
-from data.rows import RawTable, Row, parse_number
+from data.rows import RawTable, Row, parse_number, thousands_fault
 from data.tables import read_table
 
 SUBSET = Role("", ("subset",))
@@ -109,6 +109,9 @@ def parse_pairs(table: RawTable, names: ColumnNames) -> SentenceSet:
     roles = [SCORE, FIRST, SECOND]
     passed = [names.label, names.text, names.text_pair]
     filled = find_filled_rows(table, roles, passed, "similarity for score")
+    fault = thousands_fault(table, filled.columns[0])
+    if fault:
+        raise ValueError(fault)
     subset = find_column(table, SUBSET, None)
 
     examples = []

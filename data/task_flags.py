@@ -32,6 +32,7 @@ KEYS = (
     "id",
     "kind",
     "labels",
+    "drop_labels",
     "low",
     "high",
     "loss",
@@ -52,6 +53,7 @@ class TaskRequest:
     """A task of a user: what --task says of it. None: it does not say.
 
     dev: the path of a file. dev_share: the share of the training rows that are dev instead.
+    drop_labels: rows with these labels are dropped and counted.
     """
 
     name: str
@@ -65,6 +67,7 @@ class TaskRequest:
     id: str | None = None
     kind: str | None = None
     labels: tuple[str, ...] = ()
+    drop_labels: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
     loss: str = ""
@@ -237,6 +240,13 @@ def parse_kind(place: str, values: Mapping[str, str]) -> dict[str, Any]:
     parsed |= parse_limits(place, values)
     if "labels" in values:
         parsed["labels"] = parse_labels(place, values["labels"])
+    if "drop_labels" in values:
+        parsed["drop_labels"] = parse_dropped(place, values["drop_labels"])
+        both = [name for name in parsed["drop_labels"] if name in parsed.get("labels", ())]
+        if both:
+            raise ValueError(
+                f"{place}: labels= and drop_labels= both name '{both[0]}'. Drop one of the two."
+            )
 
     # Only a score has limits, and only classes have names.
     has_limits = "low" in parsed or "high" in parsed
@@ -286,6 +296,17 @@ def parse_labels(place: str, text: str) -> tuple[str, ...]:
         raise ValueError(
             f"{place}: labels={text}; it is two or more different names, separated by |, such as "
             "no|yes. A shell needs quotes around a flag with |."
+        )
+    return names
+
+
+def parse_dropped(place: str, text: str) -> tuple[str, ...]:
+    """The labels whose rows are dropped."""
+    names = tuple(name.strip() for name in text.split("|"))
+    if len(set(names)) < len(names) or "" in names:
+        raise ValueError(
+            f"{place}: drop_labels={text}; it is one or more different labels, separated by |, "
+            "such as '-|NA'. Rows without a label are dropped in any case."
         )
     return names
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from data.columns import Role, find_columns, positions_of
+from data.label_notes import MISSING_LABELS, notes_on_labels
 from data.options import DataOptions
 from data.readers import (
     Example,
@@ -27,7 +28,7 @@ from data.readers import (
     quoted,
     read_examples,
 )
-from data.rows import RawTable, Row, parse_number
+from data.rows import NUMBER_SHAPE, RawTable, Row, parse_number, thousands_fault
 from data.task_flags import TaskRequest
 from data.task_specs import BUILT_IN, KINDS, Kind, TaskSpec
 
@@ -40,7 +41,10 @@ NUM_STRATA = 10  # of the scores, when dev rows are drawn
 
 
 class Resolved(NamedTuple):
-    """A specification, and a line for the user that says how it was found."""
+    """A specification, and a line for the user that says how it was found.
+
+    Further lines warn of labels that may be mistakes.
+    """
 
     spec: TaskSpec
     line: str
@@ -57,6 +61,7 @@ def resolve_task(request: TaskRequest) -> Resolved:
     table = open_table(request.train, is_course=False)
     columns = find_task_columns(table, request)
     labels = read_labels(table, columns, request)
+    check_thousands(labels, columns[-1], request)
     choice = choose_kind(labels, request)
 
     # The other files must have the columns of the training file.
@@ -70,6 +75,7 @@ def resolve_task(request: TaskRequest) -> Resolved:
         is_integer=choice.kind != "score",
         id_column=request.id or "",
         is_course=False,
+        dropped_labels=tuple(label_text(name) for name in request.drop_labels),
     )
     # The range of a score, or the names of the classes.
     if choice.kind == "score":
@@ -96,6 +102,9 @@ def resolve_task(request: TaskRequest) -> Resolved:
         f"task {request.name}: {choice.kind} ({choice.reason}), {answers}; loss {spec.loss_name}, "
         f"metric {spec.metric_name}"
     )
+    # Names that the user lists are meant.
+    if not request.labels:
+        line = "\n".join([line, *notes_on_labels(labels.counts, labels.place, choice.kind)])
     return Resolved(spec, line)
 
 
@@ -149,13 +158,16 @@ def read_labels(table: RawTable, columns: Sequence[int], request: TaskRequest) -
     """The labels of the rows that can be used. Other rows are named when the examples are read."""
     rows = []
     texts = []
+    dropped = {label_text(name) for name in request.drop_labels}
     for row in table.rows:
         if table.fault_of(row, columns):
             continue
         values = [row.fields[column].strip() for column in columns]
-        if all(values):
+        text = label_text(values[-1])
+        if all(values) and text not in dropped:
             rows.append(row)
-            texts.append(label_text(values[-1]))
+            texts.append(text)
+    check_dropped(table, columns[-1], request)
     place = f"{table.name}, column '{table.columns[columns[-1]]}'"
     labels = Labels(place, table, tuple(rows), tuple(texts))
     if not texts:
@@ -169,6 +181,29 @@ def read_labels(table: RawTable, columns: Sequence[int], request: TaskRequest) -
             f"at least. Name another column with label= in --task {request.name}."
         )
     return labels
+
+
+def check_dropped(table: RawTable, column: int, request: TaskRequest) -> None:
+    """Raise ValueError for a label of drop_labels= that no row has: it may be misspelt."""
+    texts = {label_text(row.fields[column]) for row in table.rows if len(row.fields) > column}
+    for name in request.drop_labels:
+        if label_text(name) not in texts:
+            raise ValueError(
+                f"{table.name}, column '{table.columns[column]}': no row has the label '{name}', "
+                f"which drop_labels= in --task {request.name} names. Fix or drop the name."
+            )
+
+
+def check_thousands(labels: Labels, column: int, request: TaskRequest) -> None:
+    """Raise ValueError where the labels have signs between thousands, and may be numbers."""
+    if request.labels or request.kind in ("classes", "binary"):
+        return
+    are_numbers = all(NUMBER_SHAPE.fullmatch(text) for text in labels.texts)
+    fault = thousands_fault(labels.table, column)
+    if fault is None or not (are_numbers or request.kind == "score"):
+        return
+    advice = f" If they are classes, say kind=classes in --task {request.name}."
+    raise ValueError(fault if request.kind == "score" else fault + advice)
 
 
 class KindChoice(NamedTuple):
@@ -220,10 +255,17 @@ def check_repeated(labels: Labels, request: TaskRequest) -> None:
     num_labels = len(labels.counts)
     if len(labels) < 2 * num_labels:
         example = labels.texts[0][:40]
+        advice = f"Name another column with label= in --task {request.name}"
+        pairs = zip(labels.texts, labels.numbers, strict=True)
+        others = [text for text, number in pairs if not math.isfinite(number)]
+        if not others:
+            advice += ", or say kind=score"
+        # One word between numbers makes classes of all of them.
+        elif len(others) < len(labels) / 2:
+            advice += f", or fix '{others[0][:40]}', which is not a number, if it holds scores"
         raise ValueError(
             f"{labels.place}: it holds {num_labels:,} different labels in {len(labels):,} rows, "
-            f"such as '{example}'; a class needs several rows. Name another column with label= in "
-            f"--task {request.name}, or say kind=score if it holds numbers."
+            f"such as '{example}'; a class needs several rows. {advice}."
         )
 
 
@@ -231,9 +273,12 @@ def check_numbers(labels: Labels, request: TaskRequest) -> None:
     """Raise ValueError that names the first label that is no number."""
     for row, text, number in zip(labels.rows, labels.texts, labels.numbers, strict=True):
         if not math.isfinite(number):
+            advice = "Fix the row, or pass kind=classes."
+            if text.casefold() in MISSING_LABELS:
+                advice = f"Fix the row, or drop such rows with drop_labels={text}."
             raise ValueError(
                 f"{labels.table.place(row)}: label '{text}' is not a number, and --task "
-                f"{request.name} is a score. Fix the row, or pass kind=classes."
+                f"{request.name} is a score. {advice}"
             )
 
 

@@ -97,9 +97,16 @@ def test_scores_with_a_decimal_comma(tmp_path):
     assert [row[2] for row in rows_of(read_pairs(path))] == [4.5, 1.125, 0.0]
 
 
+def test_thousands_with_dots_are_no_scores(tmp_path):
+    """Read as a fraction, 6.124 would count below 331."""
+    path = write(tmp_path, "score;sentence1;sentence2\n540;a;b\n6.124;c;d\n331;e;f\n")
+    with pytest.raises(ValueError, match="dots stand before three digits.*: 6124."):
+        read_pairs(path)
+
+
 def test_a_thousand_or_a_decimal_is_not_guessed(tmp_path):
     path = write(tmp_path, "score\tsentence1\tsentence2\n1,125\ta\tb\n0\te\tf\n")
-    with pytest.raises(ValueError, match="line 2: score '1,125' is not a number"):
+    with pytest.raises(ValueError, match="'score': commas stand before.*'1,125'.* write 1.125"):
         read_pairs(path)
 
 

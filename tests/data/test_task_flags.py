@@ -120,3 +120,10 @@ def test_the_flag_in_the_options():
     assert DataOptions(task=("name=a,train=b.csv",), train_rows="a=5").train_rows == "a=5"
     with pytest.raises(ValueError, match="--train_rows is 'b=5'"):
         DataOptions(task=("name=a,train=b.csv",), train_rows="b=5")
+
+
+def test_dropped_labels():
+    assert parse_task("name=a,train=a.csv,drop_labels=-|NA").drop_labels == ("-", "NA")
+    for keys in ("drop_labels=-|", "drop_labels=-|-", "labels=a|b,drop_labels=b"):
+        with pytest.raises(ValueError, match="drop_labels="):
+            parse_task(f"name=a,train=a.csv,{keys}")

@@ -277,3 +277,148 @@ def test_ids(tmp_path):
         ids(",id=id")
     with pytest.raises(ValueError, match="no column number, which id=number in --task names"):
         ids(",id=number")
+
+
+# --- numbers with thousands -----------------------------------------------------------------------
+
+
+def resolve_text(tmp_path, content: str, keys: str = ""):
+    """The task of a file with the columns text and label."""
+    path = tmp_path / "train.csv"
+    path.write_text(content, encoding="utf-8")
+    return resolve_task(parse_task(f"name=mine,train={path}{keys}"))
+
+
+@pytest.mark.parametrize(
+    ("labels", "keys", "words"),
+    [
+        # Read as fractions, 6.124 would count below 331.
+        (["540", "6.124", "331"], "", "such as '6.124'. Write such numbers without them: 6124. If"),
+        (["540", "6.124", "331"], ",kind=score", "If it is a fraction, write 6,124."),
+        (["540", "6.124", "331"], "", "If they are classes, say kind=classes in --task mine."),
+        (["2.500", "1.988,0", "3.100"], "", "dots stand before three digits, as thousands are wri"),
+        (["2.500", "1.988,0", "3.100"], ",kind=score", "Write such numbers without them: 1988,0."),
+        (["2.500", "1.234.567", "3.100"], "", "such as '1.234.567'"),
+        # A number with a decimal comma says what the dot is for.
+        (["6.124", "12,5", "331"], "", "such as '6.124'"),
+    ],
+)
+def test_thousands_in_a_table_with_semicolons(tmp_path, labels, keys, words):
+    rows = [f"text {number};{label}" for number, label in enumerate(labels * 2)]
+    with pytest.raises(ValueError) as caught:
+        resolve_text(tmp_path, "text;label\n" + "\n".join(rows), keys)
+    assert words in str(caught.value) and "column 'label'" in str(caught.value)
+
+
+def test_a_decimal_comma_in_another_column_tells_thousands(tmp_path):
+    content = "text\tlabel\tprice\na b\t6.124\t3,5\nc d\t2.500\t4,25\ne f\t3.100\t4\n"
+    with pytest.raises(ValueError, match=r"such as '6\.124'"):
+        resolve_text(tmp_path, content)
+    without = content.replace("3,5", "3.5").replace("4,25", "4.25")
+    assert "2.5 to 6.124" in resolve_text(tmp_path, without).line
+
+
+@pytest.mark.parametrize("keys", ["", ",kind=score"])
+def test_thousands_with_commas(resolve, keys):
+    with pytest.raises(ValueError, match="commas stand before three digits.*: 6124. If it is a fr"):
+        resolve(["540", "6,124", "331"] * 2, keys)
+
+
+@pytest.mark.parametrize(
+    ("labels", "answers"),
+    [
+        # Thirds, with three decimals each. A whole number over 99 could not be told apart.
+        (["3.667", "4", "2.333"], "2.333 to 4"),
+        (["0.125", "540", "2.333"], "0.125 to 540"),
+        (["6.12", "540", "6.124"], "6.12 to 540"),
+        (["6.124", "5400", "331"], "6.124 to 5400"),
+        (["3,667", "4", "2,333"], "2.333 to 4"),
+    ],
+)
+def test_fractions_with_three_decimals_are_read(tmp_path, labels, answers):
+    rows = [f"text {number};{label}" for number, label in enumerate(labels * 2)]
+    assert answers in resolve_text(tmp_path, "text;label\n" + "\n".join(rows)).line
+
+
+def test_thousands_in_a_dev_file(tmp_path):
+    dev = tmp_path / "dev.csv"
+    dev.write_text("text;label\nx y;540\nz w;6.124\n", encoding="utf-8")
+    keys = f",dev={dev}"
+    content = "text;label\na b;540\nc d;6124,5\ne f;331\n"
+    spec = resolve_text(tmp_path, content, keys).spec
+    flag = f"name=mine,train={tmp_path / 'train.csv'}{keys}"
+    with pytest.raises(ValueError, match=r"dev\.csv, column 'label': dots stand"):
+        read_splits(spec, DataOptions(task=(flag,)))
+
+
+def test_a_column_of_text_is_not_sent_to_kind_score(resolve):
+    with pytest.raises(ValueError) as caught:
+        resolve([f"text {number}" for number in range(9)])
+    assert "kind=score" not in str(caught.value)
+    with pytest.raises(ValueError, match="or fix 'x', which is not a number"):
+        resolve(["x", *(f"{number}.5" for number in range(9))])
+
+
+# --- labels that may be mistakes ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("labels", "spellings"),
+    [
+        (["Sales", "sales", "help"], "'Sales' (4 rows), 'sales' (4 rows) differ only"),
+        (["TRUE", "true", "FALSE"], "'TRUE' (4 rows), 'true' (4 rows) differ only"),
+        (["1", "01", "2"], "'01' (4 rows), '1' (4 rows) differ only"),
+        (["a  b", "a b", "c"], "'a  b' (4 rows), 'a b' (4 rows) differ only"),
+    ],
+)
+def test_one_label_in_several_spellings_is_named(resolve, labels, spellings):
+    lines = resolve(labels * 4).line.splitlines()
+    assert len(lines) == 2 and lines[1].startswith("warning: ") and spellings in lines[1]
+    assert "are 2 classes" in lines[1]
+    # Who lists both, means both.
+    assert "warning" not in resolve(labels * 4, f",labels={'|'.join(labels)}").line
+
+
+def test_different_labels_are_not_named(resolve):
+    for labels in (["a", "b", "c"], ["1", "2", "10"], ["10", "01", "02"], ["C", "C++", "C#"]):
+        assert "warning" not in resolve(labels * 4).line
+
+
+@pytest.mark.parametrize("word", ["-", "NA", "nan", "?", "None", "null"])
+def test_a_label_that_stands_for_a_missing_one_is_named_and_dropped(resolve, tmp_path, word):
+    labels = ["neutral", "entailment", word, "contradiction"] * 4
+    spec, line = resolve(labels)
+    assert f"'{word}' (4 rows) may stand for a missing label" in line and len(spec.label_names) == 4
+
+    spec, line = resolve(labels, f",drop_labels={word}")
+    assert "warning" not in line
+    assert spec.label_names == ("contradiction", "entailment", "neutral")
+    tables = read(tmp_path, labels, f",drop_labels={word}")
+    train = tables["train"]
+    assert len(train.examples) + len(tables["dev"].examples) == 12
+    assert "16 rows read, 4 dropped" in train.summary
+    assert f"label '{word}', which drop_labels= names" in train.summary
+
+
+def test_dropped_labels_are_stored_with_the_task(resolve):
+    spec = resolve(["a", "b", "-", "NA"] * 4, ",drop_labels=-|NA").spec
+    assert from_stored(stored({"mine": spec}), TaskSpec) == {"mine": spec}
+    assert spec.kind == "binary"
+
+
+def test_a_dropped_label_that_no_row_has(resolve):
+    with pytest.raises(ValueError, match="no row has the label 'n.a.', which drop_labels= in"):
+        resolve(["a", "b"] * 4, ",drop_labels=n.a.")
+
+
+def test_a_missing_score_says_how_to_drop_it(resolve):
+    with pytest.raises(ValueError, match="line 3: label '-' is not a number.*with drop_labels=-"):
+        resolve(["1.5", "-", "2"] * 4, ",kind=score")
+    assert resolve(["1.5", "-", "2", "3"] * 4, ",drop_labels=-").spec.kind == "score"
+
+
+def test_a_column_of_ids_is_named(resolve):
+    ids = [str(number) for number in range(300)]
+    assert "all 300 labels are different whole numbers, as ids are" in resolve(ids).line
+    assert "warning" not in resolve([*ids, "7"]).line
+    assert "warning" not in resolve([*ids, "7.5"]).line
