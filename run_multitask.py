@@ -188,6 +188,7 @@ def resolve(options: Options, folder: Path) -> Resolved:
     folder: of the run. ValueError where the model cannot do what the options ask.
     """
     from contrastive.presets import described, settings_of
+    from contrastive.sentence_folder import note_for_training
     from minbert import BertConfig, hub
     from minbert.pooling import check_pooling, note_on_pooling
     from minbert.training import runtime
@@ -198,9 +199,13 @@ def resolve(options: Options, folder: Path) -> Resolved:
     precision, precision_reason = runtime.choose_precision(options.training.precision, device)
     model_folder = hub.resolve(options.encoder.model)
     check_pooling(model_folder, options.encoder.pooling)
-    note = note_on_pooling(model_folder, options.encoder.pooling)
-    if note is not None:
-        print(note)
+    notes = [
+        note_on_pooling(model_folder, options.encoder.pooling),
+        note_for_training(model_folder),
+    ]
+    for note in notes:
+        if note is not None:
+            print(note)
     config = BertConfig.from_pretrained(model_folder)
 
     settings = {}

@@ -5,26 +5,24 @@ N vectors, Q queries, K neighbours, C queries of a chunk, H hidden.
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from contrastive.sentence_folder import SentenceFolder, read_sentence_folder
+from contrastive.sentence_folder import SentenceFolder, read_sentence_folder, unused_parts
 from contrastive.zero_shot import Progress, embed, encode
 from data.batching import EncodedExamples
 from data.readers import Example
 from minbert import BertConfig, BertModel, BertTokenizer, hub
-from minbert.commands.files import write_atomically
 from minbert.pooling import check_pooling, stored_pooling
 from minbert.training import runtime
+from minbert.training.stage import encoder_fingerprint
 
 ChunkProgress = Callable[[Sequence[Tensor]], Iterable[Tensor]]  # yields the chunks, as tqdm does
 
@@ -32,8 +30,6 @@ STEPS = 2.0**30  # cosines are rounded to 1 / STEPS, so that equal vectors tie i
 MAX_CELLS = 2**22  # cosines in memory at once: 32 MiB in float64
 NUM_SPECIAL_TOKENS = 2  # [CLS] and [SEP]
 DEFAULT_LENGTH = 128  # tokens of a row, where neither the user nor the model says another number
-NUM_CHECKED = 8  # stored vectors that are compared with vectors computed again
-LEAST_COSINE = 0.99  # between the two: bf16 keeps cosines to about 0.002
 
 
 # --- sentences to vectors -------------------------------------------------------------------------
@@ -57,6 +53,16 @@ class Embedder:
     def is_normalised(self) -> bool:
         """Whether its vectors have length 1, by a module of a sentence-transformers folder."""
         return self.modules is not None and "Normalize" in self.modules.step_names
+
+    def identity(self) -> dict[str, str]:
+        """All that decides which vectors it gives, by name. Models and modules are digests."""
+        return {
+            "model": encoder_fingerprint(self.encoder, self.tokenizer),
+            "pooling": self.pooling,
+            "precision": self.precision,
+            "max_length": str(self.max_length),
+            "modules": "" if self.modules is None else self.modules.digest,
+        }
 
     def encode(
         self, sentences: Sequence[str], progress: Progress = iter, name: str = "sentence {}"
@@ -147,9 +153,14 @@ def open_embedder(
     precision, precision_reason = runtime.choose_precision(precision, chosen_device)
     described = read_sentence_folder(folder)
     modules = choose_modules(folder, described, pooling, is_bound)
+    notes_on_folder = [] if modules is None else notes_on_modules(modules)
     stored = stored_pooling(folder)
+    if described is not None and stored is None:
+        stored = described.pooling
+        if modules is None:
+            notes_on_folder = notes_on_unused_parts(folder)
     if modules is not None:
-        folder, stored = modules.encoder, modules.pooling
+        folder = modules.encoder
     if pooling == "auto":
         pooling = stored or "mean"
     if is_bound:
@@ -168,13 +179,11 @@ def open_embedder(
         f"precision: {precision} ({precision_reason})",
     ]
     tokenizer = BertTokenizer.from_pretrained(folder)
-    if modules is not None:
-        if modules.lowercases:
-            tokenizer.lowercase_first()
-        notes += notes_on_modules(modules)
+    if modules is not None and modules.lowercases:
+        tokenizer.lowercase_first()
     return (
         Embedder(encoder, tokenizer, pooling, precision, batch_size, max_length, modules),
-        notes,
+        notes + notes_on_folder,
     )
 
 
@@ -183,13 +192,22 @@ def choose_modules(
 ) -> SentenceFolder | None:
     """Take the modules of a sentence-transformers folder, or None where they are not used.
 
-    Another pooling than theirs asks for the encoder alone. An export of ours (with sentence.json)
-    that has a pooler is read as the encoder with that pooler. ValueError where the modules matter
-    and only the encoder would be used.
+    An export of ours (with sentence.json) that has a pooler is read as the encoder with that
+    pooler. ValueError for another pooling than that of the modules if is_bound, and where the
+    modules matter and only the encoder would be used. Without is_bound, another pooling asks for
+    the encoder alone.
     """
-    if modules is None or pooling not in ("auto", modules.pooling):
+    stored = stored_pooling(folder)
+    if modules is None or stored not in (None, modules.pooling):
         return None
-    if stored_pooling(folder) not in (None, modules.pooling):
+    if pooling not in ("auto", modules.pooling):
+        if is_bound and stored is None:
+            raise ValueError(
+                f"{folder}: its sentence-transformers modules make the sentence vector by the "
+                f"pooling {modules.pooling}; asked for is --pooling {pooling}, for which it was "
+                "not trained. Leave out --pooling. `python -m contrastive.quality` measures the "
+                "encoder with any pooling."
+            )
         return None
     if not is_bound and not modules.is_plain:
         raise ValueError(
@@ -214,6 +232,12 @@ def notes_on_modules(modules: SentenceFolder) -> list[str]:
     if modules.truncate_dim:
         notes.append(f"vectors: cut to {modules.truncate_dim} units (truncate_dim)")
     return notes
+
+
+def notes_on_unused_parts(folder: Path) -> list[str]:
+    """A line on what is left out where the encoder of a sentence-transformers folder is alone."""
+    parts = unused_parts(folder)
+    return [f"left out of the vectors: {', '.join(parts)} ({folder})"] if parts else []
 
 
 def reason_for_pooling(pooling: str, stored: str | None) -> str:
@@ -337,81 +361,3 @@ def pairs_above(
         for place, other in is_high.nonzero().tolist():
             cosine = min(1.0, max(-1.0, float(cosines[place, other])))
             yield Pair(start + place, start + other, cosine)
-
-
-# --- vectors on disk ------------------------------------------------------------------------------
-
-
-def write_vectors(path: Path | None, vectors: Tensor, is_normalised: bool) -> None:
-    """Write vectors (N, H) as .npy, float32.
-
-    path: a file, which is written atomically, or None for standard output. is_normalised: bring
-    each vector to length 1.
-    """
-    if is_normalised:
-        vectors = F.normalize(vectors, dim=-1)
-    # np.save asks for a position, which a pipe lacks, and adds .npy to a path without it.
-    stream = io.BytesIO()
-    np.save(stream, vectors.numpy())
-    content = stream.getvalue()
-    if path is None:
-        sys.stdout.buffer.write(content)
-        return
-
-    def write(beside: Path) -> None:
-        beside.write_bytes(content)
-
-    # A link stays a link: the file that it points to is replaced.
-    write_atomically(path.resolve(), write)
-
-
-def read_vectors(path: Path, sentences: Sequence[str], embedder: Embedder) -> Tensor:
-    """Read the vectors (N, H) of N sentences that `write_vectors` has stored.
-
-    Some sentences are embedded again. So vectors of other sentences, or of another model, pooling
-    or length, are noticed. Raises ValueError for these, and for a file that holds no such array.
-    """
-    vectors = load_array(path)  # (N, H)
-    if len(vectors) != len(sentences):
-        raise ValueError(
-            f"--vectors is {path} with {len(vectors):,} rows, and there are {len(sentences):,} "
-            "sentences; expected is a row for each. Store them again with --out."
-        )
-    # At most NUM_CHECKED rows, the first and the last among them.
-    count = min(NUM_CHECKED, len(sentences))
-    places = np.linspace(0, len(sentences) - 1, count).round().astype(int).tolist()
-    again, _ = embedder.encode([sentences[place] for place in places])  # (P, H)
-    width = again.size(1)
-    if vectors.size(1) != width:
-        raise ValueError(
-            f"--vectors is {path} with {vectors.size(1)} numbers in a row; the model gives "
-            f"{width}. Pass the model that they come from."
-        )
-    cosines = F.cosine_similarity(again, vectors[places], dim=-1)  # (P,)
-    lowest = int(cosines.argmin())
-    if cosines[lowest] < LEAST_COSINE:
-        raise ValueError(
-            f"--vectors is {path}; its row {places[lowest]} has a cosine of only "
-            f"{cosines[lowest]:.2f} with sentence {places[lowest] + 1}. It was made of other "
-            "sentences, or with another model, pooling or --max-length. Store them again with "
-            "--out."
-        )
-    return vectors
-
-
-def load_array(path: Path) -> Tensor:
-    """Return the finite numbers (N, H) of a .npy file. Raises ValueError where there are none."""
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise ValueError(
-            f"--vectors is {path}, which cannot be read as a .npy file ({error}). Pass the file "
-            "that --out wrote."
-        ) from None
-    is_matrix = isinstance(array, np.ndarray) and array.ndim == 2
-    if not is_matrix or array.dtype.kind != "f" or not np.isfinite(array).all():
-        raise ValueError(
-            f"--vectors is {path}, which holds no matrix of finite numbers. Pass the file that "
-            "--out wrote."
-        )
-    return torch.from_numpy(array.astype(np.float32))

@@ -23,7 +23,7 @@ from torch import Tensor
 from minbert import weights
 from minbert.bert import BertOutput
 from minbert.config import BertConfig
-from minbert.pooling import POOLINGS, SENTENCE_POOLINGS, pooling_modes
+from minbert.pooling import POOLINGS, SENTENCE_POOLINGS, pooling_modes, stored_pooling
 
 
 def keep(vectors: Tensor) -> Tensor:
@@ -154,6 +154,40 @@ def read_sentence_folder(folder: Path) -> SentenceFolder | None:
         prompts=settings.get("prompts") or {},
         includes_prompt=includes_prompt,
         similarity=settings.get("similarity_fn_name") or "cosine",
+    )
+
+
+def unused_parts(folder: Path) -> list[str]:
+    """What a sentence-transformers folder adds to its encoder and pooling, for a message.
+
+    Whoever takes the encoder alone, as training does, leaves these out. Normalize is not named,
+    because it changes no cosine. The list is empty for a folder of another kind, and for one with
+    sentence.json, whose modules belong to an export of ours.
+    """
+    path = folder / "modules.json"
+    if not path.is_file() or stored_pooling(folder) is not None:
+        return []
+    kinds = [str(module.get("type")).rpartition(".")[2] for module in _read_json(path)]
+    parts = [f"the module {kind}" for kind in kinds[2:] if kind not in ("Normalize", "Dropout")]
+    settings = _read_json(folder / "config_sentence_transformers.json")
+    if settings.get("default_prompt_name") is not None:
+        parts.append(f"the prompt '{settings['default_prompt_name']}'")
+    if settings.get("truncate_dim") is not None:
+        parts.append(f"truncate_dim {settings['truncate_dim']}")
+    if _read_json(folder / "sentence_bert_config.json").get("do_lower_case"):
+        parts.append("do_lower_case of sentence_bert_config.json")
+    return parts
+
+
+def note_for_training(folder: Path) -> str | None:
+    """Say which parts of a sentence-transformers folder a training leaves out, or None."""
+    parts = unused_parts(folder)
+    if not parts:
+        return None
+    return (
+        f"note: {folder} is a model of sentence-transformers. This run trains its encoder alone "
+        f"and leaves out {', '.join(parts)}, so it does not start from the vectors of the whole "
+        "model"
     )
 
 

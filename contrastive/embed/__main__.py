@@ -131,12 +131,13 @@ def compute_vectors(
     progress: Any,
 ) -> Tensor:
     """The vectors (N, H) of the sentences: computed, or read from --vectors."""
-    from contrastive.embedder import read_vectors
+    from contrastive.embed.stored_vectors import read_vectors
 
     texts = [sentence.text for sentence in sentences]
     if request.vectors is not None:
-        vectors = read_vectors(request.vectors, texts, embedder)
+        vectors, check = read_vectors(request.vectors, texts, embedder)
         log(f"vectors: {request.vectors}, {len(vectors):,} rows of {vectors.size(1)}, read")
+        log(f"vectors: {check}")
         return vectors
     vectors, num_cut = embedder.encode(texts, progress)
     log(f"{len(sentences):,} sentences, {num_cut:,} of them cut to {embedder.max_length} tokens")
@@ -160,7 +161,8 @@ def work(
     from tqdm import tqdm
 
     from contrastive.embed.export import GRAPH, export, export_graph
-    from contrastive.embedder import nearest, open_embedder, write_vectors
+    from contrastive.embed.stored_vectors import record_of, write_vectors
+    from contrastive.embedder import nearest, open_embedder
     from minbert.training import runtime
 
     # Progress bars. disable=None: a bar is shown only on a terminal.
@@ -207,7 +209,8 @@ def work(
     # Files first: whoever stops the printing keeps them.
     if request.out is not None:
         path = None if request.writes_to_stream else request.out
-        write_vectors(path, vectors, request.normalise)
+        record = record_of([sentence.text for sentence in sentences], embedder)
+        write_vectors(path, vectors, request.normalise, record)
         log(f"vectors: {request.out}, {len(vectors):,} rows of {vectors.size(1)}")
     if query is not None:
         yield answer_query(request, query, sentences, vectors)

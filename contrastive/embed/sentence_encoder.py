@@ -22,7 +22,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from contrastive.embedder import NUM_SPECIAL_TOKENS, open_embedder
-from minbert.training.stage import encoder_fingerprint
 
 Vectors = Tensor | np.ndarray | list[Tensor] | list[np.ndarray]
 
@@ -261,14 +260,7 @@ class SentenceEncoder:
     @property
     def revision(self) -> str:
         """A digest of the weights, the tokenizer, and how vectors are made of them."""
-        embedder = self.embedder
-        parts = [
-            encoder_fingerprint(embedder.encoder, embedder.tokenizer),
-            embedder.pooling,
-            embedder.precision,
-            str(embedder.max_length),
-            "" if embedder.modules is None else embedder.modules.digest,
-        ]
+        parts = self.embedder.identity().values()
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from contrastive.embed.__main__ import main
 from contrastive.embedder import nearest, open_embedder
@@ -191,11 +192,36 @@ def test_vectors_of_something_else_are_noticed(command, tmp_path):
         assert (code, out) == (2, "")
         return err
 
-    other = TEXT.replace(b"the tall soldier", b"a bike, a good day")
-    assert "its row 3 has a cosine of only" in refusal(content=other)
-    assert "with sentence 4. It was made of other sentences" in refusal(content=other)
-    assert "with another model, pooling" in refusal(flags=("--pooling", "cls"))
     assert "5 rows, and there are 6 sentences" in refusal(content=TEXT + b"one more\n")
+
+    # The record names every difference.
+    other = TEXT.replace(b"the tall soldier", b"the tall soldiers")
+    assert "its row 3 was made of another sentence than sentence 4 (1 of 5" in refusal(
+        content=other
+    )
+    lines = TEXT.splitlines(keepends=True)
+    swapped = b"".join([lines[0], lines[2], lines[1], *lines[3:]])
+    assert "its row 1 was made of another sentence" in refusal(content=swapped)
+    assert "made with --pooling mean; this command has --pooling cls" in refusal(
+        flags=("--pooling", "cls")
+    )
+    assert "made with --max-length 128; this command has --max-length 64" in refusal(
+        flags=("--max-length", 64)
+    )
+    content = bytearray(path.read_bytes())
+    content[content.index(stored[2].tobytes())] ^= 1
+    path.write_bytes(content)
+    assert "numbers were changed after --out stored them" in refusal()
+    np.save(path, stored)
+    with path.open("ab") as stream:
+        np.save(stream, stored)
+    assert "cannot be read as a .npy file" in refusal()
+
+    # Without a record, some rows are compared.
+    other = TEXT.replace(b"the tall soldier", b"a bike, a good day")
+    assert "its row 3 has a cosine of only" in refusal(stored, content=other)
+    assert "with sentence 4. It was made of other sentences" in refusal(stored, content=other)
+    assert "with another model, pooling" in refusal(stored, flags=("--pooling", "cls"))
     assert "4 numbers in a row; the model gives" in refusal(stored[:, :4])
     assert "holds no matrix of finite numbers" in refusal(stored[0])
     assert "holds no matrix of finite numbers" in refusal(stored * np.nan)
@@ -203,6 +229,42 @@ def test_vectors_of_something_else_are_noticed(command, tmp_path):
     assert "cannot be read as a .npy file" in refusal()
     path.unlink()
     assert "cannot be read as a .npy file" in refusal()
+
+
+def test_every_row_of_stored_vectors_is_checked(command, tmp_path, model_copy):
+    """Of a long file, too: a swap in its middle, and a model with one other weight."""
+    path = tmp_path / "vectors.npy"
+    words = ["girl", "man", "soldier", "hotel", "doctor"]
+    lines = [f"the {words[row % 5]} is {'the ' * (row // 5)}{words[row % 3]}" for row in range(40)]
+    flags = ("--nearest", 1, "--vectors", path)
+    content = "\n".join(lines).encode()
+    assert command("--out", path, content=content, model=model_copy)[0] == 0
+    assert command(*flags, content=content, model=model_copy)[0] == 0
+
+    lines[17], lines[18] = lines[18], lines[17]
+    swapped = "\n".join(lines).encode()
+    code, out, err = command(*flags, content=swapped, model=model_copy)
+    assert (code, out) == (2, "")
+    assert "its row 17 was made of another sentence than sentence 18 (2 of 40 rows differ)" in err
+
+    # numpy.save writes no record. The user is told that most rows were not looked at.
+    np.save(path, np.load(path))
+    code, _, err = command(*flags, content=content, model=model_copy)
+    assert code == 0
+    assert "NOT ALL CHECKED" in err and "8 of its 40 rows were compared" in err
+
+    assert command("--out", path, content=content, model=model_copy)[0] == 0
+    tensors = load_file(model_copy / "model.safetensors")
+    tensors["embeddings.LayerNorm.bias"] += 1e-4
+    save_file(tensors, model_copy / "model.safetensors", metadata={"format": "pt"})
+    assert "made with another model. Pass" in command(*flags, content=content, model=model_copy)[2]
+
+
+def test_vectors_of_a_pipe_have_a_record(command, tmp_path):
+    path = tmp_path / "vectors.npy"
+    path.write_bytes(command()[1])
+    _, _, err = command("--nearest", 1, "--vectors", path)
+    assert "its record names this model and these sentences" in err
 
 
 def test_an_export_needs_no_sentences(command, tmp_path):

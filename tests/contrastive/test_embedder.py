@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 
-from contrastive.embedder import nearest, open_embedder, pairs_above, write_vectors
+from contrastive.embed.stored_vectors import write_vectors
+from contrastive.embedder import nearest, open_embedder, pairs_above
 from minbert import BertModel, BertTokenizer
 from minbert.pooling import pool, save_pooling
 

@@ -11,7 +11,9 @@ import shutil
 import pytest
 import torch
 
+from contrastive.embed import SentenceEncoder
 from contrastive.embedder import open_embedder
+from contrastive.sentence_folder import note_for_training
 from minbert.pooling import SENTENCE_POOLINGS, note_on_pooling
 
 sentence_transformers = pytest.importorskip("sentence_transformers", reason="setup.sh --dev")
@@ -226,13 +228,54 @@ def test_the_layout_with_the_encoder_in_a_folder(tmp_path, tiny_model, encoder, 
         BertModel.from_pretrained(tmp_path / "old")
 
 
-def test_another_pooling_asks_for_the_encoder_alone(tmp_path, tiny_model, encoder):
-    parts = [encoder, modules.Pooling(SIZE, "cls"), modules.Dense(SIZE, 5)]
-    save(tmp_path / "st", parts)
-    alone = open_embedder(tiny_model, "mean", device="cpu")[0].encode(SENTENCES)[0]
-    assert_equal_vectors(tmp_path / "st", alone, pooling="mean")
-    with pytest.raises(ValueError, match="pooling cls, Dense. Only the encoder's own vectors"):
-        open_embedder(tmp_path / "st", is_bound=False)
+@pytest.mark.parametrize("mode", ["cls", "mean"])
+@pytest.mark.parametrize("last", ["nothing", "Dense", "Normalize"])
+def test_another_pooling_is_refused_or_measured_by_its_name(
+    tmp_path, tiny_model, encoder, mode, last
+):
+    """Only a measurement takes the encoder alone, and it says what it leaves out."""
+    parts = [encoder, modules.Pooling(SIZE, mode)]
+    parts += {
+        "nothing": [],
+        "Dense": [modules.Dense(SIZE, 5)],
+        "Normalize": [modules.Normalize()],
+    }[last]
+    expected = save(tmp_path / "st", parts)
+    other = "mean" if mode == "cls" else "cls"
+    for pooling in (other, "pooler"):
+        message = f"by the pooling {mode}; asked for is --pooling {pooling}"
+        with pytest.raises(ValueError, match=message):
+            open_embedder(tmp_path / "st", pooling)
+        with pytest.raises(ValueError, match=message):
+            SentenceEncoder(tmp_path / "st", pooling=pooling)
+    notes = assert_equal_vectors(tmp_path / "st", expected, pooling=mode)
+    assert f"pooling: {mode} (the model was trained for it)" in notes
+
+    alone = open_embedder(tiny_model, other, device="cpu")[0].encode(SENTENCES)[0]
+    notes = assert_equal_vectors(tmp_path / "st", alone, pooling=other, is_bound=False)
+    assert f"pooling: {other} (the model was trained for {mode})" in notes
+    left_out = [note for note in notes if note.startswith("left out of the vectors")]
+    assert len(left_out) == (last == "Dense")
+    if last == "Dense":
+        assert "the module Dense" in left_out[0]
+        with pytest.raises(ValueError, match=f"pooling {mode}, Dense. Only the encoder's own vec"):
+            open_embedder(tmp_path / "st", is_bound=False)
+
+
+def test_training_notes_what_it_leaves_out(tmp_path, tiny_model, encoder):
+    assert note_for_training(tiny_model) is None
+    plain = [encoder, modules.Pooling(SIZE, "mean"), modules.Normalize()]
+    save(tmp_path / "plain", plain)
+    assert note_for_training(tmp_path / "plain") is None
+
+    whole = [*plain[:2], modules.Dense(SIZE, 5), modules.Normalize()]
+    prompts = {"prompts": {"query": "a "}, "default_prompt_name": "query", "truncate_dim": 4}
+    save(tmp_path / "whole", whole, **prompts)
+    change(tmp_path / "whole" / "sentence_bert_config.json", do_lower_case=True)
+    note = note_for_training(tmp_path / "whole")
+    assert note is not None and "Normalize" not in note
+    for part in ("the module Dense", "the prompt 'query'", "truncate_dim 4", "do_lower_case"):
+        assert part in note
 
 
 def test_training_notes_another_pooling(tmp_path, tiny_model, encoder):
