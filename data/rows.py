@@ -97,6 +97,20 @@ class RawTable:
         return self.layout.delimiter == ";"
 
     @property
+    def decimal_sign(self) -> str:
+        """The sign with which the numbers of the table are written: "." or ",".
+
+        A table with semicolons may have decimal points, as pandas writes it with sep=";".
+        """
+        if not self.has_decimal_comma:
+            return "."
+        signs = set()
+        for row in self.rows:
+            for field in row.fields:
+                signs.add(decimal_sign_of(field.strip()))
+        return "." if "." in signs and "," not in signs else ","
+
+    @property
     def shown_columns(self) -> str:
         """The names for a message. Names with bytes that are not UTF-8 are made printable."""
         names = []
@@ -160,6 +174,12 @@ def parse_number(text: str, has_decimal_comma: bool = False) -> float:
         return float(text)
     except ValueError:
         return math.nan
+
+
+def decimal_sign_of(text: str) -> str:
+    """The decimal sign of a number, or "" for other texts and for a dot that may mean thousands."""
+    number = re.fullmatch(r"[-+]?\d+([.,])\d+", text)
+    return "" if number is None or is_grouped(text, ".") else number[1]
 
 
 SIGNS = {".": "dots", ",": "commas"}

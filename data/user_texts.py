@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from data.columns import ColumnNames, Role, find_column, find_columns
 from data.file_text import ZIP_BYTES, damage_in, decode
-from data.rows import RawTable
+from data.rows import RawTable, Row
 from data.tables import (
     STANDARD_INPUT,
     TABLE_SUFFIXES,
@@ -88,7 +88,12 @@ def read_texts(
     content = read_source(path)
     if has_lines and names.are_given:
         raise ValueError("--lines says that the input has no columns; drop it, or their names.")
-    if has_lines or not (names.are_given or is_table(name, content, roles)):
+    if has_lines:
+        return read_lines(name, content, len(roles))
+    header = header_of_one_column(name, content, roles, names)
+    if header:
+        return take_texts(one_column(name, content, header), roles, names, skips_empty)
+    if not (names.are_given or is_table(name, content, roles)):
         return read_lines(name, content, len(roles))
     return take_texts(parse_table(name, content), roles, names, skips_empty)
 
@@ -125,6 +130,40 @@ def is_table(name: str, content: bytes, roles: Sequence[Role]) -> bool:
             "each line is a row."
         )
     return False
+
+
+def header_of_one_column(
+    name: str, content: bytes, roles: Sequence[Role], names: ColumnNames
+) -> str:
+    """The first line of a file without delimiters, if it is the name of the expected column.
+
+    "" where it is not, or where the name or the content says how the file is written.
+    """
+    if len(roles) != 1 or names.id is not None or looks_like_table(name, content):
+        return ""
+    lines = split_lines(decode(name, content).text)
+    expected = roles[0].names if names.text is None else (names.text,)
+    first = lines[0].strip() if len(lines) > 1 else ""
+    return first if first.casefold() in {column.casefold() for column in expected} else ""
+
+
+def one_column(name: str, content: bytes, header: str) -> RawTable:
+    """The table of one column in a file whose first line is the header.
+
+    Commas belong to the texts, unless a line stands in quotes as in CSV.
+    """
+    table = parse_table(name, content)
+    note = f"the first line, '{header}', is the header (--lines reads it as a text)"
+    lines = split_lines(decode(name, content).text)
+    has_quoted = any(line.strip().startswith('"') and line.rstrip().endswith('"') for line in lines)
+    if has_quoted or all(len(row.fields) == 1 for row in table.rows):
+        return replace(table, notes=(*table.notes, note))
+    rows = []
+    for number, line in enumerate(lines[1:], start=2):
+        if line.strip():
+            rows.append(Row(number, [line]))
+    layout = table.layout._replace(delimiter="\t", has_quotes=False)
+    return RawTable(name, Row(1, [header]), tuple(rows), layout, (*table.notes, note))
 
 
 def split_lines(text: str) -> list[str]:

@@ -267,7 +267,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     if options.out is not None:
         write_answers(options.out, texts, task, answer, options.probabilities)
-        log(f"predictions: {options.out}, {len(rows):,} rows")
+        log(describe_file(options.out, texts))
         return
     for row, cells in zip(texts.rows, printed_cells(task, answer, options), strict=True):
         print(*cells, *(one_line(text) for text in row.texts), sep="\t")
@@ -379,6 +379,7 @@ def write_answers(
     The file has the delimiter and the decimal sign of a table with semicolons, and else commas.
     """
     table = texts.table
+    has_decimal_comma = table is not None and table.decimal_sign == ","
     has_semicolons = table is not None and table.has_decimal_comma
     columns = list(task.format.text_columns) if table is None else table.columns
     rows = [list(row.texts) for row in texts.rows]
@@ -387,11 +388,19 @@ def write_answers(
 
     for column in answer_columns(task, answer, has_probabilities):
         columns = [*columns, new_column(column.name, columns)]
-        has_comma = has_semicolons and column.is_number
+        has_comma = has_decimal_comma and column.is_number
         # A row without a text has no prediction.
         for row, value in zip(rows, texts.spread(column.values), strict=True):
             row.append(value.replace(".", ",") if has_comma else value)
     write_spreadsheet(path, columns, rows, ";" if has_semicolons else ",")
+
+
+def describe_file(path: Path, texts: UserTexts) -> str:
+    """The line about a file that is written. Its rows without a text have no prediction."""
+    num_rows = len(texts.rows) if texts.table is None else len(texts.table.rows)
+    line = f"predictions: {path}, {num_rows:,} rows"
+    num_empty = num_rows - len(texts.rows)
+    return f"{line}, {num_empty:,} of them without a prediction" if num_empty else line
 
 
 def answer_columns(task: Task, answer: Answer, has_probabilities: bool) -> list[AnswerColumn]:

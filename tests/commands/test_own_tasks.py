@@ -221,6 +221,15 @@ def test_a_table_with_the_columns_of_training_needs_no_names(mixed, predict, tab
 # --- errors and ensemble --------------------------------------------------------------------------
 
 
+def test_a_file_of_one_column_is_read_by_its_header(two_tickets, predict, tmp_path):
+    path = tmp_path / "lines.txt"
+    path.write_text("message\na of woman woman\n", encoding="utf-8")
+    code, printed, said = predict("", two_tickets[0], "--input", path)
+    assert code == 0 and len(printed.splitlines()) == 1 and "a of woman woman" in printed
+    assert "the first line, 'message', is the header" in said
+    assert len(predict("", two_tickets[0], "--input", path, "--lines")[1].splitlines()) == 2
+
+
 def test_the_report_of_errors_has_the_names_of_the_labels(two_tickets, tmp_path, capsys):
     assert errors.main([str(two_tickets[1]), "--out", str(tmp_path)]) == 0
     text = (tmp_path / "errors.md").read_text(encoding="utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shutil
 
 import numpy as np
@@ -408,6 +409,7 @@ def test_a_row_without_a_text_has_no_prediction(two_runs, predict, tmp_path):
     code, printed, said = predict(content, two_runs[0], *flags)
     assert (code, printed) == (0, "")
     assert "1 without a text left out, the first: line 3" in said
+    assert "out.csv, 3 rows, 1 of them without a prediction" in said
     rows = read_back(tmp_path / "out.csv")[1:]
     assert [row[:2] for row in rows] == [["1", "a fine film"], ["2", ""], ["3", "a dull film"]]
     assert rows[1][2:] == ["", ""]
@@ -416,6 +418,25 @@ def test_a_row_without_a_text_has_no_prediction(two_runs, predict, tmp_path):
     assert [rows[0][2], rows[2][2]] == names
     # Without a file, each row of the input must have its line.
     assert "line 3: 'sentence' is empty" in predict(content, two_runs[0], "--task", "sst")[2]
+
+
+@pytest.mark.parametrize(
+    ("score", "written"),
+    [
+        ("4.5", "."),  # pandas writes so with sep=";"
+        ("4,5", ","),
+        ("6.124", ","),  # a thousand
+        ("4", ","),
+    ],
+)
+def test_the_decimal_sign_is_that_of_the_table(two_runs, predict, tmp_path, score, written):
+    source = tmp_path / "in.csv"
+    source.write_text(f"sentence;score\nA good film .;{score}\nA film .;\n", encoding="utf-8")
+    out = tmp_path / "out.csv"
+    code, _, _ = predict("", two_runs[0], "--task", "sst", "--input", source, "--out", out)
+    rows = list(csv.reader(io.StringIO(out.read_text(encoding="utf-8-sig")), delimiter=";"))
+    assert code == 0 and rows[1][1] == score
+    assert re.fullmatch(rf"0\{written}\d{{4}}", rows[1][-1])
 
 
 def test_a_text_of_several_lines_is_printed_on_one(two_runs, predict):

@@ -99,6 +99,29 @@ def test_a_column_that_is_named_makes_a_table_of_one_column(read):
 
 
 @pytest.mark.parametrize(
+    ("content", "texts"),
+    [
+        ("Nachricht\nHallo.\nUnd, du?\n", ["Hallo.", "Und, du?"]),
+        # Quotes as in CSV enclose a text.
+        ('Nachricht\n"Und, du?"\nHallo.\n', ["Und, du?", "Hallo."]),
+        ("nachricht\nHallo.\n\nUnd?\n", ["Hallo.", "Und?"]),
+        # A quotation in prose is no quoted field.
+        ('Nachricht\n"Nein", sagte er.\n', ['"Nein", sagte er.']),
+    ],
+)
+def test_a_first_line_that_is_the_column_of_the_task_is_a_header(read, content, texts):
+    role = [Role("--text", ("Nachricht",))]
+    table = read(content, role)
+    assert [row.texts[0] for row in table.rows] == texts
+    assert any("is the header (--lines reads it as a text)" in note for note in table.notes)
+    assert rows_of(read(content, text="Nachricht")) == rows_of(table)
+    # As lines, the first one is a text. So it is where another column is expected.
+    assert read("Nachricht\nHallo.\n", role, has_lines=True).rows[0].texts == ("Nachricht",)
+    assert read("Nachricht\nHallo.\n").rows[0].texts == ("Nachricht",)
+    assert len(read("Nachricht\n", role).rows) == 1
+
+
+@pytest.mark.parametrize(
     ("content", "suffix", "words"),
     [
         ("", ".txt", "holds no lines; expected is one text per line, in UTF-8"),
