@@ -53,6 +53,12 @@ def check_numbers(
             f"or pass --{name} none."
         )
 
+    unknown = sorted(names - set(tasks))
+    if is_task and unknown:
+        raise ValueError(
+            f"--{name} {text}: there is no task {unknown[0]}; there are {', '.join(tasks)}."
+        )
+
     is_repeated = len(numbers) < text.count("=")
     is_allowed = names <= set(tasks) and not is_repeated
     for number in numbers.values():

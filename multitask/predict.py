@@ -80,6 +80,13 @@ def build_parser() -> Parser:
         "para, that of a paraphrase, which can be a training label; your own task, those of all "
         "labels in their order. --out gets a column for each class",
     )
+    parser.add_argument(
+        "--precision",
+        choices=("auto", "fp32", "bf16"),
+        default="auto",
+        help="of matrix products. auto: that of the run. fp32: that of multitask.export "
+        "(default: %(default)s)",
+    )
     _add_table(parser)
     return parser
 
@@ -161,18 +168,38 @@ def choose_task(options: argparse.Namespace) -> TaskSpec:
     Raises ValueError where the run does not have it.
     """
     run = options.runs[0]
+    for folder in options.runs:
+        refuse_ensemble(folder)
     specs, trained = read_tasks(run)
-    name = options.task
-    if name is None and len(trained) == 1:
-        name = trained[0]
-    if name is None:
-        raise ValueError(f"{run} was trained on {', '.join(trained)}; pass one as --task.")
+    name = options.task or choose_only_task(run)
     if name not in specs:
         raise ValueError(
             f"--task {name}: {run} was trained on {', '.join(trained)}. Pass one of these, or "
             "another run."
         )
     return specs[name]
+
+
+def choose_only_task(run: Path) -> str:
+    """The only task that a run was trained on. Raises ValueError where there are several."""
+    trained = read_tasks(run).trained
+    if len(trained) > 1:
+        raise ValueError(f"{run} was trained on {', '.join(trained)}; pass one as --task.")
+    return trained[0]
+
+
+def refuse_ensemble(folder: Path) -> None:
+    """Raise ValueError for the folder of an ensemble, with the runs that can be named instead."""
+    path = folder / "ensemble.json"
+    if not path.is_file() or (folder / "run.json").is_file():
+        return
+    advice = "the runs that it joins"
+    try:
+        runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
+        advice += ": " + " ".join(in_shell(Path(run)) for run in runs)
+    except (OSError, ValueError, KeyError, TypeError):
+        advice += ", which ensemble.json names"
+    raise ValueError(f"{folder} holds an ensemble, and no model. Name {advice}")
 
 
 def check_options(options: argparse.Namespace, task: TaskSpec) -> None:
@@ -260,9 +287,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         log(note)
     rows = to_examples(texts)
     warn_of_unknown_words(runs, task, rows, texts, log)
-    total = answers(runs[0], task, rows, log)
+    total = answers(runs[0], task, rows, log, options.precision)
     for run in runs[1:]:
-        total = total + answers(run, task, rows, log)
+        total = total + answers(run, task, rows, log, options.precision)
     answer = Answer(decode(task, total / len(runs)), total / len(runs))
 
     if options.out is not None:
@@ -329,11 +356,15 @@ def warn_of_unknown_words(
 
 
 def answers(
-    run: Record, task: Task, rows: Sequence[Example], log: Callable[[str], None]
+    run: Record,
+    task: Task,
+    rows: Sequence[Example],
+    log: Callable[[str], None],
+    precision: str = "auto",
 ) -> np.ndarray:
     """The run's probabilities, or its similarities, in row order.
 
-    log: is told about rows that are cut.
+    log: is told about rows that are cut. precision: of matrix products. auto: that of the run.
     """
     from data.batching import EncodedExamples
     from multitask.evaluation import predict
@@ -349,7 +380,9 @@ def answers(
     warning = encoded.warn_of_unknown(f"the rows, for {run.folder}")
     if warning is not None:
         log(warning)
-    outputs = predict(model, task.name, encoded, run.options.training.precision)
+    if precision == "auto":
+        precision = run.options.training.precision
+    outputs = predict(model, task.name, encoded, precision)
     return outputs if task.is_regression else probabilities(outputs)
 
 

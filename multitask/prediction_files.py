@@ -191,6 +191,13 @@ def find_tasks(path: str | Path) -> list[Task]:
     tasks = [task for task in BUILT_IN_TASKS.values() if header == task.header]
     if tasks:
         return tasks
+    columns = re.split("[,;\t]", header.removeprefix("\ufeff").strip())
+    if columns[-1] == "confidence" or "prediction" in columns:
+        raise ValueError(
+            f"{path} is a table of predictions, as of a task of your own or of predict --out. Only "
+            "the files of a leaderboard are checked here. The run printed the scores of an own "
+            "task, and `multitask.errors RUN` shows them with the wrong rows."
+        )
     headers = dict.fromkeys(task.header for task in BUILT_IN_TASKS.values())
     needed = ", ".join(map(repr, headers))
     raise ValueError(

@@ -21,16 +21,19 @@ from data.options import DataOptions, numbers_by_task
 from data.readers import Table, sha256_of
 from minbert import BertTokenizer
 from minbert.commands.ending import this_python
-from minbert.commands.options import OptionGroup, all_fields, from_flat
+from minbert.commands.options import AUTO, OptionGroup, all_fields, from_flat
 from minbert.commands.paths import in_shell
-from minbert.commands.plugins import load_again
+from minbert.commands.plugins import PluginError, digest_of_plugin, load_again
 from minbert.options import EncoderOptions
 from minbert.training import runtime
 from minbert.training.options import TrainingOptions
 from multitask.evaluation import predict
+from multitask.gramian import SURGERIES
+from multitask.head_registry import HEADS
 from multitask.leaderboard import PREDICTED
 from multitask.model import MultitaskBert
 from multitask.options import HeadOptions, TaskOptions
+from multitask.sampling import SAMPLERS
 from multitask.stage import encode_tables, read_tables
 from multitask.tasks import BUILT_IN_TASKS, Task, answerable_tasks, stored_tasks
 
@@ -107,7 +110,9 @@ def read_record(folder: str | Path) -> Record:
             "folder that run_multitask.py wrote, such as runs/NAME."
         ) from error
 
-    load_again(values.get("plugin", ()), files, str(folder))
+    load_heads_again(values, files, folder)
+    for path in values.get("plugin", ()):
+        files.pop(path, None)  # no data file
     missing = [name for name in NEEDED_OPTIONS if name not in values]
     if missing:
         raise ValueError(f"{folder}: its run.json lacks {missing[0]}, {ADVICE}")
@@ -125,6 +130,30 @@ def read_record(folder: str | Path) -> Record:
             if not is_known or options.data.file_of(name, split) not in files:
                 raise ValueError(f"{folder}: its run.json lacks {name}_{split}, {ADVICE}")
     return Record(folder, options, tasks, scores, files)
+
+
+def load_heads_again(values: Mapping[str, Any], files: Mapping[str, str], folder: Path) -> None:
+    """Load the plugins of a run that its heads need. Nothing else of them predicts.
+
+    values: its options. files: SHA-256 by path. PluginError if the file of a head is not there, or
+    is another one now.
+    """
+    names = {values.get("head", AUTO), values.get("para_head", AUTO)} - {AUTO}
+    paths = values.get("plugin", ())
+    if all(name in HEADS and not digest_of_plugin(HEADS, name) for name in names):
+        return
+    problems = []
+    for path in paths:
+        try:
+            load_again([path], files, str(folder))
+        except PluginError as error:
+            problems.append(error)
+
+    # A plugin of another run may have a head of the same name.
+    digests = {"", *(files.get(path, "") for path in paths)}
+    has_heads = all(name in HEADS and digest_of_plugin(HEADS, name) in digests for name in names)
+    if problems and not has_heads:
+        raise problems[0]
 
 
 def check_finished(folder: Path) -> None:
@@ -148,9 +177,23 @@ def saved_options(values: Mapping[str, Any]) -> SavedOptions:
         data=known_values(DataOptions, values),
         encoder=known_values(EncoderOptions, values),
         training=known_values(TrainingOptions, values),
-        tasks=known_values(TaskOptions, values),
+        tasks=known_values(TaskOptions, without_training(values)),
         heads=known_values(HeadOptions, values),
     )
+
+
+def without_training(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values without the sampler and the surgery, if a plugin that is not loaded has them.
+
+    Predictions do not depend on them.
+    """
+    is_known = values.get("sampling", "joint") in SAMPLERS
+    is_known = is_known and values.get("surgery", "mean") in SURGERIES
+    if is_known:
+        return dict(values)
+    kept = {name: values[name] for name in ("tasks", "untrained_tasks", "score") if name in values}
+    # Only some samplers allow a task to come several times.
+    return {**kept, "sampling": "sequential"}
 
 
 def known_values(cls: type[Group], values: Mapping[str, Any]) -> Group:

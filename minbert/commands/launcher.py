@@ -38,11 +38,27 @@ COMMANDS = (
     Command("experiments", "experiments", "Run recipes over several seeds and compare them."),
     Command("pages", "experiments.pages", "Write the tables of measured numbers into docs/."),
     Command("download", "data.download", "Download the course's files."),
-    Command("sample", "data.sample", "Write the sample data anew."),
+    Command("sample", "data.building", "Build the sample data from its sources."),
+    Command("controlled", "data.controlled", "Write generated sentences in the course's format."),
     Command("handout", "teaching.handout", "Write a copy of the clone without the answers."),
     Command("pictures", "teaching.pictures", "Draw the pictures of the documents."),
     Command("benchmarks", "benchmarks", "Compare speed and memory with other libraries."),
 )
+
+
+# Names that other programs have for these commands. They are suggested, and start nothing.
+OTHER_NAMES = {
+    "finetune": "train",
+    "fine-tune": "train",
+    "fit": "train",
+    "classify": "predict",
+    "infer": "predict",
+    "evaluate": "errors",
+    "eval": "errors",
+    "score": "check",
+    "encode": "embed",
+    "search": "embed",
+}
 
 
 def is_ours(module: str) -> bool:
@@ -87,6 +103,8 @@ def find(name: str) -> Command:
             " `minbert` lists all commands."
         )
     close = difflib.get_close_matches(name, by_name, n=1)
+    if name in OTHER_NAMES:
+        close = [OTHER_NAMES[name]]
     hint = f"did you mean {close[0]}?" if close else "`minbert` lists all commands."
     raise ValueError(f"no command '{name}'; {hint}")
 

@@ -12,6 +12,6 @@ def check_onnx_packages() -> None:
     missing = [name for name in ONNX_PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise ValueError(
-            f"ONNX files need {', '.join(missing)}, which is not installed. Run "
+            f"not installed, but needed for ONNX files: {', '.join(missing)}. Run "
             "`bash setup.sh --onnx`."
         )

@@ -42,7 +42,11 @@ def build_parser() -> Parser:
     parser.add_argument(
         "run", type=Path, metavar="RUN", help="folder that run_multitask.py wrote, as runs/NAME"
     )
-    parser.add_argument("--task", required=True, metavar="NAME", help="the task, such as sst")
+    parser.add_argument(
+        "--task",
+        metavar="NAME",
+        help="a task of the run, such as sst; it may be left out where there is only one",
+    )
     parser.add_argument(
         "--out", type=Path, required=True, metavar="FOLDER", help="a new folder for the model"
     )
@@ -67,10 +71,12 @@ def check_arguments(arguments: argparse.Namespace) -> None:
 
 def export(arguments: argparse.Namespace) -> list[str]:
     """Write the folder with all its files, or nothing. Returns lines for the user."""
-    from multitask.predict import check_trained
+    from multitask.predict import check_trained, choose_only_task
     from multitask.saved_run import open_model, read_record
 
     record = read_record(arguments.run)
+    if arguments.task is None:
+        arguments.task = choose_only_task(arguments.run)
     model, tokenizer = open_model(record)
     task = find_task(model, arguments.task)
     check_trained([record], task)
@@ -84,12 +90,23 @@ def export(arguments: argparse.Namespace) -> list[str]:
         beside.mkdir(parents=True)
         write_tokenizer_of(tokenizer, max_length, beside)
         lines = write_model(model, task, arguments, beside, batches)
+        lines += note_on_precision(record.options.training.precision)
         if arguments.out.exists():
             arguments.out.rmdir()
         os.replace(beside, arguments.out)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return lines
+
+
+def note_on_precision(precision: str) -> list[str]:
+    """A line for the user where the run predicts in another precision than the comparison."""
+    if precision == "fp32":
+        return []
+    return [
+        f"both compute in fp32. The run predicts in {precision}, which rounds more. "
+        "multitask.predict --precision fp32 agrees with the exported model."
+    ]
 
 
 def find_task(model: MultitaskBert, name: str) -> Task:

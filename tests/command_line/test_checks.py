@@ -294,7 +294,7 @@ FILES = [
     ),
     (
         "--train_rows qqp=5",
-        "--train_rows is 'qqp=5'; it is none, or tasks, each once, with a whole number above",
+        "--train_rows qqp=5: there is no task qqp; there are sst, para, sts, cfimdb.",
     ),
     (
         "--dev_rows sst=2.5",

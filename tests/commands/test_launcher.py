@@ -91,6 +91,9 @@ def test_the_version(tmp_path):
     [
         (["predct", "runs/x"], "no command 'predct'; did you mean predict?"),
         (["embedd"], "did you mean embed?"),
+        (["classify", "runs/x"], "no command 'classify'; did you mean predict?"),
+        (["evaluate"], "did you mean errors?"),
+        (["finetune"], "did you mean train?"),
         (["xyz"], "no command 'xyz'; `minbert` lists all commands."),
         (["--option", "finetune"], "such as `minbert train --option`"),
     ],
@@ -98,6 +101,12 @@ def test_the_version(tmp_path):
 def test_a_word_that_is_no_command(words, message, capsys):
     assert launcher.main(words) == 2
     assert message in capsys.readouterr().err
+
+
+def test_other_names_lead_to_commands():
+    names = {command.name for command in launcher.COMMANDS}
+    assert set(launcher.OTHER_NAMES.values()) <= names
+    assert not set(launcher.OTHER_NAMES) & names
 
 
 # --- what is started ------------------------------------------------------------------------------

@@ -16,9 +16,11 @@ import pytest
 
 import run_multitask
 from data.readers import COURSE_FILES
+from multitask import check
 from multitask import predict as predict_command
 from multitask.ensemble import __main__ as ensemble
 from multitask.errors import __main__ as errors
+from multitask.export import __main__ as export
 from multitask.model import MultitaskBert
 from multitask.saved_run import open_run, read_record
 
@@ -230,6 +232,45 @@ def test_a_file_of_one_column_is_read_by_its_header(two_tickets, predict, tmp_pa
     assert len(predict("", two_tickets[0], "--input", path, "--lines")[1].splitlines()) == 2
 
 
+def test_check_says_where_an_own_task_is_scored(two_tickets, capsys):
+    path = two_tickets[0] / "predictions" / "tickets-dev-output.csv"
+    assert check.main([str(path)]) == 2
+    message = capsys.readouterr().err
+    assert "is a table of predictions, as of a task of your own" in message
+    assert "`multitask.errors RUN` shows them" in message and "\\r" not in message
+
+
+def test_precision_may_be_another_than_that_of_the_run(two_tickets, predict):
+    """The run's is fp32. Half precision changes the probabilities a little."""
+    printed = {}
+    for precision in ("auto", "fp32", "bf16"):
+        flags = ("--probabilities", "--precision", precision)
+        printed[precision] = predict("a of woman woman\nman in it\n", two_tickets[0], *flags)[1]
+    assert printed["auto"] == printed["fp32"] != printed["bf16"]
+    for line, rounded in zip(
+        printed["fp32"].splitlines(), printed["bf16"].splitlines(), strict=True
+    ):
+        exact = list(map(float, line.split("\t")[0].split()))
+        assert exact == pytest.approx(list(map(float, rounded.split("\t")[0].split())), abs=0.03)
+
+
+def test_export_needs_no_task_where_there_is_one(two_tickets, mixed, tmp_path, capsys):
+    """The task is found. Its pooling has no class in transformers, which the message says."""
+    assert export.main([str(two_tickets[0]), "--out", str(tmp_path / "model")]) == 2
+    assert "tickets of this model cannot be a ForSequence" in capsys.readouterr().err
+    assert export.main([str(mixed[0]), "--out", str(tmp_path / "other")]) == 2
+    assert "was trained on sst, nli; pass one as --task." in capsys.readouterr().err
+
+
+def test_predict_names_the_member_runs_of_an_ensemble(two_tickets, tmp_path, predict, capsys):
+    out = tmp_path / "AB"
+    assert ensemble.main([*map(str, two_tickets), "--out", str(out)]) == 0
+    capsys.readouterr()
+    code, _, said = predict("a man\n", out)
+    assert code == 2 and "holds an ensemble, and no model" in said
+    assert all(str(run) in said for run in two_tickets)
+
+
 def test_the_report_of_errors_has_the_names_of_the_labels(two_tickets, tmp_path, capsys):
     assert errors.main([str(two_tickets[1]), "--out", str(tmp_path)]) == 0
     text = (tmp_path / "errors.md").read_text(encoding="utf-8")
@@ -337,7 +378,7 @@ def test_a_contrastive_stage_reads_the_sentences_of_own_tasks(
         ("--tasks tickets --sst-dev-out a.csv", "--sst_dev_out a.csv has no effect with --tasks t"),
         ("--tasks tickets --sampling-weights sst=2", "names a task that --tasks tickets does not"),
         ("--tasks tickets --untrained-tasks tickets", "--untrained_tasks is 'tickets'; it is none"),
-        ("--tasks tickets --train-rows nli=3", "--train_rows is 'nli=3'; it is none, or tasks"),
+        ("--tasks tickets --train-rows nli=3", "there is no task nli; there are sst, para, sts,"),
     ],
 )
 def test_options_that_are_refused_before_any_file_is_read(arguments, words, capsys):

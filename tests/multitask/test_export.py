@@ -6,6 +6,7 @@ import importlib.util
 import json
 import re
 import runpy
+import shutil
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,19 @@ def test_a_task_of_a_run(finished, tmp_path, capsys, name):
             assert torch.equal(tensor, expected[key])
 
 
+def test_a_run_in_half_precision_is_said_to_round_more(finished, tmp_path, capsys):
+    run = Path(shutil.copytree(finished / "cls", tmp_path / "run"))
+    assert export(run, "--task", "sst", "--out", tmp_path / "exact") == 0
+    assert "fp32" not in capsys.readouterr().out
+    record = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    record["options"]["precision"] = "bf16"
+    (run / "run.json").write_text(json.dumps(record), encoding="utf-8")
+    assert export(run, "--task", "sst", "--out", tmp_path / "out") == 0
+    assert "predicts in bf16, which rounds more. multitask.predict --precision fp32 agrees" in (
+        capsys.readouterr().out
+    )
+
+
 def test_the_pipeline_of_transformers_names_the_class(finished, tmp_path):
     assert export(finished / "cls", "--task", "sst", "--out", tmp_path / "out") == 0
     pipeline = transformers.pipeline("text-classification", model=str(tmp_path / "out"))
@@ -241,7 +255,10 @@ def test_missing_packages_are_named_before_any_work(finished, tmp_path, capsys):
     out = tmp_path / "out"
     assert export(finished / "mean", "--task", "sst", "--out", out, "--format", "onnx") == 2
     message = capsys.readouterr().err
-    assert "ONNX files need onnx" in message and "bash setup.sh --onnx" in message
+    assert (
+        "not installed, but needed for ONNX files: onnx" in message
+        and "bash setup.sh --onnx" in message
+    )
 
 
 # --- ONNX -----------------------------------------------------------------------------------------

@@ -134,22 +134,45 @@ print(type(MultitaskBert.from_pretrained({str(headed / "model")!r}).heads["sts"]
     assert name == "Product"
 
 
+def test_a_run_is_predicted_without_the_file_of_its_sampler(headed, files, tmp_path):
+    """A sampler only trains. To go on training, its file must be there."""
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("a cat sleeps\ta cat is asleep\n")
+    command = ["-m", "multitask.predict", headed, "--task", "sts", "--input", rows, "--lines"]
+    expected = call(*command)
+    assert expected.returncode == 0, expected.stderr
+
+    original = files["spread"].read_text()
+    try:
+        files["spread"].unlink()
+        result = call(*command)
+        assert (result.returncode, result.stdout) == (0, expected.stdout), result.stderr
+        report = call("-m", "multitask.errors", headed, "--out", tmp_path / "report")
+        assert report.returncode == 0, report.stderr
+        refused = call("run_multitask.py", "--resume", headed)
+        assert refused.returncode == 2
+        assert f"its plugin {files['spread']} cannot be read" in refused.stderr
+    finally:
+        files["spread"].write_text(original)
+
+
 @pytest.mark.parametrize("change", ["changed", "missing"])
 def test_a_run_is_not_opened_with_another_file(headed, files, change):
-    original = files["spread"].read_text()
+    """The file of its head."""
+    original = files["product"].read_text()
     words = "has changed since the run began. Bring the file back as it was, or start a new run."
     try:
         if change == "changed":
-            files["spread"].write_text(original + "\nraise SystemExit('this is never run')\n")
+            files["product"].write_text(original + "\nraise SystemExit('this is never run')\n")
         else:
-            files["spread"].unlink()
+            files["product"].unlink()
             words = "cannot be read (No such file or directory). Bring the file back to this place."
         for command in (["-m", "multitask.errors"], ["run_multitask.py", "--resume"]):
             result = call(*command, headed)
             assert result.returncode == 2
-            assert f"its plugin {files['spread']} {words}" in result.stderr
+            assert f"its plugin {files['product']} {words}" in result.stderr
     finally:
-        files["spread"].write_text(original)
+        files["product"].write_text(original)
 
 
 def test_a_run_with_plugins_is_resumed(headed, tmp_path):
