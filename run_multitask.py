@@ -208,6 +208,9 @@ def resolve(options: Options, folder: Path) -> Resolved:
             print(note)
     config = BertConfig.from_pretrained(model_folder)
 
+    fitting = automatic.choose_length(options, config.num_positions)
+    options = options.with_values(**{name: choice.value for name, choice in fitting.items()})
+
     settings = {}
     for method in options.run.methods:
         settings[method] = settings_of(method, options.contrastive, config.hidden_size, device.type)
@@ -221,7 +224,7 @@ def resolve(options: Options, folder: Path) -> Resolved:
         Choice(device.type, device_reason),
         Choice(precision, precision_reason),
     )
-    for option, choice in {**choices, **meanings}.items():
+    for option, choice in {**choices, **meanings, **fitting}.items():
         print(f"{option}: {choice.value} ({choice.reason})")
     for method, chosen in settings.items():
         print(described(method, chosen, options.contrastive, device.type, options.flat()))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from command_line.options import Options
 from contrastive.registry import METHODS
+from data.options import DEFAULT_LENGTH
 from data.readers import BUILT_IN_FILES, COURSE_FILES
 from minbert.commands.options import AUTO, NONE
 from minbert.options import SMALL
@@ -152,6 +153,18 @@ def choose_sentences(options: Options) -> dict[str, Choice]:
     if not options.data.is_bundled or options.contrastive.is_fusion or not is_read:
         return {}
     return {"contrastive_sentences": Choice(2000, "a first run on the bundled sample is short")}
+
+
+def choose_length(options: Options, num_positions: int) -> dict[str, Choice]:
+    """The maximum length of a row, where the model has fewer positions than the default.
+
+    num_positions: of the encoder. Another length than the default is the user's, and stays.
+    """
+    length = options.data.max_length
+    if length != DEFAULT_LENGTH or length <= num_positions:
+        return {}
+    reason = f"the model has {num_positions} positions, fewer than the default of {DEFAULT_LENGTH}"
+    return {"max_length": Choice(num_positions, reason)}
 
 
 def choose_attention(device: str) -> Choice:

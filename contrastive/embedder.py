@@ -165,9 +165,13 @@ def open_embedder(
         pooling = stored or "mean"
     if is_bound:
         check_pooling(folder, pooling)
-    if max_length is None:
-        max_length = (described.max_length if described is not None else None) or DEFAULT_LENGTH
-    check_length(model, folder, max_length)
+    of_folder = None if described is None else described.max_length
+    num_positions = BertConfig.from_pretrained(folder).num_positions
+    if max_length is None and of_folder is None and num_positions < DEFAULT_LENGTH:
+        notes_on_folder.append(f"max_length: {num_positions} (the model has as many positions)")
+        max_length = num_positions
+    max_length = max_length or of_folder or DEFAULT_LENGTH
+    check_length(model, num_positions, max_length)
 
     encoder = BertModel.from_pretrained(folder, attention_implementation="fused").to(chosen_device)
     if pooling == "pooler":
@@ -247,12 +251,12 @@ def reason_for_pooling(pooling: str, stored: str | None) -> str:
     return f"the model was trained for {'it' if stored == pooling else stored}"
 
 
-def check_length(model: str | Path, folder: Path, max_length: int) -> None:
-    """Raise ValueError for more tokens than the model in `folder` has positions."""
-    limit = BertConfig.from_pretrained(folder).num_positions
-    if max_length > limit:
+def check_length(model: str | Path, num_positions: int, max_length: int) -> None:
+    """Raise ValueError for more tokens than the model has positions."""
+    if max_length > num_positions:
         raise ValueError(
-            f"--max-length is {max_length}; {model} has {limit} positions. Pass at most that."
+            f"--max-length is {max_length}; {model} has {num_positions} positions. Pass at most "
+            "that."
         )
 
 

@@ -13,6 +13,7 @@ from data.task_flags import EXAMPLE, TaskRequest, parse_tasks
 from minbert.commands.options import AUTO, NONE, OptionGroup, flag, group, with_values
 
 SAMPLE = "data/sample"
+DEFAULT_LENGTH = 128  # tokens of a row
 SAMPLE_FOLDER = Path(__file__).resolve().parent / "sample"
 
 
@@ -126,7 +127,11 @@ class DataOptions(OptionGroup):
         "Skip and count malformed rows of labelled files. Without this flag they stop the run.",
     )
     max_length: int = flag(
-        128, "Maximum number of tokens in a row. Longer rows are cut.", low=4, is_common=True
+        DEFAULT_LENGTH,
+        "Maximum number of tokens in a row. Longer rows are cut. A model with fewer positions than "
+        "the default gets that many.",
+        low=4,
+        is_common=True,
     )
     # Token ids depend on the text and the tokenizer only, so runs can share them.
     token_cache: str = flag(

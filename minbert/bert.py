@@ -8,7 +8,7 @@ in weights.py, which is the next file to read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, cast
@@ -154,6 +154,26 @@ class BertLayer(nn.Module):
         return self.feed_forward_norm(hidden_states + self.dropout(transformed))
 
 
+def check_call(input_ids: object, return_dict: bool) -> None:
+    """Raise ValueError for ids that are no tensor (B, T), and where a tuple is asked for."""
+    if not isinstance(input_ids, Tensor):
+        kind = type(input_ids).__name__
+        advice = "Pass model(**batch)" if isinstance(input_ids, Mapping) else "Pass a tensor"
+        raise ValueError(
+            f"input_ids is a {kind}; expected is a tensor (rows, tokens) of int64. {advice}."
+        )
+    if input_ids.dim() != 2:
+        advice = "" if input_ids.dim() != 1 else " For one row pass input_ids.unsqueeze(0)."
+        raise ValueError(
+            f"input_ids has the shape {tuple(input_ids.shape)}; expected is (rows, tokens).{advice}"
+        )
+    if not return_dict:
+        raise ValueError(
+            "return_dict is False; the output is always a BertOutput. It can be taken apart and "
+            "indexed as a tuple, and output.to_tuple() makes one. Leave out return_dict."
+        )
+
+
 class BertModel(nn.Module):
     """BERT with the parameters and outputs of Hugging Face's BertModel.
 
@@ -214,6 +234,7 @@ class BertModel(nn.Module):
         output_hidden_states: bool = False,
         output_attentions: bool = False,
         positions: Tensor | None = None,
+        return_dict: bool = True,
     ) -> BertOutput:
         """Encode token ids (Devlin et al. 2019, section 3).
 
@@ -227,12 +248,14 @@ class BertModel(nn.Module):
             those without dropout, and take a second pass through each layer's attention.
         positions: (P,) int64, the only places of the last layer that are read. It saves time, as
             fast.layer_at_positions explains. Default: all places.
+        return_dict: True alone. The output can be taken apart and indexed as a tuple.
 
         Returns last_hidden_state (B, T, H), which means nothing at padding, and pooler_output
         (B, H) in (-1, 1). With positions they are (P, 1, H) and (P, H).
-        Raises ValueError if the model has too few positions or segments, and for
-        output_attentions with the fused attention.
+        Raises ValueError if the model has too few positions or segments, for output_attentions
+        with the fused attention, and for input_ids that are no (B, T).
         """
+        check_call(input_ids, return_dict)
         if token_type_ids is None:
             token_type_ids = torch.zeros_like(input_ids)
         self.check_inputs(input_ids, token_type_ids)

@@ -27,6 +27,9 @@ WEIGHT_SOURCES = (
     f"pytorch_model.bin{INDEX}",
 )
 
+# sentence-transformers puts this owner before a name without one. The hub does not.
+OWNER_HINT = " A model of sentence-transformers needs its owner's name: sentence-transformers/{}."
+
 # Files of a hub model that change its tokens or its sentence vectors, where it has them.
 OPTIONAL_FILES = (
     "added_tokens.json",
@@ -97,14 +100,17 @@ def download(name: str, local_files_only: bool = False) -> Path:
         if not local_files_only:
             return _fetch(name, is_local=False)
     except (OSError, HfHubHTTPError, ValueError) as error:
+        owner_hint = "" if "/" in name else OWNER_HINT.format(name)
         raise ValueError(
             f"{name}: not a folder here, not in the Hugging Face cache, and the hub did not give "
             f"it ({first_line(error)}). Check the spelling and the network, or use what needs no "
-            "hub: --model minbert-mini, --model minilm, or a folder."
+            f"hub: --model minbert-mini, --model minilm, or a folder.{owner_hint}"
         ) from error
+    owner_hint = "" if "/" in name else OWNER_HINT.format(name)
     raise ValueError(
         f"{name}: not a folder here, and not complete in the Hugging Face cache; local_files_only "
         "forbids to ask the hub. Give a folder, or pass local_files_only=False once to download it."
+        f"{owner_hint}"
     )
 
 

@@ -189,6 +189,10 @@ def rows_of(
 
     Raises ValueError for a text that is no str, and for lists of different lengths.
     """
+    for name, value in (("text", text), ("text_pair", text_pair)):
+        is_left_out = name == "text_pair" and value is None
+        if not isinstance(value, Iterable) and not is_left_out:
+            raise ValueError(f"{name} is {value!r}; expected is a str, or one for each row.")
     firsts = [text] if isinstance(text, str) else list(text)
     if text_pair is None:
         rows: list[Any] = [tuple(row) if isinstance(row, list) else row for row in firsts]

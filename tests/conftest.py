@@ -173,6 +173,22 @@ def model_copy(tiny_model, tmp_path):
     return Path(shutil.copytree(tiny_model, tmp_path / "copy"))
 
 
+@pytest.fixture
+def short_model(model_copy):
+    """A copy of tiny_model that has 64 positions only."""
+    import json
+
+    from safetensors.torch import load_file, save_file
+
+    path = model_copy / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "max_position_embeddings": 64}))
+    tensors = load_file(model_copy / "model.safetensors")
+    name = "embeddings.position_embeddings.weight"
+    tensors[name] = tensors[name][:64].contiguous()
+    save_file(tensors, model_copy / "model.safetensors", metadata={"format": "pt"})
+    return model_copy
+
+
 def write_cut(source: Path, folder: Path, num_rows: int, num_train_rows: int | None = None) -> Path:
     """Write the first rows of each file in `source` into `folder`.
 

@@ -207,7 +207,8 @@ def _add_encoding(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         help="maximum number of tokens in a sentence. Longer sentences are cut (default: that of "
-        "the model's sentence-transformers folder, or 128)",
+        "the model's sentence-transformers folder, or 128, or the model's positions if they are "
+        "fewer)",
     )
     parser.add_argument(
         "--device",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line.automatic import Choice, explain, has_dropout_in_tasks, resolve
+from command_line.automatic import Choice, choose_length, explain, has_dropout_in_tasks, resolve
 from command_line.options import Options
 from contrastive.presets import described, overrides, settings_of
 from minbert import BertConfig
@@ -50,6 +50,16 @@ def test_every_auto_is_resolved_explained_or_known_to_stand_elsewhere():
         is_resolved = value != AUTO and bool(reasons.get(name))
         is_explained = name in explained and bool(explained[name].reason)
         assert is_resolved + is_explained + stands_elsewhere == 1, name
+
+
+def test_the_default_length_fits_a_model_with_fewer_positions():
+    choices = choose_length(Options.of(), 64)
+    reason = "the model has 64 positions, fewer than the default of 128"
+    assert choices == {"max_length": Choice(64, reason)}
+    assert choose_length(Options.of(), 128) == {}
+    # The user's own length is refused in its place, or fits.
+    for length in (65, 129, 64):
+        assert choose_length(Options.of(max_length=length), 64) == {}
 
 
 def test_what_the_user_has_set_is_not_chosen_again():

@@ -229,6 +229,21 @@ def test_a_length_beyond_the_positions(tiny_model):
         open_embedder(tiny_model, max_length=129)
 
 
+def test_the_default_length_is_that_of_a_model_with_fewer_positions(short_model, tiny_model):
+    embedder, notes = open_embedder(short_model, device="cpu")
+    assert embedder.max_length == 64
+    assert "max_length: 64 (the model has as many positions)" in notes
+    _, num_cut = embedder.encode(["the girl " * 40, "the girl"])
+    assert num_cut == 1
+    with pytest.raises(ValueError, match="--max-length is 65; .* has 64 positions"):
+        open_embedder(short_model, max_length=65)
+
+    # Enough positions: nothing changes, and nothing is said.
+    embedder, notes = open_embedder(tiny_model, device="cpu")
+    assert embedder.max_length == 128
+    assert not any(note.startswith("max_length") for note in notes)
+
+
 # --- vectors on disk ------------------------------------------------------------------------------
 
 

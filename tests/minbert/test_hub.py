@@ -117,6 +117,17 @@ def test_local_files_only_never_asks_the_hub(home, folder, monkeypatch, opened):
         opened.from_pretrained("acme/other", local_files_only=True)
 
 
+@pytest.mark.parametrize("is_local", [True, False])
+def test_a_name_without_an_owner_gets_a_hint(home, is_local):
+    """sentence-transformers finds all-MiniLM-L6-v2 under its own name on the hub."""
+    hint = "needs its owner's name: sentence-transformers/all-MiniLM-L6-v2.$"
+    with pytest.raises(ValueError, match=hint):
+        resolve("all-MiniLM-L6-v2", local_files_only=is_local)
+    with pytest.raises(ValueError) as error:
+        resolve("acme/all-MiniLM-L6-v2", local_files_only=is_local)
+    assert "owner" not in str(error.value)
+
+
 def test_a_config_is_found_by_every_name_of_its_model(home, folder):
     make_cache(home, folder)
     for name in ("acme/tiny-bert", str(folder), folder):

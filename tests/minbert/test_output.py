@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from minbert import BertModel, fast
+from minbert.token_batch import TokenBatch
 
 transformers = pytest.importorskip("transformers", reason="run setup.sh --dev")
 
@@ -165,3 +166,24 @@ def test_the_fused_attention_says_how(hugging_face_folder):
     with pytest.raises(ValueError, match=r"output_attentions.*attention_implementation='eager'"):
         encode(fused, output_attentions=True)
     assert encode(fused).attentions is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((TokenBatch(BATCH),), r"input_ids is a TokenBatch; .* Pass model\(\*\*batch\)."),
+        (([[1, 2]],), "input_ids is a list; .* Pass a tensor."),
+        ((INPUT_IDS[0],), r"shape \(6,\); .* For one row pass input_ids.unsqueeze\(0\)."),
+        ((INPUT_IDS[None],), r"shape \(1, 2, 6\); expected is \(rows, tokens\).$"),
+    ],
+)
+def test_a_call_with_something_else_than_rows_of_ids(ours, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        ours(*arguments)
+
+
+def test_a_tuple_is_made_of_the_output(ours):
+    with pytest.raises(ValueError, match=r"return_dict is False; .* output.to_tuple\(\)"):
+        encode(ours, return_dict=False)
+    states, pooled = encode(ours, return_dict=True)
+    assert torch.equal(states, encode(ours)[0]) and torch.equal(pooled, encode(ours)[1])

@@ -6,6 +6,7 @@ Every test runs `main` in this process, with a tiny model and a dozen rows in ea
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -321,6 +322,31 @@ def test_more_tokens_than_positions(command, line):
     model = command.folder / "tiny"
     words = f"{flags[-2]} is 129; {model} has 128 positions. Pass at most that."
     assert_refused(command, command.train(*flags), words)
+
+
+def test_the_default_length_of_a_model_with_fewer_positions(command, short_model):
+    """The run trains, stores the length that it used, and can be resumed with it."""
+    result = command.train("--model", str(short_model), "--epochs", "1")
+    assert result.code == 0, result.message
+    reason = "the model has 64 positions, fewer than the default of 128"
+    assert f"max_length: 64 ({reason})" in result.output
+    stored = json.loads((command.folder / "runs" / "mine" / "options.json").read_text())
+    assert stored["options"]["max_length"] == 64
+
+    words = f"--max_length is 65; {short_model} has 64 positions. Pass at most that."
+    result = command.train("--model", str(short_model), "--max_length", "65", "--name", "other")
+    assert result.code == 2 and words in result.message
+
+
+def test_training_says_which_modules_it_leaves_out(command):
+    """A folder of sentence-transformers with a Dense, whose vectors are not the encoder's."""
+    kinds = ["Transformer", "Pooling", "Dense"]
+    modules = []
+    for number, kind in enumerate(kinds):
+        modules.append({"idx": number, "path": "", "type": f"sentence_transformers.models.{kind}"})
+    (command.folder / "tiny" / "modules.json").write_text(json.dumps(modules))
+    result = command.train("--max_length", "129")
+    assert "This run trains its encoder alone and leaves out the module Dense" in result.output
 
 
 # --- flags and places -----------------------------------------------------------------------------
