@@ -235,6 +235,13 @@ def test_settings_in_place_of_the_stored_ones(folder, settings):
     assert as_lists(ours(texts)) != as_lists(plain(texts)) or ours.fingerprint != plain.fingerprint
 
 
+@pytest.mark.parametrize("texts", [(None,), (3,), ("a", 3)])
+def test_something_that_is_no_text(ours, texts):
+    name = "text" if len(texts) == 1 else "text_pair"
+    with pytest.raises(ValueError, match=f"^{name} is {texts[-1]!r}; expected is a str, or one"):
+        ours(*texts)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
