@@ -40,6 +40,7 @@ def record_of(run: Mapping[str, Any], day: date) -> Record:
         "options": changed_options(options),
         "data": data_digest(run["files"]),
         "scores": run["scores"],
+        "baselines": run["baselines"],
         "minutes": round(actual["seconds"] / 60, 2),
         "gigabytes": round(actual["peak_memory"] / BYTES_PER_GB, 2),
         "machine": run["machine"],
@@ -96,7 +97,7 @@ def add_records(path: Path, records: Sequence[Mapping[str, Any]]) -> int:
             for record in records:
                 if without_date(record) in known:
                     continue
-                file.write(json.dumps(record, sort_keys=True, allow_nan=False) + "\n")
+                file.write(json.dumps(record, allow_nan=False) + "\n")
                 known.append(without_date(record))
                 num_new += 1
     lock.unlink(missing_ok=True)

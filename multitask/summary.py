@@ -115,10 +115,9 @@ def describe_progress(history: Sequence[Mapping[str, Any]], tasks: Tasks) -> str
     rising = [tasks[name].title for name in rising_tasks(history, list(tasks))]
     if not rising:
         return "No score rose in the last epoch."
-    return (
-        f"{' and '.join(rising)} still rose in the last epoch: more --epochs may give a better "
-        "model."
-    )
+    *others, last = rising
+    names = f"{', '.join(others)} and {last}" if others else last
+    return f"{names} still rose in the last epoch: more --epochs may give a better model."
 
 
 # --- what to do next ------------------------------------------------------------------------------

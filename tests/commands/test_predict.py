@@ -267,6 +267,20 @@ def test_without_a_run_the_bundled_one_answers(two_runs, predict, monkeypatch):
     assert pair == predict("a\tb", two_runs[0], "--task", "sts")[1]
 
 
+def test_the_bundled_run_tells_good_from_bad(predict):
+    """The very first command of a visitor."""
+    lines = ["A lovely film.", "The plot is dull and the acting is terrible."]
+    code, printed, said = predict("\n".join(lines))
+    good, bad = printed.splitlines()
+    assert code == 0
+    assert int(good.split("\t")[0]) >= 3
+    assert int(bad.split("\t")[0]) <= 1
+    assert said.startswith("No RUN is named, so the small model in ")
+    pairs = "How old are you?\tWhat is your age?\nHow old are you?\tWhere is the station?"
+    similar, other = predict(pairs, "--task", "sts")[1].splitlines()
+    assert float(similar.split("\t")[0]) > float(other.split("\t")[0])
+
+
 # --- tables ---------------------------------------------------------------------------------------
 
 REVIEWS = """id;Review;date

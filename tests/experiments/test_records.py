@@ -25,6 +25,7 @@ def test_the_record_of_a_run(two_runs):
     assert record["seed"] == 1
     assert record["recipe"] == "none"
     assert record["scores"] == run["scores"]
+    assert record["baselines"] == run["baselines"]
     assert record["date"] == "2026-11-25"
     assert record["code"] == run["code"]
     # The options that the fixture sets, and none that only says where files are.

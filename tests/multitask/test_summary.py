@@ -93,6 +93,9 @@ def test_rising_scores_in_words():
     history = [{"sst": 0.1, "sts": 0.3}, {"sst": 0.2, "sts": 0.4}]
     assert describe_progress(history, tasks).startswith("SST and STS still rose in the last epoch:")
     assert describe_progress(history[:1], tasks) == ""
+    three = {name: TASKS[name] for name in ("sst", "para", "sts")}
+    rising = [dict.fromkeys(three, score) for score in (0.1, 0.2)]
+    assert describe_progress(rising, three).startswith("SST, PARA and STS still rose")
     assert describe_progress(history[::-1], tasks) == "No score rose in the last epoch."
 
 

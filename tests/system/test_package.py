@@ -19,6 +19,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("minbert", "data", "contrastive", "multitask", "experiments", "teaching", "command_line")
 FILES = ("run_multitask.py", "pyproject.toml", "constraints.txt", "README.md", "LICENSE")
+OUR_DATA = ("bundled", "model", "sample", "templates")  # folders of files that are no code
 NO_DOWNLOAD = ("--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check")
 
 setuptools = pytest.importorskip("setuptools", minversion="70.1", reason="run setup.sh --dev")
@@ -155,7 +156,7 @@ def test_what_the_wheel_holds(wheel, clone):
     for folder in FOLDERS:
         for path in (clone / folder).rglob("*"):
             name = path.relative_to(clone).as_posix()
-            is_ours = path.suffix == ".py" or path.parent.name in ("bundled", "sample", "templates")
+            is_ours = path.suffix == ".py" or path.parent.name in OUR_DATA
             if path.is_file() and is_ours:
                 assert name in names, f"the wheel lacks {name}"
 
