@@ -118,7 +118,7 @@ def test_the_flag_in_the_options():
     assert options.input_files(["d", "a"]) == ["b.csv", "c.csv", "e.csv"]
     assert options.file_of("a", "dev") == "b.csv" and options.file_of("d", "test") == ""
     assert DataOptions(task=("name=a,train=b.csv",), train_rows="a=5").train_rows == "a=5"
-    with pytest.raises(ValueError, match="--train_rows is 'b=5'"):
+    with pytest.raises(ValueError, match="--train_rows b=5: there is no task b; there are sst, "):
         DataOptions(task=("name=a,train=b.csv",), train_rows="b=5")
 
 
