@@ -33,7 +33,7 @@ from minbert.commands.flags import Parser
 from minbert.options import EncoderOptions
 from multitask.evaluation import predict
 from multitask.saved_run import open_model, read_record
-from multitask.tasks import TASKS
+from multitask.tasks import TASKS, accuracy, macro_f1
 
 SENTENCES = Path(__file__).resolve().parents[1] / "tests" / "hundred_sentences.tsv"
 NEUTRAL = 2
@@ -60,15 +60,13 @@ def polarity_accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
 
 def class_scores(predictions: np.ndarray, labels: np.ndarray) -> Scores:
     """Return all scores of SST for (N,) predicted and true classes 0 to 4."""
-    from sklearn.metrics import f1_score, recall_score
+    from sklearn.metrics import recall_score
 
     classes = range(NUM_CLASSES)
     recalls = recall_score(labels, predictions, labels=classes, average=None, zero_division=0)
     scores = {
-        "SST, five classes, accuracy": float(np.mean(predictions == labels)),
-        "SST, macro-F1": float(
-            f1_score(labels, predictions, labels=classes, average="macro", zero_division=0)
-        ),
+        "SST, five classes, accuracy": accuracy(predictions, labels),
+        "SST, macro-F1": macro_f1(predictions, labels),
     }
     for label in classes:
         scores[f"SST, recall of class {label}"] = float(recalls[label])

@@ -6,13 +6,13 @@ Each model goes three ways: through transformers, through sentence-transformers,
 files. Each way reads it, writes it and reads it again. A cell is the largest difference of any
 number at any station. Token ids must be equal.
 
-It writes the record benchmarks/reports/round-trips.json, and from it the table in docs/models.md.
+It adds a record to experiments/records/. `python -m experiments.pages` writes the table in
+docs/models.md from it.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -29,15 +29,11 @@ from benchmarks.inputs import require
 from benchmarks.small_models import SENTENCES, make_model
 from contrastive.embed.export import export
 from contrastive.embedder import open_embedder
+from experiments.record_tables import ROUND_TRIPS
+from experiments.records import Record, add_records
 from minbert import BertModel, BertTokenizer, hub
 from minbert.commands.ending import exit_code
-from minbert.commands.files import write_json
 
-ROOT = Path(__file__).resolve().parents[1]
-RECORD = Path(__file__).parent / "reports" / "round-trips.json"
-PAGE = ROOT / "docs" / "models.md"
-BEGIN = "<!-- round trips: begin, written by python -m benchmarks.round_trips -->"
-END = "<!-- round trips: end -->"
 LIBRARIES = ("transformers", "sentence-transformers", "tokenizers", "torch")
 
 # A row of the table, and the family of its random model; None for weights that are at hand.
@@ -164,34 +160,25 @@ def measure(name: str) -> dict[str, float]:
     return differences
 
 
-# --- the record and the page ----------------------------------------------------------------------
+# --- the record -----------------------------------------------------------------------------------
 
 
-def table_of(record: dict[str, Any]) -> str:
-    """The block of the page, with its markers."""
-    versions = record["versions"]
-    lines = [BEGIN, "", "| model | weights | transformers | sentence-transformers | ours |"]
-    lines.append("|---|---|---|---|---|")
-    for name, differences in record["differences"].items():
-        weights = "real" if MODELS[name] is None else "random, small"
-        cells = [f"{differences[way]:.0e}" if differences[way] else "0" for way in WAYS]
-        lines.append(f"| {name} | {weights} | {' | '.join(cells)} |")
-    names = ", ".join(f"{library} {number}" for library, number in versions.items())
-    lines += ["", f"Measured on {record['date']} with {names}.", "", END]
-    return "\n".join(lines)
-
-
-def write_page(record: dict[str, Any]) -> None:
-    """Replace the block of docs/models.md."""
-    text = PAGE.read_text(encoding="utf-8")
-    pattern = re.escape(BEGIN) + ".*" + re.escape(END)
-    block = table_of(record)
-    PAGE.write_text(re.sub(pattern, lambda _: block, text, flags=re.S), encoding="utf-8")
+def make_record(differences: dict[str, dict[str, float]], day: date) -> Record:
+    """Return the record of one measurement. differences: by model and way. day: of it."""
+    weights = {}
+    for name in differences:
+        weights[name] = "real" if MODELS[name] is None else "random, small"
+    return {
+        "differences": differences,
+        "weights": weights,
+        "versions": {name: version(name) for name in LIBRARIES},
+        "date": day.isoformat(),
+    }
 
 
 @exit_code("python -m benchmarks.round_trips")
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure all models, write the record and the table."""
+    """Measure all models, and add the record."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     if arguments:
         raise ValueError(f"{arguments[0]} is not known; this command takes no argument. Drop it.")
@@ -200,14 +187,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name in MODELS:
         differences[name] = measure(name)
         print(name, json.dumps(differences[name]))
-    record = {
-        "date": date.today().isoformat(),
-        "versions": {name: version(name) for name in LIBRARIES},
-        "differences": differences,
-    }
-    write_json(RECORD, record)
-    write_page(record)
-    print(f"{RECORD}\n{PAGE}")
+    num_new = add_records(ROUND_TRIPS, [make_record(differences, date.today())])
+    print(f"{num_new} new record in {ROUND_TRIPS}; python -m experiments.pages writes its table")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple, NoReturn
 
 from data.rows import DELIMITER_NAMES, EmptyTable, Layout, RawTable, Row, is_number
@@ -227,7 +227,7 @@ def are_quotes_used(lines: Lines, delimiter: str) -> QuoteUse:
     # A writer of CSV never leaves a quote that cannot be read.
     if enclosed.fault_line:
         number = lines.num_skipped + enclosed.fault_line
-        is_doubled = any(is_doubling(field) for fields in plain for field in fields)
+        is_doubled = any(is_doubling(field) for field in chain.from_iterable(plain))
         return QuoteUse(False, note_on_open_quote(number) if is_doubled else "")
     # Perhaps only one of the two readings gives rows of equal length.
     is_csv_equal = have_equal_lengths(enclosed.rows)
@@ -278,7 +278,7 @@ def have_equal_lengths(rows: Sequence[list[str]]) -> bool:
 def has_break(rows: Sequence[list[str]], delimiter: str) -> bool:
     """Whether a field holds the delimiter or a line end, which only quotes can enclose."""
     breaks = re.compile(f"[{re.escape(delimiter)}\r\n]")
-    return any(breaks.search(field) for fields in rows for field in fields)
+    return any(breaks.search(field) for field in chain.from_iterable(rows))
 
 
 def is_likely_csv(plain: Sequence[list[str]]) -> bool:

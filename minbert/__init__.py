@@ -10,6 +10,7 @@ tokenizer.py        Text -> token ids.
 dropout.py          Dropout, as a function and as a module.
 attention.py        Multi-head self-attention.
 activations.py      The activation of the feed-forward network, by its name.
+call_checks.py      What a call of the encoder must look like.
 bert.py             The encoder: embeddings, layers, pooler.
 weights.py          How weights are named, read and written.
 onnx_files.py       Models as ONNX files, and the check of a file against torch.

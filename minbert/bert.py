@@ -8,7 +8,7 @@ in weights.py, which is the next file to read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from minbert import fast, hub, weights
 from minbert.activations import activation_of
 from minbert.attention import MultiHeadAttention, mask_to_bias
+from minbert.call_checks import check_call
 from minbert.config import BertConfig
 from minbert.dropout import Dropout
 
@@ -154,26 +155,6 @@ class BertLayer(nn.Module):
         return self.feed_forward_norm(hidden_states + self.dropout(transformed))
 
 
-def check_call(input_ids: object, return_dict: bool) -> None:
-    """Raise ValueError for ids that are no tensor (B, T), and where a tuple is asked for."""
-    if not isinstance(input_ids, Tensor):
-        kind = type(input_ids).__name__
-        advice = "Pass model(**batch)" if isinstance(input_ids, Mapping) else "Pass a tensor"
-        raise ValueError(
-            f"input_ids is a {kind}; expected is a tensor (rows, tokens) of int64. {advice}."
-        )
-    if input_ids.dim() != 2:
-        advice = "" if input_ids.dim() != 1 else " For one row pass input_ids.unsqueeze(0)."
-        raise ValueError(
-            f"input_ids has the shape {tuple(input_ids.shape)}; expected is (rows, tokens).{advice}"
-        )
-    if not return_dict:
-        raise ValueError(
-            "return_dict is False; the output is always a BertOutput. It can be taken apart and "
-            "indexed as a tuple, and output.to_tuple() makes one. Leave out return_dict."
-        )
-
-
 class BertModel(nn.Module):
     """BERT with the parameters and outputs of Hugging Face's BertModel.
 
@@ -208,24 +189,6 @@ class BertModel(nn.Module):
         """Where the parameters are, for `batch.to(model.device)`."""
         return self.embeddings.word.weight.device
 
-    def check_inputs(self, input_ids: Tensor, token_type_ids: Tensor) -> None:
-        """Raise ValueError for rows that are too long, and for pairs if there is one segment."""
-        num_tokens = input_ids.size(1)
-        if num_tokens > self.config.num_positions:
-            raise ValueError(
-                f"input_ids has {num_tokens} tokens a row; this model has "
-                f"{self.config.num_positions} positions. Truncate to that (max_length)."
-            )
-        # Only models with one segment are asked, since reading a tensor makes a GPU wait. A graph
-        # that is exported cannot ask.
-        has_one_segment = self.config.type_vocab_size == 1 and not torch.compiler.is_compiling()
-        if has_one_segment and token_type_ids.any():
-            raise ValueError(
-                "token_type_ids holds a 1, for the second sentence of a pair; this model has one "
-                "segment (type_vocab_size 1 in config.json). Encode the two sentences apart, as "
-                "--pair_encoding bi does, or use a model with two segments."
-            )
-
     def forward(
         self,
         input_ids: Tensor,
@@ -255,16 +218,9 @@ class BertModel(nn.Module):
         Raises ValueError if the model has too few positions or segments, for output_attentions
         with the fused attention, and for input_ids that are no (B, T).
         """
-        check_call(input_ids, return_dict)
+        check_call(self.config, input_ids, token_type_ids, output_attentions, return_dict)
         if token_type_ids is None:
             token_type_ids = torch.zeros_like(input_ids)
-        self.check_inputs(input_ids, token_type_ids)
-        if output_attentions and self.config.attention_implementation == "fused":
-            raise ValueError(
-                "output_attentions is True, and the fused attention never stores its "
-                "probabilities. Open the model with "
-                "BertModel.from_pretrained(..., attention_implementation='eager')."
-            )
 
         hidden = self.embeddings(input_ids, token_type_ids)  # (B, T, H)
         mask_bias = None

@@ -111,25 +111,14 @@ def read_call(
     truncation = named(truncation, {True: "longest_first", False: "do_not_truncate"})
     check_choice("padding", padding, PADDINGS)
     check_choice("truncation", truncation, TRUNCATIONS)
-    if max_length is not None and (type(max_length) is not int or max_length < 1):
-        raise ValueError(f"max_length is {max_length!r}; pass a whole number of 1 or more.")
 
     is_cut = truncation != "do_not_truncate"
-    is_filled = padding == "max_length"
-    if max_length is not None and not is_cut and not is_filled:
-        raise ValueError(
-            f"max_length is {max_length} and has no effect: nothing is truncated, nor padded to "
-            "it. Pass truncation=True or padding='max_length', or leave max_length out."
-        )
-    if max_length is None:
-        if is_filled and limit == NO_LIMIT:
-            raise ValueError(
-                "padding is 'max_length', and the tokenizer's folder names no length. Pass "
-                "max_length, or padding=True."
-            )
-        max_length = None if limit == NO_LIMIT else limit
-        if max_length is None:
-            truncation = "do_not_truncate"
+    check_length(max_length, limit, is_cut, is_filled=padding == "max_length")
+    if max_length is None and limit == NO_LIMIT:
+        truncation = "do_not_truncate"
+    elif max_length is None:
+        max_length = limit
+
     multiple_of = rare["pad_to_multiple_of"] or 1
     if is_cut and padding != "do_not_pad" and (max_length or 0) % multiple_of:
         raise ValueError(
@@ -142,14 +131,29 @@ def read_call(
     for key in ("token_type_ids", "attention_mask"):
         if rare[f"return_{key}"] is not False:
             keys.append(key)
-    return Call(
-        padding,
-        truncation,
-        max_length,
-        multiple_of,
-        padding_side,
-        tuple(keys),
-    )
+    return Call(padding, truncation, max_length, multiple_of, padding_side, tuple(keys))
+
+
+def check_length(max_length: int | None, limit: int, is_cut: bool, is_filled: bool) -> None:
+    """Raise ValueError for a max_length that is no length or has no effect, or is missing.
+
+    limit: the most tokens that the model takes, or NO_LIMIT. is_cut: whether rows are truncated.
+    is_filled: whether they are padded to max_length.
+    """
+    if max_length is None:
+        if is_filled and limit == NO_LIMIT:
+            raise ValueError(
+                "padding is 'max_length', and the tokenizer's folder names no length. Pass "
+                "max_length, or padding=True."
+            )
+        return
+    if type(max_length) is not int or max_length < 1:
+        raise ValueError(f"max_length is {max_length!r}; pass a whole number of 1 or more.")
+    if not is_cut and not is_filled:
+        raise ValueError(
+            f"max_length is {max_length} and has no effect: nothing is truncated, nor padded to "
+            "it. Pass truncation=True or padding='max_length', or leave max_length out."
+        )
 
 
 def check_names(others: Mapping[str, Any]) -> None:

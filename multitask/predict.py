@@ -304,7 +304,11 @@ def printed_cells(task: Task, answer: Answer, options: argparse.Namespace) -> li
     """What stands before the texts of each row: a number, or a class with its confidence."""
     if options.probabilities:
         votes = answer.votes if task.is_built_in else votes_by_class(answer.votes)
-        return [[" ".join(f"{number:.4g}" for number in vote.ravel())] for vote in votes]
+        cells = []
+        for vote in votes:
+            numbers = [f"{number:.4g}" for number in vote.ravel()]
+            cells.append([" ".join(numbers)])
+        return cells
     if task.is_regression:
         return [[f"{prediction:.4g}"] for prediction in answer.predictions]
     cells = []

@@ -105,7 +105,12 @@ def rising_tasks(history: Sequence[Mapping[str, Any]], tasks: Sequence[str]) -> 
     if len(history) < 2:
         return []
     *earlier, last = history
-    return [task for task in tasks if last[task] > max(scores[task] for scores in earlier)]
+    rising = []
+    for task in tasks:
+        best_before = max(scores[task] for scores in earlier)
+        if last[task] > best_before:
+            rising.append(task)
+    return rising
 
 
 def describe_progress(history: Sequence[Mapping[str, Any]], tasks: Tasks) -> str:

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+# The longest one first.
+LONGEST_FILES = ("test_end_to_end.py", "test_gpu.py", "test_processes.py", "test_runs.py")
 SAMPLE_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,?'-"
 
 # huggingface_hub reads this at its import, so it is set before any test module is loaded.
@@ -42,6 +44,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
     for path in config.getoption("--plugin-file"):
         load(path)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest, so that no core waits for the other at the end."""
+    place = {name: number for number, name in enumerate(LONGEST_FILES)}
+    items.sort(key=lambda item: place.get(item.path.name, len(place)))
 
 
 @pytest.fixture(autouse=True)

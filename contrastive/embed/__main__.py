@@ -23,6 +23,8 @@ from data.user_texts import TEXT, UserTexts, one_line, read_texts
 from minbert.commands.ending import exit_code
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torch import Tensor
 
     from contrastive.embedder import Embedder, Neighbours
@@ -154,13 +156,34 @@ def check_modules(embedder: Embedder) -> None:
         )
 
 
+def write_export(
+    folder: Path, request: Request, embedder: Embedder, log: Callable[[str], None]
+) -> None:
+    """Write the model to a new folder, with --onnx also as a graph. log: receives the notes."""
+    from contrastive.embed.export import GRAPH, export, export_graph
+
+    check_modules(embedder)
+    is_normalised = request.normalise or embedder.is_normalised
+    export(
+        embedder.encoder,
+        embedder.tokenizer,
+        folder,
+        embedder.pooling,
+        embedder.max_length,
+        is_normalised,
+    )
+    log(f"export: {folder}")
+    if request.onnx:
+        difference = export_graph(embedder, folder, is_normalised)
+        log(f"graph: {folder / GRAPH}, largest difference from torch {difference:.1e}")
+
+
 def work(
     request: Request, sentences: Sequence[Sentence], log: Callable[[str], None]
 ) -> Iterator[str]:
     """Write all files, then yield the texts to print. log: receives the notes."""
     from tqdm import tqdm
 
-    from contrastive.embed.export import GRAPH, export, export_graph
     from contrastive.embed.stored_vectors import record_of, write_vectors
     from contrastive.embedder import nearest, open_embedder
     from minbert.training import runtime
@@ -180,21 +203,7 @@ def work(
 
     # The export needs no sentences.
     if request.export is not None:
-        check_modules(embedder)
-        export(
-            embedder.encoder,
-            embedder.tokenizer,
-            request.export,
-            embedder.pooling,
-            embedder.max_length,
-            request.normalise or embedder.is_normalised,
-        )
-        log(f"export: {request.export}")
-        if request.onnx:
-            difference = export_graph(
-                embedder, request.export, request.normalise or embedder.is_normalised
-            )
-            log(f"graph: {request.export / GRAPH}, largest difference from torch {difference:.1e}")
+        write_export(request.export, request, embedder, log)
     if not sentences:
         return
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
+from datetime import date
 
 import pytest
 import torch
 
-from benchmarks import round_trips
-from benchmarks.round_trips import MODELS, PAGE, RECORD, WAYS, difference, measure, table_of
+from benchmarks.round_trips import LIBRARIES, MODELS, WAYS, difference, make_record, measure
+from experiments.record_tables import ROUND_TRIPS, round_trips
+from experiments.records import read_records
 
 pytest.importorskip("transformers", reason="run setup.sh --dev")
 pytest.importorskip("sentence_transformers", reason="run setup.sh --dev")
@@ -16,13 +17,7 @@ pytest.importorskip("sentence_transformers", reason="run setup.sh --dev")
 
 @pytest.fixture(scope="module")
 def record():
-    return json.loads(RECORD.read_text(encoding="utf-8"))
-
-
-def test_the_table_of_the_page_is_that_of_the_record(record):
-    assert table_of(record) in PAGE.read_text(encoding="utf-8"), (
-        "run python -m benchmarks.round_trips, which measures and writes both"
-    )
+    return read_records(ROUND_TRIPS)[-1]
 
 
 def test_every_model_was_measured_on_every_way(record):
@@ -49,9 +44,14 @@ def test_a_difference_is_noticed(change):
     assert difference(rows, other) > 1e-5
 
 
-def test_the_page_changes_between_its_markers_only(record, tmp_path, monkeypatch):
-    page = tmp_path / "models.md"
-    page.write_text(f"before\n{round_trips.BEGIN}\nold\n{round_trips.END}\nafter\n")
-    monkeypatch.setattr(round_trips, "PAGE", page)
-    round_trips.write_page(record)
-    assert page.read_text() == f"before\n{table_of(record)}\nafter\n"
+def test_the_table_has_a_row_for_each_model(record):
+    rows = [line.split(" | ") for line in round_trips().splitlines() if line.startswith("| ")]
+    assert [row[0] for row in rows[1:]] == [f"| {name}" for name in MODELS]
+    assert [row[1] for row in rows[1:]] == list(record["weights"].values())
+
+
+def test_a_record_says_which_weights_are_real():
+    made = make_record({name: {} for name in MODELS}, date(2026, 11, 25))
+    real = [name for name, weights in made["weights"].items() if weights == "real"]
+    assert real == ["minbert-mini", "MiniLM"]
+    assert set(made["versions"]) == set(LIBRARIES)

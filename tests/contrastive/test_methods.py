@@ -160,7 +160,7 @@ def slow_softmax(similarity, positive: list[bool], symmetric: bool, temperature:
     return total / size
 
 
-def agree(loss: torch.Tensor, expected: float) -> None:
+def assert_agree(loss: torch.Tensor, expected: float) -> None:
     """fp32 through 2 layers; dividing by .05 makes errors 20 times as large. Measured 5e-6."""
     assert float(loss.detach()) == pytest.approx(expected, rel=1e-4, abs=1e-4)
 
@@ -201,7 +201,7 @@ def test_in_fusion_the_two_rows_of_an_example_are_no_negatives(encoder, tokenize
             if j == i or (i - j) % 3 != 0:
                 below += math.exp(cos(vectors[i], vectors[j]) / 0.05)
         total += math.log(below) - cos(vectors[i], vectors[i]) / 0.05
-    agree(SimCSE(MethodSetup(encoder, "mean", 0.05))(batch), total / 6)
+    assert_agree(SimCSE(MethodSetup(encoder, "mean", 0.05))(batch), total / 6)
 
 
 # --- projections ----------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ def test_simcse_does_not_push_equal_rows(encoder, tokenizer):
     other = math.exp((cos(vectors[0], vectors[2]) - 1) / 0.05)
     term = math.log(1 + other)  # of each of the two
     last = math.log(1 + 2 * other)
-    agree(SimCSE(MethodSetup(encoder, "mean", 0.05))(batch), (2 * term + last) / 3)
+    assert_agree(SimCSE(MethodSetup(encoder, "mean", 0.05))(batch), (2 * term + last) / 3)
 
 
 def test_supervised_on_labelled_pairs(encoder, pairs):
@@ -287,7 +287,7 @@ def test_supervised_on_labelled_pairs(encoder, pairs):
     method.projection.float()
     positive = [label > 0 for label in LABELS]
     expected = slow_softmax(lambda i, j: cos(rows[i], rows[6 + j]), positive, False, 0.05)
-    agree(method(pairs), expected)
+    assert_agree(method(pairs), expected)
 
 
 def test_supervised_ends_with_unsupervised_batches(encoder, sentences):
@@ -326,7 +326,7 @@ def test_supervised_on_triplets(encoder, tokenizer, weight):
                 below += math.exp(cos(anchors[i], hard[j]) / 0.05 + own_weight)
         total += math.log(below) - cos(anchors[i], positives[i]) / 0.05
     method = TripletSimCSE(MethodSetup(encoder, "mean", 0.05), weight)
-    agree(method(batch), total / 3)
+    assert_agree(method(batch), total / 3)
 
 
 # --- multiple negatives ranking and batch softmax -------------------------------------------------
@@ -344,7 +344,7 @@ def test_ranking(encoder, pairs, similarity, temperature):
     options = with_values(ContrastiveOptions(), mnr_similarity=similarity)
     settings = replace(METHODS["mnr"].preset, temperature=temperature)
     method = methods.build_method("mnr", options.of_method, settings, "mean", encoder)
-    agree(method(pairs), expected)
+    assert_agree(method(pairs), expected)
 
 
 def softmax(encoder, temperature: float = 0.07, **options) -> BatchSoftmax:
@@ -372,9 +372,9 @@ def test_batch_softmax(encoder, pairs, symmetric):
     Its label still counts for --bsc_align.
     """
     expected = slow_batch_softmax(encoder, pairs, symmetric == "yes", 0.07)
-    agree(softmax(encoder, bsc_symmetric=symmetric)(pairs), expected)
+    assert_agree(softmax(encoder, bsc_symmetric=symmetric)(pairs), expected)
     aligned = softmax(encoder, bsc_symmetric=symmetric, bsc_align=0.3)
-    agree(aligned(pairs), 0.3 * expected + 0.7 * slow_label_error(encoder, pairs))
+    assert_agree(aligned(pairs), 0.3 * expected + 0.7 * slow_label_error(encoder, pairs))
 
 
 @pytest.mark.parametrize("normalise", ["l2", "batch", "none"])
@@ -382,7 +382,7 @@ def test_align_pulls_the_vectors_as_they_are(encoder, pairs, normalise):
     """Whatever the softmax divides them by."""
     alone = softmax(encoder, 1.0, bsc_normalise=normalise)(pairs).item()
     aligned = softmax(encoder, 1.0, bsc_normalise=normalise, bsc_align=0.3)
-    agree(aligned(pairs), 0.3 * alone + 0.7 * slow_label_error(encoder, pairs))
+    assert_agree(aligned(pairs), 0.3 * alone + 0.7 * slow_label_error(encoder, pairs))
 
 
 @pytest.mark.parametrize("share", [0.0, 2.0])
@@ -395,12 +395,12 @@ def test_batch_softmax_trains_its_scale(encoder, pairs):
     method = softmax(encoder, bsc_temperature_lr=1e-3)
     assert method.scale.item() == 1.0
     assert "scale" in dict(method.named_parameters())
-    agree(method(pairs), slow_batch_softmax(encoder, pairs, True, 1.0))
+    assert_agree(method(pairs), slow_batch_softmax(encoder, pairs, True, 1.0))
     method(pairs).backward()
     assert method.scale.grad is not None
     assert method.scale.grad != 0
     method.scale.data.fill_(20.0)
-    agree(method(pairs), slow_batch_softmax(encoder, pairs, True, 0.05))
+    assert_agree(method(pairs), slow_batch_softmax(encoder, pairs, True, 0.05))
 
 
 def test_other_normalisations_are_other_losses(encoder, pairs):
@@ -449,7 +449,7 @@ def test_contrastive_tension(tension, tokenizer):
     )
     batch = rows.batch(firsts + seconds)
     loss = tension(batch)
-    agree(loss, total / 5)
+    assert_agree(loss, total / 5)
     assert num_rows == [3], "a sentence is encoded once by each copy"
     assert not tension.training
     assert not tension.encoder.training
@@ -490,7 +490,7 @@ def test_contrastive_tension_in_batch(tiny_model, sentences):
             logits[i, j] = cos(u, v) * 20
     answers = torch.arange(5)
     expected = (F.cross_entropy(logits, answers) + F.cross_entropy(logits.T, answers)) / 2
-    agree(method(sentences), float(expected))
+    assert_agree(method(sentences), float(expected))
 
 
 def test_copies_are_made_when_a_stage_begins(tiny_model):
@@ -595,7 +595,7 @@ def test_self_guided(tiny_model, sentences, objective, state_pooling):
         "opt3": lambda: slow_all_states(c, states),
     }[objective]()
     torch.manual_seed(3)
-    agree(method(sentences), expected + 0.1 * float(difference.detach().square().sum()))
+    assert_agree(method(sentences), expected + 0.1 * float(difference.detach().square().sum()))
 
 
 @pytest.mark.parametrize("pooling", ["cls", "pooler"])

@@ -37,7 +37,7 @@ def folder(family, tmp_path):
     return tmp_path / family
 
 
-def close(ours, theirs):
+def assert_near(ours, theirs):
     torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
 
 
@@ -59,9 +59,9 @@ def assert_equal_states(folder, theirs, *texts):
         output = ours(**inputs, output_hidden_states=True)
     is_token = inputs["attention_mask"].bool()
     for state, expected_state in zip(output.hidden_states, expected.hidden_states, strict=True):
-        close(state[is_token], expected_state[is_token])
+        assert_near(state[is_token], expected_state[is_token])
     if getattr(expected, "pooler_output", None) is not None:
-        close(output.pooler_output, expected.pooler_output)
+        assert_near(output.pooler_output, expected.pooler_output)
 
 
 def test_hidden_states_of_sentences_and_pairs(family, folder):
@@ -96,7 +96,7 @@ def test_an_encoder_inside_a_model_with_a_head(family, folder, kind):
     mask = inputs["attention_mask"].bool()
     with torch.no_grad():
         state = ours(inputs["input_ids"], inputs["attention_mask"]).last_hidden_state
-        close(state[mask], inner(**inputs).last_hidden_state[mask])
+        assert_near(state[mask], inner(**inputs).last_hidden_state[mask])
 
 
 def test_the_most_tokens_of_a_row(family, folder):
@@ -108,7 +108,7 @@ def test_the_most_tokens_of_a_row(family, folder):
     assert ours.config.num_positions == limit
     longest = torch.full((1, limit), 5)
     with torch.no_grad():
-        close(ours(longest).last_hidden_state, theirs(longest).last_hidden_state)
+        assert_near(ours(longest).last_hidden_state, theirs(longest).last_hidden_state)
     with pytest.raises(ValueError, match=f"{limit + 1} tokens a row.*{limit} positions"):
         ours(torch.full((1, limit + 1), 5))
 
@@ -123,7 +123,7 @@ def test_positions_skip_padding_wherever_it_stands(tmp_path, name):
         mask = (ids != 1).long()
         with torch.no_grad():
             state = ours(ids, mask).last_hidden_state
-            close(state[mask == 1], theirs(ids, mask).last_hidden_state[mask == 1])
+            assert_near(state[mask == 1], theirs(ids, mask).last_hidden_state[mask == 1])
 
 
 def test_two_segments_of_a_roberta_are_read_only_where_they_are_given(tmp_path):
@@ -135,7 +135,7 @@ def test_two_segments_of_a_roberta_are_read_only_where_they_are_given(tmp_path):
     segments = torch.tensor([[0, 0, 0, 1, 1, 1]])
     with torch.no_grad():
         given = ours(ids, token_type_ids=segments).last_hidden_state
-        close(given, theirs(ids, token_type_ids=segments).last_hidden_state)
+        assert_near(given, theirs(ids, token_type_ids=segments).last_hidden_state)
         assert (given - ours(ids).last_hidden_state).abs().max() > 0.01
 
 
@@ -155,7 +155,7 @@ def test_settings_of_a_config(tmp_path, name, values):
     ids = torch.tensor([[0, 7, 8, 9, 2]])
     with torch.no_grad():
         ours = BertModel.from_pretrained(tmp_path / name)
-        close(ours(ids).last_hidden_state, theirs(ids).last_hidden_state)
+        assert_near(ours(ids).last_hidden_state, theirs(ids).last_hidden_state)
 
 
 @pytest.mark.parametrize(
@@ -363,11 +363,11 @@ def test_the_head_gives_the_logits_of_transformers(family, folder, tmp_path):
     assert type(again) is type(theirs)
     with torch.no_grad():
         expected = theirs(**inputs).logits[mask]
-        close(again(**inputs).logits[mask], expected)
+        assert_near(again(**inputs).logits[mask], expected)
         for place in (folder, tmp_path / "again"):
             ours = BertForMaskedLM.from_pretrained(place).eval()
             states = ours.bert(inputs["input_ids"], inputs["attention_mask"]).last_hidden_state
-            close(ours(states)[mask], expected)
+            assert_near(ours(states)[mask], expected)
 
 
 def test_roberta_s_head_has_gelu_whatever_the_encoder_has(tmp_path):
@@ -375,7 +375,7 @@ def test_roberta_s_head_has_gelu_whatever_the_encoder_has(tmp_path):
     ours = BertForMaskedLM.from_pretrained(tmp_path / "roberta").eval()
     ids = torch.tensor([[0, 7, 8, 2]])
     with torch.no_grad():
-        close(ours(ours.bert(ids).last_hidden_state), theirs(ids).logits)
+        assert_near(ours(ours.bert(ids).last_hidden_state), theirs(ids).logits)
 
 
 def test_special_tokens_are_never_masked(family, folder):
@@ -421,7 +421,7 @@ IDS = torch.tensor([[0, 7, 8, 9, 2]])
 def assert_equal_on_ids(folder, theirs):
     with torch.no_grad():
         state = BertModel.from_pretrained(folder)(IDS).last_hidden_state
-        close(state, theirs(IDS).last_hidden_state)
+        assert_near(state, theirs(IDS).last_hidden_state)
 
 
 def change(folder, edit):
