@@ -88,9 +88,10 @@ class StepLog:
         self.tasks += new_tasks
         header = csv_line([*COLUMNS, *(LOSS_PREFIX + task for task in self.tasks)])
         empty_columns = "," * len(new_tasks)
-        content = header
+        lines = [header]
         for row in rows:
-            content += f"{row[:-1]}{empty_columns}\n"
+            lines.append(f"{row[:-1]}{empty_columns}\n")
+        content = "".join(lines)
         write_atomically(self.path, lambda beside: beside.write_text(content, "utf-8", newline=""))
 
     def row_of(self, record: StepRecord) -> str:
