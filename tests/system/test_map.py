@@ -1,4 +1,7 @@
-"""docs/README.md, the map: every package and file with the line that its `__init__.py` gives it."""
+"""docs/README.md, the map: every package and file with the line that its `__init__.py` gives it.
+
+Run this file to write the map anew: `python tests/system/test_map.py`.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,10 @@ PACKAGES = (
     "teaching",
     "benchmarks",
 )
+# Their files are of interest to few readers. The map links to the list in their __init__.py.
+ONLY_LINKED = ("data/building", "benchmarks")
+PAGE = ROOT / "docs" / "README.md"
+HEADING = "## Every package and file\n"
 
 
 def listed(folder: Path) -> list[tuple[str, str]]:
@@ -32,27 +39,38 @@ def first_line(folder: Path) -> str:
 
 
 def map_of(folder: Path) -> list[str]:
-    """The rows of the map for a package and the packages in it."""
+    """The table of the map for a package, and the tables of the packages in it."""
     path = folder.relative_to(ROOT).as_posix()
-    lines = ["", f"### {path}", "", first_line(folder), "", "| file | |", "|---|---|"]
-    inner = []
+    lines = ["", f"| `{path}/` | {first_line(folder)} |", "|---|---|"]
+    if path in ONLY_LINKED:
+        return [*lines, f"| all files | [the list](../{path}/__init__.py) |"]
+    inner: list[str] = []
     for name, line in listed(folder):
-        lines.append(f"| `{path}/{name}` | {line} |".replace("|u - v|", "abs(u - v)"))
         if name.endswith("/"):
             inner += map_of(folder / name)
+        else:
+            lines.append(f"| `{name}` | {line} |".replace("|u - v|", "abs(u - v)"))
     return lines + inner
 
 
-def test_the_map_is_that_of_the_packages():
-    expected = []
+def text_of_map() -> str:
+    """The part of the page under its heading."""
+    lines = []
     for package in PACKAGES:
-        expected += map_of(ROOT / package)
-    page = (ROOT / "docs" / "README.md").read_text("utf-8")
-    _, _, rest = page.partition("## Every package and file\n")
-    assert rest.strip() == "\n".join(expected).strip(), (
-        "docs/README.md differs from the lists in the packages' __init__.py. Write the text below "
-        "under its heading 'Every package and file':\n" + "\n".join(expected)
+        lines += map_of(ROOT / package)
+    return "\n".join(lines).strip() + "\n"
+
+
+def test_the_map_is_that_of_the_packages():
+    _, _, rest = PAGE.read_text("utf-8").partition(HEADING)
+    assert rest.strip() == text_of_map().strip(), (
+        "docs/README.md differs from the lists in the packages' __init__.py. "
+        "Run python tests/system/test_map.py, which writes it anew."
     )
+
+
+def test_the_map_fits_into_three_hundred_lines():
+    assert len(PAGE.read_text("utf-8").splitlines()) <= 300
 
 
 def test_the_tour_passes_through_at_most_fifteen_files():
@@ -65,3 +83,8 @@ def test_the_tour_passes_through_at_most_fifteen_files():
     assert (
         f"{len(files)} files" in tour and f"{len(files)} files" in (ROOT / "README.md").read_text()
     )
+
+
+if __name__ == "__main__":
+    text = PAGE.read_text("utf-8")
+    PAGE.write_text(text.partition(HEADING)[0] + HEADING + "\n" + text_of_map(), "utf-8")

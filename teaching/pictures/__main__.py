@@ -1,0 +1,38 @@
+"""All pictures by name, and the command `python -m teaching.pictures`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from minbert.commands.ending import exit_code
+from minbert.commands.flags import Parser
+from teaching.pictures import overview
+from teaching.pictures.canvas import Picture, write_picture
+
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
+PICTURES = {
+    "overview": Picture(10.3, 3.5, overview.draw),
+}
+
+
+@exit_code("python -m teaching.pictures")
+def main(argv: Sequence[str] | None = None) -> None:
+    """Draw the pictures."""
+    parser = Parser(
+        prog="python -m teaching.pictures",
+        description="Draw the pictures of the documents.",
+        allow_abbrev=False,
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("--out", type=Path, default=FOLDER, metavar="DIR", help="folder")
+    folder = parser.parse_args(argv).out
+    for name, picture in PICTURES.items():
+        for path in write_picture(name, picture, folder):
+            print(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The encoder: masks of attention, and poolings."""

@@ -1,0 +1,1 @@
+"""The training loop and pretraining: one step, and masked words."""
