@@ -2,16 +2,17 @@
 
 The files in reading order:
 
-    recipes.py        Published experiments and comparisons as plain dictionaries of options.
-    series.py         Recipes times seeds: the folder and the command of each run.
-    flags.py          The flags of --with as option values, and when two values mean the same.
-    run_files.py      Reading the scores, options and stages that a run wrote.
-    checks.py         Which finished or begun runs may be counted in one table.
-    tables.py         Mean and standard deviation over seeds as Markdown tables.
-    records.py        The records of measured runs, in records/*.jsonl.
-    record_tables.py  The tables that are made from records.
-    pages.py          Command: writes these tables into the documents.
-    __main__.py       `python -m experiments`: run what is missing and print the tables.
+    recipes.py           Published experiments and comparisons as plain dictionaries of options.
+    series.py            Recipes times seeds: the folder and the command of each run.
+    flags.py             The flags of --with as option values, and when two values mean the same.
+    run_files.py         Reading the scores, options and stages that a run wrote.
+    checks.py            Which finished or begun runs may be counted in one table.
+    tables.py            Mean and standard deviation over seeds as Markdown tables.
+    records.py           The records of measured runs, in records/*.jsonl.
+    record_tables.py     The tables that are made from records.
+    pages.py             Command: writes these tables into the documents.
+    measured_numbers.py  Command: lists measured numbers that stand outside of these tables.
+    __main__.py          `python -m experiments`: run what is missing and print the tables.
 """
 
 from minbert.commands.hidden import check_packages
