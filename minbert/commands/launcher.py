@@ -37,6 +37,7 @@ COMMANDS = (
     Command("quality", "contrastive.quality", "Measure the sentence vectors of a model."),
     Command("experiments", "experiments", "Run recipes over several seeds and compare them."),
     Command("pages", "experiments.pages", "Write the tables of measured numbers into docs/."),
+    Command("numbers", "experiments.measured_numbers", "Find numbers in docs/ without a record."),
     Command("download", "data.download", "Download the course's files."),
     Command("sample", "data.building", "Build the sample data from its sources."),
     Command("controlled", "data.controlled", "Write generated sentences in the course's format."),
