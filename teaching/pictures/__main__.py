@@ -9,12 +9,17 @@ from pathlib import Path
 
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
-from teaching.pictures import overview
+from teaching.pictures import contrastive, multitask, overview
 from teaching.pictures.canvas import Picture, write_picture
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 PICTURES = {
     "overview": Picture(10.3, 3.5, overview.draw),
+    "in-batch-negatives": Picture(8.6, 3.3, contrastive.draw_negatives),
+    "cone": Picture(7.7, 3.5, contrastive.draw_cone),
+    "pair-encodings": Picture(9.7, 4.0, multitask.draw_pairs),
+    "samplers": Picture(8.0, 3.6, multitask.draw_samplers),
+    "gradient-surgery": Picture(9.8, 3.3, multitask.draw_surgery),
 }
 
 

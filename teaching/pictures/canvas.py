@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+Point = tuple[float, float]
+
+
 class Colours(NamedTuple):
     """The colours of one version of a picture."""
 
@@ -20,11 +23,12 @@ class Colours(NamedTuple):
     box: str
     accent: str
     second: str  # of what stands against the accent
+    third: str  # beside both, where three things are told apart
 
 
 STYLES = {
-    "light": Colours("#1f2328", "#59636e", "#8c959f", "#f6f8fa", "#0969da", "#bc4c00"),
-    "dark": Colours("#f0f6fc", "#9198a1", "#656c76", "#212830", "#4493f8", "#db6d28"),
+    "light": Colours("#1f2328", "#59636e", "#8c959f", "#f6f8fa", "#0969da", "#bc4c00", "#7fbf8e"),
+    "dark": Colours("#f0f6fc", "#9198a1", "#656c76", "#212830", "#4493f8", "#db6d28", "#5aa469"),
 }
 
 
@@ -70,6 +74,30 @@ class Drawing:
         if bend:
             style["connectionstyle"] = f"arc3,rad={bend}"
         self.axes.annotate("", xy=end, xytext=start, arrowprops=style)
+
+    def vector(self, start: Point, end: Point, colour: str) -> None:
+        """Draw an arrow that stands for a vector."""
+        style = {"arrowstyle": "-|>", "color": colour, "lw": 1.8}
+        self.axes.annotate("", xy=end, xytext=start, arrowprops=style)
+
+    def line(self, start: Point, end: Point, colour: str, dash: str = "-") -> None:
+        """Draw a line. dash: "-" or "--"."""
+        across = (start[0], end[0])
+        up = (start[1], end[1])
+        self.axes.plot(across, up, color=colour, linestyle=dash, linewidth=1.1)
+
+    def circle(self, centre: Point, radius: float) -> None:
+        """Draw a circle without a filling."""
+        from matplotlib.patches import Circle
+
+        patch = Circle(centre, radius)
+        patch.set(fill=False, edgecolor=self.colours.line, linewidth=1.1)
+        self.axes.add_patch(patch)
+
+    def legend(self, x: float, y: float, words: str, colour: str) -> None:
+        """Explain a colour with a cell of it and words."""
+        self.cell(x, y - 0.08, 0.18, 1, colour)
+        self.text(x + 0.26, y, words, 8, ha="left")
 
     def heading(self, x: float, y: float, words: str) -> None:
         """Write the title of a part."""

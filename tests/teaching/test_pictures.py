@@ -7,9 +7,19 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import pytest
+import torch
 
+from multitask.surgery import pcgrad
 from teaching.pictures.__main__ import FOLDER, PICTURES
 from teaching.pictures.canvas import STYLES, write_picture
+from teaching.pictures.multitask import (
+    BATCHES,
+    FIRST,
+    SECOND,
+    add,
+    sampler_rows,
+    without_conflict,
+)
 from teaching.pictures.overview import attention_of_sentence
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,3 +77,19 @@ def test_a_document_shows_each_picture_in_both_styles(style):
 def test_no_picture_is_left_over():
     expected = {f"{name}-{style}.svg" for name in NAMES for style in STYLES}
     assert {path.name for path in FOLDER.iterdir()} == expected
+
+
+def test_the_projected_gradients_are_those_of_pcgrad():
+    first = without_conflict(FIRST, SECOND)
+    second = without_conflict(SECOND, FIRST)
+    expected = pcgrad(torch.tensor([FIRST, SECOND]))
+    torch.testing.assert_close(torch.tensor(add(first, second)), expected)
+
+
+def test_each_sampler_draws_all_tasks():
+    for row in sampler_rows():
+        tasks = set()
+        for epoch in row.epochs:
+            for step in epoch:
+                tasks |= {task for task, _ in step}
+        assert tasks == set(BATCHES), f"{row.name} never draws a task: choose another SEED"
