@@ -23,6 +23,7 @@ training/           One training loop for every stage.
 pretraining/        Masked language modelling, as a stage and as a command.
 reporting/          What a person looks at: tables, figures, HTML pages.
 commands/           How every command starts and ends.
+draw_attention.py   Command: draws the attention of a sentence as a picture.
 __main__.py         The command `minbert`, which lists and starts all commands.
 
 The folder bundled/ holds the weights of minbert-mini.

@@ -35,6 +35,7 @@ COMMANDS = (
     Command("check", "multitask.check", "Verify or score leaderboard files."),
     Command("embed", "contrastive.embed", "Use sentence vectors: store, search, compare, export."),
     Command("quality", "contrastive.quality", "Measure the sentence vectors of a model."),
+    Command("attention", "minbert.draw_attention", "Draw the attention of a sentence."),
     Command("experiments", "experiments", "Run recipes over several seeds and compare them."),
     Command("pages", "experiments.pages", "Write the tables of measured numbers into docs/."),
     Command("numbers", "experiments.measured_numbers", "Find numbers in docs/ without a record."),
