@@ -92,7 +92,7 @@ def picture(options: argparse.Namespace) -> Figure:
         )
     with torch.no_grad():
         output = model(**batch, output_attentions=True)
-    tokens = tokenizer.convert_ids_to_tokens(batch.input_ids[0])
+    tokens = [str(tokenizer.convert_ids_to_tokens(int(number))) for number in batch.input_ids[0]]
     return draw_attention(output.attentions, tokens, options.layer, options.head)
 
 

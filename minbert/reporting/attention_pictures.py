@@ -12,6 +12,7 @@ Legend: L layers, B batch, N heads, T tokens, R tokens without padding.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -79,9 +80,9 @@ def attention_of_sentence(
             f"attention_mask has the shape {mask.shape}; expected is {(num_rows, num_tokens)}. "
             "Pass the one that the model got."
         )
-    places = np.flatnonzero(mask[row])  # (R,)
-    weights = weights[:, :, places][:, :, :, places]  # (L, N, R, R)
-    return SentenceAttention(weights, [tokens[place] for place in places])
+    is_token = mask[row] != 0  # (T,)
+    weights = weights[:, :, is_token][:, :, :, is_token]  # (L, N, R, R)
+    return SentenceAttention(weights, list(compress(tokens, is_token)))
 
 
 def _as_array(values: Any) -> np.ndarray:
