@@ -37,8 +37,9 @@ def command_of(path: Path) -> str | None:
     if "Parser" not in calls_in(path):
         return None
     place = path.parent if (path.parent / "__main__.py").exists() else path.with_suffix("")
-    # Of the benchmarks, each file beside __main__.py is a command as well.
-    if path.parent.name == "benchmarks" and path.name != "__main__.py":
+    # A file beside __main__.py may be a command as well.
+    is_script = 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")
+    if is_script and path.name != "__main__.py":
         place = path.with_suffix("")
     return ".".join(place.relative_to(ROOT).parts)
 
