@@ -38,7 +38,7 @@ from multitask.stage import heads_job, read_tables
 from tests.toy_multitask import encoded, resolved, task_job
 from tests.toy_stages import make_chain, make_mlm_stage, write_triplets
 
-NUM_STEPS = 50
+NUM_STEPS = 25
 # A batch of 5 has no equal halves. The last one of 16 rows is a single row, and a second process
 # has none of it.
 COMMON = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -395,8 +395,16 @@ NUM_GUESSED = 200
 CHANCE = {"sst": (0.2, 0.4), "para": (0.5, 0.5), "sts": (0.0, 1.0)}
 
 
-def scores_of_guesses(method: str, task: str) -> tuple[float, float]:
+@cache
+def scores_of_guesses(method: str, task: str, prior_rows: int) -> tuple[float, float]:
     """Mean scores of runs that guess: on rows that the weights were fitted on, and out of fold."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(voting, "PRIOR_ROWS", prior_rows)
+        return compute_scores_of_guesses(method, task)
+
+
+def compute_scores_of_guesses(method: str, task: str) -> tuple[float, float]:
+    """The same with the prior that voting.py has now."""
     flattered = []
     honest = []
     size = (NUM_GUESSERS, NUM_GUESSED, 5) if task == "sst" else (NUM_GUESSERS, NUM_GUESSED)
@@ -416,25 +424,23 @@ def error_of_mean(task: str) -> float:
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("method", FITTED)
-def test_negative_control_of_guesses(method, task, monkeypatch):
+def test_negative_control_of_guesses(method, task):
     """Fitted and scored on the same rows, guesses shine. Out of fold they are worth nothing.
 
     This is without the prior, which takes most of the shine from fitted weights (below).
     """
-    monkeypatch.setattr(voting, "PRIOR_ROWS", 0)
-    flattered, honest = scores_of_guesses(method, task)
+    flattered, honest = scores_of_guesses(method, task, prior_rows=0)
     chance = CHANCE[task][0]
     assert flattered > chance + 4 * error_of_mean(task)
     assert honest < chance + 3 * error_of_mean(task)
 
 
 @pytest.mark.parametrize("task", ["sst", "para"])
-def test_a_prior_flatters_less(task, monkeypatch):
+def test_a_prior_flatters_less(task):
     """Less shine on the rows that the weights were fitted on, and none out of fold, as before."""
     shine = []
     for prior_rows in (0, voting.PRIOR_ROWS):
-        monkeypatch.setattr(voting, "PRIOR_ROWS", prior_rows)
-        flattered, honest = scores_of_guesses("weighted", task)
+        flattered, honest = scores_of_guesses("weighted", task, prior_rows=prior_rows)
         chance = CHANCE[task][0]
         shine.append(flattered - chance)
         assert honest < chance + 3 * error_of_mean(task)

@@ -41,6 +41,8 @@ TASKS = [
     "--head cosine --para-head features --heads-first 1 --freeze 1 --layer-decay 0.5",
     "--option pretrain --head vm --pair-encoding dual --sampling annealed --accumulation 2",
 ]
+# Enough for a step of each task. The way through the code is what counts here.
+FEW_ROWS = ["--train-rows", "sst=8,para=16,sts=8", "--dev-rows", "sst=8,para=8,sts=8"]
 COMMANDS = [
     "multitask.predict RUN --task sst",
     "multitask.ensemble RUNS --out OUT/new",
@@ -89,14 +91,15 @@ def test_stages(flags, tmp_path, chain):
             lines.append(f"A man {number}\tA person {number}\tNo one {number}")
         (tmp_path / "nli.tsv").write_text("\n".join(lines), encoding="utf-8")
         rest += ["--nli", tmp_path / "nli.tsv"]
-    rest += ["--epochs", "1", "--pretrain", stages]
+    rest += [*FEW_ROWS, "--epochs", "1", "--pretrain", stages]
     printed = finish(start("run_multitask", *flags("run"), *rest))
     assert "device: gpu (simulated)" in printed and "leaderboard files:" in printed
 
 
 @pytest.mark.parametrize("rest", TASKS)
 def test_tasks(flags, rest):
-    printed = finish(start("run_multitask", *flags("run"), "--epochs", "1", *rest.split()))
+    small = [*FEW_ROWS, "--epochs", "1"]
+    printed = finish(start("run_multitask", *flags("run"), *small, *rest.split()))
     assert "device: gpu (simulated)" in printed and "leaderboard files:" in printed
 
 
