@@ -305,7 +305,7 @@ def test_a_graph_of_a_run(finished, tmp_path, capsys, pooling, name):
 def test_the_python_of_the_page_reads_a_graph(finished, tmp_path):
     out = tmp_path / "out"
     assert export(finished / "cls", "--task", "sst", "--out", out, "--format", "onnx") == 0
-    page = (Path(__file__).parents[2] / "docs" / "multitask.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text(encoding="utf-8")
     (code,) = [
         block for block in re.findall(r"(?ms)^```python\n(.*?)^```", page) if "onnx" in block
     ]

@@ -51,7 +51,7 @@ def file_of(labels: list[float | str]) -> str:
 
 
 def test_a_run_learns_from_what_others_say(two_runs, job_on, monkeypatch, capsys):
-    """As docs/multitask.md joins them. The loss is that of the very numbers that were printed."""
+    """As docs/recipes.md joins them. The loss is that of the very numbers that were printed."""
     pairs = [f"How do I {number} ?\tHow to {number} ?" for number in range(4)]
     stdin = io.TextIOWrapper(io.BytesIO("\n".join(pairs).encode()))
     monkeypatch.setattr("sys.stdin", stdin)

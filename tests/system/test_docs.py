@@ -134,6 +134,35 @@ def broken_links(document: Document) -> Complaints:
             yield line, f"no {target} beside this document. Write that file, or correct the link"
 
 
+@cache
+def anchors_of(path: Path) -> set[str]:
+    """The names of a page's headings in links, as GitHub makes them."""
+    page = Document(path.name, path.read_text(encoding="utf-8"))
+    anchors: set[str] = set()
+    for _, line, is_code in page.lines:
+        if is_code or not re.match(r"#+ ", line):
+            continue
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", line.lstrip("#").strip().lower())
+        anchor = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+        copies = sum(bool(re.fullmatch(rf"{re.escape(anchor)}(-\d+)?", old)) for old in anchors)
+        anchors.add(f"{anchor}-{copies}" if copies else anchor)
+    return anchors
+
+
+def broken_anchors(document: Document) -> Complaints:
+    """Links to a heading that the page does not have."""
+    for line, text, is_code in document.lines:
+        if is_code:
+            continue
+        for target, anchor in re.findall(r"\]\(([^)\s#]*)#([^)\s]+)\)", text):
+            path = ROOT / document.path
+            if target:
+                path = path.parent / target
+            is_page = ":" not in target and path.suffix == ".md" and path.exists()
+            if is_page and anchor not in anchors_of(path):
+                yield line, f"{path.name} has no heading #{anchor}. Correct the link"
+
+
 def is_path(span: str) -> bool:
     """Whether a span in backticks names a file or folder of the repository."""
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)*/?", span) or any(
@@ -334,7 +363,7 @@ def broken_python(document: Document) -> Complaints:
 
 # --- the documents keep them ----------------------------------------------------------------------
 
-ALWAYS = [broken_links]
+ALWAYS = [broken_links, broken_anchors]
 OF_TODAY_ONLY = [
     strange_places,
     missing_paths,
@@ -391,6 +420,7 @@ def test_every_option_stands_in_a_document():
 
 BROKEN = [
     (broken_links, "See [the\ntour](docs/detour.md)."),
+    (broken_anchors, "See [a rule](docs/README.md#the-rule)."),
     (missing_paths, "Read `minbert/berd.py`, in the package `minbert/`."),
     (missing_paths, "Read `berd.py` and the rows of `data/sample`."),
     (missing_names, "`minbert/bert.py::BertModel.backward` encodes."),
@@ -414,6 +444,7 @@ BROKEN = [
 ]
 KEPT = [
     (broken_links, "[A page](LICENSE), [the web](https://example.org/x), [here](#a-heading)"),
+    (broken_anchors, "[Rules](docs/README.md#the-rules), [the web](https://example.org/x.md#y)"),
     (
         missing_paths,
         "`minbert/bert.py`, `bert.py`, `data/`, `runs/NAME/run.json`, `1/K`, `a.json`, `DIR/x.py`",

@@ -47,11 +47,11 @@ def test_the_tour(run_snippet, capsys):
 
 
 def test_a_finished_run(run_snippet, two_runs):
-    names = run_snippet("docs/multitask.md", **{"runs/NAME": two_runs[0]})
+    names = run_snippet("docs/tasks.md", **{"runs/NAME": two_runs[0]})
     assert names["similarities"].shape == (1,) and -5 < names["similarities"][0] < 10
 
 
 def test_sentence_vectors(run_snippet):
-    names = run_snippet("docs/contrastive.md", "SentenceEncoder")
+    names = run_snippet("docs/sentence-vectors.md", "SentenceEncoder")
     assert names["vectors"].shape == (2, 192) and names["cosines"].shape == (2, 2)
     assert names["cosines"].diagonal().allclose(names["cosines"].new_ones(2))
