@@ -1,12 +1,14 @@
 """The course's nine files, from their public repository: `python -m data.download --out DIR`.
 
 A file is written to NAME.part and continued there after an interruption. It is compared with its
-SHA-256, and only then renamed. So a file of the right name is always whole.
+SHA-256, and only then renamed. So a file of the right name is always whole. --cfimdb adds the three
+files of part 1. --from takes the files that a student already has.
 """
 
 from __future__ import annotations
 
 import errno
+import shutil
 import sys
 import time
 import urllib.error
@@ -14,7 +16,8 @@ import urllib.request
 from http.client import HTTPException
 from pathlib import Path
 
-from data.readers import COURSE_FILES, sha256_of
+from data.readers import BUILT_IN_FILES, CFIMDB_FILES, COURSE_FILES, read_examples, sha256_of
+from data.task_specs import BUILT_IN
 from minbert.commands.flags import Parser
 
 BASE_URL = "https://raw.githubusercontent.com/gpoesia/minbert-default-final-project/HEAD/data/"
@@ -33,25 +36,111 @@ CHECKSUMS = {
     "sts-test-student.csv": "dee455745b72e9ca3ff74e7c056bd73e34bad5b8d5641045a2c1e7e131866f47",
 }
 
-# No checksum of these two is published. Their first download is trusted if it has about as many
+# No checksum of these files is published. Their first download is trusted if it has about as many
 # rows as the course's reports say. For other files these reports count the header, too.
-NUM_ROWS = {"quora-train.csv": 141_506, "quora-test-student.csv": 40_431}
+NUM_ROWS = {
+    "quora-train.csv": 141_506,
+    "quora-test-student.csv": 40_431,
+    "ids-cfimdb-train.csv": 1_701,
+    "ids-cfimdb-dev.csv": 245,
+    "ids-cfimdb-test-student.csv": 488,
+}
 ROW_TOLERANCE = 10
 
+# The course of Goettingen has other names for the same files.
+GOETTINGEN_STEMS = {"sst": "sst-sentiment", "para": "quora-paraphrase", "sts": "sts-similarity"}
+GOETTINGEN_ENDINGS = {"train": "train", "dev": "dev", "test": "test-student"}
 
-def download_course(folder: Path, base_url: str = BASE_URL, wait: float = 1.0) -> None:
+
+def download_course(
+    folder: Path,
+    base_url: str = BASE_URL,
+    wait: float = 1.0,
+    has_cfimdb: bool = False,
+    source: Path | None = None,
+) -> None:
     """Download the files that are not in `folder` yet, and check all of them.
 
     wait: seconds between the first two attempts; they double with each attempt.
+    has_cfimdb: whether the files of CFIMDB are brought, too.
+    source: a folder whose files are taken before any is downloaded (--from).
 
     Raises ValueError with the file, what is wrong and what to do.
     """
+    names: list[str] = []
+    for of_task in COURSE_FILES.values():
+        names += of_task.values()
+    if has_cfimdb:
+        names += CFIMDB_FILES.values()
+    owned = {} if source is None else find_owned(source)
     folder.mkdir(parents=True, exist_ok=True)
     recorded = read_recorded_sums(folder)
-    for names in COURSE_FILES.values():
-        for name in names.values():
+    for name in names:
+        if name in owned and not (folder / name).exists():
+            note = take_file(name, folder, owned[name], recorded)
+        else:
             note = download_file(name, folder, f"{base_url.rstrip('/')}/{name}", recorded, wait)
-            print(note, flush=True)
+        print(note, flush=True)
+
+
+# --- the files of a student -----------------------------------------------------------------------
+
+
+def find_owned(source: Path) -> dict[str, Path]:
+    """Return the files of --from by the course's names. The names of Goettingen are known, too.
+
+    Raises ValueError where the folder holds none of them.
+    """
+    owned: dict[str, Path] = {}
+    for task, of_task in BUILT_IN_FILES.items():
+        for split, name in of_task.items():
+            other = f"{GOETTINGEN_STEMS.get(task, task)}-{GOETTINGEN_ENDINGS[split]}.csv"
+            for path in (source / name, source / other):
+                if path.is_file():
+                    owned.setdefault(name, path)
+    if not owned:
+        raise ValueError(
+            f"--from {source}: none of the course's files is there, such as ids-sst-train.csv. "
+            "Give the folder `data` of your project."
+        )
+    return owned
+
+
+def take_file(name: str, folder: Path, path: Path, recorded: dict[str, str]) -> str:
+    """Copy one file of a student, check it, and record its SHA-256.
+
+    A file of another year may differ from the published one. It is read as a table of its task, and
+    taken where that succeeds. Returns the line for the user. Raises ValueError where it is no table
+    of the task.
+    """
+    task, split = task_and_split(name)
+    digest = sha256_of(path)
+    if digest == CHECKSUMS.get(name):
+        check = "SHA-256 verified"
+    else:
+        table = read_examples(path, BUILT_IN[task].training_format, labelled=split != "test")
+        is_other = name in CHECKSUMS
+        state = "not the file of the public repository" if is_other else "no published checksum"
+        check = f"{state}; {len(table.examples):,} rows; SHA-256 recorded"
+
+    part = folder / f"{name}.part"
+    shutil.copyfile(path, part)
+    recorded[name] = digest
+    write_recorded_sums(folder, recorded)
+    part.replace(folder / name)
+    return f"{folder / name}: taken from {path}; {check}"
+
+
+def task_and_split(name: str) -> tuple[str, str]:
+    """Return the task and the split of a file's name."""
+    for task, of_task in BUILT_IN_FILES.items():
+        for split, of_split in of_task.items():
+            if of_split == name:
+                return task, split
+    raise KeyError(name)
+
+
+# --- the files of the public repository -----------------------------------------------------------
 
 
 def download_file(name: str, folder: Path, url: str, recorded: dict[str, str], wait: float) -> str:
@@ -63,8 +152,10 @@ def download_file(name: str, folder: Path, url: str, recorded: dict[str, str], w
     """
     path = folder / name
     part = folder / f"{name}.part"
-    expected = CHECKSUMS.get(name, recorded.get(name))
     is_here = path.exists()
+    # A file of --from may be another edition. Its checksum was recorded when it was taken.
+    is_taken = is_here and name in recorded
+    expected = recorded[name] if is_taken else CHECKSUMS.get(name, recorded.get(name))
     if is_here:
         fault = find_fault(path, expected)
         if fault:
@@ -82,7 +173,9 @@ def download_file(name: str, folder: Path, url: str, recorded: dict[str, str], w
         part.replace(path)
 
     state = "here already" if is_here else f"{path.stat().st_size:,} bytes"
-    if expected:
+    if is_taken and recorded[name] != CHECKSUMS.get(name, recorded[name]):
+        check = "SHA-256 verified; not the file of the public repository"
+    elif expected:
         check = "SHA-256 verified"
     else:
         check = f"no published checksum; {count_rows(path):,} rows; SHA-256 recorded"
@@ -220,11 +313,26 @@ def main() -> int:
     )
     parser.add_argument("--out", required=True, type=Path, help="folder for the files")
     parser.add_argument(
+        "--cfimdb", action="store_true", help="also the three files of CFIMDB, for part 1"
+    )
+    parser.add_argument(
+        "--from",
+        dest="source",
+        metavar="FOLDER",
+        type=Path,
+        help="take the files that are in this folder, and download only the others",
+    )
+    parser.add_argument(
         "--base-url", default=BASE_URL, help=f"where the files lie (default {BASE_URL})"
     )
     arguments = parser.parse_args()
     try:
-        download_course(arguments.out, arguments.base_url)
+        download_course(
+            arguments.out,
+            arguments.base_url,
+            has_cfimdb=arguments.cfimdb,
+            source=arguments.source,
+        )
     except (ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 2

@@ -263,7 +263,7 @@ def open_table(path: str | Path, is_course: bool = True) -> RawTable:
         place = "--data-dir" if is_course else "--task"
         fetch = f"; {FETCH} fetches the course's files" if is_course else ""
         if Path(path).name in CFIMDB_FILES.values():
-            fetch = ". The files of CFIMDB come with the course's own project, in its folder data"
+            fetch = "; `python -m data.download --cfimdb --out DIR` fetches those of CFIMDB, too"
         raise ValueError(
             f"{path}: there is no such file. Check the path or {place}, or resume where the run "
             f"began{fetch}."

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from data import download
-from data.readers import COURSE_FILES
+from data.readers import CFIMDB_FILES, COURSE_FILES
 
 NAMES = []
 for files in COURSE_FILES.values():
@@ -236,7 +236,7 @@ def test_full_disk_is_named_at_once(server, tmp_path, monkeypatch):
     [(ValueError("what, where"), 2), (OSError("folder"), 2), (KeyboardInterrupt(), 130)],
 )
 def test_exit_codes(monkeypatch, capsys, tmp_path, error, code):
-    def fail(*arguments):
+    def fail(*arguments, **named):
         raise error
 
     monkeypatch.setattr(download, "download_course", fail)
@@ -264,3 +264,60 @@ sys.exit(main())
     assert result.returncode == 2
     assert "ids-sst-train.csv" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+# --- CFIMDB, and files that a student has already -------------------------------------------------
+
+
+def test_cfimdb_comes_when_it_is_asked_for(server, tmp_path, monkeypatch):
+    names = list(CFIMDB_FILES.values())
+    for name in names:
+        server.contents[name] = content_of(name)
+    monkeypatch.setattr(download, "NUM_ROWS", dict.fromkeys([*UNPUBLISHED, *names], 3001))
+    download.download_course(tmp_path, server.url, wait=0, has_cfimdb=True)
+    for name in names:
+        assert (tmp_path / name).read_bytes() == server.contents[name]
+
+
+def test_the_published_numbers_of_cfimdb_add_up():
+    """The data set has 2,434 reviews (its page, and the course's hand-out)."""
+    assert sum(download.NUM_ROWS[name] for name in CFIMDB_FILES.values()) == 2434
+
+
+def test_files_of_a_student_are_taken_and_the_others_downloaded(server, tmp_path, capsys):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    # One is the published file. One has another name and other rows, as in Goettingen.
+    (mine / "ids-sst-train.csv").write_bytes(CONTENTS["ids-sst-train.csv"])
+    other = "id\tsentence1\tsentence2\tsimilarity\na\tone\ttwo\t2.5\n"
+    (mine / "sts-similarity-dev.csv").write_text(other)
+    out = tmp_path / "out"
+    download.download_course(out, server.url, wait=0, source=mine)
+    assert (out / "ids-sst-train.csv").read_bytes() == CONTENTS["ids-sst-train.csv"]
+    assert (out / "sts-dev.csv").read_text() == other
+    asked = {name for name, _ in server.requests}
+    assert asked == set(NAMES) - {"ids-sst-train.csv", "sts-dev.csv"}
+    printed = capsys.readouterr().out
+    assert "ids-sst-train.csv; SHA-256 verified" in printed
+    assert "not the file of the public repository; 1 rows; SHA-256 recorded" in printed
+
+    # Later runs know the file that was taken, and notice when it changes.
+    fetch_all(out, server)
+    assert "here already; SHA-256 verified; not the file of" in capsys.readouterr().out
+    (out / "sts-dev.csv").write_text(other.replace("2.5", "3.5"))
+    assert "this is not the course's file" in fetch_error(out, server)
+
+
+def test_a_file_that_is_no_table_of_its_task_is_not_taken(server, tmp_path):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "sts-dev.csv").write_text("id\tsentence1\tsentence2\tsimilarity\na\tone\ttwo\t9\n")
+    with pytest.raises(ValueError, match="sts-dev.csv, line 2"):
+        download.download_course(tmp_path / "out", server.url, wait=0, source=mine)
+    assert not (tmp_path / "out" / "sts-dev.csv").exists()
+
+
+def test_a_folder_without_the_files_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="none of the course's files is there"):
+        download.download_course(tmp_path / "out", source=tmp_path)
+    assert not (tmp_path / "out").exists()

@@ -12,7 +12,16 @@ import pytest
 from minbert.commands.flags import Parser
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("minbert", "data", "contrastive", "multitask", "experiments", "teaching", "benchmarks")
+PACKAGES = (
+    "minbert",
+    "data",
+    "contrastive",
+    "multitask",
+    "experiments",
+    "teaching",
+    "course",
+    "benchmarks",
+)
 
 
 def source_files() -> list[Path]:

@@ -15,7 +15,7 @@ from minbert import __version__
 from minbert.commands import launcher
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("minbert", "data", "contrastive", "multitask", "experiments", "teaching")
+PACKAGES = ("minbert", "data", "contrastive", "multitask", "experiments", "teaching", "course")
 
 
 def run(*words: str, cwd: Path, **settings) -> subprocess.CompletedProcess:

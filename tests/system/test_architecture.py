@@ -34,6 +34,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "command_line": EVERYWHERE | BELOW_STAGES | {"contrastive", "multitask"},
     "experiments": EVERYWHERE | BELOW_STAGES | {"contrastive", "multitask", "command_line"},
     "teaching": EVERYWHERE | BELOW_STAGES | {"contrastive", "multitask", "command_line"},
+    "course": EVERYWHERE
+    | BELOW_STAGES
+    | {"contrastive", "multitask", "command_line", "experiments"},
 }
 # Single files that may import more, or less, than their package.
 RECIPES = "experiments.recipes"
@@ -49,6 +52,7 @@ PACKAGES = (
     "command_line",
     "experiments",
     "teaching",
+    "course",
 )
 OURS = {*PACKAGES, "run_multitask", "benchmarks", "tests"}
 JUNK_DRAWERS = {

@@ -35,6 +35,7 @@ PACKAGES = (
     "command_line",
     "experiments",
     "teaching",
+    "course",
     "tests",
     "benchmarks",
 )

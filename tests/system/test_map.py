@@ -18,6 +18,7 @@ PACKAGES = (
     "experiments",
     "command_line",
     "teaching",
+    "course",
     "benchmarks",
 )
 # Their files are of interest to few readers. The map links to the list in their __init__.py.

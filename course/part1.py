@@ -1,0 +1,242 @@
+"""Part 1 of the course: `python -m course.part1 --data-dir data/course`.
+
+SST and CFIMDB are trained alone, each with a frozen encoder (pretrain, or last-linear-layer) and
+with all weights (finetune, or full-model). The eight files of predictions get the course's names.
+
+Each of the four is a run of run_multitask.py, in a process of its own. Its folder is OUT/MODE-TASK,
+and its output goes to OUT/MODE-TASK.log. All other flags go to these runs. A run that is finished
+is not trained again, and an interrupted one continues.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from command_line.parser import parse
+from course.editions import DEFAULT, EDITIONS, HELP, MODES, PART1_TASKS, SPLITS, Edition
+from data.readers import BUILT_IN_FILES
+from experiments.flags import is_different, parse_flags
+from experiments.series import COMMAND, run_process
+from minbert.commands.ending import exit_code
+from minbert.commands.files import write_atomically
+from minbert.commands.flags import Parser
+from minbert.commands.paths import in_shell
+from minbert.reporting.tables import score_table
+
+# What the course's classifier.py trains with, where ours has other defaults. Its learning rates
+# are those of bert-base, so ours stay: they fit the width of the encoder.
+COURSE_FLAGS = {"epochs": "10", "batch_size": "8", "hidden_dropout_prob": "0.3"}
+MAX_LENGTH = 512  # tokens of a review, where the model has as many positions
+# Flags of run_multitask.py that this command sets itself.
+SET_FLAGS = ("tasks", "name", "output_dir", "resume", "recipe", "data_dir", "option")
+
+
+class Run(NamedTuple):
+    """One of the four runs."""
+
+    task: str
+    mode: str  # of MODES
+    folder: Path
+
+
+def build_parser() -> Parser:
+    """The flags of this command. All others belong to run_multitask.py."""
+    parser = Parser(
+        prog="python -m course.part1",
+        description="Train SST and CFIMDB in both modes, and write the eight files of part 1.",
+        epilog="All other flags, such as --model, --lr, --epochs or --use_gpu, go to the runs.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--data-dir",
+        "--data_dir",
+        default="data/course",
+        help="folder with the course's files (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("runs/part1"),
+        metavar="DIR",
+        help="folder of the four runs and of the eight files (default: %(default)s)",
+    )
+    parser.add_argument("--course", default=DEFAULT, choices=EDITIONS, help=HELP)
+    parser.add_argument(
+        "--option", choices=MODES, help="train in this mode only (default: in both)"
+    )
+    words = EDITIONS["cs224n-2024"].modes
+    parser.add_argument(
+        "--fine-tune-mode",
+        "--fine_tune_mode",
+        choices=words,
+        help="the same as --option, in the words of 2024",
+    )
+    return parser
+
+
+@exit_code("python -m course.part1", "Stopped. The same command goes on from here.")
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code 0 when the files are written, else that of the run that failed."""
+    parser = build_parser()
+    arguments, flags = parser.parse_known_args(argv)
+    edition = EDITIONS[arguments.course]
+    if not edition.has_part1:
+        raise ValueError(
+            f"--course {arguments.course}: the files of part 1 have names in CS224N only. Choose "
+            "--course cs224n-2023 or cs224n-2024."
+        )
+    modes = chosen_modes(arguments)
+    check_flags(flags)
+    runs = []
+    for task in PART1_TASKS:
+        for mode in modes:
+            runs.append(Run(task, mode, arguments.out / f"{mode}-{task}"))
+    # What cannot be trained or used is named before any run begins.
+    for run in runs:
+        parse(run_flags(run, arguments.data_dir, flags))
+        check_same_flags(run, flags)
+    check_data(Path(arguments.data_dir))
+
+    for run in runs:
+        code = finish(run, arguments.data_dir, flags, print)
+        if code:
+            print(f"{run.folder}: ended with code {code}. The message is above.", file=sys.stderr)
+            return code
+    print(dev_table(runs, edition))
+    for path in write_files(runs, arguments.out, edition):
+        print(path)
+    return 0
+
+
+def chosen_modes(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """The modes to train: both, or that of --option or --fine-tune-mode."""
+    if arguments.fine_tune_mode is None:
+        return MODES if arguments.option is None else (arguments.option,)
+    if arguments.option is not None:
+        raise ValueError("--option and --fine-tune-mode say the same thing; pass only one of them.")
+    words = EDITIONS["cs224n-2024"].modes
+    return (MODES[words.index(arguments.fine_tune_mode)],)
+
+
+def check_flags(flags: Sequence[str]) -> None:
+    """Raise ValueError for a flag that this command sets itself, or for another argument."""
+    if flags and not flags[0].startswith("--"):
+        raise ValueError(f"unknown argument {flags[0]}; --help lists the flags.")
+    taken = [name for name in parse_flags(flags) if name in SET_FLAGS]
+    if taken:
+        raise ValueError(f"--{taken[0]} is set by this command itself; drop it.")
+
+
+def check_data(folder: Path) -> None:
+    """Raise ValueError with the command that brings the files, if one of them is missing."""
+    for task in PART1_TASKS:
+        for name in BUILT_IN_FILES[task].values():
+            if not (folder / name).is_file():
+                raise ValueError(
+                    f"{folder / name}: there is no such file. `python -m data.download --cfimdb "
+                    f"--out {in_shell(folder)}` fetches the files of part 1, and --from FOLDER "
+                    "takes those that you have."
+                )
+
+
+# --- the runs -------------------------------------------------------------------------------------
+
+
+def check_same_flags(run: Run, flags: Sequence[str]) -> None:
+    """Raise ValueError if a run that has begun was started with other values of these flags."""
+    path = run.folder / "options.json"
+    if not path.is_file():
+        return
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    # options.json holds the options under a key of its own.
+    options = stored.get("options", stored)
+    for name, value in parse_flags(flags).items():
+        if name in options and is_different(options[name], value):
+            raise ValueError(
+                f"{run.folder} was trained with --{name} {options[name]}, not {value}. Choose "
+                "another --out, or pass the same flags."
+            )
+
+
+def finish(run: Run, data_dir: str, flags: Sequence[str], log: Callable[[str], None]) -> int:
+    """Bring one run to its end. Returns its exit code, 0 where it was finished before.
+
+    log: is told which run begins.
+    """
+    if (run.folder / "run.json").is_file():
+        return 0
+    words = ["--resume", str(run.folder)]
+    if not (run.folder / "options.json").is_file():
+        words = run_flags(run, data_dir, flags)
+    output = run.folder.with_name(f"{run.folder.name}.log")
+    log(f"{run.folder}: running, its output in {output}")
+    return run_process([sys.executable, str(COMMAND), *words], output)
+
+
+def run_flags(run: Run, data_dir: str, flags: Sequence[str]) -> list[str]:
+    """The command line of one run. The user's flags come last, so they win."""
+    where = ["--output-dir", str(run.folder.parent), "--name", run.folder.name]
+    what = ["--tasks", run.task, "--option", run.mode, "--data-dir", data_dir]
+    given = parse_flags(flags)
+    values = dict(COURSE_FLAGS)
+    if "max_length" not in given:
+        values["max_length"] = str(usual_length(given.get("model", "minbert-mini")))
+    for name, value in values.items():
+        if name not in given:
+            what += [f"--{name}", value]
+    return [*what, *where, *flags]
+
+
+def usual_length(model: str) -> int:
+    """The most tokens of a review: 512, or as many as the model has positions."""
+    from minbert import BertConfig, hub
+
+    config = BertConfig.from_pretrained(hub.resolve(model))
+    return min(MAX_LENGTH, config.num_positions)
+
+
+# --- the results ----------------------------------------------------------------------------------
+
+
+def dev_table(runs: Sequence[Run], edition: Edition) -> str:
+    """The dev accuracies, a line for each task and a column for each mode."""
+    rows: dict[str, dict[str, float]] = {}
+    for run in runs:
+        record = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))
+        row = rows.setdefault(f"{run.task.upper()} accuracy", {})
+        row[run.mode] = record["scores"][run.task]
+    headings = {run.mode: edition.word_of(run.mode) for run in runs}
+    return score_table("dev", headings, rows)
+
+
+def write_files(runs: Sequence[Run], out: Path, edition: Edition) -> list[Path]:
+    """Copy the files of the runs to the names of the course. Returns their paths.
+
+    Each run has verified its files when it wrote them.
+    """
+    folders = {(run.task, run.mode): run.folder for run in runs}
+    written = []
+    for file in edition.part1_files():
+        if (file.task, file.mode) not in folders:
+            continue
+        folder = folders[file.task, file.mode]
+        source = folder / "predictions" / f"{file.task}-{file.split}-output.csv"
+        content = source.read_bytes()
+        path = out / file.name
+
+        def write(beside: Path, content: bytes = content) -> None:
+            beside.write_bytes(content)
+
+        write_atomically(path, write)
+        written.append(path)
+    assert len(written) == len(runs) * len(SPLITS)
+    return written
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""course/part1.py: four runs, the eight files by the names of each year, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from course.editions import EDITIONS
+from course.part1 import Run, main, run_flags
+from data.readers import BUILT_IN_FILES, CFIMDB, SST, read_examples
+from multitask.prediction_files import verify_predictions
+from multitask.tasks import BUILT_IN_TASKS
+
+NAMES_2023 = [
+    f"{mode}-{task}-{split}-out.csv"
+    for mode in ("pretrain", "finetune")
+    for task in ("sst", "cfimdb")
+    for split in ("dev", "test")
+]
+
+
+def error_of(flags: list[str], capsys) -> str:
+    assert main(flags) == 2
+    return capsys.readouterr().err
+
+
+def refuse_to_train(command: list[str], log: Path) -> int:
+    pytest.fail(f"trained: {command}")
+
+
+def names_in(folder: Path) -> set[str]:
+    return {path.name for path in (folder / "predictions").iterdir()}
+
+
+def test_the_eight_files_hold_every_id(part1, course_data):
+    out, _ = part1
+    assert names_in(out) >= set(NAMES_2023)
+    for name in NAMES_2023:
+        _, task, split, _ = name.split("-")
+        path = course_data / BUILT_IN_FILES[task][split]
+        format = CFIMDB if task == "cfimdb" else SST
+        table = read_examples(path, format, labelled=split == "dev")
+        ids = [example.id for example in table.examples]
+        verify_predictions(out / "predictions" / name, BUILT_IN_TASKS[task], ids)
+
+
+def test_each_run_has_its_task_its_mode_and_the_settings_of_the_course(part1):
+    out, _ = part1
+    for task in ("sst", "cfimdb"):
+        for mode in ("pretrain", "finetune"):
+            options = json.loads((out / f"{mode}-{task}" / "run.json").read_text())["options"]
+            assert (options["tasks"], options["option"]) == (task, mode)
+            assert options["hidden_dropout_prob"] == 0.3
+            # The flags of the user win over those of the course.
+            assert (options["epochs"], options["batch_size"]) == (1, 32)
+
+
+def test_the_frozen_runs_have_the_encoder_that_they_started_from(part1, tiny_model):
+    from safetensors.torch import load_file
+
+    out, _ = part1
+    start = load_file(tiny_model / "model.safetensors")
+    name = "embeddings.word_embeddings.weight"
+    for mode, is_equal in (("pretrain", True), ("finetune", False)):
+        trained = load_file(out / f"{mode}-sst" / "model" / "model.safetensors")
+        assert trained[name].equal(start[name]) is is_equal
+
+
+def test_a_later_year_gets_its_names_and_nothing_is_trained_again(part1, monkeypatch, capsys):
+    out, flags = part1
+    monkeypatch.setattr("course.part1.run_process", refuse_to_train)
+    assert main([*flags, "--course", "cs224n-2024"]) == 0
+    first = out / "predictions" / "last-linear-layer-cfimdb-test-out.csv"
+    assert first.read_bytes() == (
+        (out / "predictions" / "pretrain-cfimdb-test-out.csv").read_bytes()
+    )
+    assert (out / "predictions" / "full-model-sst-dev-out.csv").is_file()
+    printed = capsys.readouterr().out
+    assert "CFIMDB accuracy" in printed and "last-linear-layer" in printed
+
+
+@pytest.mark.parametrize(
+    "words, mode",
+    [
+        (["--option", "finetune"], "finetune"),
+        (["--fine-tune-mode", "last-linear-layer"], "pretrain"),
+        (["--fine_tune_mode", "full-model"], "finetune"),
+    ],
+)
+def test_one_mode_alone(part1, words, mode, monkeypatch, capsys):
+    _, flags = part1
+    monkeypatch.setattr("course.part1.run_process", refuse_to_train)
+    assert main([*flags, *words]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.endswith("-out.csv")]
+    assert len(lines) == 4 and all(f"{mode}-" in line for line in lines)
+
+
+def test_the_length_is_that_of_the_model_up_to_512(tiny_model, tmp_path):
+    run = Run("cfimdb", "pretrain", tmp_path / "run")
+    flags = run_flags(run, "data", ["--model", str(tiny_model)])
+    assert flags[flags.index("--max_length") + 1] == "128"
+    own = run_flags(run, "data", ["--model", str(tiny_model), "--max-length", "64"])
+    assert "--max_length" not in own and own[-2:] == ["--max-length", "64"]
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def test_other_flags_than_those_of_a_finished_run_are_refused(part1, capsys):
+    _, flags = part1
+    message = error_of([*flags, "--lr", "1e-2"], capsys)
+    assert "was trained with --lr" in message and "another --out" in message
+
+
+def test_missing_files_are_named_with_the_command_that_brings_them(part1, sample_data, capsys):
+    message = error_of(["--data-dir", str(sample_data)], capsys)
+    assert "ids-cfimdb-train.csv: there is no such file" in message
+    assert "data.download --cfimdb" in message
+
+
+@pytest.mark.parametrize(
+    "words, cause",
+    [
+        (["--tasks", "sst"], "--tasks is set by this command itself"),
+        (["--option", "pretrain", "--fine-tune-mode", "full-model"], "say the same thing"),
+        (["--course", "goettingen"], "names in CS224N only"),
+        (["sst"], "unknown argument sst"),
+    ],
+)
+def test_contradictions(words, cause, capsys):
+    assert cause in error_of(words, capsys)
+
+
+def test_a_failing_run_ends_the_command_with_its_code(course_data, tmp_path, monkeypatch):
+    commands = []
+
+    def stop(command, log):
+        commands.append(command[1:])
+        return 130
+
+    monkeypatch.setattr("course.part1.run_process", stop)
+    out = tmp_path / "new"
+    flags = ["--data-dir", str(course_data), "--out", str(out), "--lr", "1e-3"]
+    assert main(flags) == 130
+    assert len(commands) == 1 and Path(commands[0][0]).name == "run_multitask.py"
+
+    # A run that has begun goes on.
+    begun = out / "pretrain-sst"
+    begun.mkdir(parents=True)
+    (begun / "options.json").write_text(json.dumps({"options": {"lr": 1e-3}}))
+    assert main(flags) == 130
+    assert commands[1][1:] == ["--resume", str(begun)]
+
+
+def test_the_words_of_the_modes():
+    edition = EDITIONS["cs224n-2024"]
+    assert (edition.word_of("pretrain"), edition.word_of("finetune")) == edition.modes
+    assert [Path(file.name).name for file in EDITIONS["cs224n-2023"].part1_files()] == NAMES_2023
