@@ -21,7 +21,6 @@ LEFT_OVER = {
     "docs/log/2026-11-25-real-sentences.md": 29,
     "docs/log/2026-11-25-the-redesign.md": 4,
     "docs/pretraining.md": 21,
-    "docs/scaling.md": 53,
     "docs/training-loop.md": 6,
 }
 
