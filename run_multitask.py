@@ -21,7 +21,8 @@ from command_line.folders import choose_folder
 from command_line.options import Options
 from command_line.parser import parse
 from minbert.commands.ending import exit_code, resumable
-from minbert.commands.paths import check_writable, in_shell
+from minbert.commands.outputs import check_new_folder
+from minbert.commands.paths import in_shell
 
 if TYPE_CHECKING:
     import torch
@@ -143,10 +144,10 @@ def prepare(options: Options, folder: Path) -> Setup:
     names = options.data.in_order(options.multitask.tasks.read)
     splits = {name: options.data.splits_of(name) for name in names}
     paths = leaderboard.output_paths(options.multitask.files, folder, splits)
-    outputs: list[Path] = []
-    for by_split in paths.values():
-        outputs += by_split.values()
-    check_writable(folder, outputs)
+    check_new_folder("--output_dir", folder)
+    leaderboard.check_output_paths(
+        options.multitask.files, paths, folder, options.input_files(), model_folder
+    )
 
     opened = tasks.open_tasks(options.data, names)
     stage.check_heads(options.multitask, opened.tasks)

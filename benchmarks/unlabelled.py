@@ -32,7 +32,8 @@ from data.readers import COURSE_FILES, FORMATS, Example, read_examples
 from minbert.commands.arguments import check_at_least
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
-from minbert.commands.paths import check_writable, is_free
+from minbert.commands.outputs import check_new_folder
+from minbert.commands.paths import is_free
 
 # Words of a sentence of SST. A text of a pair may be shorter.
 MIN_WORDS = 5
@@ -407,7 +408,7 @@ def add_number_flags(parser: argparse.ArgumentParser) -> None:
 
 def check_arguments(arguments: argparse.Namespace) -> None:
     """Raise ValueError for arguments that cannot be used, before anything is chosen."""
-    check_writable(arguments.out)
+    check_new_folder("--out", arguments.out)
     if not is_free(arguments.out):
         raise ValueError(
             f"{arguments.out} exists; nothing is overwritten. Choose another folder as --out."

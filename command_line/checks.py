@@ -6,9 +6,9 @@ package stand beside its options (PACKAGE/options.py).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from contrastive.options import ContrastiveOptions, NliOptions
@@ -17,6 +17,7 @@ from contrastive.registry import METHODS
 from data.options import DataOptions
 from data.readers import BUILT_IN_FILES
 from minbert.commands.options import AUTO, NONE
+from minbert.commands.outputs import Output, check_is_alone, check_is_no_input
 from multitask.head_registry import HEADS
 from multitask.options import HeadOptions, MultitaskOptions, TaskOptions
 
@@ -209,12 +210,9 @@ def check_pooling(pooling: str, heads: HeadOptions) -> None:
 
 def check_paths(inputs: Sequence[str], changed: Mapping[str, Any]) -> None:
     """Refuse an output that is an input or another output."""
-    # Two spellings of a path, such as a.csv and ./a.csv, are one place.
-    owners = {os.path.realpath(path): "an input" for path in inputs}
+    taken: dict[Path, str] = {}
     for name, path in changed.items():
-        if not name.endswith("_out"):
-            continue
-        place = os.path.realpath(path)
-        owner = owners.setdefault(place, f"--{name}")
-        if owner != f"--{name}":
-            raise ValueError(f"--{name} {path}: it is {owner} already; give another file.")
+        if name.endswith("_out"):
+            output = Output(f"--{name}", Path(path))
+            check_is_no_input(output, inputs)
+            check_is_alone(output, taken)

@@ -119,7 +119,8 @@ def build_parser(shows_all: bool = False) -> MainParser:
             section.add_argument(
                 "--resume",
                 metavar="RUN",
-                help="Continue the run in this folder, without other flags.",
+                help="Continue the run in this folder. Other flags are refused, except for the "
+                "paths of leaderboard files.",
             )
         for group in groups:
             for item in direct_fields(group):
@@ -171,15 +172,22 @@ def parse(argv: Sequence[str] | None = None) -> tuple[Options, Path | None]:
     try:
         if run is None:
             return options_of(values), None
-        if values:
-            raise ValueError(
-                f"--resume continues a run with its own options; drop --{next(iter(values))}, or "
-                "start a new run without --resume."
-            )
+        check_resumed(values)
         folder = behind_link(Path(run))
-        return load(folder), folder
+        return load(folder).with_values(**values), folder
     except (ValueError, OSError) as error:
         parser.exit(2, f"{PROGRAM}: {error}\n")
+
+
+def check_resumed(flags: dict[str, Any]) -> None:
+    """Refuse flags beside --resume, except those that say where the files of predictions go."""
+    free = [item.name for item in direct_fields(PredictionFileOptions)]
+    for name in flags:
+        if name not in free:
+            raise ValueError(
+                f"--resume continues a run with its own options; drop --{name}, or start a new run "
+                "without --resume. Only the paths of the leaderboard files may change."
+            )
 
 
 def options_of(flags: dict[str, Any]) -> Options:

@@ -10,10 +10,12 @@ import csv
 import importlib.util
 import io
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from data.rows import is_number
+from minbert.commands.outputs import STREAM
 
 # A spreadsheet takes a cell for a formula by its first character. Some drop a blank before it, or
 # read the wide forms of Chinese and Japanese keyboards, too.
@@ -101,14 +103,16 @@ def write_spreadsheet(
 ) -> None:
     """Write a table as CSV or as a workbook, whole or not at all.
 
-    path: its suffix, .csv or .xlsx, decides.
+    path: its suffix, .csv or .xlsx, decides. "-" is standard output, as CSV.
     delimiter: a semicolon where the spreadsheet's language takes the comma for a decimal point.
 
     Raises ValueError where the folder cannot be written or the disk is full.
     """
-    # Imported late: it imports torch, and a command must refuse bad input at once.
     from minbert.commands.files import write_atomically
 
+    if path == STREAM:
+        sys.stdout.buffer.write(csv_of(header, rows, delimiter))
+        return
     if path.suffix.lower() == ".xlsx":
         content = workbook_of(header, rows, has_decimal_comma=delimiter == ";")
     else:

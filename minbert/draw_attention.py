@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 from minbert.commands.ending import exit_code
 from minbert.commands.files import write_atomically
 from minbert.commands.flags import Parser
-from minbert.commands.paths import check_writable
+from minbert.commands.outputs import HELP_OF_OVERWRITE, OVERWRITE, Output, check_outputs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = (".svg", ".png", ".pdf")
+PROGRAM = "minBERT"  # the program that a picture names
 
 
 def build_parser() -> Parser:
@@ -55,7 +56,13 @@ def build_parser() -> Parser:
         metavar="FILE",
         help=f"the picture; its name ends in one of {', '.join(FORMATS)}",
     )
+    parser.add_argument(OVERWRITE, action="store_true", help=HELP_OF_OVERWRITE)
     return parser
+
+
+def is_our_picture(path: Path) -> bool:
+    """Whether a file was written by `write_picture`, which names minBERT in it."""
+    return PROGRAM.encode() in path.read_bytes()
 
 
 def check_options(options: argparse.Namespace) -> None:
@@ -68,7 +75,8 @@ def check_options(options: argparse.Namespace) -> None:
         raise ValueError(
             f"--out is {options.out}; its name must end in one of {', '.join(FORMATS)}."
         )
-    check_writable(options.out.parent, [options.out])
+    output = Output("--out", options.out, is_our_picture)
+    check_outputs([output], folders=[Path(options.model)], overwrite=options.overwrite)
 
 
 def picture(options: argparse.Namespace) -> Figure:
@@ -101,7 +109,11 @@ def write_picture(figure: Figure, path: Path) -> None:
     from matplotlib import rc_context
 
     ending = path.suffix.removeprefix(".")
-    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(ending)
+    metadata = {
+        "svg": {"Date": None, "Creator": PROGRAM},
+        "pdf": {"CreationDate": None, "Creator": PROGRAM},
+        "png": {"Software": PROGRAM},
+    }[ending]
     # Texts stay texts, which can be searched. Ids depend on nothing but the picture.
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "attention"}):
         write_atomically(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ import numpy as np
 from data.batching import EncodedExamples
 from data.readers import Example, Table
 from minbert.commands.options import AUTO
+from minbert.commands.outputs import Output, begins_with, check_outputs
 from minbert.reporting.tables import score_table
 from multitask.baselines import majority_score, tfidf_score
 from multitask.evaluation import labels_of, predict
@@ -23,7 +24,7 @@ from multitask.prediction_files import (
     write_table,
 )
 from multitask.probabilities import confidences, probabilities
-from multitask.tasks import COURSE_TASKS, TASKS, Task, Tasks, with_overall
+from multitask.tasks import BUILT_IN_TASKS, COURSE_TASKS, TASKS, Task, Tasks, with_overall
 
 PREDICTED = ("dev", "test")
 OVERALL_TITLES = {"overall_2023": "overall 2023", "overall_2024": "overall 2024"}
@@ -86,6 +87,27 @@ def output_paths(
             if path != AUTO:
                 of_task[split] = Path(path)
     return paths
+
+
+def check_output_paths(
+    options: PredictionFileOptions,
+    paths: Paths,
+    folder: Path,
+    inputs: Iterable[str],
+    model_folder: Path,
+) -> None:
+    """ValueError for a path of --sst_dev_out and its like that cannot or must not be written.
+
+    paths: those of `output_paths`. folder: of the run. inputs: all files that the run reads.
+    """
+    outputs = []
+    for task, default_of_split in default_paths(folder, paths).items():
+        for split, default in default_of_split.items():
+            if options.path_of(task, split) != AUTO:
+                flag = f"--{task}_{split}_out"
+                is_ours = begins_with(BUILT_IN_TASKS[task].header)
+                outputs.append(Output(flag, paths[task][split], is_ours, default))
+    check_outputs(outputs, inputs, [folder, model_folder], options.overwrite)
 
 
 def write_results(

@@ -327,6 +327,19 @@ class PredictionFileOptions(OptionGroup):
     sts_test_out: str = flag(AUTO, "auto: RUN/predictions/sts-test-output.csv.", is_file=True)
     cfimdb_dev_out: str = flag(AUTO, "auto: RUN/predictions/cfimdb-dev-output.csv.", is_file=True)
     cfimdb_test_out: str = flag(AUTO, "auto: RUN/predictions/cfimdb-test-output.csv.", is_file=True)
+    overwrite: bool = flag(
+        False,
+        "Replace any files at these paths. Without this flag, only files of predictions are "
+        "replaced.",
+    )
+
+    def check(self) -> None:
+        paths = [value for name, value in flat(self).items() if name.endswith("_out")]
+        if self.overwrite and set(paths) == {AUTO}:
+            raise ValueError(
+                "--overwrite has no effect without a path such as --sst_dev_out; add one, or drop "
+                "it."
+            )
 
     def path_of(self, task: str, split: str) -> str:
         """The path of one prediction file, or "auto", as always for a user's own task."""

@@ -37,7 +37,8 @@ from data.task_specs import BUILT_IN, TaskSpec, from_stored
 from data.user_texts import TEXT, UserTexts, one_line, read_texts
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
-from minbert.commands.paths import check_writable, in_shell
+from minbert.commands.outputs import OVERWRITE, STREAM, Output, check_outputs
+from minbert.commands.paths import in_shell
 
 if TYPE_CHECKING:
     import numpy as np
@@ -120,7 +121,10 @@ def _add_table(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE.csv",
         help="write all columns of the input, the prediction and its confidence to a file that a "
-        "spreadsheet opens: .csv or .xlsx",
+        "spreadsheet opens: .csv or .xlsx. - is standard output, as .csv",
+    )
+    parser.add_argument(
+        OVERWRITE, action="store_true", help="replace the file of --out if it exists"
     )
 
 
@@ -215,12 +219,13 @@ def check_options(options: argparse.Namespace, task: TaskSpec) -> None:
             f"--text-pair has no effect with --task {task.name}, which reads one text. Drop it."
         )
     out = options.out
-    if out is None:
+    if options.overwrite and out in (None, STREAM):
+        raise ValueError(f"{OVERWRITE} has no effect without a file of --out. Drop it.")
+    if out is None or out == STREAM:
         return
     check_spreadsheet(out)
-    check_writable(out.parent, [out])
-    if options.input is not None and out.exists() and out.samefile(options.input):
-        raise ValueError(f"--out is {out}, which holds the rows. Choose another --out.")
+    inputs = [] if options.input is None else [options.input]
+    check_outputs([Output("--out", out)], inputs, options.runs, options.overwrite)
 
 
 # --- the rows -------------------------------------------------------------------------------------

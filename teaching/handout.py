@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
-from minbert.commands.paths import check_writable, is_free
+from minbert.commands.outputs import check_new_folder
+from minbert.commands.paths import is_free
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -231,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise ValueError(
             f"{parsed.folder} is there already, and holds something. Give a new folder."
         )
-    check_writable(parsed.folder)
+    check_new_folder("DIR", parsed.folder)
     hand_out(parsed.folder, parsed.exercises)
     for exercise in parsed.exercises:
         to_write, tests, _ = EXERCISES[exercise]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,9 +13,8 @@ from data.columns import ColumnNames
 from minbert.commands.arguments import check_at_least
 from minbert.commands.flags import Parser
 from minbert.commands.optional import check_onnx_packages
-from minbert.commands.paths import check_writable
+from minbert.commands.outputs import OVERWRITE, STREAM, Output, check_new_folder, check_outputs
 
-STREAM = Path("-")  # as --out: standard output
 # Names that promise another format than .npy.
 OTHER_FORMATS = {".csv", ".tsv", ".txt", ".json", ".jsonl", ".xlsx", ".npz", ".pt", ".parquet"}
 DEFAULT_TOP = 5
@@ -40,6 +38,7 @@ class Request:
     top: int
     duplicates: bool
     threshold: float
+    overwrite: bool
     export: Path | None
     onnx: bool
     normalise: bool
@@ -135,6 +134,11 @@ def _add_answers(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.npy",
         help="store the vectors: float32 (N, H), one row per line of the input. - is standard "
         "output, and the default if no other flag asks for anything",
+    )
+    parser.add_argument(
+        OVERWRITE,
+        action="store_true",
+        help="replace the file of --out, whoever wrote it. Files of --out are replaced anyway",
     )
     parser.add_argument(
         "--nearest",
@@ -243,8 +247,10 @@ def check_request(request: Request) -> None:
         raise ValueError(f"--threshold is {request.threshold}; pass a cosine from -1 to 1.")
 
     # The paths to write to.
+    if request.overwrite and (request.out is None or request.writes_to_stream):
+        raise ValueError(f"{OVERWRITE} has no effect without a file of --out. Drop it.")
     if request.out is not None and not request.writes_to_stream:
-        check_out(request.out, request.input)
+        check_out(request, request.out)
     if request.export is not None:
         check_export(request.export)
     if request.out is None or request.export is None:
@@ -321,37 +327,45 @@ def check_query(text: str) -> None:
         raise ValueError("--query is not in UTF-8; pass it in that encoding.")
 
 
-def check_out(path: Path, source: Path | None) -> None:
-    """Raise ValueError where the vectors cannot go to `path`, or would replace the sentences.
-
-    source: the file of the sentences, or None for standard input.
-    """
+def check_out(request: Request, path: Path) -> None:
+    """Raise ValueError where the vectors cannot go to `path`, or would replace another file."""
     if path.is_dir():
         raise ValueError(
             f"--out is {path}, which is a folder; expected is the path of a file. Pass one such as "
             f"{path / 'vectors.npy'}."
         )
-    if path.exists() and not path.is_file():
-        raise ValueError(
-            f"--out is {path}, which is not a plain file; expected is the path of a file. Pass one "
-            "such as vectors.npy."
-        )
     if not path.parent.is_dir():
         raise ValueError(
             f"--out is {path}; there is no folder {path.parent}. Make it, or choose another folder."
         )
-    check_writable(path.parent)
-    opened = 0 if source is None else source  # standard input may be a file, too
-    if path.exists() and os.path.exists(opened) and os.path.samefile(path, opened):
-        raise ValueError(
-            f"--out is {path}, which holds the sentences; the vectors would replace them. Choose "
-            "another --out."
-        )
+    # Standard input may be a file, too.
+    source = Path("/dev/stdin") if request.input is None else request.input
+    inputs = [source, *([request.vectors] if request.vectors else [])]
+    output = Output("--out", path, holds_vectors)
+    check_outputs([output], inputs, [Path(request.model)], request.overwrite)
     if path.suffix.lower() in OTHER_FORMATS:
         raise ValueError(
             f"--out is {path}; the vectors are stored as .npy, which numpy.load reads. Pass a name "
             f"such as {path.with_suffix('.npy')}."
         )
+
+
+def holds_vectors(path: Path) -> bool:
+    """Whether a file holds vectors with their record, as --out writes it."""
+    from math import prod
+
+    from numpy.lib import format as npy
+
+    try:
+        with open(path, "rb") as file:
+            npy.read_magic(file)
+            shape, _, dtype = npy.read_array_header_1_0(file)
+            # The record is a second array behind the first one.
+            file.seek(prod(shape) * dtype.itemsize, 1)
+            npy.read_magic(file)
+    except ValueError:
+        return False
+    return True
 
 
 def check_export(folder: Path) -> None:
@@ -361,4 +375,4 @@ def check_export(folder: Path) -> None:
             f"--export is {folder}, which exists; a new folder is expected, so that it holds no "
             "file of another model. Choose another folder, or remove this one."
         )
-    check_writable(folder)
+    check_new_folder("--export", folder)

@@ -27,6 +27,14 @@ from data.sentence_sets import SentenceSet, read_labelled, read_pairs
 from minbert.commands.arguments import check_at_least
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
+from minbert.commands.outputs import (
+    HELP_OF_OVERWRITE,
+    OVERWRITE,
+    PAGE_START,
+    Output,
+    begins_with,
+    check_outputs,
+)
 from minbert.commands.paths import check_writable
 
 if TYPE_CHECKING:
@@ -41,6 +49,8 @@ COLUMN_FLAGS = {
 }
 DEFAULT_FOLDS = 10
 DEFAULT_SEED = 11711
+TITLE_START = "Sentence vectors of "
+RECORD_START = '{\n  "model": '  # of quality.json
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,7 @@ class Request:
     pooling: str
     range: tuple[float, float] | None
     out: Path | None
+    overwrite: bool
     device: str
     precision: str
     max_length: int | None
@@ -133,6 +144,7 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder for quality.json (the numbers) and quality.md (the tables)",
     )
+    parser.add_argument(OVERWRITE, action="store_true", help=HELP_OF_OVERWRITE)
 
 
 def _add_measurements(parser: argparse.ArgumentParser) -> None:
@@ -263,17 +275,25 @@ def _check_effects(request: Request) -> None:
 
 
 def _check_outputs(request: Request) -> None:
-    """ValueError for a file or a folder that cannot be written."""
+    """ValueError for a file or a folder that cannot or must not be written."""
+    outputs = []
+    if request.report:
+        if request.report.suffix != ".html":
+            raise ValueError(
+                f"--report is {request.report}; expected is a file whose name ends in .html, new "
+                "or not. Pass such a name."
+            )
+        outputs.append(Output("--report", request.report, begins_with(PAGE_START)))
     if request.out:
         check_writable(request.out)
-    if not request.report:
-        return
-    check_writable(request.report.parent)
-    if request.report.suffix != ".html" or request.report.is_dir():
-        raise ValueError(
-            f"--report is {request.report}; expected is a file whose name ends in .html, new or "
-            "not. Pass such a name."
-        )
+        is_ours = begins_with(f"# {TITLE_START}")
+        outputs.append(Output("--out", request.out / "quality.md", is_ours))
+        is_ours = begins_with(RECORD_START)
+        outputs.append(Output("--out", request.out / "quality.json", is_ours))
+    if request.overwrite and not outputs:
+        raise ValueError(f"{OVERWRITE} has no effect without --out or --report. Drop it.")
+    folders = [Path(request.model)]
+    check_outputs(outputs, [*request.sets, *request.transfer], folders, request.overwrite)
 
 
 def by_name(paths: Sequence[Path]) -> dict[str, Path]:
@@ -440,7 +460,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(*notes, sep="\n")
     record = measure(request, sets, transfer, embedder, log=print)
 
-    title = f"Sentence vectors of {request.model}"
+    title = f"{TITLE_START}{request.model}"
     sections = all_sections(record)
     # Written before it is printed: a pipe such as `| head` may break.
     paths = write_files(request, record, title, sections)

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
+from minbert.commands.paths import temporary_name
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -23,21 +25,30 @@ if TYPE_CHECKING:
 def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
     """Call `write` on a path beside `path`, flush that file to the disk, and rename it.
 
-    Raises ValueError with what to do if the disk is full or the folder cannot be written. The
-    half-written file is then removed, and an older file at `path` stays as it was.
+    The folder is flushed, too: after a power cut the name leads to the new file or to the old one.
+    A link stays a link, and the file that it points to is replaced.
+
+    Raises ValueError with what to do if the disk is full, if the folder cannot be written, or if
+    something other than a plain file is at `path`. The half-written file is then removed, and an
+    older file at `path` stays as it was.
     """
     path = Path(path)
-    beside = path.with_name(f".{path.name}.writing")
+    if path.is_symlink():
+        path = path.resolve()
+    beside = path.with_name(temporary_name(path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _check_is_plain(path)
         write(beside)
         _set_usual_mode(beside)
         with open(beside, "rb") as written:
             os.fsync(written.fileno())
         os.replace(beside, path)
+        flush_folder(path.parent)
     except (OSError, SafetensorError) as error:
-        if beside.parent.is_dir():
-            beside.unlink(missing_ok=True)
+        # A path of which a part is a file has no such name.
+        with suppress(OSError):
+            beside.unlink()
         # safetensors says "No space left" without an errno.
         is_full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
         problem = f"cannot be written ({error}). Check the folder"
@@ -46,6 +57,22 @@ def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
         raise ValueError(
             f"{path}: {problem}, then run again or resume; what stood there before is intact."
         ) from error
+
+
+def _check_is_plain(path: Path) -> None:
+    """OSError if a device, a pipe or a folder is at the path: a rename would replace it."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is not a plain file")
+
+
+def flush_folder(folder: Path) -> None:
+    """Flush the names in a folder to the disk. Some systems cannot open a folder."""
+    with suppress(OSError):
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
 
 
 def _set_usual_mode(path: Path) -> None:

@@ -17,7 +17,8 @@ from data.corpus import check_files
 from minbert.commands.ending import exit_code, resumable
 from minbert.commands.flags import Parser, add_flag
 from minbert.commands.options import NONE, all_fields, from_flat
-from minbert.commands.paths import check_writable, is_free
+from minbert.commands.outputs import check_new_folder
+from minbert.commands.paths import is_free
 from minbert.pretraining.options import PlainTextOptions, PlainTextRun
 from minbert.training.code_version import writer_of
 
@@ -117,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"{run.folder} is finished, there is nothing to resume; see {record}.")
         return
     check_files(list(run.corpus))
-    check_writable(run.folder)
+    check_new_folder("--out", run.folder)
     with resumable("-m minbert.pretraining", run.folder):
         from minbert.pretraining import plain_text
 

@@ -18,7 +18,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from minbert.commands.files import write_json
-from minbert.commands.paths import LATEST
+from minbert.commands.paths import LATEST, temporary_name
 from minbert.training import processes
 from minbert.training.code_version import code_version, name_of
 
@@ -105,6 +105,10 @@ def claim(
                 f"{folder}: begun with {' and '.join(changes)}; it goes on, but not to the same "
                 "bits"
             )
+        # A resumed run may have other output paths.
+        if stored["options"] != json.loads(json.dumps(options)):
+            content = {**stored, "options": options}
+            processes.from_first(lambda: write_json(folder / OPTIONS_FILE, content))
     else:
         content = {"options": options, "files": files, **start}
         processes.from_first(lambda: make_folder(folder, content, write))
@@ -116,7 +120,7 @@ def make_folder(folder: Path, content: dict[str, Any], write: Callable[[Path], N
 
     content: of options.json. ValueError where something else than an empty folder is in its place.
     """
-    beside = folder.with_name(f".{folder.name}.{os.getpid()}")
+    beside = folder.with_name(f"{temporary_name(folder)}.{os.getpid()}")
     try:
         write_json(beside / OPTIONS_FILE, content)
         write(beside)

@@ -23,7 +23,7 @@ from minbert.commands.arguments import check_at_least
 from minbert.commands.ending import exit_code
 from minbert.commands.files import write_json
 from minbert.commands.flags import Parser
-from minbert.commands.paths import check_writable
+from minbert.commands.outputs import check_new_folder
 from minbert.reporting.tables import score_table
 from multitask.ensemble.voting import METHODS, Outcome, apply_method, gather_votes, make_folds
 from multitask.evaluation import labels_of
@@ -95,7 +95,7 @@ def check_request(options: argparse.Namespace) -> list[Record]:
             f"{options.out} exists; --out is made anew, so that no file of another ensemble stays "
             "in it. Choose another folder, or remove that one."
         )
-    check_writable(options.out)
+    check_new_folder("--out", options.out)
     check_runs(options.runs)
     check_at_least(options, {"folds": 2, "seed": 0})
     # Scores of runs on different rows cannot be compared.

@@ -17,7 +17,17 @@ from pathlib import Path
 from minbert.commands.arguments import check_at_least
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
+from minbert.commands.outputs import (
+    HELP_OF_OVERWRITE,
+    OVERWRITE,
+    PAGE_START,
+    Output,
+    begins_with,
+    check_outputs,
+)
 from minbert.commands.paths import check_writable
+
+TITLE_START = "Errors of "
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -39,6 +49,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="DIR",
         help="folder for errors.md and errors.html; default: RUN",
     )
+    parser.add_argument(OVERWRITE, action="store_true", help=HELP_OF_OVERWRITE)
     parser.add_argument(
         "--worst",
         type=int,
@@ -49,21 +60,34 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def check_request(request: argparse.Namespace) -> None:
+    """Raise ValueError for everything that can be refused before any work."""
+    check_at_least(request, {"worst": 1})
+    if request.overwrite and request.out is None:
+        raise ValueError(f"{OVERWRITE} has no effect without --out. Drop it.")
+    folder = request.run if request.out is None else request.out
+    if request.out is None and not folder.is_dir():
+        return  # the reader of the run says what is wrong
+    check_writable(folder)
+    outputs = []
+    for name, start in (("errors.md", f"# {TITLE_START}"), ("errors.html", PAGE_START)):
+        outputs.append(Output("--out", folder / name, begins_with(start), request.run / name))
+    check_outputs(outputs, overwrite=request.overwrite or request.out is None)
+
+
 @exit_code("python -m multitask.errors")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write both files and print their paths."""
     request = parse(arguments)
     folder = request.run if request.out is None else request.out
-    check_at_least(request, {"worst": 1})
     # Checked now, and not after all rows have been predicted.
-    if request.out or folder.is_dir():
-        check_writable(folder)
+    check_request(request)
 
     from minbert.reporting.pages import write_html, write_markdown
     from multitask.errors.page import run_sections
     from multitask.saved_run import open_run
 
-    title = f"Errors of {request.run.resolve().name}"
+    title = f"{TITLE_START}{request.run.resolve().name}"
     sections = run_sections(open_run(request.run), request.worst)
     for name, write in (("errors.md", write_markdown), ("errors.html", write_html)):
         write(folder / name, title, sections)

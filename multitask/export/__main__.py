@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.commands.optional import check_onnx_packages
-from minbert.commands.paths import check_writable, in_shell, is_free
+from minbert.commands.outputs import check_new_folder
+from minbert.commands.paths import in_shell, is_free, temporary_name
 
 if TYPE_CHECKING:
     from data.batching import Batch
@@ -62,7 +63,7 @@ def build_parser() -> Parser:
 
 def check_arguments(arguments: argparse.Namespace) -> None:
     """Raise ValueError for everything that can be refused before any work."""
-    check_writable(arguments.out)
+    check_new_folder("--out", arguments.out)
     if not is_free(arguments.out):
         raise ValueError(f"{arguments.out} exists; nothing is overwritten. Choose another --out.")
     if arguments.format == "onnx":
@@ -84,7 +85,7 @@ def export(arguments: argparse.Namespace) -> list[str]:
     batches = batches_to_check(model.cpu(), task, tokenizer, max_length)
 
     # The folder is made beside its place and renamed when it is complete.
-    beside = arguments.out.with_name(f".{arguments.out.name}.writing")
+    beside = arguments.out.with_name(temporary_name(arguments.out))
     shutil.rmtree(beside, ignore_errors=True)  # of a process that was killed
     try:
         beside.mkdir(parents=True)

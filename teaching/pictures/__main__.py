@@ -9,8 +9,9 @@ from pathlib import Path
 
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
+from minbert.commands.outputs import HELP_OF_OVERWRITE, OVERWRITE, Output, check_outputs
 from teaching.pictures import contrastive, multitask, overview
-from teaching.pictures.canvas import Picture, write_picture
+from teaching.pictures.canvas import Picture, paths_of, write_picture
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 PICTURES = {
@@ -33,7 +34,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("--out", type=Path, default=FOLDER, metavar="DIR", help="folder")
-    folder = parser.parse_args(argv).out
+    parser.add_argument(OVERWRITE, action="store_true", help=HELP_OF_OVERWRITE)
+    arguments = parser.parse_args(argv)
+    folder = arguments.out
+    outputs = []
+    for name in PICTURES:
+        outputs += [Output("--out", path) for path in paths_of(name, folder).values()]
+    check_outputs(outputs, overwrite=arguments.overwrite or folder == FOLDER)
     for name, picture in PICTURES.items():
         for path in write_picture(name, picture, folder):
             print(path)

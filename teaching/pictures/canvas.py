@@ -112,20 +112,23 @@ class Picture(NamedTuple):
     draw: Callable[[Drawing], None]
 
 
+def paths_of(name: str, folder: Path) -> dict[str, Path]:
+    """The file of a picture in each style: NAME-light.svg and NAME-dark.svg."""
+    return {style: folder / f"{name}-{style}.svg" for style in STYLES}
+
+
 def write_picture(name: str, picture: Picture, folder: Path) -> list[Path]:
     """Write NAME-light.svg and NAME-dark.svg. Returns their paths."""
     from matplotlib import rc_context
 
     folder.mkdir(parents=True, exist_ok=True)
-    paths = []
+    paths = paths_of(name, folder)
     for style, colours in STYLES.items():
-        path = folder / f"{name}-{style}.svg"
         # Fixed names and no date: the same picture is the same file.
         with rc_context({"svg.hashsalt": style}):
             figure = make_figure(picture, colours)
-            figure.savefig(path, transparent=True, metadata={"Date": None})
-        paths.append(path)
-    return paths
+            figure.savefig(paths[style], transparent=True, metadata={"Date": None})
+    return list(paths.values())
 
 
 def make_figure(picture: Picture, colours: Colours) -> Figure:

@@ -302,7 +302,7 @@ FILES = [
     ),
     (
         "--sst_dev_out a.csv --sts_dev_out ./a.csv",
-        "--sts_dev_out ./a.csv: it is --sst_dev_out already;",
+        "--sts_dev_out a.csv: it is --sst_dev_out already;",
     ),
     (
         "--data-dir my --sst_dev_out my/sts-dev.csv",

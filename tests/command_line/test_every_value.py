@@ -142,6 +142,7 @@ CASES = [
 ]
 OF_THE_RUN = {
     "plugin",
+    "overwrite",
     "recipe",
     "pretrain",
     "model",

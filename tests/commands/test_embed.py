@@ -253,6 +253,11 @@ def test_every_row_of_stored_vectors_is_checked(command, tmp_path, model_copy):
     assert code == 0
     assert "NOT ALL CHECKED" in err and "8 of its 40 rows were compared" in err
 
+    # A file of numpy may be the user's, and a file of --out is replaced.
+    code, _, err = command("--out", path, content=content, model=model_copy)
+    assert code == 2 and "minBERT may not have written it" in err
+    flags_of_out = ("--out", path, "--overwrite")
+    assert command(*flags_of_out, content=content, model=model_copy)[0] == 0
     assert command("--out", path, content=content, model=model_copy)[0] == 0
     tensors = load_file(model_copy / "model.safetensors")
     tensors["embeddings.LayerNorm.bias"] += 1e-4
@@ -385,7 +390,7 @@ def test_sentences_that_are_refused(command, content, words, tmp_path):
             ("absent.txt: there is no such file",),
         ),
         (["--out", "DIR/new.CSV"], ("the vectors are stored as .npy", "new.npy.")),
-        (["--out", "DIR/full.txt", "--input", "DIR/full.txt"], ("which holds the sentences",)),
+        (["--out", "DIR/full.txt", "--input", "DIR/full.txt"], ("it is an input already",)),
         (["--out", "DIR/new", "--export", "DIR/new"], ("--out and --export are both",)),
         (["--export", "DIR"], ("which exists", "Choose another")),
         (["--export", "DIR/full.txt/new"], ("is a file", "Choose another folder")),
@@ -476,7 +481,7 @@ def test_the_sentences_of_standard_input_are_not_replaced(tmp_path):
             stdin=sentences,
         )
     assert result.returncode == 2
-    assert "which holds the sentences" in result.stderr
+    assert "it is an input already" in result.stderr
     assert (tmp_path / "s.txt").read_text() == "one sentence\n"
 
 

@@ -466,7 +466,7 @@ def test_a_text_of_several_lines_is_printed_on_one(two_runs, predict):
         ("--task sst --text-pair x", "--text-pair has no effect with --task sst"),
         ("--task sst --lines --text x", "--lines says that the input has no columns"),
         ("--task sst --out DIR/out.ods", "expected is a name that ends in .csv or .xlsx"),
-        ("--task sst --input DIR/reviews.csv --out DIR/reviews.csv", "which holds the rows"),
+        ("--task sst --input DIR/reviews.csv --out DIR/reviews.csv", "it is an input already"),
         ("--task sst --input DIR/none.csv", "none.csv: there is no such file"),
         ("--task sst --input DIR/reviews.csv --text words", "no column words, which --text names"),
         (
