@@ -5,6 +5,7 @@ reading order:
 
 editions.py      The courses and their years: words of a mode, names of files.
 part1.py         Command: SST and CFIMDB in both modes, and the eight files of part 1.
+submit.py        Command: verifies the files of a hand-in and writes its zip.
 """
 
 import sys

@@ -1,0 +1,136 @@
+"""course/submit.py: what is in the zip, and which hand-ins are refused."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from course.editions import EDITIONS
+from course.submit import main
+from minbert.commands.options import NONE
+
+SIX = [
+    f"predictions/{task}-{split}-output.csv"
+    for task in ("sst", "para", "sts")
+    for split in ("dev", "test")
+]
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """An empty working folder with two files of code."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("bert.py", "optimizer.py"):
+        (tmp_path / name).write_text("# mine\n")
+    return tmp_path
+
+
+@pytest.fixture
+def run_copy(two_runs, tmp_path):
+    """A copy of a run without its model."""
+    folder = tmp_path / "copied" / "run"
+    return Path(shutil.copytree(two_runs[0], folder, ignore=shutil.ignore_patterns("model")))
+
+
+def content_of(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def error_of(flags: list[str], capsys) -> str:
+    assert main(flags) == 2
+    return capsys.readouterr().err
+
+
+def test_the_six_files_and_the_code(two_runs, place, capsys):
+    assert main([str(two_runs[0])]) == 0
+    content = content_of(place / "cs224n_default_final_project_submission.zip")
+    assert set(content) == {*SIX, "bert.py", "optimizer.py"}
+    for name in SIX:
+        assert content[name] == (two_runs[0] / name).read_bytes()
+    printed = capsys.readouterr().out
+    assert "predictions/sst-dev-output.csv: 24 rows, accuracy 0." in printed
+    assert "predictions/sts-test-output.csv: 24 rows, every id once" in printed
+    assert "6 files of predictions, 2 of code" in printed
+    # The files of this test are not the course's.
+    assert "a leaderboard may know other ids" in printed
+
+
+@pytest.mark.parametrize("course", ["cs224n-2023", "cs224n-2024"])
+def test_fourteen_files_with_part_1(two_runs, part1, place, course):
+    from course import part1 as command
+
+    out, flags = part1
+    assert command.main([*flags, "--course", course]) == 0
+    words = [str(two_runs[0]), "--part1", str(out), "--course", course, "--code", NONE]
+    assert main([*words, "--out", "mine.zip"]) == 0
+    content = content_of(place / "mine.zip")
+    expected = [file.name for file in EDITIONS[course].part1_files()]
+    assert set(content) == {*SIX, *expected} and len(content) == 14
+
+
+def test_the_names_of_goettingen(two_runs, place):
+    assert main([str(two_runs[0]), "--course", "goettingen", "--code", NONE]) == 0
+    content = content_of(place / "dnlp_final_project_submission.zip")
+    name = "predictions/bert/multitask/quora-paraphrase-test-output.csv"
+    assert content[name] == (two_runs[0] / "predictions" / "para-test-output.csv").read_bytes()
+    assert len(content) == 6
+
+
+def test_a_folder_without_a_record_needs_its_data(two_runs, sample_data, place, capsys):
+    """As multitask.ensemble leaves it."""
+    folder = place / "joined"
+    shutil.copytree(two_runs[0] / "predictions", folder / "predictions")
+    assert "there is no run.json" in error_of([str(folder)], capsys)
+    assert main([str(folder), "--data-dir", str(sample_data)]) == 0
+    assert not list(place.glob("*.zip.*"))
+
+
+# --- what is refused, before anything is written --------------------------------------------------
+
+
+def assert_nothing_written(place: Path) -> None:
+    assert not list(place.glob("*.zip"))
+
+
+def test_a_missing_row_is_refused(run_copy, place, capsys):
+    path = run_copy / "predictions" / "para-test-output.csv"
+    lines = path.read_text("utf-8").splitlines(keepends=True)
+    path.write_text("".join(lines[:-1]), "utf-8")
+    assert "1 missing" in error_of([str(run_copy)], capsys)
+    assert_nothing_written(place)
+
+
+def test_a_missing_file_is_refused(run_copy, place, capsys):
+    (run_copy / "predictions" / "sst-dev-output.csv").unlink()
+    assert "sst-dev-output.csv: cannot be read" in error_of([str(run_copy)], capsys)
+    assert_nothing_written(place)
+
+
+def test_part_1_with_the_names_of_another_year_is_refused(two_runs, place, tmp_path, capsys):
+    words = [str(two_runs[0]), "--part1", str(tmp_path), "--course", "cs224n-2024"]
+    message = error_of(words, capsys)
+    assert "last-linear-layer-sst-dev-out.csv: there is no such file" in message
+    assert "course.part1" in message
+    assert_nothing_written(place)
+
+
+def test_a_run_of_one_task_is_refused(part1, place, capsys):
+    out, _ = part1
+    assert "has no files of para" in error_of([str(out / "pretrain-sst")], capsys)
+
+
+@pytest.mark.parametrize(
+    "words, cause",
+    [
+        (["no-such-run"], "no such folder"),
+        (["{run}", "--code", "no-such"], "--code no-such"),
+        (["{run}", "--course", "goettingen", "--part1", "x"], "no place in the zip"),
+    ],
+)
+def test_wrong_arguments(words, cause, two_runs, place, capsys):
+    assert cause in error_of([word.format(run=two_runs[0]) for word in words], capsys)
+    assert_nothing_written(place)
