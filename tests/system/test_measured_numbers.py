@@ -16,10 +16,6 @@ BEGIN = "<!-- table some: begin, written by python -m experiments.pages -->\n"
 LEFT_OVER = {
     "README.md": 2,
     "docs/encoder.md": 1,
-    "docs/log/2026-11-25-as-a-library.md": 3,
-    "docs/log/2026-11-25-distillation-negative.md": 2,
-    "docs/log/2026-11-25-real-sentences.md": 29,
-    "docs/log/2026-11-25-the-redesign.md": 4,
     "docs/pretraining.md": 21,
     "docs/training-loop.md": 6,
 }
