@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from command_line.course_flags import translate
 from command_line.folders import load
 from command_line.options import Options, RunOptions
 from contrastive.options import ContrastiveOptions
@@ -160,9 +161,14 @@ def parse(argv: Sequence[str] | None = None) -> tuple[Options, Path | None]:
 
     A wrong flag or combination ends the program with exit code 2 and a message.
     """
-    load_plugins(argv)
+    parser = MainParser(prog=PROGRAM, add_help=False)
+    try:
+        words = translate(sys.argv[1:] if argv is None else argv)
+    except ValueError as error:
+        parser.error(str(error))
+    load_plugins(words)
     parser = build_parser()
-    values = vars(parser.parse_args(argv))
+    values = vars(parser.parse_args(words))
     if values.pop("list_recipes", False):
         sys.stdout.write(recipe_list() + "\n")
         parser.exit(0)
