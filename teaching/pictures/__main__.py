@@ -10,12 +10,18 @@ from pathlib import Path
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.commands.outputs import HELP_OF_OVERWRITE, OVERWRITE, Output, check_outputs
-from teaching.pictures import contrastive, multitask, overview
+from teaching.pictures import contrastive, encoder, multitask, overview, training
 from teaching.pictures.canvas import Picture, paths_of, write_picture
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 PICTURES = {
     "overview": Picture(10.3, 3.5, overview.draw),
+    "tour": Picture(9.9, 2.95, training.draw_stations),
+    "masks": Picture(8.4, 3.2, encoder.draw_masks),
+    "poolings": Picture(8.4, 3.2, encoder.draw_poolings),
+    "training-step": Picture(8.8, 2.9, training.draw_step),
+    "schedules": Picture(8.4, 2.2, training.draw_schedules),
+    "masked-words": Picture(8.2, 2.75, training.draw_masking),
     "in-batch-negatives": Picture(8.6, 3.3, contrastive.draw_negatives),
     "cone": Picture(7.7, 3.5, contrastive.draw_cone),
     "pair-encodings": Picture(9.7, 4.0, multitask.draw_pairs),

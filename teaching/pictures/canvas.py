@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -58,7 +58,9 @@ class Drawing:
         patch.set(facecolor=colour or self.colours.accent, alpha=alpha, linewidth=0)
         self.axes.add_patch(patch)
 
-    def text(self, x: float, y: float, words: str, size: float = 9, **settings: str) -> None:
+    def text(
+        self, x: float, y: float, words: str, size: float = 9, **settings: str | float
+    ) -> None:
         """Write words around a point."""
         place: dict[str, Any] = {"ha": "center", "va": "center", "color": self.colours.text}
         self.axes.text(x, y, words, fontsize=size, **{**place, **settings})
@@ -98,6 +100,12 @@ class Drawing:
         """Explain a colour with a cell of it and words."""
         self.cell(x, y - 0.08, 0.18, 1, colour)
         self.text(x + 0.26, y, words, 8, ha="left")
+
+    def curve(
+        self, x: Sequence[float], y: Sequence[float], colour: str, width: float = 1.1
+    ) -> None:
+        """Draw a line through many points."""
+        self.axes.plot(x, y, color=colour, linewidth=width)
 
     def heading(self, x: float, y: float, words: str) -> None:
         """Write the title of a part."""
