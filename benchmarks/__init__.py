@@ -4,6 +4,7 @@ The files in reading order:
 
     comparison.py           Our median next to the peer's, and the closing line of JSON.
     report.py               The closing lines as Markdown, and the dated report of all benchmarks.
+    recording.py            Measurements as records: with their machine, code and date.
     timing.py               Two sides in turn, each in its own process where that matters.
     settings.py             The flags of a benchmark, and the device and precision of a side.
     inputs.py               What both sides get: a model's folder, sentences, counts of tokens.

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.report import Conditions, busy_cores, format_line, format_report
+from experiments.record_tables import BENCHMARKS
 from minbert.commands.flags import Parser
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -155,6 +156,12 @@ def build_parser() -> Parser:
         help="where `all` writes its report (benchmarks/reports; with --quick it writes one only "
         "if this is given)",
     )
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help="add the results to experiments/records/benchmarks.jsonl, from which the tables of "
+        "docs/results are made",
+    )
     return parser
 
 
@@ -187,6 +194,8 @@ def find_problem(arguments: argparse.Namespace) -> str:
         return f"no benchmark is called '{name}'; {hint}"
     if arguments.out is not None and name != "all":
         return f"--out is for the report of all; {name} alone ends with its line of JSON."
+    if arguments.record and arguments.quick:
+        return "--record is for full measurements; drop it, or drop --quick."
 
     for argument, use in FLAG_USES.items():
         is_set = getattr(arguments, argument) != use.default
@@ -223,6 +232,7 @@ def run_one(arguments: argparse.Namespace) -> Line:
     import torch
 
     from benchmarks.inputs import write_model
+    from benchmarks.recording import conditions
     from benchmarks.settings import Settings
     from minbert.training import runtime
 
@@ -249,7 +259,23 @@ def run_one(arguments: argparse.Namespace) -> Line:
         "threads": arguments.threads,
         "is_quick": arguments.quick,
         "busy_cores": load,
+        **conditions(device.type),
     }
+
+
+def record_lines(arguments: argparse.Namespace, lines: dict[str, Line]) -> None:
+    """Add closing lines to the records, each with the flags that differ from their defaults."""
+    # Imported late, because it imports torch.
+    from benchmarks.recording import digest_of_folder, record_measurement
+
+    data = digest_of_folder(arguments.data_dir)
+    for name, line in lines.items():
+        flags = flags_for(arguments, name)
+        for argument in ("threads", "n"):
+            value = getattr(arguments, argument)
+            if value != build_parser().get_default(argument):
+                flags += [flag_name(argument), str(value)]
+        record_measurement(BENCHMARKS, {**line, "changed_flags": flags, "data": data})
 
 
 def run_all(arguments: argparse.Namespace, log: Callable[[str], None]) -> dict[str, Line | None]:
@@ -328,6 +354,10 @@ def report_all(arguments: argparse.Namespace) -> int:
     log(f"\nall of it took {minutes:.1f} minutes")
     if arguments.out or not arguments.quick:
         log(f"\nreport: {write_report(arguments, lines, load, start)}")
+    if arguments.record:
+        # Every benchmark but the first begins while the load of the one before still counts.
+        measured = {name: line | {"busy_cores": load} for name, line in lines.items() if line}
+        record_lines(arguments, measured)
     return 0 if all(lines.values()) else 1
 
 
@@ -342,6 +372,8 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.name == "all":
             return report_all(arguments)
         line = run_one(arguments)
+        if arguments.record:
+            record_lines(arguments, {arguments.name: line})
         log("\n".join([*format_line(line), "", json.dumps(line)]))
         return 0
     except KeyboardInterrupt:

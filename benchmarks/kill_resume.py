@@ -25,7 +25,9 @@ import torch
 from safetensors.torch import load_file
 
 from benchmarks.comparison import versions
+from benchmarks.recording import HELP, record_measurement
 from data.readers import COURSE_FILES
+from experiments.record_tables import KILL_RESUME
 from minbert import BertConfig, BertModel
 from minbert.commands.flags import Parser
 from minbert.pretraining.packing import train_tokenizer
@@ -266,6 +268,7 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--seed", type=int, default=0, help="of the moments of the kills (default %(default)s)"
     )
+    parser.add_argument("--record", action="store_true", help=HELP)
     return parser
 
 
@@ -315,12 +318,17 @@ def main() -> None:
 
     line = {
         "name": "kill_resume",
+        "stages": arguments.pretrain,
         "n": arguments.kills,
         "killed": num_killed,
         "identical": num_equal,
         "seed": arguments.seed,
         "versions": versions(),
     }
+    if arguments.record:
+        # The runs have one thread (see `start`), whatever this process has.
+        torch.set_num_threads(1)
+        record_measurement(KILL_RESUME, line)
     print(json.dumps(line))
     sys.exit(0 if num_killed == num_equal == arguments.kills else 1)
 

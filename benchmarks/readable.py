@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from benchmarks.comparison import versions
 from benchmarks.jobs import build_task_job, encode_rows, resolve_options
 from benchmarks.json_lines import (
     Line,
@@ -26,6 +27,8 @@ from benchmarks.json_lines import (
     run_missing,
 )
 from benchmarks.limit import notes_without_bf16
+from benchmarks.recording import HELP, digest_of_folder, record_measurement
+from experiments.record_tables import READABLE_RUNS
 from minbert import BertConfig, BertModel, BertTokenizer, fast, hub
 from minbert.commands.flags import Parser
 from minbert.commands.options import NONE
@@ -93,6 +96,16 @@ def train_and_score(
     }
 
 
+def fine_tune_and_record(path: str, data_dir: str, **settings: Any) -> Line:
+    """Make one fine-tune, add its record, and return its line."""
+    line = fine_tune(path, data_dir=data_dir, **settings)
+    # The folder of the data differs from machine to machine.
+    measured = {key: value for key, value in line.items() if key != "data_dir"}
+    data = digest_of_folder(data_dir)
+    record_measurement(READABLE_RUNS, {**measured, "data": data, "versions": versions()})
+    return line
+
+
 def format_table(lines: list[Line]) -> str:
     """Return mean and standard deviation over seeds, with a row for each path."""
     titles = "".join(f"{name:>20}" for name in SCORES)
@@ -120,6 +133,7 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--epochs", type=int, default=2, help="of each run (%(default)s)")
     add_seeds_flag(parser)
+    parser.add_argument("--record", action="store_true", help=f"{HELP}; not those that are in FILE")
     return parser
 
 
@@ -141,7 +155,8 @@ def main() -> None:
     identities = []
     for seed in arguments.seeds:
         identities += [{"path": path, "seed": seed, **common} for path in PATHS]
-    lines = run_missing(arguments.out, identities, fine_tune)
+    make_line = fine_tune_and_record if arguments.record else fine_tune
+    lines = run_missing(arguments.out, identities, make_line)
     print(format_table([line for line in lines if has_identity(line, common)]))
 
 

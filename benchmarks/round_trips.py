@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.inputs import require
+from benchmarks.recording import conditions
 from benchmarks.small_models import SENTENCES, make_model
 from contrastive.embed.export import export
 from contrastive.embedder import open_embedder
@@ -172,6 +173,7 @@ def make_record(differences: dict[str, dict[str, float]], day: date) -> Record:
         "differences": differences,
         "weights": weights,
         "versions": {name: version(name) for name in LIBRARIES},
+        **conditions(),
         "date": day.isoformat(),
     }
 

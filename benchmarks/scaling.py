@@ -29,8 +29,10 @@ from benchmarks.comparison import versions
 from benchmarks.jobs import build_task_job, encode_rows, resolve_options
 from benchmarks.json_lines import read_tables_or_exit
 from benchmarks.limit import notes_without_bf16
+from benchmarks.recording import HELP, digest_of_folder, record_measurement
 from benchmarks.settings import DEVICE
 from benchmarks.timing import Side, alternate
+from experiments.record_tables import SCALING
 from minbert import BertConfig, BertModel, BertTokenizer
 from minbert.commands.flags import Parser
 from minbert.optimizer import AdamW
@@ -207,7 +209,7 @@ def off_the_middle(values: Sequence[float]) -> float:
 def measure_series(series: Series, num_rounds: int) -> dict[str, Any]:
     """Time the steps of a series in turn and print their medians.
 
-    Returns sizes, seconds and the exponent.
+    Returns title, sizes, seconds and the exponent.
     """
     sides = {str(size): step for size, step in series.steps.items()}
     seconds = alternate(sides, num_rounds)
@@ -225,7 +227,7 @@ def measure_series(series: Series, num_rounds: int) -> dict[str, Any]:
         sep="\n",
         flush=True,
     )
-    return {"sizes": sizes, "seconds": medians, "exponent": slope}
+    return {"title": series.title, "sizes": sizes, "seconds": medians, "exponent": slope}
 
 
 def measure_runs(data_dir: str, num_rounds: int) -> dict[str, Any]:
@@ -274,6 +276,7 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--n", type=int, default=7, help="rounds of single steps (%(default)s)")
     parser.add_argument("--runs", type=int, default=3, help="whole runs of each size (%(default)s)")
+    parser.add_argument("--record", action="store_true", help=HELP)
     return parser
 
 
@@ -322,6 +325,9 @@ def main() -> None:
         line["tasks"] = measure_series(Series(title, steps), arguments.n)
 
     line |= {"limit": limit, "precision": precision, "versions": versions()}
+    if arguments.record:
+        data = digest_of_folder(data_dir)
+        record_measurement(SCALING, {**line, "data": data, "num_rounds": arguments.n})
     print(json.dumps(line))
 
 

@@ -1,30 +1,105 @@
-"""The tables that are made from records, by name. pages.py puts them into the documents."""
+"""The tables that are made from records, by name. pages.py puts them into the documents.
+
+Below every table stands when, with which code and on which machine its numbers were measured. A
+table without records says which command measures it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from experiments.records import RECORDS, Record, read_records
+from experiments.records import RECORDS, Record, command_of, read_records
 from experiments.tables import format_head, format_row, format_scores
+from minbert.training.code_version import name_of
 from minbert.training.options import TrainingOptions
 
 REAL_SENTENCES = RECORDS / "real-sentences.jsonl"
 ROUND_TRIPS = RECORDS / "round-trips.jsonl"
+BENCHMARKS = RECORDS / "benchmarks.jsonl"
+KILL_RESUME = RECORDS / "kill-resume.jsonl"
+SCALING = RECORDS / "scaling.jsonl"
+READABLE_RUNS = RECORDS / "readable.jsonl"
+
 FIRST_SCORES = (
     "SST, five classes, accuracy",
     "SST, polarity",
     "PARA, accuracy",
     "STS, Pearson",
 )
+# A comparison in benchmarks.jsonl that the first table shows, and what it is called there.
+MAIN_COMPARISONS = {
+    "train_step": "How fast is a training step, next to a plain Hugging Face loop?",
+    "inference": "How fast do sentences become vectors, next to sentence-transformers?",
+    "memory": "How much memory does training take, next to a plain Hugging Face loop?",
+}
 
 
-def real_sentences() -> str:
-    """Scores of the default job on real sentences, by model: benchmarks/real_sentences.py."""
+# --- what stands below every table ----------------------------------------------------------------
+
+
+def join(values: Iterable[str]) -> str:
+    """The different values in their order, such as "a, b and c"."""
+    *others, last = dict.fromkeys(values)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def count(number: int, noun: str) -> str:
+    """The number with its noun, such as "1 seed" or "3 seeds"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def describe_machine(machine: Mapping[str, Any]) -> str:
+    """A machine in words. machine: as run.json and the benchmarks write it."""
+    parts = [machine["system"].partition("-")[0]]
+    if "processor" in machine:
+        parts.append(f"{machine['processor']} with {count(machine['cores'], 'core')}")
+    parts.append(count(machine["threads"], "thread"))
+    parts.append(machine.get("gpu", machine["device"]))
+    return ", ".join(parts)
+
+
+def shorten(commit: str) -> str:
+    """The first digits of a commit, with the "-dirty" of files that were edited."""
+    digits, *edited = commit.split("-")
+    return "-".join([digits[:10], *edited])
+
+
+def measured_on(records: Sequence[Record], libraries: Sequence[str] = ("torch",)) -> str:
+    """When, with which code, on which machine and with which libraries records were measured.
+
+    libraries: names in the records' "versions".
+    """
+    dates = join(record["date"] for record in records)
+    commits = join(f"`{shorten(name_of(record['code']))}`" for record in records)
+    machines = join(describe_machine(record["machine"]) for record in records)
+    versions = []
+    for name in libraries:
+        versions.append(f"{name} {join(record['versions'][name] for record in records)}")
+    return f"Measured on {dates} with commit {commits}: {machines}, {', '.join(versions)}."
+
+
+def not_measured(name: str) -> str:
+    """The text in place of a table without records. name: of their file, without its ending."""
+    return f"Not measured yet. This command does: `{command_of(RECORDS / name)}`"
+
+
+# --- how good is the first model? -----------------------------------------------------------------
+
+
+def runs_on_real_sentences() -> dict[str, list[Record]]:
+    """The records of the default job on real sentences, by model."""
     of_model: dict[str, list[Record]] = {}
     for record in read_records(REAL_SENTENCES):
         of_model.setdefault(record["model"], []).append(record)
-    titles = [f"{name}, {count_runs(records)}" for name, records in of_model.items()]
+    return of_model
+
+
+def score_lines() -> list[str]:
+    """The lines of `real_sentences` without what stands below them."""
+    of_model = runs_on_real_sentences()
+    titles = [f"{name}, {count(len(records), 'seed')}" for name, records in of_model.items()]
     lines = format_head(["", *titles, "majority"])
 
     first = next(iter(of_model.values()))[0]
@@ -33,19 +108,21 @@ def real_sentences() -> str:
         for records in of_model.values():
             cells.append(format_scores([record["scores"][score] for record in records]))
         lines.append(format_row([*cells, f"{constant:.3f}"]))
-    return "\n".join(lines)
+    return lines
 
 
-def count_runs(records: Sequence[Mapping[str, Any]]) -> str:
-    """The number of runs in words, such as "3 seeds"."""
-    return "1 seed" if len(records) == 1 else f"{len(records)} seeds"
+def real_sentences() -> str:
+    """Scores of the default job on real sentences, by model: benchmarks/real_sentences.py."""
+    runs = [record["run"] for record in read_records(REAL_SENTENCES)]
+    return "\n".join([*score_lines(), "", measured_on(runs)])
 
 
 def first_results() -> str:
     """The four rows of the README, from the same records as `real_sentences`."""
-    lines = real_sentences().splitlines()
+    lines = score_lines()
     chosen = [line for line in lines if line.split(" | ")[0].removeprefix("| ") in FIRST_SCORES]
-    return "\n".join([*lines[:2], *chosen])
+    runs = [record["run"] for record in read_records(REAL_SENTENCES)]
+    return "\n".join([*lines[:2], *chosen, "", measured_on(runs)])
 
 
 def default_job() -> str:
@@ -57,7 +134,131 @@ def default_job() -> str:
     runs = [record["run"] for record in read_records(REAL_SENTENCES)]
     run = next(run for run in runs if run["seed"] == TrainingOptions().seed)
     table = closing_table(run["scores"], run["baselines"], TASKS)
-    return f"```text\n{table}\n```"
+    return f"```text\n{table}\n```\n\n{measured_on([run])}"
+
+
+# --- what does a run cost? ------------------------------------------------------------------------
+
+
+def cost_of_default_job() -> str:
+    """Minutes and memory of the default job, run by run."""
+    lines = format_head(["model", "seed", "minutes", "peak memory, GB"])
+    runs = []
+    for record in read_records(REAL_SENTENCES):
+        run = record["run"]
+        runs.append(run)
+        cells = [f"{run['minutes']:.1f}", f"{run['gigabytes']:.2f}"]
+        lines.append(format_row([record["model"], str(run["seed"]), *cells]))
+    return "\n".join([*lines, "", measured_on(runs)])
+
+
+def scaling_runs() -> str:
+    """Seconds and memory of whole runs on more and more rows: benchmarks/scaling.py."""
+    records = read_records(SCALING)
+    if not records:
+        return not_measured("scaling")
+    record = records[-1]
+    lines = format_head(["training rows", "seconds", "peak memory, MB"])
+    for run in record["runs"]:
+        memory = f"{run['peak_memory'] / 1e6:,.0f}"
+        lines.append(format_row([f"{run['rows']:,.0f}", f"{run['seconds']:.1f}", memory]))
+    rows, rows_without_start = record["exponents"]
+    lines += [
+        "",
+        f"The exponent of the rows is {rows:.2f}, and {rows_without_start:.2f} without the cost at "
+        f"size 0. No run is farther than {record['off_a_line']:.1%} from a straight line. The "
+        f"memory is within {record['off_the_middle']:.1%} of its middle.",
+    ]
+    return "\n".join([*lines, "", measured_on([record])])
+
+
+def scaling_steps() -> str:
+    """The exponents of a step's time in length, batch, parameters and tasks."""
+    records = read_records(SCALING)
+    if not records:
+        return not_measured("scaling")
+    record = records[-1]
+    lines = format_head(["size that grows", "from", "to", "ms at first", "ms at last", "exponent"])
+    for name in ("length", "batch", "parameters", "tasks"):
+        series = record[name]
+        sizes = [f"{size:,}" for size in series["sizes"]]
+        times = [f"{1e3 * seconds:,.0f}" for seconds in series["seconds"]]
+        ends = [sizes[0], sizes[-1], times[0], times[-1]]
+        lines.append(format_row([series["title"], *ends, f"{series['exponent']:.2f}"]))
+    return "\n".join([*lines, "", measured_on([record])])
+
+
+# --- speed and memory beside other libraries ------------------------------------------------------
+
+
+def latest_benchmarks() -> dict[str, Record]:
+    """The newest record of each benchmark with its default flags, by name."""
+    latest = {}
+    for record in read_records(BENCHMARKS):
+        if not record["changed_flags"]:
+            latest[record["name"]] = record
+    return latest
+
+
+def format_value(value: float) -> str:
+    """A measured number with three digits, or all of them before the point."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def format_goal(relation: str, goal: float, is_met: bool) -> str:
+    """A goal, and whether it is met."""
+    return f"{relation} {goal:g}: {'met' if is_met else 'not met'}"
+
+
+def speed() -> str:
+    """Our side and the peer, one row per comparison: `python -m benchmarks all`."""
+    records = latest_benchmarks()
+    if not records:
+        return not_measured("benchmarks")
+    lines = format_head(["benchmark", "ours : peer", "ours", "peer", "unit", "ratio", "goal"])
+    for name, record in records.items():
+        for comparison in record["comparisons"]:
+            goal = "none"
+            if comparison["goal"]:
+                relation, number = comparison["goal"]
+                goal = format_goal(relation, number, comparison["is_met"])
+            sides = [format_value(comparison[side]) for side in ("ours", "peer")]
+            cells = [*sides, comparison["unit"], f"{comparison['ratio']:.2f}", goal]
+            lines.append(format_row([f"`{name}`", comparison["what"], *cells]))
+    return "\n".join([*lines, "", describe_benchmarks(records)])
+
+
+def benchmark_checks() -> str:
+    """Numbers of the benchmarks that have a goal of their own, such as the least cosine."""
+    records = latest_benchmarks()
+    if not records:
+        return not_measured("benchmarks")
+    lines = format_head(["benchmark", "number", "value", "goal"])
+    for name, record in records.items():
+        for check in record["checks"]:
+            goal = format_goal(check["relation"], check["goal"], check["is_met"])
+            value = f"{check['value']:.5g}"
+            lines.append(format_row([f"`{name}`", check["what"], value, goal]))
+    return "\n".join([*lines, "", describe_benchmarks(records)])
+
+
+def describe_benchmarks(records: Mapping[str, Record]) -> str:
+    """What the benchmarks were measured on: model, machine, versions, and how quiet it was."""
+    newest = list(records.values())
+    versions: dict[str, str] = {}
+    for record in newest:
+        versions |= record["versions"]
+    models = join(record["model"] for record in newest)
+    busiest = max(record["busy_cores"] for record in newest)
+    names = [name for name in versions if name not in ("minBERT", "python")]
+    merged = [{**record, "versions": versions} for record in newest]
+    return (
+        f"The model is {models}. {measured_on(merged, names)} Before each start, at most "
+        f"{busiest:.1f} processes wanted to run."
+    )
+
+
+# --- can models of other libraries be opened exactly? ---------------------------------------------
 
 
 def round_trips() -> str:
@@ -68,13 +269,126 @@ def round_trips() -> str:
     for name, differences in record["differences"].items():
         cells = [f"{value:.0e}" if value else "0" for value in differences.values()]
         lines.append(format_row([name, record["weights"][name], *cells]))
-    names = ", ".join(f"{library} {number}" for library, number in record["versions"].items())
-    return "\n".join([*lines, "", f"Measured on {record['date']} with {names}."])
+    return "\n".join([*lines, "", measured_on([record], list(record["versions"]))])
+
+
+# --- does a killed run end in the same bits? ------------------------------------------------------
+
+
+def kill_resume() -> str:
+    """How many killed and resumed runs ended in the same bits, by what they trained."""
+    records = read_records(KILL_RESUME)
+    if not records:
+        return not_measured("kill-resume")
+    titles = ["stages before the tasks", "runs", "killed before their end", "with the same bits"]
+    lines = format_head(titles)
+    for record in records:
+        counts = [str(record[key]) for key in ("n", "killed", "identical")]
+        lines.append(format_row([f"`{record['stages']}`", *counts]))
+    return "\n".join([*lines, "", measured_on(records)])
+
+
+# --- does the fast code train what the readable code trains? --------------------------------------
+
+
+def readable() -> str:
+    """Dev scores and minutes of the fast and the readable code: benchmarks/readable.py."""
+    records = read_records(READABLE_RUNS)
+    if not records:
+        return not_measured("readable")
+    of_path: dict[str, list[Record]] = {}
+    for record in records:
+        of_path.setdefault(f"{record['path']}, {record['precision']}", []).append(record)
+    scores = ("sst", "para", "sts", "overall_2023")
+    lines = format_head(["code", "seeds", "SST", "PARA", "STS", "overall 2023", "minutes"])
+    for path, runs in of_path.items():
+        cells = [format_scores([run[score] for run in runs]) for score in scores]
+        minutes = statistics.mean(run["seconds"] for run in runs) / 60
+        lines.append(format_row([path, str(len(runs)), *cells, f"{minutes:.1f}"]))
+    return "\n".join([*lines, "", measured_on(records)])
+
+
+# --- the main results -----------------------------------------------------------------------------
+
+
+class Answer(NamedTuple):
+    """A row of the first table of results. page: beside docs/results/README.md."""
+
+    question: str
+    result: str
+    page: str
+
+
+def first_model_answers() -> list[Answer]:
+    """The scores and the cost of the first model."""
+    answers = []
+    for model, records in runs_on_real_sentences().items():
+        parts = []
+        for score in FIRST_SCORES:
+            parts.append(f"{score} {format_scores([run['scores'][score] for run in records])}")
+        title = f"How good is {model}, trained by the default job?"
+        answers.append(Answer(title, "<br>".join(parts), "first-model.md"))
+
+        minutes = [record["run"]["minutes"] for record in records]
+        gigabytes = max(record["run"]["gigabytes"] for record in records)
+        cost = f"{min(minutes):.0f} to {max(minutes):.0f} minutes on one thread, {gigabytes:.1f} GB"
+        answers.append(Answer("How much does this job cost?", cost, "cost.md"))
+    return answers
+
+
+def speed_answers() -> list[Answer]:
+    """The first comparison of the main benchmarks."""
+    answers = []
+    records = latest_benchmarks()
+    for name, question in MAIN_COMPARISONS.items():
+        if name in records:
+            first = records[name]["comparisons"][0]
+            result = f"{first['ratio']:.2f} times: {format_value(first['ours'])} for "
+            result += f"{format_value(first['peer'])} {first['unit']}"
+            answers.append(Answer(question, result, "speed.md"))
+    return answers
+
+
+def round_trip_answer() -> Answer:
+    """The largest difference of all models on all ways."""
+    differences = read_records(ROUND_TRIPS)[-1]["differences"]
+    largest = max(max(ways.values()) for ways in differences.values())
+    result = f"{len(differences)} models, the largest difference is {largest:.0e}"
+    question = "Can models of other libraries be opened exactly?"
+    return Answer(question, result, "other-libraries.md")
+
+
+def kill_answers() -> list[Answer]:
+    """All killed runs together."""
+    records = read_records(KILL_RESUME)
+    if not records:
+        return []
+    total = sum(record["n"] for record in records)
+    identical = sum(record["identical"] for record in records)
+    question = "Does a killed run end in the same bits?"
+    return [Answer(question, f"{identical} of {total} runs", "resume.md")]
+
+
+def main_results() -> str:
+    """One row per question, with a link to the page that has all numbers."""
+    answers = [*first_model_answers(), *speed_answers(), round_trip_answer(), *kill_answers()]
+    lines = format_head(["question", "result"])
+    for question, result, page in answers:
+        lines.append(format_row([f"[{question}]({page})", result]))
+    return "\n".join(lines)
 
 
 TABLES: dict[str, Callable[[], str]] = {
+    "benchmark-checks": benchmark_checks,
+    "cost-of-default-job": cost_of_default_job,
     "default-job": default_job,
     "first-results": first_results,
+    "kill-resume": kill_resume,
+    "main-results": main_results,
+    "readable": readable,
     "real-sentences": real_sentences,
     "round-trips": round_trips,
+    "scaling-runs": scaling_runs,
+    "scaling-steps": scaling_steps,
+    "speed": speed,
 }

@@ -1,7 +1,8 @@
 """Records of measured runs: one line of JSON for each, in experiments/records/*.jsonl.
 
 A run that is meant to be stated somewhere gets a record. The tables of measured numbers in the
-documents are written from the records (pages.py), so no number is copied by hand.
+documents are written from the records (pages.py), so no number is copied by hand. Every line holds
+a digest of its content, so a number in it is not edited by hand either.
 """
 
 from __future__ import annotations
@@ -21,6 +22,16 @@ RECORDS = Path(__file__).parent / "records"
 # Options that say where a run is, and not what it does.
 PLACES = ("name", "output_dir", "token_cache", "seed", "recipe")
 BYTES_PER_GB = 1e9
+DIGEST = "digest"
+# What makes the records of a file. Every other file holds runs of `python -m experiments`.
+COMMANDS = {
+    "benchmarks": "python -m benchmarks all --data-dir DIR --record",
+    "kill-resume": "python -m benchmarks.kill_resume --record",
+    "readable": "python -m benchmarks.readable --data-dir DIR --out FILE --record",
+    "real-sentences": "python -m benchmarks.real_sentences RUN --course DIR --record",
+    "round-trips": "python -m benchmarks.round_trips",
+    "scaling": "python -m benchmarks.scaling --data-dir DIR --record",
+}
 
 Record = dict[str, Any]
 
@@ -82,6 +93,17 @@ def data_digest(files: Mapping[str, str]) -> str:
 # --- on disk --------------------------------------------------------------------------------------
 
 
+def command_of(path: Path) -> str:
+    """Return the command that adds records to a file."""
+    return COMMANDS.get(path.stem, f"python -m experiments RECIPE --record {path.stem}")
+
+
+def digest_of(record: Mapping[str, Any]) -> str:
+    """Return the beginning of the SHA-256 of a record without its digest."""
+    content = {name: value for name, value in record.items() if name != DIGEST}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
 def add_records(path: Path, records: Sequence[Mapping[str, Any]]) -> int:
     """Append records to a file, and return how many were new.
 
@@ -94,10 +116,12 @@ def add_records(path: Path, records: Sequence[Mapping[str, Any]]) -> int:
     with FileLock(lock):
         known = [without_date(record) for record in read_records(path)]
         with open(path, "a", encoding="utf-8") as file:
-            for record in records:
+            for new in records:
+                # As it will be read: JSON has no tuples, and its keys are text.
+                record = json.loads(json.dumps(new, allow_nan=False))
                 if without_date(record) in known:
                     continue
-                file.write(json.dumps(record, allow_nan=False) + "\n")
+                file.write(json.dumps({**record, DIGEST: digest_of(record)}) + "\n")
                 known.append(without_date(record))
                 num_new += 1
     lock.unlink(missing_ok=True)
@@ -110,18 +134,24 @@ def without_date(record: Mapping[str, Any]) -> Record:
 
 
 def read_records(path: Path) -> list[Record]:
-    """Return the records of a file in its order; none where there is no file.
+    """Return the records of a file in its order, without their digests; none without a file.
 
-    Raises ValueError with the line that is no record.
+    Raises ValueError with the line that is no record, or that was edited.
     """
     if not path.is_file():
         return []
     records = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         try:
-            records.append(dict(json.loads(line)))
+            record = dict(json.loads(line))
         except (ValueError, TypeError) as error:
             raise ValueError(
                 f"{path}, line {number}: no record there ({error}). Restore the file."
             ) from error
+        if record.pop(DIGEST, None) != digest_of(record):
+            raise ValueError(
+                f"{path}, line {number}: this record was edited after it was written. Restore the "
+                f"file with git checkout, or remove the line and measure again: {command_of(path)}"
+            )
+        records.append(record)
     return records

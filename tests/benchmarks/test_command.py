@@ -9,8 +9,10 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks.inputs import MINILM_SHAPE, require, write_model
+from experiments.records import read_records
 from minbert import BertConfig, BertModel, BertTokenizer
 from minbert.pretraining.sizes import SIZES
+from minbert.training.code_version import code_version
 
 
 def test_every_name_has_a_question_and_a_function(capsys):
@@ -30,6 +32,7 @@ def test_every_name_has_a_question_and_a_function(capsys):
         ([], "no name is given"),
         (["memory", "--out", "x"], "--out is for the report of all"),
         (["memory", "--n", "0"], "--n is 0; pass 1 or more"),
+        (["memory", "--record", "--quick"], "--record is for full measurements; drop it, or drop"),
         (["simcse", "--batch-size", "4"], "--batch-size has no effect on simcse; drop it"),
         (["memory", "--device", "cuda"], "--device has no effect on memory; drop it"),
         (["memory", "--pooling", "cls"], "--pooling has no effect on memory; drop it"),
@@ -78,6 +81,36 @@ def test_all_continues_after_a_failure(monkeypatch, tiny_model, tmp_path):
     assert "AdamW(fused=True)" in text
     assert "It failed" in text
     assert str(tmp_path) not in text, "a report is read on other machines, too"
+
+
+def test_results_are_recorded_with_what_a_reader_needs_to_judge_them(
+    monkeypatch, sample_data, tmp_path, capsys
+):
+    line = {"name": "memory", "comparisons": [], "checks": [], "notes": [], "versions": {}}
+    line["share_of_limit"] = None
+    monkeypatch.setattr(command, "load_benchmarks", lambda: {"memory": lambda settings: line})
+    path = tmp_path / "benchmarks.jsonl"
+    monkeypatch.setattr(command, "BENCHMARKS", path)
+    flags = ["--model", "tiny", "--data-dir", str(sample_data), "--threads", "1", "--record"]
+    assert command.main(["memory", *flags, "--batch-size", "4"]) == 0
+    assert "python -m experiments.pages writes its tables" in capsys.readouterr().out
+
+    (record,) = read_records(path)
+    assert record["name"] == "memory"
+    assert record["model"].startswith("random weights")
+    assert record["changed_flags"] == ["--batch-size", "4", "--threads", "1"]
+    assert record["machine"]["threads"] == 1
+    assert record["machine"]["cores"] >= 1 and record["machine"]["processor"]
+    assert record["code"] == code_version()
+    assert len(record["data"]) == 64 and record["date"] >= "2026-11-25"
+    assert str(tmp_path) not in path.read_text(), "a record is read on other machines, too"
+
+    # Those of all, with the load before the first of them, and without one that failed.
+    lines = {"memory": {**record, "busy_cores": 3.0}, "simcse": None}
+    monkeypatch.setattr(command, "run_all", lambda arguments, log: lines)
+    monkeypatch.setattr(command, "busy_cores", lambda: 0.25)
+    assert command.main(["all", *flags, "--out", str(tmp_path / "reports")]) == 1
+    assert [record["busy_cores"] for record in read_records(path)][1:] == [0.25]
 
 
 def test_a_missing_peer_is_named():

@@ -1,0 +1,140 @@
+"""experiments/record_tables.py: what each table says of its records."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments import record_tables
+from experiments.record_tables import TABLES, join, main_results, measured_on
+from experiments.records import add_records
+
+MACHINE = {
+    "system": "Linux-6.1-x86_64",
+    "threads": 2,
+    "device": "cpu",
+    "processor": "EPYC",
+    "cores": 4,
+}
+CONDITIONS = {
+    "machine": MACHINE,
+    "versions": {"torch": "2.13.0", "transformers": "5.23.0"},
+    "code": {"git": "0123456789abcdef0123456789abcdef01234567-dirty", "sha256": "f" * 64},
+    "date": "2026-11-25",
+}
+COMPARISON = {
+    "what": "ours : a plain loop",
+    "unit": "sentences/s",
+    "ours": 206.7,
+    "peer": 39.8,
+    "ratio": 5.193,
+    "goal": [">=", 5.0],
+    "is_met": True,
+}
+CHECK = {"what": "share of the limit", "value": 0.37191, "relation": ">=", "goal": 0.45}
+BENCHMARK = {
+    "name": "train_step",
+    "model": "minilm",
+    "busy_cores": 0.21,
+    "comparisons": [COMPARISON, {**COMPARISON, "what": "ours : another", "goal": None}],
+    "checks": [{**CHECK, "is_met": False}],
+    "changed_flags": [],
+    **CONDITIONS,
+}
+SERIES = {"title": "tokens of a row", "sizes": [16, 512], "seconds": [0.1, 3.2], "exponent": 1.0}
+SCALING = {
+    "runs": [{"rows": 3250, "seconds": 19.5, "peak_memory": 1.565e9}],
+    "exponents": [0.73, 0.99],
+    "off_a_line": 0.023,
+    "off_the_middle": 0.041,
+    **dict.fromkeys(("length", "batch", "parameters", "tasks"), SERIES),
+    **CONDITIONS,
+}
+KILLS = {"stages": "simcse", "n": 5, "killed": 5, "identical": 4, **CONDITIONS}
+SCORES = {"sst": 0.4, "para": 0.7, "sts": 0.5, "overall_2023": 0.533, "seconds": 90.0}
+READABLE = {"path": "fast", "precision": "bf16", **SCORES, **CONDITIONS}
+
+# A table, the constant with the path of its records, records, and rows that it must have.
+CASES = [
+    (
+        "speed",
+        "BENCHMARKS",
+        # The newest one counts, and none with other flags.
+        [{**BENCHMARK, "comparisons": []}, BENCHMARK, {**BENCHMARK, "changed_flags": ["--n", "1"]}],
+        [
+            "| `train_step` | ours : a plain loop | 207 | 39.8 | sentences/s | 5.19 | >= 5: met |",
+            "| `train_step` | ours : another | 207 | 39.8 | sentences/s | 5.19 | none |",
+            "Before each start, at most 0.2 processes wanted to run.",
+        ],
+    ),
+    (
+        "benchmark-checks",
+        "BENCHMARKS",
+        [BENCHMARK],
+        ["| `train_step` | share of the limit | 0.37191 | >= 0.45: not met |", "minilm"],
+    ),
+    (
+        "scaling-runs",
+        "SCALING",
+        [SCALING],
+        ["| 3,250 | 19.5 | 1,565 |", "is 0.73, and 0.99 without", "than 2.3%", "within 4.1%"],
+    ),
+    (
+        "scaling-steps",
+        "SCALING",
+        [SCALING],
+        ["| tokens of a row | 16 | 512 | 100 | 3,200 | 1.00 |"],
+    ),
+    ("kill-resume", "KILL_RESUME", [KILLS], ["| `simcse` | 5 | 5 | 4 |"]),
+    (
+        "readable",
+        "READABLE_RUNS",
+        [READABLE, {**READABLE, "sst": 0.5, "seconds": 30.0}],
+        ["| fast, bf16 | 2 | 0.450 ± 0.071 | 0.700 ± 0.000 |", "| 1.0 |"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "constant", "records", "rows"), CASES)
+def test_a_table_says_what_its_records_say(tmp_path, monkeypatch, name, constant, records, rows):
+    path = tmp_path / "records.jsonl"
+    monkeypatch.setattr(record_tables, constant, path)
+    assert TABLES[name]().startswith("Not measured yet. This command does: `python -m benchmarks")
+    add_records(path, records)
+    text = TABLES[name]()
+    for row in rows:
+        assert row in text
+    assert "Measured on 2026-11-25 with commit `0123456789-dirty`: Linux, EPYC with 4 cores" in text
+    assert text.index("Measured on") > text.rindex("| ")
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_every_table_says_when_and_with_what_it_was_measured(name):
+    if name != "main-results":
+        assert "Measured on 2" in TABLES[name]() or "Not measured yet" in TABLES[name]()
+
+
+def test_records_of_several_machines_are_all_named():
+    other = {**CONDITIONS, "date": "2026-11-26", "machine": {**MACHINE, "gpu": "H100"}}
+    text = measured_on([CONDITIONS, CONDITIONS, other], ["torch", "transformers"])
+    assert text == (
+        "Measured on 2026-11-25 and 2026-11-26 with commit `0123456789-dirty`: "
+        "Linux, EPYC with 4 cores, 2 threads, cpu and "
+        "Linux, EPYC with 4 cores, 2 threads, H100, torch 2.13.0, transformers 5.23.0."
+    )
+    assert join("aabca") == "a, b and c"
+
+
+def test_the_first_table_has_a_row_for_what_was_measured(tmp_path, monkeypatch):
+    benchmarks, kills = tmp_path / "benchmarks.jsonl", tmp_path / "kills.jsonl"
+    monkeypatch.setattr(record_tables, "BENCHMARKS", benchmarks)
+    monkeypatch.setattr(record_tables, "KILL_RESUME", kills)
+    before = main_results()
+    assert "speed.md" not in before and "resume.md" not in before
+    add_records(benchmarks, [BENCHMARK])
+    add_records(kills, [KILLS, {**KILLS, "stages": "mlm"}])
+    rows = [line for line in main_results().splitlines() if line not in before]
+    assert rows == [
+        "| [How fast is a training step, next to a plain Hugging Face loop?](speed.md) | "
+        "5.19 times: 207 for 39.8 sentences/s |",
+        "| [Does a killed run end in the same bits?](resume.md) | 8 of 10 runs |",
+    ]
