@@ -7,15 +7,17 @@ stage.py trains on them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
 
 from contrastive import sentences
 from contrastive.batch_order import Shuffle, tension_plan
+from contrastive.embedder import open_embedder
 from contrastive.options import (
     BscOptions,
+    DistillOptions,
     NegativesOptions,
     NliOptions,
     SupervisedOptions,
@@ -25,7 +27,7 @@ from contrastive.registry import METHODS, Settings
 from data.batching import WINDOW, EncodedExamples, length_grouped_batches
 from data.readers import Example
 from minbert import BertTokenizer
-from minbert.commands.options import MethodOptions
+from minbert.commands.options import NONE, MethodOptions
 from minbert.training.job import Step, TaskBatch
 
 EncodedRows = EncodedExamples | sentences.EncodedTriplets
@@ -36,13 +38,15 @@ class Inputs:
     """Rows by the name that a step gives them, and the steps of an epoch.
 
     For BSC's knn and cluster also the `shuffle` that reorders its pairs, and `shuffled`, the first
-    sentences of the pairs, by which it does so.
+    sentences of the pairs, by which it does so. For distill also the `teacher`: what decides its
+    vectors, by name.
     """
 
     rows: Mapping[str, EncodedRows]
     plan: Callable[[int, torch.Generator], list[Step]]
     shuffle: Shuffle | None = None
     shuffled: EncodedExamples | None = None
+    teacher: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def examples(self) -> list[Example]:
@@ -62,6 +66,7 @@ class Source(NamedTuple):
     train: Mapping[str, Sequence[Example]]  # training examples by task
     tokenizer: BertTokenizer
     seed: int
+    hidden_size: int  # of the encoder that is trained
 
     def encode(self, examples: Iterable[Example], pair_encoding: str = "cross") -> EncodedExamples:
         """Token ids of examples, cut to the method's maximum length."""
@@ -155,6 +160,31 @@ def softmax_pairs(source: Source) -> Inputs:
     first = [sentences.unlabelled(pair.id, pair.sentence_1) for pair in pairs.examples]
     inputs = in_turn(rows, source.settings, shuffle)
     return replace(inputs, shuffled=source.encode(first))
+
+
+def taught_sentences(source: Source) -> Inputs:
+    """distill: sentences, each with the vector that the teacher gives it.
+
+    ValueError for a teacher or a text that cannot be used.
+    """
+    options = source.own[DistillOptions]
+    max_length = source.settings.max_length
+    if options.teacher_text == NONE:
+        examples = list(source.sentences(source.train).examples)
+    else:
+        examples = sentences.text_of_lines(options.teacher_text, source.tokenizer, max_length)
+    if len(examples) < 2:
+        raise ValueError(
+            f"--pretrain {source.method}: the text has {len(examples)} different sentences. A "
+            "teacher says how similar two are, so at least 2 are expected. Add more text."
+        )
+    # It reads whole sentences, wherever the student cuts them.
+    teacher, _ = open_embedder(options.teacher, precision="auto")
+    vectors, _ = teacher.encode([example.sentence_1 for example in examples])
+    targets = sentences.change_width(vectors, source.hidden_size)  # (N, H)
+    rows = sentences.TaughtSentences(examples, targets, source.tokenizer, max_length)
+    inputs = in_turn({source.method: rows}, source.settings)
+    return replace(inputs, teacher=teacher.identity())
 
 
 def tension_rows(source: Source) -> EncodedExamples:

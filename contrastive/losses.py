@@ -390,6 +390,21 @@ def self_guided_opt3(cls: Tensor, hidden: Tensor, temperature: float = 0.01) -> 
     return terms.mean()
 
 
+def distillation(student: Tensor, teacher: Tensor) -> Tensor:
+    """Mean cosine distance, 1 - cosine, between two vectors of one sentence.
+
+    Reimers and Gurevych 2020, "Making Monolingual Sentence Embeddings Multilingual", equation 1,
+    take the mean squared error. Between vectors of length 1 that is 2 / H times this loss.
+
+    student, teacher: (B, H). Only the student gets a gradient. Returns a scalar, 0 to 2.
+    ValueError for different shapes.
+    """
+    check_same_shape(student, teacher)
+    dtype = score_dtype(student, teacher)
+    cosines = F.cosine_similarity(student.to(dtype), teacher.detach().to(dtype), dim=-1)  # (B,)
+    return (1 - cosines).mean()
+
+
 # --- methods that are one of these losses ---------------------------------------------------------
 
 

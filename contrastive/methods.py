@@ -503,6 +503,24 @@ class SelfGuidedOpt(SelfGuided):
         return losses.self_guided_opt3(anchors, hidden, self.temperature)
 
 
+# --- a teacher's vectors --------------------------------------------------------------------------
+
+
+class Distillation(Method):
+    """The encoder is trained to give the vectors of a teacher (Reimers and Gurevych 2020).
+
+    The teacher's vectors come with the batch. Dropout is off: its noise would be taught, too.
+    """
+
+    def train(self, mode: bool = True) -> Distillation:
+        """Evaluation mode, whatever the loop asks for."""
+        return super().train(False)
+
+    def forward(self, batch: Batch, task: str = "distill") -> Tensor:
+        """The loss of a batch of B sentences (B rows), whose labels are (B, H)."""
+        return losses.distillation(self.projected(batch), labels_of(batch))
+
+
 # --- by name --------------------------------------------------------------------------------------
 
 

@@ -129,6 +129,23 @@ class SelfGuidedOptions(OptionGroup):
 
 
 @dataclass(frozen=True)
+class DistillOptions(OptionGroup):
+    """Options of distill (Reimers and Gurevych 2020)."""
+
+    teacher: str = flag(
+        "minilm",
+        "The model whose sentence vectors are taught: any name or folder that --model takes, or a "
+        "folder of sentence-transformers.",
+    )
+    teacher_text: str = flag(
+        NONE,
+        "The text on which it teaches: a text file with a sentence per line. none: the tasks' "
+        "training sentences.",
+        is_file=True,
+    )
+
+
+@dataclass(frozen=True)
 class ObjectiveOptions(OptionGroup):
     """Option of sg."""
 
@@ -226,7 +243,11 @@ class ContrastiveOptions(OptionGroup):
 
     def text_files(self) -> list[str]:
         """The files of text that the methods' own options name."""
-        paths = [self.of_method[NliOptions].nli, self.of_method[TensionOptions].ct_corpus]
+        paths = [
+            self.of_method[NliOptions].nli,
+            self.of_method[TensionOptions].ct_corpus,
+            self.of_method[DistillOptions].teacher_text,
+        ]
         return [path for path in paths if path not in (NONE, "random-words")]
 
     def check(self) -> None:

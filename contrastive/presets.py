@@ -16,6 +16,7 @@ from typing import Any
 from contrastive.options import (
     BscOptions,
     ContrastiveOptions,
+    DistillOptions,
     NegativesOptions,
     NliOptions,
     ObjectiveOptions,
@@ -203,6 +204,27 @@ METHODS["sg-opt"] = MethodEntry(
     options=(SelfGuidedOptions,),
     unread=("projection",),
     fixture=MethodFixture(options=WARM, values=SELF_GUIDED_VALUES),
+)
+METHODS["distill"] = MethodEntry(
+    title="a teacher's vectors, Reimers and Gurevych 2020",
+    reads="sentences",
+    method_class="contrastive.methods:Distillation",
+    collector="contrastive.inputs:taught_sentences",
+    preset=Settings(
+        source="our own",
+        epochs=3,
+        batch_size=64,
+        lr=1.25e-4,
+        temperature=1.0,
+        max_length=48,
+    ),
+    options=(DistillOptions,),
+    unread=("temperature",),
+    fixture=MethodFixture(
+        options={"contrastive_max_length": 12},
+        values={"teacher": ["minilm", "minbert-mini"], "teacher_text": ["none", "FILE"]},
+        batch="sentences with vectors",
+    ),
 )
 
 

@@ -6,10 +6,12 @@ B triplets of a batch, N triplets in all, R rows for the encoder.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 
 from data.batching import Batch, EncodedExamples
 from data.columns import Role, find_columns
@@ -165,6 +167,50 @@ class EncodedTriplets:
         for side in range(3):
             rows += [index + side * num_triplets for index in indices]
         return self.rows.batch(rows)
+
+
+# --- sentences with a teacher's vectors ---------------------------------------------------------
+
+
+class TaughtSentences(EncodedExamples):
+    """Single sentences with a teacher's vector each, which a batch has in place of labels.
+
+    vectors: (examples, H) float32. Row i belongs to example i.
+    """
+
+    def __init__(
+        self,
+        examples: Sequence[Example],
+        vectors: torch.Tensor,
+        tokenizer: BertTokenizer,
+        max_length: int,
+    ) -> None:
+        super().__init__(examples, tokenizer, max_length)
+        self.vectors = vectors
+
+    def batch(self, indices: Sequence[int]) -> Batch:
+        """The sentences at `indices`, in that order. The labels are (B, H)."""
+        return replace(super().batch(indices), labels=self.vectors[list(indices)])
+
+
+def change_width(vectors: torch.Tensor, width: int) -> torch.Tensor:
+    """Vectors (N, D) at length 1 as (N, width), with cosines as near as this width allows.
+
+    Narrower ones are the coordinates along the principal directions, those of the largest
+    eigenvalues of the sum of all v v^T. Wider ones get zeros, which change no cosine.
+    """
+    vectors = F.normalize(vectors, dim=-1)
+    if vectors.size(1) <= width:
+        return F.pad(vectors, (0, width - vectors.size(1)))
+    directions = torch.linalg.eigh(vectors.T @ vectors).eigenvectors  # (D, D), ascending
+    return vectors @ directions[:, -width:]  # (N, width)
+
+
+def text_of_lines(path: str, tokenizer: BertTokenizer, max_length: int) -> list[Example]:
+    """The different lines of a text file, as sentences without labels."""
+    check_files([Path(path)])
+    lines = [unlabelled("", line) for line in read_lines([Path(path)])]
+    return unique_sentences(lines, tokenizer, max_length)
 
 
 # --- the text of contrastive tension --------------------------------------------------------------

@@ -125,8 +125,11 @@ def build_stage(
     be used, or where the dev pairs cannot measure the stage.
     """
     # The rows to train on, and the pairs to measure with.
-    settings = settings_of(method, options, encoder.config.hidden_size, training.device)
-    source = Source(method, options.of_method, settings, text.train, tokenizer, training.seed)
+    hidden_size = encoder.config.hidden_size
+    settings = settings_of(method, options, hidden_size, training.device)
+    source = Source(
+        method, options.of_method, settings, text.train, tokenizer, training.seed, hidden_size
+    )
     inputs = collect(source)
     dev_pairs = EncodedExamples(
         list(text.sts_dev), tokenizer, text.sts_max_length, pair_encoding="bi"
@@ -313,6 +316,7 @@ class ContrastiveTraining:
         plugin = digest_of_plugin(METHODS, self.method)
         return {
             **({"plugin": plugin} if plugin else {}),
+            **({"teacher_model": dict(self.inputs.teacher)} if self.inputs.teacher else {}),
             "method": self.method,
             "device": self.training.device,
             "torch": torch.__version__,

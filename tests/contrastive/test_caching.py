@@ -5,6 +5,7 @@ same pieces with every intermediate result kept, and without dropout with the ba
 """
 
 import weakref
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -65,6 +66,7 @@ def batches(tiny_model) -> dict[str, Batch]:
     return {
         "pairs": EncodedExamples(pairs, tokenizer, 32, pair_encoding="bi").batch(range(6)),
         "sentences": sentences.batch(range(6)),
+        "sentences with vectors": replace(sentences.batch(range(6)), labels=torch.eye(6, 32)),
         "pairs of sentences": sentences.batch([0, 1, 2, 3, 4, 5, 0, 1, 2, 4, 5, 3]),
         "triplets": EncodedTriplets(triplets, tokenizer, 32).batch(range(3)),
     }
