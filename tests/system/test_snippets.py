@@ -41,6 +41,11 @@ def test_the_first_page(run_snippet):
     assert names["vectors"].shape == (2, 192) and names["similarity"].shape == (2, 2)
 
 
+def test_the_encoder(run_snippet):
+    names = run_snippet("docs/encoder.md")
+    assert names["states"].shape == (2, names["batch"].input_ids.size(1), 192)
+
+
 def test_the_tour(run_snippet, capsys):
     run_snippet("docs/tour.md")
     assert "'dreadful'" in capsys.readouterr().out
