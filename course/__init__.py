@@ -6,6 +6,11 @@ reading order:
 editions.py      The courses and their years: words of a mode, names of files.
 part1.py         Command: SST and CFIMDB in both modes, and the eight files of part 1.
 submit.py        Command: verifies the files of a hand-in and writes its zip.
+datasets.py      The course's readers and data sets, with their collate_fn.
+evaluation.py    Predictions and scores of a student's multitask model.
+checkpoints.py   What the checkpoints of the course's scripts hold, besides tensors.
+cs224n_2024.py   All names that a script of CS224N 2024 imports.
+cs224n_2023.py   The same for 2023, where results come in another order.
 """
 
 import sys

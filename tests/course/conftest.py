@@ -45,3 +45,7 @@ def part1(course_data, tiny_model, tmp_path_factory):
         patch.setattr("course.part1.run_process", run_here)
         assert main(flags) == 0
     return out, flags
+
+
+# Scripts of students. The tests run them; pytest must not import them.
+collect_ignore_glob = ["scripts/*"]
