@@ -35,4 +35,5 @@ The files in reading order:
     round_trips.py          Command: do models survive the way through other libraries?
     unlabelled.py           Command: choose text without labels for an ensemble to label.
     real_sentences.py       Command: scores of runs on real sentences, and on a hundred of ours.
+    sample_parts.py         Command: what each part of the bundled sample contributes.
 """

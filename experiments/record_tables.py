@@ -20,6 +20,7 @@ ROUND_TRIPS = RECORDS / "round-trips.jsonl"
 BENCHMARKS = RECORDS / "benchmarks.jsonl"
 KILL_RESUME = RECORDS / "kill-resume.jsonl"
 SCALING = RECORDS / "scaling.jsonl"
+SAMPLE_PARTS = RECORDS / "sample-parts.jsonl"
 READABLE_RUNS = RECORDS / "readable.jsonl"
 
 FIRST_SCORES = (
@@ -135,6 +136,40 @@ def default_job() -> str:
     run = next(run for run in runs if run["seed"] == TrainingOptions().seed)
     table = closing_table(run["scores"], run["baselines"], TASKS)
     return f"```text\n{table}\n```\n\n{measured_on([run])}"
+
+
+PART_SCORES = (
+    "SST, five classes, accuracy",
+    "SST, macro-F1",
+    "SST, polarity",
+    "PARA, accuracy",
+    "STS, Pearson",
+    "100 sentences, polarity",
+)
+
+
+def table_of_parts(records: Sequence[Record]) -> str:
+    """Scores without each part of the sample, in the order of the records."""
+    left_out: dict[str, list[Record]] = {}
+    for record in records:
+        left_out.setdefault(record["left_out"], []).append(record)
+    lines = format_head(["left out", "seeds", *PART_SCORES])
+    for name, runs in left_out.items():
+        cells = []
+        for score in PART_SCORES:
+            cells.append(format_scores([run["scores"][score] for run in runs]))
+        title = "nothing" if name == "all rows" else name
+        lines.append(format_row([title, str(len(runs)), *cells]))
+    return "\n".join(lines)
+
+
+def sample_parts() -> str:
+    """What each part of the bundled sample contributes: benchmarks/sample_parts.py."""
+    records = read_records(SAMPLE_PARTS)
+    if not records:
+        return not_measured("sample-parts")
+    runs = [record["run"] for record in records]
+    return "\n".join([table_of_parts(records), "", measured_on(runs)])
 
 
 # --- what does a run cost? ------------------------------------------------------------------------
@@ -388,6 +423,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "readable": readable,
     "real-sentences": real_sentences,
     "round-trips": round_trips,
+    "sample-parts": sample_parts,
     "scaling-runs": scaling_runs,
     "scaling-steps": scaling_steps,
     "speed": speed,

@@ -30,6 +30,7 @@ COMMANDS = {
     "readable": "python -m benchmarks.readable --data-dir DIR --out FILE --record",
     "real-sentences": "python -m benchmarks.real_sentences RUN --course DIR --record",
     "round-trips": "python -m benchmarks.round_trips",
+    "sample-parts": "python -m benchmarks.sample_parts --course DIR --out DIR --record",
     "scaling": "python -m benchmarks.scaling --data-dir DIR --record",
 }
 
