@@ -26,7 +26,7 @@ commands/           How every command starts and ends.
 draw_attention.py   Command: draws the attention of a sentence as a picture.
 __main__.py         The command `minbert`, which lists and starts all commands.
 
-The folder bundled/ holds the weights of minbert-mini.
+The folder bundled/ holds the weights of minbert-mini and minbert-mini-distilled.
 """
 
 from importlib import import_module

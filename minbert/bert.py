@@ -252,8 +252,8 @@ class BertModel(nn.Module):
     ) -> BertModel:
         """Load a pretrained model.
 
-        name_or_folder: "minbert-mini", "minilm", a folder in Hugging Face layout, or a hub name
-            such as "bert-base-uncased".
+        name_or_folder: "minbert-mini-distilled", "minbert-mini", "minilm", a folder in Hugging Face
+            layout, or a hub name such as "bert-base-uncased".
         local_files_only: never ask the hub; a hub name must be in its cache.
         config_overrides: replace fields of the stored config, such as dropout probabilities and
             attention_implementation.

@@ -14,7 +14,13 @@ from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 
-BUNDLED = {"minbert-mini": Path(__file__).parent / "bundled"}
+_BUNDLED_FOLDER = Path(__file__).parent / "bundled"
+BUNDLED = {
+    # Trained by masked language modelling alone.
+    "minbert-mini": _BUNDLED_FOLDER / "minbert-mini",
+    # The same, and then taught MiniLM's sentence vectors.
+    "minbert-mini-distilled": _BUNDLED_FOLDER / "minbert-mini-distilled",
+}
 
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 
@@ -42,7 +48,7 @@ OPTIONAL_FILES = (
 def resolve(name_or_folder: str | Path, local_files_only: bool = False) -> Path:
     """Find the folder that holds a model.
 
-    name_or_folder: "minbert-mini", "minilm", a folder, or a name on the Hugging Face hub. A hub
+    name_or_folder: a name in BUNDLED, "minilm", a folder, or a name on the Hugging Face hub. A hub
         name is looked up in huggingface_hub's cache and downloaded if it is not there.
     local_files_only: never ask the hub. HF_HUB_OFFLINE=1 says the same for a whole process.
 
@@ -59,8 +65,8 @@ def resolve(name_or_folder: str | Path, local_files_only: bool = False) -> Path:
     looks_like_hub_name = re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name)
     if not looks_like_hub_name or name.startswith("."):
         raise ValueError(
-            f"{name}: no such folder. Give 'minbert-mini', 'minilm', a folder in Hugging Face "
-            "layout, or a hub name such as 'bert-base-uncased'."
+            f"{name}: no such folder. Give 'minbert-mini', 'minbert-mini-distilled', 'minilm', a "
+            "folder in Hugging Face layout, or a hub name such as 'bert-base-uncased'."
         )
     # The hub would be asked for a misspelt name of ours. Without a network that takes long.
     similar = get_close_matches(name, [*BUNDLED, "minilm"], n=1, cutoff=0.85)

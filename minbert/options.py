@@ -18,9 +18,9 @@ class EncoderOptions(OptionGroup):
 
     model: str = flag(
         "minbert-mini",
-        "Encoder to start from: minbert-mini (bundled), minilm (after setup.sh --minilm), a folder "
-        "in the Hugging Face layout, or a name on its hub, such as bert-base-uncased. BERT, "
-        "DistilBERT, RoBERTa and XLM-R are read.",
+        "Encoder to start from: minbert-mini or minbert-mini-distilled (both bundled), minilm "
+        "(after setup.sh --minilm), a folder in the Hugging Face layout, or a name on its hub, "
+        "such as bert-base-uncased. BERT, DistilBERT, RoBERTa and XLM-R are read.",
         is_common=True,
     )
     pooling: str = flag(

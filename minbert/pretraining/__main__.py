@@ -19,11 +19,12 @@ from minbert.commands.flags import Parser, add_flag
 from minbert.commands.options import NONE, all_fields, from_flat
 from minbert.commands.outputs import check_new_folder
 from minbert.commands.paths import is_free
+from minbert.hub import BUNDLED
 from minbert.pretraining.options import PlainTextOptions, PlainTextRun
 from minbert.training.code_version import writer_of
 
 PROGRAM = "python -m minbert.pretraining"
-BUILT_IN = ("minbert-mini", "minilm")  # names of models, also where a folder of that name exists
+BUILT_IN = (*BUNDLED, "minilm")  # names of models, also where a folder of that name exists
 PLACES = ("corpus", "out", "resume")  # flags that say where, not how
 
 

@@ -28,7 +28,8 @@ FOLDERS = (
     "command_line",
 )
 FILES = ("run_multitask.py", "pyproject.toml", "constraints.txt", "README.md", "LICENSE")
-OUR_DATA = ("bundled", "model", "sample", "templates")  # folders of files that are no code
+# Folders of files that are no code.
+OUR_DATA = ("bundled", "minbert-mini", "minbert-mini-distilled", "model", "sample", "templates")
 NO_DOWNLOAD = ("--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check")
 
 setuptools = pytest.importorskip("setuptools", minversion="70.1", reason="run setup.sh --dev")
