@@ -45,6 +45,14 @@ def sentences_of(splits: dict[str, tuple[Example, ...]]) -> list[str]:
 # --- what is inside -------------------------------------------------------------------------------
 
 
+def test_the_data_card_counts_the_rows(sample):
+    page = (ROOT / "data" / "README.md").read_text("utf-8")
+    for task, splits in sample.items():
+        counts = [f"{len(splits[split]):,}" for split in SPLITS]
+        row = f"| {task.upper()}, sample | {' | '.join(counts)} |"
+        assert row in page, f"data/README.md has other counts; expected is {row}"
+
+
 def test_the_files_are_small():
     assert sum(path.stat().st_size for path in SAMPLE.iterdir()) < MAX_BYTES
 
