@@ -5,6 +5,10 @@
 
 from __future__ import annotations
 
+import minbert  # noqa: F401, from here on Ctrl-C ends the command without a traceback
+
+# isort: split
+
 import signal
 import sys
 import time
@@ -94,7 +98,7 @@ class Outcome:
     seconds: float
 
 
-@exit_code("run_multitask.py")
+@exit_code("run_multitask.py", outlives_reader=True)
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command. After Ctrl-C it says how the run is continued."""
     options, resumed = parse(argv)

@@ -13,13 +13,14 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.report import Conditions, busy_cores, format_line, format_report
 from experiments.record_tables import BENCHMARKS
+from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -170,7 +171,7 @@ def flag_name(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def parse(argv: list[str] | None) -> argparse.Namespace:
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Return the arguments. Exits with code 2 and a message for arguments that cannot be used."""
     parser = build_parser()
     arguments = parser.parse_args(argv)
@@ -361,27 +362,21 @@ def report_all(arguments: argparse.Namespace) -> int:
     return 0 if all(lines.values()) else 1
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Exit code 0 when done, 1 where one of `all` failed, 2 for bad input, 130 when interrupted."""
+@exit_code("python -m benchmarks", "Stopped; nothing was written.")
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code 0 when done, 1 where one of `all` failed."""
     arguments = parse(argv)
     if arguments.list:
         for name, question in QUESTIONS.items():
             print(f"{name:<12}{question}")
         return 0
-    try:
-        if arguments.name == "all":
-            return report_all(arguments)
-        line = run_one(arguments)
-        if arguments.record:
-            record_lines(arguments, {arguments.name: line})
-        log("\n".join([*format_line(line), "", json.dumps(line)]))
-        return 0
-    except KeyboardInterrupt:
-        print("\nStopped; nothing was written.", file=sys.stderr)
-        return 130
-    except (ValueError, OSError) as error:
-        print(f"python -m benchmarks: {error}", file=sys.stderr)
-        return 2
+    if arguments.name == "all":
+        return report_all(arguments)
+    line = run_one(arguments)
+    if arguments.record:
+        record_lines(arguments, {arguments.name: line})
+    log("\n".join([*format_line(line), "", json.dumps(line)]))
+    return 0
 
 
 if __name__ == "__main__":

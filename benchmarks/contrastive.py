@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ from benchmarks.timing import Side, SideProcess
 from contrastive.registry import METHODS
 from experiments.recipes import COMPARISONS
 from minbert import BertConfig, BertModel, BertTokenizer, hub
+from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.commands.options import NONE
 from minbert.training import cost_estimate, runtime
@@ -195,10 +198,11 @@ def find_problem(arguments: argparse.Namespace) -> str:
     return ""
 
 
-def main() -> None:
+@exit_code("python -m benchmarks.contrastive")
+def main(argv: Sequence[str] | None = None) -> None:
     """Train the stages that are missing, and print the table of those on the same text."""
     parser = build_parser()
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     problem = find_problem(arguments)
     if problem:
         parser.error(problem)
@@ -224,4 +228,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -13,7 +13,9 @@ again, so a series that was stopped continues.
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from benchmarks.json_lines import (
 )
 from command_line.options import Options
 from minbert import BertConfig, BertModel, BertTokenizer, hub
+from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.commands.options import AUTO, NONE
 from minbert.pretraining.plain_text import fresh_encoder
@@ -175,10 +178,11 @@ def list_identities(arguments: argparse.Namespace) -> list[Line]:
     return identities
 
 
-def main() -> None:
+@exit_code("python -m benchmarks.encoders")
+def main(argv: Sequence[str] | None = None) -> None:
     """Make the fine-tunes that are missing, and print the table of those that were asked for."""
     parser = build_parser()
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     read_tables_or_exit(parser, arguments.data_dir)
     runtime.settle_memory()
     identities = list_identities(arguments)
@@ -191,4 +195,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

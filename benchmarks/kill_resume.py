@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from benchmarks.recording import HELP, record_measurement
 from data.readers import COURSE_FILES
 from experiments.record_tables import KILL_RESUME
 from minbert import BertConfig, BertModel
+from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.pretraining.packing import train_tokenizer
 
@@ -290,9 +291,10 @@ def choose_kills(arguments: argparse.Namespace, record: dict[str, Any]) -> list[
     return kills
 
 
-def main() -> None:
+@exit_code("python -m benchmarks.kill_resume")
+def main(argv: Sequence[str] | None = None) -> None:
     """Kill runs and resume them. Exit code 0 where all were killed and ended in the same bits."""
-    arguments = build_parser().parse_args()
+    arguments = build_parser().parse_args(argv)
     num_killed = 0
     num_equal = 0
     with tempfile.TemporaryDirectory() as name:
@@ -334,4 +336,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

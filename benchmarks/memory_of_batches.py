@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from benchmarks.jobs import build_contrastive_stage, make_loop, resolve_options
 from benchmarks.report import format_goal
 from benchmarks.settings import DEVICE
 from minbert import BertConfig, BertModel, BertTokenizer, hub
+from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.training import cost_estimate, runtime
 from minbert.training.job import Job, TaskBatch
@@ -200,10 +202,11 @@ def compare(arguments: argparse.Namespace) -> None:
     print(json.dumps(line))
 
 
-def main() -> None:
+@exit_code("python -m benchmarks.memory_of_batches")
+def main(argv: Sequence[str] | None = None) -> None:
     """Compare both batches, or with --side measure one of them in this process."""
     parser = build_parser()
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     if not runtime.is_native(arguments.precision, DEVICE):
         parser.error(
             f"--precision bf16: {runtime.NO_BF16}. A step would take very long. Use --precision "
@@ -219,4 +222,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

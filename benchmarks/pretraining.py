@@ -12,7 +12,9 @@ N sequences, T tokens of a sequence.
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from benchmarks.limit import Limit, notes_without_bf16
 from benchmarks.settings import DEVICE
 from benchmarks.timing import Side, SideProcess, alternate
 from minbert import BertModel, BertTokenizer
+from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.pretraining import plain_text
 from minbert.pretraining.options import PlainTextOptions, PlainTextRun
@@ -167,9 +170,10 @@ def build_parser() -> Parser:
     return parser
 
 
-def main() -> None:
+@exit_code("python -m benchmarks.pretraining")
+def main(argv: Sequence[str] | None = None) -> None:
     """Time both sides, and print medians and one line of JSON."""
-    arguments = build_parser().parse_args()
+    arguments = build_parser().parse_args(argv)
     require("transformers")
     precision = runtime.choose_precision("auto", DEVICE)[0]
     threads = torch.get_num_threads()
@@ -228,4 +232,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

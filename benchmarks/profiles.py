@@ -8,10 +8,11 @@ itself falls between the operations.
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from benchmarks.inputs import sst_examples, write_model
 from benchmarks.limit import notes_without_bf16
 from benchmarks.settings import DEVICE, Settings
 from benchmarks.timing import Side
+from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.training import cost_estimate, runtime
 
@@ -184,9 +186,10 @@ def build_parser() -> Parser:
     return parser
 
 
-def main() -> None:
+@exit_code("python -m benchmarks.profiles")
+def main(argv: Sequence[str] | None = None) -> None:
     """Profile the sides, and print a table and one line of JSON."""
-    arguments = build_parser().parse_args()
+    arguments = build_parser().parse_args(argv)
     torch.set_num_threads(arguments.threads)
     runtime.settle_memory()
     with tempfile.TemporaryDirectory() as folder:
@@ -228,4 +231,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

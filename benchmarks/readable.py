@@ -10,7 +10,9 @@ again.
 
 from __future__ import annotations
 
+import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from benchmarks.limit import notes_without_bf16
 from benchmarks.recording import HELP, digest_of_folder, record_measurement
 from experiments.record_tables import READABLE_RUNS
 from minbert import BertConfig, BertModel, BertTokenizer, fast, hub
+from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.commands.options import NONE
 from minbert.training import runtime
@@ -137,10 +140,11 @@ def build_parser() -> Parser:
     return parser
 
 
-def main() -> None:
+@exit_code("python -m benchmarks.readable")
+def main(argv: Sequence[str] | None = None) -> None:
     """Make the fine-tunes that are missing, and print the table of those with the same settings."""
     parser = build_parser()
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     read_tables_or_exit(parser, arguments.data_dir, arguments.train_rows)
     runtime.settle_memory()
     for note in notes_without_bf16("Both paths are in fp32.", runtime.choose_device()[0]):
@@ -161,4 +165,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -34,6 +34,7 @@ from benchmarks.settings import DEVICE
 from benchmarks.timing import Side, alternate
 from experiments.record_tables import SCALING
 from minbert import BertConfig, BertModel, BertTokenizer
+from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.optimizer import AdamW
 from minbert.pretraining.sizes import SIZES
@@ -294,10 +295,11 @@ def check_rows(parser: argparse.ArgumentParser, data_dir: str) -> None:
             )
 
 
-def main() -> None:
+@exit_code("python -m benchmarks.scaling")
+def main(argv: Sequence[str] | None = None) -> None:
     """Time runs and steps, and print tables and one line of JSON."""
     parser = build_parser()
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     check_rows(parser, arguments.data_dir)
 
     runtime.settle_memory()
@@ -332,4 +334,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

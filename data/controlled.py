@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import csv
 import re
+import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
 from data.readers import COURSE_FILES, PARA, SST, STS, Format
+from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 
 NUM_ROWS = {"train": 3000, "dev": 500, "test": 500}
@@ -548,7 +550,8 @@ def write_split(path: Path, format: Format, split: str, rows: list[list[str | fl
         csv.writer(file, delimiter="\t", lineterminator="\n").writerows(lines)
 
 
-def main() -> None:
+@exit_code("python -m data.controlled")
+def main(argv: Sequence[str] | None = None) -> None:
     """Write the nine files into a folder that has none of them yet."""
     parser = Parser(description="Write generated sentences: nine files in the course's format.")
     parser.add_argument(
@@ -557,7 +560,7 @@ def main() -> None:
     parser.add_argument(
         "--seed", type=int, default=0, help="another seed: other rows by the same rules (default 0)"
     )
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     out = arguments.out
     try:
         for names in COURSE_FILES.values():
@@ -575,4 +578,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

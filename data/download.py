@@ -13,11 +13,13 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from http.client import HTTPException
 from pathlib import Path
 
 from data.readers import BUILT_IN_FILES, CFIMDB_FILES, COURSE_FILES, read_examples, sha256_of
 from data.task_specs import BUILT_IN
+from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 
 BASE_URL = "https://raw.githubusercontent.com/gpoesia/minbert-default-final-project/HEAD/data/"
@@ -305,8 +307,11 @@ def fetch_rest(url: str, part: Path) -> None:
         raise ConnectionError(f"the connection ended after {received:,} of {int(length):,} bytes")
 
 
-def main() -> int:
-    """Exit code 0: all files are there. 2: bad input or no connection. 130: stopped by Ctrl-C."""
+@exit_code(
+    "python -m data.download", "Stopped. Run the same command again: it goes on from what is there."
+)
+def main(argv: Sequence[str] | None = None) -> None:
+    """Download the files. Exit code 0: all are there. 2: bad input or no connection."""
     parser = Parser(
         prog="python -m data.download",
         description="Fetch the course's nine files; continue and verify them.",
@@ -325,24 +330,13 @@ def main() -> int:
     parser.add_argument(
         "--base-url", default=BASE_URL, help=f"where the files lie (default {BASE_URL})"
     )
-    arguments = parser.parse_args()
-    try:
-        download_course(
-            arguments.out,
-            arguments.base_url,
-            has_cfimdb=arguments.cfimdb,
-            source=arguments.source,
-        )
-    except (ValueError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(
-            f"Stopped. Run the same command again: it goes on from what is in {arguments.out}.",
-            file=sys.stderr,
-        )
-        return 130
-    return 0
+    arguments = parser.parse_args(argv)
+    download_course(
+        arguments.out,
+        arguments.base_url,
+        has_cfimdb=arguments.cfimdb,
+        source=arguments.source,
+    )
 
 
 if __name__ == "__main__":

@@ -29,6 +29,11 @@ __main__.py         The command `minbert`, which lists and starts all commands.
 The folder bundled/ holds the weights of minbert-mini and minbert-mini-distilled.
 """
 
+# First of all: from here on Ctrl-C ends a command of ours without a traceback.
+import minbert.commands.start  # noqa: F401
+
+# isort: split
+
 from importlib import import_module
 from typing import TYPE_CHECKING
 

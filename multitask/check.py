@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from data.columns import ColumnNames
 from data.readers import BUILT_IN_FILES, Table, read_examples
+from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from multitask.prediction_files import (
     find_tasks,
@@ -63,6 +64,7 @@ def build_parser() -> Parser:
     return parser
 
 
+@exit_code("python -m multitask.check")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check the files on the command line. Returns the exit code: 2 if one of them was refused."""
     parser = build_parser()

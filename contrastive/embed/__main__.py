@@ -12,7 +12,6 @@ input answer at once.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -238,20 +237,15 @@ def work(
 )
 def main(arguments: Sequence[str] | None = None) -> None:
     request = parse(arguments)
-    try:
-        check_request(request)
-        log = partial(print, file=sys.stderr)
-        sentences = []
-        if request.needs_sentences:
-            if request.input is None and sys.stdin.isatty():
-                print("Type one sentence per line and end with Ctrl-D.", file=sys.stderr)
-            sentences = read_sentences(request, log)
-        for text in work(request, sentences, log):
-            print(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # `| head` has read enough. The flush at the end of Python needs a reader all the same.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    check_request(request)
+    log = partial(print, file=sys.stderr)
+    sentences = []
+    if request.needs_sentences:
+        if request.input is None and sys.stdin.isatty():
+            print("Type one sentence per line and end with Ctrl-D.", file=sys.stderr)
+        sentences = read_sentences(request, log)
+    for text in work(request, sentences, log):
+        print(text)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ flags.py        Flags and help, made from the fields of an option group.
 arguments.py    Checks of arguments that several commands share.
 paths.py        Checks of the paths that a user gives, and paths as a shell takes them.
 outputs.py      The one check of every path that a user gives a command to write to.
+start.py        The first moments of a command, before its own files are imported.
+streams.py      Standard input and output that may be closed, full or without a reader.
 ending.py       Exit codes, Ctrl-C and the messages of both.
 optional.py     Packages that only some commands need.
 hidden.py       Files of a user that hide a package of ours.

@@ -5,14 +5,20 @@ Imports nothing heavy, so that commands answer at once.
 
 from __future__ import annotations
 
-import io
+import errno
 import os
+import shlex
+import signal
 import sys
+import tempfile
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 
+from minbert.commands import start, streams
 from minbert.commands.paths import in_shell
 
 Arguments = Sequence[str] | None
@@ -22,7 +28,10 @@ Main = Callable[[Arguments], int | None]
 DONE = 0
 DIVERGED = 1
 BAD_INPUT = 2
-STOPPED = 130
+DEFECT = 70
+STOPPED = start.STOPPED
+
+FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)  # errors of a disk without space
 
 
 def this_python() -> str:
@@ -59,51 +68,135 @@ def resumable(program: str, folder: Path) -> Iterator[None]:
         raise KeyboardInterrupt(advice) from error
 
 
-def exit_code(name: str, stopped: str = "Stopped.") -> Callable[[Main], Callable[..., int]]:
+def exit_code(
+    name: str, stopped: str = "Stopped.", outlives_reader: bool = False
+) -> Callable[[Main], Callable[..., int]]:
     """Decorate main(arguments), so that it returns an exit code and prints errors as one line.
 
     name: the command, which stands before its error messages. stopped: is printed after Ctrl-C,
-    and the message of the interruption follows it.
+    and the message of the interruption follows it. outlives_reader: whether the command goes on
+    where the reader of its output goes away, as in `| head`. Otherwise it ends, with code 0.
 
     main may return a code of its own, or nothing. Otherwise the codes are 0 (done), 1 (diverged:
-    FloatingPointError, a loss that is not finite), 2 (bad input: ValueError or OSError) and 130
-    (Ctrl-C). Any other exception is a defect and is not caught.
+    FloatingPointError, a loss that is not finite), 2 (bad input: ValueError or OSError), 70 (a
+    defect: any other exception, whose traceback goes to a file) and 130 (Ctrl-C).
     """
 
     def decorate(main: Main) -> Callable[..., int]:
         @wraps(main)
         def run(arguments: Arguments = None) -> int:
-            _prepare_streams()
+            is_program = _take_over()
+            is_silent = streams.prepare(outlives_reader)
+            ending = Ending(name, stopped)
             try:
-                return main(arguments) or DONE
-            except KeyboardInterrupt as error:
-                # All processes of a run hear it. One of them says so.
-                if os.environ.get("RANK", "0") == "0":
-                    print(f"\n{stopped}", *error.args, file=sys.stderr)
-                return STOPPED
-            except ModuleNotFoundError as error:
-                hint = "Run `bash setup.sh` once, then .venv/bin/python"
-                print(f"{name}: {error}. {hint}", file=sys.stderr)
-                return BAD_INPUT
-            except (ValueError, OSError) as error:
-                print(f"{name}: {error}", file=sys.stderr)
-                return BAD_INPUT
-            except FloatingPointError as error:
-                print(f"{name}: {error}", file=sys.stderr)
-                return DIVERGED
+                ending.code = main(arguments) or DONE
+            except (Exception, KeyboardInterrupt) as error:
+                # A second Ctrl-C would come in the way of the message.
+                if is_program:
+                    signal.signal(signal.SIGINT, signal.SIG_IGN)
+                ending.explain(error)
+            _check_output(ending)
+            if ending.message:
+                streams.say(ending.message, is_silent)
+            # Nothing is left that could be stopped.
+            if is_program:
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+            return ending.code
 
         return run
 
     return decorate
 
 
-def _prepare_streams() -> None:
-    """Make output appear at once and never fail, and give a closed input an end."""
-    # The output of a notebook is of another class.
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # A log shows a line once it is printed. The encoding of a pipe may lack a character, which
-        # is then escaped.
-        sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
-    # None stands for an input that is closed.
-    if sys.stdin is None:
-        sys.stdin = io.TextIOWrapper(io.BytesIO())
+@dataclass
+class Ending:
+    """How a command ends: its exit code, and a message for the user."""
+
+    name: str
+    stopped: str
+    code: int = DONE
+    message: str = ""
+
+    def explain(self, error: BaseException) -> None:
+        """Set code and message for an exception."""
+        if isinstance(error, KeyboardInterrupt):
+            self.code = STOPPED
+            # All processes of a run hear it. One of them says so.
+            if os.environ.get("RANK", "0") == "0":
+                self.message = " ".join([f"\n{self.stopped}", *map(str, error.args)])
+            return
+        # Whoever closed the pipe has read enough.
+        if isinstance(error, BrokenPipeError):
+            return
+        self.code = BAD_INPUT
+        self.message = f"{self.name}: {error}"
+        if isinstance(error, ModuleNotFoundError):
+            self.message += ". Run `bash setup.sh` once, then .venv/bin/python"
+        elif isinstance(error, FloatingPointError):
+            self.code = DIVERGED
+        elif isinstance(error, OSError) and error.filename is None and error.errno in FULL:
+            # Our own files say their names.
+            self.message = message_of_full_output(self.name, error)
+        elif is_lack_of_memory(error):
+            self.message = (
+                f"{self.name}: there is not enough memory ({first_line_of(error)}). Choose smaller "
+                "batches, shorter rows or a smaller model, or stop other programs."
+            )
+        elif not isinstance(error, ValueError | OSError):
+            self.code = DEFECT
+            self.message = (
+                f"{self.name}: this is a defect of minBERT, or a damaged input that it does not "
+                f"recognise: {type(error).__name__}: {first_line_of(error)}. "
+                f"{keep_traceback(error)}"
+            )
+
+
+def is_lack_of_memory(error: BaseException) -> bool:
+    """Whether an exception says that the memory of the machine or of the GPU is full."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+
+
+def message_of_full_output(name: str, error: OSError) -> str:
+    """The message of a command whose output goes to a full disk."""
+    return (
+        f"{name}: standard output cannot be written ({error.strerror}). Free some space, or send "
+        "it to another place."
+    )
+
+
+def first_line_of(error: BaseException) -> str:
+    """The first line of an exception's text, which may be very long."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:200] if lines else "no text"
+
+
+def keep_traceback(error: BaseException) -> str:
+    """Write the traceback to a new file in the system's temporary folder. Returns a sentence."""
+    lines = traceback.format_exception(error)
+    text = f"{shlex.join(sys.argv)}\n{sys.version}\n{''.join(lines)}"
+    try:
+        number, path = tempfile.mkstemp(prefix="minbert-traceback-", suffix=".txt")
+        with open(number, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+    except OSError as problem:
+        return f"Its traceback could not be written ({problem.strerror})."
+    return f"The traceback is in {path}. Please report it."
+
+
+def _take_over() -> bool:
+    """Let Ctrl-C raise KeyboardInterrupt. Returns whether this command is the program itself."""
+    if signal.getsignal(signal.SIGINT) is not start.stop_at_once:
+        return False
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    return True
+
+
+def _check_output(ending: Ending) -> None:
+    """Flush the output, and change the ending where it could not be written."""
+    problem = streams.finish()
+    if problem is None or isinstance(problem, BrokenPipeError):
+        return
+    ending.code = BAD_INPUT
+    ending.message = message_of_full_output(ending.name, problem)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from contrastive.quality import __main__ as quality
+from minbert.commands import start
 from minbert.commands.ending import exit_code, resumable, this_launcher, this_python
 from minbert.commands.paths import in_shell
 from minbert.pretraining import __main__ as pretraining
@@ -83,13 +84,35 @@ def test_a_command_may_return_a_code(code, capsys):
     assert not capsys.readouterr().err
 
 
-def test_a_defect_is_shown_whole():
+def test_a_defect_is_one_line_and_a_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
     @exit_code("x")
     def main(arguments=None):
-        raise TypeError("a defect")
+        raise TypeError("a defect\nof two lines")
 
-    with pytest.raises(TypeError):
-        main()
+    assert main() == 70
+    said = capsys.readouterr().err
+    (path,) = tmp_path.iterdir()
+    assert said.count("\n") == 1 and "TypeError: a defect. The traceback is in" in said
+    assert str(path) in said and 'raise TypeError("a defect' in path.read_text()
+
+    # Where nothing can be written, the line is all there is.
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    assert main() == 70
+    assert "could not be written (No such file or directory)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: 8 bytes")]
+)
+def test_too_little_memory_is_no_defect(error, capsys):
+    @exit_code("x")
+    def main(arguments=None):
+        raise error
+
+    assert main() == 2
+    assert "there is not enough memory" in capsys.readouterr().err
 
 
 # --- input and output -----------------------------------------------------------------------------
@@ -126,6 +149,108 @@ def test_standard_input_that_is_closed_is_empty(monkeypatch):
     assert found == ["", False]
 
 
+def test_messages_without_standard_error_are_printed(monkeypatch, capsys):
+    """print(file=None) and progress bars would fail or mix with the results."""
+
+    @exit_code("x")
+    def main(arguments=None):
+        print("a note", file=sys.stderr)
+        raise ValueError("no file")
+
+    monkeypatch.setattr(sys, "stderr", None)
+    assert main() == 2
+    assert capsys.readouterr().out == "x: no file\n"
+
+
+def test_results_without_standard_output_are_missed(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert exit_code("x")(lambda arguments: print("a result"))() == 0
+    assert "standard output is closed" in capsys.readouterr().err
+
+
+def write_to(path: str, **settings) -> int:
+    """The exit code of a command that prints to a file which it cannot write."""
+    with open(path, "w") if isinstance(path, str) else os.fdopen(path, "w") as stream:
+        saved = sys.stdout
+        sys.stdout = stream
+        try:
+            return exit_code("x", **settings)(lambda arguments: print("y" * 10_000))()
+        finally:
+            sys.stdout = saved
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
+def test_a_full_disk_behind_standard_output(capsys):
+    assert write_to("/dev/full") == 2
+    said = "x: standard output cannot be written (No space left on device). Free some space, "
+    assert capsys.readouterr().err.startswith(said)
+
+
+@pytest.mark.parametrize("outlives_reader", [True, False])
+def test_a_reader_that_has_gone_away(outlives_reader, capsys):
+    reader, writer = os.pipe()
+    os.close(reader)
+    assert write_to(writer, outlives_reader=outlives_reader) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_run_goes_on_without_its_reader(monkeypatch):
+    reader, writer = os.pipe()
+    os.close(reader)
+    steps = []
+
+    @exit_code("x", outlives_reader=True)
+    def main(arguments=None):
+        for step in range(3):
+            print("a loss")
+            steps.append(step)
+
+    with os.fdopen(writer, "w") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        assert main() == 0
+        monkeypatch.undo()
+    assert steps == [0, 1, 2]
+
+
+# --- the first moments ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "program", "expected"),
+    [
+        (["python", "-m", "multitask.predict"], "-m", True),
+        (["python", "-X", "dev", "-m", "run_multitask"], "-m", True),
+        (["python", "-m", "pytest", "tests"], "-m", False),
+        (["python", "-m"], "-m", False),
+        (["python", "run_multitask.py"], str(ROOT / "run_multitask.py"), True),
+        (["python", "x"], str(ROOT / "benchmarks" / "__main__.py"), True),
+        (["python", "x"], str(ROOT / "my_script.py"), False),
+        (["python", "x"], str(ROOT / ".venv" / "bin" / "pytest"), False),
+        (["minbert", "train"], "/usr/local/bin/minbert", True),
+        (["python"], "", False),
+    ],
+)
+def test_which_programs_are_commands(monkeypatch, words, program, expected):
+    """In a notebook or a user's script, Ctrl-C and the streams stay as they are."""
+    monkeypatch.setattr(sys, "orig_argv", words)
+    monkeypatch.setattr(sys, "argv", [program])
+    assert start.is_command() == expected
+
+
+def test_ctrl_c_while_the_command_is_imported():
+    """No traceback, and the exit code of Ctrl-C. Later closed streams keep their numbers."""
+    program = (
+        "import os, signal, sys\n"
+        "sys.argv = ['-m']; sys.orig_argv = ['python', '-m', 'minbert']\n"
+        "os.close(0)\n"
+        "import minbert\n"
+        "assert os.fstat(0).st_rdev == os.stat(os.devnull).st_rdev\n"
+        "os.kill(os.getpid(), signal.SIGINT)\n"
+    )
+    result = run_python("-c", program)
+    assert (result.returncode, result.stderr) == (130, "\nStopped.\n")
+
+
 def break_pipe(*_) -> None:
     raise BrokenPipeError(32, "Broken pipe")
 
@@ -133,14 +258,14 @@ def break_pipe(*_) -> None:
 def test_an_ensemble_is_written_before_it_is_said(two_runs, tmp_path, monkeypatch):
     """A pipe such as `| head` may break, and a terminal may know no dash."""
     monkeypatch.setattr(ensemble, "score_table", break_pipe)
-    assert ensemble.main([*map(str, two_runs), "--out", str(tmp_path / "ensemble")]) == 2
+    assert ensemble.main([*map(str, two_runs), "--out", str(tmp_path / "ensemble")]) == 0
     assert (tmp_path / "ensemble" / "ensemble.json").is_file()
 
 
 def test_a_survey_is_written_before_it_is_said(tiny_model, sample_data, tmp_path, monkeypatch):
     monkeypatch.setattr("minbert.reporting.pages.render_text", break_pipe)
     flags = ["--sets", str(sample_data / "sts-dev.csv"), "--out", str(tmp_path / "quality")]
-    assert quality.main([str(tiny_model), *flags]) == 2
+    assert quality.main([str(tiny_model), *flags]) == 0
     assert any((tmp_path / "quality").iterdir())
 
 
