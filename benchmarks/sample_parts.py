@@ -31,6 +31,7 @@ from experiments.record_tables import SAMPLE_PARTS, table_of_parts
 from experiments.records import Record, add_records
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
+from minbert.options import EncoderOptions
 
 RUN_MULTITASK = Path(__file__).resolve().parents[1] / "run_multitask.py"
 # A copy of the sample gets the same number of sentences as the sample itself.
@@ -117,7 +118,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="folder with the course's dev files (python -m data.download brings them)",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the runs")
-    parser.add_argument("--model", default="minbert-mini", help="as --model of run_multitask.py")
+    parser.add_argument(
+        "--model",
+        default=EncoderOptions().model,
+        help="as --model of run_multitask.py (%(default)s)",
+    )
     parser.add_argument("--seeds", nargs="+", type=int, default=[1], help="one run for each")
     parser.add_argument(
         "--record",

@@ -26,6 +26,7 @@ from minbert.commands.ending import exit_code
 from minbert.commands.files import write_atomically
 from minbert.commands.flags import Parser
 from minbert.commands.paths import in_shell
+from minbert.options import EncoderOptions
 from minbert.reporting.tables import score_table
 
 # What the course's classifier.py trains with, where ours has other defaults. Its learning rates
@@ -185,7 +186,7 @@ def run_flags(run: Run, data_dir: str, flags: Sequence[str]) -> list[str]:
     given = parse_flags(flags)
     values = dict(COURSE_FLAGS)
     if "max_length" not in given:
-        values["max_length"] = str(usual_length(given.get("model", "minbert-mini")))
+        values["max_length"] = str(usual_length(given.get("model", EncoderOptions().model)))
     for name, value in values.items():
         if name not in given:
             what += [f"--{name}", value]

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from experiments.records import RECORDS, Record, command_of, read_records
 from experiments.tables import format_head, format_row, format_scores
+from minbert.options import EncoderOptions
 from minbert.training.code_version import name_of
 from minbert.training.options import TrainingOptions
 
@@ -132,7 +133,7 @@ def default_job() -> str:
     from multitask.leaderboard import closing_table
     from multitask.tasks import TASKS
 
-    runs = [record["run"] for record in read_records(REAL_SENTENCES)]
+    runs = [record["run"] for record in runs_on_real_sentences()[EncoderOptions().model]]
     run = next(run for run in runs if run["seed"] == TrainingOptions().seed)
     table = closing_table(run["scores"], run["baselines"], TASKS)
     return f"```text\n{table}\n```\n\n{measured_on([run])}"
