@@ -24,11 +24,12 @@ from command_line.checks import check_positions
 from command_line.folders import choose_folder
 from command_line.options import Options
 from command_line.parser import parse
-from minbert.commands.ending import exit_code, resumable
+from minbert.commands.ending import exit_code, only_warn, resumable
 from minbert.commands.outputs import check_new_folder
 from minbert.commands.paths import in_shell
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
 
     from data.readers import Example, Table
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from minbert.training.cost_estimate import CostEstimate
     from minbert.training.job import Job, Progress
     from minbert.training.stage import Chain, Stage
+    from multitask.combining import GradientSurgery
     from multitask.leaderboard import FileScores
     from multitask.stage import Rows
     from multitask.tasks import Task
@@ -447,7 +449,7 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
     surgery: Any = outcome.job.surgery
     conflict_record, conflict_table = conflicts.report(surgery, setup.folder, setup.tasks)
     model: Any = outcome.job.model
-    scores = leaderboard.write_results(
+    scores, dev_outputs = leaderboard.write_results(
         model, setup.rows, setup.tables, setup.prediction_paths, options.training.precision
     )
     seconds = outcome.seconds + time.perf_counter() - started
@@ -457,7 +459,7 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
     save_words(setup.folder / "model", training_rows)
     baselines = leaderboard.baseline_scores(setup.tables, setup.tasks)
     actual = {"seconds": seconds, "peak_memory": cost_estimate.peak_memory(setup.device)}
-    run_folder.write_record(
+    record = run_folder.write_record(
         setup.folder,
         options.flat(),
         setup.digests,
@@ -477,7 +479,37 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
     print_results(setup, scores, baselines)
     print(cost_estimate.comparison(costs, **actual))
     print_paths(setup)
+    write_report(setup, record, dev_outputs, surgery)
     print_summary(setup, outcome)
+
+
+def write_report(
+    setup: Setup,
+    record: dict[str, Any],
+    dev_outputs: dict[str, np.ndarray],
+    surgery: GradientSurgery | None,
+) -> None:
+    """Write report.html and the model card, and print where they are.
+
+    The results are on the disk by now. An error here is one line of warning.
+    """
+    from command_line.reproduction import command_of
+    from multitask import model_card, run_report
+
+    writers = {"model card": model_card.write_model_card, "report": run_report.write_report}
+    with only_warn("the report"):
+        run = run_report.ReportedRun(
+            folder=setup.folder,
+            record=record,
+            tasks=setup.tasks,
+            command=command_of(setup.options),
+            dev_rows={name: splits["dev"].examples for name, splits in setup.tables.items()},
+            dev_outputs=dev_outputs,
+            surgery=surgery,
+        )
+        for name, write in writers.items():
+            with only_warn(f"the {name}"):
+                print(f"{name}: {write(run)}")
 
 
 def print_results(setup: Setup, scores: FileScores, baselines: dict[str, dict[str, float]]) -> None:

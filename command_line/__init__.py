@@ -6,6 +6,7 @@ course_flags.py  the flags of the courses' own scripts, in our words
 parser.py        makes the flags, --help and --help-all, and reads a command line
 folders.py       the folder of a new run, or of the run that --resume names
 automatic.py     what each "auto" becomes, with its reason
+reproduction.py  the command line of a finished run
 """
 
 import sys

@@ -20,6 +20,8 @@ baselines.py         The majority answer, and TF-IDF with a linear model.
 leaderboard.py       The prediction files of a run and its closing table.
 summary.py           Some predictions of a run, what still rose, and what to do next.
 conflicts.py         How often the gradients of the tasks conflict: a table and a picture.
+run_report.py        What report.html of a run shows.
+model_card.py        README.md of a run, with metadata for the Hugging Face hub.
 
 Commands on finished runs and on leaderboard files, and the files that they share:
 

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minbert.reporting.figures import Line, LinePlot
+from minbert.reporting.figures import Figure, Line, LinePlot
 from minbert.reporting.images import write_png
+from minbert.reporting.tables import Table, heading_and_numbers
 from multitask.combining import GradientSurgery
 from multitask.tasks import TASKS, Tasks
 
@@ -47,7 +48,12 @@ def conflict_table(conflicts: Sequence[Mapping[str, Any]], tasks: Tasks = TASKS)
 
 
 def draw_conflicts(surgery: GradientSurgery, path: Path, tasks: Tasks = TASKS) -> None:
-    """Draw the mean cosine and the share of conflicts of each pair of tasks over the steps."""
+    """Draw `conflict_plots` into a PNG file."""
+    write_png(path, conflict_plots(surgery, tasks))
+
+
+def conflict_plots(surgery: GradientSurgery, tasks: Tasks = TASKS) -> tuple[LinePlot, LinePlot]:
+    """The mean cosine and the share of conflicts of each pair of tasks over the steps."""
     # NaN means that a step does not have both tasks.
     cosines = surgery.state_dict()["cosines"].numpy()  # (S, P)
     means = []
@@ -65,11 +71,27 @@ def draw_conflicts(surgery: GradientSurgery, path: Path, tasks: Tasks = TASKS) -
         percent = [float(100 * (piece < 0).mean()) for piece in values]
         shares.append(Line(middles, percent, name))
 
-    labels = ("mean cosine of the gradients", "conflicts (% of the steps)")
-    plots = []
-    for lines, label in zip((means, shares), labels, strict=True):
-        plots.append(LinePlot(tuple(lines), "step", label, starts_at_zero=True, aspect=0.75))
-    write_png(path, plots)
+    return (
+        _plot(means, "mean cosine of the gradients"),
+        _plot(shares, "conflicts (% of the steps)"),
+    )
+
+
+def _plot(lines: Sequence[Line], label: str) -> LinePlot:
+    return LinePlot(tuple(lines), "step", label, starts_at_zero=True, aspect=0.75)
+
+
+def conflict_figure(
+    conflicts: Sequence[Mapping[str, Any]], surgery: GradientSurgery, tasks: Tasks = TASKS
+) -> Figure:
+    """The plots with a table, for a page. conflicts: as GradientSurgery.conflicts lists them."""
+    rows = []
+    for entry in conflicts:
+        pair = _titles(entry["tasks"], tasks)
+        share = f"{entry['conflicts']:.1%}"
+        rows.append((pair, f"{entry['steps']:,}", share, f"{entry['cosine']:.4f}"))
+    columns = heading_and_numbers("gradients of", "steps", "conflicts", "mean cosine")
+    return Figure(conflict_plots(surgery, tasks), Table(columns, tuple(rows)))
 
 
 def _titles(names: Sequence[str], tasks: Tasks) -> str:

@@ -53,6 +53,16 @@ class FileScores(NamedTuple):
     test: dict[str, float]
 
 
+class RunResults(NamedTuple):
+    """The scores of a run's files, and what the model said of the dev rows.
+
+    dev_outputs: raw, by task, (N, C) or (N,).
+    """
+
+    scores: FileScores
+    dev_outputs: dict[str, np.ndarray]
+
+
 def score_titles(tasks: Tasks) -> dict[str, str]:
     """The name of each score for tables: of each task, then of the overall scores if there are any.
 
@@ -116,18 +126,21 @@ def write_results(
     tables: dict[str, dict[str, Table]],
     paths: Paths,
     precision: str,
-) -> FileScores:
-    """Predict dev and test of the model's tasks and write the files. Returns their scores.
+) -> RunResults:
+    """Predict dev and test of the model's tasks and write the files.
 
     rows, tables and paths: by [task][split]. precision: "fp32" or "bf16".
     """
     predictions: dict[str, dict[str, Predictions]] = {}
+    dev_outputs = {}
     for name, task in model.tasks.items():
         predictions[name] = {}
         for split in paths[name]:
             outputs = predict(model, name, rows[name][split], precision)
             predictions[name][split] = to_predictions(task, outputs)
-    return write_files(predictions, tables, paths, model.tasks)
+            if split == "dev":
+                dev_outputs[name] = outputs
+    return RunResults(write_files(predictions, tables, paths, model.tasks), dev_outputs)
 
 
 def to_predictions(task: Task, outputs: np.ndarray) -> Predictions:
@@ -194,6 +207,15 @@ def baseline_scores(
     return baselines
 
 
+def known_scores(scores: Mapping[str, float], known: Collection[str]) -> dict[str, float]:
+    """The scores of the tasks that a run can answer, with the overall scores if these are all.
+
+    known: the names of these tasks.
+    """
+    # An overall score needs all tasks. with_overall leaves it out if one is not known.
+    return with_overall({name: scores[name] for name in scores if name in known})
+
+
 def closing_table(
     scores: dict[str, float],
     baselines: dict[str, dict[str, float]],
@@ -206,9 +228,7 @@ def closing_table(
     all. The others have a dash, and a last line says why.
     """
     answered = [name for name in tasks if known is None or name in known]
-    # An overall score needs all tasks. with_overall leaves it out if one is not known.
-    known_scores = with_overall({name: scores[name] for name in answered})
-    columns = {"minBERT": known_scores, **baselines}
+    columns = {"minBERT": known_scores(scores, answered), **baselines}
     rows = {}
     for key, title in score_titles(tasks).items():
         rows[title] = {name: column[key] for name, column in columns.items() if key in column}

@@ -68,6 +68,19 @@ def resumable(program: str, folder: Path) -> Iterator[None]:
         raise KeyboardInterrupt(advice) from error
 
 
+@contextmanager
+def only_warn(what: str) -> Iterator[None]:
+    """Turn an error into one line of warning, for work on a run whose results are on the disk.
+
+    what: the file that is then missing.
+    """
+    try:
+        yield
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        print(f"warning: {what} was not written ({reason[:300]}). All results are complete.")
+
+
 def exit_code(
     name: str, stopped: str = "Stopped.", outlives_reader: bool = False
 ) -> Callable[[Main], Callable[..., int]]:

@@ -1,17 +1,19 @@
 """From the fields of an option group to the flags of a command, and the look of its help.
 
-`add_flag` makes one flag. `Formatter` keeps lists in help texts. `Parser` suggests the flag that a
-typo may have meant. argparse is enough for all of it, and answers at once.
+`add_flag` makes one flag, and `shell_command` writes flags with their values. `Formatter` keeps
+lists in help texts. `Parser` suggests the flag that a typo may have meant. argparse is enough for
+all of it, and answers at once.
 """
 
 from __future__ import annotations
 
 import argparse
 import difflib
+import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field
 from typing import Any, NoReturn
 
@@ -158,3 +160,23 @@ def add_flag(
     parser.add_argument(shown, help=text, **settings)
     if other != shown:
         parser.add_argument(other, help=argparse.SUPPRESS, **settings)
+
+
+def shell_command(program: Sequence[str], values: Mapping[str, Any], separator: str = "_") -> str:
+    """The command that gives flags these values, for a shell: a line for each flag.
+
+    program: its words before the flags. values: by the names of fields, such as train_rows; a bool
+    is True. separator: as in `add_flag`.
+    """
+    lines = [shlex.join(program)]
+    for name, value in values.items():
+        flag = f"--{name.replace('_', separator)}"
+        if value is True:
+            lines.append(flag)
+            continue
+        for item in value if isinstance(value, tuple) else (value,):
+            text = str(item)
+            # Behind a blank, a text such as -1.csv would be read as a flag.
+            words = [f"{flag}={text}"] if text.startswith("-") else [flag, text]
+            lines.append(shlex.join(words))
+    return " \\\n    ".join(lines)

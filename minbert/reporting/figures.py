@@ -242,6 +242,8 @@ class LinePlot(Plot):
     labels: short texts by the number of their point of the first line. At most two, so that
         they never overlap. The numbers of all other points belong in the figure's table.
     starts_at_zero: whether the x axis begins at 0.
+    summary: the numbers in words, for readers who cannot see the plot. Without it, they hear the
+        notes of the first line.
     """
 
     lines: tuple[Line, ...]
@@ -251,6 +253,7 @@ class LinePlot(Plot):
     labels: dict[int, str] = field(default_factory=dict)
     starts_at_zero: bool = False
     aspect: float = 1.0
+    summary: str = ""
 
     def __post_init__(self) -> None:
         assert len(self.labels) <= 2, f"{len(self.labels)} labels; two fit without overlap"
@@ -264,6 +267,8 @@ class LinePlot(Plot):
         """The plot in words, with the notes of the first, the highlighted and the last point."""
         counts = ", ".join(str(len(line.x)) for line in self.lines)
         text = f"Line through {counts} points: {_name_axes(self.x_label, self.y_label)}"
+        if self.summary:
+            return f"{text}. {self.summary}"
         notes = self.lines[0].notes if self.lines else ()
         if not notes:
             return text

@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 
 from minbert.commands.files import write_atomically
 from minbert.reporting.figures import COLOURS, Plot, Tooltip
+from minbert.reporting.texts import visible
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -50,7 +51,7 @@ def svg(plot: Plot, name: str) -> str:
     root.attrib = {
         "viewBox": root.get("viewBox", ""),
         "role": "img",
-        "aria-label": plot.description,
+        "aria-label": visible(plot.description),
     }
     return ElementTree.tostring(root, encoding="unicode")
 
@@ -112,7 +113,7 @@ def _add_notes(root: ElementTree.Element, gid: str, notes: Sequence[str]) -> Non
     for mark, note in zip(marks, notes, strict=True):
         mark.set("class", "noted")
         title = ElementTree.Element("title")
-        title.text = note
+        title.text = visible(note)
         mark.insert(0, title)
 
 

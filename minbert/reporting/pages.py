@@ -13,12 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minbert.commands.files import write_atomically
 from minbert.reporting.figures import Figure
 from minbert.reporting.images import svg
 from minbert.reporting.tables import ColumnKind, Table
+from minbert.reporting.texts import visible, visible_everywhere
+
+if TYPE_CHECKING:
+    import jinja2
 
 TEMPLATES = Path(__file__).parent / "templates"
 TERMINAL_WIDTH = 100
@@ -28,6 +32,7 @@ TERMINAL_WIDTH = 100
 class Section:
     """A heading, a paragraph, and the table or the figure that they introduce.
 
+    code: a command, which stands between the paragraph and the table.
     level: 2 begins a chapter, which the page's contents list. 3 is a section of a chapter.
     """
 
@@ -35,6 +40,7 @@ class Section:
     prose: str = ""
     body: Table | Figure | None = None
     level: int = 3
+    code: str = ""
 
     @property
     def table(self) -> Table | None:
@@ -50,19 +56,28 @@ def render_html(title: str, sections: Sequence[Section]) -> str:
 
     The same report gives the same page. All texts are escaped.
     """
+    template = template_environment(is_html=True).get_template("page.html")
+    numbered = [_for_template(number, section) for number, section in enumerate(sections)]
+    return template.render(title=title, sections=numbered)
+
+
+def template_environment(is_html: bool) -> jinja2.Environment:
+    """What reads the files in templates/. In HTML, it escapes all texts.
+
+    The filter "visible" shows control characters as escapes.
+    """
     import jinja2
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
+        autoescape=is_html,
         trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=True,
+        keep_trailing_newline=is_html,
         undefined=jinja2.StrictUndefined,
     )
-    template = environment.get_template("page.html")
-    numbered = [_for_template(number, section) for number, section in enumerate(sections)]
-    return template.render(title=title, sections=numbered)
+    environment.filters["visible"] = visible
+    return environment
 
 
 def _for_template(number: int, section: Section) -> dict[str, Any]:
@@ -76,6 +91,7 @@ def _for_template(number: int, section: Section) -> dict[str, Any]:
         "title": section.title,
         "prose": section.prose,
         "level": section.level,
+        "code": section.code,
         "table": section.table,
         # images.py has escaped the texts inside.
         "images": [Markup(image) for image in images],
@@ -84,7 +100,7 @@ def _for_template(number: int, section: Section) -> dict[str, Any]:
 
 def write_html(path: Path, title: str, sections: Sequence[Section]) -> None:
     """Write `render_html` to a file, whole or not at all."""
-    _write(path, render_html(title, sections))
+    write_text(path, render_html(title, sections))
 
 
 # --- Markdown -----------------------------------------------------------------------------------
@@ -97,6 +113,8 @@ def render_markdown(title: str, sections: Sequence[Section]) -> str:
         blocks.append(f"{'#' * section.level} {_escape_markdown(section.title)}")
         if section.prose:
             blocks.append(_escape_markdown(section.prose))
+        if section.code:
+            blocks.append(_markdown_code(section.code))
         if section.table is not None:
             blocks.append(_markdown_table(section.table))
     return "\n\n".join(blocks) + "\n"
@@ -104,14 +122,21 @@ def render_markdown(title: str, sections: Sequence[Section]) -> str:
 
 def write_markdown(path: Path, title: str, sections: Sequence[Section]) -> None:
     """Write `render_markdown` to a file, whole or not at all."""
-    _write(path, render_markdown(title, sections))
+    write_text(path, render_markdown(title, sections))
 
 
 def _escape_markdown(text: str) -> str:
     """The text on one line, without anything that Markdown or HTML would obey."""
     # A line break would end the row of a table.
-    line = " ".join(text.split())
+    line = visible_everywhere(" ".join(text.split()))
     return re.sub(r"([\\`*_{}\[\]|~$])", r"\\\1", escape(line, quote=False))
+
+
+def _markdown_code(code: str) -> str:
+    """A block of code. Its fence is longer than any row of backticks inside."""
+    runs = re.findall("`+", code)
+    fence = "`" * max(3, 1 + max(map(len, runs), default=0))
+    return f"{fence}bash\n{visible_everywhere(code)}\n{fence}"
 
 
 def _markdown_table(table: Table) -> str:
@@ -137,6 +162,8 @@ def render_text(title: str, sections: Sequence[Section]) -> str:
         blocks.append(_underline(section.title, "-") if is_chapter else section.title)
         if section.prose:
             blocks.append(textwrap.fill(section.prose, TERMINAL_WIDTH))
+        if section.code:
+            blocks.append(textwrap.indent(section.code, "    "))
         if section.table is not None:
             blocks.append(_text_table(section.table))
     return "\n\n".join(blocks) + "\n"
@@ -165,7 +192,9 @@ def _align(text: str, width: int, kind: ColumnKind) -> str:
 # --- files --------------------------------------------------------------------------------------
 
 
-def _write(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
+    """Write a finished report to a file, whole or not at all."""
+
     def write(beside: Path) -> None:
         # As bytes, so that line ends are the same on every system.
         beside.write_bytes(text.encode("utf-8"))

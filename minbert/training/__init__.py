@@ -13,6 +13,7 @@ The files in reading order:
     options.py        The options that every stage shares.
     cost_estimate.py  Time, memory and disk of a job, before it starts.
     run_folder.py     The folder of a run: its options, its lock and its record.
+    run_page.py       What the report of every run shows: curves, cost, how it was made.
     code_version.py   Which code made a result.
     stage.py          A stage that ends in an encoder on disk, and chains of such stages.
 """

@@ -173,10 +173,10 @@ def changes_since(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 def write_record(
     folder: Path, options: dict[str, Any], files: dict[str, str], **results: Any
-) -> None:
+) -> dict[str, Any]:
     """Write run.json: command, options, code, versions, machine, inputs and results.
 
-    The run is finished then: its checkpoints and its lock are removed.
+    Returns its content. The run is finished then: its checkpoints and its lock are removed.
     """
     versions = {"python": platform.python_version()}
     for module in (torch, numpy, tokenizers):
@@ -193,6 +193,7 @@ def write_record(
     write_json(folder / RECORD_FILE, record)
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)
     release(folder)
+    return record
 
 
 def describe_machine(device: str) -> dict[str, Any]:

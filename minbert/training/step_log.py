@@ -121,6 +121,33 @@ def logged_tasks(path: Path) -> list[str]:
     return [name.removeprefix(LOSS_PREFIX) for name in columns[len(COLUMNS) :]]
 
 
+def read_log(path: Path) -> list[StepRecord]:
+    """The rows of a log; none where there is no log. ValueError where a row cannot be read."""
+    tasks = logged_tasks(path)
+    header = [*COLUMNS, *tasks]
+    records = []
+    for number, fields in enumerate(csv.reader(rows_of(path)), start=2):
+        try:
+            row = dict(zip(header, fields, strict=True))
+            losses = {task: float(row[task]) for task in tasks if row[task]}
+            records.append(
+                StepRecord(
+                    stage=row["stage"],
+                    epoch=int(row["epoch"]),
+                    step=int(row["step"]),
+                    loss=float(row["loss"]),
+                    losses=losses,
+                    learning_rate=float(row["learning_rate"]),
+                    gradient_norm=float(row["gradient_norm"]),
+                    seconds=float(row["seconds"]),
+                    tokens=int(row["tokens"]),
+                )
+            )
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: no row of a step log ({error})") from error
+    return records
+
+
 def rows_of(path: Path) -> Iterator[str]:
     """The complete rows of a log, without its header. A kill may have cut the last one short."""
     if not path.is_file():

@@ -88,12 +88,13 @@ def test_the_six_files_byte_for_byte(tables, rows, tmp_path, monkeypatch):
 
     monkeypatch.setattr(leaderboard, "predict", predict)
     paths = leaderboard.output_paths(PredictionFileOptions(), tmp_path, SPLITS)
-    scores, of_tests = leaderboard.write_results(MODEL, rows, tables, paths, "fp32")
+    (scores, of_tests), dev_outputs = leaderboard.write_results(MODEL, rows, tables, paths, "fp32")
     written = {path.name: path.read_bytes() for path in (tmp_path / "predictions").iterdir()}
     assert written == GOLDEN
     expected = {"sst": 0.5, "para": 1.0, "sts": 1.0}
     overall = {"overall_2023": 2.5 / 3, "overall_2024": 2.5 / 3}
     assert scores == pytest.approx({**expected, **overall})
+    assert all(dev_outputs[task] is outputs for task, outputs in OUTPUTS.items())
     assert of_tests == {}, "the course's test files have no labels"
 
 
@@ -127,7 +128,7 @@ def test_scores_of_the_files_are_those_of_evaluate(
     rows = encode_tables(tables, BertTokenizer.from_pretrained(tiny_model), 64, pair_encoding)
     model = make_bert(tiny_model, pair_encoding=pair_encoding, seed=1)
     paths = leaderboard.output_paths(PredictionFileOptions(), tmp_path, SPLITS)
-    scores = leaderboard.write_results(model, rows, tables, paths, "fp32").dev
+    scores = leaderboard.write_results(model, rows, tables, paths, "fp32").scores.dev
     dev = {task: splits["dev"] for task, splits in rows.items()}
     assert scores == evaluate(model, dev, "fp32")
     for task, splits in paths.items():

@@ -139,11 +139,12 @@ def test_cells_are_coloured_by_sign_and_strength():
     """1 is 60 % of the colour, so that the text on it stays readable."""
     html = render_html("x", SECTIONS).replace("\n", "")
     assert (
-        '<th scope="row">no</th><td class="number positive" style="--shade: 45.0%">3</td>'
+        '<th scope="row"><bdi>no</bdi></th>'
+        '<td class="number positive" style="--shade: 45.0%">3</td>'
         '<td class="number negative" style="--shade: 15.0%">1</td>'
     ) in html
     assert (
-        '<th scope="row">yes</th><td class="number">0</td>'
+        '<th scope="row"><bdi>yes</bdi></th><td class="number">0</td>'
         '<td class="number positive" style="--shade: 60.0%">4</td>'
     ) in html
 
@@ -182,7 +183,7 @@ def test_the_page_follows_the_reader_s_mode_and_prints_light():
 
 def test_a_template_of_a_package_is_found_from_any_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert "<h1>Report</h1>" in render_html("Report", [])
+    assert "<h1><bdi>Report</bdi></h1>" in render_html("Report", [])
 
 
 # --- terminal, files ----------------------------------------------------------------------------

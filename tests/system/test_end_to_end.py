@@ -8,19 +8,27 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 
 import run_multitask
 from command_line.options import Options
+from command_line.parser import parse
+from data.options import DataOptions
 from data.readers import COURSE_FILES
 from multitask import check
 from multitask import prediction_files as predictions
+from multitask.stage import read_tables
 from multitask.tasks import TASKS
+from tests.report_reader import Page
 
 # The main job, on the tiny model.
 SIMCSE = ("--pretrain", "simcse")
@@ -228,7 +236,66 @@ def test_quiet_where_the_output_is_no_terminal(finished):
 def test_nothing_but_results_is_left(finished):
     names = {path.name for path in finished.folder.iterdir()}
     records = {"options.json", "cost_estimate.json", "run.json", "log.csv"}
-    assert names == records | {"predictions", "encoder", "model"}
+    pages = {"report.html", "README.md"}
+    assert names == records | pages | {"predictions", "encoder", "model"}
+
+
+# --- the report and the model card ----------------------------------------------------------------
+
+
+def test_the_report_shows_the_run(finished):
+    page = Page((finished.folder / "report.html").read_text(encoding="utf-8"))
+    assert not page.faults
+    assert page.texts["h1"] == ["Run first"]
+    scores = finished.record["scores"]
+    assert [row[:2] for row in page.tables[0][1:3]] == [
+        ["SST accuracy", f"{scores['sst']:.4f}"],
+        ["PARA accuracy", f"{scores['para']:.4f}"],
+    ]
+    assert "simcse: loss and learning rate" in page.texts["h3"]
+    assert "multitask: loss and learning rate" in page.texts["h3"]
+    assert f"report: {finished.folder / 'report.html'}" in finished.output
+
+
+def test_the_command_of_the_report_gives_the_same_options(finished):
+    page = Page((finished.folder / "report.html").read_text(encoding="utf-8"))
+    (command,) = page.texts["code"]
+    words = shlex.split(command.replace("\\\n", " "))
+    assert words[:2] == ["python", "run_multitask.py"]
+    options, _ = parse(words[2:])
+    place = {"name": "first", "output_dir": str(finished.folder.parent)}
+    values = {**options.flat(), **place}
+    assert json.loads(json.dumps(values)) == finished.record["options"]
+
+
+def test_the_hub_reads_the_model_card(finished):
+    card = ModelCard((finished.folder / "README.md").read_text(encoding="utf-8"))
+    values = {result.dataset_name: result.metric_value for result in card.data.eval_results}
+    scores = finished.record["scores"]
+    assert values == {"SST": scores["sst"], "PARA": scores["para"], "STS": scores["sts"]}
+
+
+def test_an_error_while_drawing_is_one_line_of_warning(
+    finished, sample_data, monkeypatch, capsys, tmp_path
+):
+    """The results are on the disk by then, so the run goes on to its end."""
+
+    def fail(*_):
+        raise RuntimeError("no ink\n\nanywhere")
+
+    monkeypatch.setattr("minbert.reporting.images._draw", fail)
+    tables = read_tables(DataOptions(data_dir=str(sample_data)).with_files())
+    outputs = {}
+    for name, task in TASKS.items():
+        outputs[name] = np.zeros((24, task.num_outputs)).squeeze(axis=-1 if name != "sst" else ())
+    setup = SimpleNamespace(folder=tmp_path, tasks=TASKS, options=Options(), tables=tables)
+    run_multitask.write_report(setup, finished.record, outputs, None)
+    assert capsys.readouterr().out.splitlines() == [
+        f"model card: {tmp_path / 'README.md'}",
+        "warning: the report was not written (RuntimeError: no ink anywhere). All results are "
+        "complete.",
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
 
 
 # --- the same and not the same --------------------------------------------------------------------

@@ -1,0 +1,35 @@
+"""Texts of data that a report shows: signs that a reader cannot see become visible.
+
+Sentences come from files of users. Some signs in them are commands to a terminal, such as ESC, or
+change the direction of the text around them.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Commands to a terminal, and halves of characters, which no file in UTF-8 can hold.
+CONTROLS = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff"
+# Signs that turn the direction of the text behind them.
+DIRECTIONS = r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+
+
+def visible(text: str) -> str:
+    r"""The text with every control character as an escape, such as \x1b for ESC.
+
+    Tabs and line breaks stay. So do signs of direction: a page isolates each text by <bdi>.
+    """
+    return re.sub(f"[{CONTROLS}]", _escape, text)
+
+
+def visible_everywhere(text: str) -> str:
+    r"""As `visible`, with signs of direction as escapes, too, such as \u202e.
+
+    For Markdown, which cannot isolate a text.
+    """
+    return re.sub(f"[{CONTROLS}{DIRECTIONS}]", _escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    number = ord(match[0])
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
