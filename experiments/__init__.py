@@ -11,6 +11,7 @@ The files in reading order:
     records.py           The records of measured runs, in records/*.jsonl.
     record_tables.py     The tables that are made from records.
     pages.py             Command: writes these tables into the documents.
+    figures.py           Command: a page with curves and bars of runs.
     measured_numbers.py  Command: lists measured numbers that stand outside of these tables.
     __main__.py          `python -m experiments`: run what is missing and print the tables.
 """

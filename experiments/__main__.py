@@ -7,7 +7,7 @@ A finished run is not run again, and an interrupted one continues. So the same c
 series that was stopped.
 
 At the end the command prints mean and standard deviation of the dev scores beside the published
-ones. It writes the same tables to OUT/ablation.md.
+ones. It writes the same tables to OUT/ablation.md, and curves and bars to OUT/ablation.html.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.checks import check_same, check_series, find_doubts
+from experiments.figures import History, keep_trained, write_page
 from experiments.recipes import values_of
 from experiments.records import RECORDS, add_records, record_of
 from experiments.run_files import Scores, dev_scores, read_record, stage_records
@@ -40,15 +41,20 @@ class Results:
     """What the finished runs of a series say.
 
     scores: by recipe, the dev scores of its runs, seed by seed.
+    histories: by recipe, the dev scores after each epoch of its runs.
     stages: by recipe and stage of --pretrain, the records of that stage.
     """
 
     scores: dict[str, list[Scores]] = field(default_factory=dict)
+    histories: dict[str, list[History]] = field(default_factory=dict)
     stages: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def add(self, name: str, folder: Path, record: dict[str, Any]) -> None:
         """Add one finished run of a recipe."""
-        self.scores.setdefault(name, []).append(dev_scores(record))
+        scores = dev_scores(record)
+        self.scores.setdefault(name, []).append(scores)
+        history = [keep_trained(entry, list(scores)) for entry in record.get("epochs", [])]
+        self.histories.setdefault(name, []).append(history)
         for stage, stage_record in stage_records(folder, record).items():
             self.stages.setdefault(f"{name}: {stage}", []).append(stage_record)
 
@@ -209,9 +215,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         text += f"\n\n{build_stage_table(results.stages)}"
     path = series.out / "ablation.md"
     path.write_text(text + "\n", encoding="utf-8")
+    page = path.with_suffix(".html")
+    write_page(page, results.scores, results.histories)
     print(
         f"\n{text}\n\nmean ± standard deviation over seeds, in brackets the published figure; also "
-        f"in {path}"
+        f"in {path}, and with curves and bars in {page}"
     )
     return 0
 

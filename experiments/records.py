@@ -16,6 +16,7 @@ from typing import Any
 
 from filelock import FileLock
 
+from experiments.run_files import dev_scores
 from minbert.commands.options import NONE
 
 RECORDS = Path(__file__).parent / "records"
@@ -41,8 +42,8 @@ def record_of(run: Mapping[str, Any], day: date) -> Record:
     """Return the record of a finished run.
 
     run: the content of its run.json. day: on which it is recorded. The record holds the recipe, the
-    seed, the options that differ from their defaults, a digest of the data, scores, machine,
-    versions, commit, minutes and gigabytes.
+    seed, the options that differ from their defaults, a digest of the data, scores after the best
+    and after each epoch, machine, versions, commit, minutes and gigabytes.
     """
     options = run["options"]
     actual = run["actual"]
@@ -52,6 +53,8 @@ def record_of(run: Mapping[str, Any], day: date) -> Record:
         "options": changed_options(options),
         "data": data_digest(run["files"]),
         "scores": run["scores"],
+        "trained": list(dev_scores(dict(run))),
+        "epochs": run["epochs"],
         "baselines": run["baselines"],
         "minutes": round(actual["seconds"] / 60, 2),
         "gigabytes": round(actual["peak_memory"] / BYTES_PER_GB, 2),

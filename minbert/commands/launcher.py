@@ -41,6 +41,7 @@ COMMANDS = (
     Command("numbers", "experiments.measured_numbers", "Find numbers in docs/ without a record."),
     Command("part1", "course.part1", "Train part 1 of the course, and write its eight files."),
     Command("submit", "course.submit", "Verify the files of a hand-in and write its zip."),
+    Command("figures", "experiments.figures", "Draw curves and bars of recorded runs."),
     Command("download", "data.download", "Download the course's files."),
     Command("sample", "data.building", "Build the sample data from its sources."),
     Command("controlled", "data.controlled", "Write generated sentences in the course's format."),

@@ -357,6 +357,76 @@ class LinePlot(Plot):
 
 
 @dataclass(frozen=True)
+class Bars:
+    """N bars of one colour, with a name for the legend.
+
+    deviations: N standard deviations, which thin lines show; () for none.
+    notes: N texts.
+    """
+
+    name: str
+    heights: Sequence[float]
+    notes: Sequence[str]
+    deviations: Sequence[float] = ()
+
+
+@dataclass(frozen=True)
+class BarPlot(Plot):
+    """Groups of horizontal bars: N groups, each with one bar of every series.
+
+    groups: N names, from the top to the bottom.
+    x_limits: the ends of the axis of the heights.
+    """
+
+    groups: Sequence[str]
+    series: tuple[Bars, ...]
+    x_label: str
+    x_limits: Limits
+    aspect: float = 1.0
+
+    @property
+    def description(self) -> str:
+        """The plot in words."""
+        names = ", ".join(bars.name for bars in self.series)
+        return f"Bars of {len(self.groups)} groups: {self.x_label} of {names}"
+
+    def draw(self, axes: Axes) -> list[Tooltip]:
+        """Draw the bars of each series, and the names of the groups beside them."""
+        _prepare(axes, self.x_label, "")
+        # Between two groups the space of one bar stays free.
+        thickness = 1 / (len(self.series) + 1)
+        middle = (len(self.series) - 1) / 2
+        tooltips = []
+        colours = itertools.cycle(LINE_COLOURS)
+        for number, (bars, colour) in enumerate(zip(self.series, colours, strict=False)):
+            places = [group + (number - middle) * thickness for group in range(len(self.groups))]
+            artists = axes.barh(
+                places,
+                bars.heights,
+                height=thickness,
+                color=COLOURS[colour],
+                label=bars.name,
+                xerr=bars.deviations or None,
+                ecolor=COLOURS["ink"],
+            )
+            for artist, note in zip(artists, bars.notes, strict=True):
+                tooltips.append(Tooltip(artist, [note]))
+
+        axes.set(xlim=self.x_limits, yticks=range(len(self.groups)))
+        axes.set_yticklabels(self.groups)
+        # The first group stands at the top.
+        axes.invert_yaxis()
+        axes.legend(
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            ncols=3,
+            frameon=False,
+            labelcolor=COLOURS["ink"],
+        )
+        return tooltips
+
+
+@dataclass(frozen=True)
 class PairMap(Plot):
     """K pairs of points on a plane. A line joins the points of a pair.
 

@@ -34,6 +34,8 @@ def test_the_record_of_a_run(two_runs):
     assert record["recipe"] == "none"
     assert record["scores"] == run["scores"]
     assert record["baselines"] == run["baselines"]
+    assert record["epochs"] == run["epochs"]
+    assert record["trained"][:3] == ["sst", "para", "sts"]
     assert record["date"] == "2026-11-25"
     assert record["code"] == run["code"]
     # The options that the fixture sets, and none that only says where files are.

@@ -12,6 +12,8 @@ from matplotlib.figure import Figure as Canvas
 
 from minbert.reporting.figures import (
     COLOURS,
+    BarPlot,
+    Bars,
     BoxPlot,
     Line,
     LinePlot,
@@ -49,6 +51,25 @@ def test_points_stand_where_they_belong():
     assert list(axes.get_xticks()) == list(axes.get_yticks()) == [0, 1, 2, 3, 4, 5]
     assert axes.get_aspect() == 1 and axes.get_xlim() == axes.get_ylim()
     assert plot.description == "Scatter plot of 3 points: gold to the right, prediction upwards"
+
+
+def test_bars_stand_side_by_side_in_their_groups():
+    """Two series in three groups: the first group at the top, its first series above the second."""
+    first = Bars("SST", [0.5, 0.25, 0.0], ("a", "b", ""), [0.1, 0.0, 0.0])
+    second = Bars("STS", [0.75, 0.5, 1.0], ("d", "e", "f"))
+    plot = BarPlot(["one", "two", "three"], (first, second), "dev score", (0, 1))
+    axes, tooltips = draw(plot)
+    assert [tooltip.notes for tooltip in tooltips] == [[note] for note in ("a", "b", "", *"def")]
+    bars = [tooltip.artist for tooltip in tooltips]
+    assert [bar.get_width() for bar in bars] == [0.5, 0.25, 0.0, 0.75, 0.5, 1.0]
+    edges = [(bar.get_y(), bar.get_y() + bar.get_height()) for bar in (bars[0], bars[3])]
+    assert edges[0][1] == pytest.approx(edges[1][0]) == pytest.approx(0), "they touch at group 0"
+    assert bars[1].get_y() == pytest.approx(1 - 1 / 3)
+    low, high = axes.get_ylim()
+    assert low > high, "the first group stands at the top"
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["one", "two", "three"]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["SST", "STS"]
+    assert plot.description == "Bars of 3 groups: dev score of SST, STS"
 
 
 def test_boxes_stand_where_they_belong():
