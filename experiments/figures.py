@@ -25,6 +25,9 @@ from minbert.reporting.figures import BarPlot, Bars, Figure, Line, LinePlot
 from minbert.reporting.pages import Section, write_html
 from minbert.reporting.tables import NO_VALUE, Table, heading_and_numbers
 
+# More lines in one plot are hard to tell apart.
+LINES_OF_PLOT = 8
+
 # Of one run: an entry for each epoch, with "epoch" and the dev scores after it.
 History = Sequence[Mapping[str, Any]]
 # By recipe, one value for each run.
@@ -114,8 +117,11 @@ def curve_section(column: Column, histories: HistoriesOfRuns) -> Section | None:
         texts = [f"{means[epoch]:.3f}" if epoch in means else NO_VALUE for epoch in epochs]
         cells.append((name, *texts))
     table = Table(heading_and_numbers("recipe", *map(str, epochs)), tuple(cells))
-    plot = LinePlot(tuple(lines), "epoch", f"{column.title}, dev", aspect=0.75)
-    return Section(f"{column.title} by epoch", body=Figure((plot,), table))
+    plots = []
+    for start in range(0, len(lines), LINES_OF_PLOT):
+        part = tuple(lines[start : start + LINES_OF_PLOT])
+        plots.append(LinePlot(part, "epoch", f"{column.title}, dev", aspect=0.75))
+    return Section(f"{column.title} by epoch", body=Figure(tuple(plots), table))
 
 
 # --- the page -------------------------------------------------------------------------------------

@@ -412,10 +412,10 @@ class BarPlot(Plot):
             for artist, note in zip(artists, bars.notes, strict=True):
                 tooltips.append(Tooltip(artist, [note]))
 
-        axes.set(xlim=self.x_limits, yticks=range(len(self.groups)))
+        # The first group stands at the top, and half a bar is free above and below all groups.
+        ends = (len(self.groups) - 0.5, -0.5)
+        axes.set(xlim=self.x_limits, ylim=ends, yticks=range(len(self.groups)))
         axes.set_yticklabels(self.groups)
-        # The first group stands at the top.
-        axes.invert_yaxis()
         axes.legend(
             loc="lower left",
             bbox_to_anchor=(0, 1),

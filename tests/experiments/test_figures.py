@@ -63,6 +63,13 @@ def test_a_curve_is_the_mean_of_the_runs_that_reached_the_epoch():
     )
 
 
+def test_many_recipes_have_several_plots():
+    histories = {f"recipe-{number}": [[{"epoch": 1, "sts": 0.5}]] for number in range(17)}
+    section = build_sections({"recipe-0": [{"sts": 0.5}]}, histories)[-1]
+    assert [len(plot.lines) for plot in section.body.plots] == [8, 8, 1]
+    assert len(section.table.rows) == 17
+
+
 def test_recorded_runs_become_a_page(two_runs, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(figures, "RECORDS", tmp_path)
     runs = [json.loads((folder / "run.json").read_text()) for folder in two_runs]
