@@ -7,7 +7,7 @@ NEEDED_MB=2100  # measured: .venv takes 1,680 MB with --dev, and pip unpacks whe
 
 usage() {
     cat <<'TEXT'
-usage: bash setup.sh [--dev] [--minilm] [--plots] [--excel] [--onnx]
+usage: bash setup.sh [--dev] [--minilm] [--plots] [--excel] [--onnx] [--notebooks]
 
 Makes a virtual environment in .venv with the versions pinned in constraints.txt. In it, `import minbert` and the
 command `minbert` work from any folder.
@@ -17,6 +17,7 @@ command `minbert` work from any folder.
   --plots    also tensorboard, for the log that `python -m minbert.pretraining` writes
   --excel    also openpyxl, to read tables from Excel workbooks (.xlsx)
   --onnx     also onnx, onnxscript and onnxruntime, to export models as ONNX graphs
+  --notebooks  also jupytext, nbformat, nbclient and ipykernel, to open and build the notebooks of docs/notebooks
   --help     this text
 
 Another Python than `python3` (3.10 or newer is needed): PYTHON=/path/to/python bash setup.sh
@@ -36,8 +37,9 @@ for argument in "$@"; do
         --plots) extras+=(plots) ;;
         --excel) extras+=(excel) ;;
         --onnx) extras+=(onnx) ;;
+        --notebooks) extras+=(notebooks) ;;
         --help | -h) usage; exit 0 ;;
-        *) usage >&2; fail "unknown argument '$argument'. Only --dev, --minilm, --plots, --excel, --onnx and --help are known." ;;
+        *) usage >&2; fail "unknown argument '$argument'. Only --dev, --minilm, --plots, --excel, --onnx, --notebooks and --help are known." ;;
     esac
 done
 
