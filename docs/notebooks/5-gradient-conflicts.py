@@ -78,14 +78,16 @@ assert np.allclose(by_minbert.numpy(), new_a + new_b)
 
 def draw_arrows(axes, arrows, title):
     for (name, vector), colour in zip(arrows.items(), ("C0", "C1", "k"), strict=False):
-        axes.annotate("", vector, (0, 0), arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 2})
+        axes.annotate(
+            "", vector, (0, 0), arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 2}
+        )
         axes.text(*(vector * 1.05 + 0.08), name, color=colour)
-    axes.set(xlim=(-2.4, 4), ylim=(-0.6, 3.2), aspect="equal", title=title, xticks=[], yticks=[])
+    axes.set(xlim=(-2.4, 4), ylim=(-0.6, 3.9), aspect="equal", title=title, xticks=[], yticks=[])
     axes.axhline(0, color="silver", linewidth=0.6, zorder=0)
     axes.axvline(0, color="silver", linewidth=0.6, zorder=0)
 
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
+figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 draw_arrows(left, {"A": task_a, "B": task_b, "sum": task_a + task_b}, "the sum")
 draw_arrows(right, {"A": new_a, "B": new_b, "PCGrad": new_a + new_b}, "without conflict")
 plt.show()
@@ -135,14 +137,14 @@ model, tokenizer = open_model(read_record(BUNDLED_RUN))
 model = model.to("cpu")
 parameters = list(model.encoder.layers.parameters())
 files = {"sst": "ids-sst-train.csv", "para": "quora-train.csv", "sts": "sts-train.csv"}
-NUM_BATCHES = 5
+NUM_BATCHES = 4
 ROWS = 8
 
 examples = {}
 for task, file in files.items():
     table = read_examples(SAMPLE_DIR / file, model.tasks[task].format)
     examples[task] = EncodedExamples(
-        table.cut(NUM_BATCHES * ROWS).examples, tokenizer, 48, model.pair_encoding
+        table.cut(NUM_BATCHES * ROWS).examples, tokenizer, 40, model.pair_encoding
     )
 
 
@@ -174,7 +176,7 @@ figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
 axes.axhline(0, color="k", linewidth=0.8)
 for column, (i, j) in enumerate(pairs):
     axes.plot(range(1, NUM_BATCHES + 1), cosines[:, column], "o-", label=f"{names[i]}, {names[j]}")
-axes.set(xlabel="batch", ylabel="cosine of two gradients")
+axes.set(xlabel="batch", ylabel="cosine of two gradients", xticks=range(1, NUM_BATCHES + 1))
 axes.legend()
 plt.show()
 
@@ -182,7 +184,8 @@ print(f"{(cosines < 0).mean():.0%} of all pairs conflict")
 assert np.abs(cosines).max() < 0.9
 
 # %% [markdown]
-# **Question.** Most cosines lie near 0. Why is that expected for two vectors of two million numbers?
+# **Question.** Most cosines lie near 0. Why is that expected for two vectors of two million
+# numbers?
 #
 # <details><summary>Answer</summary>
 #

@@ -59,7 +59,7 @@ for line in (SAMPLE_DIR / "ids-sst-train.csv").read_text(encoding="utf-8").split
 small = work / "data"
 small.mkdir()
 for path in sorted(SAMPLE_DIR.glob("*.csv")):
-    num_rows = 64 if "train" in path.name else 32
+    num_rows = 64 if "train" in path.name else 24
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)[: num_rows + 1]
     (small / path.name).write_text("".join(lines), encoding="utf-8", newline="\n")
     print(f"{path.name:<28}{len(lines) - 1:>4} rows")
@@ -189,8 +189,8 @@ assert predict.main([str(run), "--task", "sst", "--input", str(mine)]) == 0
 #
 # <details><summary>Answer</summary>
 #
-# More rows. The sample has 6,000 sentences of SST, and this run has seen 64. With all rows, the main
-# job takes some minutes: `python run_multitask.py --option finetune --pretrain simcse`.
+# More rows. The sample has 6,000 sentences of SST, and this run has seen 64. With all rows, the
+# main job takes some minutes: `python run_multitask.py --option finetune --pretrain simcse`.
 #
 # </details>
 

@@ -47,6 +47,7 @@ COMMANDS = (
     Command("controlled", "data.controlled", "Write generated sentences in the course's format."),
     Command("handout", "teaching.handout", "Write a copy of the clone without the answers."),
     Command("pictures", "teaching.pictures", "Draw the pictures of the documents."),
+    Command("notebooks", "teaching.notebooks", "Build the notebooks of docs/notebooks/."),
     Command("benchmarks", "benchmarks", "Compare speed and memory with other libraries."),
 )
 

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 
 ONNX_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+NOTEBOOK_PACKAGES = ("jupytext", "nbformat", "nbclient", "ipykernel")
 
 
 def check_onnx_packages() -> None:
     """Raise ValueError if a package that writes or computes ONNX files is not installed."""
-    missing = [name for name in ONNX_PACKAGES if importlib.util.find_spec(name) is None]
+    check_packages(ONNX_PACKAGES, "ONNX files", "--onnx")
+
+
+def check_notebook_packages() -> None:
+    """Raise ValueError if a package that builds notebooks is not installed."""
+    check_packages(NOTEBOOK_PACKAGES, "notebooks", "--notebooks")
+
+
+def check_packages(names: Sequence[str], purpose: str, flag: str) -> None:
+    """Raise ValueError if one of the packages is not installed.
+
+    purpose: what they are for. flag: of setup.sh, which installs them.
+    """
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
         raise ValueError(
-            f"not installed, but needed for ONNX files: {', '.join(missing)}. Run "
-            "`bash setup.sh --onnx`."
+            f"not installed, but needed for {purpose}: {', '.join(missing)}. Run "
+            f"`bash setup.sh {flag}`."
         )

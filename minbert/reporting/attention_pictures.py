@@ -11,7 +11,9 @@ Legend: L layers, B batch, N heads, T tokens, R tokens without padding.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
+from functools import cache
 from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -134,8 +136,6 @@ def draw_map(weights: Any, tokens: Sequence[str], title: str = "") -> Figure:
 
     weights: (R, R), each row sums to 1. tokens: R texts. Returns a figure of matplotlib.
     """
-    from matplotlib.figure import Figure
-
     weights = _as_array(weights)  # (R, R)
     if weights.shape != (len(tokens), len(tokens)):
         raise ValueError(
@@ -144,8 +144,7 @@ def draw_map(weights: Any, tokens: Sequence[str], title: str = "") -> Figure:
         )
     side = min(TOKEN * len(tokens), LARGEST)
     # A short sentence has room for the title, too.
-    figure = Figure(figsize=(max(side, 2.4) + LABELS, side + LABELS + 0.4), layout="constrained")
-    figure.patch.set_alpha(0)
+    figure = _new_figure(max(side, 2.4) + LABELS, side + LABELS + 0.4)
     axes = figure.add_subplot()
     _draw_cells(axes, weights)
 
@@ -164,14 +163,11 @@ def draw_map(weights: Any, tokens: Sequence[str], title: str = "") -> Figure:
 
 def _draw_grid(sentence: SentenceAttention, layers: Sequence[int]) -> Figure:
     """Draw small maps: a row for each layer, a column for each head."""
-    from matplotlib.figure import Figure
-
     num_heads = sentence.weights.shape[1]
     width = max(SMALL_MAP * num_heads + 0.6, 6.0)
     lines = _lines_of_tokens(sentence.tokens, int(CHARACTERS * width))
     height = SMALL_MAP * len(layers) + 0.35 + 0.16 * len(lines)
-    figure = Figure(figsize=(width, height), layout="constrained")
-    figure.patch.set_alpha(0)
+    figure = _new_figure(width, height)
     axes_of = figure.subplots(len(layers), num_heads, squeeze=False)
     for place, layer in enumerate(layers):
         for head in range(num_heads):
@@ -186,6 +182,30 @@ def _draw_grid(sentence: SentenceAttention, layers: Sequence[int]) -> Figure:
     text = figure.supxlabel("\n".join(lines), color=TEXT, fontsize=8)
     text.set_parse_math(False)
     return figure
+
+
+def _new_figure(width: float, height: float) -> Figure:
+    """An empty figure on transparent paper. width, height: in inches."""
+    figure = _picture_class()(figsize=(width, height), layout="constrained")
+    figure.patch.set_alpha(0)
+    return figure
+
+
+@cache
+def _picture_class() -> type[Figure]:
+    """A figure of matplotlib that a notebook shows as a picture.
+
+    A plain one is shown as a picture only after the first call of pyplot.
+    """
+    from matplotlib.figure import Figure
+
+    class Picture(Figure):
+        def _repr_png_(self) -> bytes:
+            stream = io.BytesIO()
+            self.savefig(stream, format="png")
+            return stream.getvalue()
+
+    return Picture
 
 
 def _lines_of_tokens(tokens: Sequence[str], longest: int) -> list[str]:

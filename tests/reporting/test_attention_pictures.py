@@ -199,6 +199,12 @@ def test_texts_can_be_read_on_light_and_dark_pages(attentions):
         assert all(axes.patch.get_alpha() == 0 for axes in figure.axes)
 
 
+def test_a_notebook_shows_the_picture(attentions):
+    """Also before pyplot is imported. IPython asks an object for this method."""
+    for figure in (draw_attention(attentions, TOKENS), draw_map(np.eye(4), TOKENS)):
+        assert figure._repr_png_().startswith(b"\x89PNG")
+
+
 def test_long_sentences_stay_on_the_page():
     """Cells and letters get smaller, and no token is left out."""
     tokens = [f"token{number}" for number in range(100)]

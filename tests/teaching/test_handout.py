@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -213,12 +215,22 @@ def leaks_of_code(path: Path, answers: list[Answer]) -> Iterator[str]:
 
 
 def leaks_of_text(path: Path, answers: list[Answer]) -> Iterator[str]:
-    """Another file that gives an answer away."""
-    content = " ".join(path.read_text(encoding="utf-8").split())
+    """Another file that gives an answer away. The text of a notebook stands behind # marks."""
+    text = re.sub(r"(?m)^# ?", "", path.read_text(encoding="utf-8"))
+    content = " ".join(text.split())
     for answer in answers:
         found = {line for line in answer.lines if line in content}
         if is_given_away(found, answer.lines):
             yield f"{path.name} gives {answer.function} away"
+
+
+def leaks_of_cells(path: Path, answers: list[Answer]) -> Iterator[str]:
+    """A notebook whose cells, outside of functions, give an answer away."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = statements(tree, local_names(tree))
+    for answer in answers:
+        if is_given_away(found, answer.statements):
+            yield f"{path.name}: its cells give {answer.function} away"
 
 
 def leaks(folder: Path, name: str) -> list[str]:
@@ -228,6 +240,9 @@ def leaks(folder: Path, name: str) -> list[str]:
     for path in sorted(folder.rglob("*")):
         if path.suffix == ".py":
             found += leaks_of_code(path, answers)
+            if path.parent.name == "notebooks":
+                found += leaks_of_cells(path, answers)
+                found += leaks_of_text(path, answers)
         elif path.suffix in (".md", ".toml", ".sh", ".html"):
             found += leaks_of_text(path, answers)
     return found
@@ -260,6 +275,24 @@ def test_a_copy_of_an_answer_is_noticed(tmp_path, name, file, words):
     assert f"{Path(file).name}: {words}" in leaks(folder, name)
     (folder / "notes.md").write_text((ROOT / file).read_text(encoding="utf-8"))
     assert any(text.startswith("notes.md gives") for text in leaks(folder, name))
+
+
+@needs_git
+def test_an_answer_in_a_notebook_is_noticed(tmp_path):
+    """In its cells, with other names of variables, and in its text."""
+    folder = tmp_path / "course"
+    assert main([str(folder), "--exercises", "optimizer"]) == 0
+    source = (ROOT / "minbert" / "optimizer.py").read_text(encoding="utf-8")
+    node = functions(ast.parse(source))["AdamW.update"]
+    cells = body_of(node).replace("step_size", "size_of_step")
+    notebook = folder / "docs" / "notebooks" / "7-solution.py"
+    notebook.write_text(f"# %%\n{cells}\n", encoding="utf-8")
+    assert "7-solution.py: its cells give AdamW.update away" in leaks(folder, "optimizer")
+
+    lines = source.splitlines()[node.lineno - 1 : node.end_lineno]
+    text = textwrap.indent("\n".join(lines), "# ", lambda line: True)
+    notebook.write_text(f"# %% [markdown]\n{text}\n", encoding="utf-8")
+    assert "7-solution.py gives AdamW.update away" in leaks(folder, "optimizer")
 
 
 # --- the command ----------------------------------------------------------------------------------

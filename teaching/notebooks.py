@@ -1,0 +1,130 @@
+"""Builds the notebooks: from the text in docs/notebooks/ to .ipynb files with outputs.
+
+Run `python -m teaching.notebooks`. The text is Python in jupytext's percent format: `# %%` begins a
+cell, and `# %% [markdown]` begins a cell of text. So a change is easy to read, and the tests can
+run the file as it is. The packages of `bash setup.sh --notebooks` are imported late.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from minbert.commands.ending import exit_code
+from minbert.commands.files import write_atomically
+from minbert.commands.flags import Parser
+from minbert.commands.optional import check_notebook_packages
+from minbert.commands.paths import check_writable
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ROOT / "docs" / "notebooks"
+SECONDS = 600  # a cell that takes longer is stopped
+
+
+def source_files() -> list[Path]:
+    """The notebooks as text, in reading order."""
+    return sorted(SOURCES.glob("*.py"))
+
+
+def choose(names: Sequence[str]) -> list[Path]:
+    """The files of some notebooks, or of all. ValueError for a name that none begins with.
+
+    names: a number such as 1, or the beginning of a file's name.
+    """
+    sources = source_files()
+    chosen = []
+    for name in names:
+        matching = [path for path in sources if path.stem.startswith(name.removesuffix(".py"))]
+        if not matching:
+            known = ", ".join(path.stem for path in sources)
+            raise ValueError(f"there is no notebook {name}. The notebooks are {known}.")
+        chosen += matching
+    return list(dict.fromkeys(chosen)) or sources
+
+
+def read_notebook(path: Path) -> NotebookNode:
+    """A notebook without outputs, from its text."""
+    import jupytext
+
+    notebook = jupytext.read(path, fmt="py:percent")
+    # Jupyter and Colab choose a kernel by this name.
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook.metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
+    # Ids that depend on chance would change each file with each build.
+    for number, cell in enumerate(notebook.cells):
+        cell["id"] = f"cell-{number}"
+    return notebook
+
+
+def run_cells(notebook: NotebookNode, name: str) -> None:
+    """Run all cells in a new kernel, and keep their outputs in the notebook.
+
+    The kernel works in the root of the clone. Raises ValueError if a cell fails or takes too long.
+    """
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError
+
+    resources = {"metadata": {"path": str(ROOT)}}
+    client = NotebookClient(
+        notebook, timeout=SECONDS, kernel_name="python3", resources=resources, record_timing=False
+    )
+    # Files instead of ports: no other user of the machine can read what the cells print.
+    client.create_kernel_manager().transport = "ipc"
+    try:
+        client.execute()
+    except CellExecutionError as error:
+        raise ValueError(f"{name}: a cell fails with {error.ename}: {error.evalue}") from error
+    except CellTimeoutError as error:
+        raise ValueError(f"{name}: a cell takes more than {SECONDS} seconds.") from error
+
+
+def write_notebook(notebook: NotebookNode, path: Path) -> None:
+    """Write an .ipynb file. ValueError if it cannot be written."""
+    import nbformat
+
+    text = nbformat.writes(notebook) + "\n"
+    write_atomically(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+
+
+@exit_code("python -m teaching.notebooks")
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Build the notebooks, and print where they are."""
+    parser = Parser(
+        prog="python -m teaching.notebooks",
+        description="Build .ipynb files from the text in docs/notebooks/.",
+        allow_abbrev=False,
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="a notebook, by its number or the beginning of its name; without a name all of them",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=SOURCES / "built", metavar="DIR", help="folder of the files"
+    )
+    parser.add_argument(
+        "--no-run", action="store_true", help="do not run the cells; the files have no outputs"
+    )
+    options = parser.parse_args(arguments)
+    paths = choose(options.names)
+    check_writable(options.out)
+    check_notebook_packages()
+    for path in paths:
+        notebook = read_notebook(path)
+        if not options.no_run:
+            run_cells(notebook, path.name)
+        built = options.out / f"{path.stem}.ipynb"
+        write_notebook(notebook, built)
+        print(built)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
