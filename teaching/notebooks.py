@@ -28,8 +28,11 @@ SECONDS = 600  # a cell that takes longer is stopped
 
 
 def source_files() -> list[Path]:
-    """The notebooks as text, in reading order."""
-    return sorted(SOURCES.glob("*.py"))
+    """The notebooks as text, in reading order. ValueError where there are none, as in a wheel."""
+    sources = sorted(SOURCES.glob("*.py"))
+    if not sources:
+        raise ValueError(f"{SOURCES} holds no notebooks. Start this command from a clone.")
+    return sources
 
 
 def choose(names: Sequence[str]) -> list[Path]:

@@ -183,6 +183,13 @@ def test_a_notebook_that_is_not_there_is_refused(tmp_path, capsys):
     assert f"no notebook 7. The notebooks are {NAMES[0]}," in capsys.readouterr().err
 
 
+def test_without_a_clone_it_is_refused(tmp_path, monkeypatch, capsys):
+    """A wheel has no docs/."""
+    monkeypatch.setattr(notebooks, "SOURCES", tmp_path / "docs")
+    assert main(["--out", str(tmp_path / "built")]) == 2
+    assert "docs holds no notebooks. Start this command from a clone." in capsys.readouterr().err
+
+
 def test_missing_packages_are_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(optional.importlib.util, "find_spec", lambda name: None)
     assert main(["1", "--out", str(tmp_path / "built")]) == 2
