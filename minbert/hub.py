@@ -22,6 +22,8 @@ BUNDLED = {
     "minbert-mini-distilled": _BUNDLED_FOLDER / "minbert-mini-distilled",
 }
 
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"  # on the hub; here "minilm"
+
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 
 # In the order in which transformers looks for them. An index names the shards of a large model.
@@ -76,6 +78,16 @@ def resolve(name_or_folder: str | Path, local_files_only: bool = False) -> Path:
             "download the model and give its folder."
         )
     return download(name, local_files_only)
+
+
+def published_name(name: str) -> str:
+    """The name of a bundled model or of one on the hub, or "" for a folder of this computer."""
+    if name == "minilm":
+        return MINILM
+    # A folder comes before a model of the hub that has its name, as in `resolve`.
+    is_folder = name not in BUNDLED and Path(name).is_dir()
+    is_hub_name = re.fullmatch(r"(\w[\w.-]*/)?\w[\w.-]*", name, re.ASCII) is not None
+    return name if is_hub_name and not is_folder else ""
 
 
 def _minilm_folder() -> Path:

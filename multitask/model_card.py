@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from data.options import SAMPLE_FOLDER
 from minbert import hub
-from minbert.reporting.model_cards import CardMetadata, CardScore, is_hub_name, write_card
+from minbert.reporting.model_cards import CardMetadata, CardScore, write_card
 from minbert.reporting.pages import Section
 from minbert.reporting.tables import Column, Table
 from minbert.training import run_page
@@ -30,7 +30,6 @@ METRICS = {
     "pearson": "pearsonr",
     "spearman": "spearmanr",
 }
-MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 
 
 class Origin(NamedTuple):
@@ -50,16 +49,9 @@ class Origin(NamedTuple):
 
 def origin_of(run: ReportedRun) -> Origin:
     """What is known of the encoder and the rows of a run."""
-    name = run.options["model"]
-    if name == "minilm":
-        base_model = MINILM
-    else:
-        # A folder comes before a model of the hub that has its name.
-        is_folder = name not in hub.BUNDLED and Path(name).is_dir()
-        base_model = name if is_hub_name(name) and not is_folder else ""
     plugins = set(run.options.get("plugin", ()))
     folders = {Path(path).resolve().parent for path in run.record["files"] if path not in plugins}
-    return Origin(base_model, folders == {SAMPLE_FOLDER.resolve()})
+    return Origin(hub.published_name(run.options["model"]), folders == {SAMPLE_FOLDER.resolve()})
 
 
 def write_model_card(run: ReportedRun) -> Path:

@@ -8,6 +8,7 @@ The files in reading order:
     sizes.py        The named shapes of new encoders.
     options.py      The options of the stage and of the command.
     plain_text.py   The work of the command, from plain text to an encoder's folder.
+    run_report.py   What report.html and the model card of the command say.
     __main__.py     `python -m minbert.pretraining`: the command line.
 """
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from data.batching import MOSTLY_UNKNOWN
 from data.corpus import read_lines
 from minbert.bert import BertModel
+from minbert.commands.ending import only_warn
 from minbert.commands.options import flat
 from minbert.config import BertConfig
 from minbert.optimizer import AdamW, parameter_groups
@@ -32,6 +33,7 @@ from minbert.pretraining.packing import (
     split_and_pack,
     train_tokenizer,
 )
+from minbert.pretraining.run_report import write_model_card, write_report
 from minbert.pretraining.sizes import SIZES
 from minbert.reporting.curves import Curves, missing_libraries
 from minbert.tokenizer import BertTokenizer
@@ -47,6 +49,7 @@ SAVE_EVERY = 500  # updates
 WEIGHT_DECAY = 0.01
 BETAS = (0.9, 0.98)  # of AdamW
 DROPOUT = 0.1  # BERT's own, for whoever fine-tunes the encoder
+PAGES = {"model card": write_model_card, "report": write_report}
 FEW_HELD_OUT = 50
 FEW = ", which are few: held-out loss and accuracy, by which the weights are chosen, are rough"
 
@@ -336,7 +339,7 @@ def pretrain(run: PlainTextRun) -> None:
         "peak_memory": cost_estimate.peak_memory(job.device),
     }
     results = measure(run.options, job, progress, num_processes)
-    run_folder.write_record(
+    record = run_folder.write_record(
         run.folder,
         options,
         files,
@@ -347,6 +350,9 @@ def pretrain(run: PlainTextRun) -> None:
     )
     print(cost_estimate.comparison(estimates, **actual))
     print(f"written to {run.folder}")
+    for what, write in PAGES.items():
+        with only_warn(f"the {what}"):
+            print(f"{what}: {write(run, record)}")
     processes.end()
 
 

@@ -6,7 +6,6 @@ below. templates/model_card.md joins both.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,12 +49,6 @@ class CardMetadata:
     datasets: Sequence[str] = ()
     pipeline: str = ""
     scores: Sequence[CardScore] = ()
-
-
-def is_hub_name(name: str) -> bool:
-    """Whether a text can be the name of a model on the hub: NAME or OWNER/NAME."""
-    part = r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?"
-    return re.fullmatch(f"{part}(/{part})?", name, re.ASCII) is not None
 
 
 def render_card(metadata: CardMetadata, title: str, sections: Sequence[Section]) -> str:

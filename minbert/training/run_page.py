@@ -19,6 +19,7 @@ from minbert.training.step_log import LOG_FILE, StepRecord, read_log
 
 NUM_POINTS = 60  # of a curve: the loss of a single step is noise
 NUM_ROWS = 10  # of the table of a curve
+NUM_EVALUATIONS = 20  # of the table of scores
 ASPECT = 0.62  # height of a curve divided by its width
 DIGEST_LETTERS = 12
 
@@ -168,48 +169,82 @@ def mean_of(values: Sequence[float]) -> str:
 
 
 def evaluation_section(
-    title: str, history: Sequence[Mapping[str, Any]], best_step: int, score: str, titles: Titles
+    title: str,
+    history: Sequence[Mapping[str, Any]],
+    best_step: int,
+    score: str,
+    titles: Titles,
+    is_one_scale: bool = True,
 ) -> Section:
     """The scores after each evaluation, as a table, and as curves where there are several.
 
     history: entries with "epoch", "step", "loss" and the scores, at least one. score: the one that
-    selects the best model. titles: of the scores, by name.
+    selects the best model. titles: of the scores, by name. is_one_scale: whether one plot can show
+    all scores. Otherwise each has its own.
     """
     names = [name for name in history[-1] if name not in ("epoch", "step", "loss")]
     # The score that selects comes first: its best point stands out.
     names.sort(key=lambda name: name != score)
-    rows = []
-    for entry in history:
-        cells = [f"{entry[name]:.4f}" for name in ("loss", *names)]
-        mark = "yes" if entry["step"] == best_step else ""
-        rows.append((f"{entry['epoch']}", f"{entry['step']:,}", *cells, mark))
-    shown = [titles.get(name, name) for name in names]
-    columns = heading_and_numbers("epoch", "step", "training loss", *shown)
-    table = Table((*columns, Column("best", "words")), tuple(rows))
-
-    steps = [entry["step"] for entry in history]
+    shown = {name: titles.get(name, name) for name in names}
+    table = evaluation_table(history, best_step, shown)
     prose = (
-        f"The best step is {best_step:,}. It was selected by {shown[0]}. The training loss is the "
-        "mean since the evaluation before."
+        f"The best step is {best_step:,}. It was selected by {shown[score]}. The training loss is "
+        "the mean since the evaluation before."
     )
+    if len(table.rows) < len(history):
+        prose += " The table leaves out some evaluations."
     if len(history) == 1:
         return Section(title, prose, table)
+    if is_one_scale:
+        plots = [evaluation_plot(history, best_step, shown, "score on dev")]
+    else:
+        plots = [
+            evaluation_plot(history, best_step, {name: text}, text) for name, text in shown.items()
+        ]
+    return Section(title, prose, Figure(tuple(plots), table))
+
+
+def evaluation_table(history: Sequence[Mapping[str, Any]], best_step: int, shown: Titles) -> Table:
+    """A row for each evaluation. Of many, about NUM_EVALUATIONS are left, and the best one.
+
+    shown: the titles of the scores, by name.
+    """
+    lasts = {int(piece[-1]) for piece in pieces_of(len(history), NUM_EVALUATIONS)}
+    rows = []
+    for number, entry in enumerate(history):
+        is_best = entry["step"] == best_step
+        if number in lasts or is_best:
+            cells = [f"{entry[name]:.4f}" for name in ("loss", *shown)]
+            mark = "yes" if is_best else ""
+            rows.append((f"{entry['epoch']}", f"{entry['step']:,}", *cells, mark))
+    columns = heading_and_numbers("epoch", "step", "training loss", *shown.values())
+    return Table((*columns, Column("best", "words")), tuple(rows))
+
+
+def evaluation_plot(
+    history: Sequence[Mapping[str, Any]], best_step: int, shown: Titles, label: str
+) -> LinePlot:
+    """A line for each score over the steps. The best step of the first one stands out.
+
+    shown: the titles of the scores, by name. label: of the vertical axis.
+    """
+    steps = [entry["step"] for entry in history]
     lines = []
     summaries = []
-    for name, text in zip(names, shown, strict=True):
+    for name, text in shown.items():
         values = [entry[name] for entry in history]
-        lines.append(Line(steps, values, text))
+        # A single line needs no legend.
+        lines.append(Line(steps, values, text if len(shown) > 1 else ""))
         summaries.append(f"{text} from {values[0]:.3f} to {values[-1]:.3f}")
-    plot = LinePlot(
+    return LinePlot(
         tuple(lines),
         "step",
-        "score on dev",
+        label,
         highlighted=steps.index(best_step) if best_step in steps else None,
         starts_at_zero=True,
         aspect=ASPECT,
         summary=f"{', '.join(summaries)}. The best step is {best_step}.",
     )
-    return Section(title, prose, Figure((plot,), table))
 
 
 def stage_section(name: str, quality: Mapping[str, Any], is_reused: bool) -> Section:

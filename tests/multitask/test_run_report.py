@@ -248,6 +248,9 @@ def test_nothing_is_said_of_other_rows(run, tmp_path):
         ("google-bert/bert-base-uncased", "google-bert/bert-base-uncased"),
         ("/home/me/model", ""),
         ("encoder", ""),
+        ("../encoder", ""),
+        ("a/b/c", ""),
+        ("my model", ""),
     ],
 )
 def test_the_base_model_is_a_name_and_no_folder(run, tmp_path, monkeypatch, model, base_model):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 import shutil
 from dataclasses import fields
 from pathlib import Path
@@ -12,10 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from safetensors.torch import load_file, save_file
 
 from minbert import BertModel, BertTokenizer
 from minbert.commands.ending import this_python
+from minbert.commands.options import flat
 from minbert.hub import resolve
 from minbert.pretraining import __main__ as command
 from minbert.pretraining import plain_text
@@ -25,6 +28,7 @@ from minbert.pretraining.sizes import SIZES
 from minbert.tokenizer import SPECIAL_TOKENS
 from minbert.training.code_version import ROOT
 from minbert.training.loop import Loop
+from tests.report_reader import Page
 from tests.toy_text import LINES
 
 WORDS = "cls.predictions.decoder.weight"  # an output matrix of its own
@@ -101,6 +105,28 @@ def test_the_record(folder):
     assert min(losses) < 0.8 * losses[0] and record["best"]["held_out_loss"] == min(losses)
     assert record["predicted"][0]["num_steps"] == 80 and record["actual"]["peak_memory"] > 1e8
     assert record["machine"]["processes"] == 1
+
+
+def test_the_report_and_the_model_card(folder, text):
+    page = Page((folder / "report.html").read_text(encoding="utf-8"))
+    assert not page.faults and len(page.images) == 4
+    scores = page.tables[0]
+    assert scores[0][2:] == ["training loss", "held-out loss", "masked accuracy", "best"]
+    best = read_json(folder / "run.json")["best"]
+    (marked,) = [row for row in scores if row[-1] == "yes"]
+    assert marked[3] == f"{best['held_out_loss']:.4f}" and 20 < len(scores) <= 22
+
+    (command,) = page.texts["code"]
+    words = shlex.split(command.replace("\\\n", " "))
+    assert words[:3] == ["python", "-m", "minbert.pretraining"]
+    assert words[3:7] == ["--corpus", str(text), "--out", str(folder)]
+    again = parse(*words[3:6], folder / "new", *words[7:])
+    stored = read_json(folder / "options.json")["options"]
+    assert flat(again.options) == {name: stored[name] for name in flat(again.options)}
+
+    card = ModelCard((folder / "README.md").read_text(encoding="utf-8"))
+    assert card.data.pipeline_tag == "fill-mask" and card.data.base_model is None
+    assert "10,240 tokens" in card.text and str(text.parent) not in card.text
 
 
 def test_the_stored_options_have_their_old_names(folder, text):

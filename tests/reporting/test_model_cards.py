@@ -3,7 +3,7 @@
 import pytest
 from huggingface_hub import ModelCard
 
-from minbert.reporting.model_cards import CardMetadata, CardScore, is_hub_name, render_card
+from minbert.reporting.model_cards import CardMetadata, CardScore, render_card
 from minbert.reporting.pages import Section
 
 SCORES = (
@@ -56,19 +56,3 @@ def test_any_text_comes_back_from_the_metadata(name):
     card = read(CardMetadata(name=name, tags=(name,), scores=SCORES[:1]))
     assert card.data.tags == [name] and card.data.model_name == name
     assert "# name" in card.text
-
-
-@pytest.mark.parametrize(
-    ("name", "is_one"),
-    [
-        ("minbert-mini", True),
-        ("google-bert/bert-base-uncased", True),
-        ("/home/me/model", False),
-        ("a/b/c", False),
-        ("../model", False),
-        ("my model", False),
-        ("", False),
-    ],
-)
-def test_hub_names(name, is_one):
-    assert is_hub_name(name) is is_one
