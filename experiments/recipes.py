@@ -455,6 +455,8 @@ COMPARISONS: dict[str, Values] = {
     "surgery-sum": {"sampling": "joint", "surgery": "sum"},
     "surgery-pcgrad": {"sampling": "joint", "surgery": "pcgrad"},
     "surgery-gradvac": {"sampling": "joint", "surgery": "gradvac"},
+    "surgery-cagrad": {"sampling": "joint", "surgery": "cagrad"},
+    "surgery-upgrad": {"sampling": "joint", "surgery": "upgrad"},
     # When SimCSE is trained: before, after or together with the tasks.
     "contrastive-first": {"pretrain": "simcse"},
     "contrastive-last": {"pretrain": "simcse", "contrastive_order": "last"},

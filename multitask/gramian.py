@@ -1,6 +1,6 @@
-"""PCGrad and GradVac from dot products alone, and the methods of --surgery by name.
+"""Gradient surgery from dot products alone, and the methods of --surgery by name.
 
-The functions here are the fast twins of those in surgery.py. Both methods look at gradients only
+The functions here are the fast twins of those in surgery.py. All methods look at gradients only
 through their dot products. So the K x K Gramian tells everything, and the long gradients are read
 once. A gradient that is being changed is kept as its weights w on the original ones. Its dot
 product with g_j is then G[j] . w, and its squared length w . G w.
@@ -22,7 +22,7 @@ from minbert.commands.late import torch
 from minbert.commands.options import NONE, MethodOptions, OptionGroup, flag
 from minbert.commands.registry import Entry, Fixture, Registry
 from multitask import surgery
-from multitask.surgery import SMALLEST_SINE, Reduction, reduce
+from multitask.surgery import SMALLEST_LENGTH, SMALLEST_SINE, Reduction, reduce, worst_mixture
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -92,6 +92,54 @@ def gradvac_weights(
                 numerator = norm * (target * cosine_sine - cosine * target_sine)
                 weights[i, j] += numerator / (other_norm * target_sine)
     return WeightsAndTargets(reduce(weights, reduction), targets)
+
+
+def cagrad_weights(gramian: Tensor, radius: float = 0.5, reduction: Reduction = "mean") -> Tensor:
+    """The weights with which `cagrad` adds up the original gradients (Liu et al. 2021).
+
+        d = sum_i (1 / K + c |g_0| / |g_w| w_i) g_i
+
+    gramian: (K, K) float64. radius: c, at least 0. Returns (K,) float64, such that
+    weights @ gradients is surgery.cagrad(gradients). reduction and errors: as there.
+    """
+    num_tasks = len(gramian)
+    even = torch.full((num_tasks,), 1 / num_tasks, dtype=torch.float64)
+    mixture = worst_mixture(gramian, radius)  # w, (K,)
+    # |g_0|^2 = b . G b with b = 1 / K, and |g_w|^2 = w . G w.
+    mean_length = (even @ gramian @ even).clamp(min=0).sqrt()
+    mixture_length = (mixture @ gramian @ mixture).clamp(min=0).sqrt()
+
+    weights = even
+    if mixture_length > SMALLEST_LENGTH * gramian.trace().sqrt():
+        weights = even + radius * mean_length / mixture_length * mixture
+    return reduce(weights.expand(num_tasks, -1), reduction)
+
+
+def upgrad_weights(gramian: Tensor, reduction: Reduction = "mean") -> Tensor:
+    """The weights with which `upgrad` adds up the original gradients (Quinton and Rey 2024).
+
+    The projection of g_i is g_i + sum_j u_j g_j with the u >= 0 that make it shortest (proposition
+    1). This is non-negative least squares, which scipy solves exactly.
+
+    gramian: (K, K) float64. Returns (K,) float64, such that weights @ gradients is
+    surgery.upgrad(gradients). reduction and errors: as there.
+    """
+    # Imported late: scipy takes half a second, and `--help` must answer at once.
+    from scipy.optimize import nnls
+
+    # Gradients of length 1 have the same projections. A zero gradient stays zero.
+    lengths = gramian.diagonal().sqrt()  # (K,)
+    divisors = torch.where(lengths > 0, lengths, torch.ones_like(lengths))
+    cosines = gramian / torch.outer(divisors, divisors)  # (K, K)
+    # Short vectors with the same dot products as the gradients: the columns of a root of `cosines`.
+    values, vectors = torch.linalg.eigh(cosines)
+    root = (values.clamp(min=0).sqrt()[:, None] * vectors.T).numpy()  # (K, K)
+
+    weights = torch.eye(len(gramian), dtype=torch.float64)  # (K, K)
+    for i in range(len(gramian)):
+        added, _ = nnls(root, -root[:, i])
+        weights[i] += torch.from_numpy(added) * divisors[i] / divisors
+    return reduce(weights, reduction)
 
 
 # --- methods by name ------------------------------------------------------------------------------
@@ -165,18 +213,19 @@ def register_surgery(name: str, surgery: Surgery) -> None:
 
 @dataclass(frozen=True)
 class ReductionOptions(OptionGroup):
-    """Option of pcgrad and gradvac."""
+    """Option of all methods that change gradients."""
 
     surgery_reduction: str = flag(
         "sum",
-        "With --surgery pcgrad or gradvac: the changed gradients are summed, as in the papers, or "
-        "averaged.",
+        "With --surgery pcgrad, gradvac, cagrad or upgrad: the changed gradients are summed or "
+        "averaged. The papers of PCGrad and GradVac sum, those of CAGrad and UPGrad average. "
+        "Compare sums with --surgery sum.",
         choices=("sum", "mean"),
     )
 
     @property
     def reduction(self) -> Reduction:
-        """Its value, as pcgrad and gradvac take it."""
+        """Its value, as the methods take it."""
         return cast(Reduction, self.surgery_reduction)
 
 
@@ -189,6 +238,19 @@ class GradVacOptions(OptionGroup):
         "With --surgery gradvac: how fast its target follows the observed cosines.",
         low=0,
         high=1,
+    )
+
+
+@dataclass(frozen=True)
+class CaGradOptions(OptionGroup):
+    """Option of cagrad."""
+
+    cagrad_radius: float = flag(
+        0.5,
+        "With --surgery cagrad: how far the update may be from the mean gradient, as a share of "
+        "its length (c in the paper). With 0 it is the mean.",
+        low=0,
+        high=10,
     )
 
 
@@ -240,6 +302,17 @@ def combine_by_gradvac(step: GradientStep) -> Tensor:
     return result.weights
 
 
+def combine_by_cagrad(step: GradientStep) -> Tensor:
+    """--surgery cagrad."""
+    radius = step.own[CaGradOptions].cagrad_radius
+    return cagrad_weights(step.gramian, radius, step.own[ReductionOptions].reduction)
+
+
+def combine_by_upgrad(step: GradientStep) -> Tensor:
+    """--surgery upgrad."""
+    return upgrad_weights(step.gramian, step.own[ReductionOptions].reduction)
+
+
 SURGERIES["mean"] = Surgery(title="of the losses", weigh=mean_of_losses, needs_several_tasks=False)
 SURGERIES["sum"] = Surgery(title="of the losses", weigh=sum_of_losses)
 SURGERIES["weighted"] = Surgery(
@@ -263,4 +336,16 @@ SURGERIES["gradvac"] = Surgery(
     combine=combine_by_gradvac,
     options=(ReductionOptions, GradVacOptions),
     fixture=Fixture(values={"gradvac_beta": [0.01, 0.9], "surgery_reduction": ["sum", "mean"]}),
+)
+SURGERIES["cagrad"] = Surgery(
+    title="near the mean gradient, the update that helps the worst task most (Liu et al. 2021)",
+    combine=combine_by_cagrad,
+    options=(ReductionOptions, CaGradOptions),
+    fixture=Fixture(values={"cagrad_radius": [0.5, 0.9], "surgery_reduction": ["sum", "mean"]}),
+)
+SURGERIES["upgrad"] = Surgery(
+    title="projects each gradient so that it conflicts with no task (Quinton and Rey 2024)",
+    combine=combine_by_upgrad,
+    options=(ReductionOptions,),
+    fixture=Fixture(values={"surgery_reduction": ["sum", "mean"]}),
 )

@@ -1,7 +1,7 @@
 """How the K tasks of one step become one gradient: the mathematics.
 
-mean and weighted are weights of the losses, known before any backward pass. pcgrad and gradvac
-change the gradients themselves. gramian.py has the methods of --surgery by name.
+mean and weighted are weights of the losses, known before any backward pass. pcgrad, gradvac, cagrad
+and upgrad change the gradients themselves. gramian.py has the methods of --surgery by name.
 
 Legend: K tasks of a step, P parameters.
 """
@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from minbert.commands.late import torch
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor
 
 Reduction = Literal["sum", "mean"]
 SMALLEST_SINE = 1e-8  # of the angle of a target cosine
+SMALLEST_LENGTH = 1e-8  # of a mixture of gradients, as a share of their lengths
+MAX_ROUNDS = 10_000  # of upgrad over the tasks
+TOLERANCE = 1e-9  # upgrad ends with changes that are smaller than this share of a gradient
 
 
 # --- weights of the losses ------------------------------------------------------------------------
@@ -130,6 +134,119 @@ def gradvac(
                 numerator = norm * (target * cosine_sine - cosine * target_sine)
                 vaccinated[i] += numerator / (other_norm * target_sine) * gradients[j]
     return GradVacResult(reduce(vaccinated, reduction), targets)
+
+
+def cagrad(gradients: Tensor, radius: float = 0.5, reduction: Reduction = "mean") -> Tensor:
+    """Conflict-averse gradient descent (Liu et al. 2021, algorithm 1).
+
+    Near the mean g_0 of the gradients, it takes the update that helps the worst task most:
+
+        max over d of  min_i g_i . d    with  |d - g_0| <= c |g_0|          (equation 2)
+
+    Let g_w = sum_i w_i g_i be the mixture of `worst_mixture`. Then the update is
+
+        d = g_0 + c |g_0| / |g_w| g_w
+
+    With c = 0 it is the mean. Where g_w is 0 the mean is returned: no direction helps all tasks.
+
+    gradients: (K, P), K >= 1, finite. They are not changed. radius: c, at least 0; the paper has
+    0 to 1. reduction: "mean" as in the paper, or "sum", which is K times as long.
+
+    Returns (P,). Raises ValueError for a reduction other than sum and mean. Compare with upgrad,
+    and with torchjd's CAGrad. For a large c it turns towards the update of MGDA (Sener and Koltun
+    2018). gramian.cagrad_weights is its fast twin.
+    """
+    weights = worst_mixture(gradients @ gradients.T, radius).to(gradients)
+    mean_gradient = gradients.mean(dim=0)  # g_0, (P,)
+    mixture = weights @ gradients  # g_w, (P,)
+
+    update = mean_gradient
+    if mixture.norm() > SMALLEST_LENGTH * gradients.norm():
+        update = mean_gradient + radius * mean_gradient.norm() / mixture.norm() * mixture
+    return reduce(update.expand(len(gradients), -1), reduction)
+
+
+def worst_mixture(gramian: Tensor, radius: float) -> Tensor:
+    """The weights w of the tasks in CAGrad's dual problem (Liu et al. 2021, section 3.2).
+
+        min over w of  g_w . g_0 + c |g_0| |g_w|     with  w >= 0 and  sum_i w_i = 1
+
+    They are high for tasks that the update helps little. As in the authors' code, scipy's SLSQP
+    finds them.
+
+    gramian: (K, K), the dot products of the gradients. radius: c. Returns (K,) float64.
+    """
+    # Imported late: scipy takes half a second, and `--help` must answer at once.
+    import numpy as np
+    from scipy.optimize import minimize
+
+    num_tasks = len(gramian)
+    even = np.full(num_tasks, 1 / num_tasks)
+    products = gramian.double().numpy()
+    # The weights do not depend on the scale of the gradients.
+    products = products / (products.trace() or 1.0)
+    with_mean = products @ even  # (K,), g_i . g_0
+    mean_length = np.sqrt(max(even @ with_mean, 0.0))
+
+    def objective(weights: np.ndarray) -> tuple[float, np.ndarray]:
+        """The value to minimise, and its gradient (K,)."""
+        with_mixture = products @ weights  # (K,), g_i . g_w
+        # Its derivative does not exist where g_w is 0.
+        length = np.sqrt(max(weights @ with_mixture, SMALLEST_LENGTH**2))
+        value = weights @ with_mean + radius * mean_length * length
+        return value, with_mean + radius * mean_length / length * with_mixture
+
+    result = minimize(
+        objective,
+        even,
+        jac=True,
+        method="SLSQP",
+        bounds=[(0, 1)] * num_tasks,
+        constraints={"type": "eq", "fun": lambda weights: weights.sum() - 1},
+        options={"ftol": 1e-15, "maxiter": 500},
+    )
+    weights = np.clip(result.x, 0, 1)
+    return torch.from_numpy(weights / weights.sum())
+
+
+def upgrad(gradients: Tensor, reduction: Reduction = "mean") -> Tensor:
+    """Unconflicting projection of gradients (Quinton and Rey 2024, UPGrad).
+
+    Each gradient is replaced by the nearest vector that conflicts with no task (section 3):
+
+        p_i = argmin over x of |x - g_i|    with  g_j . x >= 0 for all j
+
+    The results are averaged (the paper) or summed. No task conflicts with the sum of such vectors,
+    so a small enough step makes no loss larger. PCGrad does not promise this for three tasks: a
+    later projection may undo an earlier one.
+
+    The projection goes round all tasks, as PCGrad does, until nothing changes (Hildreth 1957). Each
+    visit adds a multiple u_j of g_j. A later visit may take it back, but u_j stays at least 0.
+
+    gradients: (K, P), K >= 1, finite. They are not changed. Returns (P,). Raises ValueError for a
+    reduction other than sum and mean. Compare with pcgrad, which it equals for two tasks, and with
+    torchjd's UPGrad. gramian.upgrad_weights is its fast twin.
+    """
+    num_tasks = len(gradients)
+    projected = gradients.clone()
+    squared_norms = gradients.square().sum(dim=1)  # (K,)
+    for i in range(num_tasks):
+        added = torch.zeros_like(squared_norms)  # u, (K,)
+        for _ in range(MAX_ROUNDS):
+            largest_change = 0.0
+            for j in range(num_tasks):
+                if squared_norms[j] == 0:
+                    continue
+                # What is missing until the product with g_j is 0; or less than nothing.
+                change = -(projected[i] @ gradients[j]) / squared_norms[j]
+                change = torch.maximum(change, -added[j])
+                added[j] += change
+                projected[i] += change * gradients[j]
+                length = change.abs() * squared_norms[j].sqrt()
+                largest_change = max(largest_change, float(length))
+            if largest_change <= TOLERANCE * float(squared_norms[i].sqrt()):
+                break
+    return reduce(projected, reduction)
 
 
 def reduce(rows: Tensor, reduction: Reduction) -> Tensor:
