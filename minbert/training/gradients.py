@@ -22,6 +22,13 @@ from minbert.training.job import Job, Part
 # Elements of each gradient that are multiplied at once, so that their copy stays in the cache.
 CHUNK = 2**18
 
+# Squared lengths below it may have lost digits: float32 ends at 1e-38, and a long gradient is a sum
+# of many small squares.
+LEAST_SQUARE = 1e-24
+
+# Weights beyond it, or beyond its inverse, are multiplied in two steps.
+LEAST_FACTOR = 1e-18
+
 
 class UpdateLoss(NamedTuple):
     """The loss of one update.
@@ -158,6 +165,9 @@ def combine(
         if not present:
             continue
         factors = weights if len(present) == len(gradients) else [1.0] * len(present)
+        factors = [
+            prescale(gradient, factor) for gradient, factor in zip(present, factors, strict=True)
+        ]
         # In place: a copy of every gradient would cost a model's memory for each task.
         total = present[0].mul_(factors[0])
         for gradient, factor in zip(present[1:], factors[1:], strict=True):
@@ -165,16 +175,66 @@ def combine(
         parameter.grad = total
 
 
+def prescale(gradient: Tensor, factor: float) -> float:
+    """Multiply a gradient in place by a part of its factor; returns the rest of the factor.
+
+    Gradients of very different lengths have weights that float32 cannot hold, such as 1e60 on a
+    gradient of 1e-30. Their product can be held. An ordinary factor is returned as it is.
+    """
+    if factor == 0 or LEAST_FACTOR < abs(factor) < 1 / LEAST_FACTOR:
+        return factor
+    root = math.sqrt(abs(factor))
+    gradient.mul_(root)
+    return factor / root
+
+
 def gramian(columns: Sequence[Sequence[Tensor]], num_tasks: int) -> Tensor:
     """All dot products of K gradients, (K, K) float64 on the CPU.
 
     columns: for each parameter its K gradients. Each gradient is read once.
+    """
+    products = dot_products(columns, num_tasks)
+    squares = products.diagonal()
+    if bool(((squares > LEAST_SQUARE) & squares.isfinite()).all()):
+        return products
+
+    # The squares of very long or short gradients leave the range of float32. With powers of two as
+    # scales nothing is rounded that would not have been rounded before.
+    scales = [power_of_two(column_of_task) for column_of_task in zip(*columns, strict=True)]
+    if not scales:
+        return products
+    inverse = torch.tensor(scales, dtype=torch.float64)  # (K,)
+    return dot_products(columns, num_tasks, scales) / torch.outer(inverse, inverse)
+
+
+def power_of_two(gradients: Sequence[Tensor]) -> float:
+    """The power of two that brings the largest number of a task's gradients to between 0.5 and 1.
+
+    1 for gradients that are all 0, or not finite.
+    """
+    sizes = [float(gradient.abs().max()) for gradient in gradients if gradient.numel()]
+    largest = max(sizes, default=0.0)
+    if largest == 0 or not math.isfinite(largest):
+        return 1.0
+    # float32 itself has no larger power.
+    exponent = max(-126, min(126, -math.frexp(largest)[1]))
+    return math.ldexp(1.0, exponent)
+
+
+def dot_products(
+    columns: Sequence[Sequence[Tensor]], num_tasks: int, scales: Sequence[float] = ()
+) -> Tensor:
+    """All dot products of K gradients, (K, K) float64 on the CPU.
+
+    columns: as in `gramian`. scales: each gradient is multiplied by its number first.
     """
     products = [torch.zeros(num_tasks, num_tasks)]
     for column in columns:
         split = [gradient.flatten().split(CHUNK) for gradient in column]
         for pieces in zip(*split, strict=True):
             stacked = torch.stack(pieces)  # (K, CHUNK)
+            if scales:
+                stacked = stacked * stacked.new_tensor(scales).unsqueeze(1)  # (K, CHUNK)
             products.append(stacked @ stacked.T)  # (K, K)
     # A GPU copies them once at the end, as each copy would wait for it. They become float64 on the
     # CPU, as mps has no float64.

@@ -16,6 +16,8 @@ from minbert.training import gradients
 from minbert.training.gradients import backward, combine, gramian
 from minbert.training.job import Part, TaskBatch
 from minbert.training.loop import fit
+from multitask.gramian import pcgrad_weights
+from multitask.surgery import pcgrad
 from tests.toy_job import bits, make_job
 from tests.toy_surgery import make_surgery
 
@@ -105,6 +107,44 @@ def test_gramian_equals_the_product_of_flat_vectors_whatever_the_pieces(monkeypa
 
 
 # --- tasks meet -----------------------------------------------------------------------------------
+
+
+SCALES = (0.0, 1e-30, 1e-22, 1e-19, 1e-10, 1.0, 1e10, 1e18, 1e20, 1e30)
+
+
+@pytest.mark.parametrize("first", SCALES)
+def test_pcgrad_of_gradients_of_every_size(first):
+    """Squares of 1e30 are more than float32 holds. The reference is Algorithm 1 in float64."""
+    generator = torch.Generator().manual_seed(0)
+    base = torch.randn(50, generator=generator)
+    other = 0.5 * torch.randn(50, generator=generator) - base  # the two conflict
+    for second in SCALES:
+        rows = torch.stack([base * first, other * second])  # (2, P)
+        expected = pcgrad(rows.double(), generator=generator)
+        parameter = nn.Parameter(torch.zeros(50))
+        columns = [[row.clone()] for row in rows]
+        combine([parameter], columns, lambda products: pcgrad_weights(products, "sum", generator))
+        error = (parameter.grad.double() - expected).norm()
+        assert error <= 1e-5 * expected.norm(), (first, second)
+
+
+def test_scaled_dot_products_have_the_same_bits():
+    """Powers of two round nothing, so the way to the Gramian does not change a run."""
+    generator = torch.Generator().manual_seed(1)
+    pieces = [torch.randn(3, 400, generator=generator) * 10.0**-size for size in range(4)]
+    columns = [list(piece) for piece in pieces]
+    plain = gradients.dot_products(columns, 3)
+    scales = [gradients.power_of_two(of_task) for of_task in zip(*columns, strict=True)]
+    inverse = torch.tensor(scales, dtype=torch.float64)
+    scaled = gradients.dot_products(columns, 3, scales) / torch.outer(inverse, inverse)
+    assert set(scales) - {1.0} and torch.equal(plain, scaled)
+    assert torch.equal(gramian(columns, 3), plain)
+
+
+def test_powers_of_two():
+    cases = {3.0: 0.25, 1.0: 0.5, 0.75: 1.0, 0.0: 1.0, math.inf: 1.0, math.nan: 1.0}
+    for largest, expected in cases.items():
+        assert gradients.power_of_two([torch.tensor([largest, 0.0]), torch.ones(0)]) == expected
 
 
 def test_a_shared_parameter_is_weighted_and_a_head_keeps_its_own_gradient(tmp_path):
