@@ -32,6 +32,7 @@ The files in reading order:
     contrastive.py          Command: what contrastive stages do to an encoder.
     readable.py             Command: do the fast and the readable code train the same?
     kill_resume.py          Command: do killed runs end in the same bits?
+    bit_flips.py            Command: is a damaged file noticed before it is used?
     round_trips.py          Command: do models survive the way through other libraries?
     unlabelled.py           Command: choose text without labels for an ensemble to label.
     real_sentences.py       Command: scores of runs on real sentences, and on a hundred of ours.

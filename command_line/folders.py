@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from command_line.automatic import choose_name
 from command_line.options import Options
 from data.readers import COURSE_FILES
+from minbert.commands.files import read_json
 from minbert.commands.options import AUTO, NONE
 from minbert.commands.paths import LATEST, in_shell, is_free
 from minbert.commands.plugins import PluginError, load_again
@@ -61,7 +61,7 @@ def load(folder: Path) -> Options:
         )
     stored = None
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = read_json(path)
         files = stored.get("files")
         digests = files if isinstance(files, dict) else {}
         load_again(stored["options"].get("plugin", ()), digests, f"--resume {folder}")

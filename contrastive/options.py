@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from contrastive.registry import METHODS
 from minbert.commands.options import (
     AUTO,
+    MOST_EPOCHS,
     NONE,
     MethodOptions,
     OptionGroup,
@@ -178,6 +179,7 @@ class ContrastiveOptions(OptionGroup):
         "Epochs of a contrastive stage. auto, here and below: the value in the method's preset, "
         "which is printed when a run starts.",
         low=1,
+        high=MOST_EPOCHS,
         is_common=True,
     )
     contrastive_batch_size: int | str = flag(

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from minbert import weights
 from minbert.bert import BertOutput
+from minbert.commands.files import read_json
 from minbert.config import BertConfig
 from minbert.pooling import POOLINGS, SENTENCE_POOLINGS, pooling_modes, stored_pooling
 
@@ -196,7 +197,7 @@ def _read_json(path: Path) -> Any:
     if not path.is_file():
         return {}
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return read_json(path)
     except ValueError as error:
         raise ValueError(f"{path}: not JSON ({error}). Fetch the model again.") from error
 

@@ -6,14 +6,13 @@ the answer means little, and the user should know.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from data.readers import Example
-from minbert.commands.files import write_json
+from minbert.commands.files import read_json, write_json
 
 WORDS_FILE = "training_words.json"  # in the folder of a model
 
@@ -74,7 +73,7 @@ def load_words(folder: Path, task: str) -> set[str] | None:
     if not path.is_file():
         return None
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         return set(content[task].split())
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(

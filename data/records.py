@@ -46,7 +46,7 @@ def is_json(text: str, suffix: str) -> bool:
         return False
     try:
         return isinstance(json.loads(first), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 
@@ -87,7 +87,7 @@ def parse_array(name: str, text: str) -> list[Record]:
     """Return the objects of an array. Raises ValueError where it holds anything else."""
     try:
         items = json.loads(text, object_pairs_hook=unique_keys)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(
             f"{name}: begins as a JSON array of objects, and is not readable as one ({error}). "
             "Write the file again."
@@ -107,7 +107,7 @@ def parse_record(name: str, number: int, line: str) -> dict[str, Any]:
     """Return the object on a line. Raises ValueError where there is none."""
     try:
         value = json.loads(line, object_pairs_hook=unique_keys)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(
             f"{name}, line {number}: not readable as JSON ({error}). {TO_JSON_LINES}"
         ) from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,20 @@ import numpy
 
 # Rows that are tokenized at once. Python lists of all ids take ten times the memory of the arrays.
 CHUNK = 8192
+
+# What reading a damaged zip file may raise.
+DAMAGES = (
+    OSError,
+    ValueError,
+    EOFError,
+    KeyError,
+    TypeError,
+    RuntimeError,
+    MemoryError,
+    NotImplementedError,
+    BadZipFile,
+    zlib.error,
+)
 
 # A maximum length that cuts no row.
 NO_LIMIT = 1_000_000
@@ -171,9 +186,18 @@ def write(path: Path, rows: TokenRows) -> None:
 
 
 def read(path: Path) -> TokenRows | None:
-    """Return what `write` wrote, or None where there is no file or a damaged one."""
+    """Return what `write` wrote, or None where there is no file or a damaged one.
+
+    The zip file compares its checksums. Arrays of another form are refused, too.
+    """
     try:
         with numpy.load(path, allow_pickle=False) as stored:
-            return TokenRows(stored["tokens"], stored["lengths"], int(stored["num_truncated"]))
-    except (OSError, ValueError, EOFError, KeyError, TypeError, RuntimeError, BadZipFile):
+            rows = TokenRows(stored["tokens"], stored["lengths"], int(stored["num_truncated"]))
+    except DAMAGES:
         return None
+    tokens, lengths = rows.tokens, rows.lengths
+    has_types = tokens.dtype == lengths.dtype == numpy.int32
+    if not has_types or tokens.ndim != 2 or lengths.ndim != 1 or len(tokens) != 2:
+        return None
+    is_whole = len(lengths) == 0 or (lengths.min() >= 0 and tokens.min() >= 0)
+    return rows if is_whole and lengths.sum() == tokens.shape[1] else None

@@ -263,8 +263,11 @@ class BertModel(nn.Module):
         what was found and what is expected.
         """
         folder = hub.resolve(name_or_folder, local_files_only)
-        model = cls(BertConfig.from_pretrained(folder, **config_overrides))
-        model.load_report = weights.load(model, folder)
+        config = BertConfig.from_pretrained(folder, **config_overrides)
+        stored = weights.read_by_name(folder)
+        weights.check_size(config, stored, folder)
+        model = cls(config)
+        model.load_report = weights.load(model, folder, stored)
         return model.eval()
 
     def save_pretrained(self, folder: str | Path, pooling: str | None = "pooler") -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from minbert import hub
+from minbert.commands.files import read_json
 
 ATTENTION_IMPLEMENTATIONS = ("eager", "fused")
 
@@ -177,6 +178,18 @@ class BertConfig:
         return self.pad_token_id + 1 if self.model_type in ("roberta", "xlm-roberta") else 0
 
     @property
+    def num_parameters(self) -> int:
+        """The number of parameters of the encoder, embeddings and pooler included."""
+        size, inner = self.hidden_size, self.intermediate_size
+        segments = self.type_vocab_size if self.has_segments else 0
+        rows = self.vocab_size + self.max_position_embeddings + segments
+        embeddings = (rows + 2) * size
+        attention = 4 * (size * size + size)
+        feed_forward = 2 * size * inner + inner + size
+        layer = attention + feed_forward + 4 * size
+        return embeddings + self.num_hidden_layers * layer + size * size + size
+
+    @property
     def num_positions(self) -> int:
         """The most tokens of a row."""
         return self.max_position_embeddings - self.first_position
@@ -262,7 +275,7 @@ def _read_json_object(path: Path) -> dict[str, Any]:
             f"beside vocab.txt and model.safetensors (or pytorch_model.bin). {hint}"
         )
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
     except ValueError as error:
         raise ValueError(f"{path}: not valid JSON ({error}); fetch the model again.") from error
     if not isinstance(content, dict):

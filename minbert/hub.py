@@ -7,12 +7,13 @@ there. Next: config.py, which reads the folder that was found.
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 from collections.abc import Callable
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
+
+from minbert.commands.files import read_json
 
 _BUNDLED_FOLDER = Path(__file__).parent / "bundled"
 BUNDLED = {
@@ -191,14 +192,14 @@ def _fetch_weights(folder: Path, fetch_file: Callable[[str], str]) -> None:
         source = WEIGHT_SOURCES[-1]
         fetch_file(source)
     if source.endswith(INDEX):
-        content = json.loads((folder / source).read_text(encoding="utf-8"))
+        content = read_json(folder / source)
         for shard in sorted(set(content["weight_map"].values())):
             fetch_file(shard)
 
 
 def _fetch_modules(folder: Path, fetch_optional: Callable[[str], bool]) -> None:
     """Fetch the files of the modules that modules.json of sentence-transformers lists."""
-    for module in json.loads((folder / "modules.json").read_text(encoding="utf-8")):
+    for module in read_json(folder / "modules.json"):
         if module.get("path"):
             for file_name in ("config.json", *WEIGHT_FILES):
                 fetch_optional(f"{module['path']}/{file_name}")

@@ -7,14 +7,13 @@ B rows, T tokens, H hidden.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from minbert.bert import BertOutput
-from minbert.commands.files import write_json
+from minbert.commands.files import read_json, write_json
 
 POOLINGS = ("mean", "cls", "pooler")
 FILE_NAME = "sentence.json"
@@ -122,7 +121,7 @@ def stored_pooling(folder: str | Path) -> str | None:
     if not path.is_file():
         return None
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))["pooling"]
+        stored = read_json(path)["pooling"]
         if stored not in POOLINGS:
             raise ValueError(f"it is none of {', '.join(POOLINGS)}")
     except (ValueError, KeyError, TypeError) as error:
@@ -152,7 +151,7 @@ def pooling_modes(path: Path) -> tuple[str, ...]:
     Version 6 writes names, and older ones a switch for each. Raises ValueError for an unknown one.
     """
     try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
+        settings = read_json(path)
         switches = [name for name in settings if name.startswith("pooling_mode_")]
         names = settings.get("pooling_mode")
     except (OSError, ValueError, AttributeError, TypeError) as error:

@@ -8,12 +8,13 @@ give the token ids of transformers. Next: tokenizer.py.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
+
+from minbert.commands.files import read_json
 
 # Each special token's key in tokenizer_config.json, and its usual name.
 SPECIAL_TOKEN_KEYS = {
@@ -203,7 +204,7 @@ def _read_table(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
     except ValueError as error:
         raise ValueError(f"{path}: not JSON ({error}). Fetch the model again.") from error
     if not isinstance(content, dict):

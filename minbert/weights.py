@@ -6,7 +6,6 @@ Next: pooling.py.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from minbert.commands.files import write_tensors
+from minbert.commands.files import read_json, write_tensors
 from minbert.config import FAMILIES, BertConfig
 from minbert.hub import INDEX, WEIGHT_SOURCES, first_line
 
@@ -62,6 +61,11 @@ PREFIXES = ("module.", "model.", "_orig_mod.", "bert.", "distilbert.", "roberta.
 
 # Training scripts often store the weights under one of these, beside the optimizer's state.
 NESTED_KEYS = ("state_dict", "model_state_dict", "model")
+
+# What an encoder may have beyond twice its stored numbers: a pooler, and mistakes that are told
+# more exactly later.
+MARGIN = 10_000_000
+MARGIN_OF_LAYERS = 100
 
 # Other types hold quantised numbers, which mean nothing without their scales.
 PLAIN_TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -165,7 +169,7 @@ def read_tensors(folder: str | Path) -> dict[str, Tensor]:
 def _shards_of(index: Path) -> list[Path]:
     """List the files that an index names; ValueError if it is damaged or a file is missing."""
     try:
-        weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        weight_map = read_json(index)["weight_map"]
         names = sorted(set(weight_map.values()))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
@@ -246,13 +250,34 @@ def _are_equal(first: Tensor, second: Tensor) -> bool:
     return first.dtype == second.dtype and torch.equal(first, second)
 
 
-def load(model: Encoder, folder: str | Path) -> LoadReport:
+def check_size(config: BertConfig, stored: Mapping[str, StoredTensor], folder: str | Path) -> None:
+    """Raise ValueError if config.json describes a far larger encoder than the weights hold.
+
+    A damaged number there would otherwise take all memory, or hours, before `load` compares the
+    shapes.
+    """
+    num_stored = sum(entry.tensor.numel() for entry in stored.values())
+    too_many = config.num_parameters > 2 * num_stored + MARGIN
+    if not too_many and config.num_hidden_layers <= len(stored) + MARGIN_OF_LAYERS:
+        return
+    raise ValueError(
+        f"{folder}: config.json describes {config.num_hidden_layers:,} layers and "
+        f"{config.num_parameters:,} parameters, and the weights hold {num_stored:,} numbers in "
+        f"{len(stored)} tensors. The two do not belong together, or one of them is damaged."
+    )
+
+
+def load(
+    model: Encoder, folder: str | Path, stored: Mapping[str, StoredTensor] | None = None
+) -> LoadReport:
     """Copy stored tensors into the parameters of `model`, whatever their floating dtype.
 
     Only the pooler may be missing, because a masked language model has none. Any other gap is a
     ValueError, and so is a tensor of another shape. The model then stays as it was.
+    stored: what `read_by_name` returned for the folder, if it was called before.
     """
-    stored = read_by_name(folder)
+    if stored is None:
+        stored = read_by_name(folder)
     family = model.config.model_type
     parameters = {to_hugging_face(name, family): p for name, p in model.named_parameters()}
 

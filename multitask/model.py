@@ -5,7 +5,6 @@ Legend: B examples, R rows (B, or 2B where a pair has two rows), T tokens, H hid
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 from data.batching import Batch
 from data.task_specs import stored
 from minbert import BertModel, BertTokenizer
-from minbert.commands.files import write_json, write_tensors
+from minbert.commands.files import read_json, write_json, write_tensors
 from minbert.commands.options import AUTO, NONE, from_flat
 from minbert.dropout import Dropout
 from minbert.fast import positions_read
@@ -321,7 +320,7 @@ def stored_settings(options: HeadOptions) -> dict[str, Any]:
 def read_settings(path: Path) -> dict[str, Any]:
     """Read heads.json. Raises ValueError if it holds no record of heads."""
     try:
-        settings = dict(json.loads(path.read_text(encoding="utf-8")))
+        settings = dict(read_json(path))
         settings["pair_encoding"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(

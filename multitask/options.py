@@ -9,6 +9,7 @@ from data.readers import BUILT_IN_FILES, COURSE_FILES
 from data.task_specs import BUILT_IN
 from minbert.commands.options import (
     AUTO,
+    MOST_EPOCHS,
     NONE,
     MethodOptions,
     OnlyWith,
@@ -264,7 +265,7 @@ class FineTuningOptions(OptionGroup):
         choices=("finetune", "pretrain"),
         is_common=True,
     )
-    epochs: int = flag(3, "Epochs of the multitask stage.", low=1, is_common=True)
+    epochs: int = flag(3, "Epochs of the multitask stage.", low=1, high=MOST_EPOCHS, is_common=True)
     batch_size: int = flag(32, "Number of rows in a batch, all of one task.", low=1, is_common=True)
     max_tokens: int = flag(
         0,
@@ -296,7 +297,10 @@ class FineTuningOptions(OptionGroup):
         is_common=True,
     )
     heads_first: int = flag(
-        0, "Additional epochs before the others in which the encoder is frozen.", low=0
+        0,
+        "Additional epochs before the others in which the encoder is frozen.",
+        low=0,
+        high=MOST_EPOCHS,
     )
     patience: int = flag(
         0, "Stop after this number of epochs without a better score. 0: never stop early.", low=0

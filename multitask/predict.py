@@ -22,7 +22,6 @@ Legend: N rows, C classes.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -36,6 +35,7 @@ from data.spreadsheets import check_cells, check_spreadsheet, new_column, write_
 from data.task_specs import BUILT_IN, TaskSpec, from_stored
 from data.user_texts import TEXT, UserTexts, one_line, read_texts
 from minbert.commands.ending import exit_code
+from minbert.commands.files import read_json
 from minbert.commands.flags import Parser
 from minbert.commands.outputs import OVERWRITE, STREAM, Output, check_outputs
 from minbert.commands.paths import in_shell
@@ -152,7 +152,7 @@ class RunTasks(NamedTuple):
 def read_tasks(run: Path) -> RunTasks:
     """The tasks in a run's run.json, without torch. Raises ValueError where there is none."""
     try:
-        record = json.loads((run / "run.json").read_text(encoding="utf-8"))
+        record = read_json(run / "run.json")
         trained = record["options"]["tasks"].split(",")
         # Older runs have the three tasks of the course, and no list of them.
         specs = {name: BUILT_IN[name] for name in COURSE_FILES}
@@ -199,7 +199,7 @@ def refuse_ensemble(folder: Path) -> None:
         return
     advice = "the runs that it joins"
     try:
-        runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
+        runs = read_json(path)["runs"]
         advice += ": " + " ".join(in_shell(Path(run)) for run in runs)
     except (OSError, ValueError, KeyError, TypeError):
         advice += ", which ensemble.json names"

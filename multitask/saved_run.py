@@ -7,7 +7,6 @@ commands read.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from data.options import DataOptions, numbers_by_task
 from data.readers import Table, sha256_of
 from minbert import BertTokenizer
 from minbert.commands.ending import this_python
+from minbert.commands.files import read_json
 from minbert.commands.options import AUTO, OptionGroup, all_fields, from_flat
 from minbert.commands.paths import in_shell
 from minbert.commands.plugins import PluginError, digest_of_plugin, load_again
@@ -99,7 +99,7 @@ def read_record(folder: str | Path) -> Record:
     folder = Path(folder)
     check_finished(folder)
     try:
-        record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        record = read_json(folder / "run.json")
         values = dict(record["options"])
         files = dict(record["files"])
         tasks = stored_tasks(record)

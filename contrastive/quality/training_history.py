@@ -6,11 +6,11 @@ training, and every evaluation between.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minbert import hub
+from minbert.commands.files import read_json
 from minbert.reporting.figures import Figure, Line, LinePlot
 from minbert.reporting.pages import Section
 from minbert.reporting.tables import NO_VALUE, Table, heading_and_numbers
@@ -50,7 +50,7 @@ def read_training(model: str) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        stage = json.loads(path.read_text(encoding="utf-8"))
+        stage = read_json(path)
         training = {name: stage[name] for name in ("before", "after", "is_kept", "history")}
         _check_scores(training)
     except (ValueError, KeyError, TypeError) as error:

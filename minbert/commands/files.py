@@ -7,6 +7,7 @@ the new one, and never half of one.
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -20,6 +21,9 @@ from minbert.commands.paths import temporary_name
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+CHECKSUM = "checksum"  # the key of a JSON file's checksum of itself
 
 
 def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
@@ -87,21 +91,69 @@ def _set_usual_mode(path: Path) -> None:
         path.chmod(0o666 & ~mask)
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write named tensors as safetensors, atomically."""
+def digest_of_file(path: Path) -> str:
+    """SHA-256 of a file, as hexadecimal digits."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def check_digest(path: Path, expected: str) -> None:
+    """Raise ValueError if the SHA-256 of a file is another one. OSError if it cannot be read."""
+    if digest_of_file(path) != expected:
+        raise ValueError(f"{path.name} is damaged: its SHA-256 is not the recorded one")
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
+    """Write named tensors as safetensors, atomically. Returns the SHA-256 of the file."""
     # This file is read before torch is needed.
     from safetensors.torch import save_file
 
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     # transformers expects the "format" entry.
     metadata = {"format": "pt"}
-    write_atomically(path, lambda beside: save_file(contiguous, beside, metadata=metadata))
+    digests = []
+
+    def write(beside: Path) -> None:
+        save_file(contiguous, beside, metadata=metadata)
+        digests.append(digest_of_file(beside))
+
+    write_atomically(path, write)
+    return digests[0]
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
+def read_json(path: Path) -> Any:
+    """The content of a JSON file in UTF-8.
+
+    Raises OSError if it cannot be read. Raises ValueError if it is no JSON, if it is nested too
+    deeply, or if it is not what its checksum was computed from. The checksum is left out.
+    """
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if isinstance(content, dict) and CHECKSUM in content:
+        checksum = content.pop(CHECKSUM)
+        if checksum != checksum_of(content):
+            raise ValueError("its checksum is wrong: the file was changed or is damaged")
+    return content
+
+
+def checksum_of(content: Mapping[str, Any]) -> str:
+    """SHA-256 of JSON. Line breaks and blanks in the file do not count."""
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def write_json(path: Path, content: Mapping[str, Any], has_checksum: bool = False) -> None:
     """Write `content` as indented JSON, atomically.
+
+    has_checksum: whether the file holds a checksum of itself, which `read_json` compares.
 
     Raises ValueError for a number that is not finite, because JSON has none.
     """
+    if has_checksum:
+        content = {**content, CHECKSUM: checksum_of(content)}
     text = json.dumps(content, indent=2, allow_nan=False) + "\n"
     write_atomically(path, lambda beside: beside.write_text(text, encoding="utf-8"))

@@ -77,6 +77,10 @@ def group(cls: type[OptionGroup]) -> Any:
     return field(default_factory=cls)
 
 
+# The high of every number of epochs: the plan of more would fill the memory before the first step.
+MOST_EPOCHS = 10_000
+
+
 @dataclass(frozen=True)
 class OptionGroup:
     """The base of every option group. Making one checks it: ValueError says what to change."""

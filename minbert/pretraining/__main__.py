@@ -7,7 +7,6 @@ so that `--help` and bad input answer at once.
 from __future__ import annotations
 
 import argparse
-import json
 import signal
 import sys
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from data.corpus import check_files
 from minbert.commands.ending import exit_code, resumable
+from minbert.commands.files import read_json
 from minbert.commands.flags import Parser, add_flag
 from minbert.commands.options import NONE, all_fields, from_flat
 from minbert.commands.outputs import check_new_folder
@@ -93,7 +93,7 @@ def load(folder: Path) -> PlainTextRun:
     """The run that began in `folder`; ValueError where there is none, or one of another version."""
     content = None
     try:
-        content = json.loads((folder / "options.json").read_text(encoding="utf-8"))
+        content = read_json(folder / "options.json")
         stored = content["options"]
         names = {item.name for item in all_fields(PlainTextOptions)}
         if stored.keys() != names | set(PLACES):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from minbert.commands.options import AUTO, NONE, OptionGroup, flag
+from minbert.commands.options import AUTO, MOST_EPOCHS, NONE, OptionGroup, flag
 from minbert.pretraining.sizes import SIZES
 
 DEFAULT_SIZE = "mini"
@@ -15,7 +15,7 @@ DEFAULT_SIZE = "mini"
 class MlmOptions(OptionGroup):
     """Masked language modelling on the tasks' own training rows."""
 
-    mlm_epochs: int = flag(1, "Epochs of the stage.", low=1)
+    mlm_epochs: int = flag(1, "Epochs of the stage.", low=1, high=MOST_EPOCHS)
     mlm_batch_size: int = flag(32, "Rows in a batch.", low=1)
     mlm_lr: float | str = flag(
         AUTO, "Peak learning rate. auto: 5e-5 x 768 / hidden size.", low=1e-9

@@ -7,7 +7,6 @@ the old file or the new one, and never half of one.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from minbert.commands.files import write_json, write_tensors
+from minbert.commands.files import check_digest, read_json, write_json, write_tensors
 
 STATE_FILE = "state.json"
 
@@ -38,15 +37,18 @@ class OptimizerState(NamedTuple):
 def save_checkpoint(folder: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
     """Write a checkpoint of step state["step"], and remove the one before.
 
-    Files in `folder` that state["keep"] lists (the best model so far) stay.
+    Files in `folder` that state["keep"] lists (the best model so far) stay. state["digests"] holds
+    the SHA-256 of each.
     """
     file_name = f"step-{state['step']:08d}.safetensors"
     # A step may be saved twice, before and after its evaluation. The second file must not replace
     # the first one before the JSON names it.
     if named_file(folder) == file_name:
         file_name = file_name.replace(".safetensors", "-again.safetensors")
-    write_tensors(folder / file_name, tensors)
-    write_json(folder / STATE_FILE, {**state, "tensors": file_name})
+    digest = write_tensors(folder / file_name, tensors)
+    digests = {**state.get("digests", {}), file_name: digest}
+    content = {**state, "tensors": file_name, "digests": digests}
+    write_json(folder / STATE_FILE, content, has_checksum=True)
 
     # Older checkpoints, and half-written files that a kill has left.
     leftovers = [*folder.glob("*.safetensors"), *folder.glob(".*.writing")]
@@ -59,7 +61,7 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], state: dict[str, A
 def named_file(folder: Path) -> str:
     """The tensor file that the JSON in `folder` names; "" where there is none or it is damaged."""
     try:
-        state = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
+        state = read_json(folder / STATE_FILE)
         return state["tensors"]
     except (OSError, ValueError, KeyError, TypeError):
         return ""
@@ -74,7 +76,10 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
     if not path.is_file():
         return None
     try:
-        state = json.loads(path.read_text(encoding="utf-8"))
+        state = read_json(path)
+        # Older checkpoints have no digests.
+        for name, digest in state.get("digests", {}).items():
+            check_digest(path.with_name(name), digest)
         views = load_file(path.with_name(state["tensors"]))
         # Copies: the moments of an optimizer would go on as views of the file, and hold its space
         # on the disk after it is removed.
@@ -82,7 +87,7 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
         for name in state.get("keep", ()):
             path.with_name(name).stat()  # raises where the best model is missing
         return Checkpoint(tensors, state)
-    except (ValueError, KeyError, TypeError, OSError, SafetensorError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OSError, SafetensorError) as error:
         raise ValueError(
             f"{folder}: the checkpoint cannot be read ({error}). Delete that folder to start this "
             "stage anew."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import resource
 import shutil
 import statistics
@@ -17,7 +16,7 @@ from typing import NamedTuple
 
 import torch
 
-from minbert.commands.files import write_json
+from minbert.commands.files import read_json, write_json
 from minbert.training import processes, runtime
 from minbert.training.gradients import backward
 from minbert.training.job import Job, Part
@@ -219,7 +218,7 @@ def estimate(jobs: Sequence[Job], folder: Path, is_resumed: bool) -> list[CostEs
 
 def read_estimates(path: Path) -> list[CostEstimate]:
     """The estimates in a file of `write_estimates`."""
-    content = json.loads(path.read_text(encoding="utf-8"))
+    content = read_json(path)
     return [CostEstimate(**item) for item in content["jobs"]]
 
 

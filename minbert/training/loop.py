@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import NoReturn
 
 import torch
@@ -18,7 +19,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from tqdm import tqdm
 
-from minbert.commands.files import write_tensors
+from minbert.commands.files import check_digest, write_tensors
 from minbert.schedule import SCHEDULES
 from minbert.training import checkpoint, processes, runtime
 from minbert.training.gradients import UpdateLoss, backward
@@ -53,6 +54,7 @@ class Loop:
     def __init__(self, job: Job, resume: bool) -> None:
         self.job = job
         self.progress = Progress()
+        self.best_digest = ""  # SHA-256 of the file of the best model so far
         self.stop = StopSignal()
         self.bar = tqdm(disable=True)  # replaced when the job runs
 
@@ -223,7 +225,7 @@ class Loop:
         if progress.best_score is None or value > progress.best_score:
             progress.best_score = value
             progress.best_step = progress.step
-            processes.from_first(self.save_best)
+            self.best_digest = processes.from_first(self.save_best)
         self.save()
 
         shown = "  ".join(f"{name} {score:.4f}" for name, score in scores.items())
@@ -235,19 +237,32 @@ class Loop:
     def finish(self) -> None:
         """Put the best model into job.model and mark the job as done."""
         if self.progress.best_step != self.progress.step:
-            best = load_file(self.job.folder / self.best_file)
+            path = self.job.folder / self.best_file
+            if self.best_digest:
+                self.check_best(path)
+            best = load_file(path)
             self.job.model.load_state_dict(best)
         self.progress.is_finished = True
         self.save()
+
+    def check_best(self, path: Path) -> None:
+        """ValueError if the file of the best model is not as it was written."""
+        try:
+            check_digest(path, self.best_digest)
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"{path}: the best model cannot be read ({error}). Delete the folder "
+                f"{self.job.folder} and resume, to start this stage anew."
+            ) from error
 
     @property
     def best_file(self) -> str:
         """The file name of the best model so far, in the job's folder."""
         return f"best-{self.progress.best_step:08d}.safetensors"
 
-    def save_best(self) -> None:
-        """Write the model as it is: the best one so far."""
-        write_tensors(self.job.folder / self.best_file, self.job.model.state_dict())
+    def save_best(self) -> str:
+        """Write the model as it is: the best one so far. Returns the SHA-256 of the file."""
+        return write_tensors(self.job.folder / self.best_file, self.job.model.state_dict())
 
     def save(self) -> None:
         """Write all that decides the next steps: weights, optimizer, progress, random states."""
@@ -268,7 +283,12 @@ class Loop:
             for name, tensor in members.items():
                 tensors[f"{group}.{name}"] = tensor
         kept = [self.best_file] if progress.best_score is not None else []
-        state = {**asdict(progress), "optimizer": optimizer.content, "keep": kept}
+        state = {
+            **asdict(progress),
+            "optimizer": optimizer.content,
+            "keep": kept,
+            "digests": {name: self.best_digest for name in kept if self.best_digest},
+        }
         processes.from_first(lambda: checkpoint.save_checkpoint(job.folder, tensors, state))
 
     def restore(self) -> None:
@@ -295,6 +315,7 @@ class Loop:
         tensors = stored.tensors
         state = stored.state
         self.progress = Progress(**{name: state[name] for name in asdict(self.progress)})
+        self.best_digest = state.get("digests", {}).get(self.best_file, "")
         job.model.load_state_dict(checkpoint.group_of("model", tensors))
         moments = checkpoint.group_of("optimizer", tensors)
         checkpoint.unpack_optimizer(job.optimizer, moments, state["optimizer"])

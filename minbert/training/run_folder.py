@@ -17,7 +17,7 @@ import tokenizers
 import torch
 from filelock import FileLock, Timeout
 
-from minbert.commands.files import write_json
+from minbert.commands.files import read_json, write_json
 from minbert.commands.paths import LATEST, temporary_name
 from minbert.training import processes
 from minbert.training.code_version import code_version, name_of
@@ -97,7 +97,7 @@ def claim(
         "threads": torch.get_num_threads(),
     }
     if is_resumed:
-        stored = json.loads((folder / OPTIONS_FILE).read_text(encoding="utf-8"))
+        stored = read_json(folder / OPTIONS_FILE)
         check_unchanged(folder, stored["files"], files)
         changes = changes_since({**start, **stored}, start)
         if changes:
@@ -108,7 +108,9 @@ def claim(
         # A resumed run may have other output paths.
         if stored["options"] != json.loads(json.dumps(options)):
             content = {**stored, "options": options}
-            processes.from_first(lambda: write_json(folder / OPTIONS_FILE, content))
+            processes.from_first(
+                lambda: write_json(folder / OPTIONS_FILE, content, has_checksum=True)
+            )
     else:
         content = {"options": options, "files": files, **start}
         processes.from_first(lambda: make_folder(folder, content, write))
@@ -122,7 +124,7 @@ def make_folder(folder: Path, content: dict[str, Any], write: Callable[[Path], N
     """
     beside = folder.with_name(f"{temporary_name(folder)}.{os.getpid()}")
     try:
-        write_json(beside / OPTIONS_FILE, content)
+        write_json(beside / OPTIONS_FILE, content, has_checksum=True)
         write(beside)
         # The system renames only to where nothing or an empty folder is.
         beside.rename(folder)

@@ -18,7 +18,13 @@ from torch import nn
 
 from minbert import weights
 from minbert.bert import BertModel
-from minbert.commands.files import write_json, write_tensors
+from minbert.commands.files import (
+    check_digest,
+    digest_of_file,
+    read_json,
+    write_json,
+    write_tensors,
+)
 from minbert.pooling import save_pooling
 from minbert.reporting.tables import score_table
 from minbert.tokenizer import BertTokenizer
@@ -132,23 +138,30 @@ class Stage:
         if record["is_kept"] and projection:
             write_tensors(self.folder / "projection.safetensors", projection)
         identity = {"fingerprint": self.fingerprint, "code": self.code}
-        write_json(self.folder / STAGE_FILE, {**identity, **record})
+        # What another run copies, and this one reads again.
+        files = [path for path in sorted(self.folder.iterdir()) if path.name != STAGE_FILE]
+        digests = {path.name: digest_of_file(path) for path in files if path.is_file()}
+        content = {**identity, **record, "files": digests}
+        write_json(self.folder / STAGE_FILE, content, has_checksum=True)
         shutil.rmtree(self.job.folder)
 
     def reusable(self, candidates: Iterable[Path]) -> Path | None:
         """The first folder among `candidates` with a finished encoder that this stage would make.
 
-        A damaged folder is no candidate. The stage's own folder, of a run that is resumed, may have
-        been written before the code was changed.
+        A damaged folder is no candidate, and its damage is printed. The stage's own folder, of a
+        run that is resumed, may have been written before the code was changed.
         """
         for folder in candidates:
             try:
-                stored = json.loads((folder / STAGE_FILE).read_text(encoding="utf-8"))
+                stored = read_json(folder / STAGE_FILE)
                 is_same = stored["fingerprint"] == self.fingerprint
                 if is_same and (folder == self.folder or stored["code"] == self.code):
+                    check_files(folder, stored)
                     weights.read_tensors(folder)
                     return folder
-            except (OSError, ValueError, KeyError, TypeError):
+            except ValueError as error:
+                print(f"{self.job.name}: the encoder in {folder} is not reused ({error})")
+            except (OSError, KeyError, TypeError, AttributeError):
                 continue
         return None
 
@@ -157,7 +170,7 @@ class Stage:
 
         Returns the quality as `train` does. The seconds of another run do not count for this one.
         """
-        stored = json.loads((source / STAGE_FILE).read_text(encoding="utf-8"))
+        stored = read_json(source / STAGE_FILE)
         is_own = source == self.folder
         if not is_own:
             processes.from_first(lambda: self.copy_from(source, stored))
@@ -172,7 +185,7 @@ class Stage:
         """
         without = shutil.ignore_patterns(STAGE_FILE)
         shutil.copytree(source, self.folder, dirs_exist_ok=True, ignore=without)
-        write_json(self.folder / STAGE_FILE, stored)
+        write_json(self.folder / STAGE_FILE, stored, has_checksum="files" in stored)
 
     def table(self, quality: Quality) -> str:
         """The scores before and after training, a row each.
@@ -188,6 +201,18 @@ class Stage:
             score = self.job.score.removeprefix("-")
             lines.append(f"its {score} is worse, so the next stage begins where this one began")
         return "\n".join(lines)
+
+
+def check_files(folder: Path, stored: Mapping[str, Any]) -> None:
+    """Raise ValueError, with its name, for a file of a finished encoder that is not as written.
+
+    stored: the content of its stage.json. One of an older version has no digests.
+    """
+    for name, digest in stored.get("files", {}).items():
+        try:
+            check_digest(folder / name, digest)
+        except OSError as error:
+            raise ValueError(f"{name} is missing or cannot be read") from error
 
 
 class ChainStep(NamedTuple):

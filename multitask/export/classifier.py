@@ -14,7 +14,6 @@ B batch, T tokens, H hidden, C classes.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from torch import Tensor, nn
 
 from data.batching import Batch
 from minbert import BertModel, BertTokenizer
-from minbert.commands.files import write_json, write_tensors
+from minbert.commands.files import read_json, write_json, write_tensors
 from minbert.config import FAMILIES, BertConfig
 from minbert.weights import read_tensors, to_hugging_face
 from multitask.heads import DenseHead
@@ -156,7 +155,7 @@ def write_config(config: BertConfig, task: Task, folder: Path) -> None:
     """Write config.json with the names of the classes and the kind of problem."""
     config.save_pretrained(folder, KIND)
     path = folder / "config.json"
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    content: dict[str, Any] = read_json(path)
     names = [task.name] if task.is_regression else list(task.label_names)
     content["id2label"] = {str(number): name for number, name in enumerate(names)}
     content["label2id"] = {name: number for number, name in enumerate(names)}

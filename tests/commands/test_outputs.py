@@ -11,7 +11,7 @@ import pytest
 
 import run_multitask
 from contrastive.quality import __main__ as quality
-from minbert.commands.files import write_atomically
+from minbert.commands.files import read_json, write_atomically
 from minbert.commands.outputs import (
     PAGE_START,
     Output,
@@ -185,7 +185,7 @@ def test_a_resumed_run_may_have_other_paths(two_runs, sample_data, tmp_path, cap
     """The path is checked before any row is read, and it is kept for the next resume."""
     folder = tmp_path / "run"
     folder.mkdir()
-    content = json.loads((two_runs[0] / "options.json").read_text())
+    content = read_json(two_runs[0] / "options.json")
     (folder / "options.json").write_text(json.dumps(content))
     own = tmp_path / "own.csv"
     own.write_text("notes")

@@ -56,6 +56,21 @@ def as_bin(folder: Path, content: object) -> None:
     torch.save(content, folder / "pytorch_model.bin")
 
 
+@pytest.mark.parametrize(
+    "change", [{"num_hidden_layers": 10**9}, {"vocab_size": 10**9}, {"intermediate_size": 2**40}]
+)
+def test_a_config_of_another_size_is_refused_before_anything_is_built(folder, change):
+    """Building it would take all memory, or hours."""
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ValueError, match="and the weights hold .* do not belong together"):
+        BertModel.from_pretrained(folder)
+
+
+def test_the_number_of_parameters(model):
+    assert TINY.num_parameters == sum(parameter.numel() for parameter in model.parameters())
+
+
 def assert_same(loaded: BertModel, model: BertModel) -> None:
     for name, parameter in model.named_parameters():
         assert torch.equal(loaded.get_parameter(name), parameter), name

@@ -158,8 +158,15 @@ def test_a_pretraining_run_is_read(tmp_path, change, expected):
 
 def make_old(folder: Path) -> None:
     """Change the folder of a stopped run into one that commit 94b06e7 would have left."""
+    # There were no checksums, and no digests of files.
+    for path in [*folder.rglob("state.json"), *folder.rglob("stage.json")]:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        for name in ("checksum", "digests", "files"):
+            content.pop(name, None)
+        path.write_text(json.dumps(content), encoding="utf-8")
     path = folder / "options.json"
     content = json.loads(path.read_text(encoding="utf-8"))
+    del content["checksum"]
     values = content["options"]
     content["options"] = {name: values[name] for name in NAMES} | {"score": "auto"}
     content["code"] = CODE

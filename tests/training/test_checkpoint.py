@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from minbert import AdamW
-from minbert.commands.files import write_atomically, write_json, write_tensors
+from minbert.commands.files import read_json, write_atomically, write_json, write_tensors
 from minbert.training import checkpoint
 from minbert.training.checkpoint import (
     STATE_FILE,
@@ -204,6 +204,21 @@ def test_a_truncated_tensor_file_is_named(tmp_path, num_bytes):
     path.write_bytes(path.read_bytes()[:num_bytes])
     with pytest.raises(ValueError, match="the checkpoint cannot be read"):
         load_checkpoint(tmp_path)
+
+
+def test_a_state_that_was_edited_is_refused(tmp_path):
+    """A number that looks right would change the run without a word."""
+    save_checkpoint(tmp_path, {"w": torch.ones(1)}, {"step": 1, "best_score": 0.5})
+    text = (tmp_path / STATE_FILE).read_text()
+    (tmp_path / STATE_FILE).write_text(text.replace('"best_score": 0.5', '"best_score": 0.9'))
+    with pytest.raises(ValueError, match=r"its checksum is wrong.*Delete that folder"):
+        load_checkpoint(tmp_path)
+
+
+def test_deep_json_is_refused(tmp_path):
+    (tmp_path / "a.json").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match="nested too deeply"):
+        read_json(tmp_path / "a.json")
 
 
 # --- optimizers -----------------------------------------------------------------------------------

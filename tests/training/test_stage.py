@@ -242,6 +242,21 @@ def test_a_damaged_folder_is_no_candidate(make_chain, tmp_path, content):
     assert stages[0].reusable([tmp_path / "absent", tmp_path / "one" / "encoder"]) is None
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "vocab.txt", STAGE_FILE])
+def test_a_damaged_encoder_is_named_and_trained_again(make_chain, tmp_path, capsys, name):
+    (stage,) = make_chain("one", {"up": 3.0})
+    run_chain(plan_chain([stage], []), is_resumed=False)
+    folder = tmp_path / "one" / "encoder"
+    assert stage.reusable([folder]) == folder
+    content = bytearray((folder / name).read_bytes())
+    content[-30] ^= 1
+    (folder / name).write_bytes(content)
+    assert stage.reusable([folder]) is None
+    said = capsys.readouterr().out
+    assert f"up: the encoder in {folder} is not reused" in said
+    assert name in said or name == STAGE_FILE
+
+
 def test_a_stage_begins_and_closes_around_its_job(make_chain):
     """Copies are made before anything is measured. The encoder counts as `close` leaves it."""
     (stage,) = make_chain("one", {"up": 3.0})
