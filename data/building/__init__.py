@@ -13,4 +13,5 @@ The files in reading order:
     teacher.py          The similarity of two sentences, by an encoder.
     pairs.py            PARA and STS: pairs with labels of rules and of the teacher.
     __main__.py         The command.
+    plain_sentences.py  Command: sentences of plain text, for a distillation.
 """
