@@ -35,7 +35,7 @@ from minbert.options import EncoderOptions
 
 RUN_MULTITASK = Path(__file__).resolve().parents[1] / "run_multitask.py"
 # A copy of the sample gets the same number of sentences as the sample itself.
-JOB = ("--option", "finetune", "--pretrain", "simcse", "--contrastive-sentences", 2000)
+JOB = ("--option", "finetune", "--pretrain", "simcse", "--contrastive-sentences", 1000)
 ALL_ROWS = "all rows"
 
 

@@ -152,7 +152,7 @@ def choose_sentences(options: Options) -> dict[str, Choice]:
     is_read = any(METHODS[method].reads_all_sentences for method in options.run.methods)
     if not options.data.is_bundled or options.contrastive.is_fusion or not is_read:
         return {}
-    return {"contrastive_sentences": Choice(2000, "a first run on the bundled sample is short")}
+    return {"contrastive_sentences": Choice(1000, "a first run on the bundled sample is short")}
 
 
 def choose_length(options: Options, num_positions: int) -> dict[str, Choice]:

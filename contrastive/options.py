@@ -191,7 +191,7 @@ class ContrastiveOptions(OptionGroup):
     contrastive_sentences: int | str = flag(
         AUTO,
         "Maximum number of the tasks' sentences that a stage reads, evenly spaced. 0: all of them. "
-        "auto: all, and 2,000 of the bundled sample.",
+        "auto: all, and 1,000 of the bundled sample.",
         low=0,
     )
     contrastive_temperature: float | str = flag(AUTO, "Softmax temperature.", low=1e-3)

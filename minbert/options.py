@@ -17,8 +17,8 @@ class EncoderOptions(OptionGroup):
     """Which encoder a run starts from, and how it computes."""
 
     model: str = flag(
-        "minbert-mini",
-        "Encoder to start from: minbert-mini or minbert-mini-distilled (both bundled), minilm "
+        "minbert-mini-distilled",
+        "Encoder to start from: minbert-mini-distilled or minbert-mini (both bundled), minilm "
         "(after setup.sh --minilm), a folder in the Hugging Face layout, or a name on its hub, "
         "such as bert-base-uncased. BERT, DistilBERT, RoBERTa and XLM-R are read.",
         is_common=True,

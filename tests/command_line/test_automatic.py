@@ -253,7 +253,7 @@ def test_the_score_that_selects_the_best_epoch(tasks, score):
 def test_a_contrastive_stage_reads_fewer_sentences_of_the_bundled_sample():
     """Only where nobody said how many, and only a stage that reads them all."""
     after, reasons = resolved(options_of("--pretrain", "simcse"), 384)
-    assert after.contrastive.contrastive_sentences == 2000
+    assert after.contrastive.contrastive_sentences == 1000
     assert "bundled sample" in str(reasons["contrastive_sentences"])
     for flags in (
         ["--pretrain", "simcse", "--data-dir", "elsewhere"],
