@@ -91,8 +91,9 @@ def exit_code(
     where the reader of its output goes away, as in `| head`. Otherwise it ends, with code 0.
 
     main may return a code of its own, or nothing. Otherwise the codes are 0 (done), 1 (diverged:
-    FloatingPointError, a loss that is not finite), 2 (bad input: ValueError or OSError), 70 (a
-    defect: any other exception, whose traceback goes to a file) and 130 (Ctrl-C).
+    FloatingPointError, a loss that is not finite), 2 (bad input: ValueError or OSError, or an
+    exercise that is not written: NotImplementedError), 70 (a defect: any other exception, whose
+    traceback goes to a file) and 130 (Ctrl-C).
     """
 
     def decorate(main: Main) -> Callable[..., int]:
@@ -155,7 +156,8 @@ class Ending:
                 f"{self.name}: there is not enough memory ({first_line_of(error)}). Choose smaller "
                 "batches, shorter rows or a smaller model, or stop other programs."
             )
-        elif not isinstance(error, ValueError | OSError):
+        # NotImplementedError is an exercise of the hand-out that is not written yet, and says so.
+        elif not isinstance(error, ValueError | OSError | NotImplementedError):
             self.code = DEFECT
             self.message = (
                 f"{self.name}: this is a defect of minBERT, or a damaged input that it does not "

@@ -107,9 +107,11 @@ def test_a_name_that_is_no_folder_s(name):
 
 def test_stages_and_a_recipe_stand_in_the_name():
     options = options_of("--pretrain", "mlm,simcse", "--output_dir", "nowhere")
-    assert choose_folder(options).name == "finetune-mlm-simcse-minbert-mini-sample-seed11711"
+    assert (
+        choose_folder(options).name == "finetune-mlm-simcse-minbert-mini-distilled-sample-seed11711"
+    )
     options = options_of("--recipe", "rob-5", "--output_dir", "nowhere")
-    assert choose_folder(options).name == "rob-5-minbert-mini-sample-seed11711"
+    assert choose_folder(options).name == "rob-5-minbert-mini-distilled-sample-seed11711"
 
 
 # --- places that can be written -------------------------------------------------------------------
