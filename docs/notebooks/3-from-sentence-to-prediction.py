@@ -166,7 +166,8 @@ assert torch.allclose(logits, by_the_model, atol=1e-4)
 assert abs(float(probabilities.sum()) - 1) < 1e-5
 
 names = model.tasks["sst"].label_names
-print(dict(zip(names, probabilities.numpy().round(2).tolist(), strict=True)))
+for name, probability in zip(names, probabilities.tolist(), strict=True):
+    print(f"{name:<18}{probability:.2f}")
 assert probabilities.argmax() >= 3  # positive, or somewhat positive
 
 # %% [markdown]
@@ -226,7 +227,18 @@ axes.legend()
 plt.show()
 
 assert across.min() > 0 and across.max() < 1
-draw_attention(output.attentions, tokenizer.convert_ids_to_tokens(pair.input_ids[0]), layer=3)
+tokens_of_pair = tokenizer.convert_ids_to_tokens(pair.input_ids[0])
+draw_attention(output.attentions, tokens_of_pair, layer=3)
+
+# %% [markdown]
+# Some heads have short diagonals far from the middle. There, a word of one sentence attends to the
+# same word of the other one. Both sentences hold "guitar", whose first piece is "gu":
+
+# %%
+places = [place for place, token in enumerate(tokens_of_pair) if token == "gu"]
+from_first_to_second = weights[3, :, places[0], places[1]]  # (6,)
+print("by head:", from_first_to_second.numpy().round(2))
+assert from_first_to_second.max() > 3 / len(tokens_of_pair)  # far more than chance
 
 # %%
 pairs = [
