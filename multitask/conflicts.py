@@ -78,7 +78,15 @@ def conflict_plots(surgery: GradientSurgery, tasks: Tasks = TASKS) -> tuple[Line
 
 
 def _plot(lines: Sequence[Line], label: str) -> LinePlot:
-    return LinePlot(tuple(lines), "step", label, starts_at_zero=True, aspect=0.75)
+    changes = [f"{line.name} from {line.y[0]:.3g} to {line.y[-1]:.3g}" for line in lines]
+    return LinePlot(
+        tuple(lines),
+        "step",
+        label,
+        starts_at_zero=True,
+        aspect=0.75,
+        summary=f"{', '.join(changes)}.",
+    )
 
 
 def conflict_figure(

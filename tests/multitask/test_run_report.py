@@ -159,7 +159,10 @@ def test_conflicts_are_shown_where_they_were_measured(run):
     assert table_of(with_surgery, "Gradient conflicts") == [
         ("SST and STS", "4", "75.0%", "-0.5000")
     ]
-    assert len(Page(render_html("x", report_sections(with_surgery))).images) == 7
+    images = Page(render_html("x", report_sections(with_surgery))).images
+    assert len(images) == 7
+    descriptions = [image["aria-label"] for image in images]
+    assert any("SST and STS from 1 to -1." in text for text in descriptions)
 
 
 def test_without_a_log_the_page_says_so(run):
