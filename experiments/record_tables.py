@@ -98,9 +98,16 @@ def runs_on_real_sentences() -> dict[str, list[Record]]:
     return of_model
 
 
-def score_lines() -> list[str]:
-    """The lines of `real_sentences` without what stands below them."""
+def default_runs() -> tuple[str, list[Record]]:
+    """The default model and its records; another model where it has none yet."""
     of_model = runs_on_real_sentences()
+    default = EncoderOptions().model
+    model = default if default in of_model else next(iter(of_model))
+    return model, of_model[model]
+
+
+def score_lines(of_model: Mapping[str, list[Record]]) -> list[str]:
+    """The lines of a table of scores, without what stands below them. of_model: by model."""
     titles = [f"{name}, {count(len(records), 'seed')}" for name, records in of_model.items()]
     lines = format_head(["", *titles, "majority"])
 
@@ -116,14 +123,15 @@ def score_lines() -> list[str]:
 def real_sentences() -> str:
     """Scores of the default job on real sentences, by model: benchmarks/real_sentences.py."""
     runs = [record["run"] for record in read_records(REAL_SENTENCES)]
-    return "\n".join([*score_lines(), "", measured_on(runs)])
+    return "\n".join([*score_lines(runs_on_real_sentences()), "", measured_on(runs)])
 
 
 def first_results() -> str:
-    """The four rows of the README, from the same records as `real_sentences`."""
-    lines = score_lines()
+    """The four rows of the README: those of the default model in `real_sentences`."""
+    model, records = default_runs()
+    lines = score_lines({model: records})
     chosen = [line for line in lines if line.split(" | ")[0].removeprefix("| ") in FIRST_SCORES]
-    runs = [record["run"] for record in read_records(REAL_SENTENCES)]
+    runs = [record["run"] for record in records]
     return "\n".join([*lines[:2], *chosen, "", measured_on(runs)])
 
 
@@ -133,10 +141,11 @@ def default_job() -> str:
     from multitask.leaderboard import closing_table
     from multitask.tasks import TASKS
 
-    runs = [record["run"] for record in runs_on_real_sentences()[EncoderOptions().model]]
+    model, records = default_runs()
+    runs = [record["run"] for record in records]
     run = next(run for run in runs if run["seed"] == TrainingOptions().seed)
     table = closing_table(run["scores"], run["baselines"], TASKS)
-    return f"```text\n{table}\n```\n\n{measured_on([run])}"
+    return f"```text\n{table}\n```\n\nThe model is {model}. {measured_on([run])}"
 
 
 PART_SCORES = (
@@ -368,7 +377,8 @@ def first_model_answers() -> list[Answer]:
         minutes = [record["run"]["minutes"] for record in records]
         gigabytes = max(record["run"]["gigabytes"] for record in records)
         cost = f"{min(minutes):.0f} to {max(minutes):.0f} minutes on one thread, {gigabytes:.1f} GB"
-        answers.append(Answer("How much does this job cost?", cost, "cost.md"))
+        title = f"How much does the default job with {model} cost?"
+        answers.append(Answer(title, cost, "cost.md"))
     return answers
 
 
