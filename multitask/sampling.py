@@ -136,21 +136,15 @@ def mt_dnn(
     batches, so a large task leads. Every row of every task comes exactly once per epoch.
 
     make_batches, generator: as in joint. weights: passes over a task's rows in one epoch, 1 for a
-    task without an entry. 2 doubles its share ([ROB] PARA). 0.5 takes half of its batches, drawn
-    anew each time.
+    task without an entry. 2 doubles its share. 0.5 takes half of its batches, drawn anew each
+    time.
 
     Returns the steps of one epoch, each with a single batch. Raises ValueError for no tasks, a task
     without batches, or a weight of another task. Compare with joint, where all tasks weigh the same
     in every update.
     """
     weights = weights or {}
-    unknown = sorted(set(weights) - set(make_batches))
-    if unknown:
-        raise ValueError(
-            f"weights names {unknown[0]}, which is no task here; there are "
-            f"{', '.join(make_batches)}."
-        )
-
+    check_names(weights, make_batches)
     pooled = []
     for name, batches in first_passes(make_batches, generator).items():
         count = max(1, round(len(batches) * weights.get(name, 1.0)))
@@ -178,11 +172,51 @@ def power(make_batches: MakeBatches, generator: torch.Generator, exponent: float
     mt_dnn, where every row comes once.
     """
     passes = first_passes(make_batches, generator)
-    names = list(passes)
-    counts = [len(passes[name]) for name in names]
+    counts = [len(batches) for batches in passes.values()]
     chances = torch.tensor(counts, dtype=torch.float64) ** exponent  # (K,)
-    draws = torch.multinomial(chances, sum(counts), replacement=True, generator=generator)
+    return drawn_steps(make_batches, generator, passes, chances, sum(counts))
 
+
+def random_task(
+    make_batches: MakeBatches,
+    generator: torch.Generator,
+    weights: Mapping[str, float] | None = None,
+    num_steps: int = 0,
+) -> list[Step]:
+    """One batch a step, its task drawn with p_k ~ w_k, whatever the size of the task ([ROB]).
+
+    [ROB] draws the task with the weights 1 : 1 : 1, or with the double weight for PARA. It does not
+    say how long an epoch is.
+
+    make_batches, generator: as in joint. weights: w_k, 1 for a task without an entry. num_steps: of
+    the epoch. 0: as many as all tasks have batches, as in mt_dnn. A task drawn more often than it
+    has batches starts another pass, formed anew.
+
+    Returns the steps of one epoch, each with a single batch. Raises ValueError as mt_dnn does.
+    Compare with mt_dnn, where a large task leads, and with `power` of exponent 0.
+    """
+    weights = weights or {}
+    check_names(weights, make_batches)
+    passes = first_passes(make_batches, generator)
+    chances = torch.tensor([weights.get(name, 1.0) for name in passes], dtype=torch.float64)  # (K,)
+    count = num_steps or sum(len(batches) for batches in passes.values())
+    return drawn_steps(make_batches, generator, passes, chances, count)
+
+
+def drawn_steps(
+    make_batches: MakeBatches,
+    generator: torch.Generator,
+    passes: dict[str, list[Rows]],
+    chances: torch.Tensor,
+    num_steps: int,
+) -> list[Step]:
+    """Steps of one batch each, whose tasks are drawn.
+
+    passes: the batches of the first pass over each task. They are used up. chances: (K,) float64,
+    of the tasks in the order of `passes`; they need not add up to 1.
+    """
+    names = list(passes)
+    draws = torch.multinomial(chances, num_steps, replacement=True, generator=generator)
     steps: list[Step] = []
     for number in draws.tolist():
         name = names[number]
@@ -190,6 +224,16 @@ def power(make_batches: MakeBatches, generator: torch.Generator, exponent: float
             passes[name] = list(make_batches[name](generator))
         steps.append([TaskBatch(name, passes[name].pop(0))])
     return steps
+
+
+def check_names(weights: Mapping[str, float], make_batches: MakeBatches) -> None:
+    """Raise ValueError where the weights name a task that is not there."""
+    unknown = sorted(set(weights) - set(make_batches))
+    if unknown:
+        raise ValueError(
+            f"weights names {unknown[0]}, which is no task here; there are "
+            f"{', '.join(make_batches)}."
+        )
 
 
 def annealed_exponent(epoch: int, epochs: int) -> float:
@@ -330,6 +374,23 @@ class WeightOptions(OptionGroup):
 
 
 @dataclass(frozen=True)
+class DrawOptions(OptionGroup):
+    """Options of random-task."""
+
+    draw_weights: str = flag(
+        NONE,
+        "With --sampling random-task: how often a task is drawn beside the others, such as "
+        "para=2. Tasks without a number have 1.",
+    )
+    steps_per_epoch: int = flag(
+        0,
+        "With --sampling random-task: number of steps in an epoch. 0: as many as all tasks have "
+        "batches.",
+        low=0,
+    )
+
+
+@dataclass(frozen=True)
 class PowerOptions(OptionGroup):
     """Option of power."""
 
@@ -365,6 +426,20 @@ def check_weights(own: MethodOptions, tasks: Sequence[str]) -> None:
     check_numbers("sampling_weights", text, tasks, ",".join(tasks))
 
 
+def draw_arguments(own: MethodOptions, epoch: Epoch) -> dict[str, Any]:
+    """For random_task."""
+    options = own[DrawOptions]
+    return {
+        "weights": numbers_by_task(options.draw_weights),
+        "num_steps": options.steps_per_epoch,
+    }
+
+
+def check_draws(own: MethodOptions, tasks: Sequence[str]) -> None:
+    """For random_task."""
+    check_numbers("draw_weights", own[DrawOptions].draw_weights, tasks, ",".join(tasks))
+
+
 def limit_argument(own: MethodOptions, epoch: Epoch) -> dict[str, Any]:
     """For joint and batch_round_robin."""
     return {"limit": own[LimitOptions].joint_limit}
@@ -397,6 +472,16 @@ SAMPLERS["mt-dnn"] = Sampler(
     check=check_weights,
     options=(WeightOptions,),
     fixture=Fixture(values={"sampling_weights": ["none", "sst=0.1", "sts=5"]}),
+)
+SAMPLERS["random-task"] = Sampler(
+    title="one batch, its task is drawn by --draw_weights, whatever its size",
+    sample=random_task,
+    arguments=draw_arguments,
+    check=check_draws,
+    options=(DrawOptions,),
+    fixture=Fixture(
+        values={"draw_weights": ["none", "sst=0.1", "sts=5"], "steps_per_epoch": [0, 3]}
+    ),
 )
 SAMPLERS["joint"] = Sampler(
     title="one batch of every task",

@@ -17,6 +17,7 @@ READS_TRIPLETS = [
     "gen-surgery",
     "gen-nli-1-epoch",
     "rob-15",
+    "rob-15-pooled",
 ]
 
 # Names of what is the default anyway.
@@ -77,11 +78,23 @@ def test_a_row_by_hand():
         "vector_dropout_prob": 0.1,
         "hidden_dropout_prob": 0.0,
         "common_layer": "tanh",
-        "sampling": "mt-dnn",
+        "sampling": "random-task",
         "head": "dpha",
         "epochs": 5,
-        "sampling_weights": "para=2",
+        "draw_weights": "para=2",
     }
+
+
+def test_a_pooled_twin_differs_in_its_sampling_alone():
+    for name in ("rob-7", "rob-14"):
+        drawn = values_of(name)
+        pooled = values_of(f"{name}-pooled")
+        assert drawn.pop("sampling") == "random-task" and pooled.pop("sampling") == "mt-dnn"
+        weights = drawn.pop("draw_weights", "none")
+        assert pooled.pop("sampling_weights", "none") == weights
+        assert drawn == pooled
+        assert RECIPES[name].published == RECIPES[f"{name}-pooled"].published
+    assert values_of("rob-14-pooled")["sampling_weights"] == "para=2"
 
 
 # Tables 2 and 3: sampling, order of tasks, epochs (3.5 in row 15), batch size, dropout, head (with
@@ -93,15 +106,15 @@ ROB = """
 4  epoch-round-robin sts,sst,para,sst,sts  3 16 .5 ph,common      .483 .810 .878  .876 .891 .483
 5  epoch-round-robin sts,sst,para,sst,sts  3 32 .5 ph,common      .499 .822 .875  .846 .896 .948
 6  epoch-round-robin sts,sst,sst,sts,para  5 32 .5 ph,common      .454 .794 .864  .964 .935 .968
-7  mt-dnn            -                     5 32 .5 ph,common      .491 .843 .866  .977 .850 .985
-8  mt-dnn            -                     5 64 .5 ph,common      .510 .851 .871  .968 .855 .988
-9  mt-dnn            -                     5 64 .5 ph+dph,common  .521 .842 .875  .986 .845 .990
-10 mt-dnn            -                     5 64 .5 ph+dpha,common .520 .851 .870  .985 .898 .986
-11 mt-dnn            -                     5 64 .3 dpha,common    .521 .852 .872  .989 .896 .986
+7  random-task       -                     5 32 .5 ph,common      .491 .843 .866  .977 .850 .985
+8  random-task       -                     5 64 .5 ph,common      .510 .851 .871  .968 .855 .988
+9  random-task       -                     5 64 .5 ph+dph,common  .521 .842 .875  .986 .845 .990
+10 random-task       -                     5 64 .5 ph+dpha,common .520 .851 .870  .985 .898 .986
+11 random-task       -                     5 64 .3 dpha,common    .521 .852 .872  .989 .896 .986
 12 joint             -                     5 8  .1 dpha,common    .510 .876 .882  .858 .891 .962
-13 mt-dnn            -                     5 64 .5 dpha,common    .511 .883 .885  .993 .946 .993
-14 mt-dnn            -                     5 64 .1 dpha,common    .526 .880 .879  .990 .931 .994
-15 mt-dnn            -                     4 64 .1 dpha,common    .508 .879 .881  .991 .950 .991
+13 random-task       -                     5 64 .5 dpha,common    .511 .883 .885  .993 .946 .993
+14 random-task       -                     5 64 .1 dpha,common    .526 .880 .879  .990 .931 .994
+15 random-task       -                     4 64 .1 dpha,common    .508 .879 .881  .991 .950 .991
 """
 
 
@@ -127,7 +140,7 @@ def test_each_row_of_the_rob_report(row):
     assert options["tasks"] == ("sst,para,sts" if tasks == "-" else tasks)
     assert options["sampling"] == sampling
     assert options["surgery"] == ("pcgrad" if number == "12" else "mean")
-    is_double = options["sampling_weights"] == "para=2"
+    is_double = options["draw_weights"] == "para=2"
     assert is_double == (int(number) >= 10 and number != "12"), (
         "PARA's double weight has no place in joint steps"
     )

@@ -26,6 +26,7 @@ from multitask.sampling import (
     joint,
     mt_dnn,
     power,
+    random_task,
     sequential,
 )
 
@@ -287,6 +288,37 @@ def test_the_exponent_anneals():
     for epoch, exponent in enumerate(exponents):
         steps = sampler("annealed", epochs=5)(MAKE_BATCHES, seeded(), epoch)
         assert steps == power(MAKE_BATCHES, seeded(), exponent)
+
+
+# --- a task drawn by weight -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weights", [{}, {"para": 2.0}])
+def test_random_task_draws_by_its_weights_whatever_the_size(weights):
+    counts: Counter[str] = Counter()
+    generator = seeded()
+    for _ in range(300):
+        counts.update(tasks_in(random_task(MAKE_BATCHES, generator, weights)))
+    shares = [weights.get(name, 1.0) for name in NUM_BATCHES]
+    expected = [300 * NUM_ALL * share / sum(shares) for share in shares]
+    found = [counts[name] for name in NUM_BATCHES]
+    assert chisquare(found, expected).pvalue > 1e-4, (
+        "the law is p_k ~ w_k. Do the sizes of the tasks count, as in mt_dnn?"
+    )
+    # The negative control: the sizes of the tasks.
+    pooled = [300 * num for num in NUM_BATCHES.values()]
+    assert chisquare(found, pooled).pvalue < 1e-4
+
+
+def test_random_task_has_as_many_steps_as_asked():
+    assert len(random_task(MAKE_BATCHES, seeded())) == NUM_ALL
+    assert len(random_task(MAKE_BATCHES, seeded(), num_steps=5)) == 5
+    with pytest.raises(ValueError, match="weights names qqp"):
+        random_task(MAKE_BATCHES, seeded(), {"qqp": 2.0})
+
+
+def test_random_task_without_weights_is_power_without_sizes():
+    assert random_task(MAKE_BATCHES, seeded()) == power(MAKE_BATCHES, seeded(), 0.0)
 
 
 def numbered(num_rows: int = 2) -> Make:
