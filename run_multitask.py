@@ -442,7 +442,7 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
     from data.known_words import save_words
     from data.task_specs import stored
     from minbert.training import cost_estimate, run_folder
-    from multitask import conflicts, leaderboard
+    from multitask import conflicts, evaluation, leaderboard
 
     options = setup.options
     started = time.perf_counter()
@@ -451,6 +451,10 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
     model: Any = outcome.job.model
     scores, dev_outputs = leaderboard.write_results(
         model, setup.rows, setup.tables, setup.prediction_paths, options.training.precision
+    )
+    training = {task: splits["train"] for task, splits in setup.rows.items()}
+    train_scores = evaluation.score_training_rows(
+        options.multitask.fine_tuning, model, training, options.training.precision
     )
     seconds = outcome.seconds + time.perf_counter() - started
 
@@ -466,6 +470,7 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
         tasks=stored(setup.tasks),
         scores=scores.dev,
         **({"test_scores": scores.test} if scores.test else {}),
+        **({"train_scores": train_scores} if train_scores else {}),
         baselines=baselines,
         epochs=outcome.progress.history,
         best_step=outcome.progress.best_step,
@@ -476,7 +481,7 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
     )
 
     print(conflict_table, end="")
-    print_results(setup, scores, baselines)
+    print_results(setup, scores, train_scores, baselines)
     print(cost_estimate.comparison(costs, **actual))
     print_paths(setup)
     write_report(setup, record, dev_outputs, surgery)
@@ -512,15 +517,21 @@ def write_report(
                 print(f"{name}: {write(run)}")
 
 
-def print_results(setup: Setup, scores: FileScores, baselines: dict[str, dict[str, float]]) -> None:
-    """Print the closing table."""
+def print_results(
+    setup: Setup,
+    scores: FileScores,
+    train_scores: dict[str, float],
+    baselines: dict[str, dict[str, float]],
+) -> None:
+    """Print the closing table, and under it the scores of other rows where there are any."""
     from multitask import leaderboard
     from multitask.tasks import answerable_tasks
 
     options = setup.options.multitask
     trained = answerable_tasks(setup.tasks, options.tasks.order, options.heads.head)
     print(leaderboard.closing_table(scores.dev, baselines, setup.tasks, trained))
-    print(leaderboard.test_lines(scores.test, setup.tasks), end="")
+    print(leaderboard.score_lines("test", scores.test, setup.tasks), end="")
+    print(leaderboard.score_lines("train", train_scores, setup.tasks), end="")
 
 
 def print_paths(setup: Setup) -> None:

@@ -23,11 +23,17 @@ from typing import Any, NamedTuple
 
 from experiments.checks import check_same, check_series, find_doubts
 from experiments.figures import History, keep_trained, write_page
-from experiments.recipes import values_of
+from experiments.recipes import published_tasks, values_of
 from experiments.records import RECORDS, add_records, record_of
-from experiments.run_files import Scores, dev_scores, read_record, stage_records
+from experiments.run_files import (
+    Scores,
+    dev_scores,
+    read_record,
+    stage_records,
+    train_scores,
+)
 from experiments.series import Series, run_process
-from experiments.tables import build_score_table, build_stage_table
+from experiments.tables import build_score_table, build_stage_table, build_train_table
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.training.code_version import code_version
@@ -42,19 +48,23 @@ class Results:
 
     scores: by recipe, the dev scores of its runs, seed by seed.
     histories: by recipe, the dev scores after each epoch of its runs.
+    train: by recipe, the scores on training rows, of runs with --score_train.
     stages: by recipe and stage of --pretrain, the records of that stage.
     """
 
     scores: dict[str, list[Scores]] = field(default_factory=dict)
     histories: dict[str, list[History]] = field(default_factory=dict)
+    train: dict[str, list[Scores]] = field(default_factory=dict)
     stages: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def add(self, name: str, folder: Path, record: dict[str, Any]) -> None:
         """Add one finished run of a recipe."""
-        scores = dev_scores(record)
-        self.scores.setdefault(name, []).append(scores)
-        history = [keep_trained(entry, list(scores)) for entry in record.get("epochs", [])]
+        trained = list(dev_scores(record))
+        self.scores.setdefault(name, []).append(dev_scores(record, published_tasks(name)))
+        history = [keep_trained(entry, trained) for entry in record.get("epochs", [])]
         self.histories.setdefault(name, []).append(history)
+        if train_scores(record):
+            self.train.setdefault(name, []).append(train_scores(record))
         for stage, stage_record in stage_records(folder, record).items():
             self.stages.setdefault(f"{name}: {stage}", []).append(stage_record)
 
@@ -211,6 +221,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 add_records(records, [record_of(record, date.today())])
 
     text = build_score_table(results.scores, against)
+    if results.train:
+        text += f"\n\n{build_train_table(results.train)}"
     if results.stages:
         text += f"\n\n{build_stage_table(results.stages)}"
     path = series.out / "ablation.md"

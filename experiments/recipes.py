@@ -536,6 +536,15 @@ def values_of(name: str) -> Values:
     raise ValueError(f"there is no recipe '{name}'; {hint}--list-recipes shows them all.")
 
 
+def published_tasks(name: str) -> list[str]:
+    """Return the tasks whose dev score the report prints for a recipe, trained or not."""
+    if name not in RECIPES:
+        return []
+    published = RECIPES[name].published
+    scores = {"sst": published.sst, "para": published.para, "sts": published.sts}
+    return [task for task, score in scores.items() if score is not None]
+
+
 def recipe_list() -> str:
     """Return the text of --list-recipes: names, published dev scores, and what each recipe is."""
     lines = [f"{'recipe':<24}{'SST':>7}{'PARA':>7}{'STS':>7}{'mean':>7}  what it is"]

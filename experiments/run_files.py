@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,11 @@ def read_record(folder: Path) -> dict[str, Any]:
     return read_json(folder / "run.json", *SECTIONS)
 
 
-def dev_scores(record: dict[str, Any]) -> Scores:
+def dev_scores(record: dict[str, Any], published: Collection[str] = ()) -> Scores:
     """Return the dev scores of a finished run, by the names in run.json.
 
     A run with fewer tasks has the scores of its own tasks. The heads of the others are untrained.
+    published: tasks whose score the report of a recipe prints. They count even so, as there.
     """
     # Imported late, because it imports torch, which --help does not need.
     from multitask.tasks import answerable_tasks, stored_tasks, with_overall
@@ -43,7 +45,13 @@ def dev_scores(record: dict[str, Any]) -> Scores:
     options = record["options"]
     read = stored_tasks(record)
     trained = answerable_tasks(read, options["tasks"].split(","), options["head"])
-    return with_overall({name: record["scores"][name] for name in trained})
+    counted = [name for name in read if name in trained or name in published]
+    return with_overall({name: record["scores"][name] for name in counted})
+
+
+def train_scores(record: dict[str, Any]) -> Scores:
+    """Return the scores on training rows that --score_train has computed, or {}."""
+    return dict(record.get("train_scores", {}))
 
 
 def stage_records(folder: Path, record: dict[str, Any]) -> dict[str, dict[str, Any]]:

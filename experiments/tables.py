@@ -93,6 +93,23 @@ def build_score_table(scores: Mapping[str, Sequence[Scores]], against: str = "")
     return "\n".join(lines)
 
 
+def build_train_table(scores: Mapping[str, Sequence[Scores]]) -> str:
+    """Return a Markdown table of scores on training rows, one row per recipe.
+
+    scores: by recipe, what --score_train computed, seed by seed.
+    """
+    tasks = [column for column in COLUMNS if column.score != OVERALL]
+    lines = format_head(["recipe, training rows", "n", *(column.title for column in tasks)])
+    for name, runs in scores.items():
+        published = RECIPES[name].published.train if name in RECIPES else None
+        cells = [name, str(len(runs))]
+        for column, printed in zip(tasks, published or (None, None, None), strict=True):
+            values = [run[column.score] for run in runs if column.score in run]
+            cells.append(format_scores(values, printed))
+        lines.append(format_row(cells))
+    return "\n".join(lines)
+
+
 def build_stage_table(stages: Mapping[str, Sequence[dict[str, Any]]]) -> str:
     """Return a Markdown table of what each stage of --pretrain did to the encoder.
 

@@ -12,18 +12,24 @@ from data.batching import EncodedExamples, sorted_batches
 from data.readers import Table
 from minbert.training import runtime
 from multitask.model import MultitaskBert
+from multitask.options import FineTuningOptions
 from multitask.tasks import COURSE_TASKS, with_overall
 
 
 @torch.no_grad()
 def predict(
-    model: MultitaskBert, task: str, rows: EncodedExamples, precision: str, batch_size: int = 64
+    model: MultitaskBert,
+    task: str,
+    rows: EncodedExamples,
+    precision: str,
+    batch_size: int = 64,
+    chosen: np.ndarray | None = None,
 ) -> np.ndarray:
     """Compute the raw outputs of all rows, in evaluation mode. The model's mode is put back.
 
-    precision: "fp32" or "bf16", of matrix products. Returns float32 in row order: (N, C) for
-    several classes, (N,) otherwise. Raises ValueError for pairs in another encoding than the
-    model's: it would read them as something else.
+    precision: "fp32" or "bf16", of matrix products. chosen: the numbers of the rows to predict
+    instead of all. Returns float32 in row order: (N, C) for several classes, (N,) otherwise. Raises
+    ValueError for pairs in another encoding than the model's: it would read them as something else.
     """
     if model.tasks[task].is_pair and rows.pair_encoding != model.pair_encoding:
         raise ValueError(
@@ -38,9 +44,11 @@ def predict(
     # Batches of similar length have little padding, but they are not in row order.
     outputs = []
     order: list[int] = []
-    for indices in sorted_batches(rows.lengths, batch_size):
+    lengths = rows.lengths if chosen is None else rows.lengths[chosen]
+    for indices in sorted_batches(lengths, batch_size):
+        numbers = indices if chosen is None else chosen[indices].tolist()
         with runtime.autocast(device, precision):
-            outputs.append(model(task, rows.batch(indices).to(device)).float())
+            outputs.append(model(task, rows.batch(numbers).to(device)).float())
         order += indices
 
     model.train(was_training)
@@ -72,3 +80,33 @@ def evaluate(
     if len(scores) > 1 and scores.keys() != set(COURSE_TASKS):
         with_means["mean"] = sum(scores.values()) / len(scores)
     return with_means
+
+
+def score_training_rows(
+    options: FineTuningOptions,
+    model: MultitaskBert,
+    rows: dict[str, EncodedExamples],
+    precision: str,
+) -> dict[str, float]:
+    """Score the tasks on the training rows that --score_train chooses; {} where it is none.
+
+    The scores have the names of `evaluate`. A label of a class may be a probability. Such a row has
+    no right answer, so it is left out.
+    """
+    scores = {}
+    for name, task_rows in rows.items():
+        task = model.tasks[name]
+        labels = labels_of(task_rows)
+        usable = np.arange(len(labels))
+        if not task.is_regression:
+            usable = usable[labels % 1 == 0]
+        chosen = spread(usable, options.num_scored_rows(len(usable)))
+        if len(chosen):
+            outputs = predict(model, name, task_rows, precision, chosen=chosen)
+            scores[name] = task.score(task.decode(outputs), labels[chosen])
+    return with_overall(scores)
+
+
+def spread(numbers: np.ndarray, count: int) -> np.ndarray:
+    """Choose numbers at even distances, as Table.cut does."""
+    return numbers[np.arange(count) * len(numbers) // max(count, 1)]

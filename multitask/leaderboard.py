@@ -242,9 +242,7 @@ def closing_table(
     return f"{table}\n–: not trained; the files of {names} hold what an untrained head says"
 
 
-def test_lines(scores: dict[str, float], tasks: Tasks) -> str:
-    """A line for each task whose test file has labels."""
-    lines = []
-    for name, score in scores.items():
-        lines.append(f"test: {tasks[name].title} {tasks[name].metric} {score:.4f}\n")
-    return "".join(lines)
+def score_lines(split: str, scores: dict[str, float], tasks: Tasks) -> str:
+    """A line for each score of test files that have labels, or of training rows."""
+    titles = score_titles(tasks)
+    return "".join(f"{split}: {titles[name]} {score:.4f}\n" for name, score in scores.items())

@@ -253,6 +253,9 @@ class HeadOptions(OptionGroup):
                 )
 
 
+ALL = "all"  # of --score_train
+
+
 @dataclass(frozen=True)
 class FineTuningOptions(OptionGroup):
     """How long and how fast the multitask stage trains, and what of the encoder is frozen."""
@@ -283,6 +286,11 @@ class FineTuningOptions(OptionGroup):
     accumulation: int = flag(
         1, "Number of steps whose gradients make one update.", low=1, is_common=True
     )
+    score_train: str = flag(
+        NONE,
+        "Also score the trained model on its training rows: all, or a number of rows of each task, "
+        "at even distances in the file. none: do not.",
+    )
     # How much of the encoder is trained, and when.
     layer_decay: float = flag(
         1.0,
@@ -306,7 +314,18 @@ class FineTuningOptions(OptionGroup):
         0, "Stop after this number of epochs without a better score. 0: never stop early.", low=0
     )
 
+    def num_scored_rows(self, num_rows: int) -> int:
+        """How many of a task's training rows --score_train scores."""
+        if self.score_train == NONE:
+            return 0
+        return num_rows if self.score_train == ALL else min(num_rows, int(self.score_train))
+
     def check(self) -> None:
+        is_number = self.score_train.isdecimal() and int(self.score_train) > 0
+        if not (self.score_train in (NONE, ALL) or is_number):
+            raise ValueError(
+                f"--score_train is '{self.score_train}'; it is none, all, or a number of rows."
+            )
         if not (self.freeze in (NONE, "embeddings") or self.freeze.isdecimal()):
             raise ValueError(
                 f"--freeze is '{self.freeze}'; it is none, embeddings, or a number of layers."

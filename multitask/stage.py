@@ -216,7 +216,7 @@ def build_job(
         accumulation=options.fine_tuning.accumulation,
         save_every=training.save_every,
         evaluation_tokens=num_tokens(tasks.trained_rows, "dev"),
-        closing_tokens=num_closing_tokens(model, rows),
+        closing_tokens=num_closing_tokens(model, rows) + num_scored(options.fine_tuning, rows),
         frozen=frozen_parameters(options, model, companion),
     )
 
@@ -301,6 +301,16 @@ def num_closing_tokens(model: MultitaskBert, rows: Rows) -> int:
     tokens = num_tokens(rows, "dev") + num_tokens(rows, "test")
     ranged = {task: rows[task] for task in model.lowest_cosines()}
     return tokens + num_tokens(ranged, "train")
+
+
+def num_scored(options: FineTuningOptions, rows: Rows) -> int:
+    """Tokens of the training rows that --score_train scores, about."""
+    tokens = 0
+    for splits in rows.values():
+        train = splits["train"]
+        share = options.num_scored_rows(len(train)) / len(train)
+        tokens += round(share * int(train.sizes.sum()))
+    return tokens
 
 
 def heads_job(job: Job, options: MultitaskOptions, training: TrainingOptions) -> Job:

@@ -39,6 +39,7 @@ def part1(course_data, tiny_model, tmp_path_factory):
     out = tmp_path_factory.mktemp("part1") / "out"
     flags = ["--data-dir", str(course_data), "--out", str(out), "--model", str(tiny_model)]
     flags += ["--epochs", "1", "--batch_size", "32", "--precision", "fp32"]
+    flags += ["--score-train", "9"]
     with pytest.MonkeyPatch.context() as patch:
         skip_fsync(patch)
         # In this process: four new ones would import torch.

@@ -57,6 +57,14 @@ def test_each_run_has_its_task_its_mode_and_the_settings_of_the_course(part1):
             assert (options["epochs"], options["batch_size"]) == (1, 32)
 
 
+def test_training_scores_stand_beside_those_of_dev(part1):
+    """--score-train 9: an accuracy of nine rows."""
+    out, _ = part1
+    record = json.loads((out / "finetune-sst" / "run.json").read_text())
+    assert list(record["train_scores"]) == ["sst"]
+    assert (record["train_scores"]["sst"] * 9) % 1 == pytest.approx(0, abs=1e-9)
+
+
 def test_the_frozen_runs_have_the_encoder_that_they_started_from(part1, tiny_model):
     from safetensors.torch import load_file
 

@@ -33,6 +33,9 @@ def test_the_record_of_a_run(two_runs):
     assert record["seed"] == 1
     assert record["recipe"] == "none"
     assert record["scores"] == run["scores"]
+    assert "train_scores" not in record
+    scored = {**run, "train_scores": {"sst": 0.9}}
+    assert record_of(scored, DAY)["train_scores"] == {"sst": 0.9}
     assert record["baselines"] == run["baselines"]
     assert record["epochs"] == run["epochs"]
     assert record["trained"][:3] == ["sst", "para", "sts"]

@@ -13,6 +13,7 @@ import pytest
 from experiments import __main__ as experiments_command
 from experiments.__main__ import main
 from experiments.flags import is_different, parse_flags
+from experiments.recipes import published_tasks
 from experiments.records import read_records
 from experiments.run_files import dev_scores
 from experiments.series import COMMAND, Series, run_process
@@ -172,6 +173,15 @@ def test_cosine_heads_answer_the_pair_tasks_without_training(tmp_path, tasks, ex
     write_run(tmp_path / "run", "gen-vanilla", tasks=tasks, head="cosine")
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert set(dev_scores(record)) == expected
+
+
+def test_untrained_heads_are_scored_where_the_report_prints_their_score(tmp_path):
+    """[ROB] row 1 trains SST alone, and prints scores of PARA and STS."""
+    write_run(tmp_path / "run", "rob-1", tasks="sst", head="vm")
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert set(dev_scores(record)) == {"sst"}
+    assert {"para", "sts", "overall_2023"} < set(dev_scores(record, published_tasks("rob-1")))
+    assert published_tasks("gen-given-sst") == ["sst"] and published_tasks("head-vm") == []
 
 
 # --- runs that may not be counted -----------------------------------------------------------------

@@ -3,7 +3,12 @@
 import pytest
 
 from experiments.run_files import stage_records
-from experiments.tables import build_score_table, build_stage_table, format_scores
+from experiments.tables import (
+    build_score_table,
+    build_stage_table,
+    build_train_table,
+    format_scores,
+)
 
 SCORES = {"sst": 0.5, "para": 0.7, "sts": 0.6, "overall_2023": 0.6, "overall_2024": 0.66}
 
@@ -37,6 +42,16 @@ def test_score_table_by_hand():
         "0.600 ± 0.000 (0.762) |",
         "| single-sts | 1 | - | - | 0.800 | - |",
         "| gen-given-para | 1 | - | 0.800 (0.836) | - | - |",
+    ]
+
+
+def test_train_table_by_hand():
+    table = build_train_table({"rob-7": [{"sst": 0.9, "para": 0.8}], "defaults": [{"sts": 0.5}]})
+    assert table.splitlines() == [
+        "| recipe, training rows | n | SST | PARA | STS |",
+        "|---|---|---|---|---|",
+        "| rob-7 | 1 | 0.900 (0.977) | 0.800 (0.850) | - (0.985) |",
+        "| defaults | 1 | - | - | 0.500 |",
     ]
 
 

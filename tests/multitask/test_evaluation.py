@@ -3,6 +3,8 @@
 If predictions differ from those of single rows, rows were most likely put back in another order.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,8 @@ from data.batching import EncodedExamples
 from data.options import DataOptions
 from data.readers import Example
 from minbert import BertTokenizer
-from multitask.evaluation import evaluate, labels_of, predict
+from multitask.evaluation import evaluate, labels_of, predict, score_training_rows
+from multitask.options import FineTuningOptions
 from multitask.stage import encode_tables, read_tables
 from multitask.tasks import TASKS
 from tests.toy_multitask import make_bert
@@ -147,3 +150,46 @@ def test_a_model_that_diverged_is_refused(case):
     with pytest.raises(ValueError, match="The model has diverged"):
         evaluate(model, rows, "fp32")
     bias.data.copy_(before)
+
+
+# --- training rows --------------------------------------------------------------------------------
+
+
+def scored(case, choice: str) -> dict[str, float]:
+    model, rows = case
+    return score_training_rows(FineTuningOptions(score_train=choice), model, rows, "fp32")
+
+
+def test_all_training_rows_have_the_score_of_evaluate(case):
+    """Both names of an overall score are there, too. The dev rows stand for training rows here."""
+    model, rows = case
+    assert scored(case, "all") == pytest.approx(evaluate(model, rows, "fp32"))
+    assert scored(case, "1000") == scored(case, "all")
+    assert scored(case, "none") == {}
+
+
+def test_a_sample_is_taken_at_even_distances(case):
+    model, rows = case
+    chosen = np.array([0, 4, 9, 14, 19])  # 5 of 24: i x 24 // 5
+    outputs = predict(model, "sst", rows["sst"], "fp32")[chosen]
+    labels = labels_of(rows["sst"])[chosen]
+    expected = TASKS["sst"].score(TASKS["sst"].decode(outputs), labels)
+    assert scored(case, "5")["sst"] == pytest.approx(expected)
+
+
+def test_rows_whose_label_is_a_probability_are_left_out(case, tiny_model):
+    model, rows = case
+    examples = [replace(rows["para"].examples[0], label=0.3), *rows["para"].examples[1:]]
+    tokenizer = BertTokenizer.from_pretrained(tiny_model)
+    para = EncodedExamples(examples, tokenizer, 64, rows["para"].pair_encoding)
+    options = FineTuningOptions(score_train="all")
+    found = score_training_rows(options, model, {"para": para}, "fp32")
+    outputs = predict(model, "para", rows["para"], "fp32")[1:]
+    labels = labels_of(rows["para"])[1:]
+    assert found == {"para": TASKS["para"].score(TASKS["para"].decode(outputs), labels)}
+
+
+@pytest.mark.parametrize("choice", ["0", "-3", "half", "1.5"])
+def test_another_choice_is_refused(choice):
+    with pytest.raises(ValueError, match="it is none, all, or a number of rows"):
+        FineTuningOptions(score_train=choice)
