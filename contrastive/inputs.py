@@ -123,7 +123,7 @@ def all_sentences(source: Source) -> Inputs:
 def paraphrase_pairs(source: Source) -> Inputs:
     """simcse-supervised: PARA's pairs, then the sentences of tasks without such labels ([GEN])."""
     options = source.own[SupervisedOptions]
-    keeps_negatives = options.labelled_negatives == "yes"
+    keeps_negatives = options.labelled_negatives != "no"
     rows: dict[str, EncodedRows] = {source.method: source.pairs((), keeps_negatives)}
     for task in source.train:
         if task in options.unsupervised_too.split(","):

@@ -235,6 +235,29 @@ def bsc(
     return terms.mean()
 
 
+def signed_softmax(
+    first: Tensor,
+    second: Tensor,
+    temperature: float,
+    labels: Tensor,
+    same: Tensor | None = None,
+) -> Tensor:
+    """The contrastive loss of labelled pairs as [GEN] has it, section 4.3.
+
+    L = 1/B sum_i s_i l_i with l_i = -log softmax_j(cos(a_i, b_j) / t)_i. s_i is 1 for a pair that
+    belongs together. It is -1 for another pair, "whose contrastive loss is maximized instead".
+    With cosines l_i is at most 2 / t + log B, so the loss has a lower bound.
+
+    first, second: (B, H), row i of both a pair. labels: (B,), above 0 for a pair that belongs
+    together. same: (B, B) bool, as in `bsc`. Returns a scalar. Compare with `bsc` over rows only,
+    where the other pairs have no term.
+    """
+    others = (labels <= 0).to(labels.dtype)
+    minimised = bsc(first, second, temperature, symmetric=False, labels=labels, same=same)
+    maximised = bsc(first, second, temperature, symmetric=False, labels=others, same=same)
+    return minimised - maximised
+
+
 def label_error(first: Tensor, second: Tensor, labels: Tensor) -> Tensor:
     """The mean of (cos(a_i, b_i) - y_i)^2: how far each pair's cosine is from its label.
 

@@ -21,7 +21,13 @@ from torch import Tensor, nn
 from contrastive import losses
 from contrastive.caching import in_pieces
 from contrastive.negatives import no_negatives, same_text
-from contrastive.options import BscOptions, NliOptions, ObjectiveOptions, SelfGuidedOptions
+from contrastive.options import (
+    BscOptions,
+    NliOptions,
+    ObjectiveOptions,
+    SelfGuidedOptions,
+    SupervisedOptions,
+)
 from contrastive.registry import METHODS, MethodEntry, Reads, Settings, Vectors
 from contrastive.sentences import POSITIVE_ABOVE
 from data.batching import Batch
@@ -218,15 +224,25 @@ class SimCSE(Method):
 
 
 class SupervisedSimCSE(SimCSE):
-    """SimCSE on Quora's labelled pairs ([GEN]). Pairs labelled 0 are candidates without a term.
+    """SimCSE on Quora's labelled pairs ([GEN]).
 
-    [GEN] maximizes the loss of the pairs labelled 0 instead, and such a loss has no bound. As hard
-    negatives of their own first sentence they would be pushed from it. With softmax over rows only,
-    nothing here does that (docs/contrastive.md, section "Traps").
+    Pairs labelled 0 are candidates without a term. As hard negatives of their own first sentence
+    they would be pushed from it. With softmax over rows only, nothing here does that
+    (docs/contrastive.md, section "Traps"). With --labelled_negatives maximised their own loss is
+    maximised, which does push them apart. [GEN] describes that.
 
     Batches of any other task are sentences. They get the loss of unsupervised SimCSE through the
     same projection.
     """
+
+    def __init__(self, setup: MethodSetup, maximises_negatives: bool = False) -> None:
+        super().__init__(setup)
+        self.maximises_negatives = maximises_negatives
+
+    @classmethod
+    def build(cls, setup: MethodSetup, own: MethodOptions) -> Method:
+        """The method with the options of simcse-supervised."""
+        return cls(setup, own[SupervisedOptions].labelled_negatives == "maximised")
 
     def forward(self, batch: Batch, task: str = "simcse-supervised") -> Tensor:
         """The loss of B pairs (2B rows), or of another task's B sentences."""
@@ -235,14 +251,12 @@ class SupervisedSimCSE(SimCSE):
         labels = labels_of(batch)  # (B,)
         first_ids, second_ids = batch.input_ids.chunk(2)  # (B, T) each
         first, second = self.projected(batch).chunk(2)  # (B, P) each
+        same = no_negatives(first_ids, second_ids, labels > 0)  # (B, B)
+        if self.maximises_negatives:
+            return losses.signed_softmax(first, second, self.temperature, labels, same)
         # With rows only and cosine, bsc is info_nce with labels.
         return losses.bsc(
-            first,
-            second,
-            self.temperature,
-            symmetric=False,
-            labels=labels,
-            same=no_negatives(first_ids, second_ids, labels > 0),
+            first, second, self.temperature, symmetric=False, labels=labels, same=same
         )
 
 

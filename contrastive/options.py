@@ -22,8 +22,11 @@ class SupervisedOptions(OptionGroup):
 
     labelled_negatives: str = flag(
         "yes",
-        "Whether PARA pairs labelled 0 are candidates.",
-        choices=("yes", "no"),
+        "What PARA pairs labelled 0 are.\n"
+        "- yes: candidates for the other pairs, without a loss of their own\n"
+        "- maximised: candidates whose own loss is maximised (the GEN report)\n"
+        "- no: left out",
+        choices=("yes", "maximised", "no"),
     )
     unsupervised_too: str = flag(
         "sst,sts",

@@ -96,7 +96,10 @@ METHODS["simcse-supervised"] = MethodEntry(
             "contrastive_batch_size": 16,
             "contrastive_schedule": "constant",
         },
-        values={"labelled_negatives": YES_NO, "unsupervised_too": ["sst,sts", "none"]},
+        values={
+            "labelled_negatives": ["yes", "maximised", "no"],
+            "unsupervised_too": ["sst,sts", "none"],
+        },
     ),
 )
 METHODS["simcse-nli"] = MethodEntry(

@@ -22,6 +22,7 @@ from contrastive.losses import (
     self_guided_opt1,
     self_guided_opt2,
     self_guided_opt3,
+    signed_softmax,
 )
 
 
@@ -390,3 +391,58 @@ def test_a_temperature_that_is_trained():
             loss(A, P, 0.0)
     with pytest.raises(ValueError, match="finite number above 0"):
         self_guided_opt3(A, HIDDEN, -1.0)
+
+
+# --- labelled pairs whose loss is maximised -------------------------------------------------------
+
+
+def pairs_of(seed: int, num_pairs: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    first = torch.randn(num_pairs, 4, generator=generator, dtype=torch.float64)
+    second = torch.randn(num_pairs, 4, generator=generator, dtype=torch.float64)
+    return first, second
+
+
+def test_signed_softmax_by_a_slow_loop():
+    """A wrong sign, or a term that is missing, is the most likely reason for another number."""
+    first, second = pairs_of(0)
+    labels = torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0], dtype=torch.float64)
+    expected = 0.0
+    for row in range(5):
+        cosines = torch.cosine_similarity(first[row][None], second)
+        term = -torch.log_softmax(cosines / 0.5, dim=0)[row]
+        expected += (1 if labels[row] > 0 else -1) * term / 5
+    found = signed_softmax(first, second, 0.5, labels)
+    torch.testing.assert_close(found, expected)
+    # Negative control: candidates without a term give another number.
+    assert not torch.isclose(found, bsc(first, second, 0.5, False, labels=labels))
+
+
+def test_signed_softmax_by_hand():
+    """Two orthogonal pairs at temperature 1: the right one has a loss of log(1 + 1/e)."""
+    vectors = torch.eye(2, dtype=torch.float64)
+    term = math.log(1 + math.exp(-1))
+    for labels, expected in ([1, 1], term), ([0, 0], -term), ([1, 0], 0.0):
+        found = signed_softmax(vectors, vectors, 1.0, torch.tensor(labels).double())
+        assert found.item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_maximised_loss_has_a_bound():
+    """With cosines a term is at most 2 / t + log B, also where all is as wrong as it can be."""
+    first = torch.eye(3, dtype=torch.float64)[:1].repeat(4, 1)
+    second = first.clone()
+    second[0] *= -1
+    labels = torch.tensor([0.0, 0.0, 0.0, 0.0], dtype=torch.float64)
+    bound = 2 / 0.05 + math.log(4)
+    assert -bound <= signed_softmax(first, second, 0.05, labels).item() < -10
+
+
+def test_the_maximised_loss_pushes_a_labelled_negative_apart():
+    """A gradient step lowers the cosine of a pair labelled 0."""
+    first, second = pairs_of(1)
+    labels = torch.tensor([0.0, 1.0, 1.0, 1.0, 1.0], dtype=torch.float64)
+    moved = second.clone().requires_grad_()
+    signed_softmax(first, moved, 0.5, labels).backward()
+    stepped = second - 0.01 * moved.grad
+    before = torch.cosine_similarity(first[0], second[0], dim=0)
+    assert torch.cosine_similarity(first[0], stepped[0], dim=0) < before
