@@ -130,13 +130,13 @@ def source_of(folder: Path, data_dir: str | None) -> Source:
     predictions = {}
     data = {}
     for task in TASKS:
-        if task not in trained and task not in str(options["untrained_tasks"]).split(","):
+        if task not in trained and task not in str(options.get("untrained_tasks", NONE)).split(","):
             raise ValueError(
                 f"{folder}: this run has no files of {task}. The hand-in needs {', '.join(TASKS)}: "
                 f"train them all, or add --untrained-tasks {task} to the run."
             )
         for split in SPLITS:
-            stored = options[f"{task}_{split}_out"]
+            stored = options.get(f"{task}_{split}_out", AUTO)
             usual = folder / "predictions" / f"{task}-{split}-output.csv"
             predictions[task, split] = usual if stored == AUTO else Path(stored)
             data[task, split] = options[f"{task}_{split}"]

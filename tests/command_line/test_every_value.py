@@ -160,6 +160,7 @@ OF_THE_RUN = {
     "attention",
     "compile",
     "save_every",
+    "score_train",
     "heads_first",
     "hand_on",
 }

@@ -142,6 +142,7 @@ def test_no_flags_are_the_defaults_with_the_sample_s_files():
 
 OTHER_VALUES = {
     "sampling_weights": "sts=2",
+    "draw_weights": "sts=2",
     "loss_weights": "sts=2",
     "pair_encoding": "bi",
     "para_head": "vm",
