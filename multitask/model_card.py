@@ -1,7 +1,7 @@
 """The model card of a run: README.md with metadata for the Hugging Face hub.
 
-It says only what the run knows. A licence or a language that nobody has stated is left out, and so
-is the name of a folder of this computer.
+It says only what the run knows. A licence or a language that nobody has stated is left out. So are
+the texts of rows and the folders of files. Only the command names paths, as the user wrote them.
 """
 
 from __future__ import annotations
@@ -176,7 +176,9 @@ def licence_prose(origin: Origin) -> str:
     if origin.license:
         return (
             "The weights have the MIT licence. The texts that they were trained on have licences "
-            "of their own, and some ask to be named: data/sample/README.md of minBERT lists them."
+            "of their own, and some ask to be named. Two pages of minBERT list them: "
+            "minbert/bundled/README.md and data/sample/README.md. Add both if you pass the weights "
+            "on."
         )
     return (
         "Not stated. The licence of the weights depends on the encoder and the texts that the run "

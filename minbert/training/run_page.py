@@ -56,7 +56,7 @@ def curve_section(stage: str, steps: Sequence[StepRecord], titles: Titles) -> Se
     steps: at least one. titles: of the tasks, by name. A task without a title has its name.
     """
     plots = (loss_plot(steps, titles), learning_rate_plot(steps))
-    prose = f"{len(steps):,} steps, trained in {minutes(steps[-1].seconds)} minutes."
+    prose = f"{len(steps):,} steps, trained in {duration(steps[-1].seconds)}."
     if steps[0].step > 1:
         prose += f" The log begins at step {steps[0].step:,}, because an older version began it."
     size = len(pieces_of(len(steps), NUM_POINTS)[0])
@@ -283,8 +283,8 @@ def cost_section(record: Mapping[str, Any], curves: Curves) -> Section:
                 estimate["name"],
                 f"{estimate['num_steps']:,}",
                 f"{steps[-1].step:,}" if steps else NO_VALUE,
-                minutes(estimate["seconds"]),
-                minutes(steps[-1].seconds) if steps else NO_VALUE,
+                duration(estimate["seconds"]),
+                duration(steps[-1].seconds) if steps else NO_VALUE,
                 gigabytes(estimate["peak_memory"]),
                 NO_VALUE,
             )
@@ -296,8 +296,8 @@ def cost_section(record: Mapping[str, Any], curves: Curves) -> Section:
             "the whole run",
             f"{sum(item['num_steps'] for item in estimates):,}",
             NO_VALUE,
-            minutes(sum(item["seconds"] for item in estimates)),
-            minutes(actual["seconds"]),
+            duration(sum(item["seconds"] for item in estimates)),
+            duration(actual["seconds"]),
             gigabytes(max((item["peak_memory"] for item in estimates), default=0)),
             gigabytes(actual["peak_memory"]),
         )
@@ -306,21 +306,25 @@ def cost_section(record: Mapping[str, Any], curves: Curves) -> Section:
         "stage",
         "steps planned",
         "steps trained",
-        "minutes estimated",
-        "minutes taken",
+        "time estimated",
+        "time taken",
         "GB estimated",
         "GB used",
     )
     prose = (
-        "The estimate was made before the training, from a few real steps. The minutes of a stage "
-        "end with its last step. Those of the whole run include evaluations and predictions."
+        "The estimate was made before the training, from a few real steps. The time of a stage "
+        "ends with its last step. That of the whole run includes evaluations and predictions."
     )
     return Section("Cost", prose, Table(columns, tuple(rows)), level=2)
 
 
-def minutes(seconds: float) -> str:
-    """Seconds as minutes, for a table."""
-    return f"{seconds / 60:,.1f}"
+def duration(seconds: float) -> str:
+    """A time in its fitting unit."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.1f} min"
+    return f"{seconds / 3600:,.1f} h"
 
 
 def gigabytes(number: float) -> str:

@@ -45,7 +45,7 @@ def make_record(**options) -> dict:
         epochs.append({"epoch": number, "step": 4 * number, "loss": 1 / number, **SCORES})
     quality = {"before": {"spearman": 0.5}, "after": {"spearman": 0.6}, "is_kept": True}
     estimate = {"name": "multitask", "num_steps": 8, "seconds": 60.0, "peak_memory": 1e9}
-    given = {"pretrain": "simcse", "score": "overall_2023", "seed": 5, **options}
+    given = {"model": "minbert-mini", "pretrain": "simcse", "score": "overall_2023", **options}
     return {
         "options": Options.of(**given).flat(),
         "code": {"git": "abc", "sha256": "0" * 64},

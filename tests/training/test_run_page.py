@@ -62,7 +62,7 @@ def test_each_task_has_a_line_over_its_own_steps():
     assert (sts.name, sts.x, sts.y) == ("STS", [1, 3, 5], [10, 10, 10])
     assert learning_rates.lines[0].y == pytest.approx([0.001 * number for number in range(1, 7)])
     assert "SST from 2 to 6, STS from 10 to 10" in losses.description
-    assert section.prose == "6 steps, trained in 0.6 minutes."
+    assert section.prose == "6 steps, trained in 36 s."
 
 
 def test_a_table_has_the_means_of_parts():
@@ -160,10 +160,17 @@ def test_the_cost_estimate_stands_beside_the_actual_cost():
     curves = run_page.Curves({"multitask": alternating(20)}, "")
     section = run_page.cost_section(RECORD, curves)
     assert texts(section.table) == [
-        "mlm 30 – 1.0 – 2.0 –",
-        "multitask 1,000 20 2.0 2.0 1.0 –",
-        "the whole run 1,030 – 3.0 4.0 2.0 3.0",
+        "mlm 30 – 1.0 min – 2.0 –",
+        "multitask 1,000 20 2.0 min 2.0 min 1.0 –",
+        "the whole run 1,030 – 3.0 min 4.0 min 2.0 3.0",
     ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0 s"), (59, "59 s"), (90, "1.5 min"), (5400, "1.5 h")]
+)
+def test_a_time_has_its_fitting_unit(seconds, text):
+    assert run_page.duration(seconds) == text
 
 
 def test_command_versions_and_files():
