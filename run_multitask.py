@@ -128,8 +128,11 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
 
 def is_finished(folder: Path) -> bool:
     """Whether the run in `folder` has come to its end; says so."""
+    from minbert.training import run_folder
+
     record = folder / "run.json"
     if record.is_file():
+        run_folder.remove_checkpoints(folder)
         print(f"{folder} is finished, there is nothing to resume; its scores are in {record}.")
     return record.is_file()
 

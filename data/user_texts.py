@@ -7,6 +7,7 @@ plain lines: then its header and its delimiters would become part of the texts.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from data.tables import (
     parse_table,
     read_source,
 )
+from minbert.commands.streams import visible
 
 ID = Role("--id", ("id",))
 TEXT = Role("--text", ("sentence", "text"))
@@ -272,5 +274,9 @@ def note_on_missing(rows: Sequence[TextRow]) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a text without the tabs and line breaks that a table may hold, to print it."""
-    return " ".join(text.split()) if set(text) & set("\t\r\n") else text
+    """Return a text without the tabs and line breaks that a table may hold, to print it.
+
+    A terminal also gets no control characters. A pipe or a file gets the text as it is.
+    """
+    line = " ".join(text.split()) if set(text) & set("\t\r\n") else text
+    return visible(line) if sys.stdout.isatty() else line

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from minbert import hub
-from minbert.commands.files import read_json
+from minbert.commands.files import read_json, write_text
 
 ATTENTION_IMPLEMENTATIONS = ("eager", "fused")
 
@@ -251,7 +251,7 @@ class BertConfig:
             if name != "attention_implementation" and name not in family.fixed:
                 content[family.keys.get(name, name)] = value
         text = json.dumps(content, indent=2, sort_keys=True) + "\n"
-        (Path(folder) / "config.json").write_text(text, encoding="utf-8")
+        write_text(Path(folder) / "config.json", text)
 
 
 def _check_names(overrides: dict[str, Any], names: list[str]) -> None:

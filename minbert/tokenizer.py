@@ -25,6 +25,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from torch import Tensor
 
 from minbert import hub
+from minbert.commands.files import write_text
 from minbert.config import BertConfig
 from minbert.token_batch import (
     NO_LIMIT,
@@ -278,10 +279,10 @@ class BertTokenizer:
         if self.definition is None:
             self._save_vocabulary(folder)
         else:
-            (folder / "tokenizer.json").write_text(self.definition, encoding="utf-8")
+            write_text(folder / "tokenizer.json", self.definition)
             content.update(self.special_tokens)
         text = json.dumps(content, indent=2) + "\n"
-        (folder / "tokenizer_config.json").write_text(text, encoding="utf-8")
+        write_text(folder / "tokenizer_config.json", text)
 
     def _save_vocabulary(self, folder: Path) -> None:
         """Write vocab.txt, one token a line."""
@@ -289,7 +290,7 @@ class BertTokenizer:
         token_of = {token_id: token for token, token_id in self.vocabulary.items()}
         lines = [token_of.get(token_id, "") for token_id in range(max(token_of) + 1)]
         vocabulary = "\n".join(lines) + "\n"
-        (folder / "vocab.txt").write_text(vocabulary, encoding="utf-8", newline="\n")
+        write_text(folder / "vocab.txt", vocabulary)
 
     def encode(
         self,

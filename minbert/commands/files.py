@@ -146,6 +146,12 @@ def checksum_of(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text in UTF-8, with the line ends that it has, atomically."""
+    content = text.encode("utf-8")
+    write_atomically(path, lambda beside: beside.write_bytes(content))
+
+
 def write_json(path: Path, content: Mapping[str, Any], has_checksum: bool = False) -> None:
     """Write `content` as indented JSON, atomically.
 

@@ -212,6 +212,17 @@ def test_a_run_goes_on_without_its_reader(monkeypatch):
     assert steps == [0, 1, 2]
 
 
+def test_a_message_cannot_steer_a_terminal(capsys):
+    """A label or a file's name in it may hold escape sequences, or turn the direction of text."""
+
+    @exit_code("x")
+    def main(arguments=None):
+        raise ValueError("label \x1b[2Jé\u202eevil\x07, tab\there")
+
+    assert main() == 2
+    assert capsys.readouterr().err == "x: label \\x1b[2Jé\\u202eevil\\x07, tab\there\n"
+
+
 # --- the first moments ----------------------------------------------------------------------------
 
 

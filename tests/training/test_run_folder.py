@@ -64,6 +64,9 @@ def start_elsewhere(folder: Path) -> subprocess.Popen:
     return process
 
 
+PIPED = {"check": True, "capture_output": True, "text": True}
+
+
 def refusal(folder: Path) -> str:
     """What the second of two processes on a run is told."""
     return f"{folder}: another process works on this run. Wait for its end, or stop it.\n"
@@ -93,6 +96,18 @@ def test_a_folder_and_its_files_come_at_once(tmp_path):
         run_folder.claim(run, {"lr": 2}, {}, False)  # another run took it
     assert (run / "options.json").read_text() == before
     assert listing(tmp_path / "runs")[0] == "a"
+
+
+def test_what_a_killed_start_has_left_is_removed(tmp_path):
+    """Only of this name, and only where its process has ended."""
+    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], **PIPED)
+    leftovers = [f".a.writing.{ended.stdout.strip()}", f".a.writing.{os.getpid()}", ".b.writing.1"]
+    for name in [*leftovers, ".a.writing.notes"]:
+        (tmp_path / name).mkdir()
+    run_folder.claim(tmp_path / "a", {}, {}, False)
+    names = {path.name for path in tmp_path.iterdir()}
+    # This process makes its folder where an earlier one of its number has left one.
+    assert names == {"a", ".b.writing.1", ".a.writing.notes"}
 
 
 def test_an_empty_folder_can_be_taken_and_a_failed_start_leaves_nothing(tmp_path):
