@@ -44,6 +44,7 @@ COMMANDS = (
     Command("figures", "experiments.figures", "Draw curves and bars of recorded runs."),
     Command("download", "data.download", "Download the course's files."),
     Command("sample", "data.building", "Build the sample data from its sources."),
+    Command("sentences", "data.building.plain_sentences", "Draw sentences of plain text."),
     Command("controlled", "data.controlled", "Write generated sentences in the course's format."),
     Command("handout", "teaching.handout", "Write a copy of the clone without the answers."),
     Command("pictures", "teaching.pictures", "Draw the pictures of the documents."),

@@ -72,6 +72,7 @@ MAY_PRINT = {
     "contrastive/embedder.py",
     "minbert/commands/ending.py",
     "minbert/commands/launcher.py",
+    "minbert/commands/streams.py",
     "minbert/training/loop.py",
     "minbert/training/run_folder.py",
     "minbert/training/stage.py",
