@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,9 +24,13 @@ from command_line.checks import check_positions
 from command_line.folders import choose_folder
 from command_line.options import Options
 from command_line.parser import parse
+from minbert import __version__
 from minbert.commands.ending import exit_code, only_warn, resumable
+from minbert.commands.optional import check_tensorboard
 from minbert.commands.outputs import check_new_folder
 from minbert.commands.paths import in_shell
+from minbert.reporting import terminal
+from minbert.reporting.terminal import Fact
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
     from minbert.training.cost_estimate import CostEstimate
     from minbert.training.job import Job, Progress
     from minbert.training.stage import Chain, Stage
+    from minbert.training.step_log import StepRecord
     from multitask.combining import GradientSurgery
     from multitask.leaderboard import FileScores
     from multitask.stage import Rows
@@ -78,7 +83,9 @@ class Setup:
         from multitask.stage import read_sts_dev
 
         table = read_sts_dev(self.options.data)
-        print(f"{table.summary}; they only select the best weights of the contrastive stages")
+        terminal.say(
+            f"{table.summary}; they only select the best weights of the contrastive stages"
+        )
         return table.examples
 
 
@@ -105,8 +112,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command. After Ctrl-C it says how the run is continued."""
     options, resumed = parse(argv)
     folder = resumed or choose_folder(options)
-    with resumable(in_shell(Path(__file__)), folder):
+    check_tensorboard(options.training.tensorboard)
+    with resumable(in_shell(Path(__file__)), folder), terminal.session("importing PyTorch"):
+        terminal.heading(f"minBERT {__version__}, run {folder.name}")
         run(options, folder, is_resumed=resumed is not None)
+
+    from minbert.training import processes
+
+    processes.end()
 
 
 def run(options: Options, folder: Path, is_resumed: bool) -> None:
@@ -123,7 +136,6 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     begin_run(setup, cost, is_resumed)  # options.json exists from here on: the run can be resumed
     outcome = train(setup, stages, jobs, is_resumed)
     write_results(setup, cost, outcome)  # verified files, the model, run.json
-    processes.end()
 
 
 def is_finished(folder: Path) -> bool:
@@ -133,7 +145,9 @@ def is_finished(folder: Path) -> bool:
     record = folder / "run.json"
     if record.is_file():
         run_folder.remove_checkpoints(folder)
-        print(f"{folder} is finished, there is nothing to resume; its scores are in {record}.")
+        terminal.say(
+            f"{folder} is finished, there is nothing to resume; its scores are in {record}."
+        )
     return record.is_file()
 
 
@@ -158,25 +172,26 @@ def prepare(options: Options, folder: Path) -> Setup:
         options.multitask.files, paths, folder, options.input_files(), model_folder
     )
 
+    terminal.title("Data", "reading the data")
     opened = tasks.open_tasks(options.data, names)
     stage.check_heads(options.multitask, opened.tasks)
-    for line in opened.lines:
-        print(line)
+    terminal.say(*opened.lines)
     tables = stage.read_tables(options.data, opened.tasks)
-    for of_task in tables.values():
-        for table in of_task.values():
-            print(table.summary)
-    print(baselines.repeated_rows(tables, opened.tasks))
+    terminal.facts(Fact.of(table.path, table.summary) for table in all_tables(tables))
+    terminal.say(baselines.repeated_rows(tables, opened.tasks))
 
+    terminal.title("Model", "reading the weights")
     encoder = open_encoder(options.encoder, model_folder, options.training.seed).to(device)
     runtime.compile_layers(encoder, options.encoder.compile)
     tokenizer = BertTokenizer.from_pretrained(model_folder, options.data.token_folder)
+    report = encoder.load_report
+    if report is not None:
+        terminal.facts([Fact.of(report.source, str(report))])
+    terminal.doing("tokenizing the rows, once for this run and those that follow")
     max_length = options.data.max_length
     rows = stage.encode_tables(tables, tokenizer, max_length, options.multitask.heads.pair_encoding)
-    print(encoder.load_report)
-    print(stage.describe_cuts(rows, max_length))
-    for warning in stage.warnings_of_unknown(rows, options.data):
-        print(warning)
+    terminal.say(stage.describe_cuts(rows, max_length))
+    terminal.say(*stage.warnings_of_unknown(rows, options.data))
     return Setup(
         options=options,
         folder=folder,
@@ -192,6 +207,14 @@ def prepare(options: Options, folder: Path) -> Setup:
     )
 
 
+def all_tables(tables: dict[str, dict[str, Table]]) -> list[Table]:
+    """The tables of all tasks and splits, in their order."""
+    in_order: list[Table] = []
+    for splits in tables.values():
+        in_order += splits.values()
+    return in_order
+
+
 def resolve(options: Options, folder: Path) -> Resolved:
     """Replace what is "auto", and print each value with its reason.
 
@@ -203,19 +226,19 @@ def resolve(options: Options, folder: Path) -> Resolved:
     from minbert.pooling import check_pooling, note_on_pooling
     from minbert.training import runtime
 
+    terminal.title("Settings", "looking for devices")
     runtime.settle_memory()
     name = "cuda" if options.training.use_gpu else options.training.device
     device, device_reason = runtime.choose_device(name)
     precision, precision_reason = runtime.choose_precision(options.training.precision, device)
-    model_folder = hub.resolve(options.encoder.model)
+    with terminal.paused():  # a download shows its own progress
+        model_folder = hub.resolve(options.encoder.model)
     check_pooling(model_folder, options.encoder.pooling)
     notes = [
         note_on_pooling(model_folder, options.encoder.pooling),
         note_for_training(model_folder),
     ]
-    for note in notes:
-        if note is not None:
-            print(note)
+    terminal.say(*(note for note in notes if note is not None))
     config = BertConfig.from_pretrained(model_folder)
 
     fitting = automatic.choose_length(options, config.num_positions)
@@ -234,10 +257,13 @@ def resolve(options: Options, folder: Path) -> Resolved:
         Choice(device.type, device_reason),
         Choice(precision, precision_reason),
     )
+    facts = []
     for option, choice in {**choices, **meanings, **fitting}.items():
-        print(f"{option}: {choice.value} ({choice.reason})")
+        facts.append(Fact(option, choice.value, choice.reason))
     for method, chosen in settings.items():
-        print(described(method, chosen, options.contrastive, device.type, options.flat()))
+        line = described(method, chosen, options.contrastive, device.type, options.flat())
+        facts.append(Fact.of(method, line))
+    terminal.facts(facts)
     return Resolved(options, model_folder, device)
 
 
@@ -387,10 +413,10 @@ def estimate(setup: Setup, stages: Chain, jobs: list[Job], is_resumed: bool) -> 
     """What the run will cost in time, memory and disk, from a few real steps of each job."""
     from minbert.training import cost_estimate
 
+    terminal.title("Cost estimate", "planning the stages")
     planned = [step.stage.job for step in stages if step.reused is None]
     costs = cost_estimate.estimate(planned + jobs, setup.folder, is_resumed)
-    for cost in costs:
-        print(cost)
+    terminal.table(cost_estimate.table(costs))
     return costs
 
 
@@ -401,6 +427,7 @@ def begin_run(setup: Setup, costs: list[CostEstimate], is_resumed: bool) -> None
     """Make the run's folder with options.json, or on resume check that the inputs are the same."""
     from minbert.training import cost_estimate, processes, run_folder
 
+    terminal.doing("making the folder of the run")
     inputs = {**setup.digests, f"--model {setup.options.encoder.model}": setup.start}
     run_folder.claim(setup.folder, setup.options.flat(), inputs, is_resumed)
     if not is_resumed:
@@ -416,18 +443,15 @@ def train(setup: Setup, stages: Chain, jobs: list[Job], is_resumed: bool) -> Out
     from minbert.training import processes
     from minbert.training.loop import fit
     from minbert.training.stage import run_chain
-    from minbert.training.step_log import StepLog
 
-    step_log = StepLog(setup.folder)
-    for job in [*(step.stage.job for step in stages), *jobs]:
-        job.on_step = step_log.write
-
+    log_steps(setup, [*(step.stage.job for step in stages), *jobs])
     is_last = setup.options.contrastive.is_last
     qualities: dict[str, dict] = {}
     seconds = 0.0
     if not is_last:
         qualities, seconds = run_chain(stages, is_resumed)
     for job in jobs:
+        terminal.title(f"Stage {job.name}")
         progress = fit(job, is_resumed)
         seconds += progress.seconds
     if is_last:
@@ -435,6 +459,25 @@ def train(setup: Setup, stages: Chain, jobs: list[Job], is_resumed: bool) -> Out
         seconds += spent
     processes.leave()  # of several processes the first one goes on alone
     return Outcome(jobs[-1], progress, qualities, seconds)
+
+
+def log_steps(setup: Setup, jobs: list[Job]) -> None:
+    """Let each job write log.csv, and the log of --tensorboard."""
+    from minbert.training.step_log import StepLog
+    from minbert.training.tensorboard import TensorBoardLog
+
+    step_log = StepLog(setup.folder)
+    board = TensorBoardLog(setup.folder) if setup.options.training.tensorboard else None
+
+    def write(record: StepRecord) -> None:
+        step_log.write(record)
+        if board is not None:
+            board.write(record)
+
+    for job in jobs:
+        job.on_step = write
+        if board is not None:
+            job.on_evaluation = partial(board.write_scores, job.name)
 
 
 # --- 7. write the results -------------------------------------------------------------------------
@@ -447,6 +490,7 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
     from minbert.training import cost_estimate, run_folder
     from multitask import conflicts, evaluation, leaderboard
 
+    terminal.title("Results", "predicting dev and test")
     options = setup.options
     started = time.perf_counter()
     surgery: Any = outcome.job.surgery
@@ -464,7 +508,9 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
     model.save_pretrained(setup.folder / "model", setup.tokenizer)
     training_rows = {task: splits["train"].examples for task, splits in setup.tables.items()}
     save_words(setup.folder / "model", training_rows)
+    terminal.doing("baselines: majority and TF-IDF")
     baselines = leaderboard.baseline_scores(setup.tables, setup.tasks)
+    terminal.doing("writing run.json")
     actual = {"seconds": seconds, "peak_memory": cost_estimate.peak_memory(setup.device)}
     record = run_folder.write_record(
         setup.folder,
@@ -483,9 +529,10 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
         actual=actual,
     )
 
-    print(conflict_table, end="")
+    if conflict_table:
+        terminal.say(conflict_table.rstrip("\n"), "")
     print_results(setup, scores, train_scores, baselines)
-    print(cost_estimate.comparison(costs, **actual))
+    terminal.say("", cost_estimate.comparison(costs, **actual))
     print_paths(setup)
     write_report(setup, record, dev_outputs, surgery)
     print_summary(setup, outcome)
@@ -517,7 +564,7 @@ def write_report(
         )
         for name, write in writers.items():
             with only_warn(f"the {name}"):
-                print(f"{name}: {write(run)}")
+                terminal.say(f"{name}: {write(run)}")
 
 
 def print_results(
@@ -532,21 +579,22 @@ def print_results(
 
     options = setup.options.multitask
     trained = answerable_tasks(setup.tasks, options.tasks.order, options.heads.head)
-    print(leaderboard.closing_table(scores.dev, baselines, setup.tasks, trained))
-    print(leaderboard.score_lines("test", scores.test, setup.tasks), end="")
-    print(leaderboard.score_lines("train", train_scores, setup.tasks), end="")
+    terminal.table(leaderboard.closing_table(scores.dev, baselines, setup.tasks, trained))
+    terminal.say(*leaderboard.score_lines("test", scores.test, setup.tasks).splitlines())
+    terminal.say(*leaderboard.score_lines("train", train_scores, setup.tasks).splitlines())
 
 
 def print_paths(setup: Setup) -> None:
     """Print where everything is that the run has written."""
-    print(f"model: {setup.folder / 'model'}")
-    print(f"record: {setup.folder / 'run.json'}")
-    print(f"losses of each step: {setup.folder / 'log.csv'}")
+    terminal.title("Files")
+    places = {"model": "model", "record": "run.json", "losses of each step": "log.csv"}
+    if setup.options.training.tensorboard:
+        places["TensorBoard log"] = "tensorboard"
+    terminal.facts(Fact(name, setup.folder / place) for name, place in places.items())
     is_course = all(task.is_built_in for task in setup.tasks.values())
-    print("leaderboard files:" if is_course else "files of predictions:")
+    terminal.say("leaderboard files:" if is_course else "files of predictions:")
     for splits in setup.prediction_paths.values():
-        for path in splits.values():
-            print(f"  {path}")
+        terminal.say(*(f"  {path}" for path in splits.values()))
 
 
 def print_summary(setup: Setup, outcome: Outcome) -> None:
@@ -556,7 +604,8 @@ def print_summary(setup: Setup, outcome: Outcome) -> None:
     options = setup.options
     trained = {name: setup.tasks[name] for name in options.multitask.tasks.order}
     model: Any = outcome.job.model
-    print(
+    terminal.title("What it says")
+    terminal.say(
         summary.describe_predictions(
             model,
             setup.tokenizer,
@@ -568,10 +617,11 @@ def print_summary(setup: Setup, outcome: Outcome) -> None:
     )
     progress = summary.describe_progress(outcome.progress.history, trained)
     if progress:
-        print(progress)
+        terminal.say(progress)
     first = next(iter(trained))
     dev_file = options.data.file_of(first, "dev") or options.data.file_of(first, "train")
-    print(summary.next_commands(setup.folder, trained[first], dev_file))
+    terminal.title("Next")
+    terminal.say(summary.next_commands(setup.folder, trained[first], dev_file))
 
 
 if __name__ == "__main__":

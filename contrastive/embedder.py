@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from contrastive.sentence_folder import SentenceFolder, read_sentence_folder, unused_parts
-from contrastive.zero_shot import Progress, embed, encode
+from contrastive.zero_shot import SHOW_PROGRESS, Progress, embed, encode
 from data.batching import EncodedExamples
 from data.readers import Example
 from minbert import BertConfig, BertModel, BertTokenizer, hub
@@ -24,7 +24,7 @@ from minbert.pooling import check_pooling, stored_pooling
 from minbert.training import runtime
 from minbert.training.stage import encoder_fingerprint
 
-ChunkProgress = Callable[[Sequence[Tensor]], Iterable[Tensor]]  # yields the chunks, as tqdm does
+ChunkProgress = Callable[[Sequence[Tensor]], Iterable[Tensor]]  # yields the chunks
 
 STEPS = 2.0**30  # cosines are rounded to 1 / STEPS, so that equal vectors tie in spite of rounding
 MAX_CELLS = 2**22  # cosines in memory at once: 32 MiB in float64
@@ -65,11 +65,14 @@ class Embedder:
         }
 
     def encode(
-        self, sentences: Sequence[str], progress: Progress = iter, name: str = "sentence {}"
+        self,
+        sentences: Sequence[str],
+        progress: Progress = SHOW_PROGRESS,
+        name: str = "sentence {}",
     ) -> tuple[Tensor, int]:
         """Vectors (N, H) float32 on the CPU, in the order of the sentences, and how many were cut.
 
-        progress: receives the batches and yields them, as tqdm does. name: of a sentence in an
+        progress: receives the batches and yields them. name: of a sentence in an
         error, {} stands for its number.
 
         ValueError for one string in place of a list, for a sentence without any token, and for
@@ -98,7 +101,7 @@ class Embedder:
             examples.append(Example(str(row), prompt + sentence, None, None))
         return EncodedExamples(examples, self.tokenizer, self.max_length)
 
-    def vectors_of(self, rows: EncodedExamples, progress: Progress = iter) -> Tensor:
+    def vectors_of(self, rows: EncodedExamples, progress: Progress = SHOW_PROGRESS) -> Tensor:
         """The vectors (N, H) of encoded rows. ValueError where they are not finite."""
         vectors = self._pooled(rows, progress)  # (N, H)
         if not vectors.isfinite().all():
@@ -296,7 +299,7 @@ def nearest(
         num_neighbours: K, from 1 to N, without queries to N - 1.
         queries: (Q, H). Without them each vector is a query, and it is no neighbour of itself.
         max_cells: cosines in memory at once. It bounds the memory and changes no result.
-        progress: receives the chunks and yields them, as tqdm does.
+        progress: receives the chunks and yields them.
 
     ValueError for a K out of range. Compare with sentence_transformers.util.semantic_search, which
     leaves ties in any order.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import numpy as np
 import torch
@@ -22,10 +23,12 @@ from minbert import BertModel
 from minbert.bert import BertOutput
 from minbert.fast import positions_read
 from minbert.pooling import pool
+from minbert.reporting import terminal
 from minbert.training import runtime
 
 Batches = Iterable[list[int]]
-Progress = Callable[[list[list[int]]], Batches]  # takes the batches and yields them, as tqdm does
+Progress = Callable[[list[list[int]]], Batches]  # takes the batches and yields them
+SHOW_PROGRESS: Progress = partial(terminal.track, description="sentence vectors")
 
 ALIGNED_ABOVE = 4.0  # an STS label above which a pair counts as positive for the alignment
 UNIFORMITY_ROWS = 1024  # rows of the N x N matrix in memory at once
@@ -96,7 +99,7 @@ def encode(
     precision: str,
     batch_size: int = 64,
     with_states: bool = False,
-    progress: Progress = iter,
+    progress: Progress = SHOW_PROGRESS,
     pooling: str = "mean",
 ) -> dict[str, Tensor]:
     """Encode all rows, and join the tensors that `read` makes of each batch.
@@ -106,7 +109,7 @@ def encode(
             rows, or one row for each of B pairs.
         precision: "fp32" or "bf16", of matrix products.
         with_states: whether the output holds all hidden states.
-        progress: receives the list of batches and yields them, as tqdm does.
+        progress: receives the list of batches and yields them.
         pooling: the vector that `read` pools, if it reads nothing else. With "mean" it may read
             every token.
 
@@ -151,7 +154,7 @@ def embed(
     pooling: str,
     precision: str,
     batch_size: int = 64,
-    progress: Progress = iter,
+    progress: Progress = SHOW_PROGRESS,
 ) -> Tensor:
     """Sentence vectors (N, H) float32 on the CPU, in row order.
 

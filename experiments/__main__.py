@@ -36,6 +36,7 @@ from experiments.series import Series, run_process
 from experiments.tables import build_score_table, build_stage_table, build_train_table
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
+from minbert.reporting import terminal
 from minbert.training.code_version import code_version
 
 # Flags of run_multitask.py that this command sets itself.
@@ -180,7 +181,9 @@ def finish_run(series: Series, name: str, seed: int, log: Callable[[str], None])
     folder = series.folder(name, seed)
     output = folder.with_name(f"{folder.name}.log")
     log(f"{folder}: running, its output in {output}")
+    terminal.doing(f"{folder} is running")
     code = run_process(command, output)
+    terminal.doing(f"reading {folder}")
     if code == 0:
         check_same(name, series.folders(name), series.flags)
     return code
@@ -197,8 +200,15 @@ def describe_failure(folder: Path, code: int) -> str:
 @exit_code("python -m experiments", "Stopped. The same command goes on from here.")
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0 when all runs are finished, else that of the run that failed."""
-    series, against, records = parse(argv)
-    check_series(series)
+    request = parse(argv)
+    check_series(request.series)
+    # In a terminal each run shows its own bar. In a log it has its own file.
+    with terminal.session("reading the runs", has_bar=False):
+        return run_series(*request)
+
+
+def run_series(series: Series, against: str, records: Path | None) -> int:
+    """Run what is missing and print the tables. Arguments as of Request."""
     code_now = code_version()
     results = Results()
 
@@ -206,17 +216,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     for seed in series.seeds:
         for name in series.names:
             folder = series.folder(name, seed)
-            code = finish_run(series, name, seed, print)
+            code = finish_run(series, name, seed, terminal.say)
             if code:
-                print(describe_failure(folder, code), file=sys.stderr)
+                terminal.complain(describe_failure(folder, code))
                 return code
             record = read_record(folder)
             results.add(name, folder, record)
             scores = results.scores[name][-1]
             listed = ", ".join(f"{score} {value:.4f}" for score, value in scores.items())
-            print(f"{folder}: {listed}")
-            for doubt in find_doubts(series, name, folder, record, code_now):
-                print(doubt)
+            terminal.say(f"{folder}: {listed}")
+            terminal.say(*find_doubts(series, name, folder, record, code_now))
             if records is not None:
                 add_records(records, [record_of(record, date.today())])
 
@@ -228,8 +237,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     path = series.out / "ablation.md"
     path.write_text(text + "\n", encoding="utf-8")
     page = path.with_suffix(".html")
+    terminal.doing("drawing the curves")
     write_page(page, results.scores, results.histories)
-    print(
+    terminal.say(
         f"\n{text}\n\nmean ± standard deviation over seeds, in brackets the published figure; also "
         f"in {path}, and with curves and bars in {page}"
     )

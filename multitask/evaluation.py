@@ -10,6 +10,7 @@ import torch
 
 from data.batching import EncodedExamples, sorted_batches
 from data.readers import Table
+from minbert.reporting import terminal
 from minbert.training import runtime
 from multitask.model import MultitaskBert
 from multitask.options import FineTuningOptions
@@ -45,7 +46,8 @@ def predict(
     outputs = []
     order: list[int] = []
     lengths = rows.lengths if chosen is None else rows.lengths[chosen]
-    for indices in sorted_batches(lengths, batch_size):
+    batches = sorted_batches(lengths, batch_size)
+    for indices in terminal.track(batches, f"predictions of {model.tasks[task].title}"):
         numbers = indices if chosen is None else chosen[indices].tolist()
         with runtime.autocast(device, precision):
             outputs.append(model(task, rows.batch(numbers).to(device)).float())

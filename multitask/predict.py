@@ -24,7 +24,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,6 +38,7 @@ from minbert.commands.files import read_json
 from minbert.commands.flags import Parser
 from minbert.commands.outputs import OVERWRITE, STREAM, Output, check_outputs
 from minbert.commands.paths import in_shell
+from minbert.reporting import terminal
 
 if TYPE_CHECKING:
     import numpy as np
@@ -273,36 +273,41 @@ def to_examples(texts: UserTexts) -> list[Example]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read rows, and print or write them with their predictions."""
     options = build_parser().parse_args(arguments)
-    if not options.runs:
-        print(use_bundled_run(options), file=sys.stderr)
-    spec = choose_task(options)
-    check_options(options, spec)
-    if options.input is None and sys.stdin.isatty():
-        print("Type one row a line and end with Ctrl-D.", file=sys.stderr)
-    texts = read_rows(options, spec)
+    with terminal.session("reading the rows", uses_stderr=True):
+        if not options.runs:
+            terminal.say(use_bundled_run(options))
+        spec = choose_task(options)
+        check_options(options, spec)
+        with terminal.typing("row", options.input):
+            texts = read_rows(options, spec)
+        terminal.doing("importing PyTorch")
+        task, answer = predict_rows(options, spec, texts)
+        if options.out is not None:
+            write_answers(options.out, texts, task, answer, options.probabilities)
+            terminal.say(describe_file(options.out, texts))
+            return
+    for row, cells in zip(texts.rows, printed_cells(task, answer, options), strict=True):
+        print(*cells, *(one_line(text) for text in row.texts), sep="\t")
 
+
+def predict_rows(
+    options: argparse.Namespace, spec: TaskSpec, texts: UserTexts
+) -> tuple[Task, Answer]:
+    """The task as the runs know it, and what they say of the rows together."""
     from multitask.probabilities import decode
     from multitask.saved_run import all_tasks, read_record
 
+    log = terminal.say
     runs = [read_record(folder) for folder in options.runs]
     check_trained(runs, spec)
     task = all_tasks(runs)[spec.name]
-    log = partial(print, file=sys.stderr)
-    for note in texts.notes:
-        log(note)
+    log(*texts.notes)
     rows = to_examples(texts)
     warn_of_unknown_words(runs, task, rows, texts, log)
     total = answers(runs[0], task, rows, log, options.precision)
     for run in runs[1:]:
         total = total + answers(run, task, rows, log, options.precision)
-    answer = Answer(decode(task, total / len(runs)), total / len(runs))
-
-    if options.out is not None:
-        write_answers(options.out, texts, task, answer, options.probabilities)
-        log(describe_file(options.out, texts))
-        return
-    for row, cells in zip(texts.rows, printed_cells(task, answer, options), strict=True):
-        print(*cells, *(one_line(text) for text in row.texts), sep="\t")
+    return task, Answer(decode(task, total / len(runs)), total / len(runs))
 
 
 def printed_cells(task: Task, answer: Answer, options: argparse.Namespace) -> list[list[str]]:

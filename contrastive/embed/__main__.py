@@ -15,11 +15,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from contrastive.embed.request import Request, check_request, parse
 from data.user_texts import TEXT, UserTexts, one_line, read_texts
 from minbert.commands.ending import exit_code
+from minbert.reporting import terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from contrastive.embedder import Embedder, Neighbours
+
+
+comparing = partial(terminal.track, description="comparing the vectors")
 
 
 # --- the sentences --------------------------------------------------------------------------------
@@ -50,7 +54,8 @@ def read_sentences(request: Request, log: Callable[[str], None]) -> list[Sentenc
     """
     # Stored vectors have a row for each row of the input.
     skips_empty = request.out is None and request.vectors is None
-    texts = read_texts(request.input, [TEXT], request.column_names, request.lines, skips_empty)
+    with terminal.typing("sentence", request.input):
+        texts = read_texts(request.input, [TEXT], request.column_names, request.lines, skips_empty)
     for note in texts.notes:
         log(note)
     sentences = [Sentence(row.id, row.texts[0]) for row in texts.rows]
@@ -113,13 +118,13 @@ def answer_nearest(neighbours: Neighbours, sentences: Sequence[Sentence]) -> Ite
 
 
 def answer_duplicates(
-    request: Request, sentences: Sequence[Sentence], vectors: Tensor, progress: Any
+    request: Request, sentences: Sequence[Sentence], vectors: Tensor
 ) -> Iterator[str]:
     """The table that --duplicates prints: a header, then per pair two ids and the cosine."""
     from contrastive.embedder import pairs_above
 
     yield "id_1\tid_2\tcosine"
-    for pair in pairs_above(vectors, request.threshold, progress=progress):
+    for pair in pairs_above(vectors, request.threshold, progress=comparing):
         ids = [one_line(sentences[row].id) for row in (pair.first, pair.second)]
         yield f"{ids[0]}\t{ids[1]}\t{pair.cosine:.4f}"
 
@@ -129,7 +134,6 @@ def compute_vectors(
     embedder: Embedder,
     sentences: Sequence[Sentence],
     log: Callable[[str], None],
-    progress: Any,
 ) -> Tensor:
     """The vectors (N, H) of the sentences: computed, or read from --vectors."""
     from contrastive.embed.stored_vectors import read_vectors
@@ -140,7 +144,7 @@ def compute_vectors(
         log(f"vectors: {request.vectors}, {len(vectors):,} rows of {vectors.size(1)}, read")
         log(f"vectors: {check}")
         return vectors
-    vectors, num_cut = embedder.encode(texts, progress)
+    vectors, num_cut = embedder.encode(texts)
     log(f"{len(sentences):,} sentences, {num_cut:,} of them cut to {embedder.max_length} tokens")
     return vectors
 
@@ -181,14 +185,10 @@ def work(
     request: Request, sentences: Sequence[Sentence], log: Callable[[str], None]
 ) -> Iterator[str]:
     """Write all files, then yield the texts to print. log: receives the notes."""
-    from tqdm import tqdm
-
     from contrastive.embed.stored_vectors import record_of, write_vectors
     from contrastive.embedder import nearest, open_embedder
     from minbert.training import runtime
 
-    # Progress bars. disable=None: a bar is shown only on a terminal.
-    bar = partial(tqdm, unit="batch", disable=None, leave=False)
     runtime.settle_memory()
     embedder, notes = open_embedder(
         request.model,
@@ -211,8 +211,8 @@ def work(
     if request.query is not None:
         vector, num_cut = embedder.encode([request.query], name="--query")
         query = Query(vector, num_cut > 0, embedder.max_length)
-    progress = partial(bar, desc="encoding")
-    vectors = compute_vectors(request, embedder, sentences, log, progress)
+    terminal.doing("reading the sentences")
+    vectors = compute_vectors(request, embedder, sentences, log)
 
     # Files first: whoever stops the printing keeps them.
     if request.out is not None:
@@ -223,12 +223,10 @@ def work(
     if query is not None:
         yield answer_query(request, query, sentences, vectors)
     if request.nearest is not None:
-        progress = partial(bar, desc="comparing")
-        neighbours = nearest(vectors, request.nearest, progress=progress)
+        neighbours = nearest(vectors, request.nearest, progress=comparing)
         yield from answer_nearest(neighbours, sentences)
     if request.duplicates:
-        progress = partial(bar, desc="comparing")
-        yield from answer_duplicates(request, sentences, vectors, progress)
+        yield from answer_duplicates(request, sentences, vectors)
 
 
 @exit_code(
@@ -238,14 +236,13 @@ def work(
 def main(arguments: Sequence[str] | None = None) -> None:
     request = parse(arguments)
     check_request(request)
-    log = partial(print, file=sys.stderr)
-    sentences = []
-    if request.needs_sentences:
-        if request.input is None and sys.stdin.isatty():
-            print("Type one sentence per line and end with Ctrl-D.", file=sys.stderr)
-        sentences = read_sentences(request, log)
-    for text in work(request, sentences, log):
-        print(text)
+    with terminal.session("reading the sentences", uses_stderr=True):
+        sentences = []
+        if request.needs_sentences:
+            sentences = read_sentences(request, terminal.say)
+        terminal.doing("importing PyTorch")
+        for text in work(request, sentences, terminal.say):
+            terminal.answer(text)
 
 
 if __name__ == "__main__":

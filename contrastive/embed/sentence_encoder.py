@@ -12,7 +12,7 @@ import hashlib
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from contrastive.embedder import NUM_SPECIAL_TOKENS, open_embedder
+from minbert.reporting import terminal
 
 Vectors = Tensor | np.ndarray | list[Tensor] | list[np.ndarray]
 
@@ -163,8 +164,6 @@ class SentenceEncoder:
         self, texts: list[str], prompt: str, batch_size: int, has_progress_bar: bool
     ) -> Tensor:
         """The vectors (N, H) of one or more texts, on the CPU."""
-        from tqdm import tqdm
-
         embedder = replace(self.embedder, batch_size=batch_size)
         rows = embedder.rows_of(texts, prompt)
         num_empty = int((rows.lengths <= NUM_SPECIAL_TOKENS).sum())
@@ -177,8 +176,10 @@ class SentenceEncoder:
         unknown = rows.warn_of_unknown("the sentences")
         if unknown is not None:
             warnings.warn(unknown.removeprefix("warning: "), stacklevel=3)
-        bar = partial(tqdm, desc="Batches", disable=not has_progress_bar)
-        return embedder.vectors_of(rows, bar)
+        if not has_progress_bar:
+            return embedder.vectors_of(rows, iter)
+        with terminal.session("sentence vectors", uses_stderr=True):
+            return embedder.vectors_of(rows)
 
     # --- prompts ----------------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ from minbert.commands.outputs import (
     check_outputs,
 )
 from minbert.commands.paths import check_writable
+from minbert.reporting import terminal
 
 if TYPE_CHECKING:
     from contrastive.embedder import Embedder
@@ -382,6 +383,7 @@ def measure(
 
     for number, (name, pairs) in enumerate(sets.items()):
         started = time.perf_counter()
+        terminal.doing(f"measuring on {name}")
         # Layers cost the most, so only the first set has them.
         with_layers = number == 0 and (request.layers or request.report is not None)
         of_set = measure_set(embedder, pairs, request.range, request.baselines, with_layers)
@@ -389,6 +391,7 @@ def measure(
         log(_progress(name, of_set, embedder.max_length, started))
     for name, sentences in transfer.items():
         started = time.perf_counter()
+        terminal.doing(f"measuring on {name}")
         of_file = measure_transfer(embedder, sentences, request.folds, request.seed)
         record["transfer"][name] = of_file
         log(_progress(name, of_file, embedder.max_length, started))
@@ -431,16 +434,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Read the files, measure the encoder, write and print the report."""
     request = parse(arguments)
     check_request(request)
+    with terminal.session("reading the files"):
+        run(request)
 
+
+def run(request: Request) -> None:
+    """Read the files, measure the encoder, write and print the report."""
     # Files are read first: a mistake in them is reported before torch is imported.
     names = request.column_names
     sets = {name: read_pairs(path, names) for name, path in by_name(request.sets).items()}
     transfer = {}
     for name, path in by_name(request.transfer).items():
         transfer[name] = read_labelled(path, request.folds, names)
-    for content in (*sets.values(), *transfer.values()):
-        print(content.summary)
+    terminal.say(*(content.summary for content in (*sets.values(), *transfer.values())))
 
+    terminal.doing("importing PyTorch")
     from contrastive.embedder import open_embedder
     from contrastive.quality.page import all_sections
     from minbert.reporting.pages import render_text
@@ -457,14 +465,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # Any pooling can be measured, and not only the one the model was trained for.
         is_bound=False,
     )
-    print(*notes, sep="\n")
-    record = measure(request, sets, transfer, embedder, log=print)
+    terminal.say(*notes)
+    record = measure(request, sets, transfer, embedder, log=terminal.say)
 
+    terminal.doing("writing the report")
     title = f"{TITLE_START}{request.model}"
     sections = all_sections(record)
     # Written before it is printed: a pipe such as `| head` may break.
     paths = write_files(request, record, title, sections)
-    print("", render_text(title, sections), *paths, sep="\n")
+    terminal.say("", render_text(title, sections), *map(str, paths))
 
 
 if __name__ == "__main__":

@@ -5,8 +5,18 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Sequence
 
+NO_TENSORBOARD = (
+    "--tensorboard writes a log for TensorBoard, and tensorboard is not installed. Run "
+    "`bash setup.sh --plots`, or drop the flag; log.csv holds the same losses."
+)
 ONNX_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 NOTEBOOK_PACKAGES = ("jupytext", "nbformat", "nbclient", "ipykernel")
+
+
+def check_tensorboard(is_wanted: bool) -> None:
+    """Raise ValueError if a log for TensorBoard is wanted and cannot be written."""
+    if is_wanted and importlib.util.find_spec("tensorboard") is None:
+        raise ValueError(NO_TENSORBOARD)
 
 
 def check_onnx_packages() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from data.corpus import check_files
+from minbert import __version__
 from minbert.commands.ending import exit_code, resumable
 from minbert.commands.files import read_json
 from minbert.commands.flags import Parser, add_flag
@@ -21,6 +22,7 @@ from minbert.commands.outputs import check_new_folder
 from minbert.commands.paths import is_free
 from minbert.hub import BUNDLED
 from minbert.pretraining.options import PlainTextOptions, PlainTextRun
+from minbert.reporting import terminal
 from minbert.training.code_version import writer_of
 
 PROGRAM = "python -m minbert.pretraining"
@@ -116,14 +118,22 @@ def main(argv: Sequence[str] | None = None) -> None:
     run = parse(argv)
     record = run.folder / "run.json"
     if record.is_file():
-        print(f"{run.folder} is finished, there is nothing to resume; see {record}.")
+        terminal.say(f"{run.folder} is finished, there is nothing to resume; see {record}.")
         return
     check_files(list(run.corpus))
     check_new_folder("--out", run.folder)
-    with resumable("-m minbert.pretraining", run.folder):
+    with (
+        resumable("-m minbert.pretraining", run.folder),
+        terminal.session("importing PyTorch"),
+    ):
+        terminal.heading(f"minBERT {__version__}, pretraining of {run.folder}")
         from minbert.pretraining import plain_text
 
         plain_text.pretrain(run)
+
+    from minbert.training import processes
+
+    processes.end()
 
 
 if __name__ == "__main__":

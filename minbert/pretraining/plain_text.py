@@ -35,7 +35,9 @@ from minbert.pretraining.packing import (
 )
 from minbert.pretraining.run_report import write_model_card, write_report
 from minbert.pretraining.sizes import SIZES
+from minbert.reporting import terminal
 from minbert.reporting.curves import Curves, missing_libraries
+from minbert.reporting.terminal import Fact
 from minbert.tokenizer import BertTokenizer
 from minbert.training import cost_estimate, processes, run_folder, runtime
 from minbert.training.job import Job, Progress, Step
@@ -262,15 +264,17 @@ def read_corpus(run: PlainTextRun) -> Corpus:
         )
     for path in run.corpus:
         if next(read_lines([path]), None) is None:
-            print(f"{path}: an empty file; there is no text in it")
+            terminal.say(f"{path}: an empty file; there is no text in it")
 
     corpus = list(run.corpus)
+    terminal.doing("making the vocabulary")
     tokenizer = choose_tokenizer(run, config.vocab_size)
     if options.pairs and not tokenizer.has_segments:
         raise ValueError(
             f"--pairs is {options.pairs}; pairs have two segments, and this vocabulary's tokenizer "
             "has none, as RoBERTa's. Drop --pairs."
         )
+    terminal.doing("tokenizing the text and packing it into sequences")
     train, held_out = split_and_pack(corpus, tokenizer, options.block_size)
     if len(train) < options.batch_size or len(held_out) == 0:
         raise ValueError(
@@ -280,7 +284,7 @@ def read_corpus(run: PlainTextRun) -> Corpus:
         )
     share = float((train == tokenizer.unk_token_id).mean())
     if share > MOSTLY_UNKNOWN:
-        print(
+        terminal.say(
             f"warning: {share:.0%} of all tokens of the corpus are {tokenizer.unk_token}, words "
             "that the vocabulary cannot spell. Use a vocabulary of this language and script."
         )
@@ -311,14 +315,17 @@ def choose_tokenizer(run: PlainTextRun, vocab_size: int) -> BertTokenizer:
 def pretrain(run: PlainTextRun) -> None:
     """Train and write the folder; raises ValueError for what cannot be used."""
     processes.join(run.options.device)
+    terminal.title("Text", "reading the text")
     corpus = read_corpus(run)
     runtime.settle_memory()
+    terminal.doing("building the model")
     job = build_job(run, *corpus)
     describe(run.options, job, corpus)
+    terminal.title("Cost estimate", "planning the steps")
     estimates = cost_estimate.estimate([job], run.folder, run.is_resumed)
-    print(estimates[0])
+    terminal.table(cost_estimate.table(estimates))
     if missing_libraries():
-        print(missing_libraries())
+        terminal.say(missing_libraries())
 
     options = stored_options(run, job)
     # The ids depend on the text, the vocabulary and the length, and on nothing else.
@@ -328,11 +335,13 @@ def pretrain(run: PlainTextRun) -> None:
     run_folder.claim(run.folder, options, files, run.is_resumed, save_tokenizer)
     cost_estimate.write_estimates(estimates, run.folder)
 
+    terminal.title("Training")
     job.on_step = StepLog(run.folder).write
     progress = fit(job, run.is_resumed)
     num_processes = processes.count()
     processes.leave()  # the first process goes on alone
 
+    terminal.title("Results", "measuring the speed of this machine")
     save_model(run, job)
     actual = {
         "seconds": progress.seconds,
@@ -348,26 +357,28 @@ def pretrain(run: PlainTextRun) -> None:
         predicted=[asdict(item) for item in estimates],
         actual=actual,
     )
-    print(cost_estimate.comparison(estimates, **actual))
-    print(f"written to {run.folder}")
+    terminal.say(cost_estimate.comparison(estimates, **actual), f"written to {run.folder}")
     for what, write in PAGES.items():
         with only_warn(f"the {what}"):
-            print(f"{what}: {write(run, record)}")
-    processes.end()
+            terminal.say(f"{what}: {write(run, record)}")
 
 
 def describe(options: PlainTextOptions, job: Job, corpus: Corpus) -> None:
     """Print the device, the precision, and the sizes of vocabulary, model and text."""
     device, device_reason = runtime.choose_device(options.device)
     precision, precision_reason = runtime.choose_precision(options.precision, job.device)
-    print(f"device: {device.type} ({device_reason})")
-    print(f"precision: {precision} ({precision_reason})")
+    terminal.facts(
+        [
+            Fact("device", device.type, device_reason),
+            Fact("precision", precision, precision_reason),
+        ]
+    )
     num_parameters = 0
     for name, parameter in job.model.named_parameters():
         if "pooler" not in name:  # no objective here trains it
             num_parameters += parameter.numel()
     warning = FEW if len(corpus.held_out) < FEW_HELD_OUT else ""
-    print(
+    terminal.say(
         f"vocabulary of {len(corpus.tokenizer.vocabulary):,}; {num_parameters:,} parameters; "
         f"{len(corpus.train):,} training sequences of {options.block_size} tokens, "
         f"{len(corpus.held_out):,} held out{warning}"
@@ -423,13 +434,11 @@ def measure(
             "matrix products"
         )
     best = next(entry for entry in progress.history if entry["step"] == progress.best_step)
-    print(
+    terminal.say(
         f"{num_tokens:,} tokens in {progress.seconds / 60:.1f} minutes, {per_second:,.0f} "
-        f"tokens/s; that is {flops * per_second / 1e9:,.0f} GFLOP/s{of_limit}"
-    )
-    print(
+        f"tokens/s; that is {flops * per_second / 1e9:,.0f} GFLOP/s{of_limit}",
         f"held-out loss {best['held_out_loss']:.3f} nats, masked accuracy "
-        f"{best['masked_accuracy']:.3f}"
+        f"{best['masked_accuracy']:.3f}",
     )
     return {
         "tokens": num_tokens,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
@@ -53,6 +53,21 @@ class Table:
 def heading_and_numbers(heading: str, *titles: str) -> tuple[Column, ...]:
     """Columns for a common table: the names of the rows come first, all others are numbers."""
     return (Column(heading, "heading"), *(Column(title) for title in titles))
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Write rows of texts as a table for the terminal: the first column left, the others right.
+
+    rows: the titles first, each row with as many texts.
+    """
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    lines = []
+    for first, *others in rows:
+        line = first.ljust(widths[0])
+        for cell, width in zip(others, widths[1:], strict=True):
+            line += "  " + cell.rjust(width)
+        lines.append(line.rstrip())
+    return "\n".join(lines)
 
 
 def score_table(

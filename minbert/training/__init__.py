@@ -6,6 +6,7 @@ The files in reading order:
     loop.py           The loop: steps, evaluations, the best model, checkpoints.
     gradients.py      The gradient of one update, with or without gradient surgery.
     step_log.py       The losses of each step, in log.csv.
+    tensorboard.py    The same as curves of TensorBoard, with the scores of each evaluation.
     checkpoint.py     Saving and loading the state of a job.
     interruption.py   Ctrl-C and other signals to stop.
     processes.py      Several processes that train one model.

@@ -17,6 +17,8 @@ from typing import NamedTuple
 import torch
 
 from minbert.commands.files import read_json, write_json
+from minbert.reporting import terminal
+from minbert.reporting.tables import aligned
 from minbert.training import processes, runtime
 from minbert.training.gradients import backward
 from minbert.training.job import Job, Part
@@ -52,12 +54,6 @@ class CostEstimate:
     peak_memory: int  # bytes, resident in the process or on the GPU
     disk: int  # bytes
 
-    def __str__(self) -> str:
-        return (
-            f"{self.name}: {self.num_steps:,} steps, about {self.seconds / 60:.1f} minutes, "
-            f"at least {self.peak_memory / 1e9:.1f} GB of memory, {self.disk / 1e6:,.0f} MB on disk"
-        )
-
 
 class SizedStep(NamedTuple):
     """One update, and how many tokens it has with their padding."""
@@ -90,7 +86,8 @@ def probe(job: Job, num_timed: int = 4) -> CostEstimate:
     """
     num_steps = sum(1 for _ in job.all_steps())
     with leaving_no_trace(job):
-        steps = sized_steps(job, num_steps)
+        with terminal.working(f"cost estimate of {job.name}: sizes of its batches"):
+            steps = sized_steps(job, num_steps)
         # The largest step runs twice, for the memory: once to warm up, and once beside the state of
         # the optimizer. The step of median size and those just below it are timed.
         middle = len(steps) // 2
@@ -117,7 +114,7 @@ def time_steps(job: Job, steps: Sequence[SizedStep]) -> list[float]:
     """Rehearse the steps in this order; returns the seconds per token of each."""
     seconds_per_token = []
     with job.freezing():
-        for step in steps:
+        for step in terminal.track(steps, f"cost estimate of {job.name}", "trial step"):
             started = time.perf_counter()
             rehearse(job, step.update)
             # Python runs ahead of a GPU.
@@ -220,6 +217,26 @@ def read_estimates(path: Path) -> list[CostEstimate]:
     """The estimates in a file of `write_estimates`."""
     content = read_json(path)
     return [CostEstimate(**item) for item in content["jobs"]]
+
+
+def table(estimates: Sequence[CostEstimate]) -> str:
+    """The estimates as a table for the terminal, with the minutes of all jobs together."""
+    titles = ("cost estimate", "steps", "minutes", "memory, at least", "disk")
+    rows = [titles]
+    for item in estimates:
+        rows.append(
+            (
+                item.name,
+                f"{item.num_steps:,}",
+                f"{item.seconds / 60:.1f}",
+                f"{item.peak_memory / 1e9:.1f} GB",
+                f"{item.disk / 1e6:,.0f} MB",
+            )
+        )
+    if len(estimates) > 1:
+        minutes = sum(item.seconds for item in estimates) / 60
+        rows.append(("together", "", f"{minutes:.1f}", "", ""))
+    return aligned(rows)
 
 
 def write_estimates(estimates: Sequence[CostEstimate], folder: Path) -> None:

@@ -17,9 +17,9 @@ from typing import NoReturn
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from tqdm import tqdm
 
 from minbert.commands.files import check_digest, write_tensors
+from minbert.reporting import terminal
 from minbert.schedule import SCHEDULES
 from minbert.training import checkpoint, processes, runtime
 from minbert.training.gradients import UpdateLoss, backward
@@ -27,7 +27,7 @@ from minbert.training.interruption import Interrupted, StopSignal
 from minbert.training.job import Job, Part, Progress
 from minbert.training.step_log import StepRecord
 
-SHOWN_LOSSES = 50  # steps whose mean loss the progress bar shows
+SHOWN_LOSSES = 50  # steps whose mean loss stands beside the progress
 
 
 class NonFiniteLoss(FloatingPointError):
@@ -56,7 +56,7 @@ class Loop:
         self.progress = Progress()
         self.best_digest = ""  # SHA-256 of the file of the best model so far
         self.stop = StopSignal()
-        self.bar = tqdm(disable=True)  # replaced when the job runs
+        self.work = terminal.Work(job.name)  # replaced when the job runs
 
         job.model.train()
         # Each stage starts from its own seed, whatever ran before it.
@@ -77,16 +77,8 @@ class Loop:
         job = self.job
         progress = self.progress
         progress.num_steps = sum(1 for _ in job.all_steps())
-        self.bar = tqdm(
-            desc=job.name,
-            unit="step",
-            # None: no bar where the output is no terminal.
-            disable=True if processes.number() else None,
-            initial=progress.step,
-            total=progress.num_steps,
-            dynamic_ncols=True,
-        )
-        with self.stop.listening(), self.bar, job.freezing():
+        shown = terminal.working(job.name, progress.num_steps, "step", progress.step)
+        with self.stop.listening(), shown as self.work, job.freezing():
             while not self.is_over:
                 if progress.step_in_epoch == 0:
                     job.before_epoch(progress.epoch)
@@ -163,8 +155,7 @@ class Loop:
 
         # One batch says little: losses of tasks have different scales.
         shown = progress.losses[-SHOWN_LOSSES:]
-        self.bar.set_postfix(loss=f"{sum(shown) / len(shown):.4f}", refresh=False)
-        self.bar.update()
+        self.work.advance(note=f"loss {sum(shown) / len(shown):.4f}")
 
     def report_step(self, update_loss: UpdateLoss, gradient_norm: float) -> None:
         """Tell the job what this step did. Of several processes the first one does."""
@@ -206,7 +197,8 @@ class Loop:
         progress = self.progress
         try:
             self.stop.is_evaluating = True
-            scores = job.evaluate()
+            with terminal.working("evaluation"):
+                scores = job.evaluate()
         except Interrupted:
             # It is still marked as not evaluated: a resumed run begins with this evaluation.
             self.save()
@@ -228,10 +220,9 @@ class Loop:
             self.best_digest = processes.from_first(self.save_best)
         self.save()
 
-        shown = "  ".join(f"{name} {score:.4f}" for name, score in scores.items())
-        mark = "  (best)" if progress.best_step == progress.step else ""
-        position = f"step {progress.step}/{progress.num_steps}"
-        tqdm.write(f"{job.name}: {position}  loss {loss:.4f}  {shown}{mark}")
+        mark = "best" if progress.best_step == progress.step else ""
+        position = f"{progress.step}/{progress.num_steps}"
+        terminal.scores(job.name, position, {"loss": loss, **scores}, mark)
         processes.from_first(lambda: job.on_evaluation(progress.history))
 
     def finish(self) -> None:

@@ -26,6 +26,11 @@ class TrainingOptions(OptionGroup):
         choices=(AUTO, "bf16", "fp32"),
         is_common=True,
     )
+    tensorboard: bool = flag(
+        False,
+        "Write the losses, learning rates and scores of all stages to tensorboard/ in the run's "
+        "folder, too.",
+    )
     save_every: int = flag(200, "Steps between checkpoints.", low=1)
     hand_on: str = flag(
         "better",

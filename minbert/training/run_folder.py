@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 
 from minbert.commands.files import flush_folder, read_json, write_json
 from minbert.commands.paths import LATEST, temporary_name
+from minbert.reporting import terminal
 from minbert.training import processes
 from minbert.training.code_version import code_version, name_of
 
@@ -102,7 +103,7 @@ def claim(
         check_unchanged(folder, stored["files"], files)
         changes = changes_since({**start, **stored}, start)
         if changes:
-            print(
+            terminal.say(
                 f"{folder}: begun with {' and '.join(changes)}; it goes on, but not to the same "
                 "bits"
             )

@@ -26,6 +26,7 @@ from minbert.commands.files import (
     write_tensors,
 )
 from minbert.pooling import save_pooling
+from minbert.reporting import terminal
 from minbert.reporting.tables import score_table
 from minbert.tokenizer import BertTokenizer
 from minbert.training import processes
@@ -99,13 +100,14 @@ class Stage:
         trained, or a stage after the tasks), the trained encoder goes on. stage.json is written
         last, so a folder that has one is complete.
         """
-        for note in self.notes:
-            print(note)
+        terminal.say(*self.notes)
+        terminal.doing("scores before the stage")
         start = {name: tensor.clone() for name, tensor in self.encoder.state_dict().items()}
         # On resume, too: the encoder is where the stage began until fit puts its checkpoint back.
         self.begin()
         before = self.quality()
         progress = fit(self.job, is_resumed)
+        terminal.doing("scores after the stage")
         outcome = self.close()
         after = self.quality()
 
@@ -261,12 +263,13 @@ def run_chain(chain: Chain, is_resumed: bool) -> ChainResult:
     seconds = 0.0
     for stage, reused in chain:
         name = stage.job.name
+        terminal.title(f"Stage {name}")
         if reused is None:
             result = stage.train(is_resumed)
         else:
             result = stage.reuse(reused)
-            print(f"{name}: encoder reused from {reused} (same options and data)")
-        print(stage.table(result.quality))
+            terminal.say(f"{name}: encoder reused from {reused} (same options and data)")
+        terminal.table(stage.table(result.quality))
         qualities[name] = result.quality
         seconds += result.seconds
     return ChainResult(qualities, seconds)

@@ -24,6 +24,7 @@ from minbert.commands.ending import exit_code
 from minbert.commands.files import write_json
 from minbert.commands.flags import Parser
 from minbert.commands.outputs import check_new_folder
+from minbert.reporting import terminal
 from minbert.reporting.tables import score_table
 from multitask.ensemble.voting import METHODS, Outcome, apply_method, gather_votes, make_folds
 from multitask.evaluation import labels_of
@@ -302,6 +303,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Predict with every run, join the predictions, write and print the results."""
     options = parse(arguments)
     records = check_request(options)
+    with terminal.session("reading the data"):
+        join_runs(options, records)
+
+
+def join_runs(options: argparse.Namespace, records: Sequence[Record]) -> None:
+    """Predict with every run, join the predictions, write and print the results."""
     tasks = all_tasks(records)
     tables = tables_of(records, tasks)
     labels = {name: labels_of(tables[name]["dev"]) for name in tasks}
@@ -312,14 +319,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for record, voted in zip(records, voted_tasks(records), strict=True):
         trained = record.options.tasks.tasks
         votes = " ".join(voted)
-        print(f"{record.folder}: predicting dev and test; trained on {trained}, votes on {votes}")
+        terminal.say(
+            f"{record.folder}: predicting dev and test; trained on {trained}, votes on {votes}"
+        )
+        terminal.doing(f"opening {record.folder}")
         runs[str(record.folder)] = outputs_of(record.folder, voted)
 
+    terminal.doing("joining the predictions")
     outcomes = join(list(runs.values()), labels, folds, tasks)
     rows = dev_scores(runs, labels, outcomes, tasks)
     # The files come before the report: printing may fail, if a pipe breaks.
     paths = write_ensemble(options, outcomes, tables, rows, tasks)
-    print(report(options, outcomes, rows, paths, tasks))
+    terminal.say(report(options, outcomes, rows, paths, tasks))
 
 
 def tables_of(records: Sequence[Record], tasks: Tasks) -> Tables:

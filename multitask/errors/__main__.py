@@ -26,6 +26,7 @@ from minbert.commands.outputs import (
     check_outputs,
 )
 from minbert.commands.paths import check_writable
+from minbert.reporting import terminal
 
 TITLE_START = "Errors of "
 
@@ -88,10 +89,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from multitask.saved_run import open_run
 
     title = f"{TITLE_START}{request.run.resolve().name}"
-    sections = run_sections(open_run(request.run), request.worst)
-    for name, write in (("errors.md", write_markdown), ("errors.html", write_html)):
-        write(folder / name, title, sections)
-        print(folder / name)
+    with terminal.session(f"opening {request.run}"):
+        sections = run_sections(open_run(request.run), request.worst)
+        terminal.doing("drawing the figures")
+        for name, write in (("errors.md", write_markdown), ("errors.html", write_html)):
+            write(folder / name, title, sections)
+            terminal.say(str(folder / name))
 
 
 if __name__ == "__main__":

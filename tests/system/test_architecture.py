@@ -68,16 +68,11 @@ JUNK_DRAWERS = {
     "tools",
 }
 MAY_PRINT = {
-    "run_multitask.py",
     "contrastive/embedder.py",
     "minbert/commands/ending.py",
     "minbert/commands/launcher.py",
     "minbert/commands/streams.py",
-    "minbert/training/loop.py",
-    "minbert/training/run_folder.py",
-    "minbert/training/stage.py",
-    "minbert/pretraining/__main__.py",
-    "minbert/pretraining/plain_text.py",
+    "minbert/reporting/terminal.py",
     "data/download.py",
     # As the course's functions of these names do.
     "course/datasets.py",

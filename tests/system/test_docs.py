@@ -42,7 +42,7 @@ PACKAGES = (
 FIELDS = {item.name: item for item in all_fields(Options)}
 # Folders of a run, and those that .gitignore names: they appear when a command is run.
 IGNORED = re.findall(r"(?m)^/(.+/)$", (ROOT / ".gitignore").read_text(encoding="utf-8"))
-MADE_BY_COMMANDS = ("encoder/", "model/", "checkpoint/", *IGNORED)
+MADE_BY_COMMANDS = ("encoder/", "model/", "checkpoint/", "tensorboard/", *IGNORED)
 FILE_TYPE = re.compile(r"\.(py|md|sh|toml|csv|json|txt|safetensors)$")
 SOMEWHERE_ELSE = re.compile(
     r"(?<![\w./:])(/(?:work|tmp|home|root|mnt|Users)\b[\w./-]*|\.\./shared\b[\w./-]*|"

@@ -10,6 +10,7 @@ import io
 import json
 import shlex
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,6 +31,7 @@ from multitask.stage import read_tables
 from multitask.tasks import TASKS
 from tests.report_reader import Page
 
+HAS_TENSORBOARD = find_spec("tensorboard") is not None
 # The main job, on the tiny model.
 SIMCSE = ("--pretrain", "simcse")
 TASK_NAMES = ("sst", "para", "sts")
@@ -85,9 +87,10 @@ def flags(tiny_model, sample_data):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory, flags) -> Run:
-    """The main job: both stages, finetune."""
+    """The main job: both stages, finetune, with a log for TensorBoard where it is installed."""
     folder = tmp_path_factory.mktemp("runs") / "first"
-    return run(folder, *flags, "--option", "finetune", *SIMCSE)
+    board = ["--tensorboard"] if HAS_TENSORBOARD else []
+    return run(folder, *flags, "--option", "finetune", *SIMCSE, *board)
 
 
 def ids_in(path: Path) -> list[str]:
@@ -195,7 +198,7 @@ def test_what_was_read_is_printed(finished, sample_data):
 def test_the_cost_the_stages_and_the_files_are_printed(finished):
     """In this order: cost, table of the first stage, last epoch, closing table, actual cost."""
     starts = (
-        "multitask: 12 steps, about ",
+        "multitask         12 ",
         "zero-shot STS dev ",
         "multitask: step 12/12 ",
         "dev  ",
@@ -230,14 +233,24 @@ def test_quiet_where_the_output_is_no_terminal(finished):
     assert finished.complaints == ""
     for progress in ("\r", "%|", "\x1b"):
         assert progress not in finished.output
-    assert len(finished.lines) < 80
+    assert len(finished.lines) < 100
 
 
 def test_nothing_but_results_is_left(finished):
     names = {path.name for path in finished.folder.iterdir()}
     records = {"options.json", "cost_estimate.json", "run.json", "log.csv"}
     pages = {"report.html", "README.md"}
-    assert names == records | pages | {"predictions", "encoder", "model"}
+    folders = {"predictions", "encoder", "model"}
+    assert names - {"tensorboard"} == records | pages | folders
+
+
+@pytest.mark.skipif(not HAS_TENSORBOARD, reason="it is optional; run setup.sh --plots")
+def test_every_stage_has_a_log_for_tensorboard(finished):
+    """Other tests compare the files of this run with those of a run without the log."""
+    folders = sorted((finished.folder / "tensorboard").iterdir())
+    assert [folder.name for folder in folders] == ["multitask", "simcse"]
+    assert all(any(folder.glob("events.*")) for folder in folders)
+    assert f"TensorBoard log: {finished.folder / 'tensorboard'}" in finished.lines
 
 
 # --- the report and the model card ----------------------------------------------------------------

@@ -96,6 +96,16 @@ def assert_refused(command: Command, result: Result, *words: str) -> None:
     assert not (command.folder / "runs").exists()
 
 
+# --- packages that are not installed --------------------------------------------------------------
+
+
+def test_tensorboard_is_refused_where_it_is_not_installed(command, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    result = command.train("--tensorboard")
+    assert_refused(command, result, "tensorboard is not installed", "`bash setup.sh --plots`")
+    assert result.output == "", "some work was done before"
+
+
 # --- data -----------------------------------------------------------------------------------------
 
 

@@ -26,6 +26,7 @@ from minbert.training.cost_estimate import (
     comparison,
     estimate,
     probe,
+    table,
     write_estimates,
 )
 from minbert.training.job import Job, TaskBatch
@@ -217,10 +218,18 @@ def test_the_estimate_by_hand(tmp_path, monkeypatch):
     assert cost.peak_memory > 10e6
 
 
-def test_an_estimate_as_a_line():
-    assert str(CostEstimate("toy", 1200, 90.0, 2 * 10**9, 3 * 10**6)) == (
-        "toy: 1,200 steps, about 1.5 minutes, at least 2.0 GB of memory, 3 MB on disk"
-    )
+def test_the_estimates_as_a_table():
+    estimates = [
+        CostEstimate("toy", 1200, 90.0, 2 * 10**9, 3 * 10**6),
+        CostEstimate("longer", 7, 30.0, 10**9, 12 * 10**9),
+    ]
+    assert table(estimates).splitlines() == [
+        "cost estimate  steps  minutes  memory, at least       disk",
+        "toy            1,200      1.5            2.0 GB       3 MB",
+        "longer             7      0.5            1.0 GB  12,000 MB",
+        "together                  2.0",
+    ]
+    assert "together" not in table(estimates[:1]), "one job is all of it"
 
 
 def test_of_several_processes_one_alone_predicts(tmp_path, monkeypatch):
