@@ -162,7 +162,7 @@ class Stage:
                     weights.read_tensors(folder)
                     return folder
             except ValueError as error:
-                print(f"{self.job.name}: the encoder in {folder} is not reused ({error})")
+                terminal.say(f"{self.job.name}: the encoder in {folder} is not reused ({error})")
             except (OSError, KeyError, TypeError, AttributeError):
                 continue
         return None
