@@ -374,9 +374,11 @@ def first_model_answers() -> list[Answer]:
         title = f"How good is {model}, trained by the default job?"
         answers.append(Answer(title, "<br>".join(parts), "first-model.md"))
 
-        minutes = [record["run"]["minutes"] for record in records]
+        minutes = sorted(round(record["run"]["minutes"]) for record in records)
+        span = " to ".join(dict.fromkeys(str(number) for number in (minutes[0], minutes[-1])))
         gigabytes = max(record["run"]["gigabytes"] for record in records)
-        cost = f"{min(minutes):.0f} to {max(minutes):.0f} minutes on one thread, {gigabytes:.1f} GB"
+        threads = join(count(record["run"]["machine"]["threads"], "thread") for record in records)
+        cost = f"{span} minutes on {threads}, {gigabytes:.1f} GB"
         title = f"How much does the default job with {model} cost?"
         answers.append(Answer(title, cost, "cost.md"))
     return answers
