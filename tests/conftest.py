@@ -79,6 +79,30 @@ def _one_thread():
     torch.set_num_threads(1)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_reports():
+    """Runs in this process draw no report.html, which takes longer than many a tiny run.
+
+    The fixture `reports` lets the runs of a file draw. Runs in processes of their own always do.
+    """
+    import run_multitask
+
+    with pytest.MonkeyPatch.context() as patch:
+        write_report = run_multitask.write_report
+        patch.setattr(run_multitask, "write_report", lambda *arguments: None)
+        yield write_report
+
+
+@pytest.fixture(scope="module")
+def reports(_no_reports):
+    """The runs of this file write their report and their model card."""
+    import run_multitask
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_multitask, "write_report", _no_reports)
+        yield
+
+
 def skip_fsync(patch: pytest.MonkeyPatch) -> None:
     """Write files without fsync, which guards against a power cut and is slow on a busy disk."""
     patch.setattr("minbert.commands.files.os.fsync", lambda descriptor: None)

@@ -86,7 +86,7 @@ def flags(tiny_model, sample_data):
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory, flags) -> Run:
+def finished(tmp_path_factory, flags, reports) -> Run:
     """The main job: both stages, finetune, with a log for TensorBoard where it is installed."""
     folder = tmp_path_factory.mktemp("runs") / "first"
     board = ["--tensorboard"] if HAS_TENSORBOARD else []
