@@ -489,6 +489,13 @@ COMPARISONS: dict[str, Values] = {
     "surgery-gradvac": {"sampling": "joint", "surgery": "gradvac"},
     "surgery-cagrad": {"sampling": "joint", "surgery": "cagrad"},
     "surgery-upgrad": {"sampling": "joint", "surgery": "upgrad"},
+    # What is added to the loss of each task.
+    "r-drop": {"regulariser": "r-drop"},
+    "r-drop-weight-5": {"regulariser": "r-drop", "r_drop_weight": 5.0},
+    # Which weights are scored and kept. SWA asks for a learning rate that does not fall to 0.
+    "averaging-ema": {"averaging": "ema"},
+    "averaging-swa": {"averaging": "swa", "schedule": "constant"},
+    "averaging-swa-control": {"schedule": "constant"},
     # When SimCSE is trained: before, after or together with the tasks.
     "contrastive-first": {"pretrain": "simcse"},
     "contrastive-last": {"pretrain": "simcse", "contrastive_order": "last"},

@@ -5,6 +5,7 @@ through a callable that run_multitask.py passes in. The files in reading order:
 
 tasks.py             A task's functions: loss, decoding and metric of its specification.
 losses.py            One loss per task.
+regularisers.py      What may be added to a task's loss: R-Drop.
 heads.py             The layers that read sentence vectors.
 head_registry.py     The heads by name.
 model.py             An encoder, a common layer, and a head per task.

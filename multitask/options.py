@@ -25,6 +25,7 @@ from multitask.gramian import SURGERIES
 from multitask.head_registry import HEADS
 from multitask.sampling import SAMPLERS, Sampler
 
+REGULARISERS = (NONE, "r-drop")
 OVERALL_SCORES = ("overall_2023", "overall_2024")
 
 
@@ -290,6 +291,51 @@ class FineTuningOptions(OptionGroup):
         NONE,
         "Also score the trained model on its training rows: all, or a number of rows of each task, "
         "at even distances in the file. none: do not.",
+    )
+    # What is added to the loss of a task.
+    regulariser: str = flag(
+        NONE,
+        "What is added to the loss of each task.\n"
+        "- none: nothing\n"
+        "- r-drop: two forward passes with different dropout must agree (Liang et al. 2021), which "
+        "takes about twice as long",
+        choices=REGULARISERS,
+    )
+    r_drop_weight: float = flag(
+        1.0,
+        "With --regulariser r-drop: the weight of the disagreement (alpha in the paper).",
+        low=0,
+        only_with=OnlyWith("regulariser", ("r-drop",)),
+    )
+    # Which weights are scored and kept.
+    averaging: str = flag(
+        NONE,
+        "Average the weights over the steps. The average is scored, and the best one is kept.\n"
+        "- none: the weights themselves\n"
+        "- ema: exponential moving average of all steps\n"
+        "- swa: mean of the later steps, stochastic weight averaging (Izmailov et al. 2018)",
+        choices=(NONE, "ema", "swa"),
+    )
+    ema_decay: float = flag(
+        0.999,
+        "With --averaging ema: the share of the old average that stays in each step. In step n it "
+        "is at most (1 + n) / (10 + n).",
+        low=0,
+        high=0.999999,
+        only_with=OnlyWith("averaging", ("ema",)),
+    )
+    swa_start: float = flag(
+        0.5,
+        "With --averaging swa: the share of the steps after which the mean begins.",
+        low=0,
+        high=1,
+        only_with=OnlyWith("averaging", ("swa",)),
+    )
+    swa_every: int = flag(
+        1,
+        "With --averaging swa: the number of steps between two weights of the mean.",
+        low=1,
+        only_with=OnlyWith("averaging", ("swa",)),
     )
     # How much of the encoder is trained, and when.
     layer_decay: float = flag(

@@ -21,6 +21,7 @@ from minbert.commands.options import NONE
 from minbert.optimizer import layer_decayed, parameter_groups
 from minbert.pretraining.stage import StageRows
 from minbert.training import processes
+from minbert.training.averaging import WeightAverage
 from minbert.training.job import Job, Step, TaskBatch
 from minbert.training.options import TrainingOptions
 from multitask.combining import combination
@@ -35,6 +36,7 @@ from multitask.losses import (
 )
 from multitask.model import MultitaskBert
 from multitask.options import FineTuningOptions, HeadOptions, MultitaskOptions
+from multitask.regularisers import r_drop, symmetric_divergence
 from multitask.sampling import Epoch, MakeBatches, mt_dnn
 from multitask.tasks import TASKS, Loss, Tasks
 
@@ -178,6 +180,7 @@ def build_job(
     of a batch on the same encoder, and whose `projection` is trained, too. After each step its
     batches come once more, for that loss.
     """
+    check_regulariser(options.fine_tuning, model)
     device = torch.device(training.device)
     # As a part of the model, the projection is trained and goes into checkpoints.
     if companion is not None:
@@ -213,6 +216,7 @@ def build_job(
         schedule=training.schedule,
         warmup=training.warmup,
         max_grad_norm=training.max_grad_norm,
+        average=weight_average(options.fine_tuning, model),
         accumulation=options.fine_tuning.accumulation,
         save_every=training.save_every,
         evaluation_tokens=num_tokens(tasks.trained_rows, "dev"),
@@ -259,7 +263,8 @@ class TaskTraining:
         # The companion computes the whole loss in each process, so each takes its share of it.
         if self.companion is not None and task.startswith(FUSION_PREFIX):
             return self.companion(batch) / processes.count()
-        return task_loss(self.model, task, batch, self.losses[task])
+        fine_tuning = self.options.fine_tuning
+        return task_loss(self.model, task, batch, self.losses[task], fine_tuning)
 
     def evaluate(self) -> dict[str, float]:
         """The dev scores of the trained tasks, and the numbers that were fitted."""
@@ -296,6 +301,15 @@ def build_optimizer(
     return AdamW(parameters, lr=peak, fused=True)
 
 
+def weight_average(options: FineTuningOptions, model: MultitaskBert) -> WeightAverage | None:
+    """The average of the weights that --averaging asks for."""
+    if options.averaging == NONE:
+        return None
+    return WeightAverage(
+        model, options.averaging, options.ema_decay, options.swa_start, options.swa_every
+    )
+
+
 def num_closing_tokens(model: MultitaskBert, rows: Rows) -> int:
     """Tokens that are predicted once: dev and test files, and training rows that fit a range."""
     tokens = num_tokens(rows, "dev") + num_tokens(rows, "test")
@@ -330,6 +344,7 @@ def heads_job(job: Job, options: MultitaskOptions, training: TrainingOptions) ->
         plan=lambda epoch, generator: job.plan(0, generator),
         frozen=tuple(model.encoder.parameters()),
         closing_tokens=0,
+        average=None,
         **combination(options.tasks, training.seed),
     )
 
@@ -368,16 +383,39 @@ def shift_for_prior(prior: float, rows: EncodedExamples) -> float:
     return prior_shift(share, prior)
 
 
-def task_loss(model: MultitaskBert, task: str, batch: Batch, loss: Loss) -> Tensor:
-    """The mean loss of a batch, a float32 scalar.
+def task_loss(
+    model: MultitaskBert, task: str, batch: Batch, loss: Loss, options: FineTuningOptions
+) -> Tensor:
+    """The mean loss of a batch, a float32 scalar, with the regulariser of the options.
 
     Of several processes each computes only its rows. Its result is their share of the loss.
     """
     indices, share = processes.own_rows(len(batch.ids))
     part = batch if processes.count() == 1 else batch.part(indices)
+    labels = cast(Tensor, part.labels)
     with processes.own_randomness():
         outputs = model(task, part)
-    return loss(outputs, cast(Tensor, part.labels)) * share
+        if options.regulariser == NONE:
+            return loss(outputs, labels) * share
+        # The second pass draws other dropout masks.
+        again = model(task, part)
+    divergence = symmetric_divergence(outputs, again, model.tasks[task].kind)
+    first_loss = loss(outputs, labels)
+    second_loss = loss(again, labels)
+    return r_drop(first_loss, second_loss, divergence, options.r_drop_weight) * share
+
+
+def check_regulariser(options: FineTuningOptions, model: MultitaskBert) -> None:
+    """Raise ValueError where R-Drop would compare two equal passes."""
+    encoder = model.encoder.config
+    probabilities = [model.options.vector_dropout_prob, model.options.hidden_dropout_prob]
+    if model.has_encoder_dropout:
+        probabilities += [encoder.hidden_dropout_prob, encoder.attention_probs_dropout_prob]
+    if options.regulariser == "r-drop" and not any(probabilities):
+        raise ValueError(
+            "--regulariser r-drop has no effect without dropout, because both passes are equal. "
+            "Add --hidden_dropout_prob 0.1 or --encoder_dropout 0.1, or pass --regulariser none."
+        )
 
 
 def fit_ranges(model: MultitaskBert, rows: Rows, precision: str) -> None:

@@ -5,6 +5,7 @@ The files in reading order:
     job.py            What a stage tells the loop: model, plan of steps, loss, evaluation.
     loop.py           The loop: steps, evaluations, the best model, checkpoints.
     gradients.py      The gradient of one update, with or without gradient surgery.
+    averaging.py      Averages of the weights over the steps: EMA and SWA.
     step_log.py       The losses of each step, in log.csv.
     tensorboard.py    The same as curves of TensorBoard, with the scores of each evaluation.
     checkpoint.py     Saving and loading the state of a job.

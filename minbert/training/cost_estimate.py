@@ -32,6 +32,7 @@ INFERENCE_SHARE = 1 / 3
 # At the highest point, a new best model and a new checkpoint (weights and two moments) are on the
 # disk beside the old ones.
 MODELS_ON_DISK = 8
+AVERAGES_ON_DISK = 2  # an average of the weights is in both checkpoints
 
 
 class Products(NamedTuple):
@@ -101,12 +102,15 @@ def probe(job: Job, num_timed: int = 4) -> CostEstimate:
     predicted_tokens = num_evaluations * job.evaluation_tokens + job.closing_tokens
     tokens = num_steps * mean_tokens
     tokens += INFERENCE_SHARE * processes.count() * predicted_tokens
+    models_on_disk = MODELS_ON_DISK
+    if job.average is not None:
+        models_on_disk += AVERAGES_ON_DISK
     return CostEstimate(
         job.name,
         num_steps,
         tokens * statistics.median(seconds_per_token),
         peak_memory(job.device),
-        MODELS_ON_DISK * bytes_of_model(job),
+        models_on_disk * bytes_of_model(job),
     )
 
 

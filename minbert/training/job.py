@@ -13,6 +13,8 @@ from minbert.commands.late import torch
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from minbert.training.averaging import WeightAverage
+
 from minbert.training.step_log import StepRecord
 
 
@@ -92,6 +94,7 @@ class Job:
     schedule: str = "linear"  # a name in SCHEDULES of minbert/schedule.py
     warmup: float = 0.1  # share of all steps
     max_grad_norm: float = 1.0  # 0: no clipping
+    average: WeightAverage | None = None  # of the weights, which is scored in their place
     accumulation: int = 1  # steps of the plan that make one update
     evaluations_per_epoch: int = 1
     evaluation_tokens: int = 0  # of one evaluation, for the cost estimate

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import NoReturn
@@ -151,6 +152,8 @@ class Loop:
         job.optimizer.step()
         progress.step += 1
         progress.step_in_epoch += 1
+        if job.average is not None:
+            job.average.update(progress.step, progress.num_steps)
         self.report_step(update_loss, float(norm))
 
         # One batch says little: losses of tasks have different scales.
@@ -196,15 +199,11 @@ class Loop:
         job = self.job
         progress = self.progress
         try:
-            self.stop.is_evaluating = True
-            with terminal.working("evaluation"):
-                scores = job.evaluate()
+            scores = self.score()
         except Interrupted:
             # It is still marked as not evaluated: a resumed run begins with this evaluation.
             self.save()
             raise
-        finally:
-            self.stop.is_evaluating = False
 
         # The recorded loss is the mean since the evaluation before.
         loss = sum(progress.losses) / len(progress.losses)
@@ -217,7 +216,8 @@ class Loop:
         if progress.best_score is None or value > progress.best_score:
             progress.best_score = value
             progress.best_step = progress.step
-            self.best_digest = processes.from_first(self.save_best)
+            with self.averaged():
+                self.best_digest = processes.from_first(self.save_best)
         self.save()
 
         mark = "best" if progress.best_step == progress.step else ""
@@ -225,9 +225,21 @@ class Loop:
         terminal.scores(job.name, position, {"loss": loss, **scores}, mark)
         processes.from_first(lambda: job.on_evaluation(progress.history))
 
+    def score(self) -> dict[str, float]:
+        """The scores of the model, with its averaged weights where the job asks for them."""
+        with self.averaged():
+            # A signal ends the evaluation at once, but not the exchange of weights around it.
+            try:
+                self.stop.is_evaluating = True
+                with terminal.working("evaluation"):
+                    return self.job.evaluate()
+            finally:
+                self.stop.is_evaluating = False
+
     def finish(self) -> None:
         """Put the best model into job.model and mark the job as done."""
-        if self.progress.best_step != self.progress.step:
+        # With an average the file of the best model holds other weights than the last step.
+        if self.progress.best_step != self.progress.step or self.job.average is not None:
             path = self.job.folder / self.best_file
             if self.best_digest:
                 self.check_best(path)
@@ -245,6 +257,10 @@ class Loop:
                 f"{path}: the best model cannot be read ({error}). Delete the folder "
                 f"{self.job.folder} and resume, to start this stage anew."
             ) from error
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """Within it the model has its averaged weights, where the job asks for an average."""
+        return nullcontext() if self.job.average is None else self.job.average.in_model()
 
     @property
     def best_file(self) -> str:
@@ -268,6 +284,7 @@ class Loop:
             "random": runtime.random_state(),
             "plan": {"epoch_state": self.epoch_state},
             "surgery": job.surgery.state_dict() if job.surgery else {},
+            "average": job.average.state_dict() if job.average else {},
         }
         tensors: dict[str, Tensor] = {}
         for group, members in groups.items():
@@ -313,6 +330,8 @@ class Loop:
         runtime.restore_random_state(checkpoint.group_of("random", tensors))
         if job.surgery:
             job.surgery.load_state_dict(checkpoint.group_of("surgery", tensors))
+        if job.average:
+            job.average.load_state_dict(checkpoint.group_of("average", tensors))
         self.epoch_state = tensors["plan.epoch_state"]
         self.generator.set_state(self.epoch_state)
 

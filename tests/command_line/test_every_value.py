@@ -58,6 +58,9 @@ OF_THE_PLAN = {
 }
 # Options that decide when a run ends and which of its weights are kept.
 OF_THE_END = {"score", "patience"}
+# Options of an average of the weights: the weights that a whole run keeps are compared.
+OF_THE_AVERAGE = {"averaging", "ema_decay", "swa_start", "swa_every"}
+FOUR_STEPS = {"epochs": 1, "joint_limit": "smallest"}
 
 
 class Case(NamedTuple):
@@ -117,6 +120,12 @@ CASES = [
     Case("pair_encoding", ["cross", "bi", "dual"], {"head": "vm", "pooling": "cls"}),
     Case("pooling", ["mean", "cls", "pooler"]),
     Case("schedule", ["linear", "cosine", "constant"]),
+    Case("regulariser", ["none", "r-drop"]),
+    Case("r_drop_weight", [0.0, 1.0], {"regulariser": "r-drop"}),
+    Case("averaging", ["none", "ema", "swa"], FOUR_STEPS),
+    Case("ema_decay", [0.05, 0.15], {**FOUR_STEPS, "averaging": "ema"}),
+    Case("swa_start", [0.0, 0.7, 1.0], {**FOUR_STEPS, "averaging": "swa"}),
+    Case("swa_every", [1, 3, 4], {**FOUR_STEPS, "averaging": "swa", "swa_start": 0.0}),
     Case("layer_decay", [1.0, 0.9, 0.5]),
     Case("freeze", ["none", "embeddings", "1", "2"]),
     Case("max_grad_norm", [0.0, 0.01, 0.1]),
@@ -198,6 +207,9 @@ def result_of(job: Job, name: str) -> Any:
     if name in OF_THE_END:
         progress = fit(job)
         return len(progress.history), progress.best_score
+    if name in OF_THE_AVERAGE:
+        fit(job)
+        return job.model.state_dict()
     weights = after_two_steps(job)
     if name == "sts_range":
         # That M is there is no difference yet. The trained weights have to differ.
