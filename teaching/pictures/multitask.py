@@ -132,10 +132,10 @@ def draw_samplers(drawing: Drawing) -> None:
     x = 1.75
     for task, count in BATCHES.items():
         words = f"{task.upper()}, {count} batches"
-        drawing.legend(x, 3.35, words, of_task[task])
+        drawing.legend(x, 3.4, words, of_task[task])
         x += 1.5
 
-    y = 3.2
+    y = 3.3
     for row in sampler_rows():
         stack = max(len(step) for epoch in row.epochs for step in epoch)
         y -= stack * BLOCK + 0.15
@@ -150,7 +150,7 @@ def draw_samplers(drawing: Drawing) -> None:
             # A gap stands between two epochs.
             x += BLOCK * 0.8
     words = "A block is a batch. A stack of blocks is one step. A gap is the end of an epoch."
-    drawing.text(1.75, 0.2, words, 8, ha="left", color=colours.soft)
+    drawing.text(1.75, 0.1, words, 8, ha="left", color=colours.soft)
 
 
 # --- gradient surgery -----------------------------------------------------------------------------
