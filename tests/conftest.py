@@ -9,6 +9,7 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import socket
 import tempfile
 from collections import Counter
@@ -28,6 +29,10 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 # torch reads this, and so do the processes that tests start. Tiny matrices gain nothing from a
 # second thread.
 os.environ["OMP_NUM_THREADS"] = "1"
+
+# A shell starts jobs in the background with Ctrl-C ignored. The processes that tests start would
+# inherit that, and the tests that stop them would fail.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tests leave nothing in the user's cache.
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="minbert-tests-")

@@ -169,6 +169,7 @@ OF_THE_RUN = {
     "attention",
     "compile",
     "save_every",
+    "tensorboard",
     "score_train",
     "heads_first",
     "hand_on",

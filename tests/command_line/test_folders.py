@@ -60,7 +60,7 @@ def test_resume_with_another_flag(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"sampling": "foo"}, "--sampling is 'foo'; it is one of mt-dnn, joint"),
+        ({"sampling": "foo"}, "--sampling is 'foo'; it is one of mt-dnn, random-task"),
         ({"device": "tpu"}, "--device is 'tpu'; it is one of"),
         ({"pretrain": 5}, "--pretrain is 5; it must be str."),
         ({"train_rows": 5}, "--train_rows is 5; it must be str."),
