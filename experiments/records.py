@@ -21,7 +21,7 @@ from minbert.commands.options import NONE
 
 RECORDS = Path(__file__).parent / "records"
 # Options that say where a run is, and not what it does.
-PLACES = ("name", "output_dir", "token_cache", "seed", "recipe")
+PLACES = ("name", "output_dir", "data_dir", "token_cache", "seed", "recipe")
 BYTES_PER_GB = 1e9
 DIGEST = "digest"
 # What makes the records of a file. Every other file holds runs of `python -m experiments`.
