@@ -119,6 +119,26 @@ def build_parser() -> Parser:
         default=str(ROOT / "data" / "sample"),
         help="folder with the nine course files (the sample)",
     )
+    add_sides(parser)
+    parser.add_argument("--n", type=int, help="rounds, instead of each benchmark's own number")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="where `all` writes its report (benchmarks/reports; with --quick it writes one only "
+        "if this is given)",
+    )
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help="add the results to experiments/records/benchmarks.jsonl, from which the tables of "
+        "docs/results are made",
+    )
+    return parser
+
+
+def add_sides(parser: Parser) -> None:
+    """Add the flags that say what both sides compute, and on what."""
     parser.add_argument(
         "--model",
         default="auto",
@@ -149,21 +169,6 @@ def build_parser() -> Parser:
         default="mean",
         help="the sentence vector of both sides (%(default)s)",
     )
-    parser.add_argument("--n", type=int, help="rounds, instead of each benchmark's own number")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="DIR",
-        help="where `all` writes its report (benchmarks/reports; with --quick it writes one only "
-        "if this is given)",
-    )
-    parser.add_argument(
-        "--record",
-        action="store_true",
-        help="add the results to experiments/records/benchmarks.jsonl, from which the tables of "
-        "docs/results are made",
-    )
-    return parser
 
 
 def flag_name(name: str) -> str:

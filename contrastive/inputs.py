@@ -29,6 +29,7 @@ from data.readers import Example
 from minbert import BertTokenizer
 from minbert.commands.options import NONE, MethodOptions
 from minbert.training.job import Step, TaskBatch
+from minbert.training.options import TrainingOptions
 
 EncodedRows = EncodedExamples | sentences.EncodedTriplets
 
@@ -65,7 +66,7 @@ class Source(NamedTuple):
     settings: Settings
     train: Mapping[str, Sequence[Example]]  # training examples by task
     tokenizer: BertTokenizer
-    seed: int
+    training: TrainingOptions  # seed, device and precision of the run
     hidden_size: int  # of the encoder that is trained
 
     def encode(self, examples: Iterable[Example], pair_encoding: str = "cross") -> EncodedExamples:
@@ -156,7 +157,7 @@ def softmax_pairs(source: Source) -> Inputs:
         return in_turn(rows, source.settings, window=window)
 
     # The shuffle compares pairs by their first sentences.
-    shuffle = Shuffle(name, len(pairs), source.settings.batch_size, source.seed)
+    shuffle = Shuffle(name, len(pairs), source.settings.batch_size, source.training.seed)
     first = [sentences.unlabelled(pair.id, pair.sentence_1) for pair in pairs.examples]
     inputs = in_turn(rows, source.settings, shuffle)
     return replace(inputs, shuffled=source.encode(first))
@@ -172,14 +173,18 @@ def taught_sentences(source: Source) -> Inputs:
     if options.teacher_text == NONE:
         examples = list(source.sentences(source.train).examples)
     else:
-        examples = sentences.text_of_lines(options.teacher_text, source.tokenizer, max_length)
+        lines = sentences.read_sentences(options.teacher_text)
+        examples = sentences.unique_sentences(lines, source.tokenizer, max_length)
     if len(examples) < 2:
         raise ValueError(
             f"--pretrain {source.method}: the text has {len(examples)} different sentences. A "
             "teacher says how similar two are, so at least 2 are expected. Add more text."
         )
     # It reads whole sentences, wherever the student cuts them.
-    teacher, _ = open_embedder(options.teacher, precision="auto")
+    training = source.training
+    teacher, _ = open_embedder(
+        options.teacher, device=training.device, precision=training.precision
+    )
     vectors, _ = teacher.encode([example.sentence_1 for example in examples])
     targets = sentences.change_width(vectors, source.hidden_size)  # (N, H)
     rows = sentences.TaughtSentences(examples, targets, source.tokenizer, max_length)
@@ -194,7 +199,7 @@ def tension_rows(source: Source) -> EncodedExamples:
         source.examples(source.train),
         source.tokenizer,
         source.settings.max_length,
-        source.seed,
+        source.training.seed,
     )
     return source.encode(chosen)
 

@@ -90,8 +90,10 @@ class Method(nn.Module):
 
     Attributes: `scale` is 1 / temperature where that is a trained parameter, else None, and
     `scale_lr` is its learning rate. `chunk` is the number of rows that go through an encoder at a
-    time, 0 for all of a batch.
+    time, 0 for all of a batch. `has_dropout` is whether dropout is on in training.
     """
+
+    has_dropout = True
 
     def __init__(self, setup: MethodSetup) -> None:
         super().__init__()
@@ -107,6 +109,10 @@ class Method(nn.Module):
     def build(cls, setup: MethodSetup, own: MethodOptions) -> Method:
         """The method with the values of its own options."""
         return cls(setup)
+
+    def train(self, mode: bool = True) -> Method:
+        """Training mode, or evaluation mode for a method without dropout."""
+        return super().train(mode and self.has_dropout)
 
     def forward(self, batch: Batch, task: str = "") -> Tensor:
         """The loss of a batch, a scalar. task: the name that the plan gives the batch."""
@@ -348,8 +354,11 @@ class ContrastiveTension(Method):
     """Two copies of the encoder agree on a sentence and disagree on two different ones.
 
     Carlsson et al. 2021, [CT]. The first copy encodes the first half of a batch's rows, the second
-    copy the other half. A pair whose ids are equal is a positive. Dropout is off.
+    copy the other half. A pair whose ids are equal is a positive. Dropout is off: under two masks
+    a sentence would differ from itself.
     """
+
+    has_dropout = False
 
     def __init__(self, setup: MethodSetup) -> None:
         super().__init__(setup)
@@ -362,13 +371,6 @@ class ContrastiveTension(Method):
     def copies(self) -> dict[str, BertModel]:
         """The two copies by name."""
         return {"first": self.encoder, "second": self.second}
-
-    def train(self, mode: bool = True) -> ContrastiveTension:
-        """Evaluation mode, whatever the loop asks for.
-
-        Under two dropout masks a sentence would differ from itself.
-        """
-        return super().train(False)
 
     def distinct(
         self, encoder: BertModel, ids: Sequence[str], input_ids: Tensor, attention_mask: Tensor
@@ -526,9 +528,7 @@ class Distillation(Method):
     The teacher's vectors come with the batch. Dropout is off: its noise would be taught, too.
     """
 
-    def train(self, mode: bool = True) -> Distillation:
-        """Evaluation mode, whatever the loop asks for."""
-        return super().train(False)
+    has_dropout = False
 
     def forward(self, batch: Batch, task: str = "distill") -> Tensor:
         """The loss of a batch of B sentences (B rows), whose labels are (B, H)."""

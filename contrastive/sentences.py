@@ -49,6 +49,12 @@ class Triplet(NamedTuple):
 # --- sentences and labelled pairs -----------------------------------------------------------------
 
 
+def read_sentences(path: str) -> list[Example]:
+    """The lines of a text file, as sentences without labels."""
+    check_files([Path(path)])
+    return [unlabelled("", line) for line in read_lines([Path(path)])]
+
+
 def unlabelled(name: str, sentence: str) -> Example:
     """A single sentence as an example without a label."""
     return Example(name, sentence, None, None)
@@ -206,13 +212,6 @@ def change_width(vectors: torch.Tensor, width: int) -> torch.Tensor:
     return vectors @ directions[:, -width:]  # (N, width)
 
 
-def text_of_lines(path: str, tokenizer: BertTokenizer, max_length: int) -> list[Example]:
-    """The different lines of a text file, as sentences without labels."""
-    check_files([Path(path)])
-    lines = [unlabelled("", line) for line in read_lines([Path(path)])]
-    return unique_sentences(lines, tokenizer, max_length)
-
-
 # --- the text of contrastive tension --------------------------------------------------------------
 
 
@@ -228,8 +227,7 @@ def tension_sentences(
     if corpus == RANDOM_WORDS:
         train = random_sequences(unique_sentences(train, tokenizer, max_length), tokenizer, seed)
     elif corpus != NONE:
-        check_files([Path(corpus)])
-        train = [unlabelled("", line) for line in read_lines([Path(corpus)])]
+        train = read_sentences(corpus)
 
     sentences = unique_sentences(train, tokenizer, max_length)
     if len(sentences) < 2:

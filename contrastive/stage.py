@@ -127,9 +127,8 @@ def build_stage(
     # The rows to train on, and the pairs to measure with.
     hidden_size = encoder.config.hidden_size
     settings = settings_of(method, options, hidden_size, training.device)
-    source = Source(
-        method, options.of_method, settings, text.train, tokenizer, training.seed, hidden_size
-    )
+    own = options.of_method
+    source = Source(method, own, settings, text.train, tokenizer, training, hidden_size)
     inputs = collect(source)
     dev_pairs = EncodedExamples(
         list(text.sts_dev), tokenizer, text.sts_max_length, pair_encoding="bi"

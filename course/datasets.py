@@ -14,6 +14,7 @@ B rows, T tokens.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -80,7 +81,7 @@ def row_of(example: Example, format: Format, has_label: bool) -> Row:
 # --- the data sets --------------------------------------------------------------------------------
 
 
-class CourseDataset(Dataset):
+class CourseDataset(Dataset, ABC):
     """Rows, and the tokenizer that makes batches of them."""
 
     def __init__(self, dataset: Sequence[Row], args: Any = None) -> None:
@@ -96,9 +97,9 @@ class CourseDataset(Dataset):
     def __getitem__(self, index: int) -> Row:
         return self.dataset[index]
 
+    @abstractmethod
     def collate_fn(self, all_data: Sequence[Row]) -> Batch:
         """A batch of rows, for a DataLoader."""
-        raise NotImplementedError
 
 
 def single_batch(tokenizer: BertTokenizer, rows: Sequence[Row]) -> Batch:

@@ -183,12 +183,12 @@ def run_flags(run: Run, data_dir: str, flags: Sequence[str]) -> list[str]:
     """The command line of one run. The user's flags come last, so they win."""
     where = ["--output-dir", str(run.folder.parent), "--name", run.folder.name]
     what = ["--tasks", run.task, "--option", run.mode, "--data-dir", data_dir]
-    given = parse_flags(flags)
+    chosen = parse_flags(flags)
     values = dict(COURSE_FLAGS)
-    if "max_length" not in given:
-        values["max_length"] = str(usual_length(given.get("model", EncoderOptions().model)))
+    if "max_length" not in chosen:
+        values["max_length"] = str(usual_length(chosen.get("model", EncoderOptions().model)))
     for name, value in values.items():
-        if name not in given:
+        if name not in chosen:
             what += [f"--{name}", value]
     return [*what, *where, *flags]
 

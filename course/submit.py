@@ -22,9 +22,11 @@ from minbert.commands.ending import exit_code
 from minbert.commands.files import write_atomically
 from minbert.commands.flags import Parser
 from minbert.commands.options import AUTO, NONE
+from minbert.commands.outputs import HELP_OF_OVERWRITE, OVERWRITE, Output, check_outputs
 from multitask.prediction_files import score_predictions, verify_predictions
 from multitask.tasks import BUILT_IN_TASKS
 
+COMMENT = b"minBERT"  # of our zips
 # Scores of a task that a run did not train say nothing.
 UNTRAINED = "not trained by this run"
 
@@ -75,6 +77,7 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--out", type=Path, metavar="ZIP", help="the zip (default: the course's name, here)"
     )
+    parser.add_argument(OVERWRITE, action="store_true", help=HELP_OF_OVERWRITE)
     return parser
 
 
@@ -88,6 +91,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             f"--part1 has no place in the zip of {edition.title}. Drop it, or choose --course "
             "cs224n-2023 or cs224n-2024."
         )
+    out = arguments.out or Path(edition.zip_name)
+    # RUN may be the folder of a student's project, where the zip belongs.
+    check_outputs([Output("--out", out, is_our_zip)], overwrite=arguments.overwrite)
     files: dict[str, Path] = {}
     source = source_of(arguments.run, arguments.data_dir)
     for file in edition.multitask_files():
@@ -100,7 +106,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     code = [] if arguments.code == NONE else python_files(Path(arguments.code))
     for path in code:
         files[path.name] = path
-    out = arguments.out or Path(edition.zip_name)
     write_zip(out, files)
     num_predictions = len(files) - len(code)
     print(f"{out}: {num_predictions} files of predictions, {len(code)} of code")
@@ -234,6 +239,14 @@ def python_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.py"))
 
 
+def is_our_zip(path: Path) -> bool:
+    """Whether a file was written by `write_zip`, which names minBERT in it."""
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return archive.comment == COMMENT
+
+
 def write_zip(path: Path, files: dict[str, Path]) -> None:
     """Write a zip, whole or not at all. files: by their names in it."""
 
@@ -241,6 +254,7 @@ def write_zip(path: Path, files: dict[str, Path]) -> None:
         with zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, source in files.items():
                 archive.write(source, name)
+            archive.comment = COMMENT
 
     write_atomically(path, write)
 

@@ -23,7 +23,7 @@ from data.tables import (
     parse_table,
     read_source,
 )
-from minbert.commands.streams import visible
+from minbert.commands.texts import visible_everywhere
 
 ID = Role("--id", ("id",))
 TEXT = Role("--text", ("sentence", "text"))
@@ -279,4 +279,4 @@ def one_line(text: str) -> str:
     A terminal also gets no control characters. A pipe or a file gets the text as it is.
     """
     line = " ".join(text.split()) if set(text) & set("\t\r\n") else text
-    return visible(line) if sys.stdout.isatty() else line
+    return visible_everywhere(line) if sys.stdout.isatty() else line

@@ -21,6 +21,14 @@ from experiments.run_files import Scores
 from experiments.tables import COLUMNS, Column, format_scores
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
+from minbert.commands.outputs import (
+    HELP_OF_OVERWRITE,
+    OVERWRITE,
+    PAGE_START,
+    Output,
+    begins_with,
+    check_outputs,
+)
 from minbert.reporting.figures import BarPlot, Bars, Figure, Line, LinePlot
 from minbert.reporting.pages import Section, write_html
 from minbert.reporting.tables import NO_VALUE, Table, heading_and_numbers
@@ -176,6 +184,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--out", type=Path, required=True, metavar="PAGE", help="the HTML page to write"
     )
+    parser.add_argument(OVERWRITE, action="store_true", help=HELP_OF_OVERWRITE)
     return parser
 
 
@@ -183,6 +192,8 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Write the page."""
     arguments = build_parser().parse_args(argv)
+    output = Output("--out", arguments.out, begins_with(PAGE_START))
+    check_outputs([output], overwrite=arguments.overwrite)
     write_page(arguments.out, *read_runs(RECORDS / f"{arguments.name}.jsonl"))
     print(f"{arguments.out}: written")
     return 0

@@ -87,6 +87,15 @@ def not_measured(name: str) -> str:
     return f"Not measured yet. This command does: `{command_of(RECORDS / name)}`"
 
 
+def score_cells(runs: Sequence[Mapping[str, float]], scores: Iterable[str]) -> list[str]:
+    """A cell for each score: the mean over the runs, with the deviation of several."""
+    cells = []
+    for score in scores:
+        values = [run[score] for run in runs]
+        cells.append(format_scores(values))
+    return cells
+
+
 # --- how good is the first model? -----------------------------------------------------------------
 
 
@@ -165,9 +174,7 @@ def table_of_parts(records: Sequence[Record]) -> str:
         left_out.setdefault(record["left_out"], []).append(record)
     lines = format_head(["left out", "seeds", *PART_SCORES])
     for name, runs in left_out.items():
-        cells = []
-        for score in PART_SCORES:
-            cells.append(format_scores([run["scores"][score] for run in runs]))
+        cells = score_cells([run["scores"] for run in runs], PART_SCORES)
         title = "nothing" if name == "all rows" else name
         lines.append(format_row([title, str(len(runs)), *cells]))
     return "\n".join(lines)
@@ -347,7 +354,7 @@ def readable() -> str:
     scores = ("sst", "para", "sts", "overall_2023")
     lines = format_head(["code", "seeds", "SST", "PARA", "STS", "overall 2023", "minutes"])
     for path, runs in of_path.items():
-        cells = [format_scores([run[score] for run in runs]) for score in scores]
+        cells = score_cells(runs, scores)
         minutes = statistics.mean(run["seconds"] for run in runs) / 60
         lines.append(format_row([path, str(len(runs)), *cells, f"{minutes:.1f}"]))
     return "\n".join([*lines, "", measured_on(records)])
@@ -369,8 +376,9 @@ def first_model_answers() -> list[Answer]:
     answers = []
     for model, records in runs_on_real_sentences().items():
         parts = []
-        for score in FIRST_SCORES:
-            parts.append(f"{score} {format_scores([run['scores'][score] for run in records])}")
+        cells = score_cells([run["scores"] for run in records], FIRST_SCORES)
+        for score, cell in zip(FIRST_SCORES, cells, strict=True):
+            parts.append(f"{score} {cell}")
         title = f"How good is {model}, trained by the default job?"
         answers.append(Answer(title, "<br>".join(parts), "first-model.md"))
 

@@ -20,7 +20,7 @@ from experiments.run_files import dev_scores
 from minbert.commands.options import NONE
 
 RECORDS = Path(__file__).parent / "records"
-# Options that say where a run is, and not what it does.
+# Options that say where a run and its data are. A digest stands for the content of the data.
 PLACES = ("name", "output_dir", "data_dir", "token_cache", "seed", "recipe")
 BYTES_PER_GB = 1e9
 DIGEST = "digest"

@@ -18,6 +18,7 @@ from minbert.commands.ending import exit_code
 from minbert.commands.files import write_atomically
 from minbert.commands.flags import Parser
 from minbert.commands.outputs import HELP_OF_OVERWRITE, OVERWRITE, Output, check_outputs
+from minbert.options import EncoderOptions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,8 +41,8 @@ def build_parser() -> Parser:
     )
     parser.add_argument(
         "--model",
-        default="minbert-mini",
-        help="minbert-mini, minilm, a folder such as runs/latest/model, or a hub name",
+        default=EncoderOptions().model,
+        help="a bundled model, minilm, a folder such as runs/latest/model, or a hub name",
     )
     parser.add_argument(
         "--layer", type=int, help="draw the heads of this layer only; the first layer is 0"

@@ -20,7 +20,6 @@ from minbert.training import run_page
 from multitask.run_report import ReportedRun, score_table
 from multitask.tasks import Task
 
-CARD_FILE = "README.md"
 SAMPLE_NAME = "minbert-sample"
 # The hub's names of metrics.
 METRICS = {
@@ -56,7 +55,7 @@ def origin_of(run: ReportedRun) -> Origin:
 
 def write_model_card(run: ReportedRun) -> Path:
     """Write README.md into the run's folder; returns its path."""
-    path = run.folder / CARD_FILE
+    path = run.folder / run_page.CARD_FILE
     name = run.folder.resolve().name
     write_card(path, card_metadata(run), name, card_sections(run))
     return path

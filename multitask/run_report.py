@@ -30,7 +30,6 @@ from multitask.errors.page import worst_section
 from multitask.leaderboard import known_scores, score_titles
 from multitask.tasks import Tasks, answerable_tasks
 
-REPORT_FILE = "report.html"
 NUM_WORST = 5  # mistakes of each task
 
 
@@ -80,7 +79,7 @@ class ReportedRun:
 
 def write_report(run: ReportedRun) -> Path:
     """Write report.html into the run's folder; returns its path."""
-    path = run.folder / REPORT_FILE
+    path = run.folder / run_page.REPORT_FILE
     write_html(path, f"Run {run.folder.resolve().name}", report_sections(run))
     return path
 

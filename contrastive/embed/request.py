@@ -83,6 +83,7 @@ def parse(arguments: Sequence[str] | None) -> Request:
     )
     _add_sentences(parser)
     _add_answers(parser)
+    _add_export(parser)
     _add_encoding(parser)
     values = vars(parser.parse_args(arguments))
 
@@ -171,6 +172,10 @@ def _add_answers(parser: argparse.ArgumentParser) -> None:
         metavar="COSINE",
         help="of --duplicates, -1 to 1 (default: %(default)s)",
     )
+
+
+def _add_export(parser: argparse.ArgumentParser) -> None:
+    """The flags of what is written for other libraries."""
     parser.add_argument(
         "--export",
         type=Path,

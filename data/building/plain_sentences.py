@@ -16,7 +16,9 @@ from random import Random
 from data.building.held_out import HeldOut, normal_form, read_held_out
 from data.corpus import check_files, read_lines
 from minbert.commands.ending import exit_code
+from minbert.commands.files import write_text
 from minbert.commands.flags import Parser
+from minbert.commands.outputs import HELP_OF_OVERWRITE, OVERWRITE, Output, check_outputs
 
 # A sentence ends before a blank and a capital letter or a quotation mark.
 END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'])")
@@ -83,9 +85,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--least", type=int, default=4, help="words at least (%(default)s)")
     parser.add_argument("--most", type=int, default=40, help="words at most (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the draw (%(default)s)")
+    parser.add_argument(OVERWRITE, action="store_true", help=HELP_OF_OVERWRITE)
     options = parser.parse_args(arguments)
 
     check_files(options.corpus)
+    check_outputs([Output("--out", options.out)], options.corpus, overwrite=options.overwrite)
     held_out = read_held_out(options.course)
     random = Random(options.seed)
     taken: set[str] = set()
@@ -96,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{path}: {len(sentences):,} sentences, {len(drawn):,} drawn")
         lines += drawn
     random.shuffle(lines)
-    options.out.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    write_text(options.out, "".join(f"{line}\n" for line in lines))
 
 
 if __name__ == "__main__":

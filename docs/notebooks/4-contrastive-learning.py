@@ -62,7 +62,10 @@ def loss_by_hand(temperature):
     return sum(losses) / len(losses)
 
 
-table = np.array([[cosine(anchor, partner) for partner in partners] for anchor in anchors])
+table = np.zeros((3, 3))
+for i in range(3):
+    for j in range(3):
+        table[i, j] = cosine(anchors[i], partners[j])
 figure, axes = plt.subplots(figsize=(3.4, 3), layout="constrained")
 picture = axes.imshow(table, cmap="Blues", vmin=0, vmax=1)
 for i in range(3):
@@ -134,7 +137,9 @@ topics = {
         "A black cat is playing with a mouse.",
     ],
 }
-sentences = [sentence for group in topics.values() for sentence in group]
+sentences = []
+for group in topics.values():
+    sentences += group
 topic_of = np.repeat(list(topics), 6)
 
 tokenizer = BertTokenizer.from_pretrained("minbert-mini")

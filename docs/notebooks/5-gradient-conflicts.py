@@ -168,9 +168,10 @@ assert steps[0].size(1) > 2_000_000
 # %%
 names = [task.upper() for task in files]
 pairs = list(itertools.combinations(range(3), 2))
-cosines = np.array(
-    [[torch.cosine_similarity(step[i], step[j], dim=0) for i, j in pairs] for step in steps]
-)  # (batches, pairs)
+cosines = np.zeros((len(steps), len(pairs)))  # (batches, pairs)
+for row, step in enumerate(steps):
+    for column, (i, j) in enumerate(pairs):
+        cosines[row, column] = torch.cosine_similarity(step[i], step[j], dim=0)
 
 figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
 axes.axhline(0, color="k", linewidth=0.8)

@@ -10,6 +10,7 @@ arguments.py    Checks of arguments that several commands share.
 paths.py        Checks of the paths that a user gives, and paths as a shell takes them.
 outputs.py      The one check of every path that a user gives a command to write to.
 start.py        The first moments of a command, before its own files are imported.
+texts.py        Makes signs visible that a reader cannot see.
 streams.py      Standard input and output that may be closed, full or without a reader.
 ending.py       Exit codes, Ctrl-C and the messages of both.
 optional.py     Packages that only some commands need.

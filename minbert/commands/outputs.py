@@ -183,7 +183,12 @@ def check_place(output: Output, folders: Sequence[Path]) -> None:
 
 def is_own_folder(folder: Path) -> bool:
     """Whether a folder holds the files of a run, a stage or a model."""
-    return any(all(os.path.isfile(folder / name) for name in names) for names in OWN_FILES)
+    return any(has_files(folder, names) for names in OWN_FILES)
+
+
+def has_files(folder: Path, names: Iterable[str]) -> bool:
+    """Whether a folder holds a file of each name."""
+    return all(os.path.isfile(folder / name) for name in names)
 
 
 def check_owner(output: Output) -> None:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import sys
 from typing import Any, TextIO
 
-# Control characters, and marks that change the direction of text.
-HIDDEN = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
-)
+from minbert.commands.texts import visible_everywhere
 
 
 class Lasting:
@@ -71,15 +67,6 @@ def prepare(outlives_reader: bool) -> bool:
     return is_silent
 
 
-def visible(text: str) -> str:
-    """A text with its control characters as escapes, such as \\x1b.
-
-    Text from data could otherwise move the cursor of a terminal, change its title, or turn the
-    direction of what follows. Line breaks and tabs stay.
-    """
-    return HIDDEN.sub(lambda match: ascii(match[0])[1:-1], text)
-
-
 def say(text: str, is_silent: bool = False) -> None:
     """Print a message for the user to standard error, or to standard output where that is closed.
 
@@ -87,7 +74,7 @@ def say(text: str, is_silent: bool = False) -> None:
     """
     stream = sys.stdout if is_silent else sys.stderr
     try:
-        print(visible(text), file=stream, flush=True)
+        print(visible_everywhere(text), file=stream, flush=True)
     except (OSError, ValueError):
         drop_output(stream)
 

@@ -17,8 +17,6 @@ from minbert.reporting.model_cards import CardMetadata, write_card
 from minbert.reporting.pages import Section, write_html
 from minbert.training import run_page
 
-REPORT_FILE = "report.html"
-CARD_FILE = "README.md"
 TITLES = {"held_out_loss": "held-out loss", "masked_accuracy": "masked accuracy"}
 NOT_STATED = (
     "Not stated. The licence of the weights depends on the text, and on the model of --init. Add "
@@ -36,7 +34,7 @@ def write_report(run: PlainTextRun, record: Mapping[str, Any]) -> Path:
         run_page.cost_section(record, curves),
         *run_page.reproduction_sections(record, command_of(run, record)),
     ]
-    path = run.folder / REPORT_FILE
+    path = run.folder / run_page.REPORT_FILE
     write_html(path, f"Run {run.folder.resolve().name}", sections)
     return path
 
@@ -66,7 +64,7 @@ def write_model_card(run: PlainTextRun, record: Mapping[str, Any]) -> Path:
         first,
         environment,
     ]
-    path = run.folder / CARD_FILE
+    path = run.folder / run_page.CARD_FILE
     write_card(path, metadata, name, sections)
     return path
 

@@ -2,7 +2,6 @@
 
 Reading order:
   terminal.py            What a command shows while it works: titles, tables, progress.
-  texts.py               Makes signs visible that a reader cannot see.
   tables.py              A table of finished texts, and a table of scores for the terminal.
   figures.py             The kinds of plots: their data, and how matplotlib draws each one.
   images.py              From a plot to SVG for a page, or to a PNG file.

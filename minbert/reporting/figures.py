@@ -234,6 +234,17 @@ class Line:
     colour: str = ""
 
 
+def draw_legend(axes: Axes) -> None:
+    """Write the names above the axes, where they cover nothing."""
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=3,
+        frameon=False,
+        labelcolor=COLOURS["ink"],
+    )
+
+
 @dataclass(frozen=True)
 class LinePlot(Plot):
     """Lines over one x axis: curves over steps, or a path through a plane.
@@ -306,14 +317,7 @@ class LinePlot(Plot):
         if bottom < 0 < top:
             axes.axhline(0, color=COLOURS["soft"], linewidth=0.8)
         if any(line.name for line in self.lines):
-            # Above the axes, where it covers no line.
-            axes.legend(
-                loc="lower left",
-                bbox_to_anchor=(0, 1),
-                ncols=3,
-                frameon=False,
-                labelcolor=COLOURS["ink"],
-            )
+            draw_legend(axes)
         return tooltips
 
     def _draw_highlight(self, axes: Axes) -> list[Tooltip]:
@@ -416,13 +420,7 @@ class BarPlot(Plot):
         ends = (len(self.groups) - 0.5, -0.5)
         axes.set(xlim=self.x_limits, ylim=ends, yticks=range(len(self.groups)))
         axes.set_yticklabels(self.groups)
-        axes.legend(
-            loc="lower left",
-            bbox_to_anchor=(0, 1),
-            ncols=3,
-            frameon=False,
-            labelcolor=COLOURS["ink"],
-        )
+        draw_legend(axes)
         return tooltips
 
 

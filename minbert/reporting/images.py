@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from minbert.commands.files import write_atomically
+from minbert.commands.texts import visible
 from minbert.reporting.figures import COLOURS, Plot, Tooltip
-from minbert.reporting.texts import visible
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas

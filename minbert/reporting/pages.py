@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minbert.commands.files import write_atomically
+from minbert.commands.texts import visible, visible_everywhere
 from minbert.reporting.figures import Figure
 from minbert.reporting.images import svg
 from minbert.reporting.tables import ColumnKind, Table
-from minbert.reporting.texts import visible, visible_everywhere
 
 if TYPE_CHECKING:
     import jinja2

@@ -60,7 +60,8 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
     rows: the titles first, each row with as many texts.
     """
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    columns = zip(*rows, strict=True)
+    widths = [max(map(len, column)) for column in columns]
     lines = []
     for first, *others in rows:
         line = first.ljust(widths[0])

@@ -19,7 +19,6 @@ alone. `NO_COLOR=1` turns the colours off.
 from __future__ import annotations
 
 import os
-import re
 import sys
 import textwrap
 import threading
@@ -30,6 +29,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 
 from minbert.commands.streams import drop_output
+from minbert.commands.texts import visible_everywhere
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,8 +43,6 @@ Item = TypeVar("Item")
 LOG_SECONDS = 8.0
 REFRESHES = 4  # of the bar in a second
 MIN_WIDTH = 20  # letters of a column that is wrapped
-# Every control character but the line break and the tab.
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 WARNING = "warning: "
 
 
@@ -125,11 +123,6 @@ def clock(seconds: float) -> str:
     return f"{minutes}:{rest:02}"
 
 
-def printable(text: str) -> str:
-    """The text with its control characters written out: a terminal would obey them."""
-    return CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
-
-
 # --- the streams ----------------------------------------------------------------------------------
 
 
@@ -192,9 +185,9 @@ class Screen:
         self.columns = ()
         self.last_line = time.monotonic()
         if is_terminal(stream):
-            self.draw(printable(text), style)
+            self.draw(visible_everywhere(text), style)
         else:
-            write_plain(stream, printable(text))
+            write_plain(stream, visible_everywhere(text))
 
     def draw(self, text: str, style: str = "") -> None:
         """Write lines to the terminal. A long line is not broken, so it can be copied."""
@@ -262,7 +255,7 @@ class Screen:
         text = "; ".join(str(work) for work in list(self.shown))
         if text and sys.stderr is not None:
             self.last_line = time.monotonic()
-            write_plain(sys.stderr, printable(text))
+            write_plain(sys.stderr, visible_everywhere(text))
 
 
 class Pulse(threading.Thread):
@@ -340,7 +333,7 @@ def draw_works(works: Sequence[Work], spinner: RenderableType) -> RenderableType
         line.add_column(no_wrap=True)
         line.add_column(no_wrap=True)
         time_text = clock(work.seconds)
-        cells: list[RenderableType] = [spinner, Text(printable(work.description), "bold")]
+        cells: list[RenderableType] = [spinner, Text(visible_everywhere(work.description), "bold")]
         if work.total is not None:
             line.add_column(ratio=1)
             bar = ProgressBar(max(1, work.total), work.done, complete_style="cyan")
@@ -351,7 +344,7 @@ def draw_works(works: Sequence[Work], spinner: RenderableType) -> RenderableType
             for text in texts:
                 if text:
                     line.add_column(no_wrap=True)
-                    cells.append(Text(printable(text)))
+                    cells.append(Text(visible_everywhere(text)))
         line.add_column(no_wrap=True)
         cells.append(Text(time_text, "dim"))
         line.add_row(*cells)
@@ -439,14 +432,14 @@ def answer(text: str) -> None:
         return
     from rich.text import Text
 
-    SCREEN.live.console.print(Text(printable(text)), soft_wrap=True)
+    SCREEN.live.console.print(Text(visible_everywhere(text)), soft_wrap=True)
 
 
 def complain(text: str) -> None:
     """Print what went wrong, to standard error."""
     stream = unwrap(sys.stderr)
     if stream is not None:
-        write_plain(stream, printable(text))
+        write_plain(stream, visible_everywhere(text))
 
 
 # --- work -----------------------------------------------------------------------------------------

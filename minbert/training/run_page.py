@@ -17,6 +17,8 @@ from minbert.reporting.tables import NO_VALUE, Column, Table, heading_and_number
 from minbert.training.code_version import name_of
 from minbert.training.step_log import LOG_FILE, StepRecord, read_log
 
+REPORT_FILE = "report.html"  # in the folder of a run
+CARD_FILE = "README.md"
 NUM_POINTS = 60  # of a curve: the loss of a single step is noise
 NUM_ROWS = 10  # of the table of a curve
 NUM_EVALUATIONS = 20  # of the table of scores

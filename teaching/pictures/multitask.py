@@ -137,7 +137,10 @@ def draw_samplers(drawing: Drawing) -> None:
 
     y = 3.3
     for row in sampler_rows():
-        stack = max(len(step) for epoch in row.epochs for step in epoch)
+        # The highest stack needs the room.
+        stack = 0
+        for epoch in row.epochs:
+            stack = max(stack, *map(len, epoch))
         y -= stack * BLOCK + 0.15
         drawing.text(1.55, y + stack * BLOCK / 2, row.name, 8.5, ha="right")
         x = 1.75

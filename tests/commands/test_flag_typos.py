@@ -10,24 +10,15 @@ from pathlib import Path
 import pytest
 
 from minbert.commands.flags import Parser
+from tests.packages import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = (
-    "minbert",
-    "data",
-    "contrastive",
-    "multitask",
-    "experiments",
-    "teaching",
-    "course",
-    "benchmarks",
-)
 
 
 def source_files() -> list[Path]:
     """The Python files of our packages."""
     files = [ROOT / "run_multitask.py"]
-    for package in PACKAGES:
+    for package in (*PACKAGES, "benchmarks"):
         files += sorted((ROOT / package).rglob("*.py"))
     return files
 

@@ -13,9 +13,9 @@ import pytest
 
 from minbert import __version__
 from minbert.commands import launcher
+from tests.packages import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("minbert", "data", "contrastive", "multitask", "experiments", "teaching", "course")
 
 
 def run(*words: str, cwd: Path, **settings) -> subprocess.CompletedProcess:

@@ -92,6 +92,19 @@ def test_a_folder_without_a_record_needs_its_data(two_runs, sample_data, place, 
 # --- what is refused, before anything is written --------------------------------------------------
 
 
+def test_only_a_zip_of_ours_is_replaced(two_runs, place, capsys):
+    """A second hand-in replaces the first one. Another file stays, unless the user says so."""
+    words = [str(two_runs[0]), "--out", "mine.zip"]
+    assert main(words) == 0
+    assert main(words) == 0
+    with zipfile.ZipFile(place / "mine.zip", "w") as archive:
+        archive.writestr("thesis.txt", "three years of work")
+    assert "mine.zip: this file exists, and minBERT may not have" in error_of(words, capsys)
+    assert content_of(place / "mine.zip") == {"thesis.txt": b"three years of work"}
+    assert main([*words, "--overwrite"]) == 0
+    assert len(content_of(place / "mine.zip")) >= 6
+
+
 def assert_nothing_written(place: Path) -> None:
     assert not list(place.glob("*.zip"))
 

@@ -42,3 +42,15 @@ def test_the_command_writes_a_line_for_each_sentence(sample_data, tmp_path, caps
         "The dog sleeps here.",
     ]
     assert f"{corpus}: 3 sentences, 3 drawn" in capsys.readouterr().out
+
+
+def test_another_file_is_not_replaced(sample_data, tmp_path, capsys):
+    corpus = tmp_path / "text.txt"
+    corpus.write_text("The dog sleeps here.\n", "utf-8")
+    mine = tmp_path / "mine.txt"
+    mine.write_text("mine\n", "utf-8")
+    flags = ["--corpus", str(corpus), "--course", str(sample_data), "--out", str(mine)]
+    assert main(flags) == 2 and mine.read_text("utf-8") == "mine\n"
+    assert "pass --overwrite to replace it" in capsys.readouterr().err
+    assert main([*flags, "--overwrite"]) == 0
+    assert mine.read_text("utf-8") == "The dog sleeps here.\n"

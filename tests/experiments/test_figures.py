@@ -81,12 +81,13 @@ def test_recorded_runs_become_a_page(two_runs, tmp_path, monkeypatch, capsys):
     assert [len(history) for history in histories["none"]] == [len(run["epochs"]) for run in runs]
     page = tmp_path / "page.html"
     assert main(["mine", "--out", str(page)]) == 0
+    assert main(["mine", "--out", str(page)]) == 0, "a page of ours is replaced"
     text = page.read_text(encoding="utf-8")
     assert text.count("<svg") == 5
     assert "Bars of 1 groups: dev score of SST, PARA, STS" in text
     last = histories["none"][0][-1]
     assert f"<title>none, epoch {last['epoch']}: " in text
-    assert capsys.readouterr().out == f"{page}: written\n"
+    assert capsys.readouterr().out == 2 * f"{page}: written\n"
 
 
 @pytest.mark.parametrize("name", ["round-trips", "no-such-file"])

@@ -154,6 +154,7 @@ def test_closed_streams_stop_nothing(monkeypatch):
         show_everything()
     with terminal.session("starting", uses_stderr=True):
         terminal.say("a note")
+    assert not terminal.SCREEN.works, "all of it was done"
 
 
 def test_a_reader_that_has_gone_stops_nothing(monkeypatch):
@@ -163,6 +164,7 @@ def test_a_reader_that_has_gone_stops_nothing(monkeypatch):
         monkeypatch.setattr(sys, "stdout", stream)
         terminal.say("nobody reads this")
         terminal.say("nor this")
+        assert os.fstat(writer).st_rdev == os.stat(os.devnull).st_rdev, "it is dropped from then on"
 
 
 def test_stderr_may_be_closed_and_a_log_needs_no_rich():

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.packages import PACKAGES
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # A package, and the packages that its files may import beside itself. The longest matching name
@@ -44,16 +46,6 @@ SPECIAL: dict[str, set[str]] = {
     "command_line/parser.py": MAY_IMPORT["command_line"] | {"command_line", RECIPES},
     "experiments/recipes.py": set(),
 }
-PACKAGES = (
-    "minbert",
-    "data",
-    "contrastive",
-    "multitask",
-    "command_line",
-    "experiments",
-    "teaching",
-    "course",
-)
 OURS = {*PACKAGES, "run_multitask", "benchmarks", "tests"}
 JUNK_DRAWERS = {
     "utils",

@@ -25,20 +25,10 @@ from command_line.parser import parse
 from minbert.commands import plugins
 from minbert.commands.flags import text_of
 from minbert.commands.options import all_fields
+from tests.packages import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = (
-    "minbert",
-    "data",
-    "contrastive",
-    "multitask",
-    "command_line",
-    "experiments",
-    "teaching",
-    "course",
-    "tests",
-    "benchmarks",
-)
+EVERYWHERE = (*PACKAGES, "tests", "benchmarks")
 FIELDS = {item.name: item for item in all_fields(Options)}
 # Folders of a run, and those that .gitignore names: they appear when a command is run.
 IGNORED = re.findall(r"(?m)^/(.+/)$", (ROOT / ".gitignore").read_text(encoding="utf-8"))
@@ -82,7 +72,7 @@ class Document:
 
 PATHS = [
     ROOT / "README.md",
-    *(path for package in ("docs", *PACKAGES) for path in sorted((ROOT / package).rglob("*.md"))),
+    *(path for package in ("docs", *EVERYWHERE) for path in sorted((ROOT / package).rglob("*.md"))),
 ]
 DOCUMENTS = [
     Document(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")) for path in PATHS
@@ -96,7 +86,7 @@ def sources() -> dict[str, str]:
     paths = [
         *ROOT.glob("*.py"),
         ROOT / "setup.sh",
-        *(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")),
+        *(path for package in EVERYWHERE for path in (ROOT / package).rglob("*.py")),
     ]
     return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
@@ -242,7 +232,7 @@ def fault_of(words: list[str]) -> str | None:
     target, *rest = words[1:]
     if target == "-m":
         module, *rest = rest
-        if module.split(".")[0] not in PACKAGES:
+        if module.split(".")[0] not in EVERYWHERE:
             return fault_of_other(module, rest)
         target = file_of(module)
     if target not in sources():

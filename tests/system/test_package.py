@@ -16,17 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.packages import PACKAGES
+
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = (
-    "minbert",
-    "data",
-    "contrastive",
-    "multitask",
-    "experiments",
-    "teaching",
-    "course",
-    "command_line",
-)
 FILES = ("run_multitask.py", "pyproject.toml", "constraints.txt", "README.md", "LICENSE")
 # Folders of files that are no code.
 OUR_DATA = ("bundled", "minbert-mini", "minbert-mini-distilled", "model", "sample", "templates")
@@ -40,7 +32,7 @@ def clone(tmp_path_factory):
     """A copy of what git tracks, without the clone's own folders of runs."""
     folder = tmp_path_factory.mktemp("package") / "my clone"
     ignored = shutil.ignore_patterns("__pycache__", "course", "*.egg-info")
-    for name in (*FOLDERS, "tests", "benchmarks"):
+    for name in (*PACKAGES, "tests", "benchmarks"):
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     for name in FILES:
         shutil.copy(ROOT / name, folder)
@@ -161,9 +153,9 @@ def test_training_without_flags_finds_the_sample_in_any_folder(editable, clone, 
 def test_what_the_wheel_holds(wheel, clone):
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.partition("/")[0] for name in names if "dist-info" not in name}
-    assert tops == {*FOLDERS, "run_multitask.py"}, "tests, benchmarks and data/course stay here"
+    assert tops == {*PACKAGES, "run_multitask.py"}, "tests, benchmarks and data/course stay here"
     assert not [name for name in names if "data/course" in name]
-    for folder in FOLDERS:
+    for folder in PACKAGES:
         for path in (clone / folder).rglob("*"):
             name = path.relative_to(clone).as_posix()
             is_ours = path.suffix == ".py" or path.parent.name in OUR_DATA

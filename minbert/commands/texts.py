@@ -1,4 +1,4 @@
-"""Texts of data that a report shows: signs that a reader cannot see become visible.
+"""Texts of data that a person sees: signs that a reader cannot see become visible.
 
 Sentences come from files of users. Some signs in them are commands to a terminal, such as ESC, or
 change the direction of the text around them.
@@ -12,6 +12,9 @@ import re
 CONTROLS = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff"
 # Signs that turn the direction of the text behind them.
 DIRECTIONS = r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+ON_A_PAGE = re.compile(f"[{CONTROLS}]")
+# Without a line break behind it, \r moves a terminal back to the start of the line.
+ANYWHERE = re.compile(rf"[{CONTROLS}{DIRECTIONS}]|\r(?!\n)")
 
 
 def visible(text: str) -> str:
@@ -19,15 +22,15 @@ def visible(text: str) -> str:
 
     Tabs and line breaks stay. So do signs of direction: a page isolates each text by <bdi>.
     """
-    return re.sub(f"[{CONTROLS}]", _escape, text)
+    return ON_A_PAGE.sub(_escape, text)
 
 
 def visible_everywhere(text: str) -> str:
     r"""As `visible`, with signs of direction as escapes, too, such as \u202e.
 
-    For Markdown, which cannot isolate a text.
+    For terminals and Markdown, which cannot isolate a text.
     """
-    return re.sub(f"[{CONTROLS}{DIRECTIONS}]", _escape, text)
+    return ANYWHERE.sub(_escape, text)
 
 
 def _escape(match: re.Match[str]) -> str:
