@@ -9,6 +9,8 @@ The files in reading order:
     checks.py            Which finished or begun runs may be counted in one table.
     tables.py            Mean and standard deviation over seeds as Markdown tables.
     records.py           The records of measured runs, in records/*.jsonl.
+    cut.py               The cut of the course's data on which the rows of the reports are measured.
+    reports.py           Command: measures these rows, and records them.
     record_tables.py     The tables that are made from records.
     pages.py             Command: writes these tables into the documents.
     figures.py           Command: a page with curves and bars of runs.

@@ -20,6 +20,8 @@ from experiments.run_files import dev_scores
 from minbert.commands.options import NONE
 
 RECORDS = Path(__file__).parent / "records"
+# The rows of the two course reports, on one cut of the data (reports.py).
+REPORTS = RECORDS / "reports.jsonl"
 # Options that say where a run and its data are. A digest stands for the content of the data.
 PLACES = ("name", "output_dir", "data_dir", "token_cache", "seed", "recipe")
 BYTES_PER_GB = 1e9
@@ -30,6 +32,7 @@ COMMANDS = {
     "kill-resume": "python -m benchmarks.kill_resume --record",
     "readable": "python -m benchmarks.readable --data-dir DIR --out FILE --record",
     "real-sentences": "python -m benchmarks.real_sentences RUN --course DIR --record",
+    "reports": "python -m experiments.reports rob gen --data-dir DIR --nli FILE",
     "round-trips": "python -m benchmarks.round_trips",
     "sample-parts": "python -m benchmarks.sample_parts --course DIR --out DIR --record",
     "scaling": "python -m benchmarks.scaling --data-dir DIR --record",

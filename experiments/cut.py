@@ -1,0 +1,70 @@
+"""Writes the cut of the course's data on which the rows of the two reports are measured.
+
+The cut is `recipes.py::REPORT_CUT`. Its files have the names and the format of the course's files,
+so a run reads them with --data-dir. The draw of a file depends on its name and the cut's seed
+alone: every recipe and every seed of a run reads the same rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from pathlib import Path
+
+from data.readers import COURSE_FILES
+from experiments.recipes import REPORT_CUT
+from minbert.commands.files import write_text
+
+# The triplets of --nli, beside the course's files.
+TRIPLETS = "nli-triplets.tsv"
+
+
+def draw_lines(lines: list[str], num_rows: int, name: str) -> list[str]:
+    """Return the header and `num_rows` other lines of a file, in their order.
+
+    lines: of the file, with its header first. name: of the file, which fixes the draw.
+    A file with fewer rows is returned whole.
+    """
+    header, *rows = lines
+    generator = random.Random(f"{REPORT_CUT.seed} {name}")
+    positions = generator.sample(range(len(rows)), min(num_rows, len(rows)))
+    return [header, *(rows[position] for position in sorted(positions))]
+
+
+def write_cut(source: Path, triplets: Path | None, out: Path) -> str:
+    """Write the files of the cut into the folder `out`, and return their digest.
+
+    source: the folder with the course's files. triplets: the file of --nli, or None.
+    The digest is the beginning of a SHA-256. It covers the numbers of REPORT_CUT and the content of
+    the course's nine files. Raises ValueError where a file cannot be read.
+    """
+    digest = hashlib.sha256(json.dumps(REPORT_CUT._asdict(), sort_keys=True).encode())
+    for task, files in COURSE_FILES.items():
+        num_rows = {"train": REPORT_CUT.train, "dev": REPORT_CUT.dev}
+        for split, name in files.items():
+            count = num_rows[split][task] if split in num_rows else REPORT_CUT.test
+            digest.update(write_part(source / name, count, out / name).encode())
+    if triplets is not None:
+        write_part(triplets, REPORT_CUT.triplets, out / TRIPLETS)
+    return digest.hexdigest()[:16]
+
+
+def write_part(source: Path, num_rows: int, target: Path) -> str:
+    """Write the drawn lines of one file, and return the text. An equal file is left alone."""
+    try:
+        with open(source, encoding="utf-8", newline="\n") as file:
+            lines = list(file)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"{source}: cannot be read ({error}). --data-dir must be a folder with the course's "
+            "nine files, and --nli a file of triplets."
+        ) from error
+    if not lines:
+        raise ValueError(f"{source}: is empty. A header and rows are expected.")
+    # The name of the target fixes the draw, wherever the user's file is and whatever its name.
+    text = "".join(draw_lines(lines, num_rows, target.name))
+    # Another process may read the file at this moment.
+    if not (target.is_file() and target.read_text(encoding="utf-8") == text):
+        write_text(target, text)
+    return text

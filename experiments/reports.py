@@ -1,0 +1,257 @@
+"""Measures the rows of the two course reports: `python -m experiments.reports rob --data-dir DIR`.
+
+Every recipe is run on the same cut of the course's data (cut.py) with every seed, all seeds of a
+recipe before the next one. The record of a run is added to experiments/records/reports.jsonl as
+soon as the run is finished. Then its folder is removed, because its weights are large.
+
+A run that has a record on this cut is not run again, and an interrupted one continues. So the same
+command continues a series that was stopped. Several of these commands may share one --out: each
+takes the next run that nobody works on.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from filelock import FileLock, Timeout
+
+from experiments.cut import TRIPLETS, write_cut
+from experiments.flags import is_different
+from experiments.recipes import (
+    GEN_RECIPES,
+    POOLED_RECIPES,
+    RECIPES,
+    ROB_RECIPES,
+    values_of,
+    values_on_cut,
+)
+from experiments.records import REPORTS, Record, add_records, read_records, record_of
+from experiments.run_files import read_json, read_record
+from experiments.series import Series, run_process
+from minbert.commands.ending import exit_code
+from minbert.commands.flags import Parser
+from minbert.reporting import terminal
+
+GROUPS = {"rob": [*ROB_RECIPES, *POOLED_RECIPES], "gen": list(GEN_RECIPES)}
+# Exit codes of a run that another try would not change: a diverged loss, and a wrong input.
+REFUSED = (1, 2)
+
+
+class Request(NamedTuple):
+    """What a command line asks for. cut: the digest of the cut, which is written by now."""
+
+    names: list[str]
+    seeds: list[int]
+    out: Path
+    records: Path
+    cut: str
+    is_kept: bool
+
+
+# --- the command line -----------------------------------------------------------------------------
+
+
+def build_parser() -> Parser:
+    """Return the parser of this command."""
+    parser = Parser(
+        prog="python -m experiments.reports",
+        description="Measure the rows of the two course reports on a fixed cut of the data.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("names", nargs="+", metavar="NAME", help="recipes, or rob or gen: all rows")
+    parser.add_argument(
+        "--data-dir",
+        "--data_dir",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="folder with the course's nine files",
+    )
+    parser.add_argument(
+        "--nli", type=Path, metavar="FILE", help="triplets, for the recipes that read them"
+    )
+    parser.add_argument(
+        "--seeds", default="0,1,2", help="separated by commas (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("runs/reports"),
+        metavar="DIR",
+        help="folder of the cut and of the unfinished runs (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="keep the folders of finished runs, with their weights"
+    )
+    return parser
+
+
+def parse(argv: Sequence[str] | None) -> Request:
+    """Return what the command line asks for, and write the cut.
+
+    A wrong argument ends the program with exit code 2 and a message.
+    """
+    parser = build_parser()
+    arguments = parser.parse_args(argv)
+    try:
+        names = expand(arguments.names)
+        check_triplets(names, arguments.nli)
+    except ValueError as error:
+        parser.error(str(error))
+    seeds = arguments.seeds.split(",")
+    if not all(seed.isdecimal() for seed in seeds) or len(set(seeds)) < len(seeds):
+        parser.error(
+            f"--seeds is '{arguments.seeds}'; it is different whole numbers, separated by commas."
+        )
+    # A run starts in a process of its own, and gets whole paths.
+    out = arguments.out.resolve()
+    cut = write_cut(arguments.data_dir, arguments.nli, out / "data")
+    return Request(names, list(map(int, seeds)), out, REPORTS, cut, arguments.keep)
+
+
+def expand(names: Iterable[str]) -> list[str]:
+    """Return the recipes behind names and groups, each once, in the order of the request.
+
+    Raises ValueError for a name that is no published recipe.
+    """
+    expanded: list[str] = []
+    for name in names:
+        if name not in GROUPS and name not in RECIPES:
+            raise ValueError(
+                f"'{name}' is no row of a report; it is {', '.join(GROUPS)} or a recipe of "
+                "run_multitask.py --list-recipes."
+            )
+        expanded += GROUPS.get(name, [name])
+    return list(dict.fromkeys(expanded))
+
+
+def needs_triplets(name: str) -> bool:
+    """Whether a recipe has a stage that reads --nli."""
+    return "simcse-nli" in str(values_on_cut(name).get("pretrain", "")).split(",")
+
+
+def check_triplets(names: Iterable[str], triplets: Path | None) -> None:
+    """Raise ValueError where a recipe reads triplets and there is no file of them."""
+    for name in names:
+        if triplets is None and needs_triplets(name):
+            raise ValueError(f"{name} reads triplets; add --nli FILE, or leave this recipe out.")
+
+
+# --- the runs -------------------------------------------------------------------------------------
+
+
+def flags_of(name: str, data: Path) -> tuple[str, ...]:
+    """Return the flags beside --recipe. data: the folder that `write_cut` filled."""
+    flags = ["--data_dir", str(data)]
+    if needs_triplets(name):
+        flags += ["--nli", str(data / TRIPLETS)]
+    of_recipe = values_of(name)
+    for option, value in values_on_cut(name).items():
+        if option not in of_recipe or of_recipe[option] != value:
+            flags += [f"--{option}", str(value)]
+    return tuple(flags)
+
+
+def differences(name: str, options: dict[str, Any]) -> list[str]:
+    """Return the options in which a run differs from its recipe on the cut, as text.
+
+    options: of run.json, or those of a record, which leaves out options with their default value.
+    """
+    # Imported late: this reads the options of all packages.
+    from command_line.options import Options
+    from minbert.commands.options import all_fields
+
+    defaults = {item.name: item.default for item in all_fields(Options)}
+    lines = []
+    for option, expected in values_on_cut(name).items():
+        stored = options.get(option, defaults[option])
+        if is_different(stored, str(expected)):
+            lines.append(f"--{option} is {stored} and not {expected}")
+    return lines
+
+
+def is_current(record: Record) -> bool:
+    """Whether a record is a run of its recipe as the recipe is now."""
+    name = record["recipe"]
+    return name in RECIPES and not differences(name, record["options"])
+
+
+def is_measured(request: Request, name: str, seed: int) -> bool:
+    """Whether the records hold a run of this recipe, seed and cut."""
+    for record in read_records(request.records):
+        identity = (record["recipe"], record["seed"], record["cut"])
+        if identity == (name, seed, request.cut) and is_current(record):
+            return True
+    return False
+
+
+def measure(request: Request, name: str, seed: int) -> int:
+    """Bring one run to its end and record it. Returns the exit code of the run.
+
+    Raises ValueError where the run was begun with other options.
+    """
+    series = Series((name,), (seed,), request.out, flags_of(name, request.out / "data"))
+    folder = series.folder(name, seed)
+    if (folder / "options.json").is_file():
+        options = read_json(folder / "options.json", "options")["options"]
+        changes = differences(name, options)
+        if changes:
+            raise ValueError(
+                f"{folder} was begun with other options: {'; '.join(changes)}. Remove it."
+            )
+
+    command = series.command(name, seed)
+    if command is not None:
+        terminal.say(f"{folder.name}: running")
+        code = run_process(command, folder.with_name(f"{folder.name}.log"))
+        if code:
+            return code
+
+    record = record_of(read_record(folder), date.today()) | {"cut": request.cut}
+    add_records(request.records, [record])
+    scores = ", ".join(f"{score} {value:.4f}" for score, value in record["scores"].items())
+    terminal.say(f"{folder.name}: {record['minutes']} minutes, {scores}")
+    if not request.is_kept:
+        shutil.rmtree(folder)
+    return 0
+
+
+def run_all(request: Request) -> int:
+    """Measure what has no record yet. Returns 0, or the exit code of a run that failed."""
+    failure = 0
+    for name in request.names:
+        for seed in request.seeds:
+            lock = FileLock(request.out / f"{name}-seed{seed}.lock", timeout=0)
+            try:
+                with lock:
+                    if is_measured(request, name, seed):
+                        continue
+                    code = measure(request, name, seed)
+            except Timeout:
+                terminal.say(f"{name}-seed{seed}: another process works on it")
+                continue
+            if code in REFUSED:
+                # The other rows do not depend on this one.
+                failure = code
+                terminal.complain(f"{name}-seed{seed}: failed with code {code}; see its log.")
+            elif code:
+                terminal.complain(f"{name}-seed{seed}: stopped with code {code}.")
+                return code
+    return failure
+
+
+@exit_code("python -m experiments.reports", "Stopped. The same command goes on from here.")
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code 0 when every run has a record, else that of a run that failed."""
+    request = parse(argv)
+    with terminal.session("reading the records", has_bar=False):
+        return run_all(request)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
