@@ -1,7 +1,7 @@
 """README: from a sentence to six files.
 
 The picture shows the way of one sentence: tokens, layers with their attention, a sentence vector,
-three heads and six files. The attention is real: it is that of minbert-mini.
+three task heads and six files. The attention is real: it is that of minbert-mini.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ SENTENCE = "A lovely film with a quiet heart."
 LAYER = 2  # whose attention is drawn, counted from 0
 HEAD = 1
 TASKS = (
-    ("SST", "sentiment, 5 classes", "positive"),
-    ("PARA", "same question or not", "yes"),
-    ("STS", "similarity, 0 to 5", "3.8"),
+    ("SST", "1 sentence: 5 classes", "positive"),
+    ("PARA", "2 questions: the same?", "yes"),
+    ("STS", "2 sentences: 0 to 5", "3.8"),
 )
 
 
@@ -86,7 +86,7 @@ def draw_layers(drawing: Drawing, attention: Attention) -> None:
             x = 2.45 + column * cell
             y = 2.35 - (row + 1) * cell
             drawing.cell(x, y, cell, float(attention.weights[row, column] / strongest))
-    words = f"layer {LAYER + 1}, head {HEAD + 1}: which token\nlooks at which"
+    words = f"layer {LAYER + 1}, attention head {HEAD + 1}:\nwhich token looks at which"
     drawing.text(3.1, 0.5, words, 7.2, color=drawing.colours.soft)
 
 
@@ -99,8 +99,8 @@ def draw_vector(drawing: Drawing) -> None:
 
 
 def draw_heads(drawing: Drawing) -> None:
-    """Three heads read the vector, and six files hold their answers."""
-    drawing.heading(7.25, 3.28, "three heads")
+    """Three task heads read vectors, and six files hold their answers."""
+    drawing.heading(7.25, 3.28, "three task heads")
     drawing.heading(9.3, 3.28, "six files")
     for number, (name, meaning, answer) in enumerate(TASKS):
         y = 2.25 - number * 0.92

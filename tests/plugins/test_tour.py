@@ -1,4 +1,4 @@
-"""docs/tour.md: each file of its section on plugins is registered, and does what its text says."""
+"""The files that docs/tour.md and docs/plugins.md print do what their text says."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from multitask.gramian import SURGERIES, GradientStep
 from multitask.sampling import SAMPLERS, Epoch
 from tests.lessons.test_samplers import MAKE_BATCHES, seeded, tasks_in
 
-TOUR = Path(__file__).resolve().parents[2] / "docs" / "tour.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 NONE_OWN = MethodOptions(())
 
 
 @pytest.fixture
 def modules(tmp_path) -> list[ModuleType]:
-    """The blocks of the section as loaded files."""
-    text = TOUR.read_text(encoding="utf-8")
-    section = text.split("### In a file of your own")[1].split("\n### ")[0]
+    """The blocks of Python of the tour's section on methods and of the other page, loaded."""
+    section = (DOCS / "tour.md").read_text(encoding="utf-8").split("## Add a method")[1]
+    text = section + (DOCS / "plugins.md").read_text(encoding="utf-8")
     loaded = []
-    for number, code in enumerate(re.findall(r"(?ms)^```python\n(.*?)^```", section)):
+    for number, code in enumerate(re.findall(r"(?ms)^```python\n(.*?)^```", text)):
         path = tmp_path / f"block{number}.py"
         path.write_text(code, encoding="utf-8")
         loaded.append(plugins.load(path))
