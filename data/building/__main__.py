@@ -48,20 +48,20 @@ SST_ROWS = {
     Source.CONTROLLED: 100,
 }
 PARA_ROWS = {
-    "near, same": 700,
-    "near, different": 1100,
+    "near, same": 400,
+    "near, different": 650,
     "reworded": 500,
     "changed": 600,
     "controlled": 100,
 }
 STS_ROWS = {
-    "everyday near": 2200,
-    "everyday edited": 700,
-    "questions near": 900,
+    "everyday near": 1700,
+    "everyday edited": 600,
+    "questions near": 700,
     "questions edited": 0,
-    "wikipedia near": 250,
-    "wikipedia edited": 200,
-    "controlled": 500,
+    "wikipedia near": 120,
+    "wikipedia edited": 80,
+    "controlled": 400,
 }
 
 # Rows that are made of templates, to choose from.
@@ -69,6 +69,7 @@ NUM_GRADED = 3000
 NUM_CONTROLLED = 1500
 
 SHARE = {"train": 1.0, "dev": 0.09, "test": 0.09}
+PAIR_SHARE = {"train": 1.0, "dev": 0.12, "test": 0.12}
 
 
 class Builder:
@@ -172,7 +173,7 @@ def choose(kinds: Kinds, sizes: Mapping[str, int], extra: Sequence[Row]) -> dict
         members = [row for row in extra if split_of(row.texts[0]) == split]
         rows: list[Row] = []
         for name, of_kind in [*kinds[split], ("controlled", members)]:
-            rows += of_kind[: round(sizes[name] * SHARE[split])]
+            rows += of_kind[: round(sizes[name] * PAIR_SHARE[split])]
         chosen[split] = unique(rows)
     return chosen
 
