@@ -467,11 +467,11 @@ class Cut(NamedTuple):
 # the reports, because MiniLM is half as wide as bert-base and a run has few steps.
 REPORT_CUT = Cut(
     train={"sst": 400, "para": 1200, "sts": 300},
-    dev={"sst": 1101, "para": 600, "sts": 863},
+    dev={"sst": 1101, "para": 500, "sts": 863},
     test=10,
     triplets=600,
     seed=2023,
-    lr_factor=5.0,
+    lr_factor=10.0,
     values={"model": "minilm", "max_length": 64, "score_train": "300"},
 )
 
@@ -481,7 +481,7 @@ def values_on_cut(name: str) -> Values:
     values = values_of(name) | REPORT_CUT.values
     for option in ("lr", "contrastive_lr"):
         if option in values:
-            # Without the digits of rounding, such as 5.000000000000001e-05.
+            # Without the digits of rounding, such as 1.0000000000000002e-04.
             values[option] = float(f"{values[option] * REPORT_CUT.lr_factor:.6g}")
     return values
 
