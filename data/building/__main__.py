@@ -55,12 +55,12 @@ PARA_ROWS = {
     "controlled": 100,
 }
 STS_ROWS = {
-    "everyday near": 1700,
+    "everyday near": 1300,
     "everyday edited": 600,
-    "questions near": 700,
+    "questions near": 600,
     "questions edited": 0,
-    "wikipedia near": 120,
-    "wikipedia edited": 80,
+    "wikipedia near": 80,
+    "wikipedia edited": 40,
     "controlled": 400,
 }
 
@@ -69,7 +69,7 @@ NUM_GRADED = 3000
 NUM_CONTROLLED = 1500
 
 SHARE = {"train": 1.0, "dev": 0.09, "test": 0.09}
-PAIR_SHARE = {"train": 1.0, "dev": 0.12, "test": 0.12}
+PAIR_SHARE = {"train": 1.0, "dev": 0.13, "test": 0.13}
 
 
 class Builder:
