@@ -127,6 +127,7 @@ def check_methods(
             "named; add --nli FILE, tab-separated with the columns premise, entailment, "
             "contradiction."
         )
+    contrastive.check_text(tasks.read)
     size = contrastive.contrastive_batch_size
     for stage, entry in entries.items():
         groups = entry.groups

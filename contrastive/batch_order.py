@@ -1,10 +1,13 @@
-"""Which rows make the steps of an epoch: the pairs of contrastive tension, the shuffles of BSC.
+"""Which rows make the steps of an epoch.
+
+The pairs of contrastive tension, the order of the tasks' sentences, and the shuffles of BSC.
 
 N examples, H hidden.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +17,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from contrastive.presets import NUM_NEGATIVES
+from data.batching import length_grouped_batches
 from minbert.pretraining.packing import SEED_STRIDE
 from minbert.training.job import Step, TaskBatch
 
@@ -56,6 +60,50 @@ def tension_plan(
     ):
         rows = torch.cat([firsts.flatten(), seconds.flatten()]).tolist()
         steps.append([TaskBatch("ct", rows)])
+    return steps
+
+
+# --- the sentences of tasks: shuffled, or task after task -----------------------------------------
+
+
+def draw_shares(
+    rows_of: Mapping[str, Sequence[int]], shares: Mapping[str, float], generator: torch.Generator
+) -> dict[str, list[int]]:
+    """The rows of each task that one epoch reads, by task.
+
+    rows_of: the numbers of each task's rows. shares: of a task with n rows, share x n are drawn
+    without replacement, rounded, and at least one. They keep their order. A task without a share,
+    or with a share of 1, keeps all its rows and draws nothing from the generator.
+    """
+    drawn = {}
+    for task, rows in rows_of.items():
+        share = shares.get(task, 1.0)
+        chosen = list(rows)
+        if share < 1:
+            num_drawn = max(1, round(share * len(rows)))
+            places = torch.randperm(len(rows), generator=generator)[:num_drawn]
+            chosen = [rows[place] for place in sorted(places.tolist())]
+        drawn[task] = chosen
+    return drawn
+
+
+def text_plan(
+    name: str,
+    groups: Sequence[Sequence[int]],
+    lengths: np.ndarray,
+    batch_size: int,
+    generator: torch.Generator,
+) -> list[Step]:
+    """The steps of one epoch that goes through the groups of rows, one after the other.
+
+    Inside a group, batches have rows of similar length (data/batching.py). No batch has rows of two
+    groups. name: of the rows in a step. lengths: (N,), the tokens of each row.
+    """
+    steps: list[Step] = []
+    for group in groups:
+        rows = np.asarray(group, dtype=int)
+        for batch in length_grouped_batches(lengths[rows], batch_size, generator):
+            steps.append([TaskBatch(name, rows[batch].tolist())])
     return steps
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import NamedTuple
 
 import torch
 
 from contrastive import sentences
-from contrastive.batch_order import Shuffle, tension_plan
+from contrastive.batch_order import Shuffle, draw_shares, tension_plan, text_plan
 from contrastive.embedder import open_embedder
 from contrastive.options import (
     BscOptions,
@@ -23,8 +24,9 @@ from contrastive.options import (
     SupervisedOptions,
     TensionOptions,
 )
-from contrastive.registry import METHODS, Settings
+from contrastive.registry import METHODS, SHUFFLED, Settings
 from data.batching import WINDOW, EncodedExamples, length_grouped_batches
+from data.options import numbers_by_task
 from data.readers import Example
 from minbert import BertTokenizer
 from minbert.commands.options import NONE, MethodOptions
@@ -48,6 +50,7 @@ class Inputs:
     shuffle: Shuffle | None = None
     shuffled: EncodedExamples | None = None
     teacher: Mapping[str, str] = field(default_factory=dict)
+    text: str = ""  # what an epoch reads of each task, where it does not read everything, shuffled
 
     @property
     def examples(self) -> list[Example]:
@@ -90,6 +93,22 @@ class Source(NamedTuple):
             examples += self.train[task]
         return examples
 
+    def rows_by_task(self, rows: EncodedExamples, tasks: Sequence[str]) -> dict[str, list[int]]:
+        """The numbers of the rows whose sentences each of the tasks has brought.
+
+        rows: made by `sentences` of the same tasks. A sentence of two tasks belongs to the first.
+        """
+        first_task: dict[str, str] = {}
+        for task in tasks:
+            for example in self.train[task]:
+                for text in example.texts:
+                    first_task.setdefault(text, task)
+
+        rows_of: dict[str, list[int]] = {task: [] for task in tasks}
+        for number, example in enumerate(rows.examples):
+            rows_of[first_task[example.sentence_1]].append(number)
+        return rows_of
+
     def pairs(self, sts: Sequence[Example], keeps_negatives: bool) -> EncodedExamples:
         """The labelled pairs of PARA and of `sts`, each sentence in a row of its own.
 
@@ -116,9 +135,25 @@ def collect(source: Source) -> Inputs:
 
 
 def all_sentences(source: Source) -> Inputs:
-    """simcse, sg, sg-opt: the different sentences of all tasks."""
-    rows = source.sentences(source.train, source.settings.sentences)
-    return in_turn({source.method: rows}, source.settings)
+    """simcse, sg, sg-opt: the different sentences of all tasks.
+
+    They are shuffled, or task after task as --contrastive_text_order says. An epoch reads of each
+    task what --contrastive_text_shares says.
+    """
+    settings = source.settings
+    is_shuffled = settings.text_order == SHUFFLED
+    tasks = list(source.train) if is_shuffled else settings.text_order.split(",")
+    rows = source.sentences(tasks, settings.sentences)
+    rows_of = source.rows_by_task(rows, tasks)
+    shares = numbers_by_task(settings.text_shares)
+
+    def plan(epoch: int, generator: torch.Generator) -> list[Step]:
+        groups = list(draw_shares(rows_of, shares, generator).values())
+        if is_shuffled:
+            groups = [list(chain.from_iterable(groups))]
+        return text_plan(source.method, groups, rows.lengths, settings.batch_size, generator)
+
+    return Inputs({source.method: rows}, plan, text=describe_text(rows_of, shares, is_shuffled))
 
 
 def paraphrase_pairs(source: Source) -> Inputs:
@@ -218,6 +253,22 @@ def tension_pairs(source: Source) -> Inputs:
 def tension_in_batch(source: Source) -> Inputs:
     """ct-in-batch: single sentences."""
     return in_turn({source.method: tension_rows(source)}, source.settings)
+
+
+def describe_text(
+    rows_of: Mapping[str, Sequence[int]], shares: Mapping[str, float], is_shuffled: bool
+) -> str:
+    """What an epoch reads, in words; empty where it reads all sentences, shuffled."""
+    if is_shuffled and not shares:
+        return ""
+    numbers = draw_shares(rows_of, shares, torch.Generator().manual_seed(0))
+    parts = []
+    for task, rows in numbers.items():
+        drawn = f" (drawn from {len(rows_of[task]):,})" if len(rows) < len(rows_of[task]) else ""
+        parts.append(f"{len(rows):,} sentences of {task}{drawn}")
+    if is_shuffled:
+        return f"each epoch reads, shuffled: {', '.join(parts)}"
+    return f"each epoch reads {', then '.join(parts)}"
 
 
 # --- the steps of an epoch ------------------------------------------------------------------------

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from contrastive.registry import METHODS
+from contrastive.registry import METHODS, SHUFFLED
+from data.options import check_numbers, numbers_by_task
 from minbert.commands.options import (
     AUTO,
     MOST_EPOCHS,
@@ -197,6 +199,17 @@ class ContrastiveOptions(OptionGroup):
         "auto: all, and 1,000 of the bundled sample.",
         low=0,
     )
+    contrastive_text_order: str = flag(
+        AUTO,
+        "The order of the tasks' sentences in each epoch of a stage.\n"
+        "- shuffled: those of all tasks are mixed\n"
+        "- names of tasks, such as sst,para,sts: one task after the other, and only these tasks",
+    )
+    contrastive_text_shares: str = flag(
+        AUTO,
+        "Share of a task's sentences that a stage reads in an epoch, such as para=0.06. Each epoch "
+        "draws its own sentences. Tasks without a number are read whole. none: all are.",
+    )
     contrastive_temperature: float | str = flag(AUTO, "Softmax temperature.", low=1e-3)
     contrastive_max_length: int | str = flag(AUTO, "Maximum number of tokens in a sentence.", low=4)
     contrastive_projection: str = flag(
@@ -246,6 +259,12 @@ class ContrastiveOptions(OptionGroup):
         """Whether the contrastive stages run after the tasks."""
         return self.contrastive_order == "last"
 
+    @property
+    def text_tasks(self) -> tuple[str, ...]:
+        """The tasks that --contrastive_text_order names, in this order; none for all, shuffled."""
+        order = self.contrastive_text_order
+        return () if order in (AUTO, SHUFFLED) else tuple(order.split(","))
+
     def text_files(self) -> list[str]:
         """The files of text that the methods' own options name."""
         paths = [
@@ -254,6 +273,29 @@ class ContrastiveOptions(OptionGroup):
             self.of_method[DistillOptions].teacher_text,
         ]
         return [path for path in paths if path not in (NONE, "random-words")]
+
+    def check_text(self, tasks: Sequence[str]) -> None:
+        """Refuse an order or shares of the text that do not fit the tasks of the run.
+
+        tasks: their names. ValueError says what to change.
+        """
+        order = self.text_tasks
+        has_unknown = not set(order) <= set(tasks)
+        if has_unknown or len(set(order)) < len(order):
+            raise ValueError(
+                f"--contrastive_text_order is '{self.contrastive_text_order}'; it is {SHUFFLED}, "
+                f"or some of the tasks that are read, each once: {','.join(tasks)}."
+            )
+        shares = self.contrastive_text_shares
+        if shares in (AUTO, NONE):
+            return
+        check_numbers("contrastive_text_shares", shares, order or tasks)
+        for task, share in numbers_by_task(shares).items():
+            if share > 1:
+                raise ValueError(
+                    f"--contrastive_text_shares {shares}: the share of {task} must be above 0 and "
+                    "at most 1."
+                )
 
     def check(self) -> None:
         # Similar pairs are found before each epoch but the first.

@@ -24,7 +24,14 @@ from contrastive.options import (
     SupervisedOptions,
     TensionOptions,
 )
-from contrastive.registry import METHODS, BatchGroups, MethodEntry, MethodFixture, Settings
+from contrastive.registry import (
+    METHODS,
+    ON_ALL_SENTENCES,
+    BatchGroups,
+    MethodEntry,
+    MethodFixture,
+    Settings,
+)
 from minbert.commands.options import AUTO, NONE, MethodOptions, flat
 
 RMSPROP = {"alpha": 0.9, "eps": 1e-7}  # of Carlsson et al. 2021
@@ -240,7 +247,7 @@ def unread(method: str, options: ContrastiveOptions) -> tuple[str, ...]:
         return tuple(item.name for item in fields(Settings) if item.name not in READ_IN_FUSION)
     entry = METHODS[method]
     names = entry.unread + entry.unread_with(options.of_method)
-    return names if entry.reads_all_sentences else (*names, "sentences")
+    return names if entry.reads_all_sentences else (*names, *ON_ALL_SENTENCES)
 
 
 def settings_of(

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from minbert.commands.options import MethodOptions
+from minbert.commands.options import NONE, MethodOptions
 from minbert.commands.registry import Entry, Fixture, Registry, resolved
 
 if TYPE_CHECKING:
@@ -34,6 +34,10 @@ COLLECTORS: dict[Reads, str] = {
     "labelled pairs": "contrastive.inputs:ranking_pairs",
     "triplets": "contrastive.inputs:nli_triplets",
 }
+
+SHUFFLED = "shuffled"  # the order of a text in which all tasks are mixed
+# The fields of Settings for methods that read the sentences of all tasks.
+ON_ALL_SENTENCES = ("sentences", "text_order", "text_shares")
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,8 @@ class Settings:
     patience: int = 0  # evaluations without a better score; 0: never stop early
     chunk: int = 0  # rows in the encoder at a time (caching.py); 0: the whole batch
     sentences: int = 0  # at most, of the tasks' sentences; 0: all
+    text_order: str = SHUFFLED  # or tasks, such as "sst,para,sts": one after the other
+    text_shares: str = NONE  # of a task's sentences in an epoch, such as "para=0.06"
 
 
 class Vectors(NamedTuple):

@@ -178,6 +178,8 @@ def notes_on(inputs: Inputs, source: Source) -> tuple[str, ...]:
         elif source.method in METHODS.readers("ct_corpus") and corpus not in (NONE, RANDOM_WORDS):
             warning = rows.warn_of_unknown(corpus)
         notes += [warning] if warning else []
+    if inputs.text:
+        notes.append(f"{source.method}: {inputs.text}")
     return tuple(notes)
 
 

@@ -223,6 +223,38 @@ STAGES = [
         "--contrastive_batch_size is 12; with ct it is a",
     ),
     (
+        "--contrastive_text_order sst,sts --pretrain bsc",
+        "--contrastive_text_order has no effect without --pretrain simcse or sg or sg-opt",
+    ),
+    (
+        "--contrastive_text_order sst,stsb --pretrain simcse",
+        "--contrastive_text_order is 'sst,stsb'; it is shuffled, or some of the tasks that are",
+    ),
+    (
+        "--contrastive_text_order sst,sst --pretrain simcse",
+        "it is shuffled, or some of the tasks that are read, each once: sst,para,sts.",
+    ),
+    (
+        "--contrastive_text_order sst,para --tasks sst --pretrain simcse",
+        "it is shuffled, or some of the tasks that are read, each once: sst.",
+    ),
+    (
+        "--contrastive_text_shares para=6 --pretrain simcse",
+        "--contrastive_text_shares para=6: the share of para must be above 0 and at most 1.",
+    ),
+    (
+        "--contrastive_text_shares 0.06 --pretrain simcse",
+        "--contrastive_text_shares is '0.06'",
+    ),
+    (
+        "--contrastive_text_order sst,sts --contrastive_text_shares para=0.06 --pretrain simcse",
+        "--contrastive_text_shares para=0.06: there is no task para; there are sst, sts.",
+    ),
+    (
+        "--pretrain simcse --contrastive_order fusion --contrastive_text_order sst",
+        "--contrastive_text_order has no effect without --pretrain sg or sg-opt",
+    ),
+    (
         "--pretrain simcse --contrastive_order fusion --contrastive_lr 1e-5",
         "--contrastive_lr has no effect without --pretrain simcse-supervised or simcse-nli or",
     ),
@@ -327,6 +359,8 @@ SENSIBLE = [
     "--sampling annealed --surgery pcgrad --accumulation 4",
     "--pretrain simcse-nli --nli a.tsv",
     "--pretrain simcse --contrastive_order fusion --contrastive_temperature 0.1",
+    "--pretrain simcse --contrastive_text_order sts --contrastive_text_shares sts=0.5",
+    "--pretrain sg --contrastive_text_order para,sst --tasks sst --untrained_tasks para,sts",
 ]
 
 

@@ -150,6 +150,8 @@ OTHER_VALUES = {
     "untrained_tasks": "cfimdb",
     "dev_rows": "sst=5",
     "max_tokens": "777",
+    "contrastive_text_order": "sts,sst",
+    "contrastive_text_shares": "sts=0.5",
 }
 
 

@@ -9,13 +9,84 @@ from contrastive.batch_order import (
     SEED_STRIDE,
     Shuffle,
     cluster_order,
+    draw_shares,
     knn_order,
     tension_plan,
+    text_plan,
 )
+from data.batching import length_grouped_batches
 
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+# --- the sentences of tasks: shuffled, or task after task -----------------------------------------
+
+ROWS_OF = {"sst": range(10), "para": range(10, 110), "sts": range(110, 117)}
+
+
+def test_a_share_by_hand():
+    """6 % of 100 rows are 6. A share of 0.35 of 10 rows is 3.5, rounded to the even 4."""
+    shares = {"para": 0.06, "sst": 0.35, "sts": 0.001}
+    drawn = draw_shares(ROWS_OF, shares, generator())
+    assert list(drawn) == ["sst", "para", "sts"]
+    assert [len(rows) for rows in drawn.values()] == [4, 6, 1]
+    for task, rows in drawn.items():
+        assert rows == sorted(set(rows)), "no row comes twice"
+        assert set(rows) <= set(ROWS_OF[task])
+
+
+def test_without_a_share_nothing_is_drawn():
+    """So a stage without shares has the numbers that it had before there were any."""
+    state = generator()
+    drawn = draw_shares(ROWS_OF, {"para": 1.0}, state)
+    assert drawn == {task: list(rows) for task, rows in ROWS_OF.items()}
+    assert torch.equal(state.get_state(), generator().get_state())
+
+
+def never_again(epoch: int) -> list[int]:
+    """The mistake to be caught: the share is drawn once, before the first epoch."""
+    return draw_shares(ROWS_OF, {"para": 0.06}, generator(0))["para"]
+
+
+def anew(epoch: int) -> list[int]:
+    return draw_shares(ROWS_OF, {"para": 0.06}, generator(epoch))["para"]
+
+
+@pytest.mark.parametrize(("draw", "is_right"), [(anew, True), (never_again, False)])
+def test_each_epoch_draws_its_own_rows_and_all_are_equally_likely(draw, is_right):
+    """600 draws of 6 of 100 rows: each row is expected 36 times, with a deviation of 5.8."""
+    counts = np.zeros(117)
+    for epoch in range(600):
+        counts[draw(epoch)] += 1
+    is_even = bool((abs(counts[10:110] - 36) < 5 * 5.8).all())
+    assert is_even == is_right
+
+
+def test_groups_come_one_after_the_other():
+    """10 and 7 rows in batches of 4: sizes 4, 4, 2 and 4, 3 in any order inside a group."""
+    lengths = np.arange(117) % 13 + 3
+    groups = [ROWS_OF["sts"], ROWS_OF["sst"]]
+    steps = text_plan("simcse", groups, lengths, 4, generator())
+    assert {name for ((name, _),) in steps} == {"simcse"}
+    batches = [rows for ((_, rows),) in steps]
+    assert sorted(map(len, batches[:2])) == [3, 4]
+    assert sorted(map(len, batches[2:])) == [2, 4, 4]
+    for group, own in zip(groups, (batches[:2], batches[2:]), strict=True):
+        joined = []
+        for batch in own:
+            joined += batch
+            # Of similar length: a window is larger than these groups.
+            assert lengths[batch].tolist() == sorted(lengths[batch])
+        assert sorted(joined) == list(group), "a batch with rows of two groups, or a row left out"
+
+
+def test_one_group_of_all_rows_is_the_plan_without_an_order():
+    lengths = np.arange(50) % 7
+    steps = text_plan("simcse", [range(50)], lengths, 8, generator(3))
+    expected = length_grouped_batches(lengths, 8, generator(3))
+    assert [rows for ((_, rows),) in steps] == expected
 
 
 # --- contrastive tension --------------------------------------------------------------------------

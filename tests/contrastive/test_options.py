@@ -63,6 +63,8 @@ CASES = {
     # The dropout masks of chunks are drawn in another order.
     "contrastive_chunk": Case("simcse", ["auto", 3, 5]),
     "contrastive_sentences": Case("simcse", ["auto", 20]),
+    "contrastive_text_order": Case("simcse", ["shuffled", "sts,sst"]),
+    "contrastive_text_shares": Case("simcse", ["none", "sts=0.25"]),
 }
 ELSEWHERE = {"nli", "bsc_shuffle"}  # the tests below
 

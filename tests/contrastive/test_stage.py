@@ -149,6 +149,57 @@ def test_supervised_epochs_end_with_the_other_tasks(make_stages):
     assert tasks_of_epoch(stage) == pairs
 
 
+def steps_of_epoch(stage: Stage, epoch: int) -> list[list[int]]:
+    """The rows of each step of an epoch, as a run plans it."""
+    plan = stage.job.plan(epoch, torch.Generator().manual_seed(epoch))
+    return [rows for ((_, rows),) in plan]
+
+
+def test_an_epoch_goes_through_the_tasks_in_order(make_stages, tables, tokenizer):
+    """16 sentences of STS' pairs less those that come twice, a quarter of PARA's, all of SST's."""
+    texts = {name: splits["train"].examples[:16] for name, splits in tables.items()}
+    ends = {}
+    joined = []
+    for task in ("sts", "para", "sst"):
+        joined += texts[task]
+        ends[task] = len(unique_sentences(joined, tokenizer, 32))
+    num_para = round(0.25 * (ends["para"] - ends["sts"]))
+
+    values = {"contrastive_text_order": "sts,para,sst", "contrastive_text_shares": "para=0.25"}
+    (stage,) = make_stages("simcse", **values)
+    para_of_epoch = []
+    for epoch in range(3):
+        joined_rows: list[int] = []
+        for rows in steps_of_epoch(stage, epoch):
+            assert len(rows) <= 8
+            joined_rows += rows
+        # Rows are numbered in the order of the tasks.
+        sts = joined_rows[: ends["sts"]]
+        para = joined_rows[ends["sts"] : ends["sts"] + num_para]
+        sst = joined_rows[ends["sts"] + num_para :]
+        assert sorted(sts) == list(range(ends["sts"]))
+        assert sorted(sst) == list(range(ends["para"], ends["sst"]))
+        assert len(set(para)) == num_para
+        assert all(ends["sts"] <= row < ends["para"] for row in para)
+        para_of_epoch.append(set(para))
+    assert para_of_epoch[0] != para_of_epoch[1] != para_of_epoch[2], "they are drawn anew"
+
+    drawn = f"{num_para} sentences of para (drawn from {ends['para'] - ends['sts']})"
+    assert stage.notes[-1] == (
+        f"simcse: each epoch reads {ends['sts']} sentences of sts, then {drawn}, then "
+        f"{ends['sst'] - ends['para']} sentences of sst"
+    )
+
+
+def test_shuffled_text_keeps_its_shares(make_stages):
+    (stage,) = make_stages("simcse", contrastive_text_shares="para=0.25")
+    (all_of_them,) = make_stages("simcse")
+    drawn = sum(map(len, steps_of_epoch(stage, 0)))
+    assert drawn < sum(map(len, steps_of_epoch(all_of_them, 0)))
+    assert stage.notes[-1].startswith("simcse: each epoch reads, shuffled: 16 sentences of sst, ")
+    assert len(all_of_them.notes) == 1, "nothing to say where all is read, shuffled"
+
+
 def test_the_number_of_cut_rows_is_said_before_training(make_stage):
     stage = make_stage(contrastive_max_length=6)
     (note,) = stage.notes
@@ -367,6 +418,13 @@ KILLED["bsc trained temperature"] = (
 )
 SHUFFLED = {"contrastive_epochs": 3, "contrastive_temperature": 0.1}
 KILLED["bsc knn"] = ("bsc", {**SHUFFLED, "bsc_shuffle": "knn"}, 7)
+IN_ORDER = {
+    "contrastive_epochs": 2,
+    "contrastive_text_order": "para,sst",
+    "contrastive_text_shares": "para=0.3",
+}
+# In the second epoch, after the sentences that it drew.
+KILLED["simcse in order"] = ("simcse", IN_ORDER, 6)
 KILLED["bsc cluster"] = ("bsc", {**SHUFFLED, "bsc_shuffle": "cluster"}, 11)
 
 
@@ -515,6 +573,8 @@ CHANGES = {
     "contrastive_patience": 2,
     "contrastive_chunk": 3,
     "contrastive_sentences": 20,
+    "contrastive_text_order": "sst",
+    "contrastive_text_shares": "sst=0.5",
     "pooling": "cls",
     "precision": "bf16",
     "max_length": 40,
