@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from course.editions import DEFAULT, EDITIONS, HELP, SPLITS, TASKS, Edition, HandIn
-from data.download import CHECKSUMS
+from data.download import PUBLISHED
 from data.readers import BUILT_IN_FILES, Table, read_examples, sha256_of
 from minbert.commands.ending import exit_code
 from minbert.commands.files import write_atomically
@@ -202,8 +202,8 @@ def read_rows(file: HandIn, path: str) -> Table:
 
 def doubt(path: str) -> str:
     """A note where the data file is not the published one, whose ids the leaderboard knows."""
-    expected = CHECKSUMS.get(Path(path).name)
-    if expected is None or sha256_of(path) == expected:
+    published = PUBLISHED.get(Path(path).name)
+    if published is None or sha256_of(path) == published.sha256:
         return ""
     return f"; {path} is not the course's published file, so a leaderboard may know other ids"
 

@@ -23,5 +23,6 @@ The files in reading order:
     corpus.py           Files of plain text -> paragraphs.
     controlled.py       Generated sentences for single phenomena, such as negations and roles.
     building/           Builds the bundled sample in sample/.
+    transfer.py         One file over HTTP: continued, limited, every fault in plain words.
     download.py         Downloads the course's files and verifies them.
 """

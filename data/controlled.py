@@ -12,6 +12,7 @@ families of related meanings.
 from __future__ import annotations
 
 import csv
+import io
 import re
 import sys
 from collections import Counter
@@ -23,7 +24,15 @@ from typing import NamedTuple
 
 from data.readers import COURSE_FILES, PARA, SST, STS, Format
 from minbert.commands.ending import exit_code
+from minbert.commands.files import write_text
 from minbert.commands.flags import Parser
+from minbert.commands.outputs import (
+    HELP_OF_OVERWRITE,
+    OVERWRITE,
+    Output,
+    check_outputs,
+    is_never_ours,
+)
 
 NUM_ROWS = {"train": 3000, "dev": 500, "test": 500}
 
@@ -546,13 +555,14 @@ def write_split(path: Path, format: Format, split: str, rows: list[list[str | fl
         # The course's file has one more index column.
         lines = [[number, *line] for number, line in enumerate(lines)]
 
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        csv.writer(file, delimiter="\t", lineterminator="\n").writerows(lines)
+    text = io.StringIO()
+    csv.writer(text, delimiter="\t", lineterminator="\n").writerows(lines)
+    write_text(path, text.getvalue())
 
 
 @exit_code("python -m data.controlled")
 def main(argv: Sequence[str] | None = None) -> None:
-    """Write the nine files into a folder that has none of them yet."""
+    """Write the nine files into a folder."""
     parser = Parser(description="Write generated sentences: nine files in the course's format.")
     parser.add_argument(
         "--out", required=True, type=Path, help="folder for the files; made if it is not there"
@@ -560,21 +570,23 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--seed", type=int, default=0, help="another seed: other rows by the same rules (default 0)"
     )
+    parser.add_argument(OVERWRITE, action="store_true", help=HELP_OF_OVERWRITE)
     arguments = parser.parse_args(argv)
     out = arguments.out
-    try:
-        for names in COURSE_FILES.values():
-            for name in names.values():
-                if (out / name).exists():
-                    parser.error(
-                        f"{out / name} exists, and would be replaced by made-up rows. Pass another "
-                        "--out."
-                    )
-        out.mkdir(parents=True, exist_ok=True)
-        write_controlled(out, arguments.seed)
-    except OSError as error:
-        parser.error(f"--out {out} cannot be written ({error.strerror}). Choose another folder.")
+    check_outputs(course_outputs(out), overwrite=arguments.overwrite)
+    write_controlled(out, arguments.seed)
     print(f"{out}: nine files written, {sum(NUM_ROWS.values()):,} rows a task")
+
+
+def course_outputs(folder: Path, is_ours: Callable[[Path], bool] = is_never_ours) -> list[Output]:
+    """The nine files of a folder that --out names, for the check before any work.
+
+    is_ours: tells whether a file that exists may be replaced.
+    """
+    outputs = []
+    for names in COURSE_FILES.values():
+        outputs += [Output("--out", folder / name, is_ours) for name in names.values()]
+    return outputs
 
 
 if __name__ == "__main__":

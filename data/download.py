@@ -7,47 +7,89 @@ files of part 1. --from takes the files that a student already has.
 
 from __future__ import annotations
 
-import errno
+import re
 import shutil
 import sys
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Sequence
-from http.client import HTTPException
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from data.readers import BUILT_IN_FILES, CFIMDB_FILES, COURSE_FILES, read_examples, sha256_of
 from data.task_specs import BUILT_IN
+from data.transfer import Download, Limits, Part
 from minbert.commands.ending import exit_code
+from minbert.commands.files import write_text
 from minbert.commands.flags import Parser
+from minbert.commands.outputs import OVERWRITE, Output, check_outputs
+from minbert.commands.paths import temporary_name
 
-BASE_URL = "https://raw.githubusercontent.com/gpoesia/minbert-default-final-project/HEAD/data/"
-NUM_ATTEMPTS = 4
+REPOSITORY = "gpoesia/minbert-default-final-project"
 
-# Seconds without a byte.
-TIMEOUT = 30.0
+# A commit that holds the files as PUBLISHED describes them.
+COMMIT = "f25cd95c73a1ce3f3b88dd7a11df90f0ab488bd9"
 
-CHECKSUMS = {
-    "ids-sst-train.csv": "03b2b625c090f94a6afd59f114cde5282e2053aab0b101e87ed695d8a0c5b1df",
-    "ids-sst-dev.csv": "a186ce94577635fbe10beaaddd50f16cccf6c30973221cefdf90deed2a584bfe",
-    "ids-sst-test-student.csv": "bdd5a767faa0c26782117e37767ece154c30d5d04fb8727d09c71e3850a55c7b",
-    "quora-dev.csv": "bfa3cc954a9ba300ae776a980141de65f622a3c1b97e3fd905d63245bc36d5ad",
-    "sts-train.csv": "15d12efc2d656fffb1d61ac1f08ec4227f43925fd16f420c037cbd063699c21b",
-    "sts-dev.csv": "ce3cad6f16062586ac7ba462c28b010a9be10c530fd5074165860d7b7ab4e93d",
-    "sts-test-student.csv": "dee455745b72e9ca3ff74e7c056bd73e34bad5b8d5641045a2c1e7e131866f47",
+# They are asked in this order: the newest files, and two copies at a fixed commit.
+ADDRESSES = (
+    f"https://raw.githubusercontent.com/{REPOSITORY}/HEAD/data/",
+    f"https://cdn.jsdelivr.net/gh/{REPOSITORY}@{COMMIT}/data/",
+    f"https://raw.githubusercontent.com/{REPOSITORY}/{COMMIT}/data/",
+)
+LIMITS = Limits()
+SUMS = "SHA256SUMS"
+LOCK = ".download.lock"
+
+
+class Published(NamedTuple):
+    """What is known about a file of the public repository."""
+
+    num_bytes: int
+    sha256: str
+
+
+PUBLISHED = {
+    "ids-sst-train.csv": Published(
+        1_175_139, "03b2b625c090f94a6afd59f114cde5282e2053aab0b101e87ed695d8a0c5b1df"
+    ),
+    "ids-sst-dev.csv": Published(
+        151_384, "a186ce94577635fbe10beaaddd50f16cccf6c30973221cefdf90deed2a584bfe"
+    ),
+    "ids-sst-test-student.csv": Published(
+        313_202, "bdd5a767faa0c26782117e37767ece154c30d5d04fb8727d09c71e3850a55c7b"
+    ),
+    "quora-dev.csv": Published(
+        3_205_321, "bfa3cc954a9ba300ae776a980141de65f622a3c1b97e3fd905d63245bc36d5ad"
+    ),
+    "sts-train.csv": Published(
+        928_832, "15d12efc2d656fffb1d61ac1f08ec4227f43925fd16f420c037cbd063699c21b"
+    ),
+    "sts-dev.csv": Published(
+        132_265, "ce3cad6f16062586ac7ba462c28b010a9be10c530fd5074165860d7b7ab4e93d"
+    ),
+    "sts-test-student.csv": Published(
+        256_677, "dee455745b72e9ca3ff74e7c056bd73e34bad5b8d5641045a2c1e7e131866f47"
+    ),
+    "ids-cfimdb-train.csv": Published(
+        1_693_182, "140fc513045a966109faed46a5c7a898767b96714d71bcb9c15f659129fadcea"
+    ),
+    "ids-cfimdb-dev.csv": Published(
+        249_095, "3087f571b66860fe5d035b5a018d08202ad3fd3720e4821c04b2acf6c7ded559"
+    ),
+    "ids-cfimdb-test-student.csv": Published(
+        495_595, "7ae611548c9eac879e9ebb406cc9f8ae68ff12f78090e4965af5cbdfa06240f4"
+    ),
 }
 
-# No checksum of these files is published. Their first download is trusted if it has about as many
-# rows as the course's reports say. For other files these reports count the header, too.
-NUM_ROWS = {
-    "quora-train.csv": 141_506,
-    "quora-test-student.csv": 40_431,
-    "ids-cfimdb-train.csv": 1_701,
-    "ids-cfimdb-dev.csv": 245,
-    "ids-cfimdb-test-student.csv": 488,
-}
+# No checksum of these files is published. Their first download is trusted if it is a table of its
+# task with about as many rows as the course's reports say. These reports may count the header, too.
+NUM_ROWS = {"quora-train.csv": 141_506, "quora-test-student.csv": 40_431}
 ROW_TOLERANCE = 10
+# Rows without a label or a sentence. The dev file has two in 20,214.
+MOST_DROPPED = 100
+
+# The beginnings of a web page, in small letters.
+PAGE_STARTS = (b"<!doctype", b"<html", b"<?xml", b"<head", b"<script")
 
 # The course of Goettingen has other names for the same files.
 GOETTINGEN_STEMS = {"sst": "sst-sentiment", "para": "quora-paraphrase", "sts": "sts-similarity"}
@@ -56,16 +98,17 @@ GOETTINGEN_ENDINGS = {"train": "train", "dev": "dev", "test": "test-student"}
 
 def download_course(
     folder: Path,
-    base_url: str = BASE_URL,
-    wait: float = 1.0,
+    addresses: Sequence[str] = ADDRESSES,
     has_cfimdb: bool = False,
     source: Path | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Download the files that are not in `folder` yet, and check all of them.
 
-    wait: seconds between the first two attempts; they double with each attempt.
+    addresses: where the files lie. They are asked in this order.
     has_cfimdb: whether the files of CFIMDB are brought, too.
     source: a folder whose files are taken before any is downloaded (--from).
+    overwrite: whether another file of the same name is replaced.
 
     Raises ValueError with the file, what is wrong and what to do.
     """
@@ -75,14 +118,97 @@ def download_course(
     if has_cfimdb:
         names += CFIMDB_FILES.values()
     owned = {} if source is None else find_owned(source)
+    check_addresses(addresses)
+    check_folder(folder, names)
+
     folder.mkdir(parents=True, exist_ok=True)
-    recorded = read_recorded_sums(folder)
+    with only_process(folder):
+        recorded = read_recorded_sums(folder)
+        remove_leftovers(folder, names)
+        for name in names:
+            if name in owned and not (folder / name).exists():
+                note = take_file(name, folder, owned[name], recorded)
+            else:
+                urls = [f"{address.rstrip('/')}/{name}" for address in addresses]
+                note = download_file(name, folder, urls, recorded, overwrite)
+            print(note, flush=True)
+
+
+# --- before any work ------------------------------------------------------------------------------
+
+
+def check_addresses(addresses: Sequence[str]) -> None:
+    """Raise ValueError for an address that is none of a web server."""
+    for address in addresses:
+        try:
+            parts = urlsplit(address)
+            # An impossible port raises ValueError.
+            is_possible = parts.scheme in ("http", "https") and bool(parts.hostname)
+            is_possible = is_possible and parts.port != 0
+        except ValueError:
+            is_possible = False
+        if not is_possible or not re.fullmatch(r"[!-~]+", address):
+            raise ValueError(
+                f"--base-url {address}: expected is an address such as https://example.org/data/. "
+                "For files in a folder of this machine, pass --from."
+            )
+
+
+def check_folder(folder: Path, names: Sequence[str]) -> None:
+    """Raise ValueError if a file of --out cannot or must not be written."""
+    outputs = [Output("--out", folder / SUMS, is_checked_later)]
     for name in names:
-        if name in owned and not (folder / name).exists():
-            note = take_file(name, folder, owned[name], recorded)
-        else:
-            note = download_file(name, folder, f"{base_url.rstrip('/')}/{name}", recorded, wait)
-        print(note, flush=True)
+        part = part_of(folder / name)
+        outputs.append(Output("--out", folder / name, is_checked_later))
+        for path in (part.path, part.source):
+            # What a link points to belongs to somebody else.
+            if path.is_symlink():
+                raise ValueError(f"--out {path}: it is a link. Remove it, or choose another --out.")
+            outputs.append(Output("--out", path, is_checked_later))
+    check_outputs(outputs)
+
+
+def is_checked_later(path: Path) -> bool:
+    """For Output.is_ours: a file that is there is compared with its digest, and not replaced."""
+    return True
+
+
+def part_of(path: Path) -> Part:
+    """The part of a file that is being downloaded."""
+    return Part(path.with_name(f"{path.name}.part"))
+
+
+@contextmanager
+def only_process(folder: Path) -> Iterator[None]:
+    """Lock a folder, so that two downloads never write the same file."""
+    # filelock is imported late, so that --help answers at once.
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(folder / LOCK, timeout=0, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise ValueError(
+            f"{folder}: another download writes here. Wait for its end, or choose another --out."
+        ) from None
+    except OSError:
+        # This file system has no locks.
+        yield
+        return
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def remove_leftovers(folder: Path, names: Sequence[str]) -> None:
+    """Remove what a killed download left and nobody needs. Parts of missing files stay."""
+    for name in names:
+        part = part_of(folder / name)
+        part.source.with_name(temporary_name(part.source)).unlink(missing_ok=True)
+        if (folder / name).exists():
+            part.remove()
+    (folder / temporary_name(folder / SUMS)).unlink(missing_ok=True)
 
 
 # --- the files of a student -----------------------------------------------------------------------
@@ -116,20 +242,26 @@ def take_file(name: str, folder: Path, path: Path, recorded: dict[str, str]) -> 
     of the task.
     """
     task, split = task_and_split(name)
-    digest = sha256_of(path)
-    if digest == CHECKSUMS.get(name):
+    part = part_of(folder / name)
+    part.remove()
+    shutil.copyfile(path, part.path)
+    digest = sha256_of(part.path)
+    published = PUBLISHED.get(name)
+    if published is not None and digest == published.sha256:
         check = "SHA-256 verified"
     else:
-        table = read_examples(path, BUILT_IN[task].training_format, labelled=split != "test")
-        is_other = name in CHECKSUMS
+        try:
+            table = read_examples(path, BUILT_IN[task].training_format, labelled=split != "test")
+        except ValueError:
+            part.remove()
+            raise
+        is_other = published is not None
         state = "not the file of the public repository" if is_other else "no published checksum"
         check = f"{state}; {len(table.examples):,} rows; SHA-256 recorded"
 
-    part = folder / f"{name}.part"
-    shutil.copyfile(path, part)
     recorded[name] = digest
     write_recorded_sums(folder, recorded)
-    part.replace(folder / name)
+    part.finish(folder / name)
     return f"{folder / name}: taken from {path}; {check}"
 
 
@@ -145,65 +277,88 @@ def task_and_split(name: str) -> tuple[str, str]:
 # --- the files of the public repository -----------------------------------------------------------
 
 
-def download_file(name: str, folder: Path, url: str, recorded: dict[str, str], wait: float) -> str:
+def download_file(
+    name: str, folder: Path, urls: Sequence[str], recorded: dict[str, str], overwrite: bool
+) -> str:
     """Download one file where it is not there, check it, and record its SHA-256.
 
-    recorded: the checksums of earlier downloads by name. The file's own is added.
+    urls: the addresses of the file. recorded: the checksums of earlier downloads by name. The
+    file's own is added. overwrite: whether another file of the name is replaced.
 
     Returns the line for the user.
     """
     path = folder / name
-    part = folder / f"{name}.part"
+    part = part_of(path)
+    published = PUBLISHED.get(name)
     is_here = path.exists()
     # A file of --from may be another edition. Its checksum was recorded when it was taken.
     is_taken = is_here and name in recorded
-    expected = recorded[name] if is_taken else CHECKSUMS.get(name, recorded.get(name))
+    expected = recorded.get(name)
+    if published is not None and not is_taken:
+        expected = published.sha256
     if is_here:
-        fault = find_fault(path, expected)
-        if fault:
+        fault = find_fault(path, name, expected)
+        if fault and not overwrite:
             raise ValueError(
-                f"{path}: this is not the course's file: {fault}. Move it away, or choose another "
-                "--out."
+                f"{path}: this is not the course's file: {fault}. Move it away, choose another "
+                f"--out, or pass {OVERWRITE} to replace it."
             )
-    else:
-        fetch_verified(url, part, expected, wait)
+        if fault:
+            is_here = is_taken = False
+            expected = published.sha256 if published else None
+    if not is_here:
+        size = None if published is None else published.num_bytes
+        check = checker(name, expected)
+        Download(part, check, size, expected is not None, LIMITS, say).run(urls)
 
     # The checksum is recorded before the file gets its name: a file of that name always has one.
-    recorded[name] = sha256_of(path if is_here else part)
+    recorded[name] = sha256_of(path if is_here else part.path)
     write_recorded_sums(folder, recorded)
     if not is_here:
-        part.replace(path)
+        part.finish(path)
 
     state = "here already" if is_here else f"{path.stat().st_size:,} bytes"
-    if is_taken and recorded[name] != CHECKSUMS.get(name, recorded[name]):
-        check = "SHA-256 verified; not the file of the public repository"
+    if is_taken and published is not None and recorded[name] != published.sha256:
+        check_text = "SHA-256 verified; not the file of the public repository"
     elif expected:
-        check = "SHA-256 verified"
+        check_text = "SHA-256 verified"
     else:
-        check = f"no published checksum; {count_rows(path):,} rows; SHA-256 recorded"
-    return f"{path}: {state}; {check}"
+        check_text = f"no published checksum; {count_rows(path):,} rows; SHA-256 recorded"
+    return f"{path}: {state}; {check_text}"
+
+
+def say(text: str) -> None:
+    """Print a line about the way of a download."""
+    print(text, flush=True)
 
 
 def read_recorded_sums(folder: Path) -> dict[str, str]:
-    """Return the checksums in SHA256SUMS by file name; {} where it is not there."""
-    path = folder / "SHA256SUMS"
+    """Return the checksums in SHA256SUMS by file name; {} where it is not there.
+
+    Raises ValueError for a line that sha256sum would not write.
+    """
+    path = folder / SUMS
     if not path.exists():
         return {}
     recorded = {}
-    for line in path.read_text().splitlines():
-        if line:
-            digest, name = line.split()
-            recorded[name] = digest
+    text = path.read_text(encoding="utf-8", errors="replace")
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        match = re.fullmatch(r"([0-9a-f]{64}) [ *](\S+)", line)
+        if match is None:
+            raise ValueError(
+                f"{path}, line {number}: expected are 64 hexadecimal digits, two blanks and a file "
+                "name. Restore the file, or remove it: the files are then checked as new ones."
+            )
+        recorded[match[2]] = match[1]
     return recorded
 
 
 def write_recorded_sums(folder: Path, recorded: dict[str, str]) -> None:
     """Write SHA256SUMS as the program sha256sum does. A reader never finds half of it."""
-    path = folder / "SHA256SUMS"
-    part = path.with_suffix(".part")
     lines = [f"{digest}  {name}\n" for name, digest in sorted(recorded.items())]
-    part.write_text("".join(lines))
-    part.replace(path)
+    write_text(folder / SUMS, "".join(lines))
 
 
 def count_rows(path: Path) -> int:
@@ -214,97 +369,81 @@ def count_rows(path: Path) -> int:
     return path.read_bytes().count(b"\n") - 1
 
 
-def fetch_verified(url: str, part: Path, expected: str | None, wait: float) -> None:
-    """Fetch `url` to `part` and check it.
+# --- is it the course's file? ---------------------------------------------------------------------
 
-    A part that was begun earlier may mix two versions of a file. So a wrong one is fetched again
-    from its start. Raises ValueError where that is wrong, too.
+
+def checker(name: str, expected: str | None) -> Callable[[Path], str | None]:
+    """`find_fault` for a file of this name."""
+    return lambda path: find_fault(path, name, expected)
+
+
+def find_fault(path: Path, name: str, expected: str | None) -> str | None:
+    """Return what is wrong with a file, or None.
+
+    path: the file or its part. name: of the course's file. expected: its SHA-256. None: its
+    structure is checked instead.
     """
-    was_begun = part.exists()
-    fetch(url, part, wait)
-    fault = find_fault(part, expected)
-    if not fault:
-        return
-    part.unlink()
-    if not was_begun:
-        raise ValueError(
-            f"{url}: what came is not the course's file: {fault}. Nothing of it was kept. A "
-            "proxy or log-in page may stand between; open the address in a browser, or change "
-            "--base-url."
-        )
-    fetch_verified(url, part, expected, wait)
-
-
-def find_fault(path: Path, expected: str | None) -> str | None:
-    """Return what is wrong with a downloaded file, or None.
-
-    path: NAME or NAME.part of one of the course's files.
-    expected: its SHA-256. None: its number of rows is checked instead.
-    """
-    if expected:
+    if not path.exists():
+        return "it is empty"
+    if expected is not None:
         digest = sha256_of(path)
-        return None if digest == expected else f"SHA-256 {digest}, expected is {expected}"
-
-    num_rows = count_rows(path)
-    num_expected = NUM_ROWS[path.name.removesuffix(".part")]
-    if abs(num_rows - num_expected) <= ROW_TOLERANCE:
-        return None
-    return f"{num_rows:,} rows, expected are about {num_expected:,}"
+        if digest == expected:
+            return None
+        return find_other_kind(path) or describe_difference(path, name, digest, expected)
+    return find_other_kind(path) or find_wrong_structure(path, name)
 
 
-def fetch(url: str, part: Path, wait: float) -> None:
-    """Fetch all of `url` to `part`, after what is there already.
+def find_other_kind(path: Path) -> str | None:
+    """Return what kind of file this is, where it is no table."""
+    with open(path, "rb") as file:
+        start = file.read(1 << 16).lstrip()
+    if not start:
+        num_bytes = path.stat().st_size
+        return f"it holds {num_bytes:,} bytes of blank space" if num_bytes else "it is empty"
+    if start.lower().startswith(PAGE_STARTS):
+        return "it is a web page"
+    return None
 
-    A dropped connection and a failing server get more attempts. Raises ValueError with what to do
-    where all of them fail, where the address is wrong, and where `part` cannot be written.
+
+def describe_difference(path: Path, name: str, digest: str, expected: str) -> str:
+    """Return how a file differs from the one with the expected SHA-256."""
+    published = PUBLISHED.get(name)
+    num_bytes = path.stat().st_size
+    if published is not None and published.sha256 == expected and num_bytes < published.num_bytes:
+        return f"it has {num_bytes:,} of {published.num_bytes:,} bytes"
+    if published is not None and published.sha256 == expected and num_bytes > published.num_bytes:
+        return f"it is longer than {published.num_bytes:,} bytes"
+    return f"SHA-256 {digest}, expected is {expected}"
+
+
+def find_wrong_structure(path: Path, name: str) -> str | None:
+    """Return what is wrong with a file whose SHA-256 is not known, or None.
+
+    It must be a table of its task in UTF-8, with about as many rows as the reports say.
     """
-    for attempt in range(NUM_ATTEMPTS):
-        if attempt > 0:
-            time.sleep(wait * 2 ** (attempt - 1))
-        try:
-            return fetch_rest(url, part)
-        except urllib.error.HTTPError as error:
-            if error.code == 416:
-                # Nothing lies beyond the part. It may be whole, which its checksum will tell.
-                return None
-            problem = f"the server answers {error.code} {error.reason}"
-            if error.code < 500:
-                # The address is wrong, and stays wrong.
-                break
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EACCES, errno.EROFS):
-                raise ValueError(
-                    f"{part}: cannot be written ({error.strerror}). Free some space, or "
-                    "change --out."
-                ) from None
-            problem = str(error) or type(error).__name__
-        except HTTPException as error:
-            problem = str(error) or type(error).__name__
-    raise ValueError(
-        f"{url}: {problem}. Check the address and the connection, then run the same command again: "
-        "it goes on from what has come."
-    )
+    content = path.read_bytes()
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return f"it is not text in UTF-8 (byte {error.start:,})"
+    if b"\0" in content:
+        return f"it holds zero bytes (byte {content.index(0):,})"
+    if not content.endswith(b"\n"):
+        return "its last row is cut off"
 
-
-def fetch_rest(url: str, part: Path) -> None:
-    """Append to `part` the bytes of `url` that it lacks.
-
-    A server that knows no ranges sends the file from its start, and `part` begins anew.
-    Raises ConnectionError where the connection ends early.
-    """
-    num_bytes = part.stat().st_size if part.exists() else 0
-    headers = {"Range": f"bytes={num_bytes}-"} if num_bytes else {}
-    request = urllib.request.Request(url, headers=headers)
-    received = 0
-    with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
-        # 206 is a part of the file, 200 all of it.
-        mode = "ab" if response.status == 206 else "wb"
-        length = response.headers["Content-Length"]
-        with open(part, mode) as file:
-            while block := response.read(1 << 16):
-                received += file.write(block)
-    if length is not None and received < int(length):
-        raise ConnectionError(f"the connection ended after {received:,} of {int(length):,} bytes")
+    task, split = task_and_split(name)
+    is_labelled = split != "test"
+    try:
+        table = read_examples(path, BUILT_IN[task].format, is_labelled, drop_bad_rows=is_labelled)
+    except ValueError as error:
+        # The advice behind the first sentence is for a user's own file.
+        return str(error).removeprefix(str(path)).lstrip(":, ").split(". ")[0].rstrip(".")
+    num_rows = len(table.examples) + len(table.dropped)
+    if len(table.dropped) > MOST_DROPPED:
+        return f"{len(table.dropped):,} of its rows are no examples, the first: {table.dropped[0]}"
+    if abs(num_rows - NUM_ROWS[name]) > ROW_TOLERANCE:
+        return f"{num_rows:,} rows, expected are about {NUM_ROWS[name]:,}"
+    return None
 
 
 @exit_code(
@@ -328,14 +467,20 @@ def main(argv: Sequence[str] | None = None) -> None:
         help="take the files that are in this folder, and download only the others",
     )
     parser.add_argument(
-        "--base-url", default=BASE_URL, help=f"where the files lie (default {BASE_URL})"
+        "--base-url",
+        metavar="URL",
+        help=f"where the files lie (default {ADDRESSES[0]}, and two copies of it)",
+    )
+    parser.add_argument(
+        OVERWRITE, action="store_true", help="replace a file of --out that is not the course's"
     )
     arguments = parser.parse_args(argv)
     download_course(
         arguments.out,
-        arguments.base_url,
+        ADDRESSES if arguments.base_url is None else [arguments.base_url],
         has_cfimdb=arguments.cfimdb,
         source=arguments.source,
+        overwrite=arguments.overwrite,
     )
 
 

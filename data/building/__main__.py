@@ -18,7 +18,7 @@ from random import Random
 from data import controlled
 from data.building.edits import WordEdits
 from data.building.graded_words import graded_adjectives, make_graded
-from data.building.held_out import HeldOut, normal_form, read_held_out
+from data.building.held_out import HeldOut, held_out_files, normal_form, read_held_out
 from data.building.opinions import Lexicon
 from data.building.pairs import (
     Kinds,
@@ -32,12 +32,13 @@ from data.building.pairs import (
 )
 from data.building.questions import read_questions
 from data.building.reviews import make_reviews
-from data.building.rows import SPLITS, Row, Source, split_of, unique, write_task
-from data.building.teacher import Teacher
+from data.building.rows import SPLITS, Row, Source, is_sample, split_of, unique, write_task
+from data.building.teacher import Teacher, cache_outputs
 from data.building.wordnet import WordNet
 from data.readers import COURSE_FILES, PARA, SST, STS
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
+from minbert.commands.outputs import HELP_OF_OVERWRITE, OVERWRITE, check_outputs
 
 # Rows of each kind in the training files. The files of dev and test have a share of them.
 SST_ROWS = {
@@ -234,13 +235,25 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--seed", type=int, default=0, help="another seed: other rows of the same sources"
     )
+    parser.add_argument(OVERWRITE, action="store_true", help=HELP_OF_OVERWRITE)
     return parser
+
+
+def check_paths(options: argparse.Namespace) -> None:
+    """Raise ValueError if a file of --out or --cache cannot or must not be written."""
+    inputs = held_out_files(options.course)
+    for folder in (options.sources / "open", options.sources / "corpus", options.wordnet):
+        inputs += [path for path in folder.rglob("*") if path.is_file()]
+    outputs = controlled.course_outputs(options.out, is_sample)
+    outputs += cache_outputs(options.cache)
+    check_outputs(outputs, inputs, overwrite=options.overwrite)
 
 
 @exit_code("python -m data.building")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Build the nine files."""
     options = build_parser().parse_args(arguments)
+    check_paths(options)
     builder = Builder(options)
     options.out.mkdir(parents=True, exist_ok=True)
     tasks = without_leaks([builder.sst(), builder.para(), builder.sts()])

@@ -61,6 +61,14 @@ def parts_of(form: str) -> list[str]:
     return [form[start : start + MIN_LENGTH] for start in range(len(form) - MIN_LENGTH + 1)]
 
 
+def held_out_files(folder: Path) -> list[Path]:
+    """The course's dev and test files in a folder."""
+    files = []
+    for names in COURSE_FILES.values():
+        files += [folder / names[split] for split in HELD_OUT_SPLITS]
+    return files
+
+
 def read_held_out(folder: Path) -> HeldOut:
     """Read the sentences of the course's dev and test files in a folder."""
     texts: list[str] = []

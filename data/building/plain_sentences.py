@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from random import Random
 
-from data.building.held_out import HeldOut, normal_form, read_held_out
+from data.building.held_out import HeldOut, held_out_files, normal_form, read_held_out
 from data.corpus import check_files, read_lines
 from minbert.commands.ending import exit_code
 from minbert.commands.files import write_text
@@ -89,7 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     check_files(options.corpus)
-    check_outputs([Output("--out", options.out)], options.corpus, overwrite=options.overwrite)
+    inputs = [*options.corpus, *held_out_files(options.course)]
+    check_outputs([Output("--out", options.out)], inputs, overwrite=options.overwrite)
     held_out = read_held_out(options.course)
     random = Random(options.seed)
     taken: set[str] = set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
@@ -12,8 +13,10 @@ from typing import NamedTuple
 
 from data.building.held_out import normal_form
 from data.readers import COURSE_FILES, SST, Format
+from minbert.commands.files import write_text
 
 SPLITS = ("train", "dev", "test")
+NUM_LOOKED_AT = 1 << 13  # letters that tell whether a file is ours
 
 
 class Source(Enum):
@@ -90,8 +93,23 @@ def write_split(
     if split == "test" and format is SST:
         # The course's file has one more index column.
         lines = [[number, *line] for number, line in enumerate(lines)]
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        csv.writer(file, delimiter="\t", lineterminator="\n").writerows(lines)
+    text = io.StringIO()
+    csv.writer(text, delimiter="\t", lineterminator="\n").writerows(lines)
+    write_text(path, text.getvalue())
+
+
+def is_sample(path: Path) -> bool:
+    """Whether a file was written by `write_split`, whose ids begin with the source of the row."""
+    sources = tuple(source.value for source in Source)
+    with open(path, encoding="utf-8", errors="replace") as file:
+        lines = file.read(NUM_LOOKED_AT).split("\n")
+    header = lines[0].split("\t")
+    # The last line may be cut.
+    rows = [line.split("\t") for line in lines[1:-1]]
+    if "id" not in header or not rows:
+        return False
+    column = header.index("id")
+    return all(len(row) > column and row[column].startswith(sources) for row in rows)
 
 
 def write_task(folder: Path, format: Format, rows_of: dict[str, list[Row]], random: Random) -> None:

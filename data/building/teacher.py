@@ -15,9 +15,27 @@ from pathlib import Path
 
 import numpy as np
 
+from minbert.commands.outputs import Output
+
 MAX_LENGTH = 64
 TEXTS = "texts.txt"
 VECTORS = "vectors.npy"
+NEW_TEXTS = "new.txt"
+NEW_VECTORS = "new.npy"
+
+
+def cache_outputs(folder: Path) -> list[Output]:
+    """The files of --cache, for the check before any work.
+
+    They are minBERT's own where texts and vectors stand side by side, or none of the two.
+    """
+    num_there = sum((folder / name).exists() for name in (TEXTS, VECTORS))
+
+    def is_ours(path: Path) -> bool:
+        return num_there == 2
+
+    names = (TEXTS, VECTORS, NEW_TEXTS, NEW_VECTORS)
+    return [Output("--cache", folder / name, is_ours) for name in names]
 
 
 class Teacher:
@@ -45,8 +63,8 @@ class Teacher:
 
     def learn(self, texts: Sequence[str]) -> None:
         """Compute the vectors of new texts, and keep them."""
-        new_texts = self.folder / "new.txt"
-        new_vectors = self.folder / "new.npy"
+        new_texts = self.folder / NEW_TEXTS
+        new_vectors = self.folder / NEW_VECTORS
         new_texts.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
         new_vectors.unlink(missing_ok=True)
         self.embed(new_texts, new_vectors)

@@ -1,17 +1,18 @@
 """data/download.py against a server of our own: whole, interrupted, without ranges, wrong files."""
 
 import hashlib
+import os
 import re
-import subprocess
+import resource
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 
-from data import download
+from data import download, transfer
 from data.readers import CFIMDB_FILES, COURSE_FILES
+from data.transfer import Limits
 
 NAMES = []
 for files in COURSE_FILES.values():
@@ -20,9 +21,17 @@ UNPUBLISHED = ["quora-train.csv", "quora-test-student.csv"]
 
 
 def content_of(name: str) -> bytes:
-    """A file of 3,000 rows."""
-    rows = [f"{number}\tid{number}\t{name}\n" for number in range(3000)]
-    return "".join(["\tid\tsentence\n", *rows]).encode()
+    """A file of 1,000 rows. Those of Quora are tables of their task."""
+    header = "\tid\tsentence\n"
+    ending = ""
+    if name in UNPUBLISHED:
+        header = "\tid\tsentence1\tsentence2\tis_duplicate\n"
+        ending = "\tother\t1.0"
+    if name == "quora-test-student.csv":
+        header = "\tid\tsentence1\tsentence2\n"
+        ending = "\tother"
+    rows = [f"{number}\tid{number}\t{name}{ending}\n" for number in range(1000)]
+    return "".join([header, *rows]).encode()
 
 
 CONTENTS = {name: content_of(name) for name in NAMES}
@@ -33,6 +42,7 @@ class Server(ThreadingHTTPServer):
 
     cuts: the bytes after which the next answers end. requests: the names and ranges asked for.
     knows_ranges: whether it can send a part of a file. failure: a status instead of every file.
+    versions: of files, in the header `version_header`.
     """
 
     def __init__(self):
@@ -42,6 +52,8 @@ class Server(ThreadingHTTPServer):
         self.requests = []
         self.knows_ranges = True
         self.failure = None
+        self.versions = {}
+        self.version_header = "ETag"
         self.url = f"http://127.0.0.1:{self.server_port}/data/"
 
 
@@ -57,7 +69,9 @@ class Handler(BaseHTTPRequestHandler):
 
         body = server.contents[name]
         start = 0
-        if byte_range and server.knows_ranges:
+        version = server.versions.get(name)
+        is_same = self.headers.get("If-Range") in (None, version)
+        if byte_range and server.knows_ranges and is_same:
             start = int(re.fullmatch(r"bytes=(\d+)-", byte_range)[1])
         if start >= len(body):
             self.send_error(416)
@@ -65,6 +79,10 @@ class Handler(BaseHTTPRequestHandler):
 
         self.send_response(206 if start else 200)
         self.send_header("Content-Length", str(len(body) - start))
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
+        if version:
+            self.send_header(server.version_header, version)
         self.end_headers()
         end = start + server.cuts.pop(0) if server.cuts else len(body)
         self.wfile.write(body[start:end])
@@ -73,13 +91,18 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
+def published_as(content: bytes) -> download.Published:
+    return download.Published(len(content), hashlib.sha256(content).hexdigest())
+
+
 @pytest.fixture
 def server(monkeypatch):
-    published = {}
-    for name in set(NAMES) - set(UNPUBLISHED):
-        published[name] = hashlib.sha256(CONTENTS[name]).hexdigest()
-    monkeypatch.setattr(download, "CHECKSUMS", published)
-    monkeypatch.setattr(download, "NUM_ROWS", dict.fromkeys(UNPUBLISHED, 3001))
+    published = {name: published_as(CONTENTS[name]) for name in set(NAMES) - set(UNPUBLISHED)}
+    monkeypatch.setattr(download, "PUBLISHED", published)
+    monkeypatch.setattr(download, "NUM_ROWS", dict.fromkeys(UNPUBLISHED, 1001))
+    monkeypatch.setattr(download, "LIMITS", Limits(wait=0))
+    # A flush to the disk takes longer than all the rest.
+    monkeypatch.setattr(os, "fsync", lambda number: None)
     with Server() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -89,7 +112,7 @@ def server(monkeypatch):
 
 
 def fetch_all(folder, server):
-    download.download_course(folder, server.url, wait=0)
+    download.download_course(folder, [server.url])
 
 
 def fetch_error(folder, server) -> str:
@@ -98,8 +121,12 @@ def fetch_error(folder, server) -> str:
     return str(caught.value)
 
 
+def names_in(folder) -> set[str]:
+    return {path.name for path in folder.iterdir()} - {download.LOCK}
+
+
 def assert_complete(folder):
-    assert sorted(path.name for path in folder.iterdir()) == sorted([*NAMES, "SHA256SUMS"])
+    assert names_in(folder) == {*NAMES, "SHA256SUMS"}
     assert all((folder / name).read_bytes() == CONTENTS[name] for name in NAMES)
 
 
@@ -108,7 +135,7 @@ def test_whole_download_and_a_second_run_that_downloads_nothing(server, tmp_path
     assert_complete(tmp_path / "new")
     printed = capsys.readouterr().out
     assert printed.count("SHA-256 verified") == 7
-    assert printed.count("no published checksum; 3,000 rows; SHA-256 recorded") == 2
+    assert printed.count("no published checksum; 1,000 rows; SHA-256 recorded") == 2
     server.requests.clear()
     fetch_all(tmp_path / "new", server)
     assert server.requests == []
@@ -154,6 +181,7 @@ def test_server_that_knows_no_ranges_sends_it_all_again(server, tmp_path):
 
 @pytest.mark.parametrize("stale", [b"of an older version", b"x" * 10**6], ids=["shorter", "longer"])
 def test_part_of_a_file_that_has_changed_is_started_again(server, tmp_path, stale):
+    """The digest notices it, where the server names no versions."""
     (tmp_path / "sts-dev.csv.part").write_bytes(stale)
     fetch_all(tmp_path, server)
     assert_complete(tmp_path)
@@ -172,27 +200,30 @@ def test_dropped_connection_is_continued_in_the_same_run(server, tmp_path):
 
 
 def test_connection_that_keeps_dropping_leaves_a_part_for_the_next_run(server, tmp_path):
-    server.cuts = [1000] * download.NUM_ATTEMPTS
+    server.cuts = [1000, 500] + [0] * download.LIMITS.attempts
     message = fetch_error(tmp_path, server)
-    assert "the connection ended after 1,000 of" in message
-    assert "run the same command again" in message
-    assert [path.name for path in tmp_path.iterdir()] == [NAMES[0] + ".part"]
-    assert (tmp_path / (NAMES[0] + ".part")).stat().st_size == 1000 * download.NUM_ATTEMPTS
+    assert "the connection ended after 0 of" in message
+    assert "run the same command again: it goes on from the 1,500 bytes" in message
+    assert names_in(tmp_path) == {NAMES[0] + ".part"}
+    assert (tmp_path / (NAMES[0] + ".part")).stat().st_size == 1500
+    server.requests.clear()
     fetch_all(tmp_path, server)
     assert_complete(tmp_path)
+    assert server.requests[0] == (NAMES[0], "bytes=1500-")
 
 
 def test_wrong_checksum_is_refused_and_nothing_is_left(server, tmp_path):
-    server.contents[NAMES[0]] = b"<html>Please log in</html>"
+    server.contents[NAMES[0]] = CONTENTS[NAMES[0]].replace(b"id7", b"id8")
     message = fetch_error(tmp_path, server)
     assert f"{NAMES[0]}: what came is not the course's file: SHA-256" in message
-    assert "log-in page" in message
-    assert list(tmp_path.iterdir()) == []
+    assert "Open the address in a browser" in message
+    assert names_in(tmp_path) == set()
 
 
 def test_file_without_a_checksum_is_refused_by_its_rows(server, tmp_path):
-    server.contents["quora-train.csv"] = b"<html>\n</html>\n"
-    problem = "what came is not the course's file: 1 rows, expected are about 3,001"
+    lines = CONTENTS["quora-train.csv"].splitlines(keepends=True)
+    server.contents["quora-train.csv"] = b"".join(lines[:900])
+    problem = "what came is not the course's file: 899 rows, expected are about 1,001"
     assert f"quora-train.csv: {problem}" in fetch_error(tmp_path, server)
     assert not list(tmp_path.glob("quora-train*"))
 
@@ -205,30 +236,104 @@ def test_file_without_a_checksum_must_match_the_recorded_one_later(server, tmp_p
     assert "is not the course's file: SHA-256" in fetch_error(tmp_path, server)
 
 
-def test_other_file_of_the_name_is_not_overwritten(server, tmp_path):
+@pytest.mark.parametrize("header", ["ETag", "Last-Modified"])
+def test_two_versions_are_never_mixed(server, tmp_path, header):
+    """quora-train.csv has no published checksum, so only If-Range can notice another version."""
+    name = "quora-train.csv"
+    server.versions[name] = '"first"'
+    server.version_header = header
+    size = len(CONTENTS[name])
+    for other in NAMES:
+        if other != name:
+            (tmp_path / other).write_bytes(CONTENTS[other])
+    server.cuts = [20_000] + [0] * download.LIMITS.attempts
+    fetch_error(tmp_path, server)
+    assert (tmp_path / f"{name}.part").read_bytes() == CONTENTS[name][:20_000]
+
+    # The same version goes on.
+    server.requests.clear()
+    server.cuts = [10_000] + [0] * download.LIMITS.attempts
+    fetch_error(tmp_path, server)
+    assert server.requests[:2] == [(name, "bytes=20000-"), (name, "bytes=30000-")]
+
+    # Another one begins anew.
+    server.versions[name] = '"second"'
+    server.contents[name] = CONTENTS[name].replace(b"\t1.0", b"\t0.0")
+    fetch_all(tmp_path, server)
+    assert (tmp_path / name).read_bytes() == server.contents[name]
+    assert size == len(server.contents[name])
+    assert names_in(tmp_path) == {*NAMES, "SHA256SUMS"}
+
+
+def test_a_part_of_unknown_origin_is_not_continued_without_a_checksum(server, tmp_path):
+    (tmp_path / "quora-train.csv.part").write_bytes(CONTENTS["quora-train.csv"][:1000])
+    fetch_all(tmp_path, server)
+    assert_complete(tmp_path)
+    assert ("quora-train.csv", None) in server.requests
+
+
+def test_a_whole_part_is_not_asked_for_again(server, tmp_path):
+    """A kill between the last byte and the new name."""
+    (tmp_path / "sts-dev.csv.part").write_bytes(CONTENTS["sts-dev.csv"])
+    fetch_all(tmp_path, server)
+    assert_complete(tmp_path)
+    assert "sts-dev.csv" not in {name for name, _ in server.requests}
+
+
+def test_leftovers_of_a_kill_are_removed(server, tmp_path):
+    fetch_all(tmp_path, server)
+    for name in ("sts-dev.csv.part", "sts-dev.csv.part.from", ".SHA256SUMS.writing"):
+        (tmp_path / name).write_text("half")
+    fetch_all(tmp_path, server)
+    assert_complete(tmp_path)
+
+
+def test_a_copy_is_asked_where_the_first_address_fails(server, tmp_path, capsys):
+    del server.contents["sts-dev.csv"]
+    with Server() as copy:
+        thread = threading.Thread(target=copy.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        download.download_course(tmp_path, [server.url, copy.url])
+        copy.shutdown()
+        thread.join()
+    assert_complete(tmp_path)
+    assert copy.requests == [("sts-dev.csv", None)]
+
+
+def test_other_file_of_the_name_is_replaced_only_when_asked(server, tmp_path):
     (tmp_path / NAMES[0]).write_text("my own rows\n")
-    assert "Move it away, or choose another --out" in fetch_error(tmp_path, server)
+    message = fetch_error(tmp_path, server)
+    assert "this is not the course's file: it has 12 of" in message
+    assert "Move it away, choose another --out, or pass --overwrite" in message
     assert (tmp_path / NAMES[0]).read_text() == "my own rows\n"
+    download.download_course(tmp_path, [server.url], overwrite=True)
+    assert_complete(tmp_path)
 
 
 def test_address_that_does_not_exist_is_asked_once(server, tmp_path):
     del server.contents[NAMES[0]]
-    assert "the server answers 404" in fetch_error(tmp_path, server)
+    assert "the server has no such file (404 Not Found)" in fetch_error(tmp_path, server)
     assert len(server.requests) == 1
 
 
 def test_failing_server_is_asked_again(server, tmp_path):
     server.failure = 503
-    assert "the server answers 503" in fetch_error(tmp_path, server)
-    assert len(server.requests) == download.NUM_ATTEMPTS
+    assert "the server is busy (503 Service Unavailable)" in fetch_error(tmp_path, server)
+    assert len(server.requests) == download.LIMITS.attempts
 
 
-def test_full_disk_is_named_at_once(server, tmp_path, monkeypatch):
-    def fail(url, part):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(download, "fetch_rest", fail)
-    assert ".part: cannot be written (No space left on device)" in fetch_error(tmp_path, server)
+def test_full_disk_is_named_at_once(server, tmp_path):
+    """As in a folder where no file may grow."""
+    wall = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, wall[1]))
+    try:
+        message = fetch_error(tmp_path, server)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, wall)
+    assert f"{NAMES[0]}.part: cannot be written (File too large)" in message
+    assert len(server.requests) == 1
+    fetch_all(tmp_path, server)
+    assert_complete(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -245,43 +350,85 @@ def test_exit_codes(monkeypatch, capsys, tmp_path, error, code):
     assert capsys.readouterr().err.strip()
 
 
-def test_command_line_without_a_server(tmp_path):
-    program = """
-import sys, time
-time.sleep = lambda seconds: None
-from data.download import main
-sys.exit(main())
-"""
-    # Nothing listens on port 9.
-    arguments = ["--out", str(tmp_path), "--base-url", "http://127.0.0.1:9/none"]
-    result = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert result.returncode == 2
-    assert "ids-sst-train.csv" in result.stderr
-    assert "Traceback" not in result.stderr
+def test_ctrl_c_keeps_the_part(server, tmp_path, monkeypatch, capsys):
+    def stop(seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(transfer.time, "sleep", stop)
+    server.cuts = [1000]
+    assert download.main(["--out", str(tmp_path), "--base-url", server.url]) == 130
+    assert "Stopped. Run the same command again" in capsys.readouterr().err
+    assert (tmp_path / (NAMES[0] + ".part")).stat().st_size == 1000
+
+
+def test_a_second_download_to_the_folder_waits_outside(server, tmp_path):
+    with (
+        download.only_process(tmp_path),
+        pytest.raises(ValueError, match="another download writes here"),
+    ):
+        fetch_all(tmp_path, server)
+    fetch_all(tmp_path, server)
+    assert_complete(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["sts-dev.csv", "sts-dev.csv.part", "SHA256SUMS"])
+def test_only_plain_files_are_written(server, tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    assert f"{name}: it is not a plain file" in fetch_error(tmp_path, server)
+    assert server.requests == []
+
+
+def test_a_part_that_is_a_link_is_not_followed(server, tmp_path):
+    thesis = tmp_path / "thesis.txt"
+    thesis.write_text("three years of work")
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / f"{NAMES[0]}.part").symlink_to(thesis)
+    assert ".part: it is a link. Remove it" in fetch_error(out, server)
+    assert thesis.read_text() == "three years of work"
+
+
+def test_a_folder_of_a_model_is_refused(server, tmp_path):
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_text("{}")
+    assert "is the folder of a run or a model" in fetch_error(tmp_path, server)
+
+
+@pytest.mark.parametrize("text", ["a b c\n", "\0\n", "0123  ids-sst-dev.csv\n", "\xff\n"])
+def test_a_damaged_record_of_checksums_is_named(server, tmp_path, text):
+    (tmp_path / "SHA256SUMS").write_bytes(text.encode("latin-1"))
+    assert "SHA256SUMS, line 1: expected are 64 hexadecimal" in fetch_error(tmp_path, server)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["file:///etc/", "ftp://host/", "data/course", "http://", "http://host:x/", "http://a b/"],
+)
+def test_an_address_that_is_none_is_refused(tmp_path, capsys, address):
+    out = tmp_path / "out"
+    assert download.main(["--out", str(out), "--base-url", address]) == 2
+    message = capsys.readouterr().err
+    assert f"--base-url {address}: expected is an address such as" in message
+    assert not out.exists()
 
 
 # --- CFIMDB, and files that a student has already -------------------------------------------------
 
 
-def test_cfimdb_comes_when_it_is_asked_for(server, tmp_path, monkeypatch):
+def test_cfimdb_comes_when_it_is_asked_for(server, tmp_path):
     names = list(CFIMDB_FILES.values())
     for name in names:
         server.contents[name] = content_of(name)
-    monkeypatch.setattr(download, "NUM_ROWS", dict.fromkeys([*UNPUBLISHED, *names], 3001))
-    download.download_course(tmp_path, server.url, wait=0, has_cfimdb=True)
+        download.PUBLISHED[name] = published_as(server.contents[name])
+    download.download_course(tmp_path, [server.url], has_cfimdb=True)
     for name in names:
         assert (tmp_path / name).read_bytes() == server.contents[name]
 
 
-def test_the_published_numbers_of_cfimdb_add_up():
-    """The data set has 2,434 reviews (its page, and the course's hand-out)."""
-    assert sum(download.NUM_ROWS[name] for name in CFIMDB_FILES.values()) == 2434
+def test_each_file_has_a_checksum_or_a_number_of_rows():
+    known = {*download.PUBLISHED, *download.NUM_ROWS}
+    assert known == {*NAMES, *CFIMDB_FILES.values()}
+    assert set(download.NUM_ROWS) == set(UNPUBLISHED)
 
 
 def test_files_of_a_student_are_taken_and_the_others_downloaded(server, tmp_path, capsys):
@@ -292,7 +439,7 @@ def test_files_of_a_student_are_taken_and_the_others_downloaded(server, tmp_path
     other = "id\tsentence1\tsentence2\tsimilarity\na\tone\ttwo\t2.5\n"
     (mine / "sts-similarity-dev.csv").write_text(other)
     out = tmp_path / "out"
-    download.download_course(out, server.url, wait=0, source=mine)
+    download.download_course(out, [server.url], source=mine)
     assert (out / "ids-sst-train.csv").read_bytes() == CONTENTS["ids-sst-train.csv"]
     assert (out / "sts-dev.csv").read_text() == other
     asked = {name for name, _ in server.requests}
@@ -313,7 +460,7 @@ def test_a_file_that_is_no_table_of_its_task_is_not_taken(server, tmp_path):
     mine.mkdir()
     (mine / "sts-dev.csv").write_text("id\tsentence1\tsentence2\tsimilarity\na\tone\ttwo\t9\n")
     with pytest.raises(ValueError, match="sts-dev.csv, line 2"):
-        download.download_course(tmp_path / "out", server.url, wait=0, source=mine)
+        download.download_course(tmp_path / "out", [server.url], source=mine)
     assert not (tmp_path / "out" / "sts-dev.csv").exists()
 
 

@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 
 from data.building import edits
-from data.building.__main__ import choose, describe, without_leaks
+from data.building.__main__ import choose, describe, main, without_leaks
 from data.building.graded_words import Word, class_of, make_graded, negated_class, with_article
 from data.building.opinions import Lexicon
 from data.building.pairs import groups_of_alike, label_of, label_of_questions, nearest
 from data.building.questions import read_question, rewordings, tidy, with_content
 from data.building.reviews import class_of_product, class_of_strength
-from data.building.rows import Row, Source, split_of, unique
+from data.building.rows import Row, Source, is_sample, split_of, unique
 from data.building.wordnet import WordNet, inflect
+
+ROOT = Path(__file__).resolve().parents[2]
 
 # --- WordNet --------------------------------------------------------------------------------------
 
@@ -241,3 +243,44 @@ def test_rows_of_each_kind_are_chosen_by_size():
     assert chosen["train"] == near[:20]
     assert chosen["dev"] == near[:2], "dev and test have a share of it"
     assert describe("dev.csv", near) == "dev.csv: 50 rows (50 d1)"
+
+
+# --- what the command may write -------------------------------------------------------------------
+
+
+def flags_of(folder: Path, course: Path, **folders: Path) -> list[str]:
+    """The command line, with empty sources."""
+    places = {"sources": folder / "none", "wordnet": folder / "none", "cache": folder}
+    places |= {"out": folder, "course": course, **folders}
+    flags = []
+    for name, path in places.items():
+        flags += [f"--{name}", str(path)]
+    return flags
+
+
+def test_files_of_others_are_not_replaced(sample_data, tmp_path, capsys):
+    flags = flags_of(tmp_path, sample_data)
+    (tmp_path / "sts-dev.csv").write_text("\tid\tsentence1\n0\tff00\tmine\n")
+    assert main(flags) == 2
+    assert "sts-dev.csv: this file exists, and minBERT may not" in capsys.readouterr().err
+    (tmp_path / "sts-dev.csv").unlink()
+
+    (tmp_path / "texts.txt").write_text("a list of mine\n")
+    assert main(flags) == 2
+    assert "--cache" in capsys.readouterr().err
+    (tmp_path / "texts.txt").unlink()
+
+    # The course's files are an input. --overwrite does not allow to replace them.
+    assert main([*flags_of(tmp_path, sample_data, out=sample_data), "--overwrite"]) == 2
+    assert "it is an input already" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_older_sample_is_replaced(tmp_path):
+    """A second call with the same --out needs no flag."""
+    names = sorted((ROOT / "data" / "sample").glob("*.csv"))
+    assert len(names) == 9 and all(is_sample(path) for path in names)
+    other = tmp_path / "ids-sst-dev.csv"
+    for text in ("", "\tid\tsentence\n", "\tid\tsentence\n0\t9900\ta\n1\tf100\tb\n", "x" * 9000):
+        other.write_text(text)
+        assert not is_sample(other), text

@@ -1,7 +1,7 @@
 """data/controlled.py: it writes the same bytes, and the labels follow from the meaning."""
 
 import hashlib
-import sys
+import os
 from collections import Counter
 from random import Random
 
@@ -167,16 +167,35 @@ def test_no_sentence_reads_wrong(controlled_data):
                 assert not any(f" a {vowel}" in lowered for vowel in "aeio"), sentence
 
 
-def test_it_replaces_no_file(tmp_path, monkeypatch, capsys):
+def test_it_replaces_no_file(tmp_path, capsys):
     (tmp_path / "quora-dev.csv").write_text("mine")
     refused = {
-        tmp_path: "quora-dev.csv exists, and would be replaced by made-up rows",
-        tmp_path / "quora-dev.csv" / "new": "cannot be written (Not a directory)",
+        tmp_path: "quora-dev.csv: this file exists, and minBERT may not have written it",
+        tmp_path / "quora-dev.csv" / "new": "quora-dev.csv is a file. Choose another folder",
     }
     for out, message in refused.items():
-        monkeypatch.setattr(sys, "argv", ["controlled", "--out", str(out)])
-        with pytest.raises(SystemExit, match="2"):
-            controlled.main()
+        assert controlled.main(["--out", str(out)]) == 2
         assert message in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["quora-dev.csv"]
     assert (tmp_path / "quora-dev.csv").read_text() == "mine"
+
+
+def test_overwrite_replaces_files(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(controlled, "NUM_ROWS", {"train": 6, "dev": 6, "test": 6})
+    (tmp_path / "quora-dev.csv").write_text("mine")
+    assert controlled.main(["--out", str(tmp_path), "--overwrite"]) == 0
+    assert (tmp_path / "quora-dev.csv").read_text().startswith("\tid\tsentence1")
+    assert len(list(tmp_path.iterdir())) == 9
+    assert "nine files written, 18 rows a task" in capsys.readouterr().out
+
+
+def test_a_pipe_or_a_run_is_refused(tmp_path, capsys):
+    os.mkfifo(tmp_path / "sts-dev.csv")
+    assert controlled.main(["--out", str(tmp_path), "--overwrite"]) == 2
+    assert "sts-dev.csv: it is not a plain file" in capsys.readouterr().err
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in ("options.json", "run.json"):
+        (run / name).write_text("{}")
+    assert controlled.main(["--out", str(run)]) == 2
+    assert "is the folder of a run or a model" in capsys.readouterr().err

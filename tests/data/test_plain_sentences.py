@@ -54,3 +54,11 @@ def test_another_file_is_not_replaced(sample_data, tmp_path, capsys):
     assert "pass --overwrite to replace it" in capsys.readouterr().err
     assert main([*flags, "--overwrite"]) == 0
     assert mine.read_text("utf-8") == "The dog sleeps here.\n"
+
+
+def test_the_course_s_files_are_never_replaced(sample_data, tmp_path, capsys):
+    corpus = tmp_path / "text.txt"
+    corpus.write_text("The dog sleeps here.\n", "utf-8")
+    flags = ["--corpus", str(corpus), "--course", str(sample_data), "--overwrite"]
+    assert main([*flags, "--out", str(sample_data / "sts-dev.csv")]) == 2
+    assert "sts-dev.csv: it is an input already" in capsys.readouterr().err
