@@ -13,6 +13,7 @@ import pytest
 from data import download, transfer
 from data.readers import CFIMDB_FILES, COURSE_FILES
 from data.transfer import Limits
+from tests.conftest import skip_fsync
 
 NAMES = []
 for files in COURSE_FILES.values():
@@ -101,8 +102,7 @@ def server(monkeypatch):
     monkeypatch.setattr(download, "PUBLISHED", published)
     monkeypatch.setattr(download, "NUM_ROWS", dict.fromkeys(UNPUBLISHED, 1001))
     monkeypatch.setattr(download, "LIMITS", Limits(wait=0))
-    # A flush to the disk takes longer than all the rest.
-    monkeypatch.setattr(os, "fsync", lambda number: None)
+    skip_fsync(monkeypatch)
     with Server() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
