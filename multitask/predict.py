@@ -4,10 +4,11 @@ The command reads one row per line, or a table in any format that data/tables.py
 task of pairs, such as PARA and STS, is two texts with a tab between them. Of a table, --text and
 --text-pair name the columns.
 
-Each row is printed behind its prediction, with tabs between: the class of a task of the course (0
-to 4 of SST, 1 or 0 of PARA), its name, and the model's confidence in it. A user's own task has
-names alone. A similarity has neither name nor confidence. With `--probabilities` the probabilities
-stand in their place. --out writes all columns of the input to a file for a spreadsheet instead.
+Each row is printed behind its prediction: the class of a task of the course (0 to 4 of SST, 1 or 0
+of PARA), its name, and the model's confidence in it. A user's own task has names alone. A
+similarity has neither name nor confidence. With `--probabilities` the probabilities stand in their
+place. Tabs stand between the columns. A terminal gets aligned columns instead. --out writes all
+columns of the input to a file for a spreadsheet.
 
 A warning names rows of words that the training rows never held. The model answers them, too, but
 the answer means little.
@@ -137,7 +138,7 @@ def use_bundled_run(options: argparse.Namespace) -> str:
     if options.task is None:
         options.task = "sst"
     return (
-        f"No RUN is named, so the small model in {in_shell(BUNDLED_RUN)} answers, task "
+        f"No RUN is named. The small model in {in_shell(BUNDLED_RUN)} answers, for the task "
         f"{options.task}. run_multitask.py trains a model of your own."
     )
 
@@ -286,8 +287,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             write_answers(options.out, texts, task, answer, options.probabilities)
             terminal.say(describe_file(options.out, texts))
             return
-    for row, cells in zip(texts.rows, printed_cells(task, answer, options), strict=True):
-        print(*cells, *(one_line(text) for text in row.texts), sep="\t")
+    print_rows(texts, printed_cells(task, answer, options))
 
 
 def predict_rows(
@@ -298,6 +298,7 @@ def predict_rows(
     from multitask.saved_run import all_tasks, read_record
 
     log = terminal.say
+    terminal.doing("opening the model")
     runs = [read_record(folder) for folder in options.runs]
     check_trained(runs, spec)
     task = all_tasks(runs)[spec.name]
@@ -308,6 +309,22 @@ def predict_rows(
     for run in runs[1:]:
         total = total + answers(run, task, rows, log, options.precision)
     return task, Answer(decode(task, total / len(runs)), total / len(runs))
+
+
+def print_rows(texts: UserTexts, cells: Sequence[Sequence[str]]) -> None:
+    """Print each row behind its cells, with tabs between. A terminal gets aligned columns."""
+    separator = "\t"
+    if terminal.is_terminal(sys.stdout):
+        separator = "  "
+        cells = aligned(cells)
+    for row, front in zip(texts.rows, cells, strict=True):
+        print(*front, *(one_line(text) for text in row.texts), sep=separator)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The cells of rows, those of a column filled up with blanks to one width."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
 
 
 def printed_cells(task: Task, answer: Answer, options: argparse.Namespace) -> list[list[str]]:

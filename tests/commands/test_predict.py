@@ -7,11 +7,12 @@ import io
 import json
 import re
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from multitask.predict import main
+from multitask.predict import main, print_rows
 from multitask.prediction_files import read_predictions
 from multitask.probabilities import probabilities
 from multitask.saved_run import open_run
@@ -227,6 +228,24 @@ def test_the_confidence_of_two_classes_is_that_of_the_predicted_one(two_runs, pr
         assert line.split("\t")[:3] == expected
 
 
+@pytest.mark.parametrize(
+    ("is_terminal", "expected"),
+    [
+        (False, "4\tpositive\t0.91\tGood.\n1\tsomewhat negative\t0.50\tBad.\n"),
+        (True, "4  positive           0.91  Good.\n1  somewhat negative  0.50  Bad.\n"),
+    ],
+)
+def test_a_terminal_gets_aligned_columns_and_a_pipe_gets_tabs(
+    is_terminal, expected, monkeypatch, capsys
+):
+    monkeypatch.setattr("multitask.predict.terminal.is_terminal", lambda stream: is_terminal)
+    texts = SimpleNamespace(rows=[SimpleNamespace(texts=[text]) for text in ("Good.", "Bad.")])
+    print_rows(texts, [["4", "positive", "0.91"], ["1", "somewhat negative", "0.50"]])
+    assert capsys.readouterr().out == expected
+    print_rows(SimpleNamespace(rows=[]), [])
+    assert capsys.readouterr().out == ""
+
+
 def test_words_that_training_never_held_are_said(two_runs, predict):
     run = open_run(two_runs[0])
     known = run.tables["sst"]["train"].examples[0].sentence_1
@@ -262,7 +281,7 @@ def test_without_a_run_the_bundled_one_answers(two_runs, predict, monkeypatch):
     code, printed, said = predict("A lovely film.")
     assert code == 0
     assert printed == predict("A lovely film.", two_runs[0], "--task", "sst")[1]
-    assert "No RUN is named, so the small model in " in said
+    assert "No RUN is named. The small model in " in said
     pair = predict("a\tb", "--task", "sts")[1]
     assert pair == predict("a\tb", two_runs[0], "--task", "sts")[1]
 
@@ -275,7 +294,7 @@ def test_the_bundled_run_tells_good_from_bad(predict):
     assert code == 0
     assert int(good.split("\t")[0]) >= 3
     assert int(bad.split("\t")[0]) <= 1
-    assert said.startswith("No RUN is named, so the small model in ")
+    assert said.startswith("No RUN is named. The small model in ")
     pairs = "How old are you?\tWhat is your age?\nHow old are you?\tWhere is the station?"
     similar, other = predict(pairs, "--task", "sts")[1].splitlines()
     assert float(similar.split("\t")[0]) > float(other.split("\t")[0])
