@@ -157,13 +157,14 @@ def is_finished(folder: Path) -> bool:
 def prepare(options: Options, folder: Path) -> Setup:
     """Resolve the options, check the paths, read the data, open the encoder."""
     from minbert import BertTokenizer
-    from minbert.training import processes, run_folder, runtime
+    from minbert.training import processes, run_folder, runtime, waiting
     from minbert.training.stage import encoder_fingerprint
     from multitask import baselines, leaderboard, stage, tasks
 
     # Of several processes the first one decides. The others may have found another name free.
     folder = processes.from_first(lambda: run_folder.hold(folder))
     options, model_folder, device = resolve(options, folder)
+    terminal.say(*waiting.notes_on_others(device))
     names = options.data.in_order(options.multitask.tasks.read)
     splits = {name: options.data.splits_of(name) for name in names}
     paths = leaderboard.output_paths(options.multitask.files, folder, splits)

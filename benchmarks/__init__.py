@@ -26,6 +26,7 @@ The files in reading order:
     json_lines.py           A series of runs that continues where it was stopped.
     pretraining.py          Command: a step of pretraining.
     memory_of_batches.py    Command: memory of a large contrastive batch in pieces.
+    busy_machine.py         Command: a training step beside other programs.
     profiles.py             Command: the operations that take the time.
     scaling.py              Command: how cost grows with rows, length, batch, tasks and parameters.
     encoders.py             Command: what encoders are worth in fine-tuning.

@@ -23,6 +23,7 @@ KILL_RESUME = RECORDS / "kill-resume.jsonl"
 SCALING = RECORDS / "scaling.jsonl"
 SAMPLE_PARTS = RECORDS / "sample-parts.jsonl"
 READABLE_RUNS = RECORDS / "readable.jsonl"
+BUSY_MACHINE = RECORDS / "busy-machine.jsonl"
 
 FIRST_SCORES = (
     "SST, five classes, accuracy",
@@ -240,6 +241,38 @@ def scaling_steps() -> str:
     return "\n".join([*lines, "", measured_on([record])])
 
 
+def table_of_waiting(record: Record) -> str:
+    """Milliseconds of a step by how threads wait, and what they are to the fastest one alone."""
+    alone = record["milliseconds"]["alone"]
+    busy = record["milliseconds"]["busy"]
+    fastest = min(alone.values())
+    programs = count(record["busy_programs"], "busy program")
+    titles = ["how threads wait", "ms alone", f"ms beside {programs}", "alone", "busy"]
+    lines = format_head(titles)
+    for way, milliseconds in alone.items():
+        cells = [f"{milliseconds:.0f}", f"{busy[way]:.0f}"]
+        cells += [f"{value / fastest:.2f}" for value in (milliseconds, busy[way])]
+        lines.append(format_row([way, *cells]))
+    return "\n".join(lines)
+
+
+def busy_machine() -> str:
+    """A step beside other programs: benchmarks/busy_machine.py."""
+    records = read_records(BUSY_MACHINE)
+    if not records:
+        return not_measured("busy-machine")
+    record = records[-1]
+    text = (
+        f"The last two columns are multiples of the fastest step alone. The model is "
+        f"{record['model']}. Each number is the median of {count(record['rounds'], 'round')}."
+    )
+    if record["busy_cores"] is not None:
+        text += (
+            f" While the steps were alone, other programs used {record['busy_cores']:.1f} cores."
+        )
+    return "\n".join([table_of_waiting(record), "", text, "", measured_on([record])])
+
+
 # --- speed and memory beside other libraries ------------------------------------------------------
 
 
@@ -436,6 +469,7 @@ def main_results() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "benchmark-checks": benchmark_checks,
+    "busy-machine": busy_machine,
     "cost-of-default-job": cost_of_default_job,
     "default-job": default_job,
     "first-results": first_results,

@@ -29,6 +29,7 @@ DIGEST = "digest"
 # What makes the records of a file. Every other file holds runs of `python -m experiments`.
 COMMANDS = {
     "benchmarks": "python -m benchmarks all --data-dir DIR --record",
+    "busy-machine": "python -m benchmarks.busy_machine --record",
     "kill-resume": "python -m benchmarks.kill_resume --record",
     "readable": "python -m benchmarks.readable --data-dir DIR --out FILE --record",
     "real-sentences": "python -m benchmarks.real_sentences RUN --course DIR --record",

@@ -67,6 +67,10 @@ def begin() -> None:
     open_closed_streams()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, stop_at_once)
+    # Imported here, because Ctrl-C is handled from the line above on.
+    from minbert.commands import cores
+
+    cores.begin()
 
 
 begin()
