@@ -236,6 +236,13 @@ class ContrastiveOptions(OptionGroup):
         "four evaluations per epoch.",
         low=0,
     )
+    contrastive_keep: str = flag(
+        AUTO,
+        "Which encoder is the result of a stage.\n"
+        "- best: that of the evaluation with the best zero-shot STS\n"
+        "- last: that of the last step",
+        choices=(AUTO, "best", "last"),
+    )
     contrastive_patience: int | str = flag(
         AUTO,
         "Stop after this number of evaluations without a better score. 0: never stop early.",
@@ -298,6 +305,11 @@ class ContrastiveOptions(OptionGroup):
                 )
 
     def check(self) -> None:
+        if self.contrastive_keep == "last" and self.contrastive_patience not in (AUTO, 0):
+            raise ValueError(
+                f"--contrastive_patience {self.contrastive_patience} has no effect with "
+                "--contrastive_keep last, which trains to the last step. Drop one of the two."
+            )
         # Similar pairs are found before each epoch but the first.
         shuffle = self.of_method[BscOptions].bsc_shuffle
         if shuffle in ("knn", "cluster") and self.contrastive_epochs == 1:

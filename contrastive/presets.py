@@ -261,6 +261,8 @@ def settings_of(
     preset = preset_of(method, options, device)
     scaled = preset.lr * PRESET_WIDTH / hidden_size
     values = {"lr": scaled, **overrides(method, options)}
+    if values.get("keep") == "last":
+        values["patience"] = 0  # nothing better is waited for
     return replace(preset, **values)
 
 

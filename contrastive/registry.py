@@ -59,6 +59,7 @@ class Settings:
     schedule: str = "linear"
     warmup: float = 0.1  # our own value where a paper names none
     evaluate_every: int = 0  # steps; 0: four times per epoch
+    keep: str = "best"  # or "last": the evaluation whose encoder the stage gives back
     patience: int = 0  # evaluations without a better score; 0: never stop early
     chunk: int = 0  # rows in the encoder at a time (caching.py); 0: the whole batch
     sentences: int = 0  # at most, of the tasks' sentences; 0: all

@@ -220,6 +220,7 @@ class ContrastiveTraining:
             schedule=settings.schedule,
             warmup=settings.warmup,
             max_grad_norm=training.max_grad_norm,
+            keeps_last=settings.keep == "last",
             patience=settings.patience,
             save_every=training.save_every,
             evaluations_per_epoch=self.evaluations_per_epoch(),

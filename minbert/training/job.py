@@ -99,6 +99,7 @@ class Job:
     evaluations_per_epoch: int = 1
     evaluation_tokens: int = 0  # of one evaluation, for the cost estimate
     closing_tokens: int = 0  # of the predictions after the last step, for the cost estimate
+    keeps_last: bool = False  # the model of the last evaluation in place of the best one
     patience: int = 0  # evaluations without a better score that end the job; 0: never end early
     save_every: int = 200  # steps
     frozen: Sequence[nn.Parameter] = ()  # keep their values in this job

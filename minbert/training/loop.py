@@ -214,14 +214,15 @@ class Loop:
         progress.history.append(entry)
         # Of equal scores the first one stays the best.
         value = job.selection_value(scores)
-        if progress.best_score is None or value > progress.best_score:
+        is_best = progress.best_score is None or value > progress.best_score
+        if is_best or job.keeps_last:
             progress.best_score = value
             progress.best_step = progress.step
             with self.averaged():
                 self.best_digest = processes.from_first(self.save_best)
         self.save()
 
-        mark = "best" if progress.best_step == progress.step else ""
+        mark = "best" if progress.best_step == progress.step and not job.keeps_last else ""
         position = f"{progress.step}/{progress.num_steps}"
         terminal.scores(job.name, position, {"loss": loss, **scores}, mark)
         processes.from_first(lambda: job.on_evaluation(progress.history))

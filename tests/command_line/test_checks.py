@@ -251,6 +251,10 @@ STAGES = [
         "--contrastive_text_shares para=0.06: there is no task para; there are sst, sts.",
     ),
     (
+        "--pretrain simcse --contrastive_keep last --contrastive_patience 3",
+        "--contrastive_patience 3 has no effect with --contrastive_keep last",
+    ),
+    (
         "--pretrain simcse --contrastive_order fusion --contrastive_text_order sst",
         "--contrastive_text_order has no effect without --pretrain sg or sg-opt",
     ),

@@ -285,6 +285,18 @@ def test_evaluations_patience_and_epochs(make_job):
     assert len(evaluated_steps(contrastive_epochs=2)) == 8
 
 
+@pytest.mark.parametrize(("value", "is_last"), [("auto", False), ("best", False), ("last", True)])
+def test_which_encoder_is_the_result(make_job, value, is_last):
+    """sg has a patience of its own, which would end the stage after ten falling scores."""
+    scores = iter(range(1000, 0, -1))
+    job = make_job("sg", contrastive_keep=value)
+    assert job.patience == (0 if is_last else 10)
+    job = replace(job, evaluate=lambda: {"spearman": float(next(scores))}, evaluations_per_epoch=2)
+    progress = fit(job)
+    assert len(progress.history) == 2
+    assert progress.best_step == progress.history[-1 if is_last else 0]["step"]
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_one_sentence_alone_in_the_last_batch(make_job, method):
     """A batch of one has no negatives: its loss is 0 or that of a positive, and finite."""

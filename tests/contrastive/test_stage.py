@@ -571,6 +571,7 @@ CHANGES = {
     "contrastive_warmup": 0.3,
     "contrastive_evaluate_every": 5,
     "contrastive_patience": 2,
+    "contrastive_keep": "last",
     "contrastive_chunk": 3,
     "contrastive_sentences": 20,
     "contrastive_text_order": "sst",

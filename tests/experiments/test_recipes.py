@@ -177,6 +177,7 @@ def test_a_row_with_contrastive_pretraining_by_hand():
         "contrastive_lr": 2e-5,
         "contrastive_batch_size": 16,
         "contrastive_projection": "mlp",
+        "contrastive_keep": "last",
     }
     differences = {
         "gen-quora-only": {"unsupervised_too": "none"},

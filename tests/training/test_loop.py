@@ -214,6 +214,22 @@ def test_the_best_is_kept_and_not_the_last(tmp_path, best):
     assert not torch.equal(seen[best]["body.weight"], seen[best - 1]["body.weight"])
 
 
+@pytest.mark.parametrize("keeps_last", [True, False])
+def test_the_last_is_kept_where_the_job_says_so(tmp_path, keeps_last):
+    """The scores fall, so the first one is the best."""
+    seen = []
+    job = make_job(tmp_path, epochs=3, keeps_last=keeps_last)
+
+    def evaluate():
+        seen.append(copy.deepcopy(job.model.state_dict()))
+        return {"score": -float(len(seen))}
+
+    progress = fit(replace(job, evaluate=evaluate))
+    kept = -1 if keeps_last else 0
+    assert progress.best_step == (15 if keeps_last else 5)
+    assert_equal(job.model.state_dict(), seen[kept])
+
+
 def test_of_equal_scores_the_first_is_kept(tmp_path):
     assert fit(replace(make_job(tmp_path), evaluate=lambda: {"score": 0.5})).best_step == 5
 
