@@ -12,6 +12,7 @@ The files in reading order:
     cut.py               The cut of the course's data on which the rows of the reports are measured.
     reports.py           Command: measures these rows, and records them.
     record_tables.py     The tables that are made from records.
+    report_tables.py     The tables of the two reports: published beside measured.
     pages.py             Command: writes these tables into the documents.
     figures.py           Command: a page with curves and bars of runs.
     measured_numbers.py  Command: lists measured numbers that stand outside of these tables.

@@ -1,4 +1,4 @@
-"""Writes the cut of the course's data on which the rows of the two reports are measured.
+"""The cut of the course's data on which the rows of the two reports are measured.
 
 The cut is `recipes.py::REPORT_CUT`. Its files have the names and the format of the course's files,
 so a run reads them with --data-dir. The draw of a file depends on its name and the cut's seed
@@ -10,10 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from data.readers import COURSE_FILES
-from experiments.recipes import REPORT_CUT
+from experiments.flags import is_different
+from experiments.recipes import RECIPES, REPORT_CUT, values_of, values_on_cut
 from minbert.commands.files import write_text
 
 # The triplets of --nli, beside the course's files.
@@ -68,3 +71,47 @@ def write_part(source: Path, num_rows: int, target: Path) -> str:
     if not (target.is_file() and target.read_text(encoding="utf-8") == text):
         write_text(target, text)
     return text
+
+
+# --- runs on the cut ------------------------------------------------------------------------------
+
+
+def needs_triplets(name: str) -> bool:
+    """Whether a recipe has a stage that reads --nli."""
+    return "simcse-nli" in str(values_on_cut(name).get("pretrain", "")).split(",")
+
+
+def flags_of(name: str, data: Path) -> tuple[str, ...]:
+    """Return the flags beside --recipe. data: the folder that `write_cut` filled."""
+    flags = ["--data_dir", str(data)]
+    if needs_triplets(name):
+        flags += ["--nli", str(data / TRIPLETS)]
+    of_recipe = values_of(name)
+    for option, value in values_on_cut(name).items():
+        if option not in of_recipe or of_recipe[option] != value:
+            flags += [f"--{option}", str(value)]
+    return tuple(flags)
+
+
+def differences(name: str, options: Mapping[str, Any]) -> list[str]:
+    """Return the options in which a run differs from its recipe on the cut, as text.
+
+    options: of run.json, or those of a record, which leaves out options with their default value.
+    """
+    # Imported late: this reads the options of all packages.
+    from command_line.options import Options
+    from minbert.commands.options import all_fields
+
+    defaults = {item.name: item.default for item in all_fields(Options)}
+    lines = []
+    for option, expected in values_on_cut(name).items():
+        stored = options.get(option, defaults[option])
+        if is_different(stored, str(expected)):
+            lines.append(f"--{option} is {stored} and not {expected}")
+    return lines
+
+
+def is_current(record: Mapping[str, Any]) -> bool:
+    """Whether a record is a run of its recipe as the recipe is now."""
+    name = record["recipe"]
+    return name in RECIPES and not differences(name, record["options"])

@@ -16,11 +16,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from experiments.record_tables import TABLES
+from experiments.record_tables import TABLES as RECORD_TABLES
+from experiments.report_tables import REPORT_TABLES
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.training.code_version import ROOT
 
+TABLES = {**RECORD_TABLES, **REPORT_TABLES}
 BLOCK = re.compile(
     r"(?P<begin><!-- table (?P<name>[\w-]+): begin, written by python -m experiments\.pages -->\n)"
     r"(?P<content>.*?)"

@@ -16,21 +16,13 @@ import sys
 from collections.abc import Iterable, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
-from experiments.cut import TRIPLETS, write_cut
-from experiments.flags import is_different
-from experiments.recipes import (
-    GEN_RECIPES,
-    POOLED_RECIPES,
-    RECIPES,
-    ROB_RECIPES,
-    values_of,
-    values_on_cut,
-)
-from experiments.records import REPORTS, Record, add_records, read_records, record_of
+from experiments.cut import differences, flags_of, is_current, needs_triplets, write_cut
+from experiments.recipes import GEN_RECIPES, POOLED_RECIPES, RECIPES, ROB_RECIPES
+from experiments.records import REPORTS, add_records, read_records, record_of
 from experiments.run_files import read_json, read_record
 from experiments.series import Series, run_process
 from minbert.commands.ending import exit_code
@@ -130,11 +122,6 @@ def expand(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(expanded))
 
 
-def needs_triplets(name: str) -> bool:
-    """Whether a recipe has a stage that reads --nli."""
-    return "simcse-nli" in str(values_on_cut(name).get("pretrain", "")).split(",")
-
-
 def check_triplets(names: Iterable[str], triplets: Path | None) -> None:
     """Raise ValueError where a recipe reads triplets and there is no file of them."""
     for name in names:
@@ -143,42 +130,6 @@ def check_triplets(names: Iterable[str], triplets: Path | None) -> None:
 
 
 # --- the runs -------------------------------------------------------------------------------------
-
-
-def flags_of(name: str, data: Path) -> tuple[str, ...]:
-    """Return the flags beside --recipe. data: the folder that `write_cut` filled."""
-    flags = ["--data_dir", str(data)]
-    if needs_triplets(name):
-        flags += ["--nli", str(data / TRIPLETS)]
-    of_recipe = values_of(name)
-    for option, value in values_on_cut(name).items():
-        if option not in of_recipe or of_recipe[option] != value:
-            flags += [f"--{option}", str(value)]
-    return tuple(flags)
-
-
-def differences(name: str, options: dict[str, Any]) -> list[str]:
-    """Return the options in which a run differs from its recipe on the cut, as text.
-
-    options: of run.json, or those of a record, which leaves out options with their default value.
-    """
-    # Imported late: this reads the options of all packages.
-    from command_line.options import Options
-    from minbert.commands.options import all_fields
-
-    defaults = {item.name: item.default for item in all_fields(Options)}
-    lines = []
-    for option, expected in values_on_cut(name).items():
-        stored = options.get(option, defaults[option])
-        if is_different(stored, str(expected)):
-            lines.append(f"--{option} is {stored} and not {expected}")
-    return lines
-
-
-def is_current(record: Record) -> bool:
-    """Whether a record is a run of its recipe as the recipe is now."""
-    name = record["recipe"]
-    return name in RECIPES and not differences(name, record["options"])
 
 
 def is_measured(request: Request, name: str, seed: int) -> bool:
@@ -208,6 +159,7 @@ def measure(request: Request, name: str, seed: int) -> int:
     command = series.command(name, seed)
     if command is not None:
         terminal.say(f"{folder.name}: running")
+        terminal.doing(f"{folder.name} is running")
         code = run_process(command, folder.with_name(f"{folder.name}.log"))
         if code:
             return code

@@ -9,8 +9,7 @@ from datetime import date
 import pytest
 
 from experiments import pages
-from experiments.pages import find_changes, with_tables
-from experiments.record_tables import TABLES
+from experiments.pages import TABLES, find_changes, with_tables
 from experiments.records import (
     COMMANDS,
     RECORDS,

@@ -1,0 +1,242 @@
+"""The tables of the two course reports: published scores beside those measured on the cut.
+
+A cell is the mean over the seeds with its deviation, and in brackets the published score. A row
+without a record says so, and its cells have a dash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from experiments.cut import is_current
+from experiments.recipes import (
+    GEN_RECIPES,
+    POOLED_RECIPES,
+    POOLED_ROWS,
+    RECIPES,
+    REPORT_CUT,
+    ROB_RECIPES,
+    Recipe,
+    published_tasks,
+)
+from experiments.record_tables import join, measured_on
+from experiments.records import REPORTS, Record, command_of, read_records
+from experiments.run_files import Scores
+from experiments.tables import COLUMNS, OVERALL, format_head, format_row, format_scores
+
+TASK_COLUMNS = [column for column in COLUMNS if column.score != OVERALL]
+# A claim about a row needs so many seeds.
+ENOUGH_SEEDS = 3
+RunsByRecipe = Mapping[str, Sequence[Record]]
+
+
+def runs_by_recipe() -> dict[str, list[Record]]:
+    """Return the records of each recipe, one for a seed, in the order of the seeds.
+
+    A record of a recipe that was changed since is left out. Raises ValueError where the records
+    come from several cuts: one table must not mix them.
+    """
+    newest = {}
+    for record in read_records(REPORTS):
+        if is_current(record):
+            newest[record["recipe"], record["seed"]] = record
+    cuts = {record["cut"] for record in newest.values()}
+    if len(cuts) > 1:
+        raise ValueError(
+            f"{REPORTS} has records of {len(cuts)} cuts of the data. Keep those of one, and "
+            f"measure the others again: {command_of(REPORTS)}"
+        )
+    runs: dict[str, list[Record]] = {}
+    for name, seed in sorted(newest):
+        runs.setdefault(name, []).append(newest[name, seed])
+    return runs
+
+
+def counted_scores(record: Record) -> Scores:
+    """Return the dev scores of the tasks that were trained or that the report prints."""
+    # Imported late, because it imports torch.
+    from multitask.tasks import with_overall
+
+    names = {*record["trained"], *published_tasks(record["recipe"])}
+    tasks = [column.score for column in TASK_COLUMNS if column.score in names]
+    return with_overall({task: record["scores"][task] for task in tasks})
+
+
+def num_seeds(records: Sequence[Record]) -> str:
+    """Return the cell that counts the seeds of a row."""
+    return str(len(records)) if records else "not measured yet"
+
+
+def cell_of(runs: Iterable[Scores], score: str, published: float | None) -> str:
+    """Return one cell: the measured mean of a score, and the published one in brackets."""
+    return format_scores([run[score] for run in runs if score in run], published)
+
+
+# --- below every table ----------------------------------------------------------------------------
+
+
+def describe_cut() -> str:
+    """Return what the runs of all rows share, as a sentence or two."""
+    cut = REPORT_CUT
+    values = cut.values
+    parts = []
+    for title, rows in (("Training", cut.train), ("Dev", cut.dev)):
+        counts = join(f"{rows[task]:,} of {task.upper()}" for task in rows)
+        parts.append(f"{title} rows: {counts}.")
+    return (
+        f"{' '.join(parts)} NLI has {cut.triplets:,} triplets. All are drawn with the seed "
+        f"{cut.seed}. The model is {values['model']}, with {values['max_length']} tokens at most. "
+        f"All learning rates of the recipes are multiplied by {cut.lr_factor:g}. Training scores "
+        f"are those of {values['score_train']} training rows of each task."
+    )
+
+
+def closing_lines(runs: RunsByRecipe, names: Iterable[str]) -> list[str]:
+    """Return the lines below a table: the cut, the conditions and the rows without a record."""
+    names = list(names)
+    records: list[Record] = []
+    missing = []
+    for name in names:
+        records += runs.get(name, [])
+        if len(runs.get(name, [])) < ENOUGH_SEEDS:
+            missing.append(name)
+    lines = ["", describe_cut()]
+    if records:
+        lines += ["", measured_on(records)]
+    if missing:
+        # join puts an "and" before the last name.
+        counts = join(f"`{name}`" for name in missing)
+        lines += [
+            "",
+            f"Rows with fewer than {ENOUGH_SEEDS} seeds so far: {counts}. This command measures "
+            f"them: `{command_of(REPORTS)}`",
+        ]
+    return lines
+
+
+# --- the tables -----------------------------------------------------------------------------------
+
+
+def dev_lines(recipes: Mapping[str, Recipe], runs: RunsByRecipe) -> list[str]:
+    """Return a table of dev scores, one row per recipe."""
+    lines = format_head(["row", "what it is", "n", *(column.title for column in COLUMNS)])
+    for name, recipe in recipes.items():
+        records = runs.get(name, [])
+        measured = [counted_scores(record) for record in records]
+        cells = [f"`{name}`", recipe.description, num_seeds(records)]
+        for column in COLUMNS:
+            published = getattr(recipe.published, column.published)
+            cells.append(cell_of(measured, column.score, published))
+        lines.append(format_row(cells))
+    return lines
+
+
+def train_lines(recipes: Mapping[str, Recipe], runs: RunsByRecipe) -> list[str]:
+    """Return a table of scores on training rows, one row per recipe."""
+    lines = format_head(["row", "n", *(f"{column.title}, train" for column in TASK_COLUMNS)])
+    for name, recipe in recipes.items():
+        records = runs.get(name, [])
+        measured = [record["train_scores"] for record in records]
+        cells = [f"`{name}`", num_seeds(records)]
+        printed = recipe.published.train or (None, None, None)
+        for column, published in zip(TASK_COLUMNS, printed, strict=True):
+            cells.append(cell_of(measured, column.score, published))
+        lines.append(format_row(cells))
+    return lines
+
+
+def table_of(
+    recipes: Mapping[str, Recipe],
+    make: Callable[[Mapping[str, Recipe], RunsByRecipe], list[str]],
+) -> str:
+    """Return one table of a report with the lines below it."""
+    runs = runs_by_recipe()
+    return "\n".join([*make(recipes, runs), *closing_lines(runs, recipes)])
+
+
+def rob_dev() -> str:
+    """[ROB] table 3, dev."""
+    return table_of(ROB_RECIPES, dev_lines)
+
+
+def rob_train() -> str:
+    """[ROB] table 3, train."""
+    return table_of(ROB_RECIPES, train_lines)
+
+
+def gen_dev() -> str:
+    """[GEN] tables 1 to 10."""
+    return table_of(GEN_RECIPES, dev_lines)
+
+
+def gen_train() -> str:
+    """Training scores of the rows of [GEN], which its report does not print."""
+    return table_of(GEN_RECIPES, train_lines)
+
+
+def rob_readings() -> str:
+    """Rows 7 to 15 of [ROB] with drawn tasks and with pooled batches."""
+    runs = runs_by_recipe()
+    titles = ["row", "batches", "n", *(f"{column.title}, train" for column in TASK_COLUMNS)]
+    lines = format_head([*titles, "overall 2023, dev"])
+    for row in POOLED_ROWS:
+        published = RECIPES[row].published
+        printed = published.train or (None, None, None)
+        for name, batches in ((row, "task drawn"), (f"{row}-pooled", "pooled")):
+            records = runs.get(name, [])
+            cells = [f"`{name}`", batches, num_seeds(records)]
+            training = [record["train_scores"] for record in records]
+            for column, score in zip(TASK_COLUMNS, printed, strict=True):
+                cells.append(cell_of(training, column.score, score))
+            dev = [counted_scores(record) for record in records]
+            cells.append(cell_of(dev, OVERALL, published.overall))
+            lines.append(format_row(cells))
+    names = [*POOLED_ROWS, *POOLED_RECIPES]
+    return "\n".join([*lines, *closing_lines(runs, names)])
+
+
+def rob_differences() -> str:
+    """Training scores of row 7 less those of row 5, as published and in both readings."""
+    runs = runs_by_recipe()
+    lines = format_head(["row 7 less row 5, train", *(column.title for column in TASK_COLUMNS)])
+    printed = []
+    for before, after in zip(train_of("rob-5"), train_of("rob-7"), strict=True):
+        printed.append(f"{after - before:+.3f}")
+    lines.append(format_row(["published", *printed]))
+    for name in ("rob-7", "rob-7-pooled"):
+        cells = [f"`{name}` less `rob-5`"]
+        for column in TASK_COLUMNS:
+            values = seed_differences(runs, name, "rob-5", column.score)
+            cells.append(f"{format_scores(values)}, n {len(values)}" if values else "-")
+        lines.append(format_row(cells))
+    names = ["rob-5", "rob-7", "rob-7-pooled"]
+    return "\n".join([*lines, *closing_lines(runs, names)])
+
+
+def train_of(name: str) -> tuple[float, float, float]:
+    """Return the published training scores of a row. Raises ValueError where there are none."""
+    train = RECIPES[name].published.train
+    if train is None:
+        raise ValueError(f"the report prints no training scores of {name}.")
+    return train
+
+
+def seed_differences(runs: RunsByRecipe, name: str, control: str, score: str) -> list[float]:
+    """Return a training score of one recipe less that of another, for the seeds of both."""
+    controls = {record["seed"]: record for record in runs.get(control, [])}
+    differences = []
+    for record in runs.get(name, []):
+        if record["seed"] in controls:
+            other = controls[record["seed"]]["train_scores"]
+            differences.append(record["train_scores"][score] - other[score])
+    return differences
+
+
+REPORT_TABLES: dict[str, Callable[[], str]] = {
+    "gen-dev": gen_dev,
+    "gen-train": gen_train,
+    "rob-dev": rob_dev,
+    "rob-differences": rob_differences,
+    "rob-readings": rob_readings,
+    "rob-train": rob_train,
+}

@@ -1,0 +1,307 @@
+"""experiments/cut.py, reports.py and report_tables.py: the rows of the two course reports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from experiments import cut as cut_module
+from experiments import report_tables, reports
+from experiments.cut import differences, draw_lines, flags_of, is_current, write_cut
+from experiments.flags import parse_flags
+from experiments.recipes import RECIPES, REPORT_CUT, values_of, values_on_cut
+from experiments.records import add_records, read_records
+from experiments.report_tables import REPORT_TABLES, counted_scores
+from experiments.reports import expand, main
+from minbert.training.code_version import ROOT
+
+TRIPLETS = "premise\tentailment\tcontradiction\na\tb\tc\nd\te\tf\n"
+SMALL = REPORT_CUT._replace(
+    train={"sst": 4, "para": 6, "sts": 3}, dev={"sst": 2, "para": 2, "sts": 2}, test=1, triplets=1
+)
+SCORES = {"sst": 0.4, "para": 0.7, "sts": 0.5}
+
+
+# --- the cut --------------------------------------------------------------------------------------
+
+
+def test_the_draw_of_a_file_is_fixed_and_keeps_the_order():
+    lines = ["head\n", *(f"{number}\n" for number in range(100))]
+    drawn = draw_lines(lines, 10, "sst.csv")
+    assert drawn == draw_lines(lines, 10, "sst.csv")
+    assert drawn[0] == "head\n"
+    numbers = [int(line) for line in drawn[1:]]
+    assert len(set(numbers)) == 10
+    assert numbers == sorted(numbers)
+    # Not the first rows, and not those of another file.
+    assert numbers != list(range(10))
+    assert drawn != draw_lines(lines, 10, "sts.csv")
+    assert draw_lines(lines, 100, "sst.csv") == lines
+    assert draw_lines(lines, 101, "sst.csv") == lines
+
+
+def test_the_cut_is_written_once_and_its_digest_follows_its_content(tmp_path, monkeypatch):
+    monkeypatch.setattr(cut_module, "REPORT_CUT", SMALL)
+    triplets = tmp_path / "mine.tsv"
+    triplets.write_text(TRIPLETS)
+    source = ROOT / "data" / "sample"
+    out = tmp_path / "out"
+
+    digest = write_cut(source, triplets, out)
+    counts = {path.name: len(path.read_text().split("\n")) - 2 for path in out.iterdir()}
+    assert len(counts) == 10
+    assert counts["quora-train.csv"] == 6
+    assert counts["ids-sst-dev.csv"] == 2
+    assert counts["sts-test-student.csv"] == 1
+    assert counts["nli-triplets.tsv"] == 1
+
+    # A run may read the files at this moment, so equal files stay as they are.
+    monkeypatch.setattr(cut_module, "write_text", lambda path, text: pytest.fail(f"{path} again"))
+    assert write_cut(source, triplets, out) == digest
+    monkeypatch.undo()
+
+    monkeypatch.setattr(cut_module, "REPORT_CUT", SMALL._replace(lr_factor=2.0))
+    assert write_cut(source, None, out) != digest
+    with pytest.raises(ValueError, match="cannot be read.*--data-dir must be a folder"):
+        write_cut(tmp_path / "nowhere", None, out)
+
+
+def test_all_learning_rates_of_a_recipe_grow_by_the_same_factor():
+    for name in RECIPES:
+        before, after = values_of(name), values_on_cut(name)
+        for option in ("lr", "contrastive_lr"):
+            assert (option in before) == (option in after)
+            if option in before:
+                assert after[option] == pytest.approx(before[option] * REPORT_CUT.lr_factor)
+        others = set(before) - {"lr", "contrastive_lr"}
+        assert {option: after[option] for option in others} == {
+            option: before[option] for option in others
+        }
+
+
+def test_the_flags_add_the_cut_to_a_recipe():
+    flags = parse_flags(flags_of("rob-15", Path("d")))
+    assert flags["nli"] == str(Path("d/nli-triplets.tsv"))
+    assert flags["model"] == "minilm"
+    assert float(flags["lr"]) == 1e-5 * REPORT_CUT.lr_factor
+    # The recipe sets this one.
+    assert "head" not in flags
+    assert "nli" not in parse_flags(flags_of("rob-14", Path("d")))
+    assert "contrastive_lr" in parse_flags(flags_of("gen-nli", Path("d")))
+
+
+def test_a_record_belongs_to_its_recipe_as_it_is_now():
+    options = values_on_cut("rob-3")
+    record = {"recipe": "rob-3", "options": options}
+    assert is_current(record)
+    # A record leaves out options with their defaults, such as 3 epochs.
+    del options["epochs"]
+    assert is_current(record)
+    options["epochs"] = 6
+    assert differences("rob-3", options) == ["--epochs is 6 and not 3"]
+    assert not is_current(record)
+    assert not is_current({**record, "recipe": "removed"})
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_groups_stand_for_all_rows():
+    names = expand(["rob-14", "rob", "gen"])
+    assert names[0] == "rob-14"
+    assert sorted(names) == sorted(RECIPES)
+    with pytest.raises(ValueError, match="'surgery-mean' is no row of a report; it is rob, gen or"):
+        expand(["surgery-mean"])
+
+
+@pytest.fixture
+def fake_runs(tmp_path, monkeypatch):
+    """Runs that are finished at once. Returns the names of those that were run, and exit codes.
+
+    The exit codes, by the name of a run's folder, may be set by a test.
+    """
+    monkeypatch.setattr(reports, "REPORTS", tmp_path / "reports.jsonl")
+    monkeypatch.setattr(reports, "write_cut", lambda *_: "the cut")
+    ran: list[str] = []
+    codes: dict[str, int] = {}
+
+    def run(command, log):
+        name = command[command.index("--name") + 1]
+        ran.append(name)
+        if codes.get(name, 0):
+            return codes[name]
+        folder = Path(command[command.index("--output-dir") + 1]) / name
+        folder.mkdir(parents=True)
+        recipe = command[command.index("--recipe") + 1]
+        write_run(folder, recipe, int(command[command.index("--seed") + 1]))
+        return 0
+
+    monkeypatch.setattr(reports, "run_process", run)
+    return ran, codes
+
+
+def write_run(folder: Path, recipe: str, seed: int) -> None:
+    """Write the run.json of a finished run on the cut."""
+    options = {**values_on_cut(recipe), "recipe": recipe, "seed": seed}
+    record = {
+        "options": {"tasks": "sst,para,sts", **options},
+        "files": {"sst.csv": "0" * 64},
+        "scores": SCORES,
+        "train_scores": {"sst": 0.5 + 0.1 * seed, "para": 0.8, "sts": 0.9},
+        "epochs": [],
+        "baselines": {},
+        "stages": {},
+        "actual": {"seconds": 90.0, "peak_memory": 1e9},
+        "machine": {"system": "Linux-6", "threads": 1, "device": "cpu"},
+        "versions": {"torch": "2.13.0"},
+        "code": {"git": "0123456789abcdef", "sha256": "0" * 64},
+    }
+    (folder / "run.json").write_text(json.dumps(record))
+
+
+def test_what_is_missing_is_run_and_recorded(tmp_path, fake_runs):
+    ran, _ = fake_runs
+    flags = ["--data-dir", "d", "--out", str(tmp_path / "out"), "--seeds", "0,1"]
+    assert main(["rob-7", "rob-1", *flags]) == 0
+    assert ran == ["rob-7-seed0", "rob-7-seed1", "rob-1-seed0", "rob-1-seed1"]
+    records = read_records(tmp_path / "reports.jsonl")
+    assert [(record["recipe"], record["seed"]) for record in records] == [
+        ("rob-7", 0),
+        ("rob-7", 1),
+        ("rob-1", 0),
+        ("rob-1", 1),
+    ]
+    assert {record["cut"] for record in records} == {"the cut"}
+    assert all(record["minutes"] == 1.5 for record in records)
+    # The weights are gone.
+    assert not list((tmp_path / "out").glob("*/"))
+
+    ran.clear()
+    assert main(["rob-7", "rob-1", *flags, "--seeds", "0,1,2", "--keep"]) == 0
+    assert ran == ["rob-7-seed2", "rob-1-seed2"]
+    assert (tmp_path / "out" / "rob-7-seed2" / "run.json").is_file()
+
+
+def test_records_of_another_cut_or_of_an_older_recipe_do_not_count(
+    tmp_path, fake_runs, monkeypatch
+):
+    ran, _ = fake_runs
+    flags = ["--data-dir", "d", "--out", str(tmp_path / "out"), "--seeds", "0"]
+    assert main(["rob-7", *flags]) == 0
+    monkeypatch.setattr(reports, "write_cut", lambda *_: "another cut")
+    assert main(["rob-7", *flags]) == 0
+    assert ran == ["rob-7-seed0"] * 2
+
+    changed = RECIPES["rob-7"]._replace(values={**RECIPES["rob-7"].values, "epochs": 9})
+    monkeypatch.setitem(RECIPES, "rob-7", changed)
+    assert main(["rob-7", *flags]) == 0
+    assert ran == ["rob-7-seed0"] * 3
+
+
+def test_a_failed_run_lets_the_others_go_on_and_a_stopped_one_does_not(tmp_path, fake_runs, capsys):
+    ran, codes = fake_runs
+    codes |= {"rob-1-seed0": 1, "rob-3-seed0": 130}
+    flags = ["--data-dir", "d", "--out", str(tmp_path / "out"), "--seeds", "0"]
+    assert main(["rob-1", "rob-2", *flags]) == 1
+    assert ran == ["rob-1-seed0", "rob-2-seed0"]
+    assert "rob-1-seed0: failed with code 1; see its log." in capsys.readouterr().err
+    assert main(["rob-3", "rob-4", *flags]) == 130
+    assert ran[2:] == ["rob-3-seed0"]
+
+
+def test_a_run_of_another_process_is_left_to_it(tmp_path, fake_runs, capsys):
+    ran, _ = fake_runs
+    out = tmp_path / "out"
+    out.mkdir()
+    with FileLock(out / "rob-1-seed0.lock"):
+        assert main(["rob-1", "--data-dir", "d", "--out", str(out), "--seeds", "0,1"]) == 0
+    assert ran == ["rob-1-seed1"]
+    assert "rob-1-seed0: another process works on it" in capsys.readouterr().out
+
+
+def test_a_run_that_was_begun_with_other_options_is_refused(tmp_path, fake_runs, capsys):
+    folder = tmp_path / "out" / "rob-1-seed0"
+    folder.mkdir(parents=True)
+    options = {**values_on_cut("rob-1"), "batch_size": 2}
+    (folder / "options.json").write_text(json.dumps({"options": options}))
+    assert main(["rob-1", "--data-dir", "d", "--out", str(folder.parent)]) == 2
+    assert "begun with other options: --batch_size is 2 and not 32" in capsys.readouterr().err
+    assert fake_runs[0] == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["rob-15", "--data-dir", "d"], "rob-15 reads triplets; add --nli FILE"),
+        (["rob-99", "--data-dir", "d"], "'rob-99' is no row of a report"),
+        (["rob-1", "--data-dir", "d", "--seeds", "1,1"], "it is different whole numbers"),
+        (["rob-1", "--data-dir", "d", "--seeds", "1,x"], "it is different whole numbers"),
+        (["rob-1"], "--data-dir"),
+    ],
+)
+def test_wrong_arguments_are_named(flags, words, capsys):
+    with pytest.raises(SystemExit) as ending:
+        main(flags)
+    assert ending.value.code == 2
+    assert words in capsys.readouterr().err
+
+
+# --- the tables -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def records(tmp_path, fake_runs, monkeypatch):
+    """The file of records with rows 1, 5 and 7, and the seeds 0 and 1."""
+    monkeypatch.setattr(report_tables, "REPORTS", tmp_path / "reports.jsonl")
+    flags = ["--data-dir", "d", "--out", str(tmp_path / "out"), "--seeds", "1,0"]
+    assert main(["rob-1", "rob-5", "rob-7", *flags]) == 0
+    return tmp_path / "reports.jsonl"
+
+
+def test_the_tables_show_published_beside_measured(records):
+    text = REPORT_TABLES["rob-dev"]()
+    # The report scores PARA and STS of row 1 with untrained heads.
+    assert "| 2 | 0.400 ± 0.000 (0.388) | 0.700 ± 0.000 (0.380) | 0.500 ± 0.000 (-0.009) |" in text
+    assert "| `rob-2` |" in text
+    assert "| not measured yet | - (0.327) | - (0.764) | - (0.866) | - (0.652) |" in text
+    assert "Measured on 20" in text
+    assert "commit `0123456789`: Linux, 1 thread, cpu, torch 2.13.0." in text
+    assert "Rows with fewer than 3 seeds so far: `rob-1`, `rob-2`" in text
+    assert "Training rows: 400 of SST, 1,200 of PARA and 300 of STS." in text
+    assert "| `rob-5` | 2 | 0.550 ± 0.071 (0.846) |" in REPORT_TABLES["rob-train"]()
+    assert "| `gen-nli` | not measured yet | - | - | - |" in REPORT_TABLES["gen-train"]()
+
+
+def test_the_two_readings_stand_beside_the_published_differences(records):
+    text = REPORT_TABLES["rob-differences"]()
+    # Of the report: .977 - .846, .850 - .896 and .985 - .948.
+    assert "| published | +0.131 | -0.046 | +0.037 |" in text
+    assert "| `rob-7` less `rob-5` | 0.000 ± 0.000, n 2 |" in text
+    assert "| `rob-7-pooled` less `rob-5` | - | - | - |" in text
+    text = REPORT_TABLES["rob-readings"]()
+    assert "| `rob-7` | task drawn | 2 |" in text
+    assert "| `rob-7-pooled` | pooled | not measured yet |" in text
+
+
+def test_a_table_never_mixes_two_cuts_and_forgets_changed_recipes(records, monkeypatch):
+    rows = read_records(records)
+    add_records(records, [{**rows[0], "minutes": 9.0}])
+    # The newest record of a recipe and a seed counts alone.
+    assert len(report_tables.runs_by_recipe()["rob-1"]) == 2
+    add_records(records, [{**rows[0], "cut": "another"}])
+    with pytest.raises(ValueError, match="records of 2 cuts of the data.*experiments.reports rob"):
+        REPORT_TABLES["rob-dev"]()
+
+    changed = RECIPES["rob-1"]._replace(values={**RECIPES["rob-1"].values, "epochs": 9})
+    monkeypatch.setitem(RECIPES, "rob-1", changed)
+    assert set(report_tables.runs_by_recipe()) == {"rob-5", "rob-7"}
+
+
+def test_scores_that_no_report_prints_are_no_part_of_a_mean():
+    record = {"recipe": "gen-given-sst", "trained": ["sst"], "scores": SCORES}
+    assert counted_scores(record) == {"sst": 0.4}
+    record = {"recipe": "gen-fusion", "trained": ["sst"], "scores": SCORES}
+    assert counted_scores(record)["overall_2023"] == pytest.approx((0.4 + 0.7 + 0.5) / 3)
