@@ -26,6 +26,7 @@ from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse, IncompleteRead, InvalidURL
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from minbert.commands.files import flush_folder, write_json
 from minbert.commands.texts import visible_everywhere
@@ -46,14 +47,24 @@ class Limits(NamedTuple):
     num_bytes: int = 1 << 26  # of a file whose size is not known
 
 
+CHECK_ADDRESS = "Check the address, or pass another one with --base-url"
+CHECK_CONNECTION = "Check the connection"
+WAIT = "Wait a while"
+LOOK = "Open the address in a browser to see what it gives"
+
+
 class Fault(Exception):
     """A download that failed. The text follows the address in a message.
 
-    is_final: whether the same address would fail again. pause: seconds that the server asks for.
+    advice: what the user can do. is_final: whether the same address would fail again. pause:
+    seconds that the server asks for.
     """
 
-    def __init__(self, text: str, is_final: bool = False, pause: float = 0.0) -> None:
+    def __init__(
+        self, text: str, advice: str = CHECK_ADDRESS, is_final: bool = False, pause: float = 0.0
+    ) -> None:
         super().__init__(text)
+        self.advice = advice
         self.is_final = is_final
         self.pause = pause
 
@@ -183,11 +194,13 @@ class Download:
         """The error about all addresses, with what to do."""
         kept = self.part.num_bytes
         going_on = f": it goes on from the {kept:,} bytes that have come" if kept else ""
-        lines = [f"{url}: {fault}" for url, fault in faults.items()]
-        return (
-            f"{'; '.join(lines)}. Check the connection and the address (--base-url), then run the "
-            f"same command again{going_on}."
-        )
+        urls_of: dict[str, list[str]] = {}
+        for url, fault in faults.items():
+            urls_of.setdefault(str(fault), []).append(url)
+        lines = "; ".join(f"{places(urls)}: {text}" for text, urls in urls_of.items())
+        # Each advice once.
+        advice = ". ".join(dict.fromkeys(fault.advice for fault in faults.values()))
+        return f"{lines}. {advice}. Run the same command again{going_on}."
 
     def fetch(self, url: str) -> None:
         """Fetch the file from one address and check it. Raises Fault."""
@@ -199,8 +212,8 @@ class Download:
         self.part.remove()
         if not was_begun:
             raise Fault(
-                f"what came is not the course's file: {fault}. Nothing of it was kept. Open the "
-                "address in a browser to see what it gives",
+                f"what came is not the course's file: {fault}. Nothing of it was kept",
+                LOOK,
                 is_final=True,
             )
         # The part may be of an older version. So the whole file is fetched once.
@@ -257,7 +270,9 @@ class Download:
         left = self.deadline - time.monotonic()
         if left <= 0:
             minutes = self.limits.seconds / 60
-            raise Fault(f"the file did not come in {minutes:g} minutes", is_final=True)
+            raise Fault(
+                f"the file did not come in {minutes:g} minutes", CHECK_CONNECTION, is_final=True
+            )
         return min(self.limits.silence, left)
 
     def receive(self, response: HTTPResponse, url: str, start: int, version: str) -> None:
@@ -293,7 +308,9 @@ class Download:
 
         self.part.append(read_block)
         if length is not None and received < length:
-            raise Fault(f"the connection ended after {received:,} of {length:,} bytes")
+            raise Fault(
+                f"the connection ended after {received:,} of {length:,} bytes", CHECK_CONNECTION
+            )
 
     def check_range(self, response: HTTPResponse, start: int, version: str) -> None:
         """Raise Fault unless a part of the file continues what has come. The part is dropped."""
@@ -324,6 +341,15 @@ class Download:
             )
 
 
+def places(urls: Sequence[str]) -> str:
+    """One address, or the servers of several."""
+    if len(urls) == 1:
+        return urls[0]
+    name = urls[0].rpartition("/")[2]
+    servers = dict.fromkeys(urlsplit(url).netloc for url in urls)
+    return f"{name} at {' and '.join(servers)}"
+
+
 # --- what an answer says --------------------------------------------------------------------------
 
 
@@ -332,11 +358,7 @@ def check_kind(response: HTTPResponse) -> None:
     if response.status not in (200, 206):
         raise fault_of_status(response.status, "", response.headers, Limits())
     if response.headers.get_content_type() == "text/html":
-        raise Fault(
-            "the server sent a web page (text/html) and not the file. Open the address in a "
-            "browser to see it",
-            is_final=True,
-        )
+        raise Fault("the server sent a web page (text/html) and not the file", LOOK, is_final=True)
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in ("identity", ""):
         raise Fault(
@@ -385,12 +407,11 @@ def fault_of_status(code: int, reason: str, headers: Message, limits: Limits) ->
         pause = asked_pause(headers)
         if pause > limits.longest_wait:
             return Fault(
-                f"the server asks for a pause of {pause:g} s ({name}). Try again then",
-                is_final=True,
+                f"the server asks for a pause of {pause:,.0f} s ({name})", WAIT, is_final=True
             )
-        return Fault(f"the server is busy ({name})", pause=pause)
+        return Fault(f"the server is busy ({name})", WAIT, pause=pause)
     if code == 408 or code >= 500:
-        return Fault(f"the server failed ({name})")
+        return Fault(f"the server failed ({name})", WAIT)
     texts = {
         401: "the server wants a password",
         403: "the server refuses access",
@@ -413,6 +434,7 @@ def fault_of_connection(error: Exception, silence: float) -> Fault:
     detail = visible_everywhere(" ".join(str(getattr(reason, "strerror", None) or reason).split()))
     detail = detail[:200]
     text = f"no connection is possible ({detail})"
+    advice = CHECK_CONNECTION
     is_final = False
     if isinstance(reason, socket.gaierror):
         text = f"the name of the server cannot be looked up ({detail})"
@@ -434,10 +456,12 @@ def fault_of_connection(error: Exception, silence: float) -> Fault:
     elif isinstance(reason, OSError) and reason.errno in NO_NETWORK:
         text = f"no way leads to the server ({detail})"
         is_final = True
-    elif isinstance(reason, InvalidURL):
+    elif isinstance(reason, InvalidURL | ValueError):
         text = f"the address is not possible ({detail})"
+        advice = CHECK_ADDRESS
         is_final = True
-    elif isinstance(reason, HTTPException | ValueError):
+    elif isinstance(reason, HTTPException):
         text = f"the answer is not valid HTTP ({type(reason).__name__})"
+        advice = CHECK_ADDRESS
         is_final = True
-    return Fault(text, is_final)
+    return Fault(text, advice, is_final)

@@ -203,7 +203,7 @@ def test_connection_that_keeps_dropping_leaves_a_part_for_the_next_run(server, t
     server.cuts = [1000, 500] + [0] * download.LIMITS.attempts
     message = fetch_error(tmp_path, server)
     assert "the connection ended after 0 of" in message
-    assert "run the same command again: it goes on from the 1,500 bytes" in message
+    assert "Run the same command again: it goes on from the 1,500 bytes" in message
     assert names_in(tmp_path) == {NAMES[0] + ".part"}
     assert (tmp_path / (NAMES[0] + ".part")).stat().st_size == 1500
     server.requests.clear()
