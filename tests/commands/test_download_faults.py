@@ -33,6 +33,8 @@ BODY = "".join([HEADER, *ROWS]).encode()
 SIZE = len(BODY)
 OTHER = BODY.replace(b"dog", b"cow")
 
+LIMITS = Limits(attempts=2, wait=0)
+
 Answer = bytes | Callable[[socket.socket], None]
 
 
@@ -60,14 +62,14 @@ def chunks(*pieces: bytes) -> bytes:
 
 
 def silence(connection: socket.socket) -> None:
-    """Send nothing for longer than the limit."""
-    time.sleep(0.1)
+    """Send nothing until the client goes away."""
+    connection.recv(1)
 
 
 def drip(connection: socket.socket) -> None:
-    """Send a byte now and then."""
+    """Send a byte now and then, until the client goes away."""
     connection.sendall(answer(b"", Content_Length=SIZE))
-    for number in range(30):
+    for number in range(SIZE):
         connection.sendall(BODY[number : number + 1])
         time.sleep(0.01)
 
@@ -126,7 +128,7 @@ def fetch(server, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(download, "COURSE_FILES", {"sts": {"dev": NAME}})
     monkeypatch.setattr(download, "PUBLISHED", published)
     monkeypatch.setattr(download, "NUM_ROWS", {NAME: NUM_ROWS})
-    monkeypatch.setattr(download, "LIMITS", Limits(attempts=2, wait=0, silence=0.05, seconds=0.2))
+    monkeypatch.setattr(download, "LIMITS", LIMITS)
     skip_fsync(monkeypatch)
 
     def run(*answers: Answer, part: bytes = b"", version: str = "") -> Outcome:
@@ -165,9 +167,10 @@ class Case(NamedTuple):
     message: str
     kept: bytes = b""
     num_requests: int = 1
+    limits: Limits = LIMITS
 
 
-TWICE = 2  # LIMITS.attempts
+TWICE = LIMITS.attempts
 FAULTS = {
     # statuses
     "400": Case([answer(b"", "400 Bad")], "did not send the file (400 Bad Request)"),
@@ -231,8 +234,10 @@ FAULTS = {
     ),
     "closed at once": Case([b""], "the connection broke off", num_requests=TWICE),
     "reset": Case([reset], "the connection broke off", num_requests=TWICE),
-    "silent": Case([silence], "the server sent nothing for 0.05 s", num_requests=TWICE),
-    "slow": Case([drip], "the file did not come in"),
+    "silent": Case(
+        [silence], "the server sent nothing for 0.05 s", b"", TWICE, LIMITS._replace(silence=0.05)
+    ),
+    "slow": Case([drip], "the file did not come in", limits=LIMITS._replace(seconds=0.3)),
     # answers that are none
     "garbage": Case([b"\0\xff\xfe garbage\r\n\r\n"], "is not valid HTTP (BadStatusLine)"),
     "long line": Case(
@@ -245,7 +250,8 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("case", FAULTS.values(), ids=FAULTS)
-def test_a_fault_is_one_line_and_keeps_only_good_bytes(fetch, server, case):
+def test_a_fault_is_one_line_and_keeps_only_good_bytes(fetch, server, monkeypatch, case):
+    monkeypatch.setattr(download, "LIMITS", case.limits)
     outcome = fetch(*case.answers)
     assert outcome.code == 2 and outcome.content == b""
     assert outcome.error.startswith(f"python -m data.download: {server.url}{NAME}: ")
@@ -382,7 +388,7 @@ CONNECTIONS = {
     "certificate": (refused(CERTIFICATE), "is not accepted (self-signed certificate)", 1),
     "TLS": (refused(ssl.SSLError(1, "WRONG_VERSION")), "(TLS) is possible (WRONG_VERSION)", 1),
     "TLS ended": (refused(ssl.SSLEOFError(8, "EOF")), "(TLS) is possible (EOF)", 2),
-    "timeout": (refused(TimeoutError("timed out")), "sent nothing for 0.05 s", 2),
+    "timeout": (refused(TimeoutError("timed out")), "sent nothing for 30 s", 2),
     "proxy": (refused(OSError("Tunnel failed: 403")), "(Tunnel failed: 403)", 2),
     "disconnected": (RemoteDisconnected("end"), "the connection broke off", 2),
     "incomplete": (IncompleteRead(b"", 5), "the connection broke off", 2),
