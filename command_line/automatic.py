@@ -22,6 +22,7 @@ from data.readers import BUILT_IN_FILES, COURSE_FILES
 from minbert.commands.options import AUTO, NONE
 from minbert.options import SMALL
 from multitask.head_registry import HEADS
+from multitask.regulariser_registry import SmartOptions
 
 if TYPE_CHECKING:
     from minbert import BertConfig
@@ -52,6 +53,7 @@ def resolve(
     }
 
     # Device and precision come first: other choices follow from them.
+    precision = choose_precision(options, precision)
     choices = {"device": device, "precision": precision, **only_auto(options, choices)}
     values = {name: choice.value for name, choice in choices.items()}
     return options.with_values(**values), choices
@@ -171,6 +173,16 @@ def choose_attention(device: str) -> Choice:
     """Eager attention or torch's fused kernel."""
     reason = "torch's fused kernel is faster on a GPU, its backward pass is slow on a CPU"
     return Choice("fused" if device == "cuda" else "eager", reason)
+
+
+def choose_precision(options: Options, fastest: Choice) -> Choice:
+    """The precision of matrix products. fastest: that of the machine, or what the user has set."""
+    fine_tuning = options.multitask.fine_tuning
+    is_smart = fine_tuning.regulariser == "smart"
+    is_adversarial = fine_tuning.of_regulariser[SmartOptions].is_adversarial
+    if options.training.precision == AUTO and is_smart and is_adversarial:
+        return Choice("fp32", "bf16 would round the perturbation of SMART away")
+    return fastest
 
 
 def choose_score(options: Options) -> Choice:

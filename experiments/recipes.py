@@ -548,6 +548,16 @@ COMPARISONS: dict[str, Values] = {
     # What is added to the loss of each task.
     "r-drop": {"regulariser": "r-drop"},
     "r-drop-weight-5": {"regulariser": "r-drop", "r_drop_weight": 5.0},
+    "smart": {"regulariser": "smart"},
+    "smart-adversarial": {"regulariser": "smart", "proximal": "none"},
+    "smart-proximal": {"regulariser": "smart", "smart_weight": 0.0},
+    # The paper's perturbation is a thousandth of this one.
+    "smart-larger": {
+        "regulariser": "smart",
+        "smart_epsilon": 0.01,
+        "smart_sigma": 0.01,
+        "smart_step": 0.01,
+    },
     # Which weights are scored and kept. SWA asks for a learning rate that does not fall to 0.
     "averaging-ema": {"averaging": "ema"},
     "averaging-swa": {"averaging": "swa", "schedule": "constant"},

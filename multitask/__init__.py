@@ -5,7 +5,8 @@ through a callable that run_multitask.py passes in. The files in reading order:
 
 tasks.py             A task's functions: loss, decoding and metric of its specification.
 losses.py            One loss per task.
-regularisers.py      What may be added to a task's loss: R-Drop.
+regularisers.py      What may be added to a task's loss: R-Drop and SMART.
+regulariser_registry.py  The regularisers by name, and their options.
 heads.py             The layers that read sentence vectors.
 head_registry.py     The heads by name.
 model.py             An encoder, a common layer, and a head per task.
@@ -14,6 +15,8 @@ surgery.py           How the losses of a step become one gradient.
 gramian.py           The same from dot products alone, which is fast, and --surgery by name.
 combining.py         A method of --surgery as the training loop calls it.
 options.py           The options of this package.
+proximal.py          The earlier model of SMART, which follows the weights.
+regularised_loss.py  A task's loss with its regulariser, as the training loop calls it.
 stage.py             The job of the tasks, for the training loop.
 evaluation.py        Predicts and scores.
 prediction_files.py  Leaderboard files: writes, reads, verifies and scores them. Other tables.

@@ -23,9 +23,9 @@ from minbert.commands.options import (
 from minbert.commands.registry import Names
 from multitask.gramian import SURGERIES
 from multitask.head_registry import HEADS
+from multitask.regulariser_registry import REGULARISERS
 from multitask.sampling import SAMPLERS, Sampler
 
-REGULARISERS = (NONE, "r-drop")
 OVERALL_SCORES = ("overall_2023", "overall_2024")
 
 
@@ -292,21 +292,8 @@ class FineTuningOptions(OptionGroup):
         "Also score the trained model on its training rows: all, or a number of rows of each task, "
         "at even distances in the file. none: do not.",
     )
-    # What is added to the loss of a task.
-    regulariser: str = flag(
-        NONE,
-        "What is added to the loss of each task.\n"
-        "- none: nothing\n"
-        "- r-drop: two forward passes with different dropout must agree (Liang et al. 2021), which "
-        "takes about twice as long",
-        choices=REGULARISERS,
-    )
-    r_drop_weight: float = flag(
-        1.0,
-        "With --regulariser r-drop: the weight of the disagreement (alpha in the paper).",
-        low=0,
-        only_with=OnlyWith("regulariser", ("r-drop",)),
-    )
+    regulariser: str = flag(NONE, "What is added to the loss of each task.", choices=REGULARISERS)
+    of_regulariser: MethodOptions = options_of(REGULARISERS, "regulariser")
     # Which weights are scored and kept.
     averaging: str = flag(
         NONE,
@@ -359,6 +346,11 @@ class FineTuningOptions(OptionGroup):
     patience: int = flag(
         0, "Stop after this number of epochs without a better score. 0: never stop early.", low=0
     )
+
+    @property
+    def step_cost(self) -> float:
+        """The cost of a step, in steps without a regulariser."""
+        return REGULARISERS[self.regulariser].cost(self.of_regulariser)
 
     def num_scored_rows(self, num_rows: int) -> int:
         """How many of a task's training rows --score_train scores."""

@@ -36,7 +36,13 @@ from multitask.losses import (
 )
 from multitask.model import MultitaskBert
 from multitask.options import FineTuningOptions, HeadOptions, MultitaskOptions
-from multitask.regularisers import r_drop, symmetric_divergence
+from multitask.proximal import ReferenceModel
+from multitask.regularised_loss import (
+    RegularisedBatch,
+    check_regulariser,
+    reference_model,
+    task_loss,
+)
 from multitask.sampling import Epoch, MakeBatches, mt_dnn
 from multitask.tasks import TASKS, Loss, Tasks
 
@@ -180,7 +186,7 @@ def build_job(
     of a batch on the same encoder, and whose `projection` is trained, too. After each step its
     batches come once more, for that loss.
     """
-    check_regulariser(options.fine_tuning, model)
+    check_regulariser(options.fine_tuning, model, training.precision)
     device = torch.device(training.device)
     # As a part of the model, the projection is trained and goes into checkpoints.
     if companion is not None:
@@ -195,6 +201,7 @@ def build_job(
         device=device,
         precision=training.precision,
         companion=companion,
+        reference=reference_model(options.fine_tuning, model),
     )
     return Job(
         name="multitask",
@@ -217,6 +224,8 @@ def build_job(
         warmup=training.warmup,
         max_grad_norm=training.max_grad_norm,
         average=weight_average(options.fine_tuning, model),
+        reference=tasks.reference,
+        step_cost=options.fine_tuning.step_cost,
         accumulation=options.fine_tuning.accumulation,
         save_every=training.save_every,
         evaluation_tokens=num_tokens(tasks.trained_rows, "dev"),
@@ -236,6 +245,7 @@ class TaskTraining:
     device: torch.device
     precision: str
     companion: nn.Module | None
+    reference: ReferenceModel | None
 
     @property
     def trained_rows(self) -> Rows:
@@ -264,7 +274,9 @@ class TaskTraining:
         if self.companion is not None and task.startswith(FUSION_PREFIX):
             return self.companion(batch) / processes.count()
         fine_tuning = self.options.fine_tuning
-        return task_loss(self.model, task, batch, self.losses[task], fine_tuning)
+        own = fine_tuning.of_regulariser
+        step = RegularisedBatch(self.model, task, batch, self.losses[task], own, self.reference)
+        return task_loss(step, fine_tuning.regulariser)
 
     def evaluate(self) -> dict[str, float]:
         """The dev scores of the trained tasks, and the numbers that were fitted."""
@@ -274,8 +286,10 @@ class TaskTraining:
         return scores | self.model.fitted()
 
     def before_epoch(self, epoch: int) -> None:
-        """Fit the ranges of cosines before the first epoch."""
+        """Fit the ranges of cosines before the first epoch, and begin the reference model."""
         fit_ranges(self.model, self.rows, self.precision)
+        if self.reference is not None and epoch == 0:
+            self.reference.begin()
 
 
 def with_companion(steps: list[Step]) -> list[Step]:
@@ -381,41 +395,6 @@ def shift_for_prior(prior: float, rows: EncodedExamples) -> float:
     classes = labels[labels % 1 == 0]
     share = float(classes.mean()) if len(classes) else 0.0
     return prior_shift(share, prior)
-
-
-def task_loss(
-    model: MultitaskBert, task: str, batch: Batch, loss: Loss, options: FineTuningOptions
-) -> Tensor:
-    """The mean loss of a batch, a float32 scalar, with the regulariser of the options.
-
-    Of several processes each computes only its rows. Its result is their share of the loss.
-    """
-    indices, share = processes.own_rows(len(batch.ids))
-    part = batch if processes.count() == 1 else batch.part(indices)
-    labels = cast(Tensor, part.labels)
-    with processes.own_randomness():
-        outputs = model(task, part)
-        if options.regulariser == NONE:
-            return loss(outputs, labels) * share
-        # The second pass draws other dropout masks.
-        again = model(task, part)
-    divergence = symmetric_divergence(outputs, again, model.tasks[task].kind)
-    first_loss = loss(outputs, labels)
-    second_loss = loss(again, labels)
-    return r_drop(first_loss, second_loss, divergence, options.r_drop_weight) * share
-
-
-def check_regulariser(options: FineTuningOptions, model: MultitaskBert) -> None:
-    """Raise ValueError where R-Drop would compare two equal passes."""
-    encoder = model.encoder.config
-    probabilities = [model.options.vector_dropout_prob, model.options.hidden_dropout_prob]
-    if model.has_encoder_dropout:
-        probabilities += [encoder.hidden_dropout_prob, encoder.attention_probs_dropout_prob]
-    if options.regulariser == "r-drop" and not any(probabilities):
-        raise ValueError(
-            "--regulariser r-drop has no effect without dropout, because both passes are equal. "
-            "Add --hidden_dropout_prob 0.1 or --encoder_dropout 0.1, or pass --regulariser none."
-        )
 
 
 def fit_ranges(model: MultitaskBert, rows: Rows, precision: str) -> None:

@@ -12,9 +12,15 @@ from minbert.commands.options import all_fields
 from minbert.commands.registry import Registry
 from multitask.gramian import SURGERIES
 from multitask.head_registry import HEADS
+from multitask.regulariser_registry import REGULARISERS
 from multitask.sampling import SAMPLERS
 
-REGISTRIES: dict[str, Registry] = {"sampling": SAMPLERS, "surgery": SURGERIES, "head": HEADS}
+REGISTRIES: dict[str, Registry] = {
+    "sampling": SAMPLERS,
+    "surgery": SURGERIES,
+    "head": HEADS,
+    "regulariser": REGULARISERS,
+}
 FIELDS = {item.name: item for item in all_fields(Options)}
 SPLITS = [
     f"{task}_{split}" for task in ("sst", "para", "sts") for split in ("train", "dev", "test")

@@ -32,7 +32,7 @@ INFERENCE_SHARE = 1 / 3
 # At the highest point, a new best model and a new checkpoint (weights and two moments) are on the
 # disk beside the old ones.
 MODELS_ON_DISK = 8
-AVERAGES_ON_DISK = 2  # an average of the weights is in both checkpoints
+AVERAGES_ON_DISK = 2  # an average of the weights, or a reference model, is in both checkpoints
 
 
 class Products(NamedTuple):
@@ -101,10 +101,11 @@ def probe(job: Job, num_timed: int = 4) -> CostEstimate:
     num_evaluations = job.epochs * job.evaluations_per_epoch
     predicted_tokens = num_evaluations * job.evaluation_tokens + job.closing_tokens
     tokens = num_steps * mean_tokens
-    tokens += INFERENCE_SHARE * processes.count() * predicted_tokens
+    # A regulariser makes the steps dearer that are timed, but no prediction.
+    tokens += INFERENCE_SHARE * processes.count() * predicted_tokens / job.step_cost
     models_on_disk = MODELS_ON_DISK
-    if job.average is not None:
-        models_on_disk += AVERAGES_ON_DISK
+    for follower in (job.average, job.reference):
+        models_on_disk += 0 if follower is None else AVERAGES_ON_DISK
     return CostEstimate(
         job.name,
         num_steps,

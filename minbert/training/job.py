@@ -53,6 +53,19 @@ class Surgery(Protocol):
         """Put back what `state_dict` returned."""
 
 
+class WeightFollower(Protocol):
+    """Something that follows the weights from step to step, such as a moving average of them."""
+
+    def update(self, step: int, num_steps: int) -> None:
+        """Follow the weights after a step. step: counted from 1. num_steps: of the whole job."""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The state that a checkpoint has to hold."""
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Put back what `state_dict` returned."""
+
+
 def equal_weights(tasks: Sequence[str]) -> Sequence[float]:
     """The mean of the losses: each of them weighs 1 / K."""
     return [1 / len(tasks)] * len(tasks)
@@ -95,6 +108,8 @@ class Job:
     warmup: float = 0.1  # share of all steps
     max_grad_norm: float = 1.0  # 0: no clipping
     average: WeightAverage | None = None  # of the weights, which is scored in their place
+    reference: WeightFollower | None = None  # an earlier model, with which the loss compares
+    step_cost: float = 1.0  # of a step, in forward and backward passes of its rows
     accumulation: int = 1  # steps of the plan that make one update
     evaluations_per_epoch: int = 1
     evaluation_tokens: int = 0  # of one evaluation, for the cost estimate

@@ -155,6 +155,8 @@ class Loop:
         progress.step_in_epoch += 1
         if job.average is not None:
             job.average.update(progress.step, progress.num_steps)
+        if job.reference is not None:
+            job.reference.update(progress.step, progress.num_steps)
         self.report_step(update_loss, float(norm))
 
         # One batch says little: losses of tasks have different scales.
@@ -287,6 +289,7 @@ class Loop:
             "plan": {"epoch_state": self.epoch_state},
             "surgery": job.surgery.state_dict() if job.surgery else {},
             "average": job.average.state_dict() if job.average else {},
+            "reference": job.reference.state_dict() if job.reference else {},
         }
         tensors: dict[str, Tensor] = {}
         for group, members in groups.items():
@@ -334,6 +337,8 @@ class Loop:
             job.surgery.load_state_dict(checkpoint.group_of("surgery", tensors))
         if job.average:
             job.average.load_state_dict(checkpoint.group_of("average", tensors))
+        if job.reference:
+            job.reference.load_state_dict(checkpoint.group_of("reference", tensors))
         self.epoch_state = tensors["plan.epoch_state"]
         self.generator.set_state(self.epoch_state)
 

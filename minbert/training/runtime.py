@@ -6,8 +6,8 @@ import ctypes
 import os
 import random
 import shutil
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from types import ModuleType
 from typing import NamedTuple, Protocol, cast
 
@@ -144,6 +144,21 @@ def restore_random_state(state: dict[str, Tensor]) -> None:
     for name, gpu in GPUS.items():
         if name in state and is_used(gpu):
             gpu.set_rng_state(state[name])
+
+
+@contextmanager
+def repeating(state: dict[str, Tensor]) -> Iterator[None]:
+    """Within it the generators draw again what they drew after `state` was taken.
+
+    A forward pass in it has the dropout masks of the pass before. Afterwards the generators go on
+    as if nothing had been drawn. state: of `random_state`.
+    """
+    present = random_state()
+    restore_random_state(state)
+    try:
+        yield
+    finally:
+        restore_random_state(present)
 
 
 def choose_device(name: str = "auto") -> DeviceChoice:

@@ -17,6 +17,7 @@ from multitask.options import (
     PredictionFileOptions,
     TaskOptions,
 )
+from multitask.regulariser_registry import REGULARISERS
 from multitask.sampling import SAMPLERS
 from multitask.tasks import BUILT_IN_TASKS, COURSE_TASKS, DECODERS, LOSSES, METRICS, TASKS
 
@@ -57,7 +58,9 @@ def test_an_own_option_needs_a_method_that_reads_it(chosen_by, methods):
             assert words + " or ".join(readers) in str(caught.value)
 
 
-@pytest.mark.parametrize("methods", [SAMPLERS, SURGERIES, HEADS], ids=lambda methods: methods.kind)
+@pytest.mark.parametrize(
+    "methods", [SAMPLERS, SURGERIES, HEADS, REGULARISERS], ids=lambda methods: methods.kind
+)
 def test_a_fixture_has_values_for_each_own_option(methods):
     for name, entry in methods.items():
         assert set(entry.fixture.values) == set(entry.own_options), name

@@ -218,6 +218,14 @@ def test_the_estimate_by_hand(tmp_path, monkeypatch):
     assert cost.peak_memory > 10e6
 
 
+def test_predictions_are_not_dearer_where_the_steps_are(tmp_path, monkeypatch):
+    """A regulariser makes a step as long as three. The timed steps have it, predictions do not."""
+    fake_clock(monkeypatch, 50.0, 20.0, 0.8, 0.8, 0.8, 0.8)
+    cost = probe(make_job(tmp_path, evaluation_tokens=60, closing_tokens=30, step_cost=3.0))
+    tokens = 12 * 8 + (2 * 60 + 30) / 3 / 3
+    assert cost.seconds == pytest.approx(tokens * 0.1)
+
+
 def test_the_estimates_as_a_table():
     estimates = [
         CostEstimate("toy", 1200, 90.0, 2 * 10**9, 3 * 10**6),
