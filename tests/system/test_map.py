@@ -22,7 +22,13 @@ PACKAGES = (
     "benchmarks",
 )
 # Their files are of interest to few readers. The map links to the list in their __init__.py.
-ONLY_LINKED = ("data/building", "experiments", "teaching/pictures", "benchmarks")
+ONLY_LINKED = (
+    "data/building",
+    "minbert/commands",
+    "experiments",
+    "teaching/pictures",
+    "benchmarks",
+)
 PAGE = ROOT / "docs" / "README.md"
 HEADING = "## Every package and file\n"
 
