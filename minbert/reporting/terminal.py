@@ -43,6 +43,7 @@ Item = TypeVar("Item")
 LOG_SECONDS = 8.0
 REFRESHES = 4  # of the bar in a second
 MIN_WIDTH = 20  # letters of a column that is wrapped
+INDENT = 4  # blanks before a value below its name
 WARNING = "warning: "
 
 
@@ -390,17 +391,23 @@ def table(text: str) -> None:
 
 
 def facts(rows: Iterable[Fact]) -> None:
-    """Print names with their values: aligned in a terminal, as "name: value (reason)" in a log."""
+    """Print names with their values: aligned in a terminal, as "name: value (reason)" in a log.
+
+    In a terminal, the value of a name that is longer than half a line stands below the name.
+    """
     rows = list(rows)
     if not is_terminal(SCREEN.stream):
         say(*(f"{row.name}: {row.content}" for row in rows))
         return
-    width = max((len(row.name) for row in rows), default=0) + 2
-    space = max(MIN_WIDTH, SCREEN.console.width - width)
+    half = SCREEN.console.width // 2
+    width = max((len(row.name) for row in rows if len(row.name) <= half), default=0) + 2
     for row in rows:
+        is_beside = len(row.name) <= half
+        indent = " " * (width if is_beside else INDENT)
+        start = f"{row.name:<{width}}" if is_beside else f"{row.name}\n{indent}"
+        space = max(MIN_WIDTH, SCREEN.console.width - len(indent))
         lines = textwrap.wrap(row.content, space, break_long_words=False, break_on_hyphens=False)
-        text = f"\n{' ' * width}".join(lines)
-        say(f"{row.name:<{width}}{text}")
+        say(start + f"\n{indent}".join(lines))
 
 
 def scores(stage: str, position: str, values: Mapping[str, float], mark: str) -> None:

@@ -111,6 +111,15 @@ def test_a_long_reason_is_wrapped_in_its_column_and_a_path_is_not(monkeypatch):
     assert f"model   {path}" in lines
 
 
+def test_a_value_stands_below_a_long_name(monkeypatch):
+    screen = use(FakeTerminal(), monkeypatch)
+    path = "minbert/" + "long-" * 6
+    terminal.facts([Fact(path, "word " * 15), Fact("lr", 0.5)])
+    lines = screen.shown.splitlines()
+    assert lines[0] == path and lines[-1] == "lr  0.5"
+    assert lines[1] == "    " + " ".join(["word"] * 11) and lines[2].startswith("    word")
+
+
 def test_colours_are_for_terminals_and_not_with_no_color(monkeypatch):
     screen = use(FakeTerminal(), monkeypatch)
     show_everything()
