@@ -130,7 +130,7 @@ def measure(sides: Mapping[str, Side], num_rounds: int, num_cores: int) -> dict[
     cores_of_others = []
     for round_number in range(num_rounds):
         # The first side changes, as in timing.py.
-        names = list(sides) if round_number % 2 == 0 else list(reversed(sides))
+        names = list(sides) if round_number % 2 == 0 else list(sides)[::-1]
         for state, number in (("alone", 0), ("busy", num_cores)):
             with busy_programs(number):
                 for name in names:
@@ -145,7 +145,7 @@ def measure(sides: Mapping[str, Side], num_rounds: int, num_cores: int) -> dict[
 
 def make_record(measured: Mapping[str, Any], model: str, num_cores: int) -> dict[str, Any]:
     """Return the medians of a measurement, and what it was measured on."""
-    milliseconds = {}
+    milliseconds: dict[str, dict[str, float]] = {}
     for state, of_side in measured["seconds"].items():
         milliseconds[state] = {}
         for name, values in of_side.items():

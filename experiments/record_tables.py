@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from experiments.records import RECORDS, Record, command_of, read_records
+from experiments.records import BYTES_PER_GB, RECORDS, Record, command_of, read_records
 from experiments.tables import format_head, format_row, format_scores
 from minbert.options import EncoderOptions
 from minbert.training.code_version import name_of
@@ -24,6 +24,7 @@ SCALING = RECORDS / "scaling.jsonl"
 SAMPLE_PARTS = RECORDS / "sample-parts.jsonl"
 READABLE_RUNS = RECORDS / "readable.jsonl"
 BUSY_MACHINE = RECORDS / "busy-machine.jsonl"
+DEFAULT_JOB = RECORDS / "default-job.jsonl"
 
 FIRST_SCORES = (
     "SST, five classes, accuracy",
@@ -100,12 +101,21 @@ def score_cells(runs: Sequence[Mapping[str, float]], scores: Iterable[str]) -> l
 # --- how good is the first model? -----------------------------------------------------------------
 
 
+def with_newest_data(records: Sequence[Record]) -> list[Record]:
+    """The records whose runs read the same data as the last one.
+
+    The bundled sample changes. Scores of an older sample stay on file, and in no table.
+    """
+    newest = records[-1]["run"]["data"]
+    return [record for record in records if record["run"]["data"] == newest]
+
+
 def runs_on_real_sentences() -> dict[str, list[Record]]:
-    """The records of the default job on real sentences, by model."""
+    """The records of the default job on real sentences, by model: those of the newest data."""
     of_model: dict[str, list[Record]] = {}
     for record in read_records(REAL_SENTENCES):
         of_model.setdefault(record["model"], []).append(record)
-    return of_model
+    return {model: with_newest_data(records) for model, records in of_model.items()}
 
 
 def default_runs() -> tuple[str, list[Record]]:
@@ -132,8 +142,9 @@ def score_lines(of_model: Mapping[str, list[Record]]) -> list[str]:
 
 def real_sentences() -> str:
     """Scores of the default job on real sentences, by model: benchmarks/real_sentences.py."""
-    runs = [record["run"] for record in read_records(REAL_SENTENCES)]
-    return "\n".join([*score_lines(runs_on_real_sentences()), "", measured_on(runs)])
+    of_model = runs_on_real_sentences()
+    runs = [record["run"] for records in of_model.values() for record in records]
+    return "\n".join([*score_lines(of_model), "", measured_on(runs)])
 
 
 def first_results() -> str:
@@ -183,7 +194,11 @@ def table_of_parts(records: Sequence[Record]) -> str:
 
 def sample_parts() -> str:
     """What each part of the bundled sample contributes: benchmarks/sample_parts.py."""
-    records = read_records(SAMPLE_PARTS)
+    # A newer run takes the place of an older one with the same seed.
+    newest = {}
+    for record in read_records(SAMPLE_PARTS):
+        newest[record["left_out"], record["run"]["seed"]] = record
+    records = list(newest.values())
     if not records:
         return not_measured("sample-parts")
     runs = [record["run"] for record in records]
@@ -193,16 +208,30 @@ def sample_parts() -> str:
 # --- what does a run cost? ------------------------------------------------------------------------
 
 
+def table_of_default_job(records: Sequence[Record]) -> str:
+    """Seconds and memory of the default job, one row for each run of each record."""
+    lines = format_head(["model", "beside", "seconds", "peak memory, GB"])
+    for record in records:
+        for run in record["runs"]:
+            others = run["busy_programs"]
+            beside = count(others, "busy program") if others else "nothing"
+            cells = [f"{run['seconds']:.0f}", f"{run['peak_memory'] / BYTES_PER_GB:.2f}"]
+            lines.append(format_row([record["model"], beside, *cells]))
+    return "\n".join(lines)
+
+
+def newest_default_jobs() -> list[Record]:
+    """The newest record of the default job's cost for each model."""
+    newest = {record["model"]: record for record in read_records(DEFAULT_JOB)}
+    return list(newest.values())
+
+
 def cost_of_default_job() -> str:
-    """Minutes and memory of the default job, run by run."""
-    lines = format_head(["model", "seed", "minutes", "peak memory, GB"])
-    runs = []
-    for record in read_records(REAL_SENTENCES):
-        run = record["run"]
-        runs.append(run)
-        cells = [f"{run['minutes']:.1f}", f"{run['gigabytes']:.2f}"]
-        lines.append(format_row([record["model"], str(run["seed"]), *cells]))
-    return "\n".join([*lines, "", measured_on(runs)])
+    """Seconds and memory of the default job: benchmarks/default_job.py."""
+    records = newest_default_jobs()
+    if not records:
+        return not_measured("default-job")
+    return "\n".join([table_of_default_job(records), "", measured_on(records)])
 
 
 def scaling_runs() -> str:
@@ -405,7 +434,7 @@ class Answer(NamedTuple):
 
 
 def first_model_answers() -> list[Answer]:
-    """The scores and the cost of the first model."""
+    """The scores of the first model, encoder by encoder."""
     answers = []
     for model, records in runs_on_real_sentences().items():
         parts = []
@@ -414,13 +443,18 @@ def first_model_answers() -> list[Answer]:
             parts.append(f"{score} {cell}")
         title = f"How good is {model}, trained by the default job?"
         answers.append(Answer(title, "<br>".join(parts), "first-model.md"))
+    return answers
 
-        minutes = sorted(round(record["run"]["minutes"]) for record in records)
-        span = " to ".join(dict.fromkeys(str(number) for number in (minutes[0], minutes[-1])))
-        gigabytes = max(record["run"]["gigabytes"] for record in records)
-        threads = join(count(record["run"]["machine"]["threads"], "thread") for record in records)
-        cost = f"{span} minutes on {threads}, {gigabytes:.1f} GB"
-        title = f"How much does the default job with {model} cost?"
+
+def cost_answers() -> list[Answer]:
+    """The seconds of the default job, alone on its machine."""
+    answers = []
+    for record in newest_default_jobs():
+        alone = record["runs"][0]
+        threads = count(record["machine"]["threads"], "thread")
+        cost = f"{alone['seconds']:.0f} seconds on {threads}"
+        cost += f", {alone['peak_memory'] / BYTES_PER_GB:.1f} GB"
+        title = f"How much does the default job with {record['model']} cost?"
         answers.append(Answer(title, cost, "cost.md"))
     return answers
 
@@ -460,7 +494,13 @@ def kill_answers() -> list[Answer]:
 
 def main_results() -> str:
     """One row per question, with a link to the page that has all numbers."""
-    answers = [*first_model_answers(), *speed_answers(), round_trip_answer(), *kill_answers()]
+    answers = [
+        *first_model_answers(),
+        *cost_answers(),
+        *speed_answers(),
+        round_trip_answer(),
+        *kill_answers(),
+    ]
     lines = format_head(["question", "result"])
     for question, result, page in answers:
         lines.append(format_row([f"[{question}]({page})", result]))

@@ -30,6 +30,7 @@ DIGEST = "digest"
 COMMANDS = {
     "benchmarks": "python -m benchmarks all --data-dir DIR --record",
     "busy-machine": "python -m benchmarks.busy_machine --record",
+    "default-job": "python -m benchmarks.default_job --record",
     "kill-resume": "python -m benchmarks.kill_resume --record",
     "readable": "python -m benchmarks.readable --data-dir DIR --out FILE --record",
     "real-sentences": "python -m benchmarks.real_sentences RUN --course DIR --record",

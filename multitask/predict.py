@@ -318,7 +318,8 @@ def print_rows(texts: UserTexts, cells: Sequence[Sequence[str]]) -> None:
         separator = "  "
         cells = aligned(cells)
     for row, front in zip(texts.rows, cells, strict=True):
-        print(*front, *(one_line(text) for text in row.texts), sep=separator)
+        words = [one_line(text) for text in row.texts]
+        terminal.answer(separator.join([*front, *words]))
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[list[str]]:

@@ -127,7 +127,22 @@ def test_the_readme_shows_the_default_model_once_it_is_measured(tmp_path, monkey
     assert f"The model is {model}. Measured on" in TABLES["default-job"]()
     assert TABLES["first-results"]().startswith(f"|  | {model}, 2 seeds | majority |\n")
     assert f"| another, 1 seed | {model}, 2 seeds | majority |" in TABLES["real-sentences"]()
-    assert f"How much does the default job with {model} cost?" in main_results()
+    assert f"How good is {model}, trained by the default job?" in main_results()
+
+    # The data changes: only runs on the newest data count.
+    other_data = {**old["run"], "data": "0" * 64}
+    add_records(path, [{**old, "model": model, "run": other_data}])
+    assert f"| another, 1 seed | {model}, 1 seed | majority |" in TABLES["real-sentences"]()
+
+
+def test_a_part_that_is_trained_again_replaces_its_row(tmp_path, monkeypatch):
+    path = tmp_path / "parts.jsonl"
+    old = read_records(record_tables.SAMPLE_PARTS)[0]
+    monkeypatch.setattr(record_tables, "SAMPLE_PARTS", path)
+    newer = {**old, "scores": {**old["scores"], "SST, polarity": 0.123}}
+    add_records(path, [old, newer])
+    rows = [line for line in TABLES["sample-parts"]().splitlines() if line.startswith("| nothing")]
+    assert len(rows) == 1 and " 0.123 " in rows[0]
 
 
 def test_records_of_several_machines_are_all_named():
