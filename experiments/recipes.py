@@ -226,6 +226,10 @@ POOLED_RECIPES = {f"{name}-pooled": pooled_twin(ROB_RECIPES[name]) for name in P
 #   STS, in each of ten epochs. The 6 % are of Quora's different sentences. The report does not say
 #   whether it draws sentences or pairs. It keeps the best epoch by "dev accuracy". Here that is the
 #   epoch with the best zero-shot STS.
+# - Length of sentences in contrastive stages: 32 tokens at most, as in SimCSE.
+# - PARA in table 1: the cosine is a logit. So a positive cosine means a paraphrase.
+# - Cut of SST and Quora "to the same length" as STS in the tasks: other rows in each epoch.
+# - Batch round robin (table 6): the same cut. Epoch round robin: all rows, as the report says.
 # - Text of fusion: SST alone. The report says that both losses take "the same batch of STS data",
 #   but STS has no classes, so we read SST.
 # - A stage that makes zero-shot STS worse: its encoder is used all the same (hand_on: trained).
@@ -285,6 +289,7 @@ GEN_PRETRAINED = GEN_BASELINE | {
     "contrastive_batch_size": 16,
     "contrastive_projection": "mlp",
     "contrastive_keep": "last",
+    "contrastive_evaluate_every": MORE_THAN_AN_EPOCH,
     **CONSTANT_STAGE,
 }
 
@@ -447,7 +452,8 @@ RECIPES: dict[str, Recipe] = ROB_RECIPES | POOLED_RECIPES | GEN_RECIPES
 # A line under the recipes of --list-recipes: [GEN] publishes an ensemble that is no single run.
 GEN_ENSEMBLE = (
     "gen's ensemble (.521 .836 .761, mean .706) took the best run for each task, by its figures "
-    "gen-quora-only and gen-given-para; for STS none has its figure: "
+    "gen-quora-only and gen-given-para; for STS none has its figure. It is chosen and scored on "
+    "the same dev rows, which is the row 'best, in sample' of "
     "python -m multitask.ensemble RUN... --method best --out DIR"
 )
 

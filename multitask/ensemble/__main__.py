@@ -193,7 +193,9 @@ def dev_scores(
     outcomes: Outcomes,
     tasks: Tasks = TASKS,
 ) -> Scores:
-    """Scores by row of the table: each run, then each method, out of fold if it is fitted.
+    """Scores by row of the table: each run, then each method.
+
+    A method that is fitted has two rows: out of fold, and in sample as [GEN] reports its ensemble.
 
     runs: outputs by the run's name, of the tasks in which it votes. labels: of dev, (N,) by task
     name.
@@ -206,8 +208,12 @@ def dev_scores(
             scores[name] = tasks[name].score(predictions, labels[name])
         rows[run] = with_overall(scores)
     for method, by_task in outcomes.items():
-        title = f"{method}, out of fold" if METHODS[method].is_fitted else method
+        is_fitted = METHODS[method].is_fitted
+        title = f"{method}, out of fold" if is_fitted else method
         rows[title] = with_overall({name: outcome.out_of_fold for name, outcome in by_task.items()})
+        if is_fitted:
+            scores = {name: outcome.in_sample for name, outcome in by_task.items()}
+            rows[f"{method}, in sample"] = with_overall(scores)
     return rows
 
 
@@ -221,8 +227,7 @@ def content_of_files(method: str, num_folds: int) -> dict[str, str]:
     return {
         "dev": f"out of fold: each row is predicted with weights fitted on the {num_folds - 1} of "
         f"{num_folds} folds that it is not in, so that the files' score is the honest one",
-        "test": "weights fitted on all of dev, whose own score with these would flatter and is not "
-        "given",
+        "test": "weights fitted on all of dev, whose own score with these is the one in sample",
     }
 
 
@@ -285,6 +290,8 @@ def report(
     lines += [
         f"Out of fold: dev in {options.folds} parts, each scored with what was fitted on the "
         "others.",
+        "In sample: dev scored with what was fitted on all of it. This flatters, so compare out of "
+        "fold.",
         CAUTION,
         "",
         weight_table(options.method, outcomes, [str(folder) for folder in options.runs], tasks),

@@ -293,6 +293,7 @@ class Outcome:
     weights: np.ndarray  # (R,), from all of dev
     fold_weights: np.ndarray  # (F, R), each from the other folds
     out_of_fold: float  # the score of `dev`
+    in_sample: float  # dev with `weights`: flatters where the labels of dev have decided them
     dev: np.ndarray  # predictions (N,), out of fold
     test: np.ndarray  # predictions (N,), with `weights`
     dev_confidence: np.ndarray | None = None  # of each prediction its probability; None of a score
@@ -311,7 +312,15 @@ def apply_method(
     mixed_test = mix(weights, votes.test)
     dev = decode(task, held_out.mixed, votes.scale)
     test = decode(task, mixed_test, votes.scale)
-    outcome = Outcome(weights, held_out.weights, task.score(dev, labels), dev, test)
+    in_sample = decode(task, mix(weights, votes.dev), votes.scale)
+    outcome = Outcome(
+        weights=weights,
+        fold_weights=held_out.weights,
+        out_of_fold=task.score(dev, labels),
+        in_sample=task.score(in_sample, labels),
+        dev=dev,
+        test=test,
+    )
     if task.is_regression:
         return outcome
     return replace(

@@ -30,7 +30,13 @@ for _task in TASKS:
     for _split in ("dev", "test"):
         FILES[_task, _split] = f"{_task}-{_split}-output.csv"
 SCORES = ["sst", "para", "sts", "overall_2023", "overall_2024"]
-ROWS = ["best, out of fold", "average", "weighted, out of fold"]
+ROWS = [
+    "best, out of fold",
+    "best, in sample",
+    "average",
+    "weighted, out of fold",
+    "weighted, in sample",
+]
 each_method = pytest.mark.parametrize("method", METHODS)
 
 
@@ -170,6 +176,9 @@ def test_the_record(two_runs, out, quick, method):
         assert sorted(record["weights"]["best"][name]) == [0, 1]
         of_runs = [record["dev_scores"][str(folder)][name] for folder in two_runs]
         assert record["dev_scores"]["best, out of fold"][name] <= max(of_runs) + 1e-6
+        # As [GEN] reports it: the best run of each task, on the rows that chose it.
+        in_sample = record["dev_scores"]["best, in sample"][name]
+        assert in_sample == pytest.approx(max(of_runs), abs=1e-6)
         assert sum(record["weights"]["weighted"][name]) == pytest.approx(1)
         assert np.shape(record["fold_weights"][method][name]) == (4, 2)
 
@@ -264,6 +273,7 @@ def test_what_is_printed(two_runs, out, quick, capsys):
     sentences = [line for line in lines if line.startswith(("best: ", "average: ", "weighted: "))]
     assert sentences == [f"{name}: {method.sentence}" for name, method in METHODS.items()]
     assert any("dev in 5 parts" in line for line in lines)
+    assert any(line.startswith("In sample: ") and "flatters" in line for line in lines)
     assert any("same dev rows" in line for line in lines)
 
     weights = record["weights"]["weighted"]

@@ -20,6 +20,7 @@ from multitask.ensemble.voting import (
     METHODS,
     PRIOR_ROWS,
     Scale,
+    apply_method,
     choose_best,
     decode,
     fit_weights,
@@ -367,7 +368,7 @@ def test_no_row_is_predicted_with_its_own_label_nor_with_those_of_its_fold(metho
 def test_where_nothing_is_fitted_out_of_fold_is_all_of_dev(task):
     labels, outputs = make_outputs(task)
     outcome = apply_to("average", task, labels, outputs)
-    assert outcome.out_of_fold == TASKS[task].score(outcome.test, labels)
+    assert outcome.out_of_fold == TASKS[task].score(outcome.test, labels) == outcome.in_sample
     np.testing.assert_array_equal(outcome.dev, outcome.test)
 
 
@@ -384,6 +385,24 @@ def test_fitted_dev_predictions_are_not_those_of_the_final_weights(method):
         assert outcome.out_of_fold == pearson(outcome.dev, labels)
         disagreements.append(np.abs(outcome.fold_weights - outcome.weights).max())
     assert max(disagreements) > 0.1
+
+
+def test_both_scores_of_the_best_run_by_hand():
+    """Two runs on four pairs of PARA, in the folds 0, 0, 1, 1.
+
+    The first run is right on rows 0, 1 and 2, the second one on rows 2 and 3. In sample the first
+    one is chosen, with 3/4. Fold 0 is answered by the run that is better on fold 1: the second one
+    (2 against 1), which is wrong twice. Fold 1 is answered by the first one, which is right once.
+    """
+    labels = np.array([1.0, 1.0, 0.0, 0.0])
+    first = np.float32([2, 2, -2, 2])
+    second = np.float32([-2, -2, -2, -2])
+    votes = gather_votes(PARA, [first, second], [first, second])
+    outcome = apply_method(choose_best, PARA, votes, labels, np.array([0, 0, 1, 1]))
+    assert outcome.weights.tolist() == [1, 0]
+    assert outcome.fold_weights.tolist() == [[0, 1], [1, 0]]
+    assert outcome.in_sample == 3 / 4
+    assert outcome.out_of_fold == 1 / 4
 
 
 # --- luck earns nothing -------------------------------------------------------------------------
@@ -412,7 +431,9 @@ def compute_scores_of_guesses(method: str, task: str) -> tuple[float, float]:
         labels, _ = make_outputs(task, num_rows=NUM_GUESSED, seed=seed)
         noise = np.random.default_rng([seed, 1]).normal(size=size)
         outcome = apply_to(method, task, labels, list(noise), seed=seed)
-        flattered.append(TASKS[task].score(outcome.test, labels))
+        # The test rows are the dev rows here.
+        assert outcome.in_sample == TASKS[task].score(outcome.test, labels)
+        flattered.append(outcome.in_sample)
         honest.append(outcome.out_of_fold)
     return float(np.mean(flattered)), float(np.mean(honest))
 
