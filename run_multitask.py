@@ -489,7 +489,7 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
     from data.known_words import save_words
     from data.task_specs import stored
     from minbert.training import cost_estimate, run_folder
-    from multitask import conflicts, evaluation, leaderboard
+    from multitask import conflicts, evaluation, leaderboard, prediction_files
 
     terminal.title("Results", "predicting dev and test")
     options = setup.options
@@ -518,6 +518,7 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
         options.flat(),
         setup.digests,
         tasks=stored(setup.tasks),
+        predictions=prediction_files.digests_of(setup.prediction_paths),
         scores=scores.dev,
         **({"test_scores": scores.test} if scores.test else {}),
         **({"train_scores": train_scores} if train_scores else {}),

@@ -22,6 +22,7 @@ from benchmarks.report import Conditions, busy_cores, format_line, format_report
 from experiments.record_tables import BENCHMARKS
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
+from minbert.commands.outputs import check_new_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / "benchmarks" / "reports"
@@ -375,6 +376,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name, question in QUESTIONS.items():
             print(f"{name:<12}{question}")
         return 0
+    if arguments.out is not None:
+        check_new_folder("--out", arguments.out)
     if arguments.name == "all":
         return report_all(arguments)
     line = run_one(arguments)

@@ -1,7 +1,7 @@
 """Command: is a damaged file noticed before it is used?
 
-`python -m benchmarks.bit_flips` writes each kind of file that a run reads again, turns over one
-random bit of it, and reads it as the run does. A flip counts as noticed where the reader refuses
+`python -m benchmarks.bit_flips` writes each kind of file that minBERT reads again, turns over one
+random bit of it, and reads it as the commands do. A flip counts as noticed where the reader refuses
 the file, and as without effect where it returns what it returned before. Everything else is silent
 damage, and the command then ends with code 1.
 """
@@ -9,24 +9,45 @@ damage, and the command then ends with code 1.
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy
 import torch
 
+from benchmarks.comparison import versions
+from benchmarks.json_lines import Line, check_lines, run_missing
+from benchmarks.recording import HELP, record_measurement
+from contrastive.embed.export import write_folder
+from contrastive.embed.stored_vectors import read_vectors, record_of, write_vectors
+from contrastive.sentence_folder import read_sentence_folder
 from data import token_cache
-from minbert import BertConfig, BertModel
+from data.known_words import load_words, save_words
+from data.readers import Example
+from experiments.record_tables import BIT_FLIPS
+from minbert import BertConfig, BertModel, BertTokenizer
+from minbert.commands.digests import read_record
 from minbert.commands.ending import exit_code
 from minbert.commands.files import digest_of_file, read_json, write_json, write_tensors
 from minbert.commands.flags import Parser
-from minbert.reporting.tables import score_table
+from minbert.reporting.tables import aligned
+from minbert.tokenizer import SPECIAL_TOKENS
 from minbert.training.checkpoint import STATE_FILE, load_checkpoint, save_checkpoint
+from minbert.training.cost_estimate import read_estimates
+from minbert.training.run_folder import check_unchanged
 from minbert.training.stage import STAGE_FILE, check_files
+from minbert.training.step_log import CHECKSUMS, LOG_FILE, StepLog, StepRecord
+from multitask.model import MultitaskBert
+from multitask.options import HeadOptions
+from multitask.prediction_files import is_as_written
 
 NUM_FLIPS = 200
 
@@ -96,10 +117,20 @@ def agrees(value: Any, expected: Any) -> bool:
 
 def make_kinds(folder: Path) -> list[Kind]:
     """Write a small file of each kind into a folder."""
-    return [*make_checkpoint(folder / "checkpoint"), *make_encoder(folder / "encoder")] + [
-        make_options(folder / "options.json"),
+    torch.manual_seed(0)
+    return [
+        *make_checkpoint(folder / "checkpoint"),
+        *make_records(folder / "run"),
+        *make_log(folder / "log"),
+        *make_encoder(folder / "encoder"),
+        *make_model(folder / "model"),
+        *make_export(folder / "export"),
         make_cache(folder / "cache.npz"),
+        make_vectors(folder / "vectors.npy"),
     ]
+
+
+# --- the files of a run ---------------------------------------------------------------------------
 
 
 def make_checkpoint(folder: Path) -> list[Kind]:
@@ -117,9 +148,69 @@ def make_checkpoint(folder: Path) -> list[Kind]:
     ]
 
 
-def make_encoder(folder: Path) -> list[Kind]:
-    """The encoder of a finished stage, and its record."""
-    config = BertConfig(
+def make_records(folder: Path) -> list[Kind]:
+    """What says how a run was made, and the files whose digests it holds."""
+    content = {"options": {"lr": 0.001, "epochs": 3, "head": "mlp"}, "files": {"a.csv": "0" * 64}}
+    for name in ("options.json", "run.json"):
+        write_json(folder / name, content, has_checksum=True)
+    estimate = {"name": "mlm", "num_steps": 9, "seconds": 1.5, "peak_memory": 10, "disk": 20}
+    estimates = folder / "cost_estimate.json"
+    write_json(estimates, {"jobs": [estimate]}, has_checksum=True)
+
+    data = folder / "rows.csv"
+    data.write_text("id\tsentence\tsentiment\na1\tA good film .\t3\n")
+    predictions = folder / "sst-dev-output.csv"
+    predictions.write_text("id \t Predicted_Sentiment \na1 , 3 \nb2 , 4 \n")
+    digest = digest_of_file(data)
+    record = {"predictions": {"sst_dev": digest_of_file(predictions)}}
+
+    def read_data() -> bytes:
+        check_unchanged(folder, {"rows": digest}, {"rows": digest_of_file(data)})
+        return data.read_bytes()
+
+    def read_predictions() -> bytes | None:
+        return predictions.read_bytes() if is_as_written(predictions, record) else None
+
+    def read_estimate() -> Any:
+        # As in cost_estimate.estimate, which then measures the cost again.
+        try:
+            return read_estimates(estimates)
+        except (KeyError, TypeError):
+            return None
+
+    return [
+        Kind("options.json", folder / "options.json", lambda: read_json(folder / "options.json")),
+        Kind("run.json", folder / "run.json", lambda: read_json(folder / "run.json")),
+        Kind("cost_estimate.json", estimates, read_estimate),
+        Kind("data file", data, read_data),
+        Kind("predictions", predictions, read_predictions),
+    ]
+
+
+def make_log(folder: Path) -> list[Kind]:
+    """The step log of a run that was stopped, and the checksums of its rows."""
+    log = StepLog(folder)
+    for step in range(1, 6):
+        loss = 1 / step
+        log.write(StepRecord("multitask", 1, step, loss, {"sst": loss}, 0.1, 2.0, 0.5, 12))
+
+    def read() -> Any:
+        again = StepLog(folder)
+        said = StringIO()
+        with redirect_stdout(said):
+            rows = again.intact_rows()
+        return None if "damaged" in said.getvalue() else [again.tasks, rows]
+
+    paths = {"log.csv": folder / LOG_FILE, "checksums of log.csv": folder / CHECKSUMS}
+    return [Kind(name, path, read) for name, path in paths.items()]
+
+
+# --- models ---------------------------------------------------------------------------------------
+
+
+def tiny_config() -> BertConfig:
+    """The config of an encoder of one layer."""
+    return BertConfig(
         vocab_size=20,
         hidden_size=8,
         num_hidden_layers=1,
@@ -127,9 +218,18 @@ def make_encoder(folder: Path) -> list[Kind]:
         intermediate_size=8,
         max_position_embeddings=8,
     )
-    BertModel(config).save_pretrained(folder)
-    digests = {path.name: digest_of_file(path) for path in folder.iterdir()}
-    content = {"fingerprint": "f", "code": "c", "seconds": 1.5, "files": digests}
+
+
+def tiny_tokenizer() -> BertTokenizer:
+    """A tokenizer with a vocabulary of 20."""
+    words = [*SPECIAL_TOKENS, *"abcdefghijklmno"]
+    return BertTokenizer({word: number for number, word in enumerate(words)})
+
+
+def make_encoder(folder: Path) -> list[Kind]:
+    """The encoder of a finished stage, and its record."""
+    BertModel(tiny_config()).save_pretrained(folder)
+    content = {"fingerprint": "f", "code": "c", "seconds": 1.5, "files": read_record(folder)}
     write_json(folder / STAGE_FILE, content, has_checksum=True)
 
     def read() -> Any:
@@ -138,14 +238,45 @@ def make_encoder(folder: Path) -> list[Kind]:
         return [stored, BertModel.from_pretrained(folder).state_dict()]
 
     names = ["model.safetensors", "config.json", STAGE_FILE]
-    return [Kind(f"encoder, {name}", folder / name, read) for name in names]
+    return [Kind(f"encoder of a stage, {name}", folder / name, read) for name in names]
 
 
-def make_options(path: Path) -> Kind:
-    """The options of a run."""
-    content = {"options": {"lr": 0.001, "epochs": 3, "head": "mlp"}, "files": {"a.csv": "0" * 64}}
-    write_json(path, content, has_checksum=True)
-    return Kind("options", path, lambda: read_json(path))
+def make_model(folder: Path) -> list[Kind]:
+    """The model of a finished run, as predict and --model open it."""
+    heads = HeadOptions(head="vm", pair_encoding="cross")
+    model = MultitaskBert(BertModel(tiny_config()), "mean", heads, seed=0)
+    model.save_pretrained(folder, tiny_tokenizer())
+    save_words(folder, {"sst": [Example("a1", "A good film", None, None)]})
+
+    def read() -> Any:
+        opened = MultitaskBert.from_pretrained(folder)
+        tokenizer = BertTokenizer.from_pretrained(folder)
+        words = load_words(folder, "sst")
+        weights = opened.state_dict()
+        settings = [opened.encoder.config, opened.pooling, opened.options, opened.tasks]
+        return [weights, *settings, tokenizer.fingerprint, words]
+
+    names = sorted(path.name for path in folder.iterdir())
+    return [Kind(f"model, {name}", folder / name, read) for name in names]
+
+
+def make_export(folder: Path) -> list[Kind]:
+    """A model as embed exports it for sentence-transformers. --model opens it, too."""
+    encoder = BertModel(tiny_config())
+    write_folder(folder, encoder, tiny_tokenizer(), "pooler", 8, is_normalised=True)
+
+    def read() -> Any:
+        opened = read_sentence_folder(folder)
+        assert opened is not None
+        values = {name: value for name, value in vars(opened).items() if name != "steps"}
+        dense = opened.steps[0]
+        return [values, dense.keywords["weight"], dense.keywords["bias"]]  # type: ignore[attr-defined]
+
+    names = ["modules.json", "1_Pooling/config.json", "2_Dense/model.safetensors"]
+    return [Kind(f"exported model, {name}", folder / name, read) for name in names]
+
+
+# --- what is kept from command to command ---------------------------------------------------------
 
 
 def make_cache(path: Path) -> Kind:
@@ -161,17 +292,38 @@ def make_cache(path: Path) -> Kind:
     return Kind("token cache", path, read)
 
 
+def make_vectors(path: Path) -> Kind:
+    """Sentence vectors that `embed --out` has stored."""
+    identity = {"model": "m", "modules": "", "pooling": "mean", "max_length": 8}
+    embedder: Any = SimpleNamespace(identity=lambda: identity)
+    sentences = ["a b", "c d", "e f"]
+    vectors = torch.randn(3, 8)
+    write_vectors(path, vectors, is_normalised=True, record=record_of(sentences, embedder))
+    return Kind("sentence vectors", path, lambda: read_vectors(path, sentences, embedder)[0])
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = Parser(
         prog="python -m benchmarks.bit_flips",
         allow_abbrev=False,
-        description="Turn over single bits of files that a run reads again.",
+        description="Turn over single bits of files that minBERT reads again.",
     )
     parser.add_argument(
         "--flips", type=int, default=NUM_FLIPS, metavar="N", help="of each file (%(default)s)"
     )
     parser.add_argument("--seed", type=int, default=0, help="of all flips (%(default)s)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="keep the counts, a line of JSON for each file. A later call with the same FILE goes "
+        "on where this one was stopped",
+    )
+    parser.add_argument("--record", action="store_true", help=HELP)
     return parser
 
 
@@ -179,14 +331,33 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Try all kinds and print a table. Exit code 1 where damage was silent."""
     arguments = build_parser().parse_args(argv)
-    table = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for kind in make_kinds(Path(folder)):
-            counts = try_flips(kind, arguments.flips, arguments.seed)
-            table[kind.name] = {name: float(value) for name, value in counts._asdict().items()}
-    headings = {name: name.replace("_", " ") for name in Counts._fields}
-    print(score_table("flips", headings, table))
-    return 1 if any(row["silent"] for row in table.values()) else 0
+    if arguments.flips < 1:
+        raise ValueError(f"--flips is {arguments.flips}; pass 1 or more.")
+    if arguments.out is not None:
+        check_lines(arguments.out, ("file", "flips", "seed"))
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        kinds = {kind.name: kind for kind in make_kinds(place)}
+
+        def count(file: str, flips: int, seed: int) -> Line:
+            counts = try_flips(kinds[file], flips, seed)
+            return {"file": file, "flips": flips, "seed": seed, **counts._asdict()}
+
+        common = {"flips": arguments.flips, "seed": arguments.seed}
+        identities = [{"file": file, **common} for file in kinds]
+        with redirect_stdout(StringIO()):
+            lines = run_missing(arguments.out or place / "lines.jsonl", identities, count)
+    lines = [line for line in lines if common.items() <= line.items()]
+
+    rows = [("flips of", *(name.replace("_", " ") for name in Counts._fields))]
+    for line in lines:
+        rows.append((line["file"], *(str(line[name]) for name in Counts._fields)))
+    print(aligned(rows))
+    summary = {"name": "bit_flips", **common, "files": lines, "versions": versions()}
+    if arguments.record:
+        record_measurement(BIT_FLIPS, summary)
+    print(json.dumps(summary))
+    return 1 if any(line["silent"] for line in lines) else 0
 
 
 if __name__ == "__main__":

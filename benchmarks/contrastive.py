@@ -27,6 +27,7 @@ from benchmarks.json_lines import (
     add_data_flag,
     add_output_flag,
     add_seeds_flag,
+    check_lines,
     format_mean,
     has_identity,
     read_tables_or_exit,
@@ -206,6 +207,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     problem = find_problem(arguments)
     if problem:
         parser.error(problem)
+    check_lines(arguments.out, ("stage", "model", "seed"))
     read_tables_or_exit(parser, arguments.data_dir, arguments.train_rows)
 
     data_dir = str(Path(arguments.data_dir).resolve())

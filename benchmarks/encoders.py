@@ -25,6 +25,7 @@ from benchmarks.json_lines import (
     add_data_flag,
     add_output_flag,
     add_seeds_flag,
+    check_lines,
     format_mean,
     has_identity,
     read_tables_or_exit,
@@ -183,6 +184,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Make the fine-tunes that are missing, and print the table of those that were asked for."""
     parser = build_parser()
     arguments = parser.parse_args(argv)
+    check_lines(arguments.out, ("encoder", "task", "seed"))
     read_tables_or_exit(parser, arguments.data_dir)
     runtime.settle_memory()
     identities = list_identities(arguments)

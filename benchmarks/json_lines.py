@@ -8,12 +8,14 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from data.options import DataOptions
 from data.readers import Table
+from minbert.commands.files import write_text
+from minbert.commands.outputs import Output, check_outputs
 from multitask.stage import read_tables
 
 Line = dict[str, Any]
@@ -63,6 +65,23 @@ def format_mean(values: Sequence[float]) -> str:
     return f"{statistics.mean(values):.4f}{deviation}"
 
 
+def check_lines(path: Path, names: Collection[str]) -> None:
+    """Raise ValueError if results cannot or must not be added to a file.
+
+    names: what each line of the command holds. A file with other lines belongs to somebody else.
+    """
+
+    def is_ours(path: Path) -> bool:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            first = file.readline()
+        try:
+            return set(names) <= set(json.loads(first))
+        except (ValueError, TypeError, RecursionError):
+            return False
+
+    check_outputs([Output("--out", path, is_ours)])
+
+
 def has_identity(line: Line, identity: Line) -> bool:
     """Return whether a line is that of the run with this identity."""
     return identity.items() <= line.items()
@@ -75,7 +94,12 @@ def run_missing(path: Path, identities: Iterable[Line], run: Callable[..., Line]
     """
     lines: list[Line] = []
     if path.is_file():
-        lines = [json.loads(text) for text in path.read_text().splitlines()]
+        text = path.read_text(encoding="utf-8")
+        # A kill may have cut the last line short.
+        complete = text[: text.rfind("\n") + 1]
+        if complete != text:
+            write_text(path, complete)
+        lines = [json.loads(line) for line in complete.splitlines()]
     for identity in identities:
         if any(has_identity(line, identity) for line in lines):
             continue

@@ -23,6 +23,7 @@ from benchmarks.json_lines import (
     add_data_flag,
     add_output_flag,
     add_seeds_flag,
+    check_lines,
     format_mean,
     has_identity,
     read_tables_or_exit,
@@ -145,6 +146,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Make the fine-tunes that are missing, and print the table of those with the same settings."""
     parser = build_parser()
     arguments = parser.parse_args(argv)
+    check_lines(arguments.out, ("path", "model", "seed"))
     read_tables_or_exit(parser, arguments.data_dir, arguments.train_rows)
     runtime.settle_memory()
     for note in notes_without_bf16("Both paths are in fp32.", runtime.choose_device()[0]):

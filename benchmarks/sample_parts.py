@@ -31,6 +31,7 @@ from experiments.record_tables import SAMPLE_PARTS, table_of_parts
 from experiments.records import Record, add_records
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
+from minbert.commands.outputs import check_new_folder
 from minbert.options import EncoderOptions
 
 RUN_MULTITASK = Path(__file__).resolve().parents[1] / "run_multitask.py"
@@ -130,6 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="add the scores to experiments/records/sample-parts.jsonl",
     )
     options = parser.parse_args(arguments)
+    check_new_folder("--out", options.out)
 
     course = read_course(options.course)
     sentences = read_sentences(SENTENCES)

@@ -8,7 +8,7 @@ from typing import Any
 from command_line.automatic import choose_name
 from command_line.options import Options
 from data.readers import COURSE_FILES
-from minbert.commands.files import read_json
+from minbert.commands.files import DamagedFile, read_json
 from minbert.commands.options import AUTO, NONE
 from minbert.commands.paths import LATEST, in_shell, is_free
 from minbert.commands.plugins import PluginError, load_again
@@ -71,6 +71,8 @@ def load(folder: Path) -> Options:
             raise TypeError("'files' is no table")
     except PluginError:
         raise
+    except DamagedFile as error:
+        raise ValueError(f"--resume {folder}: options.json cannot be used: {error}.") from error
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"{path}: not the options of this version ({error}{writer_of(stored)}). Start a new "

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from minbert import weights
 from minbert.bert import BertOutput
+from minbert.commands.digests import check_recorded
 from minbert.commands.files import read_json
 from minbert.config import BertConfig
 from minbert.pooling import POOLINGS, SENTENCE_POOLINGS, pooling_modes, stored_pooling
@@ -196,6 +197,7 @@ def _read_json(path: Path) -> Any:
     """Read a JSON file, or an empty table where there is none."""
     if not path.is_file():
         return {}
+    check_recorded(path)
     try:
         return read_json(path)
     except ValueError as error:

@@ -11,7 +11,6 @@ is not trained again, and an interrupted one continues.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from command_line.parser import parse
 from course.editions import DEFAULT, EDITIONS, HELP, MODES, PART1_TASKS, SPLITS, Edition
 from data.readers import BUILT_IN_FILES
 from experiments.flags import is_different, parse_flags
+from experiments.run_files import read_json
 from experiments.series import COMMAND, run_process
 from minbert.commands.ending import exit_code
 from minbert.commands.files import write_atomically
@@ -28,6 +28,7 @@ from minbert.commands.flags import Parser
 from minbert.commands.paths import in_shell
 from minbert.options import EncoderOptions
 from minbert.reporting.tables import score_table
+from multitask.prediction_files import check_as_written
 
 # What the course's classifier.py trains with, where ours has other defaults. Its learning rates
 # are those of bert-base, so ours stay: they fit the width of the encoder.
@@ -153,9 +154,7 @@ def check_same_flags(run: Run, flags: Sequence[str]) -> None:
     path = run.folder / "options.json"
     if not path.is_file():
         return
-    stored = json.loads(path.read_text(encoding="utf-8"))
-    # options.json holds the options under a key of its own.
-    options = stored.get("options", stored)
+    options = read_json(path, "options")["options"]
     for name, value in parse_flags(flags).items():
         if name in options and is_different(options[name], value):
             raise ValueError(
@@ -208,7 +207,7 @@ def dev_table(runs: Sequence[Run], edition: Edition) -> str:
     """The dev accuracies, a line for each task and a column for each mode."""
     rows: dict[str, dict[str, float]] = {}
     for run in runs:
-        record = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))
+        record = read_json(run.folder / "run.json", "scores")
         row = rows.setdefault(f"{run.task.upper()} accuracy", {})
         row[run.mode] = record["scores"][run.task]
     headings = {run.mode: edition.word_of(run.mode) for run in runs}
@@ -227,6 +226,7 @@ def write_files(runs: Sequence[Run], out: Path, edition: Edition) -> list[Path]:
             continue
         folder = folders[file.task, file.mode]
         source = folder / "predictions" / f"{file.task}-{file.split}-output.csv"
+        check_as_written(source, read_json(folder / "run.json"))
         content = source.read_bytes()
         path = out / file.name
 

@@ -8,7 +8,6 @@ folder, too (--code).
 
 from __future__ import annotations
 
-import json
 import sys
 import zipfile
 from collections.abc import Callable, Sequence
@@ -18,12 +17,17 @@ from typing import NamedTuple
 from course.editions import DEFAULT, EDITIONS, HELP, SPLITS, TASKS, Edition, HandIn
 from data.download import PUBLISHED
 from data.readers import BUILT_IN_FILES, Table, read_examples, sha256_of
+from experiments.run_files import read_json
 from minbert.commands.ending import exit_code
 from minbert.commands.files import write_atomically
 from minbert.commands.flags import Parser
 from minbert.commands.options import AUTO, NONE
 from minbert.commands.outputs import HELP_OF_OVERWRITE, OVERWRITE, Output, check_outputs
-from multitask.prediction_files import score_predictions, verify_predictions
+from multitask.prediction_files import (
+    check_as_written,
+    score_predictions,
+    verify_predictions,
+)
 from multitask.tasks import BUILT_IN_TASKS
 
 COMMENT = b"minBERT"  # of our zips
@@ -129,7 +133,7 @@ def source_of(folder: Path, data_dir: str | None) -> Source:
     record = folder / "run.json"
     if not record.is_file():
         return source_of_folder(folder, data_dir)
-    content = json.loads(record.read_text(encoding="utf-8"))
+    content = read_json(record, "options")
     options = content["options"]
     trained = tuple(str(options["tasks"]).split(","))
     predictions = {}
@@ -144,6 +148,7 @@ def source_of(folder: Path, data_dir: str | None) -> Source:
             stored = options.get(f"{task}_{split}_out", AUTO)
             usual = folder / "predictions" / f"{task}-{split}-output.csv"
             predictions[task, split] = usual if stored == AUTO else Path(stored)
+            check_as_written(predictions[task, split], content)
             data[task, split] = options[f"{task}_{split}"]
     if data_dir is not None:
         data = data_files(data_dir, TASKS)
@@ -222,7 +227,9 @@ def verify_part1(folder: Path, edition: Edition, log: Callable[[str], None]) -> 
                 f"{path}: there is no such file. `python -m course.part1 --out {folder} --course "
                 "NAME` writes the eight files, with the names of that course."
             )
-        options = json.loads(record.read_text(encoding="utf-8"))["options"]
+        content = read_json(record, "options")
+        options = content["options"]
+        check_as_written(path, content)
         data = {(file.task, file.split): options[f"{file.task}_{file.split}"]}
         log(verified(file, path, Source({}, data)))
         files[file.name] = path

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from data.readers import Example
+from minbert.commands.digests import check_recorded, recording
 from minbert.commands.files import read_json, write_json
 
 WORDS_FILE = "training_words.json"  # in the folder of a model
@@ -61,7 +62,8 @@ def rows_of_unknown_words(examples: Sequence[Example], known: set[str]) -> list[
 def save_words(folder: Path, rows: Mapping[str, Iterable[Example]]) -> None:
     """Write the words of each task's training rows. rows: by task."""
     content = {task: " ".join(sorted(words_in(examples))) for task, examples in rows.items()}
-    write_json(folder / WORDS_FILE, content)
+    with recording(folder) as digests:
+        digests[WORDS_FILE] = write_json(folder / WORDS_FILE, content)
 
 
 def load_words(folder: Path, task: str) -> set[str] | None:
@@ -72,6 +74,7 @@ def load_words(folder: Path, task: str) -> set[str] | None:
     path = folder / WORDS_FILE
     if not path.is_file():
         return None
+    check_recorded(path)
     try:
         content = read_json(path)
         return set(content[task].split())

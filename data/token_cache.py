@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import Protocol
 from zipfile import BadZipFile
 
@@ -20,7 +21,7 @@ import numpy
 # Rows that are tokenized at once. Python lists of all ids take ten times the memory of the arrays.
 CHUNK = 8192
 
-# What reading a damaged zip file may raise.
+# What numpy may raise where a file or the header of an array is damaged.
 DAMAGES = (
     OSError,
     ValueError,
@@ -32,6 +33,8 @@ DAMAGES = (
     NotImplementedError,
     BadZipFile,
     zlib.error,
+    SyntaxError,
+    TokenError,
 )
 
 # A maximum length that cuts no row.
@@ -171,15 +174,26 @@ def fingerprint(
     return digest.hexdigest()
 
 
+def digest_of(path: Path, rows: TokenRows) -> str:
+    """Return the SHA-256 of token ids, and of the name of their file without its folder.
+
+    With the name, the ids of other texts are noticed, too.
+    """
+    digest = hashlib.sha256(f"{path.name} {rows.num_truncated} {rows.tokens.shape} ".encode())
+    digest.update(numpy.ascontiguousarray(rows.tokens))
+    digest.update(numpy.ascontiguousarray(rows.lengths))
+    return digest.hexdigest()
+
+
 def write(path: Path, rows: TokenRows) -> None:
-    """Write the three fields to a zip file, which keeps a checksum of each.
+    """Write the three fields and their digest to a zip file.
 
     The file is written beside its place and then renamed: a reader never finds half of it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.npz")
     try:
-        numpy.savez(beside, **vars(rows))
+        numpy.savez(beside, digest=digest_of(path, rows), **vars(rows))
         os.replace(beside, path)
     finally:
         beside.unlink(missing_ok=True)
@@ -188,16 +202,13 @@ def write(path: Path, rows: TokenRows) -> None:
 def read(path: Path) -> TokenRows | None:
     """Return what `write` wrote, or None where there is no file or a damaged one.
 
-    The zip file compares its checksums. Arrays of another form are refused, too.
+    Files of older versions have no digest. They count as damaged.
     """
     try:
         with numpy.load(path, allow_pickle=False) as stored:
             rows = TokenRows(stored["tokens"], stored["lengths"], int(stored["num_truncated"]))
+            digest = str(stored["digest"])
     except DAMAGES:
         return None
-    tokens, lengths = rows.tokens, rows.lengths
-    has_types = tokens.dtype == lengths.dtype == numpy.int32
-    if not has_types or tokens.ndim != 2 or lengths.ndim != 1 or len(tokens) != 2:
-        return None
-    is_whole = len(lengths) == 0 or (lengths.min() >= 0 and tokens.min() >= 0)
-    return rows if is_whole and lengths.sum() == tokens.shape[1] else None
+    has_types = rows.tokens.dtype == rows.lengths.dtype == numpy.int32
+    return rows if has_types and digest == digest_of(path, rows) else None

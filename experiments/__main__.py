@@ -35,7 +35,9 @@ from experiments.run_files import (
 from experiments.series import Series, run_process
 from experiments.tables import build_score_table, build_stage_table, build_train_table
 from minbert.commands.ending import exit_code
+from minbert.commands.files import write_text
 from minbert.commands.flags import Parser
+from minbert.commands.outputs import PAGE_START, Output, begins_with, check_outputs
 from minbert.reporting import terminal
 from minbert.training.code_version import code_version
 
@@ -202,9 +204,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0 when all runs are finished, else that of the run that failed."""
     request = parse(argv)
     check_series(request.series)
+    path = table_path(request.series)
+    tables = Output("--out", path, begins_with("| recipe |"))
+    page = Output("--out", path.with_suffix(".html"), begins_with(PAGE_START))
+    check_outputs([tables, page])
     # In a terminal each run shows its own bar. In a log it has its own file.
     with terminal.session("reading the runs", has_bar=False):
         return run_series(*request)
+
+
+def table_path(series: Series) -> Path:
+    """The file of the tables. The page with the curves stands beside it."""
+    return series.out / "ablation.md"
 
 
 def run_series(series: Series, against: str, records: Path | None) -> int:
@@ -234,8 +245,8 @@ def run_series(series: Series, against: str, records: Path | None) -> int:
         text += f"\n\n{build_train_table(results.train)}"
     if results.stages:
         text += f"\n\n{build_stage_table(results.stages)}"
-    path = series.out / "ablation.md"
-    path.write_text(text + "\n", encoding="utf-8")
+    path = table_path(series)
+    write_text(path, text + "\n")
     page = path.with_suffix(".html")
     terminal.doing("drawing the curves")
     write_page(page, results.scores, results.histories)

@@ -21,6 +21,7 @@ ROUND_TRIPS = RECORDS / "round-trips.jsonl"
 BENCHMARKS = RECORDS / "benchmarks.jsonl"
 KILL_RESUME = RECORDS / "kill-resume.jsonl"
 SCALING = RECORDS / "scaling.jsonl"
+BIT_FLIPS = RECORDS / "bit-flips.jsonl"
 SAMPLE_PARTS = RECORDS / "sample-parts.jsonl"
 READABLE_RUNS = RECORDS / "readable.jsonl"
 BUSY_MACHINE = RECORDS / "busy-machine.jsonl"
@@ -402,6 +403,22 @@ def kill_resume() -> str:
     return "\n".join([*lines, "", measured_on(records)])
 
 
+# --- is a damaged file noticed before it is used? -------------------------------------------------
+
+
+def bit_flips() -> str:
+    """What became of single bits that were turned over in each kind of file."""
+    records = read_records(BIT_FLIPS)
+    if not records:
+        return not_measured("bit-flips")
+    newest = records[-1]
+    lines = format_head(["file", "flips", "noticed", "without effect", "silent"])
+    for file in newest["files"]:
+        counts = [str(file[key]) for key in ("flips", "noticed", "without_effect", "silent")]
+        lines.append(format_row([file["file"], *counts]))
+    return "\n".join([*lines, "", measured_on([newest])])
+
+
 # --- does the fast code train what the readable code trains? --------------------------------------
 
 
@@ -492,6 +509,18 @@ def kill_answers() -> list[Answer]:
     return [Answer(question, f"{identical} of {total} runs", "resume.md")]
 
 
+def damage_answers() -> list[Answer]:
+    """All flips of the newest record together."""
+    records = read_records(BIT_FLIPS)
+    if not records:
+        return []
+    files = records[-1]["files"]
+    flips = sum(file["flips"] for file in files)
+    silent = sum(file["silent"] for file in files)
+    result = f"{flips:,} bits in {len(files)} kinds of files, {silent} without a word"
+    return [Answer("Is a damaged file noticed?", result, "damage.md")]
+
+
 def main_results() -> str:
     """One row per question, with a link to the page that has all numbers."""
     answers = [
@@ -500,6 +529,7 @@ def main_results() -> str:
         *speed_answers(),
         round_trip_answer(),
         *kill_answers(),
+        *damage_answers(),
     ]
     lines = format_head(["question", "result"])
     for question, result, page in answers:
@@ -508,6 +538,7 @@ def main_results() -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
+    "bit-flips": bit_flips,
     "benchmark-checks": benchmark_checks,
     "busy-machine": busy_machine,
     "cost-of-default-job": cost_of_default_job,

@@ -28,6 +28,7 @@ BYTES_PER_GB = 1e9
 DIGEST = "digest"
 # What makes the records of a file. Every other file holds runs of `python -m experiments`.
 COMMANDS = {
+    "bit-flips": "python -m benchmarks.bit_flips --record",
     "benchmarks": "python -m benchmarks all --data-dir DIR --record",
     "busy-machine": "python -m benchmarks.busy_machine --record",
     "default-job": "python -m benchmarks.default_job --record",

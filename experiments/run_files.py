@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
+
+from minbert.commands import files
 
 Scores = dict[str, float]
 
@@ -19,9 +20,11 @@ def read_json(path: Path, *sections: str) -> dict[str, Any]:
     Raises ValueError where the file is damaged or where one of the sections is missing.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = files.read_json(path)
         checked = {name: dict(content[name]) for name in sections}
         return {**content, **checked}
+    except files.DamagedFile as error:
+        raise ValueError(f"{path}: {error}.") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"{path}: not what a run writes ({type(error).__name__}: {error}). Move the run."
@@ -66,5 +69,5 @@ def stage_records(folder: Path, record: dict[str, Any]) -> dict[str, dict[str, A
         is_last = name == list(stages)[-1]
         path = folder / ("encoder" if is_last else f"encoder-{name}") / "stage.json"
         if path.is_file():
-            stage["seconds"] = json.loads(path.read_text(encoding="utf-8"))["seconds"]
+            stage["seconds"] = read_json(path)["seconds"]
     return stages

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from minbert import hub
+from minbert.commands.digests import check_recorded, recording
 from minbert.commands.files import read_json, write_text
 
 ATTENTION_IMPLEMENTATIONS = ("eager", "fused")
@@ -251,7 +252,9 @@ class BertConfig:
             if name != "attention_implementation" and name not in family.fixed:
                 content[family.keys.get(name, name)] = value
         text = json.dumps(content, indent=2, sort_keys=True) + "\n"
-        write_text(Path(folder) / "config.json", text)
+        path = Path(folder) / "config.json"
+        with recording(path.parent) as digests:
+            digests[path.name] = write_text(path, text)
 
 
 def _check_names(overrides: dict[str, Any], names: list[str]) -> None:
@@ -274,6 +277,7 @@ def _read_json_object(path: Path) -> dict[str, Any]:
             f"{folder}: no config.json in it; a model folder in Hugging Face layout holds it "
             f"beside vocab.txt and model.safetensors (or pytorch_model.bin). {hint}"
         )
+    check_recorded(path)
     try:
         content = read_json(path)
     except ValueError as error:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from minbert.bert import BertOutput
+from minbert.commands.digests import check_recorded, recording
 from minbert.commands.files import read_json, write_json
 
 POOLINGS = ("mean", "cls", "pooler")
@@ -109,7 +110,9 @@ def pool(output: BertOutput, attention_mask: Tensor, pooling: str) -> Tensor:
 
 def save_pooling(folder: str | Path, pooling: str) -> None:
     """Note beside a trained encoder which sentence vector it was trained for."""
-    write_json(Path(folder) / FILE_NAME, {"pooling": pooling})
+    path = Path(folder) / FILE_NAME
+    with recording(path.parent) as digests:
+        digests[path.name] = write_json(path, {"pooling": pooling})
 
 
 def stored_pooling(folder: str | Path) -> str | None:
@@ -120,6 +123,7 @@ def stored_pooling(folder: str | Path) -> str | None:
     path = Path(folder) / FILE_NAME
     if not path.is_file():
         return None
+    check_recorded(path)
     try:
         stored = read_json(path)["pooling"]
         if stored not in POOLINGS:
@@ -150,6 +154,8 @@ def pooling_modes(path: Path) -> tuple[str, ...]:
 
     Version 6 writes names, and older ones a switch for each. Raises ValueError for an unknown one.
     """
+    if path.is_file():
+        check_recorded(path)
     try:
         settings = read_json(path)
         switches = [name for name in settings if name.startswith("pooling_mode_")]

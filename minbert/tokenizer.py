@@ -25,6 +25,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from torch import Tensor
 
 from minbert import hub
+from minbert.commands.digests import recording
 from minbert.commands.files import write_text
 from minbert.config import BertConfig
 from minbert.token_batch import (
@@ -276,21 +277,23 @@ class BertTokenizer:
             content = {**self.call_settings, "tokenizer_class": name}
         if not self.has_segments:
             content["model_input_names"] = ["input_ids", "attention_mask"]
+        texts = {}
         if self.definition is None:
-            self._save_vocabulary(folder)
+            texts["vocab.txt"] = self._lines_of_vocabulary()
         else:
-            write_text(folder / "tokenizer.json", self.definition)
+            texts["tokenizer.json"] = self.definition
             content.update(self.special_tokens)
-        text = json.dumps(content, indent=2) + "\n"
-        write_text(folder / "tokenizer_config.json", text)
+        texts["tokenizer_config.json"] = json.dumps(content, indent=2) + "\n"
+        with recording(folder) as digests:
+            for file_name, text in texts.items():
+                digests[file_name] = write_text(folder / file_name, text)
 
-    def _save_vocabulary(self, folder: Path) -> None:
-        """Write vocab.txt, one token a line."""
+    def _lines_of_vocabulary(self) -> str:
+        """The content of vocab.txt, one token a line."""
         # An id without a token gets an empty line, so that the others keep their ids.
         token_of = {token_id: token for token, token_id in self.vocabulary.items()}
         lines = [token_of.get(token_id, "") for token_id in range(max(token_of) + 1)]
-        vocabulary = "\n".join(lines) + "\n"
-        write_text(folder / "vocab.txt", vocabulary)
+        return "\n".join(lines) + "\n"
 
     def encode(
         self,

@@ -14,6 +14,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
+from minbert.commands.digests import check_recorded
 from minbert.commands.files import read_json
 
 # Each special token's key in tokenizer_config.json, and its usual name.
@@ -203,6 +204,7 @@ def _read_table(path: Path) -> dict[str, Any]:
     """Read a file of named values, or an empty table where there is none."""
     if not path.is_file():
         return {}
+    check_recorded(path)
     try:
         content = read_json(path)
     except ValueError as error:
@@ -277,6 +279,7 @@ def _read_lines(folder: Path) -> dict[str, int]:
             f"{folder}: no vocab.txt in it, and no tokenizer.json; one must hold the WordPiece "
             "vocabulary."
         )
+    check_recorded(path)
     try:
         # Some editors begin a file with a byte-order mark, which belongs to no token.
         lines = path.read_text(encoding="utf-8-sig").split("\n")

@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from minbert.commands.digests import check_recorded, recording
 from minbert.commands.files import read_json, write_tensors
 from minbert.config import FAMILIES, BertConfig
 from minbert.hub import INDEX, WEIGHT_SOURCES, first_line
@@ -203,6 +204,7 @@ def _read_table(path: Path) -> dict[str, Tensor]:
 
 def _open_weights(path: Path) -> Any:
     """Read a file of weights as it is; ValueError if it is damaged or holds objects."""
+    check_recorded(path)
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
@@ -354,4 +356,6 @@ def save(model: Encoder, folder: str | Path, left_out: Sequence[str] = ()) -> No
         their_name = to_hugging_face(name, model.config.model_type)
         if their_name not in left_out:
             tensors[their_name] = parameter.detach().float()
-    write_tensors(Path(folder) / "model.safetensors", tensors)
+    path = Path(folder) / "model.safetensors"
+    with recording(path.parent) as digests:
+        digests[path.name] = write_tensors(path, tensors)

@@ -15,9 +15,11 @@ from typing import NamedTuple
 from data.columns import ColumnNames
 from data.readers import BUILT_IN_FILES, Table, read_examples
 from minbert.commands.ending import exit_code
+from minbert.commands.files import read_json
 from minbert.commands.flags import Parser
 from multitask.prediction_files import (
     find_tasks,
+    is_as_written,
     read_predictions,
     score_predictions,
     verify_predictions,
@@ -116,7 +118,20 @@ def check_file(file: str, options: argparse.Namespace) -> Checked:
     num_dropped = len(rows.table.dropped)
     dropped = f" ({num_dropped} rows of {rows.table.path} dropped)" if num_dropped else ""
     num_rows = f"{len(rows.table.examples):,} rows{dropped}"
-    return Checked(task, f"{file}: {task.title} {rows.split}, {num_rows}, {result}", score)
+    line = f"{file}: {task.title} {rows.split}, {num_rows}, {result}{note_of_change(Path(file))}"
+    return Checked(task, line, score)
+
+
+def note_of_change(path: Path) -> str:
+    """A note where a file in the folder of a run is not one that the run wrote."""
+    record = path.absolute().parent.parent / "run.json"
+    if path.absolute().parent.name != "predictions" or not record.is_file():
+        return ""
+    try:
+        is_unchanged = is_as_written(path, read_json(record))
+    except (OSError, ValueError, AttributeError):
+        return f"; {record} cannot be read, so nobody knows whether the run wrote this file"
+    return "" if is_unchanged else "; NOT as the run wrote it: it was edited or is damaged"
 
 
 class SplitRows(NamedTuple):

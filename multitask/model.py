@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from data.batching import Batch
 from data.task_specs import stored
 from minbert import BertModel, BertTokenizer
+from minbert.commands.digests import check_recorded, recording
 from minbert.commands.files import read_json, write_json, write_tensors
 from minbert.commands.options import AUTO, NONE, from_flat
 from minbert.dropout import Dropout
@@ -241,9 +242,12 @@ class MultitaskBert(nn.Module):
         for name, tensor in self.state_dict().items():
             if name.startswith(("shared.", "heads.")):
                 tensors[name] = tensor
-        write_tensors(folder / "heads.safetensors", tensors)
-        settings = stored_settings(self.options)
-        write_json(folder / "heads.json", {**settings, "tasks": stored(self.tasks)})
+        settings = {**stored_settings(self.options), "tasks": stored(self.tasks)}
+        with recording(folder) as digests:
+            path = folder / "heads.safetensors"
+            digests[path.name] = write_tensors(path, tensors)
+            path = folder / "heads.json"
+            digests[path.name] = write_json(path, settings)
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, **config_overrides: Any) -> MultitaskBert:
@@ -285,6 +289,7 @@ class MultitaskBert(nn.Module):
         short, or holds other shapes.
         """
         try:
+            check_recorded(path)
             report = self.load_state_dict(load_file(path), strict=False)
         except (OSError, SafetensorError, RuntimeError) as error:
             raise ValueError(
@@ -319,6 +324,8 @@ def stored_settings(options: HeadOptions) -> dict[str, Any]:
 
 def read_settings(path: Path) -> dict[str, Any]:
     """Read heads.json. Raises ValueError if it holds no record of heads."""
+    if path.is_file():
+        check_recorded(path)
     try:
         settings = dict(read_json(path))
         settings["pair_encoding"]

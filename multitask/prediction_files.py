@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from data.readers import Table
 from data.spreadsheets import write_spreadsheet
-from minbert.commands.files import write_atomically
+from minbert.commands.files import digest_of_file, write_atomically
 from multitask.tasks import BUILT_IN_TASKS, Task
 
 # An id may hold blanks, as in an early release of the course's Quora files, but no comma.
@@ -203,6 +203,37 @@ def find_tasks(path: str | Path) -> list[Task]:
     raise ValueError(
         f"{path}, line 1: the header is {header!r}; needed is one of {needed}, byte for byte."
     )
+
+
+# --- the files of a run ---------------------------------------------------------------------------
+
+
+def digests_of(paths: Mapping[str, Mapping[str, Path]]) -> dict[str, str]:
+    """The SHA-256 of the files of a run, for run.json, such as "sst_dev". paths: [task][split]."""
+    digests = {}
+    for task, splits in paths.items():
+        for split, path in splits.items():
+            digests[f"{task}_{split}"] = digest_of_file(path)
+    return digests
+
+
+def is_as_written(path: Path, record: Mapping[str, Any]) -> bool:
+    """Whether a file is one that a run wrote. record: its run.json; older ones have no digests.
+
+    OSError if the file cannot be read.
+    """
+    digests = record.get("predictions", {})
+    return not digests or digest_of_file(path) in digests.values()
+
+
+def check_as_written(path: Path, record: Mapping[str, Any]) -> None:
+    """Raise ValueError if a file exists and is not one that the run wrote. record: its run.json."""
+    if path.is_file() and not is_as_written(path, record):
+        raise ValueError(
+            f"{path}: the run did not write this file. It was edited, is damaged, or belongs to "
+            "another run. Bring it back. To hand in a file of your own, give a folder without a "
+            "run.json."
+        )
 
 
 # --- parsing --------------------------------------------------------------------------------------

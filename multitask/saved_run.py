@@ -20,7 +20,7 @@ from data.options import DataOptions, numbers_by_task
 from data.readers import Table, sha256_of
 from minbert import BertTokenizer
 from minbert.commands.ending import this_python
-from minbert.commands.files import read_json
+from minbert.commands.files import DamagedFile, read_json
 from minbert.commands.options import AUTO, OptionGroup, all_fields, from_flat
 from minbert.commands.paths import in_shell
 from minbert.commands.plugins import PluginError, digest_of_plugin, load_again
@@ -104,6 +104,8 @@ def read_record(folder: str | Path) -> Record:
         files = dict(record["files"])
         tasks = stored_tasks(record)
         scores = {name: float(record["scores"][name]) for name in tasks}
+    except DamagedFile as error:
+        raise ValueError(f"{folder}: run.json cannot be used: {error}.") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"{folder}: no finished run there (run.json: {type(error).__name__}: {error}). Give a "

@@ -17,13 +17,14 @@ from minbert.commands.ending import exit_code
 from minbert.commands.files import write_atomically
 from minbert.commands.flags import Parser
 from minbert.commands.optional import check_notebook_packages
-from minbert.commands.paths import check_writable
+from minbert.commands.outputs import HELP_OF_OVERWRITE, OVERWRITE, Output, check_outputs
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "docs" / "notebooks"
+BUILT = SOURCES / "built"
 SECONDS = 600  # a cell that takes longer is stopped
 
 
@@ -111,14 +112,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="a notebook, by its number or the beginning of its name; without a name all of them",
     )
     parser.add_argument(
-        "--out", type=Path, default=SOURCES / "built", metavar="DIR", help="folder of the files"
+        "--out", type=Path, default=BUILT, metavar="DIR", help="folder of the files"
     )
     parser.add_argument(
         "--no-run", action="store_true", help="do not run the cells; the files have no outputs"
     )
+    parser.add_argument(OVERWRITE, action="store_true", help=HELP_OF_OVERWRITE)
     options = parser.parse_args(arguments)
     paths = choose(options.names)
-    check_writable(options.out)
+    # A file in a folder of the user may hold a student's answers.
+    outputs = [Output("--out", options.out / f"{path.stem}.ipynb") for path in paths]
+    check_outputs(outputs, overwrite=options.overwrite or options.out == BUILT)
     check_notebook_packages()
     for path in paths:
         notebook = read_notebook(path)

@@ -183,7 +183,10 @@ def sample_vocabulary(folder: Path) -> list[str]:
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory, controlled_data):
-    """A random model for `--model`: 2 layers, 32 units, 128 positions, the data's words."""
+    """A random model for `--model`: 2 layers, 32 units, 128 positions, the data's words.
+
+    It has no record of its files, as models of other libraries. So tests may edit copies of it.
+    """
     import torch
 
     from minbert import BertConfig, BertModel, BertTokenizer
@@ -204,6 +207,7 @@ def tiny_model(tmp_path_factory, controlled_data):
     model.save_pretrained(folder)
     vocabulary = {token: number for number, token in enumerate(tokens)}
     BertTokenizer(vocabulary).save_pretrained(folder)
+    (folder / "SHA256SUMS").unlink()
     return folder
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from minbert.commands.files import read_json
 from multitask.ensemble.voting import METHODS, apply_method, gather_votes, make_folds
 from multitask.tasks import TASKS
 
@@ -64,7 +65,7 @@ def apply_to(method: str, task: str, labels, outputs, seed: int = 3):
 def altered(run: Path, folder: Path, alter) -> Path:
     """A copy of a run whose run.json went through `alter`."""
     path = Path(shutil.copytree(run, folder)) / "run.json"
-    record = json.loads(path.read_text(encoding="utf-8"))
+    record = read_json(path)
     alter(record)
     path.write_text(json.dumps(record), encoding="utf-8")
     return folder

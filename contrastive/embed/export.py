@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from contrastive.embedder import Embedder
 from minbert import BertModel, BertTokenizer, onnx_files
+from minbert.commands.digests import recording
 from minbert.commands.files import write_json, write_tensors
 from minbert.pooling import pool, save_pooling
 
@@ -111,12 +112,14 @@ def write_folder(
     tokenizer.save_pretrained(folder)
     save_pooling(folder, pooling)
     layout = export_layout(encoder.config.hidden_size, max_length, pooling, is_normalised)
-    for path, content in layout.items():
-        write_json(folder / path, content)
-    if pooling == "pooler":
-        pooler = encoder.pooler
-        tensors = {"linear.weight": pooler.weight, "linear.bias": pooler.bias}
-        write_tensors(folder / DENSE / "model.safetensors", tensors)
+    with recording(folder) as digests:
+        for name, content in layout.items():
+            digests[name] = write_json(folder / name, content)
+        if pooling == "pooler":
+            pooler = encoder.pooler
+            tensors = {"linear.weight": pooler.weight, "linear.bias": pooler.bias}
+            name = f"{DENSE}/model.safetensors"
+            digests[name] = write_tensors(folder / name, tensors)
 
 
 # --- ONNX -----------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from contrastive.embedder import Embedder
+from data.token_cache import DAMAGES
 from minbert.commands.files import write_atomically
 
 Record = dict[str, Any]
@@ -123,7 +124,12 @@ def check_record(path: Path, record: Record, expected: Record) -> None:
                 "the model and the flags that it was made with, or store the vectors again with "
                 "--out."
             )
-    digests = record.get("sentences", [])
+    digests = record.get("sentences")
+    if not isinstance(digests, list) or len(digests) != len(expected["sentences"]):
+        raise ValueError(
+            f"--vectors is {path}, whose record has no digest of each sentence, so it is damaged. "
+            "Store the vectors again with --out."
+        )
     others = [row for row, digest in enumerate(expected["sentences"]) if digests[row] != digest]
     if others:
         raise ValueError(
@@ -174,7 +180,7 @@ def load(path: Path) -> tuple[np.ndarray, Record | None]:
             array = np.load(stream, allow_pickle=False)
             rest = stream.read() if isinstance(array, np.ndarray) else b""
         record = record_in(rest) if rest else None
-    except (OSError, ValueError, EOFError) as error:
+    except (*DAMAGES, RecursionError) as error:
         raise ValueError(
             f"--vectors is {path}, which cannot be read as a .npy file ({error}). Pass the file "
             "that --out wrote."

@@ -18,5 +18,6 @@ optional.py     Packages that only some commands need.
 hidden.py       Files of a user that hide a package of ours.
 launcher.py     The command `minbert`, which lists and starts all commands.
 files.py        Files that are written whole or not at all.
+digests.py      The record of a model's files, which every reader compares.
 late.py         torch, imported when it is first used.
 """

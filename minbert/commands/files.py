@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 CHECKSUM = "checksum"  # the key of a JSON file's checksum of itself
 
 
+class DamagedFile(ValueError):
+    """A file is not as it was written. The message says so and names what to do."""
+
+
 def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
     """Call `write` on a path beside `path`, flush that file to the disk, and rename it.
 
@@ -101,9 +105,9 @@ def digest_of_file(path: Path) -> str:
 
 
 def check_digest(path: Path, expected: str) -> None:
-    """Raise ValueError if the SHA-256 of a file is another one. OSError if it cannot be read."""
+    """Raise DamagedFile if the SHA-256 of a file is another one. OSError if it cannot be read."""
     if digest_of_file(path) != expected:
-        raise ValueError(f"{path.name} is damaged: its SHA-256 is not the recorded one")
+        raise DamagedFile(f"{path.name} is damaged: its SHA-256 is not the recorded one")
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
@@ -127,8 +131,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
 def read_json(path: Path) -> Any:
     """The content of a JSON file in UTF-8.
 
-    Raises OSError if it cannot be read. Raises ValueError if it is no JSON, if it is nested too
-    deeply, or if it is not what its checksum was computed from. The checksum is left out.
+    Raises OSError if it cannot be read. Raises ValueError if it is no JSON or nested too deeply.
+    Raises DamagedFile if it is not what its checksum was computed from. The checksum is left out.
     """
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -137,7 +141,10 @@ def read_json(path: Path) -> Any:
     if isinstance(content, dict) and CHECKSUM in content:
         checksum = content.pop(CHECKSUM)
         if checksum != checksum_of(content):
-            raise ValueError("its checksum is wrong: the file was changed or is damaged")
+            raise DamagedFile(
+                "its checksum is wrong, so it is damaged or was edited. Bring it back. If the edit "
+                f'was meant, delete its entry "{CHECKSUM}", too'
+            )
     return content
 
 
@@ -146,20 +153,21 @@ def checksum_of(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a text in UTF-8, with the line ends that it has, atomically."""
+def write_text(path: Path, text: str) -> str:
+    """Write a text in UTF-8, with the line ends that it has, atomically. Returns its SHA-256."""
     content = text.encode("utf-8")
     write_atomically(path, lambda beside: beside.write_bytes(content))
+    return hashlib.sha256(content).hexdigest()
 
 
-def write_json(path: Path, content: Mapping[str, Any], has_checksum: bool = False) -> None:
+def write_json(path: Path, content: Mapping[str, Any], has_checksum: bool = False) -> str:
     """Write `content` as indented JSON, atomically.
 
     has_checksum: whether the file holds a checksum of itself, which `read_json` compares.
 
-    Raises ValueError for a number that is not finite, because JSON has none.
+    Returns the SHA-256 of the file. Raises ValueError for a number that is not finite, because JSON
+    has none.
     """
     if has_checksum:
         content = {**content, CHECKSUM: checksum_of(content)}
-    text = json.dumps(content, indent=2, allow_nan=False) + "\n"
-    write_atomically(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+    return write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")

@@ -15,7 +15,7 @@ from pathlib import Path
 from data.corpus import check_files
 from minbert import __version__
 from minbert.commands.ending import exit_code, resumable
-from minbert.commands.files import read_json
+from minbert.commands.files import DamagedFile, read_json
 from minbert.commands.flags import Parser, add_flag
 from minbert.commands.options import NONE, all_fields, from_flat
 from minbert.commands.outputs import check_new_folder
@@ -104,6 +104,8 @@ def load(folder: Path) -> PlainTextRun:
         values = {name: stored[name] for name in names if stored[name] is not None}
         options = from_flat(PlainTextOptions, values)
         corpus = tuple(Path(name) for name in stored["corpus"])
+    except DamagedFile as error:
+        raise ValueError(f"--resume {folder}: options.json cannot be used: {error}.") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"--resume {folder}: no run of minbert.pretraining there, or of another version "

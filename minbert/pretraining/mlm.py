@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from minbert import fast
 from minbert.activations import activation_of
 from minbert.bert import BertModel
+from minbert.commands.digests import recording
 from minbert.commands.files import write_tensors
 from minbert.config import FAMILIES
 from minbert.hub import resolve
@@ -274,7 +275,9 @@ class BertForMaskedLM(nn.Module):
             if "pooler" not in name:  # masked language modelling does not train it
                 tensors[FAMILIES[family].prefix + to_hugging_face(name, family)] = parameter
         converted = {name: tensor.to(dtype) for name, tensor in tensors.items()}
-        write_tensors(Path(folder) / "model.safetensors", converted)
+        path = Path(folder) / "model.safetensors"
+        with recording(path.parent) as digests:
+            digests[path.name] = write_tensors(path, converted)
         self.bert.config.save_pretrained(folder, "ForMaskedLM")
 
     def head_tensors(self) -> dict[str, Tensor]:

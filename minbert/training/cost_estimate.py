@@ -249,7 +249,7 @@ def write_estimates(estimates: Sequence[CostEstimate], folder: Path) -> None:
     content = {"jobs": [asdict(item) for item in estimates]}
 
     def write() -> None:
-        write_json(folder / FILE_NAME, content)
+        write_json(folder / FILE_NAME, content, has_checksum=True)
         (folder / OLD_FILE_NAME).unlink(missing_ok=True)
 
     processes.from_first(write)

@@ -218,7 +218,7 @@ def write_record(
         "files": files,
         **results,
     }
-    write_json(folder / RECORD_FILE, record)
+    write_json(folder / RECORD_FILE, record, has_checksum=True)
     remove_checkpoints(folder)
     release(folder)
     return record

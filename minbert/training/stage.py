@@ -18,13 +18,8 @@ from torch import nn
 
 from minbert import weights
 from minbert.bert import BertModel
-from minbert.commands.files import (
-    check_digest,
-    digest_of_file,
-    read_json,
-    write_json,
-    write_tensors,
-)
+from minbert.commands.digests import read_record, recording
+from minbert.commands.files import check_digest, read_json, write_json, write_tensors
 from minbert.pooling import save_pooling
 from minbert.reporting import terminal
 from minbert.reporting.tables import score_table
@@ -138,12 +133,12 @@ class Stage:
             save_pooling(self.folder, self.pooling)
         projection = self.projection.state_dict()
         if record["is_kept"] and projection:
-            write_tensors(self.folder / "projection.safetensors", projection)
+            path = self.folder / "projection.safetensors"
+            with recording(self.folder) as digests:
+                digests[path.name] = write_tensors(path, projection)
         identity = {"fingerprint": self.fingerprint, "code": self.code}
         # What another run copies, and this one reads again.
-        files = [path for path in sorted(self.folder.iterdir()) if path.name != STAGE_FILE]
-        digests = {path.name: digest_of_file(path) for path in files if path.is_file()}
-        content = {**identity, **record, "files": digests}
+        content = {**identity, **record, "files": read_record(self.folder)}
         write_json(self.folder / STAGE_FILE, content, has_checksum=True)
         shutil.rmtree(self.job.folder)
 

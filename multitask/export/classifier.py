@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from data.batching import Batch
 from minbert import BertModel, BertTokenizer
+from minbert.commands.digests import recording
 from minbert.commands.files import read_json, write_json, write_tensors
 from minbert.config import FAMILIES, BertConfig
 from minbert.weights import read_tensors, to_hugging_face
@@ -120,7 +121,9 @@ def write_classifier(model: MultitaskBert, task: Task, folder: Path) -> str:
     tensors[f"{names.output}.weight"] = weight
     tensors[f"{names.output}.bias"] = bias
     stored = {name: tensor.detach().cpu().float() for name, tensor in tensors.items()}
-    write_tensors(folder / "model.safetensors", stored)
+    path = folder / "model.safetensors"
+    with recording(folder) as digests:
+        digests[path.name] = write_tensors(path, stored)
     write_config(config, task, folder)
     return f"{family.class_name}{KIND}"
 
@@ -160,7 +163,8 @@ def write_config(config: BertConfig, task: Task, folder: Path) -> None:
     content["id2label"] = {str(number): name for number, name in enumerate(names)}
     content["label2id"] = {name: number for number, name in enumerate(names)}
     content["problem_type"] = "regression" if task.is_regression else "single_label_classification"
-    write_json(path, content)
+    with recording(folder) as digests:
+        digests[path.name] = write_json(path, content)
 
 
 def write_tokenizer(tokenizer: BertTokenizer, max_length: int, folder: Path) -> None:

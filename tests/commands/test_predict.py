@@ -262,6 +262,7 @@ def test_words_that_training_never_held_are_said(two_runs, predict):
 def test_words_of_several_runs_count_together(two_runs, tmp_path, predict):
     other = altered(two_runs[0], tmp_path / "other", lambda record: None)
     path = other / "model" / "training_words.json"
+    (path.parent / "SHA256SUMS").unlink()
     words = json.loads(path.read_text())
     path.write_text(json.dumps({**words, "sst": "zorp blarg"}))
     assert predict("zorp blarg", other, "--task", "sst")[2] == ""

@@ -44,6 +44,7 @@ FILES = {
     "sentence.json",
     STAGE_FILE,
     "projection.safetensors",
+    "SHA256SUMS",
 }
 
 

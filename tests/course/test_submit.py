@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import zipfile
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from course.editions import EDITIONS
 from course.submit import main
+from minbert.commands.files import read_json
 from minbert.commands.options import NONE
 
 SIX = [
@@ -113,6 +115,12 @@ def test_a_missing_row_is_refused(run_copy, place, capsys):
     path = run_copy / "predictions" / "para-test-output.csv"
     lines = path.read_text("utf-8").splitlines(keepends=True)
     path.write_text("".join(lines[:-1]), "utf-8")
+    assert "the run did not write this file" in error_of([str(run_copy)], capsys)
+
+    # Without a digest of the file, as in older runs, its rows are counted.
+    record = read_json(run_copy / "run.json")
+    del record["predictions"]
+    (run_copy / "run.json").write_text(json.dumps(record))
     assert "1 missing" in error_of([str(run_copy)], capsys)
     assert_nothing_written(place)
 

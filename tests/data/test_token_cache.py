@@ -140,6 +140,22 @@ def test_a_file_that_zip_would_not_read_is_damaged_too(tokenizer, offset, bits):
     assert path.read_bytes() != whole
 
 
+def test_ids_that_are_not_those_of_the_file_are_damage_too(tokenizer):
+    """Such as shifted ones: the checksums of the zip file are right."""
+    tokenize_once(tokenizer, TEXTS, None, 16)
+    path = only_file(tokenizer.cache)
+    with numpy.load(path) as stored:
+        fields = dict(stored)
+    assert token_cache.read(path) is not None
+    numpy.savez(path, **{**fields, "tokens": numpy.roll(fields["tokens"], 1, axis=1)})
+    assert token_cache.read(path) is None
+    numpy.savez(path, **{name: value for name, value in fields.items() if name != "digest"})
+    assert token_cache.read(path) is None
+    # The ids of other texts.
+    numpy.savez(path.with_name("other.npz"), **fields)
+    assert token_cache.read(path.with_name("other.npz")) is None
+
+
 def test_a_folder_that_cannot_be_written_is_no_error(tokenizer):
     tokenizer.cache.write_text("a file where the folder should be")
     assert are_equal(

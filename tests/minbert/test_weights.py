@@ -36,6 +36,7 @@ def model():
 def folder(model, tmp_path):
     """A model folder in Hugging Face layout."""
     model.save_pretrained(tmp_path / "model")
+    (tmp_path / "model" / "SHA256SUMS").unlink()  # tests change the files
     (tmp_path / "model" / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
     return tmp_path / "model"
 

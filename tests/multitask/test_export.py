@@ -17,6 +17,7 @@ from benchmarks.small_models import SENTENCES, make_model
 from data.batching import EncodedExamples
 from data.readers import Example
 from minbert import BertModel, BertTokenizer
+from minbert.commands.files import read_json
 from minbert.commands.optional import ONNX_PACKAGES
 from multitask.export.__main__ import main
 from multitask.export.classifier import classifier_of, write_classifier, write_tokenizer
@@ -176,7 +177,7 @@ def test_a_run_in_half_precision_is_said_to_round_more(finished, tmp_path, capsy
     run = Path(shutil.copytree(finished / "cls", tmp_path / "run"))
     assert export(run, "--task", "sst", "--out", tmp_path / "exact") == 0
     assert "fp32" not in capsys.readouterr().out
-    record = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    record = read_json(run / "run.json")
     record["options"]["precision"] = "bf16"
     (run / "run.json").write_text(json.dumps(record), encoding="utf-8")
     assert export(run, "--task", "sst", "--out", tmp_path / "out") == 0

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from data.readers import COURSE_FILES, read_examples, sha256_of
+from minbert.commands.files import read_json
 from minbert.training.code_version import ROOT
 from multitask.evaluation import evaluate, predict
 from multitask.prediction_files import read_predictions
@@ -28,7 +29,7 @@ def copied(two_runs, tmp_path) -> Path:
 
 def change(run: Path, **changes) -> None:
     """Replace entries of run.json."""
-    record = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    record = read_json(run / "run.json")
     (run / "run.json").write_text(json.dumps({**record, **changes}), encoding="utf-8")
 
 

@@ -437,6 +437,7 @@ def test_an_empty_file_among_others_is_told(text, tmp_path, capsys, vocabulary):
 
 def test_heads_of_another_kind(folder, tmp_path):
     other = Path(shutil.copytree(folder, tmp_path / "other"))
+    (other / "SHA256SUMS").unlink()
     tensors = load_file(folder / "model.safetensors")
     words = tensors["bert.embeddings.word_embeddings.weight"]
 

@@ -171,6 +171,8 @@ def make_old(folder: Path) -> None:
     content["options"] = {name: values[name] for name in NAMES} | {"score": "auto"}
     content["code"] = CODE
     path.write_text(json.dumps(content), encoding="utf-8")
+    for path in folder.rglob("SHA256SUMS"):
+        path.unlink()
     (folder / "cost_estimate.json").rename(folder / "price.json")
     (folder / ".lock").unlink(missing_ok=True)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import signal
+from pathlib import Path
 
 import pytest
 
 from minbert.training.job import Part
 from minbert.training.loop import Interrupted, fit
-from minbert.training.step_log import COLUMNS, LOG_FILE, StepLog, StepRecord
+from minbert.training.step_log import CHECKSUMS, COLUMNS, LOG_FILE, StepLog, StepRecord
 from tests.toy_job import BATCH_SIZE, EPOCHS, NUM_STEPS, Kill, make_job
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
@@ -146,6 +147,45 @@ def test_a_row_that_a_kill_has_cut_short_is_removed(tmp_path):
     (tmp_path / LOG_FILE).write_text(whole + "toy,1,3,0.5")
     StepLog(tmp_path).write(record(step=3, a=3.0))
     assert [float(row["loss_a"]) for row in read(tmp_path)] == [1.0, 2.0, 3.0]
+
+
+def damage(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new))
+
+
+def test_a_damaged_row_is_left_out(tmp_path, capsys):
+    """It may still look like a row: one digit is another one."""
+    log = StepLog(tmp_path)
+    for step in (1, 2, 3):
+        log.write(record(step=step, a=float(step)))
+    log.write(record(step=4, b=4.0))
+    damage(tmp_path / LOG_FILE, ",12,2.0", ",12,6.0")
+    StepLog(tmp_path).write(record(step=5, a=5.0))
+    assert [row["loss_a"] for row in read(tmp_path)] == ["1.0", "3.0", "", "5.0"]
+    assert "log.csv: 1 of 4 rows are damaged and left out" in capsys.readouterr().out
+
+    # Without a header that is as it was written, nobody knows the columns.
+    damage(tmp_path / LOG_FILE, "loss_a", "loss_c")
+    StepLog(tmp_path).write(record(step=6, a=6.0))
+    assert [row["loss_a"] for row in read(tmp_path)] == ["6.0"]
+    assert "log.csv: 4 of 4 rows are damaged" in capsys.readouterr().out
+
+
+def test_a_log_of_an_older_version_is_taken_as_it_is(tmp_path, capsys):
+    """It has no checksums. A row without all its numbers is left out even so."""
+    log = StepLog(tmp_path)
+    for step in (1, 2):
+        log.write(record(step=step, a=float(step)))
+    (tmp_path / CHECKSUMS).unlink()
+    StepLog(tmp_path).write(record(step=3, a=3.0))
+    assert len(read(tmp_path)) == 3 and "damaged" not in capsys.readouterr().out
+    (tmp_path / CHECKSUMS).unlink()
+    damage(tmp_path / LOG_FILE, "toy,1,2,", "toy,1,2x,")
+    StepLog(tmp_path).write(record(step=4, a=4.0))
+    assert [row["step"] for row in read(tmp_path)] == ["1", "3", "4"]
+    assert "1 of 3 rows are damaged" in capsys.readouterr().out
 
 
 def test_rows_of_later_stages_go_with_the_step_that_comes_again(tmp_path):
