@@ -55,6 +55,24 @@ def test_a_run_whose_line_is_there_is_not_run_again(tmp_path):
     assert len(run) == 1
 
 
+def test_a_line_that_a_kill_has_cut_short_is_made_again(tmp_path):
+    path = tmp_path / "lines.jsonl"
+    path.write_text('{"name": "a"}\n{"name": "b"')
+    lines = run_missing(path, [{"name": "a"}, {"name": "b"}], lambda name: {"name": name})
+    assert [line["name"] for line in lines] == ["a", "b"]
+    assert len(path.read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize("module", [contrastive, encoders, readable])
+def test_a_file_of_somebody_else_gets_no_lines(module, tmp_path, capsys):
+    mine = tmp_path / "mine.jsonl"
+    mine.write_text('{"name": "a"}\n')
+    words = ["--data-dir", str(tmp_path / "absent"), "--out", str(mine)]
+    assert module.main(words) == 2
+    assert "mine.jsonl: this file exists, and minBERT may not have" in capsys.readouterr().err
+    assert mine.read_text() == '{"name": "a"}\n'
+
+
 @pytest.mark.parametrize("module", [contrastive, encoders, readable, scaling])
 def test_a_folder_without_the_files_is_refused_at_once(module, tmp_path, monkeypatch, capsys):
     flags = ["--data-dir", tmp_path]

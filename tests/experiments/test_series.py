@@ -276,6 +276,14 @@ def test_a_recipe_that_was_edited_since_is_named(tmp_path, nothing_runs, capsys)
     assert "has --head" not in capsys.readouterr().out, "flags win over a recipe"
 
 
+@pytest.mark.parametrize("name", ["ablation.md", "ablation.html"])
+def test_a_table_of_somebody_else_stays(tmp_path, nothing_runs, capsys, name):
+    (tmp_path / name).write_text("my own notes")
+    assert main(["head-vm", "--seeds", "0", "--out", str(tmp_path)]) == 2
+    assert f"{name}: this file exists, and minBERT may not have" in capsys.readouterr().err
+    assert (tmp_path / name).read_text() == "my own notes"
+
+
 def test_a_run_of_another_recipe_and_a_damaged_one_are_not_counted(tmp_path, nothing_runs, capsys):
     folder = tmp_path / "head-vm-seed0"
     write_run(folder, "rob-3")
