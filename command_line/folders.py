@@ -69,6 +69,9 @@ def load(folder: Path) -> Options:
         # The digests of the run's input files, which it compares.
         if not isinstance(stored["files"], dict):
             raise TypeError("'files' is no table")
+        code = stored.get("code", {"git": "", "sha256": ""})
+        if not all(isinstance(code[name], str) for name in ("git", "sha256")):
+            raise TypeError("'code' is no version")
     except PluginError:
         raise
     except DamagedFile as error:

@@ -7,6 +7,7 @@ the old file or the new one, and never half of one.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -122,7 +123,12 @@ def pack_optimizer(optimizer: torch.optim.Optimizer) -> OptimizerState:
 def unpack_optimizer(
     optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], content: dict[str, Any]
 ) -> None:
-    """Put back what `pack_optimizer` returned."""
+    """Put back what `pack_optimizer` returned. ValueError where a number is none any more."""
+    for group, stored in zip(optimizer.param_groups, content["groups"], strict=True):
+        for name, value in group.items():
+            is_number = type(value) in (int, float)
+            if is_number and not math.isfinite(stored[name]):
+                raise ValueError(f"{name} of the optimizer is {stored[name]}")
     state: dict[int, dict[str, Any]] = {}
     for index, numbers in content["numbers"].items():
         state[int(index)] = dict(numbers)

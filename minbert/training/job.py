@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -186,3 +187,17 @@ class Progress:
     losses: list[float] = field(default_factory=list)  # since the last evaluation
     seconds: float = 0.0  # of training and evaluation, over all parts of a resumed run
     is_finished: bool = False
+
+    def check(self) -> None:
+        """Raise ValueError or TypeError for a value that no training would have written."""
+        counts = [self.epoch, self.step_in_epoch, self.step, self.num_steps, self.best_step]
+        counts += [self.evaluated_step, *(entry["step"] for entry in self.history)]
+        if any(type(count) is not int or count < -1 for count in counts):
+            raise ValueError("one of its steps is no count")
+        numbers = [self.seconds, *self.losses]
+        if self.best_score is not None:
+            numbers.append(self.best_score)
+        if not all(type(number) in (int, float) and math.isfinite(number) for number in numbers):
+            raise ValueError("a loss, a score or its seconds is no number")
+        if type(self.is_finished) is not bool:
+            raise ValueError("it does not say whether it is finished")

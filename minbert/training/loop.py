@@ -30,6 +30,17 @@ from minbert.training.step_log import StepRecord
 
 SHOWN_LOSSES = 50  # steps whose mean loss stands beside the progress
 
+# What a state of another model or version may raise when it is put back.
+DAMAGES = (
+    RuntimeError,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+    OverflowError,
+)
+
 
 class NonFiniteLoss(FloatingPointError):
     """A loss or gradient is nan or infinite.
@@ -314,7 +325,7 @@ class Loop:
             return
         try:
             self.put_back(stored)
-        except (RuntimeError, KeyError, ValueError, TypeError) as error:
+        except DAMAGES as error:
             reason = " ".join(str(error).split())
             raise ValueError(
                 f"{self.job.folder}: the checkpoint is not of this model or version "
@@ -328,6 +339,7 @@ class Loop:
         tensors = stored.tensors
         state = stored.state
         self.progress = Progress(**{name: state[name] for name in asdict(self.progress)})
+        self.progress.check()
         self.best_digest = state.get("digests", {}).get(self.best_file, "")
         job.model.load_state_dict(checkpoint.group_of("model", tensors))
         moments = checkpoint.group_of("optimizer", tensors)
