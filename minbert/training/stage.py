@@ -153,6 +153,7 @@ class Stage:
                 stored = read_json(folder / STAGE_FILE)
                 is_same = stored["fingerprint"] == self.fingerprint
                 if is_same and (folder == self.folder or stored["code"] == self.code):
+                    check_quality(stored)
                     check_files(folder, stored)
                     weights.read_tensors(folder)
                     return folder
@@ -210,6 +211,20 @@ def check_files(folder: Path, stored: Mapping[str, Any]) -> None:
             check_digest(folder / name, digest)
         except OSError as error:
             raise ValueError(f"{name} is missing or cannot be read") from error
+
+
+def check_quality(stored: Mapping[str, Any]) -> None:
+    """Raise ValueError where a stage.json does not hold what `Stage.table` shows."""
+    scores = [stored[name] for name in ("before", "after", "found")]
+    is_table = all(isinstance(table, dict) for table in [*scores, stored["settings"]])
+    numbers = [stored["seconds"]]
+    for table in scores if is_table else ():
+        numbers += table.values()
+    are_numbers = all(type(number) in (int, float) for number in numbers)
+    if not is_table or not are_numbers or type(stored["is_kept"]) is not bool:
+        raise ValueError(f"{STAGE_FILE} does not hold the scores of a stage")
+    if stored["before"].keys() != stored["after"].keys():
+        raise ValueError(f"{STAGE_FILE} has different scores before and after the stage")
 
 
 class ChainStep(NamedTuple):
