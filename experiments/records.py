@@ -85,7 +85,9 @@ def changed_options(options: Mapping[str, Any]) -> dict[str, Any]:
     changed = {}
     for item in all_fields(Options):
         is_place = item.name in PLACES or item.metadata["is_file"]
-        if is_place or item.name not in options or options[item.name] == item.default:
+        # JSON has lists in place of tuples.
+        default = list(item.default) if isinstance(item.default, tuple) else item.default
+        if is_place or item.name not in options or options[item.name] in (item.default, default):
             continue
         changed[item.name] = options[item.name]
     return changed
