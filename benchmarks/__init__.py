@@ -35,6 +35,7 @@ The files in reading order:
     readable.py             Command: do the fast and the readable code train the same?
     kill_resume.py          Command: do killed runs end in the same bits?
     bit_flips.py            Command: is a damaged file noticed before it is used?
+    reliability/            Command: kills, disk faults, damaged files: what do they cost?
     round_trips.py          Command: do models survive the way through other libraries?
     unlabelled.py           Command: choose text without labels for an ensemble to label.
     real_sentences.py       Command: scores of runs on real sentences, and on a hundred of ours.

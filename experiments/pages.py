@@ -19,6 +19,7 @@ from pathlib import Path
 from experiments.record_tables import TABLES as RECORD_TABLES
 from experiments.report_tables import REPORT_TABLES
 from minbert.commands.ending import exit_code
+from minbert.commands.files import write_text
 from minbert.commands.flags import Parser
 from minbert.training.code_version import ROOT
 
@@ -97,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.check:
             print(f"{name}: a table disagrees with the records; run python -m experiments.pages.")
         else:
-            page.write_text(text, encoding="utf-8")
+            write_text(page, text)
             print(f"{name}: written")
     return 1 if arguments.check and changes else 0
 

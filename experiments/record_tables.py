@@ -20,6 +20,7 @@ REAL_SENTENCES = RECORDS / "real-sentences.jsonl"
 ROUND_TRIPS = RECORDS / "round-trips.jsonl"
 BENCHMARKS = RECORDS / "benchmarks.jsonl"
 KILL_RESUME = RECORDS / "kill-resume.jsonl"
+RELIABILITY = RECORDS / "reliability.jsonl"
 SCALING = RECORDS / "scaling.jsonl"
 BIT_FLIPS = RECORDS / "bit-flips.jsonl"
 SAMPLE_PARTS = RECORDS / "sample-parts.jsonl"
@@ -419,6 +420,56 @@ def bit_flips() -> str:
     return "\n".join([*lines, "", measured_on([newest])])
 
 
+# --- what does a fault cost? ----------------------------------------------------------------------
+
+
+def latest_of(name: str) -> Record | None:
+    """The newest record of the campaign or of the soak, by its name."""
+    records = [record for record in read_records(RELIABILITY) if record["name"] == name]
+    return records[-1] if records else None
+
+
+def table_of_faults(record: Mapping[str, Any]) -> str:
+    """How many trials of each kind were tried and survived, beside what a full campaign tries."""
+    lines = format_head(["part", "fault", "tried", "survived"])
+    for row in record["rows"]:
+        counts = [f"{row[key]:,}" for key in ("tried", "survived")]
+        lines.append(format_row([row["part"], row["kind"], *counts]))
+    parts = []
+    for name, goal in record["goals"].items():
+        tried = sum(row["tried"] for row in record["rows"] if row["part"] == name)
+        parts.append(f"{name} {tried:,} of {goal:,}")
+    tried = sum(row["tried"] for row in record["rows"])
+    survived = sum(row["survived"] for row in record["rows"])
+    lines += ["", f"{survived:,} of {tried:,} trials were survived, in {record['seconds']:,} s."]
+    lines += ["", f"Trials of a full campaign that were done: {', '.join(parts)}."]
+    return "\n".join(lines)
+
+
+def reliability() -> str:
+    """The newest campaign of faults: benchmarks/reliability."""
+    record = latest_of("faults")
+    if record is None:
+        return not_measured("reliability")
+    return "\n".join([table_of_faults(record), "", measured_on([record])])
+
+
+def soak() -> str:
+    """Memory and open files of the newest soak, at ten moments."""
+    record = latest_of("soak")
+    if record is None:
+        return f"{not_measured('reliability')} --parts soak"
+    samples = record["samples"]
+    lines = format_head(["minutes", "rounds", "resident memory, MB", "open files"])
+    chosen = sorted({round(part * (len(samples) - 1) / 9) for part in range(10)})
+    for index in chosen:
+        seconds, num_bytes, descriptors = samples[index]
+        cells = [f"{seconds / 60:.1f}", str(index + 1), f"{num_bytes / 1e6:,.0f}"]
+        lines.append(format_row([*cells, str(descriptors)]))
+    problem = record["problem"] or "Memory and open files are flat."
+    return "\n".join([*lines, "", problem, "", measured_on([record])])
+
+
 # --- does the fast code train what the readable code trains? --------------------------------------
 
 
@@ -521,6 +572,17 @@ def damage_answers() -> list[Answer]:
     return [Answer("Is a damaged file noticed?", result, "damage.md")]
 
 
+def fault_answers() -> list[Answer]:
+    """All trials of the newest campaign together."""
+    record = latest_of("faults")
+    if record is None:
+        return []
+    tried = sum(row["tried"] for row in record["rows"])
+    survived = sum(row["survived"] for row in record["rows"])
+    question = "Does a kill, a full disk or a damaged file cost anything?"
+    return [Answer(question, f"{survived:,} of {tried:,} trials survived", "reliability.md")]
+
+
 def main_results() -> str:
     """One row per question, with a link to the page that has all numbers."""
     answers = [
@@ -530,6 +592,7 @@ def main_results() -> str:
         round_trip_answer(),
         *kill_answers(),
         *damage_answers(),
+        *fault_answers(),
     ]
     lines = format_head(["question", "result"])
     for question, result, page in answers:
@@ -548,9 +611,11 @@ TABLES: dict[str, Callable[[], str]] = {
     "main-results": main_results,
     "readable": readable,
     "real-sentences": real_sentences,
+    "reliability": reliability,
     "round-trips": round_trips,
     "sample-parts": sample_parts,
     "scaling-runs": scaling_runs,
     "scaling-steps": scaling_steps,
+    "soak": soak,
     "speed": speed,
 }

@@ -36,6 +36,7 @@ COMMANDS = {
     "readable": "python -m benchmarks.readable --data-dir DIR --out FILE --record",
     "real-sentences": "python -m benchmarks.real_sentences RUN --course DIR --record",
     "reports": "python -m experiments.reports rob gen --data-dir DIR --nli FILE",
+    "reliability": "python -m benchmarks.reliability --record",
     "round-trips": "python -m benchmarks.round_trips",
     "sample-parts": "python -m benchmarks.sample_parts --course DIR --out DIR --record",
     "scaling": "python -m benchmarks.scaling --data-dir DIR --record",

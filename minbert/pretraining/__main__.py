@@ -114,7 +114,7 @@ def load(folder: Path) -> PlainTextRun:
     return PlainTextRun(corpus, folder, options, is_resumed=True)
 
 
-@exit_code("minbert.pretraining", outlives_reader=True)
+@exit_code("python -m minbert.pretraining", outlives_reader=True)
 def main(argv: Sequence[str] | None = None) -> None:
     """Train an encoder from plain text, as the command line says."""
     run = parse(argv)
