@@ -285,7 +285,7 @@ def test_evaluations_patience_and_epochs(make_job):
     assert len(evaluated_steps(contrastive_epochs=2)) == 8
 
 
-@pytest.mark.parametrize(("value", "is_last"), [("auto", False), ("best", False), ("last", True)])
+@pytest.mark.parametrize(("value", "is_last"), [("auto", False), ("last", True)])
 def test_which_encoder_is_the_result(make_job, value, is_last):
     """sg has a patience of its own, which would end the stage after ten falling scores."""
     scores = iter(range(1000, 0, -1))
