@@ -532,7 +532,8 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
     )
 
     if conflict_table:
-        terminal.say(conflict_table.rstrip("\n"), "")
+        terminal.table(conflict_table.rstrip("\n"))
+        terminal.say("")
     print_results(setup, scores, train_scores, baselines)
     terminal.say("", cost_estimate.comparison(costs, **actual))
     print_paths(setup)

@@ -141,8 +141,8 @@ def next_commands(run: Path, task: Task, dev_file: str) -> str:
         f"contrastive.embed {folder}/model --input {in_shell(Path(dev_file))} --text {column} "
         "--nearest 3": "similar sentences",
     }
-    lines = ["next:"]
+    lines = []
     for command, purpose in commands.items():
-        lines.append(f"  # {purpose}")
-        lines.append(f"  {this_python()} -m {command}")
+        lines.append(f"# {purpose}")
+        lines.append(f"{this_python()} -m {command}")
     return "\n".join(lines)
