@@ -130,7 +130,9 @@ def measure(sides: Mapping[str, Side], num_rounds: int, num_cores: int) -> dict[
     cores_of_others = []
     for round_number in range(num_rounds):
         # The first side changes, as in timing.py.
-        names = list(sides) if round_number % 2 == 0 else list(sides)[::-1]
+        names = list(sides)
+        if round_number % 2:
+            names.reverse()
         for state, number in (("alone", 0), ("busy", num_cores)):
             with busy_programs(number):
                 for name in names:
@@ -185,12 +187,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     num_cores = cores.num_usable()
     with ExitStack() as stack:
-        sides = {}
+        sides: dict[str, Side] = {}
         for name, settings in WAYS.items():
             with environment(settings):
                 process = SideProcess(num_cores, make_side, options.model, options.steps)
-            sides[name] = stack.enter_context(process)
-            sides[name](0.0)
+            side = stack.enter_context(process)
+            # The first step of a process is slow.
+            side(0.0)
+            sides[name] = side
         measured = measure(sides, options.rounds, num_cores)
     record = make_record(measured, options.model, num_cores)
     print(table_of_waiting(record))

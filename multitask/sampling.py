@@ -387,6 +387,8 @@ class DrawOptions(OptionGroup):
         "With --sampling random-task: number of steps in an epoch. 0: as many as all tasks have "
         "batches.",
         low=0,
+        # The plan of an epoch is in memory.
+        high=1_000_000,
     )
 
 

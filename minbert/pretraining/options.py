@@ -11,6 +11,10 @@ from minbert.pretraining.sizes import SIZES
 DEFAULT_SIZE = "mini"
 
 
+# The updates of one training. The plan of more would take minutes before the first step.
+MOST_UPDATES = 50_000_000
+
+
 @dataclass(frozen=True)
 class MlmOptions(OptionGroup):
     """Masked language modelling on the tasks' own training rows."""
@@ -89,6 +93,12 @@ class PlainTextOptions(OptionGroup):
                     f"--{name} {getattr(self, name)} and --init {self.init}: a model brings its own"
                     "; drop one of the two."
                 )
+        num_updates = self.tokens // (self.batch_tokens * self.accumulation)
+        if num_updates > MOST_UPDATES:
+            raise ValueError(
+                f"--tokens {self.tokens:,} makes {num_updates:,} updates, and at most "
+                f"{MOST_UPDATES:,} are possible. Lower it, or raise --batch-size."
+            )
         if self.pairs and not round(self.pairs * self.batch_size):
             raise ValueError(
                 f"--pairs {self.pairs} of --batch-size {self.batch_size} is no sequence; raise one."

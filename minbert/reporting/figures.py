@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from minbert.commands.texts import visible_everywhere
+
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
@@ -36,7 +38,19 @@ COLOURS = {
 LINE_COLOURS = ("blue", "orange", "green", "purple")
 LINE_STYLES = ("-", "--", ":")
 
+# Letters of a text inside a plot. Longer ones would leave no room for the plot.
+LONGEST_AXIS_LABEL = 40
+LONGEST_NAME = 32
+# Letters of the longest name in a legend, and in how many columns names of this length fit.
+LEGEND_COLUMNS = {14: 3, 18: 2}
+
 Limits = tuple[float, float]  # the lowest and the highest number of an axis
+
+
+def shorten(text: str, longest: int) -> str:
+    """A text as a plot can show it: on one line, cut, and with escapes for invisible signs."""
+    line = visible_everywhere(" ".join(text.split()))
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
 class Tooltip(NamedTuple):
@@ -236,10 +250,13 @@ class Line:
 
 def draw_legend(axes: Axes) -> None:
     """Write the names above the axes, where they cover nothing."""
+    _, names = axes.get_legend_handles_labels()
+    longest = max(map(len, names), default=0)
+    fitting = [columns for letters, columns in LEGEND_COLUMNS.items() if longest <= letters]
     axes.legend(
         loc="lower left",
         bbox_to_anchor=(0, 1),
-        ncols=3,
+        ncols=max(fitting, default=1),
         frameon=False,
         labelcolor=COLOURS["ink"],
     )
@@ -301,7 +318,7 @@ class LinePlot(Plot):
                 color=COLOURS[line.colour or colour],
                 marker="o",
                 markersize=4,
-                label=line.name or None,
+                label=shorten(line.name, LONGEST_NAME) or None,
                 # A point on the edge stays whole.
                 clip_on=False,
             )
@@ -348,7 +365,7 @@ class LinePlot(Plot):
             is_left = line.x[number] < middle
             horizontal = "left" if is_left else "right"
             axes.annotate(
-                text,
+                shorten(text, LONGEST_NAME),
                 (line.x[number], line.y[number]),
                 xytext=(4 if is_left else -4, 8 if is_above else -8),
                 textcoords="offset points",
@@ -409,7 +426,7 @@ class BarPlot(Plot):
                 bars.heights,
                 height=thickness,
                 color=COLOURS[colour],
-                label=bars.name,
+                label=shorten(bars.name, LONGEST_NAME),
                 xerr=bars.deviations or None,
                 ecolor=COLOURS["ink"],
             )
@@ -419,7 +436,7 @@ class BarPlot(Plot):
         # The first group stands at the top, and half a bar is free above and below all groups.
         ends = (len(self.groups) - 0.5, -0.5)
         axes.set(xlim=self.x_limits, ylim=ends, yticks=range(len(self.groups)))
-        axes.set_yticklabels(self.groups)
+        axes.set_yticklabels([shorten(name, LONGEST_NAME) for name in self.groups])
         draw_legend(axes)
         return tooltips
 
@@ -455,7 +472,7 @@ class PairMap(Plot):
         """Draw each pair. The numbers on the axes mean nothing and are left out."""
         _prepare(axes, self.x_label, self.y_label)
         axes.tick_params(labelbottom=False, labelleft=False)
-        axes.set_title(self.title, color=COLOURS["ink"])
+        axes.set_title(shorten(self.title, LONGEST_AXIS_LABEL), color=COLOURS["ink"])
         tooltips = []
         examples: dict[str, Artist] = {}
         for pair, is_positive, note in zip(self.points, self.is_positive, self.notes, strict=True):
@@ -498,5 +515,5 @@ def _prepare(axes: Axes, x_label: str, y_label: str) -> None:
     axes.tick_params(colors=COLOURS["soft"], length=0)
     for axis, label in ((axes.xaxis, x_label), (axes.yaxis, y_label)):
         axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-        axis.set_label_text(label, color=COLOURS["soft"])
+        axis.set_label_text(shorten(label, LONGEST_AXIS_LABEL), color=COLOURS["soft"])
         axis.get_offset_text().set_color(COLOURS["soft"])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from minbert.commands.files import write_atomically
-from minbert.commands.texts import visible
+from minbert.commands.texts import visible_everywhere
 from minbert.reporting.figures import COLOURS, Plot, Tooltip
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def svg(plot: Plot, name: str) -> str:
     root.attrib = {
         "viewBox": root.get("viewBox", ""),
         "role": "img",
-        "aria-label": visible(plot.description),
+        "aria-label": visible_everywhere(plot.description),
     }
     return ElementTree.tostring(root, encoding="unicode")
 
@@ -60,7 +60,7 @@ def write_png(path: Path, plots: Sequence[Plot], title: str = "") -> None:
     """Write the plots side by side into a PNG file on white paper."""
     with _settings("png"):
         canvas, _ = _draw(plots)
-        canvas.suptitle(title)
+        canvas.suptitle(visible_everywhere(title))
         write_atomically(path, lambda beside: canvas.savefig(beside, dpi=120, format="png"))
 
 
@@ -113,7 +113,7 @@ def _add_notes(root: ElementTree.Element, gid: str, notes: Sequence[str]) -> Non
     for mark, note in zip(marks, notes, strict=True):
         mark.set("class", "noted")
         title = ElementTree.Element("title")
-        title.text = visible(note)
+        title.text = visible_everywhere(note)
         mark.insert(0, title)
 
 

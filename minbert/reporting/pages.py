@@ -64,7 +64,9 @@ def render_html(title: str, sections: Sequence[Section]) -> str:
 def template_environment(is_html: bool) -> jinja2.Environment:
     """What reads the files in templates/. In HTML, it escapes all texts.
 
-    The filter "visible" shows control characters as escapes.
+    The filter "visible" shows control characters as escapes, and "visible_everywhere" signs of
+    direction, too. A cell of a table holds one text, and <bdi> isolates it. Other texts may hold
+    ours beside a name of the user, which an unseen sign must not turn.
     """
     import jinja2
 
@@ -77,6 +79,7 @@ def template_environment(is_html: bool) -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters["visible"] = visible
+    environment.filters["visible_everywhere"] = visible_everywhere
     return environment
 
 
@@ -112,7 +115,7 @@ def render_markdown(title: str, sections: Sequence[Section]) -> str:
     for section in sections:
         blocks.append(f"{'#' * section.level} {_escape_markdown(section.title)}")
         if section.prose:
-            blocks.append(_escape_markdown(section.prose))
+            blocks.append(_markdown_paragraph(section.prose))
         if section.code:
             blocks.append(_markdown_code(section.code))
         if section.table is not None:
@@ -130,6 +133,11 @@ def _escape_markdown(text: str) -> str:
     # A line break would end the row of a table.
     line = visible_everywhere(" ".join(text.split()))
     return re.sub(r"([\\`*_{}\[\]|~$])", r"\\\1", escape(line, quote=False))
+
+
+def _markdown_paragraph(text: str) -> str:
+    """A paragraph, whose first sign begins no heading, list or rule."""
+    return re.sub(r"^(\d*)(?=[#+=-]|(?<=\d)[.)]( |$))", r"\1\\", _escape_markdown(text))
 
 
 def _markdown_code(code: str) -> str:

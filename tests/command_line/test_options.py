@@ -12,6 +12,7 @@ from command_line.options import Options
 from contrastive.options import BscOptions
 from minbert import BertConfig
 from minbert.commands.options import all_fields, changed
+from minbert.pretraining.options import PlainTextOptions
 from tests.toy_options import FIELDS, SPLITS
 
 OLD_FILE = Path(__file__).parent / "options_before_groups.json"
@@ -143,3 +144,24 @@ def test_the_folder_that_keeps_token_ids(monkeypatch):
     monkeypatch.setattr(Path, "home", homeless)
     assert folder_of() is None
     assert folder_of(token_cache="/mine") == Path("/mine")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"epochs": 10**9},
+        {"mlm_epochs": 10**9},
+        {"heads_first": 10**9},
+        {"contrastive_epochs": 10**9, "pretrain": "simcse"},
+        {"steps_per_epoch": 10**9, "sampling": "random-task"},
+        {"lr": float("inf")},
+        {"weight_decay": float("nan")},
+    ],
+    ids=str,
+)
+def test_numbers_that_would_fill_the_memory_or_the_weights_are_refused(values):
+    with pytest.raises(ValueError, match="must be|expected|at most|needed"):
+        Options.of(**values)
+    with pytest.raises(ValueError, match="at most 50,000,000"):
+        PlainTextOptions(tokens=10**12)
+    PlainTextOptions(tokens=10**10)

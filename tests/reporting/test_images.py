@@ -1,19 +1,24 @@
 """minbert/reporting/images.py: SVG for a page, and PNG files."""
 
 import re
+import warnings
 from xml.etree import ElementTree
 
 import matplotlib
 import pytest
+from matplotlib.figure import Figure as Canvas
 
 from minbert.reporting.figures import (
     COLOURS,
+    BarPlot,
+    Bars,
     BoxPlot,
     Line,
     LinePlot,
     PairMap,
     ScatterPlot,
     StackedHistograms,
+    draw_legend,
 )
 from minbert.reporting.images import svg, write_png
 from minbert.reporting.pages import TEMPLATES
@@ -119,3 +124,27 @@ def test_a_png_has_all_plots_side_by_side(tmp_path, plot):
     widths = [int.from_bytes(content[16:20], "big") for content in (one, two)]
     assert widths[1] == 2 * widths[0]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["again.png", "new", "two.png"]
+
+
+def test_long_and_unseen_names_leave_room_for_the_plot():
+    """An escape of a terminal is no XML, and 400 letters beside the bars hid them all."""
+    names = ("n" * 400, "a\x1b\u202eb\nc")
+    series = tuple(Bars(name, [0.5, 1.0], ["", ""]) for name in names)
+    plot = BarPlot(names, series, "x" * 400, (0, 1))
+    with warnings.catch_warnings():
+        # matplotlib warns where no room is left.
+        warnings.simplefilter("error")
+        image = svg(plot, "long")
+    for text in ("n" * 31 + "…", r"a\x1b\u202eb c", "x" * 39 + "…"):
+        assert f">{text}<" in image
+
+
+def test_a_legend_has_fewer_columns_for_longer_names():
+    columns = {}
+    for length in (5, 14, 15, 18, 19):
+        axes = Canvas().add_subplot()
+        for _ in range(3):
+            axes.plot([0, 1], [0, 1], label="n" * length)
+        draw_legend(axes)
+        columns[length] = axes.get_legend()._ncols
+    assert columns == {5: 3, 14: 3, 15: 2, 18: 2, 19: 1}

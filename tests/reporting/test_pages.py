@@ -93,6 +93,24 @@ def test_markdown_escapes(text, written):
     assert f"| {written} |\n" in render_markdown("", [Section("x", body=table)])
 
 
+@pytest.mark.parametrize(
+    ("prose", "written"),
+    [
+        ("# a", "\\# a"),
+        ("- a", "\\- a"),
+        ("+ a", "\\+ a"),
+        ("=== ", "\\==="),
+        ("1. a", "1\\. a"),
+        ("2) a", "2\\) a"),
+        ("0.5 of 12 rows, #3", "0.5 of 12 rows, #3"),
+        ("> a", "&gt; a"),
+        ("\u202ea\x1b", "\\\\u202ea\\\\x1b"),
+    ],
+)
+def test_prose_begins_no_heading_list_or_quotation(prose, written):
+    assert f"\n\n{written}\n" in render_markdown("", [Section("x", prose)])
+
+
 def test_hostile_texts_come_back_from_a_markdown_table():
     lines = render_markdown("x", hostile_sections()).splitlines()
     start = lines.index("| sentence | id |")
@@ -125,6 +143,44 @@ def test_hostile_texts_come_back_from_the_page():
     assert page.texts["p"] == HOSTILE, "paragraphs"
     assert page.texts["title"][1:] == HOSTILE, "notes of points"
     assert "<script" not in html and not page.faults, "an attribute onmouseover is a fault"
+
+
+# Signs that a reader cannot see: commands to a terminal, half a character, signs of direction.
+UNSEEN = "a\x00b\x1b[2Jc\x9bd\ud800e\u202egnp.exe\u2066f\u200fg"
+UNSEEN_AS_ESCAPES = r"a\x00b\x1b[2Jc\x9bd\ud800e\u202egnp.exe\u2066f\u200fg"
+
+
+def test_signs_of_direction_act_in_the_cell_of_their_text_alone():
+    cells = Table((Column("t", "sentence"), Column("n", "heading")), ((UNSEEN, UNSEEN),))
+    html = render_html(UNSEEN, [Section(UNSEEN, UNSEEN, cells, level=2, code=UNSEEN)])
+    cell_texts = re.findall(r"<t[hd][^>]*><bdi>(.*?)</bdi>", html)
+    assert cell_texts[2:] == [r"a\x00b\x1b[2Jc\x9bd\ud800e" + UNSEEN.partition("e")[2]] * 2
+    outside = re.sub(r"<bdi>.*?</bdi></t[hd]>", "", html)
+    assert not re.search(
+        "[\x00-\x08\x1b\x7f-\x9f\ud800\u200e\u200f\u202a-\u202e\u2066-\u2069]", outside
+    )
+    # The title of the window, the heading, the link to the chapter, its heading, prose and code.
+    assert outside.count(UNSEEN_AS_ESCAPES) == 6
+
+
+def test_long_words_and_piled_up_marks_stay_in_their_place():
+    """A browser showed it: nothing is wider than the window, and no mark covers another line."""
+    style = Page(render_html("x", [])).texts["style"][0]
+    style = re.sub(r"/\*.*?\*/", "", style, flags=re.DOTALL)
+    rules = re.findall(r"([^{}]+)\{([^{}]*)\}", style)
+
+    def properties_of(selector):
+        chosen = [body for names, body in rules if selector in map(str.strip, names.split(","))]
+        return " ".join(chosen)
+
+    for selector in ("h1", "h2", "h3", "p", "pre", "nav a"):
+        assert "overflow-wrap: anywhere" in properties_of(selector), selector
+        assert "overflow: clip" in properties_of(selector), selector
+    for selector in ("th bdi", ".words bdi", ".identifier bdi"):
+        assert "overflow-wrap: break-word" in properties_of(selector)
+        assert "max-width" in properties_of(selector)
+    assert "overflow: clip" in properties_of("td bdi")
+    assert "overflow-x: auto" in properties_of(".wide")
 
 
 def test_every_chapter_is_linked_and_every_link_leads_somewhere():
