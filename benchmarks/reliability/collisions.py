@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import shutil
 import socket
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -136,6 +137,9 @@ OBSTACLES: tuple[Obstacle, ...] = (
     link_to_itself,
 )
 
+NUM_INSIDE = 4  # what `paths_inside` returns
+NUM_OBSTACLES = len(OBSTACLES) + NUM_INSIDE
+
 
 def paths_inside(workplace: Workplace, folder: Path, writer: Writer) -> dict[str, Path]:
     """Paths at which nothing may be written, although nothing special stands there."""
@@ -157,11 +161,9 @@ def paths_inside(workplace: Workplace, folder: Path, writer: Writer) -> dict[str
 
 def run_trial(workplace: Workplace, trial: Trial, folder: Path) -> Outcome:
     """Let one command write where something stands."""
-    writers = make_writers(workplace)
-    writer = writers[trial.number % len(writers)]
     folder.mkdir()
+    writer, turn = choose_case(make_writers(workplace), trial)
     names = list(paths_inside(workplace, folder, writer))
-    turn = trial.number // len(writers) % (len(OBSTACLES) + len(names))
     if turn < len(OBSTACLES):
         obstacle = OBSTACLES[turn]
         path = folder / f"output{writer.ending}"
@@ -186,6 +188,13 @@ def run_trial(workplace: Workplace, trial: Trial, folder: Path) -> Outcome:
     if not problem and workplace.is_changed():
         problem = "it has changed one of its inputs"
     return Outcome("output path", f"{writer.name}: {words}", problem)
+
+
+def choose_case(writers: Sequence[Writer], trial: Trial) -> tuple[Writer, int]:
+    """The command of a trial, and the number of what stands in its way. The seed shuffles all."""
+    cases = [(writer, turn) for turn in range(NUM_OBSTACLES) for writer in writers]
+    random.Random(trial.seed).shuffle(cases)
+    return cases[trial.number % len(cases)]
 
 
 def contents(folder: Path) -> dict[str, str]:

@@ -93,19 +93,22 @@ def test_a_signal_is_survived(workplace, tmp_path, number):
     assert kills.at_random_time(workplace, number, trial, tmp_path / "trial").problem == ""
 
 
-def test_an_output_that_stands_in_the_way_is_refused(workplace, tmp_path):
+def test_an_output_that_stands_in_the_way_is_refused(workplace, tmp_path, monkeypatch):
     writers = collisions.make_writers(workplace)
-    place = [writer.name for writer in writers].index("pretrain")
+    pretrain = next(writer for writer in writers if writer.name == "pretrain")
     for turn in (1, 4, 9):
-        number = turn * len(writers) + place
-        outcome = collisions.run_trial(workplace, trial_of("outputs", number), tmp_path / str(turn))
+        monkeypatch.setattr(collisions, "choose_case", lambda *_, turn=turn: (pretrain, turn))
+        outcome = collisions.run_trial(workplace, trial_of("outputs", turn), tmp_path / str(turn))
         assert outcome.problem == "", outcome.action
+    assert (
+        len(collisions.paths_inside(workplace, tmp_path / "1", pretrain)) == collisions.NUM_INSIDE
+    )
 
 
-def test_a_download_that_fails_is_survived(workplace, tmp_path):
-    ways = [way for way in downloads.WAYS if way != downloads.WELL]
-    number = ways.index("404")
-    outcome = downloads.run_trial(workplace, trial_of("downloads", number), tmp_path / "trial")
+def test_a_download_that_fails_is_survived(workplace, tmp_path, monkeypatch):
+    ways = {way: downloads.WAYS[way] for way in ("404", downloads.WELL)}
+    monkeypatch.setattr(downloads, "WAYS", ways)
+    outcome = downloads.run_trial(workplace, trial_of("downloads", 0), tmp_path / "trial")
     assert outcome == Outcome("download", "404", "")
 
 
