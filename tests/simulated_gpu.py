@@ -1,6 +1,7 @@
 """A GPU that every machine has. Its tensors are on device "gpu", and compute on the CPU.
 
-`python -m tests.simulated_gpu MODULE ARGUMENTS` runs the main of a command there. It refuses what a
+`python -m tests.simulated_gpu MODULE ARGUMENTS` runs the main of a command there. `+ MODULE
+ARGUMENTS` after it runs another one, so that PyTorch is imported once for all. It refuses what a
 real GPU refuses: an operation on tensors of two devices, and to read a tensor into NumPy. So code
 that makes a tensor without asking for the device fails here, as it would there. Kernels, speed,
 memory and bf16 of a real GPU are not simulated. It is a process of its own, since torch keeps a new
@@ -10,6 +11,7 @@ kind of device until it ends. Used by test_gpu.py.
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from types import MappingProxyType
@@ -24,6 +26,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 aten = torch.ops.aten
 COPIES = {aten._to_copy.default, aten.copy_.default}
 # Their second argument may be on the CPU.
+# Stands before the output of each of several commands.
+TITLE = "=== command {} ==="
 INDEXED = {aten.index.Tensor, aten.index_put.default, aten.index_put_.default}
 
 
@@ -159,11 +163,45 @@ def command(name: str) -> Any:
     return importlib.import_module(f"{name}.__main__") if is_package else module
 
 
+def split_commands(words: list[str]) -> list[list[str]]:
+    """The commands between the words "+"."""
+    commands: list[list[str]] = [[]]
+    for word in words:
+        if word == "+":
+            commands.append([])
+        else:
+            commands[-1].append(word)
+    return commands
+
+
+def run(words: list[str]) -> int:
+    """Run one command. Return its exit code, or 1 where it computed nothing on the device."""
+    GpuTensor.num_made = 0
+    with Simulation():
+        code = command(words[0]).main(words[1:])
+    if not code and not GpuTensor.num_made:
+        print("nothing was computed on the device", file=sys.stderr)
+        return 1
+    return code
+
+
+def run_all(commands: list[list[str]]) -> int:
+    """Run commands one after the other, each with the same input and a line as its title."""
+    if len(commands) == 1:
+        return run(commands[0])
+    text = sys.stdin.buffer.read()
+    for number, words in enumerate(commands):
+        print(TITLE.format(number), flush=True)
+        sys.stdin = io.TextIOWrapper(io.BytesIO(text), encoding="utf-8")
+        code = run(words)
+        if code:
+            print(f"failed: {' '.join(words)}", file=sys.stderr)
+            return code
+    return 0
+
+
 if __name__ == "__main__":
     install()
-    with Simulation():
-        code = command(sys.argv[1]).main(sys.argv[2:])
+    code = run_all(split_commands(sys.argv[1:]))
     sys.stdout.flush()
-    if not code and not GpuTensor.num_made:
-        sys.exit("nothing was computed on the device")
     os._exit(code)  # torch's thread for the device does not end with the interpreter

@@ -9,6 +9,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from torch.utils import backend_registration
 import run_multitask
 from benchmarks.kill_resume import differences, saved_step, stop_when
 from minbert.training.code_version import ROOT
+from tests.simulated_gpu import TITLE
 from tests.toy_text import LINES
 
 pytestmark = pytest.mark.skipif(
@@ -69,42 +71,65 @@ def start(*arguments: str | Path) -> subprocess.Popen:
 
 def finish(process: subprocess.Popen, text: str | None = None) -> str:
     """What it printed. Fails where it mixed devices, or computed nothing on the simulated one."""
-    printed, complaints = process.communicate(text, timeout=300)
+    printed, complaints = process.communicate(text, timeout=600)
     assert process.returncode == 0, complaints
     return printed
 
 
+def finish_all(commands: Sequence[Sequence[str | Path]], text: str = "") -> list[str]:
+    """What each of the commands printed. One process runs them all."""
+    words: list[str | Path] = []
+    for command in commands:
+        words += [*command, "+"]
+    printed = finish(start(*words[:-1]), text)
+    for number in range(len(commands)):
+        printed = printed.replace(TITLE.format(number), "+++")
+    return printed.split("+++")[1:]
+
+
+@pytest.fixture(scope="module")
+def common(tiny_model, sample_data):
+    """What every run here has in common."""
+    flags = ["--model", str(tiny_model), "--data-dir", str(sample_data), "--batch-size", "16"]
+    return [*flags, "--precision", "fp32"]
+
+
 @pytest.fixture
-def flags(tiny_model, sample_data, tmp_path):
-    """A function of the run's name: what every run here has in common."""
-    common = ["--model", str(tiny_model), "--data-dir", str(sample_data), "--batch-size", "16"]
-    common += ["--precision", "fp32", "--output-dir", str(tmp_path)]
-    return lambda name: [*common, "--name", name]
+def flags(common, tmp_path):
+    """A function of the run's name: what every run of a test has in common."""
+    return lambda name: [*common, "--output-dir", str(tmp_path), "--name", name]
 
 
-@pytest.mark.parametrize("chain", STAGES)
-def test_stages(flags, tmp_path, chain):
-    stages, *rest = chain.split()
-    if "simcse-nli" in stages:
-        lines = ["premise\tentailment\tcontradiction"]
-        for number in range(24):
-            lines.append(f"A man {number}\tA person {number}\tNo one {number}")
-        (tmp_path / "nli.tsv").write_text("\n".join(lines), encoding="utf-8")
-        rest += ["--nli", tmp_path / "nli.tsv"]
-    rest += [*FEW_ROWS, "--epochs", "1", "--pretrain", stages]
-    printed = finish(start("run_multitask", *flags("run"), *rest))
-    assert "device: gpu (simulated)" in printed and "leaderboard files:" in printed
+@pytest.fixture(scope="module")
+def nli(tmp_path_factory):
+    """A file for the stage simcse-nli."""
+    lines = ["premise\tentailment\tcontradiction"]
+    for number in range(24):
+        lines.append(f"A man {number}\tA person {number}\tNo one {number}")
+    path = tmp_path_factory.mktemp("nli") / "nli.tsv"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
 
 
-@pytest.mark.parametrize("rest", TASKS)
-def test_tasks(flags, rest):
-    small = [*FEW_ROWS, "--epochs", "1"]
-    printed = finish(start("run_multitask", *flags("run"), *small, *rest.split()))
-    assert "device: gpu (simulated)" in printed and "leaderboard files:" in printed
+def test_stages_and_tasks(common, tmp_path, nli):
+    """Every stage and head, in one process."""
+    few = [*common, "--output-dir", str(tmp_path), *FEW_ROWS, "--epochs", "1"]
+    runs = []
+    for chain in STAGES:
+        stages, *rest = chain.split()
+        if "simcse-nli" in stages:
+            rest += ["--nli", str(nli)]
+        runs.append(["--pretrain", stages, *rest])
+    runs += [rest.split() for rest in TASKS]
+
+    commands = []
+    for number, rest in enumerate(runs):
+        commands.append(["run_multitask", *few, "--name", str(number), *rest])
+    for printed in finish_all(commands):
+        assert "device: gpu (simulated)" in printed and "leaderboard files:" in printed
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_other_commands(two_runs, tiny_model, sample_data, tmp_path, command):
+def test_other_commands(two_runs, tiny_model, sample_data, tmp_path):
     (tmp_path / "text.txt").write_text("\n".join(LINES), encoding="utf-8")
     places = {
         "RUNS": two_runs,
@@ -114,10 +139,15 @@ def test_other_commands(two_runs, tiny_model, sample_data, tmp_path, command):
         "PAIRS": [sample_data / "sts-dev.csv"],
         "SENTENCES": [sample_data / "ids-sst-dev.csv"],
     }
-    arguments = []
-    for word in command.split():
-        arguments += places.get(word, [word.replace("OUT", str(tmp_path))])
-    assert finish(start(*arguments), "a good film\na bad film\na dog runs\n")
+    commands = []
+    for number, command in enumerate(COMMANDS):
+        out = tmp_path / str(number)
+        out.mkdir()
+        words = []
+        for word in command.split():
+            words += places.get(word, [word.replace("OUT", str(out))])
+        commands.append(words)
+    assert all(finish_all(commands, "a good film\na bad film\na dog runs\n"))
 
 
 def test_the_numbers_are_those_of_the_cpu(flags, tmp_path):
