@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import torch
 
@@ -114,14 +114,19 @@ class Watch:
         self.thread = threading.Thread(target=self.repeat, name="minbert-watch", daemon=True)
 
     def start(self) -> None:
-        """Look for the first time, and from now on in a thread."""
-        self.look()
-        self.thread.start()
+        """Look for the first time, and from now on in a thread.
+
+        Where the system allows no further thread, nothing happens.
+        """
+        with suppress(RuntimeError):
+            self.look()
+            self.thread.start()
 
     def repeat(self) -> None:
         """What the thread does."""
-        while not self.is_over.wait(SECONDS):
-            self.look()
+        with suppress(RuntimeError):
+            while not self.is_over.wait(SECONDS):
+                self.look()
 
     def look(self) -> None:
         """Read how many cores others use since the last look, and follow it."""
@@ -130,7 +135,8 @@ class Watch:
         self.before = now
         is_crowded = cores.are_crowded(others, self.num_threads)
         if is_crowded and not self.teams:
-            self.teams = [self.make_team() for _ in range(self.num_teams)]
+            for _ in range(self.num_teams):
+                self.teams.append(self.make_team())
         elif not is_crowded and self.teams:
             self.end_teams()
 
@@ -143,5 +149,6 @@ class Watch:
     def end(self) -> None:
         """Stop looking, and end the further teams."""
         self.is_over.set()
-        self.thread.join()
+        if self.thread.is_alive():
+            self.thread.join()
         self.end_teams()

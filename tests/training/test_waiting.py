@@ -74,6 +74,20 @@ def test_the_watch_ends_with_its_block(monkeypatch):
     assert FakeTeam.number == 0 and not watch.thread.is_alive()
 
 
+def test_a_system_without_further_threads_trains_all_the_same(monkeypatch):
+    monkeypatch.setattr(cores, "num_usable", lambda: 2)
+    monkeypatch.setattr(cores, "at_start", Reading(0.0, 0.0, 0.0))
+
+    def refuse():
+        raise RuntimeError("can't start new thread")
+
+    watch = Watch(1, lambda: Reading(2.0, 4.0, 0.0), refuse)
+    watch.num_threads = 2
+    watch.start()
+    watch.end()
+    assert watch.teams == [] and not watch.thread.is_alive()
+
+
 def test_a_team_ends(monkeypatch):
     team = Team()
     assert team.thread.is_alive()
