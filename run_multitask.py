@@ -131,7 +131,7 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
         return
     setup = prepare(options, folder)  # device, precision, rows, encoder, tokenizer
     stages = plan_pretraining(setup)  # --pretrain; what is already trained is reused
-    jobs = build_task_jobs(setup)  # heads first where asked, then everything
+    jobs = build_task_jobs(setup)  # --heads-first trains the heads alone before
     cost = estimate(setup, stages, jobs, is_resumed)  # printed before any work begins
     begin_run(setup, cost, is_resumed)  # options.json exists from here on: the run can be resumed
     outcome = train(setup, stages, jobs, is_resumed)
