@@ -100,9 +100,8 @@ def test_an_output_that_stands_in_the_way_is_refused(workplace, tmp_path, monkey
         monkeypatch.setattr(collisions, "choose_case", lambda *_, turn=turn: (pretrain, turn))
         outcome = collisions.run_trial(workplace, trial_of("outputs", turn), tmp_path / str(turn))
         assert outcome.problem == "", outcome.action
-    assert (
-        len(collisions.paths_inside(workplace, tmp_path / "1", pretrain)) == collisions.NUM_INSIDE
-    )
+    names = collisions.paths_inside(workplace, tmp_path, pretrain)
+    assert len(names) == collisions.NUM_INSIDE
 
 
 def test_a_download_that_fails_is_survived(workplace, tmp_path, monkeypatch):
