@@ -180,8 +180,8 @@ def digest_of(path: Path, rows: TokenRows) -> str:
     With the name, the ids of other texts are noticed, too.
     """
     digest = hashlib.sha256(f"{path.name} {rows.num_truncated} {rows.tokens.shape} ".encode())
-    digest.update(numpy.ascontiguousarray(rows.tokens))
-    digest.update(numpy.ascontiguousarray(rows.lengths))
+    digest.update(numpy.ascontiguousarray(rows.tokens).data)
+    digest.update(numpy.ascontiguousarray(rows.lengths).data)
     return digest.hexdigest()
 
 
