@@ -13,7 +13,7 @@ from __future__ import annotations
 import csv
 import io
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,8 +95,8 @@ class StepLog:
 
         Where the header is damaged, nobody knows the columns, so no row is left.
         """
-        header, *rows = lines_of(self.path) or [""]
         known = set(lines_of(self.checksums))
+        header, *rows = [*lines_of(self.path), *whole_tail(self.path, known)] or [""]
         self.tasks = tasks_in(header)
         intact = [row for row in rows if is_row(row, self.tasks)]
         # Older versions wrote no checksums.
@@ -163,6 +163,20 @@ def lines_of(path: Path) -> list[str]:
         return []
     with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
         return [line for line in file if line.endswith("\n")]
+
+
+def whole_tail(path: Path, known: Collection[str]) -> list[str]:
+    """The last line of a file if only the end of the line is damaged. known: all checksums.
+
+    Otherwise a kill has cut the line short, and there is none.
+    """
+    if not path.is_file():
+        return []
+    tail = path.read_text(encoding="utf-8", errors="replace").rpartition("\n")[2]
+    for line in (tail, tail[:-1]):
+        if f"{checksum_of(line)}\n" in known:
+            return [f"{line}\n"]
+    return []
 
 
 def tasks_in(header: str) -> list[str]:

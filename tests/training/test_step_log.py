@@ -173,6 +173,17 @@ def test_a_damaged_row_is_left_out(tmp_path, capsys):
     assert "log.csv: 4 of 4 rows are damaged" in capsys.readouterr().out
 
 
+def test_a_row_with_a_damaged_end_is_kept(tmp_path):
+    """A kill would have left less of it."""
+    log = StepLog(tmp_path)
+    for step in (1, 2):
+        log.write(record(step=step, a=float(step)))
+    path = tmp_path / LOG_FILE
+    path.write_text(path.read_text()[:-1] + "*")
+    StepLog(tmp_path).write(record(step=3, a=3.0))
+    assert [row["loss_a"] for row in read(tmp_path)] == ["1.0", "2.0", "3.0"]
+
+
 def test_a_log_of_an_older_version_is_taken_as_it_is(tmp_path, capsys):
     """It has no checksums. A row without all its numbers is left out even so."""
     log = StepLog(tmp_path)
