@@ -568,7 +568,7 @@ def damage_answers() -> list[Answer]:
     files = records[-1]["files"]
     flips = sum(file["flips"] for file in files)
     silent = sum(file["silent"] for file in files)
-    result = f"{flips:,} bits in {len(files)} kinds of files, {silent} without a word"
+    result = f"{flips:,} bits turned over in {len(files)} kinds of files, {silent} unnoticed"
     return [Answer("Is a damaged file noticed?", result, "damage.md")]
 
 
