@@ -7,14 +7,14 @@ from teaching.pictures.canvas import Drawing
 
 STATIONS = (
     ("1", "the command", "flags become options"),
-    ("2", "Example", 'sentence "this one …",\nlabel 3'),
-    ("3", "token ids", "[CLS] this one … [SEP]"),
+    ("2", "Example", 'sentence ". . . no charm …",\nlabel 1'),
+    ("3", "token ids", "[CLS] . . . no … [SEP]"),
     ("4", "batch", "(B, T), with a mask"),
     ("5", "training", "other rows change\nthe weights"),
     ("6", "prediction", "dev and test rows"),
     ("7", "encoder", "(B, T, 192), then\n(B, 192)"),
-    ("8", "head", "five numbers"),
-    ("9", "file", "f1f98f… , 3"),
+    ("8", "task head", "five numbers"),
+    ("9", "file", "f124fb… , 1"),
 )
 PIECES = ("a", "heart", "##bre", "##aking", "film", "about", "music")
 TOKENS_MASKED = ("a", "heart", "[MASK]", "##aking", "film", "about", "[MASK]")

@@ -7,6 +7,7 @@ import io
 import json
 import re
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -288,13 +289,21 @@ def test_without_a_run_the_bundled_one_answers(two_runs, predict, monkeypatch):
 
 
 def test_the_bundled_run_tells_good_from_bad(predict):
-    """The very first command of a visitor."""
-    lines = ["A lovely film.", "The plot is dull and the acting is terrible."]
+    """The very first command of a visitor, and what the tour says of its row.
+
+    The bundled run has the options of the tour's run.
+    """
+    page = (Path(__file__).resolve().parents[2] / "docs" / "tour.md").read_text("utf-8")
+    row = re.search(r"(?m)^\d+\t(?P<id>\w+)\t(?P<sentence>[^\t]+)\t(?P<label>\d)$", page)
+    assert row is not None and f"\n{row['id']} , {row['label']} \n" in page
+
+    lines = ["A lovely film.", "The plot is dull and the acting is terrible.", row["sentence"]]
     code, printed, said = predict("\n".join(lines))
-    good, bad = printed.splitlines()
+    good, bad, of_tour = printed.splitlines()
     assert code == 0
     assert int(good.split("\t")[0]) >= 3
     assert int(bad.split("\t")[0]) <= 1
+    assert of_tour.split("\t")[0] == row["label"], "take another row of the sample for the tour"
     assert said.startswith("No RUN is named. The small model in ")
     pairs = "How old are you?\tWhat is your age?\nHow old are you?\tWhere is the station?"
     similar, other = predict(pairs, "--task", "sts")[1].splitlines()

@@ -48,7 +48,7 @@ def test_the_encoder(run_snippet):
 
 def test_the_tour(run_snippet, capsys):
     run_snippet("docs/tour.md")
-    assert "'dreadful'" in capsys.readouterr().out
+    assert "'charm'" in capsys.readouterr().out
 
 
 def test_a_finished_run(run_snippet, two_runs):
