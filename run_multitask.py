@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from multitask.combining import GradientSurgery
     from multitask.leaderboard import FileScores
     from multitask.stage import Rows
+    from multitask.task_models import SingleTaskResult, TaskModels
     from multitask.tasks import Task
 
 
@@ -97,12 +98,26 @@ class Resolved(NamedTuple):
     device: torch.device
 
 
+class TaskJobs(NamedTuple):
+    """The jobs of the tasks, in the order of their training."""
+
+    shared: list[Job]  # of all tasks together. The last one is the multitask stage.
+    single: dict[str, Job]  # of each task alone, by task
+
+    @property
+    def in_order(self) -> list[Job]:
+        """All of them."""
+        return [*self.shared, *self.single.values()]
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What training leaves behind."""
 
     job: Job  # of the tasks; its model is the best one
     progress: Progress  # of that job
+    models: TaskModels  # that answer: the best one, or a task's own
+    singles: list[SingleTaskResult]  # of --single_task_epochs
     stages: dict[str, dict]  # scores before and after each stage of --pretrain
     seconds: float
 
@@ -131,7 +146,7 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
         return
     setup = prepare(options, folder)  # device, precision, rows, encoder, tokenizer
     stages = plan_pretraining(setup)  # --pretrain; what is already trained is reused
-    jobs = build_task_jobs(setup)  # --heads-first trains the heads alone before
+    jobs = build_task_jobs(setup)  # all tasks together, then each alone where asked
     cost = estimate(setup, stages, jobs, is_resumed)  # printed before any work begins
     begin_run(setup, cost, is_resumed)  # options.json exists from here on: the run can be resumed
     outcome = train(setup, stages, jobs, is_resumed)
@@ -379,8 +394,11 @@ def build_mlm_stage(setup: Setup, folder: Path, start: str) -> Stage:
 # --- 3. build the jobs of the tasks ---------------------------------------------------------------
 
 
-def build_task_jobs(setup: Setup) -> list[Job]:
-    """The multitask stage as jobs: the heads alone first where --heads_first asks, then all."""
+def build_task_jobs(setup: Setup) -> TaskJobs:
+    """The multitask stage as jobs: the heads alone first where --heads_first asks, then all.
+
+    After them comes each task alone, where --single_task_epochs asks.
+    """
     from contrastive.stage import build_companion
     from multitask import stage
     from multitask.model import MultitaskBert
@@ -402,21 +420,29 @@ def build_task_jobs(setup: Setup) -> list[Job]:
     job = stage.build_job(
         options.multitask, options.training, model, setup.rows, setup.folder, companion
     )
-    if not options.multitask.fine_tuning.heads_first:
-        return [job]
-    return [stage.heads_job(job, options.multitask, options.training), job]
+    fine_tuning = options.multitask.fine_tuning
+    shared = [job]
+    if fine_tuning.heads_first:
+        shared.insert(0, stage.heads_job(job, options.multitask, options.training))
+    single: dict[str, Job] = {}
+    if fine_tuning.single_task_epochs:
+        for task in dict.fromkeys(options.multitask.tasks.order):
+            single[task] = stage.single_task_job(
+                job, task, setup.rows, options.multitask, options.training
+            )
+    return TaskJobs(shared, single)
 
 
 # --- 4. estimate the cost -------------------------------------------------------------------------
 
 
-def estimate(setup: Setup, stages: Chain, jobs: list[Job], is_resumed: bool) -> list[CostEstimate]:
+def estimate(setup: Setup, stages: Chain, jobs: TaskJobs, is_resumed: bool) -> list[CostEstimate]:
     """What the run will cost in time, memory and disk, from a few real steps of each job."""
     from minbert.training import cost_estimate
 
     terminal.title("Cost estimate", "planning the stages")
     planned = [step.stage.job for step in stages if step.reused is None]
-    costs = cost_estimate.estimate(planned + jobs, setup.folder, is_resumed)
+    costs = cost_estimate.estimate(planned + jobs.in_order, setup.folder, is_resumed)
     terminal.table(cost_estimate.table(costs))
     return costs
 
@@ -439,27 +465,35 @@ def begin_run(setup: Setup, costs: list[CostEstimate], is_resumed: bool) -> None
 # --- 6. train -------------------------------------------------------------------------------------
 
 
-def train(setup: Setup, stages: Chain, jobs: list[Job], is_resumed: bool) -> Outcome:
+def train(setup: Setup, stages: Chain, jobs: TaskJobs, is_resumed: bool) -> Outcome:
     """Train the stages before or after the tasks, and the tasks."""
     from minbert.training import processes
     from minbert.training.loop import fit
     from minbert.training.stage import run_chain
+    from multitask.stage import train_single_tasks
 
-    log_steps(setup, [*(step.stage.job for step in stages), *jobs])
+    log_steps(setup, [*(step.stage.job for step in stages), *jobs.in_order])
     is_last = setup.options.contrastive.is_last
     qualities: dict[str, dict] = {}
     seconds = 0.0
     if not is_last:
         qualities, seconds = run_chain(stages, is_resumed)
-    for job in jobs:
+
+    def train_job(job: Job) -> Progress:
+        nonlocal seconds
         terminal.title(f"Stage {job.name}")
         progress = fit(job, is_resumed)
         seconds += progress.seconds
+        return progress
+
+    for job in jobs.shared:
+        progress = train_job(job)
+    models, singles = train_single_tasks(job, progress, jobs.single, train_job)
     if is_last:
         qualities, spent = run_chain(stages, is_resumed)
         seconds += spent
     processes.leave()  # of several processes the first one goes on alone
-    return Outcome(jobs[-1], progress, qualities, seconds)
+    return Outcome(job, progress, models, singles, qualities, seconds)
 
 
 def log_steps(setup: Setup, jobs: list[Job]) -> None:
@@ -489,24 +523,23 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
     from data.known_words import save_words
     from data.task_specs import stored
     from minbert.training import cost_estimate, run_folder
-    from multitask import conflicts, evaluation, leaderboard, prediction_files
+    from multitask import conflicts, evaluation, leaderboard, prediction_files, task_models
 
     terminal.title("Results", "predicting dev and test")
     options = setup.options
     started = time.perf_counter()
     surgery: Any = outcome.job.surgery
     conflict_record, conflict_table = conflicts.report(surgery, setup.folder, setup.tasks)
-    model: Any = outcome.job.model
     scores, dev_outputs = leaderboard.write_results(
-        model, setup.rows, setup.tables, setup.prediction_paths, options.training.precision
+        outcome.models, setup.rows, setup.tables, setup.prediction_paths, options.training.precision
     )
     training = {task: splits["train"] for task, splits in setup.rows.items()}
     train_scores = evaluation.score_training_rows(
-        options.multitask.fine_tuning, model, training, options.training.precision
+        options.multitask.fine_tuning, outcome.models, training, options.training.precision
     )
     seconds = outcome.seconds + time.perf_counter() - started
 
-    model.save_pretrained(setup.folder / "model", setup.tokenizer)
+    outcome.models.save_pretrained(setup.folder, setup.tokenizer)
     training_rows = {task: splits["train"].examples for task, splits in setup.tables.items()}
     save_words(setup.folder / "model", training_rows)
     terminal.doing("baselines: majority and TF-IDF")
@@ -525,6 +558,7 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
         baselines=baselines,
         epochs=outcome.progress.history,
         best_step=outcome.progress.best_step,
+        **task_models.stored_results(outcome.singles),
         conflicts=conflict_record,
         stages=outcome.stages,
         predicted=[asdict(cost) for cost in costs],
@@ -534,9 +568,10 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
     if conflict_table:
         terminal.table(conflict_table.rstrip("\n"))
         terminal.say("")
+    print_single_tasks(setup, outcome.singles)
     print_results(setup, scores, train_scores, baselines)
     terminal.say("", cost_estimate.comparison(costs, **actual))
-    print_paths(setup)
+    print_paths(setup, outcome.singles)
     write_report(setup, record, dev_outputs, surgery)
     print_summary(setup, outcome)
 
@@ -570,6 +605,16 @@ def write_report(
                 terminal.say(f"{name}: {write(run)}")
 
 
+def print_single_tasks(setup: Setup, results: list[SingleTaskResult]) -> None:
+    """Print what training each task alone has brought, where that was asked for."""
+    from minbert.reporting.tables import aligned
+    from multitask.leaderboard import score_titles
+    from multitask.task_models import result_table
+
+    if results:
+        terminal.table(aligned(result_table(results, score_titles(setup.tasks))))
+
+
 def print_results(
     setup: Setup,
     scores: FileScores,
@@ -587,10 +632,11 @@ def print_results(
     terminal.say(*leaderboard.score_lines("train", train_scores, setup.tasks).splitlines())
 
 
-def print_paths(setup: Setup) -> None:
+def print_paths(setup: Setup, singles: list[SingleTaskResult]) -> None:
     """Print where everything is that the run has written."""
     terminal.title("Files")
-    places = {"model": "model", "record": "run.json", "losses of each step": "log.csv"}
+    own = {f"model of {item.task}": f"model-{item.task}" for item in singles if item.is_kept}
+    places = {"model": "model", **own, "record": "run.json", "losses of each step": "log.csv"}
     if setup.options.training.tensorboard:
         places["TensorBoard log"] = "tensorboard"
     terminal.facts(Fact(name, setup.folder / place) for name, place in places.items())
@@ -606,11 +652,10 @@ def print_summary(setup: Setup, outcome: Outcome) -> None:
 
     options = setup.options
     trained = {name: setup.tasks[name] for name in options.multitask.tasks.order}
-    model: Any = outcome.job.model
     terminal.title("What it says")
     terminal.say(
         summary.describe_predictions(
-            model,
+            outcome.models,
             setup.tokenizer,
             setup.tables,
             list(trained),

@@ -127,6 +127,10 @@ def choose_learning_rates(options: Options, hidden_size: int) -> dict[str, Choic
     else:
         reason = f"5e-5 x 384 / hidden size {hidden_size}"
         choices = {"lr": Choice(5e-5 * 384 / hidden_size, reason)}
+    fine_tuning = options.multitask.fine_tuning
+    if fine_tuning.single_task_epochs:
+        lr = choices["lr"].value if fine_tuning.lr == AUTO else fine_tuning.lr
+        choices["single_task_lr"] = Choice(lr, "as --lr")
     if "mlm" in options.run.stages:
         reason = f"5e-5 x 768 / hidden size {hidden_size}"
         choices["mlm_lr"] = Choice(5e-5 * 768 / hidden_size, reason)

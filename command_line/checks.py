@@ -150,6 +150,11 @@ def check_order(
             f"--contrastive_order last and --pretrain {pretrain}: masked language modelling comes "
             "before the tasks, its encoder would not fit their heads any more. Drop one of the two."
         )
+    if contrastive.is_last and multitask.fine_tuning.single_task_epochs:
+        raise ValueError(
+            "--contrastive_order last and --single_task_epochs: the contrastive stage would change "
+            "the multitask model after the tasks have left it. Drop one of the two."
+        )
     if not contrastive.is_fusion:
         return
     if multitask.tasks.changes_gradients:

@@ -568,6 +568,8 @@ COMPARISONS: dict[str, Values] = {
     "averaging-ema": {"averaging": "ema"},
     "averaging-swa": {"averaging": "swa", "schedule": "constant"},
     "averaging-swa-control": {"schedule": "constant"},
+    # Each task alone, after the tasks together.
+    "single-task-epochs": {"single_task_epochs": 2},
     # When SimCSE is trained: before, after or together with the tasks.
     "contrastive-first": {"pretrain": "simcse"},
     "contrastive-last": {"pretrain": "simcse", "contrastive_order": "last"},

@@ -10,6 +10,7 @@ regulariser_registry.py  The regularisers by name, and their options.
 heads.py             The layers that read sentence vectors.
 head_registry.py     The heads by name.
 model.py             An encoder, a common layer, and a head per task.
+task_models.py       The models of a run in which some tasks have their own.
 sampling.py          Which batches make a step.
 surgery.py           How the losses of a step become one gradient.
 gramian.py           The same from dot products alone, which is fast, and --surgery by name.

@@ -14,12 +14,13 @@ from minbert.reporting import terminal
 from minbert.training import runtime
 from multitask.model import MultitaskBert
 from multitask.options import FineTuningOptions
+from multitask.task_models import TaskModels
 from multitask.tasks import COURSE_TASKS, with_overall
 
 
 @torch.no_grad()
 def predict(
-    model: MultitaskBert,
+    model: MultitaskBert | TaskModels,
     task: str,
     rows: EncodedExamples,
     precision: str,
@@ -65,7 +66,7 @@ def labels_of(rows: EncodedExamples | Table) -> np.ndarray:
 
 
 def evaluate(
-    model: MultitaskBert, rows: dict[str, EncodedExamples], precision: str
+    model: MultitaskBert | TaskModels, rows: dict[str, EncodedExamples], precision: str
 ) -> dict[str, float]:
     """Score each task in `rows`, which are labelled.
 
@@ -86,7 +87,7 @@ def evaluate(
 
 def score_training_rows(
     options: FineTuningOptions,
-    model: MultitaskBert,
+    model: MultitaskBert | TaskModels,
     rows: dict[str, EncodedExamples],
     precision: str,
 ) -> dict[str, float]:

@@ -24,6 +24,7 @@ from multitask.prediction_files import (
     write_table,
 )
 from multitask.probabilities import confidences, probabilities
+from multitask.task_models import TaskModels
 from multitask.tasks import BUILT_IN_TASKS, COURSE_TASKS, TASKS, Task, Tasks, with_overall
 
 PREDICTED = ("dev", "test")
@@ -121,7 +122,7 @@ def check_output_paths(
 
 
 def write_results(
-    model: MultitaskBert,
+    model: MultitaskBert | TaskModels,
     rows: dict[str, dict[str, EncodedExamples]],
     tables: dict[str, dict[str, Table]],
     paths: Paths,

@@ -343,6 +343,20 @@ class FineTuningOptions(OptionGroup):
         low=0,
         high=MOST_EPOCHS,
     )
+    # Each task alone, after the multitask stage.
+    single_task_epochs: int = flag(
+        0,
+        "Additional epochs of each task alone, after the multitask stage. Each task is trained "
+        "from a copy of the best multitask model, and keeps the copy if its dev score is higher. "
+        "0: none.",
+        low=0,
+        high=MOST_EPOCHS,
+    )
+    single_task_lr: float | str = flag(
+        AUTO,
+        "Peak learning rate of --single_task_epochs. auto: that of --lr.",
+        low=1e-9,
+    )
     patience: int = flag(
         0, "Stop after this number of epochs without a better score. 0: never stop early.", low=0
     )
@@ -363,6 +377,10 @@ class FineTuningOptions(OptionGroup):
         if not (self.score_train in (NONE, ALL) or is_number):
             raise ValueError(
                 f"--score_train is '{self.score_train}'; it is none, all, or a number of rows."
+            )
+        if self.single_task_lr != AUTO and not self.single_task_epochs:
+            raise ValueError(
+                "--single_task_lr has no effect without --single_task_epochs; add that, or drop it."
             )
         if not (self.freeze in (NONE, "embeddings") or self.freeze.isdecimal()):
             raise ValueError(
@@ -421,6 +439,11 @@ class MultitaskOptions(OptionGroup):
         self.check_tasks_of_options()
         self.check_sampling()
         self.check_cosine()
+        if self.fine_tuning.single_task_epochs and len(set(self.tasks.order)) == 1:
+            raise ValueError(
+                f"--single_task_epochs has no effect with --tasks {self.tasks.tasks}: the only "
+                "task is trained alone already. Pass more --epochs, or drop it."
+            )
 
     def check_surgery(self) -> None:
         """Refuse surgery where a step has one gradient only, or where the tasks share nothing."""

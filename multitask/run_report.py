@@ -28,6 +28,7 @@ from multitask.conflicts import conflict_figure
 from multitask.errors.breakdown import DevOutputs
 from multitask.errors.page import worst_section
 from multitask.leaderboard import known_scores, score_titles
+from multitask.task_models import RECORD_KEY, tasks_alone
 from multitask.tasks import Tasks, answerable_tasks
 
 NUM_WORST = 5  # mistakes of each task
@@ -67,6 +68,11 @@ class ReportedRun:
         return answerable_tasks(self.tasks, self.trained, self.options["head"])
 
     @property
+    def alone(self) -> list[str]:
+        """The tasks that have a model of their own."""
+        return tasks_alone(self.record)
+
+    @property
     def task_titles(self) -> dict[str, str]:
         """The titles of the tasks by name."""
         return {name: task.title for name, task in self.tasks.items()}
@@ -88,6 +94,7 @@ def report_sections(run: ReportedRun) -> list[Section]:
     """All chapters of the page."""
     return [
         *score_sections(run),
+        *single_task_sections(run),
         *training_sections(run),
         *conflict_sections(run),
         *mistake_sections(run),
@@ -135,6 +142,24 @@ def score_table(run: ReportedRun) -> Table:
         cells = [f"{scores[key]:.4f}" if key in scores else NO_VALUE for scores in columns.values()]
         rows.append((title, *cells))
     return Table(heading_and_numbers("score", *columns), tuple(rows))
+
+
+def single_task_sections(run: ReportedRun) -> list[Section]:
+    """What training each task alone has brought, with --single_task_epochs."""
+    results = run.record.get(RECORD_KEY, {})
+    if not results:
+        return []
+    prose = (
+        "After the multitask stage each task was trained alone, from a copy of the best multitask "
+        "model. It keeps the copy where its dev score is higher."
+    )
+    rows = []
+    for name, result in results.items():
+        kept = "its own" if result["is_kept"] else "the multitask model"
+        numbers = f"{result['before']:.4f}", f"{result['after']:.4f}"
+        rows.append((run.tasks[name].title, *numbers, kept))
+    columns = heading_and_numbers("task", "dev before", "dev after", "model")
+    return [Section("Each task alone", prose, Table(columns, tuple(rows)), level=2)]
 
 
 # --- training -------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ from multitask.model import MultitaskBert
 from multitask.options import HeadOptions, TaskOptions
 from multitask.sampling import SAMPLERS
 from multitask.stage import encode_tables, read_tables
+from multitask.task_models import SHARED_FOLDER, TaskModels, tasks_alone
 from multitask.tasks import BUILT_IN_TASKS, Task, answerable_tasks, stored_tasks
 
 Group = TypeVar("Group", bound=OptionGroup)
@@ -75,13 +76,14 @@ class Record:
     tasks: dict[str, Task]  # by name, those that the run reads
     scores: dict[str, float]  # dev scores by task
     files: dict[str, str]  # SHA-256 of each data file, by its path
+    alone: list[str]  # the tasks that have a model of their own (--single_task_epochs)
 
 
 @dataclass(frozen=True)
 class FinishedRun(Record):
     """A record with the model in evaluation mode and the data of the run."""
 
-    model: MultitaskBert
+    model: MultitaskBert | TaskModels
     tables: dict[str, dict[str, Table]]  # [task][split]
     rows: dict[str, dict[str, EncodedExamples]]  # [task][split], dev and test only
 
@@ -104,6 +106,7 @@ def read_record(folder: str | Path) -> Record:
         files = dict(record["files"])
         tasks = stored_tasks(record)
         scores = {name: float(record["scores"][name]) for name in tasks}
+        alone = tasks_alone(record)
     except DamagedFile as error:
         raise ValueError(f"{folder}: run.json cannot be used: {error}.") from error
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -131,7 +134,7 @@ def read_record(folder: str | Path) -> Record:
         for split in options.data.splits_of(name):
             if not is_known or options.data.file_of(name, split) not in files:
                 raise ValueError(f"{folder}: its run.json lacks {name}_{split}, {ADVICE}")
-    return Record(folder, options, tasks, scores, files)
+    return Record(folder, options, tasks, scores, files, alone)
 
 
 def load_heads_again(values: Mapping[str, Any], files: Mapping[str, str], folder: Path) -> None:
@@ -209,19 +212,24 @@ def knows(run: Record, task: str) -> bool:
     return task in answerable_tasks(run.tasks, run.options.tasks.order, run.options.heads.head)
 
 
-def open_model(run: Record) -> tuple[MultitaskBert, BertTokenizer]:
+def open_model(run: Record) -> tuple[MultitaskBert | TaskModels, BertTokenizer]:
     """Load the run's model, in evaluation mode, and its tokenizer.
 
     The model goes to the device of the run. If this machine has no such device, it goes to the
     fastest one that is there: a run of a GPU opens on a laptop. Raises ValueError if the files
     cannot be read.
     """
-    source = run.folder / "model"
+    source = run.folder / SHARED_FOLDER
     runtime.settle_memory()
+    attention = run.options.encoder.attention
+    model: MultitaskBert | TaskModels
     try:
-        model = MultitaskBert.from_pretrained(
-            source, attention_implementation=run.options.encoder.attention
-        )
+        if run.alone:
+            model = TaskModels.from_pretrained(
+                run.folder, run.alone, attention_implementation=attention
+            )
+        else:
+            model = MultitaskBert.from_pretrained(source, attention_implementation=attention)
         tokenizer = BertTokenizer.from_pretrained(source)
     except (OSError, SafetensorError, RuntimeError, KeyError) as error:
         raise ValueError(
@@ -273,6 +281,7 @@ def open_run(folder: str | Path) -> FinishedRun:
         tasks=record.tasks,
         scores=record.scores,
         files=record.files,
+        alone=record.alone,
         model=model,
         tables=tables,
         rows=rows,

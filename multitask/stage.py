@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from minbert.optimizer import layer_decayed, parameter_groups
 from minbert.pretraining.stage import StageRows
 from minbert.training import processes
 from minbert.training.averaging import WeightAverage
-from minbert.training.job import Job, Step, TaskBatch
+from minbert.training.job import Job, Progress, Step, TaskBatch, equal_weights
 from minbert.training.options import TrainingOptions
 from multitask.combining import combination
 from multitask.evaluation import evaluate, labels_of, predict
@@ -44,6 +45,7 @@ from multitask.regularised_loss import (
     task_loss,
 )
 from multitask.sampling import Epoch, MakeBatches, mt_dnn
+from multitask.task_models import SingleTaskResult, TaskModels
 from multitask.tasks import TASKS, Loss, Tasks
 
 FUSION_PREFIX = "contrastive-"  # before a task's name: its batch for the companion's loss
@@ -361,6 +363,69 @@ def heads_job(job: Job, options: MultitaskOptions, training: TrainingOptions) ->
         average=None,
         **combination(options.tasks, training.seed),
     )
+
+
+def single_task_job(
+    job: Job, task: str, rows: Rows, options: MultitaskOptions, training: TrainingOptions
+) -> Job:
+    """The job after `job` with --single_task_epochs: the same model, and one task alone.
+
+    It has its own optimizer, and the dev score of the task selects its best epoch. One task has
+    one gradient, so there is no surgery.
+    """
+    model = cast(MultitaskBert, job.model)
+    fine_tuning = replace(options.fine_tuning, lr=options.fine_tuning.single_task_lr)
+    of_task = {task: rows[task]}
+    make_batches = batch_makers(of_task, fine_tuning.batch_size, fine_tuning.max_tokens)
+
+    def evaluate_task() -> dict[str, float]:
+        dev = {task: rows[task]["dev"]}
+        return processes.from_first(lambda: evaluate(model, dev, job.precision))
+
+    return replace(
+        job,
+        name=f"single-{task}",
+        folder=job.folder.with_name(f"single-{task}"),
+        epochs=fine_tuning.single_task_epochs,
+        optimizer=build_optimizer(model, fine_tuning, training),
+        plan=lambda epoch, generator: mt_dnn(make_batches, generator),
+        evaluate=evaluate_task,
+        score=task,
+        evaluation_tokens=num_tokens(of_task, "dev"),
+        closing_tokens=0,
+        average=weight_average(fine_tuning, model),
+        weigh=equal_weights,
+        surgery=None,
+    )
+
+
+def train_single_tasks(
+    job: Job, progress: Progress, jobs: Mapping[str, Job], train: Callable[[Job], Progress]
+) -> tuple[TaskModels, list[SingleTaskResult]]:
+    """Train each task alone, from the best model of `job`, and keep what is better.
+
+    progress: of `job`, which is finished. jobs: of `single_task_job`, by task. train: trains a job
+    to its end, such as loop.fit. The model of `job` has its own weights again afterwards.
+    """
+    model = cast(MultitaskBert, job.model)
+    if not jobs:
+        return TaskModels(model, {}), []
+    shared = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    (best,) = [entry for entry in progress.history if entry["step"] == progress.best_step]
+    alone = {}
+    results = []
+    for task, single in jobs.items():
+        model.load_state_dict(shared)
+        of_task = train(single)
+        single.optimizer.state.clear()  # the moments would hold the memory of two models
+        after = cast(float, of_task.best_score)
+        history = of_task.history
+        result = SingleTaskResult(task, best[task], after, history, of_task.best_step)
+        if result.is_kept:
+            alone[task] = copy.deepcopy(model)
+        results.append(result)
+    model.load_state_dict(shared)
+    return TaskModels(model, alone), results
 
 
 # --- the losses -----------------------------------------------------------------------------------

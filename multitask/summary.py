@@ -17,6 +17,7 @@ from minbert.commands.paths import in_shell
 from multitask.evaluation import predict
 from multitask.model import MultitaskBert
 from multitask.probabilities import confidences, probabilities
+from multitask.task_models import TaskModels
 from multitask.tasks import Task, Tasks
 
 NUM_SHOWN = 3  # rows of the dev files
@@ -52,7 +53,7 @@ def choose_rows(dev: Mapping[str, Sequence[Example]], count: int = NUM_SHOWN) ->
 
 
 def describe_predictions(
-    model: MultitaskBert,
+    model: MultitaskBert | TaskModels,
     tokenizer: BertTokenizer,
     tables: Mapping[str, Mapping[str, Table]],
     tasks: Sequence[str],

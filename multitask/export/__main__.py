@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from data.batching import Batch
     from minbert import BertTokenizer
     from multitask.model import MultitaskBert
+    from multitask.task_models import TaskModels
     from multitask.tasks import Task
 
 FORMATS = ("transformers", "onnx")
@@ -74,12 +75,15 @@ def export(arguments: argparse.Namespace) -> list[str]:
     """Write the folder with all its files, or nothing. Returns lines for the user."""
     from multitask.predict import check_trained, choose_only_task
     from multitask.saved_run import open_model, read_record
+    from multitask.task_models import TaskModels
 
     record = read_record(arguments.run)
     if arguments.task is None:
         arguments.task = choose_only_task(arguments.run)
     model, tokenizer = open_model(record)
     task = find_task(model, arguments.task)
+    if isinstance(model, TaskModels):
+        model = model.of(task.name)
     check_trained([record], task)
     max_length = record.options.data.max_length
     batches = batches_to_check(model.cpu(), task, tokenizer, max_length)
@@ -110,7 +114,7 @@ def note_on_precision(precision: str) -> list[str]:
     ]
 
 
-def find_task(model: MultitaskBert, name: str) -> Task:
+def find_task(model: MultitaskBert | TaskModels, name: str) -> Task:
     """The task of a name; ValueError, with the names that there are, where none has it."""
     if name not in model.tasks:
         raise ValueError(f"--task is {name}; the tasks are {', '.join(model.tasks)}.")

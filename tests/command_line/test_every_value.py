@@ -176,6 +176,8 @@ OF_THE_RUN = {
     "tensorboard",
     "score_train",
     "heads_first",
+    "single_task_epochs",
+    "single_task_lr",
     "hand_on",
 }
 ENDINGS = ("train", "dev", "test", "dev_out", "test_out")

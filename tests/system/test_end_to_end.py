@@ -135,7 +135,8 @@ def test_run_json_holds_the_options_in_use(finished):
     for name, value in options.items():
         if value == "auto" and not name.endswith("_out") and not name.startswith("contrastive_"):
             unresolved.add(name)
-    names = {"mlm_lr", "para_head", "encoder_dropout", "attention_dropout", "token_cache"}
+    names = {"mlm_lr", "single_task_lr", "para_head", "token_cache"}
+    names |= {"encoder_dropout", "attention_dropout"}
     assert unresolved == names, "they mean another value, or a folder of the user's"
     # A contrastive stage has its own learning rate.
     learning_rate = record["stages"]["simcse"]["settings"]["lr"]
