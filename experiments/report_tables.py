@@ -128,7 +128,24 @@ def dev_lines(recipes: Mapping[str, Recipe], runs: RunsByRecipe) -> list[str]:
             published = getattr(recipe.published, column.published)
             cells.append(cell_of(measured, column.score, published))
         lines.append(format_row(cells))
-    return lines
+    return [*lines, *baseline_lines(recipes, runs)]
+
+
+def baseline_lines(recipes: Mapping[str, Recipe], runs: RunsByRecipe) -> list[str]:
+    """Return table rows of the baselines on the same dev rows: the majority answer, and TF-IDF.
+
+    They depend on the cut alone, so the first record that read all tasks has them.
+    """
+    for name in recipes:
+        for record in runs.get(name, []):
+            baselines = record["baselines"]
+            if all(OVERALL in scores for scores in baselines.values()):
+                lines = []
+                for baseline, scores in baselines.items():
+                    cells = [cell_of([scores], column.score, None) for column in COLUMNS]
+                    lines.append(format_row([baseline, "baseline without an encoder", "", *cells]))
+                return lines
+    return []
 
 
 def train_lines(recipes: Mapping[str, Recipe], runs: RunsByRecipe) -> list[str]:

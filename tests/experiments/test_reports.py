@@ -152,7 +152,7 @@ def write_run(folder: Path, recipe: str, seed: int) -> None:
         "scores": SCORES,
         "train_scores": {"sst": 0.5 + 0.1 * seed, "para": 0.8, "sts": 0.9},
         "epochs": [],
-        "baselines": {},
+        "baselines": {"majority": {"sst": 0.26, "para": 0.6, "sts": 0.0, "overall_2023": 0.287}},
         "stages": {},
         "actual": {"seconds": 90.0, "peak_memory": 1e9},
         "machine": {"system": "Linux-6", "threads": 1, "device": "cpu"},
@@ -267,11 +267,14 @@ def test_the_tables_show_published_beside_measured(records):
     assert "| 2 | 0.400 ± 0.000 (0.388) | 0.700 ± 0.000 (0.380) | 0.500 ± 0.000 (-0.009) |" in text
     assert "| `rob-2` |" in text
     assert "| not measured yet | - (0.327) | - (0.764) | - (0.866) | - (0.652) |" in text
+    assert "| majority | baseline without an encoder |  | 0.260 | 0.600 | 0.000 | 0.287 |" in text
     assert "Measured on 20" in text
     assert "commit `0123456789`: Linux, 1 thread, cpu, torch 2.13.0." in text
     assert "Rows with fewer than 3 seeds so far: `rob-1`, `rob-2`" in text
     assert "Training rows: 400 of SST, 1,200 of PARA and 300 of STS." in text
     assert "| `rob-5` | 2 | 0.550 ± 0.071 (0.846) |" in REPORT_TABLES["rob-train"]()
+    # Without a record there are no baselines.
+    assert "majority" not in REPORT_TABLES["gen-dev"]()
     assert "| `gen-nli` | not measured yet | - | - | - |" in REPORT_TABLES["gen-train"]()
 
 
