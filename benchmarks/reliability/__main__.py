@@ -25,7 +25,7 @@ import torch
 
 from benchmarks.comparison import versions
 from benchmarks.recording import HELP, record_measurement
-from benchmarks.reliability.campaign import PARTS, Done, do_all, do_trial, plan, rows_of
+from benchmarks.reliability.campaign import PARTS, Done, do_all, do_trial, plan, read_done, rows_of
 from benchmarks.reliability.soak import growth, judge, soak
 from benchmarks.reliability.trial import COMMAND, Trial
 from benchmarks.reliability.workplace import Workplace
@@ -57,7 +57,9 @@ def build_parser() -> Parser:
         "--share", type=float, default=1.0, help="of a full campaign (default %(default)s)"
     )
     parser.add_argument(
-        "--minutes", type=float, help="stop after this time (default: never, the soak after 60)"
+        "--minutes",
+        type=float,
+        help="stop after this time; 0: only show what is done (default: never, the soak after 60)",
     )
     parser.add_argument("--seed", type=int, default=0, help="of all trials (%(default)s)")
     parser.add_argument(
@@ -140,9 +142,13 @@ def measure(arguments: argparse.Namespace, workplace: Workplace) -> dict[str, An
         share = growth(samples) if not problem else None
         return {**line, "name": SOAK, "samples": samples, "problem": problem, "growth": share}
 
-    trials = plan(arguments.parts, arguments.share, arguments.seed)
     path = arguments.work / "trials.jsonl"
-    done = do_all(workplace, trials, path, arguments.minutes or math.inf, say)
+    if arguments.minutes == 0:
+        done = read_done(path)
+    else:
+        workplace.make(say)
+        trials = plan(arguments.parts, arguments.share, arguments.seed)
+        done = do_all(workplace, trials, path, arguments.minutes or math.inf, say)
     line |= {"name": "faults", "rows": [row._asdict() for row in rows_of(done)]}
     line |= {"goals": {name: PARTS[name].goal for name in arguments.parts}}
     line |= {"seconds": round(sum(item.seconds for item in done)), "failed": failures(done)}
@@ -163,8 +169,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.repeat is None and SOAK not in arguments.parts:
         check_folder(arguments)
     workplace = Workplace(arguments.work / "workplace")
-    workplace.make(say)
     if arguments.repeat is not None:
+        workplace.make(say)
         return repeat(arguments, workplace)
     line = measure(arguments, workplace)
     if arguments.record:

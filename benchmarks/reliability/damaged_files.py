@@ -105,8 +105,15 @@ def tokens(workplace: Workplace, folder: Path, copy: Path) -> Call:
     return Call("run_multitask", words)
 
 
-MODEL = ("model/config.json", "model/heads.json", "model/heads.safetensors", "model/*.txt")
-MODEL += ("model/model.safetensors", "model/sentence.json", "model/tokenizer*.json")
+MODEL = (
+    "model/config.json",
+    "model/heads.json",
+    "model/heads.safetensors",
+    "model/model.safetensors",
+    "model/sentence.json",
+    "model/tokenizer*.json",
+    "model/*.txt",
+)
 ENCODER = ("encoder*/*.json", "encoder*/*.safetensors", "encoder*/*.txt")
 KILLED = ("options.json", "cost_estimate.json", "checkpoint/*/*", *ENCODER)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 from benchmarks.reliability import children
 from benchmarks.reliability.children import Call
@@ -89,10 +90,11 @@ def stop_before_training() -> None:
     """Let a run end, in this process, where its folder would be made."""
     import run_multitask
 
-    def begin_run(*arguments: object) -> None:
+    def begin_run(*arguments: Any) -> Any:
         raise SystemExit(0)
 
-    run_multitask.begin_run = begin_run
+    replacement: Any = begin_run
+    run_multitask.begin_run = replacement
     run_multitask.estimate = lambda *arguments: []
 
 

@@ -126,11 +126,13 @@ class Watch:
         """Count before a file or a folder is flushed to the disk."""
         original = os.fsync
 
-        def call(number: int) -> None:
+        def call(file: Any) -> None:
+            number = file if isinstance(file, int) else file.fileno()
             self.happens("fsync", os.readlink(f"/proc/self/fd/{number}"))
             original(number)
 
-        os.fsync = call
+        replacement: Any = call
+        os.fsync = replacement
 
     def wrap_save_file(self) -> None:
         """Count before tensors are written. They are written by half before the kill."""

@@ -43,6 +43,7 @@ def take_sample(begun: float) -> Sample:
 
 def soak(workplace: Workplace, folder: Path, minutes: float) -> list[Sample]:
     """Train and predict in one child until the time is over. Returns a sample for each round."""
+    workplace.make_tables()
     path = folder / "samples.jsonl"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

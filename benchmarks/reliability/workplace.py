@@ -56,17 +56,22 @@ class Workplace:
         # What commands print when they read whole files, by name of the command.
         self.outputs: dict[str, str] = {}
 
-    def make(self, say: Callable[[str], Any]) -> None:
-        """Write the model and the tables, and run every target once without a fault."""
+    def make_tables(self) -> None:
+        """Write the tables and the model into a new folder."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
-        leave_out_slow_extras()
         places = self.places
         cut_data(ROOT / "data" / "sample", places.data, ROWS)
         sentences = (places.data / "ids-sst-train.csv").read_text(encoding="utf-8").splitlines()
         corpus = [line.split("\t")[-1] for line in sentences[1:]]
         places.corpus.write_text("\n".join(corpus * 8) + "\n", encoding="utf-8")
         in_child(lambda: write_tiny_model(places.model, places.data))
+
+    def make(self, say: Callable[[str], Any]) -> None:
+        """Write everything, and run every target once without a fault."""
+        self.make_tables()
+        leave_out_slow_extras()
+        places = self.places
         say("importing everything once")
         for run, seed in ((places.first, "1"), (places.second, "2")):
             # This vector and the usual head are what multitask.export can write.
