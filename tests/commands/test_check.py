@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from data.readers import CFIMDB_FILES, COURSE_FILES, read_examples
+from minbert.commands.files import digest_of_file, write_json
 from multitask.check import main
 from multitask.prediction_files import score_predictions
 from multitask.prediction_files import write_predictions as write
@@ -114,6 +115,23 @@ def test_check_scores_dev_verifies_test_and_gives_both_overalls(tmp_path, data_d
         f"{paths[5]}: STS test, 3 rows, every id once, no labels to score against",
         f"overall 2023: {overall_2023:.4f}, overall 2024: {overall_2024:.4f}",
     ]
+
+
+def test_check_says_whether_the_run_wrote_the_file(tmp_path, data_dir, capsys):
+    run = tmp_path / "run"
+    path = run / "predictions" / "sst-dev-output.csv"
+    words = [str(path), "--data-dir", str(data_dir)]
+    write(path, SST, IDS, VALUES["sst"])
+    record = {"predictions": {"sst_dev": digest_of_file(path)}}
+    write_json(run / "run.json", record, has_checksum=True)
+    assert main(words) == 0
+    assert "as the run wrote it" not in capsys.readouterr().out
+    write(path, SST, IDS[::-1], VALUES["sst"])
+    assert main(words) == 0
+    assert "NOT as the run wrote it: it was edited or is damaged" in capsys.readouterr().out
+    (run / "run.json").write_text("[]")
+    assert main(words) == 0
+    assert "run.json cannot be read, so nobody knows" in capsys.readouterr().out
 
 
 def test_check_gives_no_overall_for_two_tasks_or_for_two_files_of_one(tmp_path, data_dir, capsys):

@@ -25,6 +25,7 @@ from minbert.training.loop import fit
 from minbert.training.stage import (
     STAGE_FILE,
     Stage,
+    check_quality,
     encoder_fingerprint,
     plan_chain,
     run_chain,
@@ -534,6 +535,17 @@ def test_a_finished_encoder_is_used_again(make_stage, tmp_path):
     again = make_stage("second")
     _, seconds = again.reuse(again.reusable([copied]))
     assert seconds == json.loads((folder / STAGE_FILE).read_text())["seconds"]
+
+
+@pytest.mark.parametrize("change", [{"found": 5}, {"after": {}}, {"seconds": "1"}, {"is_kept": 1}])
+def test_a_record_without_scores_is_named(change):
+    """Its checksum may have been deleted after an edit."""
+    scores = {"STS": 0.5}
+    stored = {"before": scores, "after": scores, "found": {}, "settings": {}}
+    stored |= {"seconds": 1.5, "is_kept": True}
+    check_quality(stored)
+    with pytest.raises(ValueError, match=r"stage.json (does not hold the scores|has different)"):
+        check_quality(stored | change)
 
 
 def test_a_copy_cut_short_does_not_count(make_stage, tmp_path, monkeypatch):

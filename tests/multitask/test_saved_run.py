@@ -184,6 +184,16 @@ def test_an_option_of_another_version(copied):
         open_run(copied)
 
 
+def test_a_record_that_was_edited(copied):
+    """Another precision, such as here, would give other predictions without a word."""
+    path = copied / "run.json"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace('"precision": "', '"precision": "x'), encoding="utf-8")
+    message = r'run.json cannot be used: its checksum is wrong.*delete its entry "checksum", too'
+    with pytest.raises(ValueError, match=message):
+        read_record(copied)
+
+
 # --- its data -----------------------------------------------------------------------------------
 
 

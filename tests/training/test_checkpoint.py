@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import stat
 
@@ -25,6 +26,7 @@ from minbert.training.checkpoint import (
     save_checkpoint,
     unpack_optimizer,
 )
+from minbert.training.job import Progress
 
 
 def full_disk(*_, **__):
@@ -213,6 +215,25 @@ def test_a_state_that_was_edited_is_refused(tmp_path):
     (tmp_path / STATE_FILE).write_text(text.replace('"best_score": 0.5', '"best_score": 0.9'))
     with pytest.raises(ValueError, match=r"its checksum is wrong.*Delete that folder"):
         load_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"step": "3"},
+        {"epoch": -5},
+        {"history": [{"step": None}]},
+        {"history": 5},
+        {"losses": [math.nan]},
+        {"best_score": "high"},
+        {"is_finished": 1},
+    ],
+    ids=str,
+)
+def test_a_progress_that_no_training_wrote(change):
+    Progress().check()
+    with pytest.raises((ValueError, TypeError)):
+        Progress(**change).check()
 
 
 def test_deep_json_is_refused(tmp_path):
