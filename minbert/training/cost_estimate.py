@@ -219,9 +219,17 @@ def estimate(jobs: Sequence[Job], folder: Path, is_resumed: bool) -> list[CostEs
 
 
 def read_estimates(path: Path) -> list[CostEstimate]:
-    """The estimates in a file of `write_estimates`."""
+    """The estimates in a file of `write_estimates`.
+
+    Raises OSError, ValueError, KeyError or TypeError for a file that it did not write.
+    """
     content = read_json(path)
-    return [CostEstimate(**item) for item in content["jobs"]]
+    estimates = [CostEstimate(**item) for item in content["jobs"]]
+    for item in estimates:
+        numbers = (item.num_steps, item.seconds, item.peak_memory, item.disk)
+        if not all(type(number) in (int, float) for number in numbers):
+            raise TypeError("a cost is no number")
+    return estimates
 
 
 def table(estimates: Sequence[CostEstimate]) -> str:

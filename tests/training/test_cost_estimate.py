@@ -304,8 +304,13 @@ def test_estimates_are_kept_for_a_resumed_run(tmp_path, monkeypatch, name):
     assert estimate([job], tmp_path, is_resumed=True) == first
 
 
+NO_NUMBER = json.dumps(
+    {"jobs": [{"name": "toy", "num_steps": 9, "seconds": {}, "peak_memory": 1, "disk": 1}]}
+)
+
+
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("content", [None, "", "{}", '{"jobs": [{}]}'])
+@pytest.mark.parametrize("content", [None, "", "{}", '{"jobs": [{}]}', NO_NUMBER])
 def test_without_its_estimate_or_with_a_damaged_one_a_run_probes_again(tmp_path, name, content):
     if content is not None:
         (tmp_path / name).write_text(content)
