@@ -39,7 +39,7 @@ def meanings(options: Options, hidden_size: int) -> dict[str, Choice]:
 
 
 def test_every_auto_is_resolved_explained_or_known_to_stand_elsewhere():
-    options = options_of("--pretrain", "mlm,simcse")
+    options = options_of("--pretrain", "mlm,simcse", "--single_task_epochs", "1")
     after, reasons = resolved(options, 384)
     explained = meanings(options, 384)
     for name, value in after.flat().items():
