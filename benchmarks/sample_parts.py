@@ -70,6 +70,7 @@ def write_without(part: Part | None, folder: Path) -> int:
 
     Raises ValueError where the sample has no such row.
     """
+    # Dev and test stay whole, so that all runs choose their best epoch by the same rows.
     folder.mkdir(parents=True, exist_ok=True)
     for splits in COURSE_FILES.values():
         for name in splits.values():
@@ -79,6 +80,7 @@ def write_without(part: Part | None, folder: Path) -> int:
 
     path = folder / COURSE_FILES[part.task]["train"]
     header, *rows = path.read_text("utf-8").splitlines(keepends=True)
+    # The id is the second column.
     kept = [row for row in rows if row.split("\t")[1][:2] not in part.sources]
     if len(kept) == len(rows):
         raise ValueError(f"{path.name} has no row of {', '.join(part.sources)}.")

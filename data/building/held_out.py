@@ -22,6 +22,7 @@ HELD_OUT_SPLITS = ("dev", "test")
 
 def normal_form(text: str) -> str:
     """Return the letters a to z and the digits of a text. Accents are folded."""
+    # NFKD splits an accented letter into the letter and its accent.
     decomposed = unicodedata.normalize("NFKD", text)
     return re.sub(r"[^a-z0-9]", "", decomposed.lower())
 
@@ -46,9 +47,13 @@ class HeldOut:
         form = normal_form(text)
         if len(form) < MIN_LENGTH:
             return False
+
+        # Is the text a part of a held-out sentence?
         containing = self.by_part.get(form[:MIN_LENGTH], [])
         if any(form in self.forms[number] for number in containing):
             return True
+
+        # Does the text have a held-out sentence in it?
         for part in parts_of(form):
             contained = self.by_start.get(part, [])
             if any(self.forms[number] in form for number in contained):

@@ -42,6 +42,7 @@ def draw(
     held_out: sentences that none of them may touch. taken: the normal forms of earlier sentences,
     to which those of the new ones are added.
     """
+    # A random order first, so that the limit cuts a fair sample.
     order = list(sentences)
     random.shuffle(order)
     drawn: list[str] = []
@@ -91,6 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_files(options.corpus)
     inputs = [*options.corpus, *held_out_files(options.course)]
     check_outputs([Output("--out", options.out)], inputs, overwrite=options.overwrite)
+    # One set for all files, so that no sentence is drawn from two of them.
     held_out = read_held_out(options.course)
     random = Random(options.seed)
     taken: set[str] = set()
@@ -100,6 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         drawn = draw(sentences, options.limit, held_out, taken, random)
         print(f"{path}: {len(sentences):,} sentences, {len(drawn):,} drawn")
         lines += drawn
+    # Training reads the lines in order. So the files are mixed.
     random.shuffle(lines)
     write_text(options.out, "".join(f"{line}\n" for line in lines))
 

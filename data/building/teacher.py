@@ -56,6 +56,7 @@ class Teacher:
 
     def vectors(self, texts: Sequence[str]) -> np.ndarray:
         """Return the vectors of texts, float32 (N, H). No text holds a line break."""
+        # Each text once, in the order of the call: the same call makes the same file.
         missing = [text for text in dict.fromkeys(texts) if text not in self.known]
         if missing:
             self.learn(missing)

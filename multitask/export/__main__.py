@@ -77,6 +77,7 @@ def export(arguments: argparse.Namespace) -> list[str]:
     from multitask.saved_run import open_model, read_record
     from multitask.task_models import TaskModels
 
+    # Everything that can be refused comes before the first file.
     record = read_record(arguments.run)
     if arguments.task is None:
         arguments.task = choose_only_task(arguments.run)
@@ -140,6 +141,7 @@ def batches_to_check(
     for number, text in enumerate(CHECKED_TEXTS):
         second = CHECKED_TEXTS[-1 - number] if task.is_pair else None
         examples.append(Example(str(number), text, second, None))
+    # All rows, one row, and two in another order: padding and places differ.
     rows = EncodedExamples(examples, tokenizer, max_length, model.pair_encoding)
     everything = range(len(examples))
     return [rows.batch(list(everything)), rows.batch([1]), rows.batch([3, 0])]

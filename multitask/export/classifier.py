@@ -105,6 +105,7 @@ def write_classifier(model: MultitaskBert, task: Task, folder: Path) -> str:
     classifier = classifier_of(model, task)
     config = model.encoder.config
     tensors: dict[str, Tensor] = {}
+    # Segment embeddings of 0 add nothing.
     if not config.has_segments:
         config = replace(config, model_type="bert")
         shape = (config.type_vocab_size, config.hidden_size)
@@ -120,6 +121,7 @@ def write_classifier(model: MultitaskBert, task: Task, folder: Path) -> str:
     tensors[f"{names.dense}.bias"] = classifier.dense.bias
     tensors[f"{names.output}.weight"] = weight
     tensors[f"{names.output}.bias"] = bias
+    # Kept in float32, whatever the run computed in.
     stored = {name: tensor.detach().cpu().float() for name, tensor in tensors.items()}
     path = folder / "model.safetensors"
     with recording(folder) as digests:
@@ -159,6 +161,7 @@ def write_config(config: BertConfig, task: Task, folder: Path) -> None:
     config.save_pretrained(folder, KIND)
     path = folder / "config.json"
     content: dict[str, Any] = read_json(path)
+    # A regression has one output, whose name is that of the task.
     names = [task.name] if task.is_regression else list(task.label_names)
     content["id2label"] = {str(number): name for number, name in enumerate(names)}
     content["label2id"] = {name: number for number, name in enumerate(names)}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from data.building import edits
-from data.building.__main__ import choose, describe, main, without_leaks
+from data.building.__main__ import PAIR_SHARE, choose, describe, main, without_leaks
 from data.building.graded_words import Word, class_of, make_graded, negated_class, with_article
 from data.building.opinions import Lexicon
 from data.building.pairs import groups_of_alike, label_of, label_of_questions, nearest
@@ -241,7 +241,8 @@ def test_rows_of_each_kind_are_chosen_by_size():
     kinds = {split: [("near", near)] for split in ("train", "dev", "test")}
     chosen = choose(kinds, {"near": 20, "controlled": 0}, [])
     assert chosen["train"] == near[:20]
-    assert chosen["dev"] == near[:2], "dev and test have a share of it"
+    share = round(20 * PAIR_SHARE["dev"])
+    assert chosen["dev"] == near[:share] and 0 < share < 20
     assert describe("dev.csv", near) == "dev.csv: 50 rows (50 d1)"
 
 
