@@ -56,16 +56,27 @@ def code_version() -> dict[str, str]:
 
 
 def current_commit() -> str:
-    """The commit of the clone, with "-dirty" where a tracked file was edited; "" without git."""
+    """The commit of the clone, with "-dirty" where a tracked file was edited; "" without git.
+
+    experiments/records does not count: a series adds its records while it goes on.
+    """
     # Without this check git would look for a clone in the folders above.
     if not (ROOT / ".git").exists():
         return ""
-    options = ["--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    command = ["git", "-C", str(ROOT), "describe", *options]
     with suppress(OSError, subprocess.TimeoutExpired):
-        result = subprocess.run(command, capture_output=True, text=True, timeout=10)
-        return result.stdout.strip()
+        head = run_git("rev-parse", "--verify", "HEAD")
+        if head.returncode:
+            return ""
+        files = (".", ":(exclude)experiments/records")
+        is_edited = run_git("diff", "--quiet", "HEAD", "--", *files).returncode != 0
+        return head.stdout.strip() + ("-dirty" if is_edited else "")
     return ""
+
+
+def run_git(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run git in the clone. Raises OSError where git is not installed."""
+    command = ["git", "-C", str(ROOT), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=10)
 
 
 def name_of(code: dict[str, str]) -> str:

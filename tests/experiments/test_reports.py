@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from experiments.recipes import RECIPES, REPORT_CUT, values_of, values_on_cut
 from experiments.records import add_records, read_records
 from experiments.report_tables import REPORT_TABLES, counted_scores
 from experiments.reports import expand, main
+from minbert.training import code_version
 from minbert.training.code_version import ROOT
 
 TRIPLETS = "premise\tentailment\tcontradiction\na\tb\tc\nd\te\tf\n"
@@ -247,6 +249,32 @@ def test_wrong_arguments_are_named(flags, words, capsys):
         main(flags)
     assert ending.value.code == 2
     assert words in capsys.readouterr().err
+
+
+def test_records_that_are_added_are_no_edit_of_the_code(tmp_path, monkeypatch):
+    def git(*arguments):
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", "-C", tmp_path, *identity, *arguments], check=True)
+
+    monkeypatch.setattr(code_version, "ROOT", tmp_path)
+    assert code_version.current_commit() == ""
+    git("init", "-q")
+    assert code_version.current_commit() == ""
+    records = tmp_path / "experiments" / "records" / "reports.jsonl"
+    records.parent.mkdir(parents=True)
+    records.write_text("")
+    source = tmp_path / "code.py"
+    source.write_text("")
+    git("add", ".")
+    git("commit", "-q", "-m", "all")
+    commit = code_version.current_commit()
+    assert len(commit) == 40
+
+    records.write_text("more")
+    (tmp_path / "untracked.py").write_text("")
+    assert code_version.current_commit() == commit
+    source.write_text("edited")
+    assert code_version.current_commit() == f"{commit}-dirty"
 
 
 # --- the tables -----------------------------------------------------------------------------------
