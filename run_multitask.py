@@ -155,11 +155,14 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
 
 def is_finished(folder: Path) -> bool:
     """Whether the run in `folder` has come to its end; says so."""
+    from minbert.commands.files import remove_half_written
     from minbert.training import run_folder
 
     record = folder / "run.json"
     if record.is_file():
+        # A kill right after its end has left them.
         run_folder.remove_checkpoints(folder)
+        remove_half_written(folder)
         terminal.say(
             f"{folder} is finished, there is nothing to resume; its scores are in {record}."
         )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
-from minbert.commands.paths import temporary_name
+from minbert.commands.paths import TEMPORARY, temporary_name
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -65,6 +65,12 @@ def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
         raise ValueError(
             f"{path}: {problem}, then run again or resume; what stood there before is intact."
         ) from error
+
+
+def remove_half_written(folder: Path) -> None:
+    """Remove the files that a process was writing in this folder when it was killed."""
+    for path in folder.glob(f".*{TEMPORARY}"):
+        path.unlink(missing_ok=True)
 
 
 def _check_is_plain(path: Path) -> None:

@@ -287,7 +287,11 @@ def test_a_run_stopped_in_mid_corpus_goes_on_to_the_same_bits(
         assert (parts / name).read_bytes() == (whole / name).read_bytes(), name
     history, expected = (read_json(run / "run.json")["history"] for run in (parts, whole))
     assert history == expected
+    # What a kill after the end of the run has left.
+    (parts / "checkpoint").mkdir()
+    (parts / ".README.md.writing").touch()
     assert call("--resume", parts) == 0
+    assert not (parts / "checkpoint").exists() and not list(parts.glob(".*"))
     assert "nothing to resume" in capsys.readouterr().out
 
 

@@ -59,9 +59,11 @@ def test_killed_in_each_stage_and_interrupted(tmp_path, flags):
 
 def test_that_a_run_is_finished_is_said_by_the_first_process_alone(tmp_path, monkeypatch, capsys):
     (tmp_path / "run.json").touch()
+    (tmp_path / ".README.md.writing").touch()  # a kill has left it
     said_before_they_met = []
     monkeypatch.setattr(
         processes, "join", lambda device: said_before_they_met.append(capsys.readouterr().out)
     )
     run_multitask.run(Options.of(), tmp_path, is_resumed=True)
     assert said_before_they_met == [""] and "is finished" in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
