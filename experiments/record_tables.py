@@ -437,7 +437,9 @@ def table_of_faults(record: Mapping[str, Any]) -> str:
         lines.append(format_row([row["part"], row["kind"], *counts]))
     parts = []
     for name, goal in record["goals"].items():
-        tried = sum(row["tried"] for row in record["rows"] if row["part"] == name)
+        rows = [row for row in record["rows"] if row["part"] == name]
+        # A command that ends before its signal is no kill.
+        tried = sum(row["tried"] for row in rows if not row["kind"].startswith("no kill"))
         parts.append(f"{name} {tried:,} of {goal:,}")
     tried = sum(row["tried"] for row in record["rows"])
     survived = sum(row["survived"] for row in record["rows"])

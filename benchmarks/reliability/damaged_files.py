@@ -172,6 +172,9 @@ def silent_damage(workplace: Workplace, reader: Reader, folder: Path, ending: En
     if reader.expected == "run":
         (folder / "latest").symlink_to("run")
         problem = compare(workplace, workplace.targets[TRAINING], folder, ending)
+        # The record leaves out the scores of an earlier stage whose encoder is damaged.
+        if "is not reused (" in ending.output and problem == "run.json: stages differs":
+            problem = ""
     elif reader.expected == "results":
         name = DISTILLATION if reader.name == "token cache" else TRAINING
         facts = facts_of(workplace.targets[name], folder)
