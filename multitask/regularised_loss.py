@@ -62,12 +62,9 @@ def r_drop_loss(step: RegularisedBatch) -> Tensor:
     """--regulariser r-drop: the losses of two passes, and their disagreement."""
     first = step.outputs()
     second = step.outputs()  # it draws other dropout masks
-    return r_drop(
-        step.loss_of(first),
-        step.loss_of(second),
-        step.divergence(first, second),
-        step.own[RDropOptions].r_drop_weight,
-    )
+    divergence = step.divergence(first, second)
+    weight = step.own[RDropOptions].r_drop_weight
+    return r_drop(step.loss_of(first), step.loss_of(second), divergence, weight)
 
 
 def smart_loss(step: RegularisedBatch) -> Tensor:
