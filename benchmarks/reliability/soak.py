@@ -11,7 +11,7 @@ import os
 import shutil
 import statistics
 import time
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
@@ -60,7 +60,7 @@ def loop(workplace: Workplace, folder: Path, path: Path, seconds: float) -> None
     begun = time.monotonic()
     while time.monotonic() < begun + seconds:
         runs = folder / "runs"
-        with redirect_stdout(StringIO()):
+        with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
             codes = [train(training(workplace.places, "simcse", output=str(runs)))]
             codes.append(predict([str(runs / "run"), "--task", "sst", "--input", table]))
         if any(codes):
