@@ -6,7 +6,8 @@ import pytest
 
 from experiments import record_tables
 from experiments.record_tables import TABLES, join, main_results, measured_on
-from experiments.records import add_records
+from experiments.records import add_records, read_records
+from minbert.options import EncoderOptions
 
 MACHINE = {
     "system": "Linux-6.1-x86_64",
@@ -78,7 +79,12 @@ CASES = [
         [SCALING],
         ["| 3,250 | 19.5 | 1,565 |", "is 0.73, and 0.99 without", "than 2.3%", "within 4.1%"],
     ),
-    ("scaling-steps", "SCALING", [SCALING], ["| tokens of a row | 16 | 512 | 100 | 3,200 | 1.00 |"]),
+    (
+        "scaling-steps",
+        "SCALING",
+        [SCALING],
+        ["| tokens of a row | 16 | 512 | 100 | 3,200 | 1.00 |"],
+    ),
     ("kill-resume", "KILL_RESUME", [KILLS], ["| `simcse` | 5 | 5 | 4 |"]),
     (
         "readable",
@@ -106,6 +112,37 @@ def test_a_table_says_what_its_records_say(tmp_path, monkeypatch, name, constant
 def test_every_table_says_when_and_with_what_it_was_measured(name):
     if name != "main-results":
         assert "Measured on 2" in TABLES[name]() or "Not measured yet" in TABLES[name]()
+
+
+def test_the_readme_shows_the_default_model_once_it_is_measured(tmp_path, monkeypatch):
+    path = tmp_path / "real.jsonl"
+    old = read_records(record_tables.REAL_SENTENCES)[0]
+    monkeypatch.setattr(record_tables, "REAL_SENTENCES", path)
+    add_records(path, [{**old, "model": "another"}])
+    assert "The model is another. Measured on" in TABLES["default-job"]()
+    assert "| another, 1 seed |" in TABLES["first-results"]()
+
+    model = EncoderOptions().model
+    add_records(path, [{**old, "model": model}, {**old, "model": model, "n": 2}])
+    assert f"The model is {model}. Measured on" in TABLES["default-job"]()
+    assert TABLES["first-results"]().startswith(f"|  | {model}, 2 seeds | majority |\n")
+    assert f"| another, 1 seed | {model}, 2 seeds | majority |" in TABLES["real-sentences"]()
+    assert f"How good is {model}, trained by the default job?" in main_results()
+
+    # The data changes: only runs on the newest data count.
+    other_data = {**old["run"], "data": "0" * 64}
+    add_records(path, [{**old, "model": model, "run": other_data}])
+    assert f"| another, 1 seed | {model}, 1 seed | majority |" in TABLES["real-sentences"]()
+
+
+def test_a_part_that_is_trained_again_replaces_its_row(tmp_path, monkeypatch):
+    path = tmp_path / "parts.jsonl"
+    old = read_records(record_tables.SAMPLE_PARTS)[0]
+    monkeypatch.setattr(record_tables, "SAMPLE_PARTS", path)
+    newer = {**old, "scores": {**old["scores"], "SST, polarity": 0.123}}
+    add_records(path, [old, newer])
+    rows = [line for line in TABLES["sample-parts"]().splitlines() if line.startswith("| nothing")]
+    assert len(rows) == 1 and " 0.123 " in rows[0]
 
 
 def test_records_of_several_machines_are_all_named():

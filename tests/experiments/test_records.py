@@ -123,68 +123,6 @@ def test_every_file_of_records_is_readable_and_has_a_command():
     assert commands[0] == COMMANDS[paths[0].stem]
 
 
-@pytest.mark.parametrize(("before", "after"), [("0.5", "0.6"), ('"digest"', '"other"')])
-def test_a_record_that_was_edited_is_named_with_the_command_that_measures_again(
-    tmp_path, before, after
-):
-    path = tmp_path / "round-trips.jsonl"
-    add_records(path, [{"seed": 1, "scores": {"sst": 0.5}}, {"seed": 2, "scores": {"sst": 0.4}}])
-    assert len(read_records(path)) == 2
-    path.write_text(path.read_text().replace(before, after, 1))
-    message = r"line 1: this record was edited.*git checkout.*: python -m benchmarks\.round_trips$"
-    with pytest.raises(ValueError, match=message):
-        read_records(path)
-
-
-def test_a_record_is_known_by_what_json_keeps_of_it(tmp_path):
-    path = tmp_path / "some.jsonl"
-    record = {"sizes": (1, 2), "seconds": {16: 0.1}}
-    assert add_records(path, [record]) == 1
-    assert add_records(path, [record]) == 0
-    assert read_records(path) == [{"sizes": [1, 2], "seconds": {"16": 0.1}}]
-
-
-def test_every_file_of_records_is_readable_and_has_a_command():
-    paths = sorted(RECORDS.glob("*.jsonl"))
-    assert {path.stem for path in paths} >= {"real-sentences", "round-trips"}
-    for path in paths:
-        assert read_records(path)
-    commands = [command_of(path) for path in (*paths, RECORDS / "mine.jsonl")]
-    assert commands[-1] == "python -m experiments RECIPE --record mine"
-    assert commands[0] == COMMANDS[paths[0].stem]
-
-
-@pytest.mark.parametrize(("before", "after"), [("0.5", "0.6"), ('"digest"', '"other"')])
-def test_a_record_that_was_edited_is_named_with_the_command_that_measures_again(
-    tmp_path, before, after
-):
-    path = tmp_path / "round-trips.jsonl"
-    add_records(path, [{"seed": 1, "scores": {"sst": 0.5}}, {"seed": 2, "scores": {"sst": 0.4}}])
-    assert len(read_records(path)) == 2
-    path.write_text(path.read_text().replace(before, after, 1))
-    message = r"line 1: this record was edited.*git checkout.*: python -m benchmarks\.round_trips$"
-    with pytest.raises(ValueError, match=message):
-        read_records(path)
-
-
-def test_a_record_is_known_by_what_json_keeps_of_it(tmp_path):
-    path = tmp_path / "some.jsonl"
-    record = {"sizes": (1, 2), "seconds": {16: 0.1}}
-    assert add_records(path, [record]) == 1
-    assert add_records(path, [record]) == 0
-    assert read_records(path) == [{"sizes": [1, 2], "seconds": {"16": 0.1}}]
-
-
-def test_every_file_of_records_is_readable_and_has_a_command():
-    paths = sorted(RECORDS.glob("*.jsonl"))
-    assert {path.stem for path in paths} >= {"real-sentences", "round-trips"}
-    for path in paths:
-        assert read_records(path)
-    commands = [command_of(path) for path in (*paths, RECORDS / "mine.jsonl")]
-    assert commands[-1] == "python -m experiments RECIPE --record mine"
-    assert commands[0] == COMMANDS[paths[0].stem]
-
-
 # --- the documents --------------------------------------------------------------------------------
 
 
