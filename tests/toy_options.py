@@ -26,6 +26,15 @@ SPLITS = [
     f"{task}_{split}" for task in ("sst", "para", "sts") for split in ("train", "dev", "test")
 ]
 
+# Flags that make a difference only beside these.
+SPECIAL = {
+    "cfimdb_dev_out": ["--tasks", "cfimdb"],
+    "cfimdb_test_out": ["--tasks", "cfimdb"],
+    "single_task_lr": ["--single_task_epochs", "1"],
+    # Without the earlier model, a weight of 0 would leave nothing of SMART.
+    "smart_weight": ["--regulariser", "smart"],
+}
+
 
 def options_of(*flags: str) -> Options:
     """The options that these flags give."""
@@ -44,8 +53,8 @@ def refusal(capsys: pytest.CaptureFixture, *flags: str) -> str:
 
 def context_of(name: str) -> list[str]:
     """The flags without which option `name` would have no effect."""
-    if name in ("cfimdb_dev_out", "cfimdb_test_out"):
-        return ["--tasks", "cfimdb"]
+    if name in SPECIAL:
+        return SPECIAL[name]
     if name.startswith("contrastive_") or name == "hand_on":
         return ["--pretrain", "simcse"]
     for method, entry in METHODS.items():

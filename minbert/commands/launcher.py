@@ -37,6 +37,7 @@ COMMANDS = (
     Command("quality", "contrastive.quality", "Measure the sentence vectors of a model."),
     Command("attention", "minbert.draw_attention", "Draw the attention of a sentence."),
     Command("experiments", "experiments", "Run recipes over several seeds and compare them."),
+    Command("reports", "experiments.reports", "Measure the rows of the two course reports."),
     Command("pages", "experiments.pages", "Write the tables of measured numbers into docs/."),
     Command("numbers", "experiments.measured_numbers", "Find numbers in docs/ without a record."),
     Command("part1", "course.part1", "Train part 1 of the course, and write its eight files."),
