@@ -638,8 +638,15 @@ def print_results(
 def print_paths(setup: Setup, singles: list[SingleTaskResult]) -> None:
     """Print where everything is that the run has written."""
     terminal.title("Files")
-    own = {f"model of {item.task}": f"model-{item.task}" for item in singles if item.is_kept}
-    places = {"model": "model", **own, "record": "run.json", "losses of each step": "log.csv"}
+    single_models = {
+        f"model of {item.task}": f"model-{item.task}" for item in singles if item.is_kept
+    }
+    places = {
+        "model": "model",
+        **single_models,
+        "record": "run.json",
+        "losses of each step": "log.csv",
+    }
     if setup.options.training.tensorboard:
         places["TensorBoard log"] = "tensorboard"
     terminal.facts(Fact(name, setup.folder / place) for name, place in places.items())

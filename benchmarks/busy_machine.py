@@ -152,12 +152,9 @@ def make_record(measured: Mapping[str, Any], model: str, num_cores: int) -> dict
         milliseconds[state] = {}
         for name, values in of_side.items():
             milliseconds[state][name] = 1e3 * statistics.median(values)
-    machine = conditions()
-    # The sides have their own number of threads.
-    machine["machine"]["threads"] = num_cores
     others = measured["others"]
     return {
-        **machine,
+        **conditions(num_threads=num_cores),
         "model": model,
         "milliseconds": milliseconds,
         "rounds": len(next(iter(measured["seconds"]["alone"].values()))),

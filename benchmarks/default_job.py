@@ -68,10 +68,8 @@ def measure(model: str, flags: Sequence[str] = ()) -> dict[str, Any]:
                 "peak_memory": finished.run["actual"]["peak_memory"],
             }
         )
-    machine = conditions()
-    machine["machine"]["threads"] = finished.run["machine"]["threads"]
     return {
-        **machine,
+        **conditions(num_threads=finished.run["machine"]["threads"]),
         "model": model,
         "runs": runs,
         "data": data_digest(finished.run["files"]),

@@ -25,7 +25,7 @@ import torch
 from safetensors.torch import load_file
 
 from benchmarks.comparison import versions
-from benchmarks.recording import HELP, record_measurement
+from benchmarks.recording import HELP, conditions, record_measurement
 from data.readers import COURSE_FILES
 from experiments.record_tables import KILL_RESUME
 from minbert import BertConfig, BertModel
@@ -329,8 +329,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     }
     if arguments.record:
         # The runs have one thread (see `start`), whatever this process has.
-        torch.set_num_threads(1)
-        record_measurement(KILL_RESUME, line)
+        record_measurement(KILL_RESUME, {**conditions(num_threads=1), **line})
     print(json.dumps(line))
     sys.exit(0 if num_killed == num_equal == arguments.kills else 1)
 

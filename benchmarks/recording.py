@@ -18,13 +18,17 @@ from minbert.training.run_folder import describe_machine
 HELP = "add the result to experiments/records, from which the tables of the documents are made"
 
 
-def conditions(device: str = "cpu") -> Record:
-    """Return the machine and the code of this process.
+def conditions(device: str = "cpu", num_threads: int | None = None) -> Record:
+    """Return the machine and the code of a measurement.
 
-    device: that computes. The number of threads is that of torch now.
+    device: that computes. num_threads: of the processes that were measured. None means this
+    process, with the number that torch has now.
     """
-    processor = {"processor": processor_name(), "cores": os.cpu_count()}
-    return {"machine": {**describe_machine(device), **processor}, "code": code_version()}
+    machine = describe_machine(device)
+    machine |= {"processor": processor_name(), "cores": os.cpu_count()}
+    if num_threads is not None:
+        machine["threads"] = num_threads
+    return {"machine": machine, "code": code_version()}
 
 
 def digest_of_folder(data_dir: str | Path) -> str:

@@ -32,7 +32,7 @@ from experiments.run_files import (
     stage_records,
     train_scores,
 )
-from experiments.series import Series, run_process
+from experiments.series import Series, parse_seeds, run_process
 from experiments.tables import build_score_table, build_stage_table, build_train_table
 from minbert.commands.ending import exit_code
 from minbert.commands.files import write_text
@@ -138,13 +138,10 @@ def parse(argv: Sequence[str] | None) -> Request:
         flags = shlex.split(arguments.flags)
         for name in arguments.names:
             values_of(name)
+        seeds = parse_seeds(arguments.seeds)
     except ValueError as error:
         parser.error(str(error))
-
-    seeds = arguments.seeds.split(",")
-    if not all(seed.isdecimal() for seed in seeds):
-        parser.error(f"--seeds is '{arguments.seeds}'; it is whole numbers, separated by commas.")
-    series = Series(tuple(arguments.names), tuple(map(int, seeds)), arguments.out, tuple(flags))
+    series = Series(tuple(arguments.names), seeds, arguments.out, tuple(flags))
 
     problem = find_problem(series, arguments.against)
     if problem:
@@ -157,12 +154,9 @@ def parse(argv: Sequence[str] | None) -> Request:
 
 def find_problem(series: Series, against: str) -> str:
     """Return what is wrong with a series and what to do, or "" where it can be run."""
-    values = [*series.names, *series.seeds]
-    repeated = [value for value in values if values.count(value) > 1]
+    repeated = [name for name in series.names if series.names.count(name) > 1]
     if repeated:
-        return (
-            f"{repeated[0]} is given twice, and would count twice. Name each recipe and seed once."
-        )
+        return f"{repeated[0]} is given twice, and would count twice. Name each recipe once."
     if against not in ("", *series.names):
         return f"--against is {against}, which is not among the recipes to run; add it to them."
     taken = [flag for flag in series.flags if flag.split("=")[0] in SET_FLAGS]

@@ -145,7 +145,9 @@ def score_lines(of_model: Mapping[str, list[Record]]) -> list[str]:
 def real_sentences() -> str:
     """Scores of the default job on real sentences, by model: benchmarks/real_sentences.py."""
     of_model = runs_on_real_sentences()
-    runs = [record["run"] for records in of_model.values() for record in records]
+    runs = []
+    for records in of_model.values():
+        runs += [record["run"] for record in records]
     return "\n".join([*score_lines(of_model), "", measured_on(runs)])
 
 

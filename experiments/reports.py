@@ -24,7 +24,7 @@ from experiments.cut import differences, flags_of, is_current, needs_triplets, w
 from experiments.recipes import GEN_RECIPES, POOLED_RECIPES, RECIPES, ROB_RECIPES
 from experiments.records import REPORTS, add_records, read_records, record_of
 from experiments.run_files import read_json, read_record
-from experiments.series import Series, run_process
+from experiments.series import Series, parse_seeds, run_process
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.reporting import terminal
@@ -93,17 +93,13 @@ def parse(argv: Sequence[str] | None) -> Request:
     try:
         names = expand(arguments.names)
         check_triplets(names, arguments.nli)
+        seeds = parse_seeds(arguments.seeds)
     except ValueError as error:
         parser.error(str(error))
-    seeds = arguments.seeds.split(",")
-    if not all(seed.isdecimal() for seed in seeds) or len(set(seeds)) < len(seeds):
-        parser.error(
-            f"--seeds is '{arguments.seeds}'; it is different whole numbers, separated by commas."
-        )
     # A run starts in a process of its own, and gets whole paths.
     out = arguments.out.resolve()
     cut = write_cut(arguments.data_dir, arguments.nli, out / "data")
-    return Request(names, list(map(int, seeds)), out, REPORTS, cut, arguments.keep)
+    return Request(names, list(seeds), out, REPORTS, cut, arguments.keep)
 
 
 def expand(names: Iterable[str]) -> list[str]:

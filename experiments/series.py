@@ -15,6 +15,23 @@ from experiments.recipes import values_of
 COMMAND = Path(__file__).resolve().parent.parent / "run_multitask.py"
 
 
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Return the seeds of --seeds, such as "0,1,2".
+
+    Raises ValueError for what is no number, and for a seed that is there twice.
+    """
+    words = text.split(",")
+    if not all(word.isdecimal() for word in words):
+        raise ValueError(f"--seeds is '{text}'; it is whole numbers, separated by commas.")
+    seeds = tuple(map(int, words))
+    for seed in seeds:
+        if seeds.count(seed) > 1:
+            raise ValueError(
+                f"--seeds: {seed} is given twice, and would count twice. Name each seed once."
+            )
+    return seeds
+
+
 @dataclass(frozen=True)
 class Series:
     """Every recipe is run with every seed.

@@ -316,16 +316,19 @@ def print_rows(texts: UserTexts, cells: Sequence[Sequence[str]]) -> None:
     separator = "\t"
     if terminal.is_terminal(sys.stdout):
         separator = "  "
-        cells = aligned(cells)
+        cells = pad_columns(cells)
     for row, front in zip(texts.rows, cells, strict=True):
         words = [one_line(text) for text in row.texts]
         terminal.answer(separator.join([*front, *words]))
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+def pad_columns(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     """The cells of rows, those of a column filled up with blanks to one width."""
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    return [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
+    padded_columns = []
+    for column in zip(*rows, strict=True):
+        width = max(map(len, column))
+        padded_columns.append([cell.ljust(width) for cell in column])
+    return list(map(list, zip(*padded_columns, strict=True)))
 
 
 def printed_cells(task: Task, answer: Answer, options: argparse.Namespace) -> list[list[str]]:

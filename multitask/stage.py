@@ -189,22 +189,12 @@ def build_job(
     batches come once more, for that loss.
     """
     check_regulariser(options.fine_tuning, model, training.precision)
-    device = torch.device(training.device)
     # As a part of the model, the projection is trained and goes into checkpoints.
     if companion is not None:
         model.companion = companion.projection
-    model.to(device)
+    model.to(torch.device(training.device))
 
-    tasks = TaskTraining(
-        options=options,
-        model=model,
-        rows=rows,
-        losses=task_losses(options.heads, model, rows),
-        device=device,
-        precision=training.precision,
-        companion=companion,
-        reference=reference_model(options.fine_tuning, model),
-    )
+    tasks = TaskTraining.build(options, training, model, rows, companion)
     return Job(
         name="multitask",
         folder=folder / "checkpoint" / "multitask",
@@ -219,7 +209,7 @@ def build_job(
         score=options.tasks.score,
         patience=options.fine_tuning.patience,
         epochs=options.tasks.sampler.num_epochs(options.fine_tuning.epochs, options.tasks.order),
-        device=device,
+        device=tasks.device,
         precision=training.precision,
         seed=training.seed,
         schedule=training.schedule,
@@ -248,6 +238,27 @@ class TaskTraining:
     precision: str
     companion: nn.Module | None
     reference: ReferenceModel | None
+
+    @classmethod
+    def build(
+        cls,
+        options: MultitaskOptions,
+        training: TrainingOptions,
+        model: MultitaskBert,
+        rows: Rows,
+        companion: nn.Module | None,
+    ) -> TaskTraining:
+        """The functions with the losses that the options ask for."""
+        return cls(
+            options=options,
+            model=model,
+            rows=rows,
+            losses=task_losses(options.heads, model, rows),
+            device=torch.device(training.device),
+            precision=training.precision,
+            companion=companion,
+            reference=reference_model(options.fine_tuning, model),
+        )
 
     @property
     def trained_rows(self) -> Rows:

@@ -6,6 +6,7 @@ Survived: the command refuses it before any work, in one line, and what stood th
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import random
 import shutil
@@ -192,7 +193,7 @@ def run_trial(workplace: Workplace, trial: Trial, folder: Path) -> Outcome:
 
 def choose_case(writers: Sequence[Writer], trial: Trial) -> tuple[Writer, int]:
     """The command of a trial, and the number of what stands in its way. The seed shuffles all."""
-    cases = [(writer, turn) for turn in range(NUM_OBSTACLES) for writer in writers]
+    cases = list(itertools.product(writers, range(NUM_OBSTACLES)))
     random.Random(trial.seed).shuffle(cases)
     return cases[trial.number % len(cases)]
 

@@ -161,9 +161,11 @@ def run_trial(workplace: Workplace, trial: Trial, folder: Path) -> Outcome:
 
 
 def matching(folder: Path, patterns: Sequence[str]) -> list[Path]:
-    """All files that match one of the patterns. A pattern that matches several counts as one."""
-    groups = [sorted(path for path in folder.glob(pattern)) for pattern in patterns]
-    return [path for group in groups for path in group if path.is_file()]
+    """All files that match one of the patterns."""
+    paths = []
+    for pattern in patterns:
+        paths += [path for path in sorted(folder.glob(pattern)) if path.is_file()]
+    return paths
 
 
 def silent_damage(workplace: Workplace, reader: Reader, folder: Path, ending: Ending) -> str:

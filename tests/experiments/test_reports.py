@@ -239,8 +239,8 @@ def test_a_run_that_was_begun_with_other_options_is_refused(tmp_path, fake_runs,
     [
         (["rob-15", "--data-dir", "d"], "rob-15 reads triplets; add --nli FILE"),
         (["rob-99", "--data-dir", "d"], "'rob-99' is no row of a report"),
-        (["rob-1", "--data-dir", "d", "--seeds", "1,1"], "it is different whole numbers"),
-        (["rob-1", "--data-dir", "d", "--seeds", "1,x"], "it is different whole numbers"),
+        (["rob-1", "--data-dir", "d", "--seeds", "1,1"], "1 is given twice, and would count twice"),
+        (["rob-1", "--data-dir", "d", "--seeds", "1,x"], "it is whole numbers"),
         (["rob-1"], "--data-dir"),
     ],
 )
