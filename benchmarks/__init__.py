@@ -40,4 +40,5 @@ The files in reading order:
     unlabelled.py           Command: choose text without labels for an ensemble to label.
     real_sentences.py       Command: scores of runs on real sentences, and on a hundred of ours.
     sample_parts.py         Command: what each part of the bundled sample contributes.
+    sample_grades.py        Command: choose the shares that grade the film sentences of the sample.
 """

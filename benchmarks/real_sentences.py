@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -133,10 +133,8 @@ def labels_of(examples: Sequence[Example]) -> np.ndarray:
 # --- the runs -------------------------------------------------------------------------------------
 
 
-def measure(
-    folder: Path, sentences: tuple[list[Example], np.ndarray], course: dict[str, list[Example]]
-) -> Scores:
-    """Return all scores of one run."""
+def open_answers(folder: Path) -> Callable[[str, list[Example]], np.ndarray]:
+    """Open a run. Return a function that answers the examples of a task, decoded, (N,)."""
     run = read_record(folder)
     model, tokenizer = open_model(run)
 
@@ -146,6 +144,14 @@ def measure(
         )
         return TASKS[task].decode(predict(model, task, rows, run.options.training.precision))
 
+    return answer
+
+
+def measure(
+    folder: Path, sentences: tuple[list[Example], np.ndarray], course: dict[str, list[Example]]
+) -> Scores:
+    """Return all scores of one run."""
+    answer = open_answers(folder)
     scores: Scores = {}
     if course:
         predictions = {}

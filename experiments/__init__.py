@@ -11,6 +11,7 @@ The files in reading order:
     records.py           The records of measured runs, in records/*.jsonl.
     cut.py               The cut of the course's data on which the rows of the reports are measured.
     reports.py           Command: measures these rows, and records them.
+    grades.py            The rule that chooses the shares which grade the sample's film sentences.
     record_tables.py     The tables that are made from records.
     report_tables.py     The tables of the two reports: published beside measured.
     pages.py             Command: writes these tables into the documents.

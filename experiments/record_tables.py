@@ -10,6 +10,8 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from data.building.reviews import Shares
+from experiments.grades import FIRST, choose_shares
 from experiments.records import BYTES_PER_GB, RECORDS, Record, command_of, read_records
 from experiments.tables import format_head, format_row, format_scores
 from minbert.options import EncoderOptions
@@ -23,6 +25,7 @@ KILL_RESUME = RECORDS / "kill-resume.jsonl"
 RELIABILITY = RECORDS / "reliability.jsonl"
 SCALING = RECORDS / "scaling.jsonl"
 BIT_FLIPS = RECORDS / "bit-flips.jsonl"
+SAMPLE_GRADES = RECORDS / "sample-grades.jsonl"
 SAMPLE_PARTS = RECORDS / "sample-parts.jsonl"
 READABLE_RUNS = RECORDS / "readable.jsonl"
 BUSY_MACHINE = RECORDS / "busy-machine.jsonl"
@@ -207,6 +210,62 @@ def sample_parts() -> str:
         return not_measured("sample-parts")
     runs = [record["run"] for record in records]
     return "\n".join([table_of_parts(records), "", measured_on(runs)])
+
+
+GRADE_SCORES = ("SST, macro-F1", "SST, five classes, accuracy", "SST, recall of class 2")
+
+
+def shares_of(record: Record) -> Shares:
+    """The pair of shares of a record."""
+    return Shares(record["neutral"], record["strong"])
+
+
+def scores_of_shares(records: Sequence[Record]) -> dict[Shares, list[float]]:
+    """The scores by which the rule chooses, by pair of shares."""
+    scores: dict[Shares, list[float]] = {}
+    for record in records:
+        scores.setdefault(shares_of(record), []).append(record["scores"][GRADE_SCORES[0]])
+    return scores
+
+
+def words_of(shares: Shares) -> str:
+    """A pair of shares in words."""
+    return f"{shares.neutral:.0%} neutral and {shares.strong:.0%} strong"
+
+
+def table_of_grades(records: Sequence[Record]) -> str:
+    """Scores of each pair of shares, in the order of the records, and what the rule chooses."""
+    runs_of: dict[Shares, list[Record]] = {}
+    for record in records:
+        runs_of.setdefault(shares_of(record), []).append(record)
+    lines = format_head(["neutral", "strong", "seeds", *GRADE_SCORES])
+    for shares, runs in runs_of.items():
+        cells = score_cells([run["scores"] for run in runs], GRADE_SCORES)
+        first = [f"{shares.neutral:.0%}", f"{shares.strong:.0%}", str(len(runs))]
+        lines.append(format_row([*first, *cells]))
+
+    choice = choose_shares(scores_of_shares(records))
+    sentences = (
+        f"Each run was measured on {records[0]['products']:,} product sentences.",
+        f"The best macro-F1 has {words_of(choice.best)}.",
+        f"It is {choice.margin:.4f} above the mean of the first pair, {words_of(FIRST)}.",
+        f"The pooled standard deviation is {choice.deviation:.4f}.",
+        f"The rule chooses {words_of(choice.chosen)}.",
+    )
+    return "\n".join([*lines, "", " ".join(sentences)])
+
+
+def sample_grades() -> str:
+    """The shares of neutral and strong film sentences: benchmarks/sample_grades.py."""
+    # A newer run takes the place of an older one with the same seed.
+    newest = {}
+    for record in read_records(SAMPLE_GRADES):
+        newest[shares_of(record), record["run"]["seed"]] = record
+    records = list(newest.values())
+    if not records:
+        return not_measured("sample-grades")
+    runs = [record["run"] for record in records]
+    return "\n".join([table_of_grades(records), "", measured_on(runs)])
 
 
 # --- what does a run cost? ------------------------------------------------------------------------
@@ -617,6 +676,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "real-sentences": real_sentences,
     "reliability": reliability,
     "round-trips": round_trips,
+    "sample-grades": sample_grades,
     "sample-parts": sample_parts,
     "scaling-runs": scaling_runs,
     "scaling-steps": scaling_steps,

@@ -38,6 +38,7 @@ COMMANDS = {
     "reports": "python -m experiments.reports rob gen --data-dir DIR --nli FILE",
     "reliability": "python -m benchmarks.reliability --record",
     "round-trips": "python -m benchmarks.round_trips",
+    "sample-grades": "python -m benchmarks.sample_grades --sources DIR --out DIR ... --record",
     "sample-parts": "python -m benchmarks.sample_parts --course DIR --out DIR --record",
     "scaling": "python -m benchmarks.scaling --data-dir DIR --record",
 }

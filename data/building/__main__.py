@@ -31,7 +31,7 @@ from data.building.pairs import (
     read_wikipedia,
 )
 from data.building.questions import read_questions
-from data.building.reviews import make_reviews
+from data.building.reviews import SHARES, Shares, make_reviews
 from data.building.rows import SPLITS, Row, Source, is_sample, split_of, unique, write_task
 from data.building.teacher import Teacher, cache_outputs
 from data.building.wordnet import WordNet
@@ -89,11 +89,12 @@ class Builder:
         """A source of random numbers of its own for each part."""
         return Random(f"{name} {self.seed}")
 
-    def sst(self) -> dict[str, list[Row]]:
-        """The rows of SST by split."""
+    def sst(self, shares: Shares = SHARES) -> dict[str, list[Row]]:
+        """The rows of SST by split. Other shares give the same sentences, with other classes."""
         random = self.random("sst")
         folder = self.sources / "open"
-        rows = unique(make_reviews(folder, self.held_out, self.lexicon, self.teacher))
+        reviews = make_reviews(folder, self.held_out, self.lexicon, self.teacher, shares)
+        rows = unique(reviews)
         texts = [row.texts[0] for row in rows]
         adjectives = graded_adjectives(self.wordnet, self.lexicon, texts)
         rows += make_graded(random, adjectives, NUM_GRADED)
@@ -213,19 +214,13 @@ def describe(name: str, rows: Sequence[Row]) -> str:
     return f"{name}: {len(rows):,} rows ({parts})"
 
 
-def build_parser() -> Parser:
-    """The command line."""
-    parser = Parser(
-        prog="python -m data.building",
-        allow_abbrev=False,
-        description="Build data/sample from texts under open licences.",
-    )
+def add_source_flags(parser: Parser) -> None:
+    """Add the flags that name the sources, and what is read beside them."""
     add_folder = partial(parser.add_argument, type=Path, required=True, metavar="DIR")
     add_folder("--sources", help="folder with the texts that data/sample/README.md describes")
     add_folder("--wordnet", help="folder with WordNet's files data.noun, index.noun and so on")
     add_folder("--course", help="the course's files. Their dev and test sentences are left out")
     add_folder("--cache", help="folder that keeps the teacher's vectors")
-    add_folder("--out", help="folder for the nine files")
     parser.add_argument(
         "--teacher",
         default="minilm",
@@ -235,15 +230,34 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--seed", type=int, default=0, help="another seed: other rows of the same sources"
     )
+
+
+def build_parser() -> Parser:
+    """The command line."""
+    parser = Parser(
+        prog="python -m data.building",
+        allow_abbrev=False,
+        description="Build data/sample from texts under open licences.",
+    )
+    add_source_flags(parser)
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="folder for the nine files"
+    )
     parser.add_argument(OVERWRITE, action="store_true", help=HELP_OF_OVERWRITE)
     return parser
 
 
-def check_paths(options: argparse.Namespace) -> None:
-    """Raise ValueError if a file of --out or --cache cannot or must not be written."""
+def source_files(options: argparse.Namespace) -> list[Path]:
+    """The files that are read: inputs, which nothing may replace."""
     inputs = held_out_files(options.course)
     for folder in (options.sources / "open", options.sources / "corpus", options.wordnet):
         inputs += [path for path in folder.rglob("*") if path.is_file()]
+    return inputs
+
+
+def check_paths(options: argparse.Namespace) -> None:
+    """Raise ValueError if a file of --out or --cache cannot or must not be written."""
+    inputs = source_files(options)
     outputs = controlled.course_outputs(options.out, is_sample)
     outputs += cache_outputs(options.cache)
     check_outputs(outputs, inputs, overwrite=options.overwrite)

@@ -8,9 +8,9 @@ sentences are. This file decides the rest, and it never turns a polarity round:
   find no word of opinion. Other sentences without marks are left out.
 - A film sentence, or a phrase of pros or cons, has no strength. A logistic regression on the
   sentence vectors and the lexicons' valences is trained to tell the polarity. Of each sentence it
-  is asked in the fold that it was not trained on. The quarter of a polarity that it is most sure of
+  is asked in the fold that it was not trained on. The share of a polarity that it is most sure of
   becomes 4, or 0. Film sentences that it puts on the other side or close to the border are 2: their
-  opinion is mixed or hidden. The rest is 3, or 1.
+  opinion is mixed or hidden. The rest is 3, or 1. benchmarks/sample_grades.py compares the shares.
 
 Legend: N sentences, H size of a vector.
 """
@@ -40,11 +40,23 @@ MARK = re.compile(r"\[([+-])(\d?)\]")
 TITLE = "[t]"
 
 NUM_FOLDS = 5
-SHARE_STRONG = 0.25
-SHARE_NEUTRAL = 0.15
 
 # Words by which the few Spanish lines of the film reviews are known.
 SPANISH = re.compile(r"\b(que|una|los|las|del|pero|como|esta|aunque|por)\b")
+
+
+class Shares(NamedTuple):
+    """The shares of a polarity that are not simply 3 or 1, from 0 to 1.
+
+    neutral: of film sentences, those that are least clear. They become 2.
+    strong: of film sentences and phrases, those that are clearest. They become 4, or 0.
+    """
+
+    neutral: float
+    strong: float
+
+
+SHARES = Shares(neutral=0.15, strong=0.25)
 
 
 class Opinion(NamedTuple):
@@ -126,17 +138,24 @@ def class_of_strength(strength: int) -> int:
 
 
 def grade(
-    opinions: Sequence[Opinion], source: Source, lexicon: Lexicon, teacher: Teacher
+    opinions: Sequence[Opinion],
+    source: Source,
+    lexicon: Lexicon,
+    teacher: Teacher,
+    shares: Shares,
 ) -> list[Row]:
-    """Return the sentences with a class that has their polarity, or is neutral."""
+    """Return the sentences with a class that has their polarity, or is neutral.
+
+    The shares change the classes only, and neither the sentences nor their order.
+    """
     polarity = np.array([opinion.polarity for opinion in opinions])  # (N,)
     sureness = polarity * log_odds(opinions, polarity, lexicon, teacher)
-    neutral_share = SHARE_NEUTRAL if source is Source.FILMS else 0.0
+    neutral_share = shares.neutral if source is Source.FILMS else 0.0
 
     rows = []
     for sign in (1, -1):
         members = np.flatnonzero(polarity == sign)
-        bounds = np.quantile(sureness[members], [neutral_share, 1 - SHARE_STRONG])
+        bounds = np.quantile(sureness[members], [neutral_share, 1 - shares.strong])
         for number in members.tolist():
             size = int(np.searchsorted(bounds, sureness[number], side="right"))
             text = opinions[number].text
@@ -167,12 +186,14 @@ def summary(valences: Sequence[float]) -> list[float]:
     return [sum(valences), max(valences), min(valences), float(len(valences))]
 
 
-def make_reviews(folder: Path, held_out: HeldOut, lexicon: Lexicon, teacher: Teacher) -> list[Row]:
+def make_reviews(
+    folder: Path, held_out: HeldOut, lexicon: Lexicon, teacher: Teacher, shares: Shares
+) -> list[Row]:
     """Return all rows of reviews. Nothing held out is among them."""
     rows = []
     for source, read in ((Source.FILMS, read_films), (Source.PROS_AND_CONS, read_phrases)):
         opinions = [opinion for opinion in read(folder) if not held_out.touches(opinion.text)]
-        rows += grade(opinions, source, lexicon, teacher)
+        rows += grade(opinions, source, lexicon, teacher, shares)
     for row in read_products(folder, lexicon):
         if not held_out.touches(row.texts[0]):
             rows.append(row)
