@@ -155,14 +155,11 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
 
 def is_finished(folder: Path) -> bool:
     """Whether the run in `folder` has come to its end; says so."""
-    from minbert.commands.files import remove_half_written
     from minbert.training import run_folder
 
     record = folder / "run.json"
     if record.is_file():
-        # A kill right after its end has left them.
-        run_folder.remove_checkpoints(folder)
-        remove_half_written(folder)
+        run_folder.tidy_up(folder)
         terminal.say(
             f"{folder} is finished, there is nothing to resume; its scores are in {record}."
         )
@@ -460,8 +457,7 @@ def begin_run(setup: Setup, costs: list[CostEstimate], is_resumed: bool) -> None
     terminal.doing("making the folder of the run")
     inputs = {**setup.digests, f"--model {setup.options.encoder.model}": setup.start}
     run_folder.claim(setup.folder, setup.options.flat(), inputs, is_resumed)
-    if not is_resumed:
-        processes.from_first(lambda: run_folder.point_to_latest(setup.folder))
+    processes.from_first(lambda: run_folder.point_to_latest(setup.folder))
     cost_estimate.write_estimates(costs, setup.folder)
 
 

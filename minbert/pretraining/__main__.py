@@ -15,7 +15,7 @@ from pathlib import Path
 from data.corpus import check_files
 from minbert import __version__
 from minbert.commands.ending import exit_code, resumable
-from minbert.commands.files import DamagedFile, read_json, remove_half_written
+from minbert.commands.files import DamagedFile, read_json
 from minbert.commands.flags import Parser, add_flag
 from minbert.commands.options import NONE, all_fields, from_flat
 from minbert.commands.outputs import check_new_folder
@@ -122,9 +122,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if record.is_file():
         from minbert.training import run_folder
 
-        # A kill right after its end has left them.
-        run_folder.remove_checkpoints(run.folder)
-        remove_half_written(run.folder)
+        run_folder.tidy_up(run.folder)
         terminal.say(f"{run.folder} is finished, there is nothing to resume; see {record}.")
         return
     check_files(list(run.corpus))

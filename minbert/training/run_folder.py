@@ -18,7 +18,7 @@ import tokenizers
 import torch
 from filelock import FileLock, Timeout
 
-from minbert.commands.files import flush_folder, read_json, write_json
+from minbert.commands.files import flush_folder, read_json, remove_half_written, write_json
 from minbert.commands.paths import LATEST, temporary_name
 from minbert.reporting import terminal
 from minbert.training import processes
@@ -164,18 +164,32 @@ def is_running(number: int) -> bool:
 
 
 def point_to_latest(folder: Path) -> None:
-    """Make the link `latest` beside a run's folder point to that run.
+    """Make the link `latest` beside a run's folder point to that run, if no newer run has it.
+
+    A resumed run does it, too: it may have been killed before it had made the link.
 
     Nothing happens where something else has that name, or where the system makes no links.
     """
     link = folder.with_name(LATEST)
     if link.exists() and not link.is_symlink():
         return
-    beside = folder.with_name(f".{LATEST}.{os.getpid()}")
+    if time_of_start(link) > time_of_start(folder):
+        return
+    beside = link.with_name(temporary_name(link))
     with suppress(OSError, NotImplementedError):
+        # A process that was killed may have left it.
+        beside.unlink(missing_ok=True)
         beside.symlink_to(folder.name, target_is_directory=True)
         # The rename replaces an older link at once.
         os.replace(beside, link)
+
+
+def time_of_start(folder: Path) -> float:
+    """When the options of a run were written, in seconds; 0 where no run has begun."""
+    try:
+        return (folder / OPTIONS_FILE).stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def check_unchanged(folder: Path, before: dict[str, str], now: dict[str, str]) -> None:
@@ -219,14 +233,20 @@ def write_record(
         **results,
     }
     write_json(folder / RECORD_FILE, record, has_checksum=True)
-    remove_checkpoints(folder)
-    release(folder)
+    tidy_up(folder)
     return record
 
 
-def remove_checkpoints(folder: Path) -> None:
-    """Remove the checkpoints of a finished run. A kill right after its end has left them."""
+def tidy_up(folder: Path) -> None:
+    """Remove what only an unfinished run needs: checkpoints, half-written files and the lock.
+
+    A run does this at its end. A kill right before has left them, so a command that finds a
+    finished run does it, too. What cannot be removed does no harm and stays.
+    """
     shutil.rmtree(folder / "checkpoint", ignore_errors=True)
+    with suppress(OSError):
+        remove_half_written(folder)
+        release(folder)
 
 
 def describe_machine(device: str) -> dict[str, Any]:

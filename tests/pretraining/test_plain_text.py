@@ -28,6 +28,7 @@ from minbert.pretraining.sizes import SIZES
 from minbert.tokenizer import SPECIAL_TOKENS
 from minbert.training.code_version import ROOT
 from minbert.training.loop import Loop
+from minbert.training.run_folder import LOCK_FILE
 from tests.report_reader import Page
 from tests.toy_text import LINES
 
@@ -289,7 +290,8 @@ def test_a_run_stopped_in_mid_corpus_goes_on_to_the_same_bits(
     assert history == expected
     # What a kill after the end of the run has left.
     (parts / "checkpoint").mkdir()
-    (parts / ".README.md.writing").touch()
+    for name in (".README.md.writing", LOCK_FILE):
+        (parts / name).touch()
     assert call("--resume", parts) == 0
     assert not (parts / "checkpoint").exists() and not list(parts.glob(".*"))
     assert "nothing to resume" in capsys.readouterr().out

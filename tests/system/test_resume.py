@@ -15,6 +15,7 @@ from benchmarks.kill_resume import differences, finish, saved_step, settings, st
 from command_line.options import Options
 from minbert.commands.ending import this_python
 from minbert.training import processes
+from minbert.training.run_folder import LOCK_FILE
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,9 @@ def test_killed_in_each_stage_and_interrupted(tmp_path, flags):
 
 def test_that_a_run_is_finished_is_said_by_the_first_process_alone(tmp_path, monkeypatch, capsys):
     (tmp_path / "run.json").touch()
-    (tmp_path / ".README.md.writing").touch()  # a kill has left it
+    # What a kill after the end of the run has left.
+    for name in (".README.md.writing", LOCK_FILE):
+        (tmp_path / name).touch()
     said_before_they_met = []
     monkeypatch.setattr(
         processes, "join", lambda device: said_before_they_met.append(capsys.readouterr().out)

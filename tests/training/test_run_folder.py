@@ -193,6 +193,16 @@ def test_a_finished_run_has_no_lock(run):
     assert claim_elsewhere(run) == "claimed\n"
 
 
+def test_the_end_of_a_run_does_not_fail_where_nothing_can_be_removed(run, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    run_folder.hold(run)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    run_folder.tidy_up(run)
+    assert run_folder.hold(run) == run, "the lock itself has ended"
+
+
 def test_nothing_is_locked_before_a_run_begins(tmp_path):
     """A lock file would keep a folder from being taken as an empty one."""
     for folder in (tmp_path / "absent", tmp_path / "empty"):
@@ -338,6 +348,22 @@ def test_a_link_to_a_run_that_is_gone_is_replaced(tmp_path):
     (tmp_path / "run").mkdir()
     run_folder.point_to_latest(tmp_path / "run")
     assert os.readlink(tmp_path / "latest") == "run"
+
+
+def test_a_resumed_run_is_the_latest_unless_a_newer_one_is(tmp_path):
+    """A kill can come between a run's folder and its link."""
+    for seconds, name in enumerate(("older", "killed", "newer"), 1):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "options.json").touch()
+        os.utime(tmp_path / name / "options.json", (seconds, seconds))
+    (tmp_path / "latest").symlink_to("older")
+    (tmp_path / ".latest.writing").symlink_to("killed")
+    run_folder.point_to_latest(tmp_path / "killed")
+    assert os.readlink(tmp_path / "latest") == "killed"
+    assert not (tmp_path / ".latest.writing").is_symlink()
+    run_folder.point_to_latest(tmp_path / "newer")
+    run_folder.point_to_latest(tmp_path / "killed")
+    assert os.readlink(tmp_path / "latest") == "newer"
 
 
 def test_where_the_system_makes_no_links_the_run_goes_on(tmp_path, monkeypatch):
