@@ -78,8 +78,7 @@ def write_vectors(
     def write(beside: Path) -> None:
         beside.write_bytes(content)
 
-    # A link stays a link: the file that it points to is replaced.
-    write_atomically(path.resolve(), write)
+    write_atomically(path, write)
 
 
 def digest_of_array(array: np.ndarray) -> str:

@@ -35,7 +35,7 @@ from minbert.commands.outputs import (
     begins_with,
     check_outputs,
 )
-from minbert.commands.paths import check_writable
+from minbert.commands.paths import check_writable, real_path
 from minbert.reporting import terminal
 
 if TYPE_CHECKING:
@@ -305,11 +305,11 @@ def by_name(paths: Sequence[Path]) -> dict[str, Path]:
     """
     resolved: set[Path] = set()
     for path in paths:
-        if path.resolve() in resolved:
+        if real_path(path) in resolved:
             raise ValueError(
                 f"{path} is given twice, and would count twice in the average. Name each file once."
             )
-        resolved.add(path.resolve())
+        resolved.add(real_path(path))
 
     # Short names where they are clear, whole paths where they are not.
     stems = [path.stem for path in paths]

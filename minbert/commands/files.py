@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
-from minbert.commands.paths import TEMPORARY, temporary_name
+from minbert.commands.paths import TEMPORARY, real_path, temporary_name
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,7 +42,7 @@ def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
     """
     path = Path(path)
     if path.is_symlink():
-        path = path.resolve()
+        path = real_path(path)
     beside = path.with_name(temporary_name(path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -74,8 +74,11 @@ def remove_half_written(folder: Path) -> None:
 
 
 def _check_is_plain(path: Path) -> None:
-    """OSError if a device, a pipe or a folder is at the path: a rename would replace it."""
-    if path.exists() and not path.is_file():
+    """OSError if a device, a pipe, a folder or a link is at the path: a rename would replace it.
+
+    Links were followed before. One that is left leads in a circle.
+    """
+    if os.path.lexists(path) and not path.is_file():
         raise OSError(errno.EINVAL, "it is not a plain file")
 
 

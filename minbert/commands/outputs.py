@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from minbert.commands.paths import check_writable, temporary_name
+from minbert.commands.paths import check_writable, real_path, temporary_name
 
 STREAM = Path("-")  # as the value of a flag: standard output
 OVERWRITE = "--overwrite"
@@ -84,7 +84,7 @@ def check_outputs(
     uses, also where they are not made yet. overwrite: whether foreign files may be replaced.
     """
     sources = list(inputs)
-    closed = [Path(folder).resolve() for folder in folders]
+    closed = [real_path(folder) for folder in folders]
     taken: dict[Path, str] = {}
     for output in outputs:
         check_kind(output)
@@ -112,14 +112,14 @@ def check_kind(output: Output) -> None:
         raise ValueError(f"{output.words}: standard output is not possible here; give a file.")
     try:
         mode = path.stat().st_mode
-    except FileNotFoundError:
-        if path.is_symlink():
+    except OSError as error:
+        # The link leads nowhere, or in a circle.
+        if os.path.islink(path):
             raise ValueError(
-                f"{output.words}: it is a link to {os.readlink(path)}, which does not exist. "
-                "Choose another path."
+                f"{output.words}: it is a link to {os.readlink(path)}, which cannot be followed "
+                f"({error.strerror}). Choose another path."
             ) from None
-        return
-    except OSError:  # its folder is a file, or its name is too long: check_writable says it
+        # Nothing is there, its folder is a file, or its name is too long: check_writable says it.
         return
     if stat.S_ISDIR(mode):
         raise ValueError(
@@ -141,7 +141,7 @@ def check_is_no_input(output: Output, inputs: Iterable[str | Path]) -> None:
 
 def is_same_file(first: Path, second: Path) -> bool:
     """Whether two paths lead to one file. Links and hard links are followed."""
-    if os.path.realpath(first) == os.path.realpath(second):
+    if real_path(first) == real_path(second):
         return True
     try:
         return os.path.samefile(first, second)
@@ -154,7 +154,7 @@ def check_is_alone(output: Output, taken: dict[Path, str]) -> None:
 
     taken: the places of the outputs so far, with their flags. This output is added.
     """
-    place = Path(os.path.realpath(output.path))
+    place = real_path(output.path)
     for other, flag in taken.items():
         if place == other:
             raise ValueError(f"{output.words}: it is {flag} already; give another file.")
@@ -170,8 +170,8 @@ def check_is_alone(output: Output, taken: dict[Path, str]) -> None:
 
 def check_place(output: Output, folders: Sequence[Path]) -> None:
     """Raise ValueError if the path lies in the folder of a run or a model."""
-    place = Path(os.path.realpath(output.path))
-    if output.default is not None and place == Path(os.path.realpath(output.default)):
+    place = real_path(output.path)
+    if output.default is not None and place == real_path(output.default):
         return
     for folder in place.parents:
         if folder in folders or is_own_folder(folder):

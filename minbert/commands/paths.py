@@ -22,6 +22,14 @@ def behind_link(folder: Path) -> Path:
     return folder.parent / os.readlink(folder) if folder.is_symlink() else folder
 
 
+def real_path(path: str | Path) -> Path:
+    """The place that a path leads to, all links followed.
+
+    Unlike Path.resolve, it raises nothing where links lead in a circle. Such a link stays.
+    """
+    return Path(os.path.realpath(path))
+
+
 def check_writable(run: Path, files: Sequence[Path] = ()) -> None:
     """Raise ValueError if a folder or a file could not be created or written. Leaves nothing.
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 
 from minbert.commands.options import OptionGroup
+from minbert.commands.paths import real_path
 from minbert.commands.registry import REGISTERED, Entry, Registered, Registry
 
 HOW = "register_method, register_sampler, register_surgery or register_head"
@@ -70,7 +71,7 @@ def load(path: str | Path) -> Plugin:
             f"--plugin {path}: {error.strerror}. Give a Python file that registers a method."
         ) from error
     digest = hashlib.sha256(source).hexdigest()
-    place = path.resolve()
+    place = real_path(path)
     if place in LOADED:
         if LOADED[place].digest != digest:
             raise PluginError(f"--plugin {path}: it has changed since it was loaded. Start again.")
@@ -132,7 +133,7 @@ def line_of(path: Path, error: BaseException) -> str:
     """The line of a file that an error comes from, for a message; "" where it has none."""
     lines = []
     for frame in traceback.extract_tb(error.__traceback__):
-        if Path(frame.filename).resolve() == path.resolve():
+        if real_path(frame.filename) == real_path(path):
             lines.append(frame.lineno)
     return f", line {lines[-1]}" if lines else ""
 
@@ -153,7 +154,7 @@ def forget(registered: Iterable[Registered]) -> None:
 def unload(plugin: Plugin) -> None:
     """Take all that a file registered out again, as tests do."""
     forget(plugin.registered)
-    LOADED.pop(plugin.path.resolve())
+    LOADED.pop(real_path(plugin.path))
 
 
 def load_again(paths: Iterable[str], digests: Mapping[str, str], what: str) -> None:

@@ -24,6 +24,7 @@ from minbert.commands.ending import exit_code
 from minbert.commands.files import write_json
 from minbert.commands.flags import Parser
 from minbert.commands.outputs import check_new_folder
+from minbert.commands.paths import real_path
 from minbert.reporting import terminal
 from minbert.reporting.tables import score_table
 from multitask.ensemble.voting import METHODS, Outcome, apply_method, gather_votes, make_folds
@@ -116,9 +117,9 @@ def check_runs(folders: Sequence[Path]) -> None:
     # Two paths may lead to one folder.
     seen = set()
     for folder in folders:
-        if folder.resolve() in seen:
+        if real_path(folder) in seen:
             raise ValueError(f"{folder} is given twice, and would count twice. Name each run once.")
-        seen.add(folder.resolve())
+        seen.add(real_path(folder))
 
 
 # --- predicting -----------------------------------------------------------------------------------

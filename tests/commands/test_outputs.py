@@ -47,11 +47,16 @@ def test_what_is_no_plain_file(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "to-fifo").symlink_to(tmp_path / "fifo")
     (tmp_path / "to-nothing").symlink_to(tmp_path / "gone")
+    (tmp_path / "to-itself").symlink_to("to-itself")
     for name in ("fifo", "to-fifo"):
         assert "it is not a plain file, but a device, a pipe" in refusal(tmp_path / name)
     assert "it is not a plain file" in refusal(Path("/dev/null"))
     assert "a folder stands where a file is to be written" in refusal(tmp_path / "folder")
-    assert "it is a link to" in refusal(tmp_path / "to-nothing")
+    assert "gone, which cannot be followed (No such file" in refusal(tmp_path / "to-nothing")
+    assert "a link to to-itself, which cannot be followed" in refusal(tmp_path / "to-itself")
+    assert "a link to nothing" in refusal(tmp_path / "to-itself" / "new.csv")
+    # No check fails on it, also where it is a folder that must stay as it is.
+    assert refusal(tmp_path / "new.csv", [tmp_path / "to-itself"], [tmp_path / "to-itself"]) == ""
     assert "standard output is not possible here" in refusal(Path("-"))
 
 
@@ -134,6 +139,11 @@ def test_writing_never_replaces_what_is_no_file(tmp_path):
     with pytest.raises(ValueError, match="it is not a plain file"):
         write_atomically(tmp_path / "fifo", lambda beside: beside.write_text("x"))
     assert (tmp_path / "fifo").is_fifo() and os.listdir(tmp_path) == ["fifo"]
+
+    (tmp_path / "to-itself").symlink_to("to-itself")
+    with pytest.raises(ValueError, match="it is not a plain file"):
+        write_atomically(tmp_path / "to-itself", lambda beside: beside.write_text("x"))
+    assert (tmp_path / "to-itself").is_symlink()
 
     (tmp_path / "target").write_text("old")
     (tmp_path / "link").symlink_to(tmp_path / "target")
