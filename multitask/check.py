@@ -14,9 +14,11 @@ from typing import NamedTuple
 
 from data.columns import ColumnNames
 from data.readers import BUILT_IN_FILES, Table, read_examples
+from minbert.commands import streams
 from minbert.commands.ending import exit_code
 from minbert.commands.files import read_json
 from minbert.commands.flags import Parser
+from minbert.commands.texts import as_message
 from multitask.prediction_files import (
     find_tasks,
     is_as_written,
@@ -81,9 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except ValueError as error:
             # The other files may still be good.
             num_refused += 1
-            print(f"refused: {error}", file=sys.stderr)
+            streams.say(f"refused: {error}")
             continue
-        print(checked.line)
+        print(as_message(checked.line))
         if checked.score is not None:
             scores.setdefault(checked.task.name, []).append(checked.score)
 

@@ -11,7 +11,7 @@ paths.py        Checks of the paths that a user gives, and paths as a shell take
 outputs.py      The one check of every path that a user gives a command to write to.
 cores.py        How threads wait for each other, and who else uses the cores.
 start.py        The first moments of a command, before its own files are imported.
-texts.py        Makes signs visible that a reader cannot see.
+texts.py        Makes signs visible that a reader cannot see, and keeps messages short.
 streams.py      Standard input and output that may be closed, full or without a reader.
 ending.py       Exit codes, Ctrl-C and the messages of both.
 optional.py     Packages that only some commands need.

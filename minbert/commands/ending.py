@@ -20,6 +20,7 @@ from pathlib import Path
 
 from minbert.commands import start, streams
 from minbert.commands.paths import in_shell
+from minbert.commands.texts import visible_everywhere
 
 Arguments = Sequence[str] | None
 Main = Callable[[Arguments], int | None]
@@ -77,7 +78,7 @@ def only_warn(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        reason = visible_everywhere(" ".join(f"{type(error).__name__}: {error}".split()))
         print(f"warning: {what} was not written ({reason[:300]}). All results are complete.")
 
 

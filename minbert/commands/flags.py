@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from minbert.commands.options import NONE, type_words
 from minbert.commands.registry import Registry
+from minbert.commands.texts import as_message
 
 NUMBERS: dict[str, Callable[[str], Any]] = {"int": int, "float": float}
 METAVARS = {"int": "N", "float": "X"}
@@ -53,7 +54,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, and end with exit code 2."""
-        self.exit(2, f"{self.prog}: {message}\n")
+        self.exit(2, as_message(f"{self.prog}: {message}\n"))
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from minbert.commands import streams
 from minbert.commands.hidden import ROOT
 
 USAGE = "usage: minbert COMMAND ...   (minbert COMMAND --help lists the flags of a command)"
@@ -131,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         command = find(words[0])
     except ValueError as error:
-        print(f"minbert: {error}", file=sys.stderr)
+        streams.say(f"minbert: {error}")
         return 2
     sys.argv[1:] = words[1:]
     try:

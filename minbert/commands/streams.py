@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any, TextIO
 
-from minbert.commands.texts import visible_everywhere
+from minbert.commands.texts import as_message
 
 
 class Lasting:
@@ -74,7 +74,7 @@ def say(text: str, is_silent: bool = False) -> None:
     """
     stream = sys.stdout if is_silent else sys.stderr
     try:
-        print(visible_everywhere(text), file=stream, flush=True)
+        print(as_message(text), file=stream, flush=True)
     except (OSError, ValueError):
         drop_output(stream)
 

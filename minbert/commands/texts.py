@@ -16,6 +16,10 @@ ON_A_PAGE = re.compile(f"[{CONTROLS}]")
 # Without a line break behind it, \r moves a terminal back to the start of the line.
 ANYWHERE = re.compile(rf"[{CONTROLS}{DIRECTIONS}]|\r(?!\n)")
 
+# Characters at both ends of a line of a message that stay where the line is far too long.
+LENGTH_OF_START = 1000
+LENGTH_OF_END = 500
+
 
 def visible(text: str) -> str:
     r"""The text with every control character as an escape, such as \x1b for ESC.
@@ -31,6 +35,23 @@ def visible_everywhere(text: str) -> str:
     For terminals and Markdown, which cannot isolate a text.
     """
     return ANYWHERE.sub(_escape, text)
+
+
+def as_message(text: str) -> str:
+    """As `visible_everywhere`, without the middle of lines that are far too long.
+
+    A message may quote a row or a name, which can have a million characters. The line begins with
+    its place and ends with what to do, so both ends stay.
+    """
+    return "\n".join(map(_shorten, visible_everywhere(text).split("\n")))
+
+
+def _shorten(line: str) -> str:
+    num_left_out = len(line) - LENGTH_OF_START - LENGTH_OF_END
+    if num_left_out <= 0:
+        return line
+    note = f"... ({num_left_out:,} characters are left out) ..."
+    return f"{line[:LENGTH_OF_START]}{note}{line[-LENGTH_OF_END:]}"
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 
 from minbert.commands.streams import drop_output
-from minbert.commands.texts import visible_everywhere
+from minbert.commands.texts import as_message, visible_everywhere
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -186,9 +186,9 @@ class Screen:
         self.columns = ()
         self.last_line = time.monotonic()
         if is_terminal(stream):
-            self.draw(visible_everywhere(text), style)
+            self.draw(as_message(text), style)
         else:
-            write_plain(stream, visible_everywhere(text))
+            write_plain(stream, as_message(text))
 
     def draw(self, text: str, style: str = "") -> None:
         """Write lines to the terminal. A long line is not broken, so it can be copied."""
@@ -446,7 +446,7 @@ def complain(text: str) -> None:
     """Print what went wrong, to standard error."""
     stream = unwrap(sys.stderr)
     if stream is not None:
-        write_plain(stream, visible_everywhere(text))
+        write_plain(stream, as_message(text))
 
 
 # --- work -----------------------------------------------------------------------------------------

@@ -145,10 +145,15 @@ def test_check_goes_on_after_a_refused_file_and_exits_2(tmp_path, data_dir, caps
     sst, _, para, _, sts, _ = write_six(tmp_path / "out")
     bad = tmp_path / "bad.csv"
     bad.write_bytes(Path(para).read_bytes().replace(b"656 , 0.0", b"656 , 0.7"))
-    assert main([sst, str(bad), str(tmp_path / "none.csv"), sts, "--data-dir", str(data_dir)]) == 2
+    wide = tmp_path / "wide.csv"
+    wide.write_bytes(Path(sst).read_bytes().replace(b"656 , 0", b"656 , " + 10**6 * b"\x1b"))
+    files = [sst, str(bad), str(wide), str(tmp_path / "none.csv"), sts]
+    assert main([*files, "--data-dir", str(data_dir)]) == 2
     printed = capsys.readouterr()
     assert [line.split(":")[0] for line in printed.out.splitlines()] == [sst, sts]
     assert f"refused: {bad}, line 3: the value is '0.7'" in printed.err
+    assert f"refused: {wide}, line " in printed.err and len(printed.err) < 4000
+    assert "\x1b" not in printed.err
     assert f"refused: {tmp_path / 'none.csv'}: cannot be read" in printed.err
 
 

@@ -223,6 +223,16 @@ def test_a_message_cannot_steer_a_terminal(capsys):
     assert capsys.readouterr().err == "x: label \\x1b[2Jé\\u202eevil\\x07, tab\there\n"
 
 
+def test_a_message_that_quotes_a_long_row_is_short(capsys):
+    @exit_code("x")
+    def main(arguments=None):
+        raise ValueError(f"a.csv, line 3: the row is '{'x' * 1_000_000}'. Restore it.")
+
+    assert main() == 2
+    said = capsys.readouterr().err
+    assert len(said) < 2000 and said.endswith("'. Restore it.\n")
+
+
 # --- the first moments ----------------------------------------------------------------------------
 
 

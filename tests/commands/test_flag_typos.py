@@ -98,6 +98,12 @@ def test_messages(parser, capsys, words, message):
     assert capsys.readouterr().err.strip() == message
 
 
+def test_a_long_word_is_not_quoted_whole(parser, capsys):
+    with pytest.raises(SystemExit):
+        parser.parse_args(["a", "--task", "sts", "b" * 100_000])
+    assert len(capsys.readouterr().err) < 2000
+
+
 @pytest.mark.parametrize("words", [["a", "--task", "sts"], ["--tas", "sts", "--", "a"]])
 def test_right_words(parser, words):
     """The beginning of a flag is enough where argparse allows it; after -- nothing is a flag."""
