@@ -8,7 +8,6 @@ alone: every recipe and every seed of a run reads the same rows.
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,10 +38,10 @@ def write_cut(source: Path, triplets: Path | None, out: Path) -> str:
     """Write the files of the cut into the folder `out`, and return their digest.
 
     source: the folder with the course's files. triplets: the file of --nli, or None.
-    The digest is the beginning of a SHA-256. It covers the numbers of REPORT_CUT and the content of
-    the course's nine files. Raises ValueError where a file cannot be read.
+    The digest is the beginning of a SHA-256. It covers the drawn rows of the course's nine files,
+    and the number of triplets. Raises ValueError where a file cannot be read.
     """
-    digest = hashlib.sha256(json.dumps(REPORT_CUT._asdict(), sort_keys=True).encode())
+    digest = hashlib.sha256(f"{REPORT_CUT.triplets}\n".encode())
     for task, files in COURSE_FILES.items():
         num_rows = {"train": REPORT_CUT.train, "dev": REPORT_CUT.dev}
         for split, name in files.items():
@@ -93,8 +92,8 @@ def flags_of(name: str, data: Path) -> tuple[str, ...]:
     return tuple(flags)
 
 
-def differences(name: str, options: Mapping[str, Any]) -> list[str]:
-    """Return the options in which a run differs from its recipe on the cut, as text.
+def differences(name: str, options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the options in which a run differs from its recipe on the cut, each with a sentence.
 
     options: of run.json, or those of a record, which leaves out options with their default value.
     """
@@ -103,12 +102,12 @@ def differences(name: str, options: Mapping[str, Any]) -> list[str]:
     from minbert.commands.options import all_fields
 
     defaults = {item.name: item.default for item in all_fields(Options)}
-    lines = []
+    sentences = {}
     for option, expected in values_on_cut(name).items():
         stored = options.get(option, defaults[option])
         if is_different(stored, str(expected)):
-            lines.append(f"--{option} is {stored} and not {expected}")
-    return lines
+            sentences[option] = f"--{option} is {stored} and not {expected}"
+    return sentences
 
 
 def is_current(record: Mapping[str, Any]) -> bool:

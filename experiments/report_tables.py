@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from experiments.cut import is_current
+from experiments.cut import differences, is_current
 from experiments.recipes import (
     GEN_RECIPES,
     POOLED_RECIPES,
@@ -27,6 +27,10 @@ from experiments.tables import COLUMNS, OVERALL, format_head, format_row, format
 TASK_COLUMNS = [column for column in COLUMNS if column.score != OVERALL]
 # A claim about a row needs so many seeds.
 ENOUGH_SEEDS = 3
+RATE = "contrastive_lr"
+# Rows of [GEN] whose contrastive stage minimises every loss, and rows that maximise one.
+MINIMISED = ("gen-nli", "gen-quora-no-negatives")
+MAXIMISED = ("gen-quora-only", "gen-given")
 RunsByRecipe = Mapping[str, Sequence[Record]]
 
 
@@ -86,8 +90,9 @@ def describe_cut() -> str:
     return (
         f"{' '.join(parts)} NLI has {cut.triplets:,} triplets. All are drawn with the seed "
         f"{cut.seed}. The model is {values['model']}, with {values['max_length']} tokens at most. "
-        f"All learning rates of the recipes are multiplied by {cut.lr_factor:g}. Training scores "
-        f"are those of {values['score_train']} training rows of each task."
+        f"The learning rates of the tasks are multiplied by {cut.lr_factor:g}, those of the "
+        f"contrastive stages by {cut.contrastive_lr_factor:g}. Training scores are those of "
+        f"{values['score_train']} training rows of each task."
     )
 
 
@@ -191,6 +196,28 @@ def gen_train() -> str:
     return table_of(GEN_RECIPES, train_lines)
 
 
+def gen_rates() -> str:
+    """Rows of [GEN] at every learning rate of the contrastive stage that has a record."""
+    lines = format_head(["row", "learning rate", "n", *(column.title for column in COLUMNS)])
+    shown = []
+    for name in (*MINIMISED, *MAXIMISED):
+        newest = {}
+        for record in read_records(REPORTS):
+            is_of_row = record["recipe"] == name
+            if is_of_row and differences(name, record["options"]).keys() <= {RATE}:
+                newest[record["options"][RATE], record["seed"]] = record
+        for rate in sorted({rate for rate, _ in newest}):
+            records = [newest[key] for key in sorted(newest) if key[0] == rate]
+            measured = [counted_scores(record) for record in records]
+            cells = [f"`{name}`", f"{rate:g}", num_seeds(records)]
+            cells += [cell_of(measured, column.score, None) for column in COLUMNS]
+            lines.append(format_row(cells))
+            shown += records
+    if not shown:
+        return f"Not measured yet. This command adds it: `{command_of(REPORTS)}`"
+    return "\n".join([*lines, "", measured_on(shown)])
+
+
 def rob_readings() -> str:
     """Rows 7 to 15 of [ROB] with drawn tasks and with pooled batches."""
     runs = runs_by_recipe()
@@ -251,6 +278,7 @@ def seed_differences(runs: RunsByRecipe, name: str, control: str, score: str) ->
 
 REPORT_TABLES: dict[str, Callable[[], str]] = {
     "gen-dev": gen_dev,
+    "gen-rates": gen_rates,
     "gen-train": gen_train,
     "rob-dev": rob_dev,
     "rob-differences": rob_differences,

@@ -149,7 +149,7 @@ def measure(request: Request, name: str, seed: int) -> int:
         changes = differences(name, options)
         if changes:
             raise ValueError(
-                f"{folder} was begun with other options: {'; '.join(changes)}. Remove it."
+                f"{folder} was begun with other options: {'; '.join(changes.values())}. Remove it."
             )
 
     command = series.command(name, seed)

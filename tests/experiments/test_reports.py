@@ -65,20 +65,24 @@ def test_the_cut_is_written_once_and_its_digest_follows_its_content(tmp_path, mo
     assert write_cut(source, triplets, out) == digest
     monkeypatch.undo()
 
-    monkeypatch.setattr(cut_module, "REPORT_CUT", SMALL._replace(lr_factor=2.0))
+    # The options of a run are compared with its recipe, so they are no part of the digest.
+    monkeypatch.setattr(cut_module, "REPORT_CUT", SMALL._replace(lr_factor=3.0))
+    assert write_cut(source, None, out) == digest
+    monkeypatch.setattr(cut_module, "REPORT_CUT", SMALL._replace(seed=1))
     assert write_cut(source, None, out) != digest
     with pytest.raises(ValueError, match="cannot be read.*--data-dir must be a folder"):
         write_cut(tmp_path / "nowhere", None, out)
 
 
-def test_all_learning_rates_of_a_recipe_grow_by_the_same_factor():
+def test_the_learning_rates_of_a_recipe_grow_by_the_factors_of_the_cut():
+    factors = {"lr": REPORT_CUT.lr_factor, "contrastive_lr": REPORT_CUT.contrastive_lr_factor}
     for name in RECIPES:
         before, after = values_of(name), values_on_cut(name)
-        for option in ("lr", "contrastive_lr"):
+        for option, factor in factors.items():
             assert (option in before) == (option in after)
             if option in before:
-                assert after[option] == pytest.approx(before[option] * REPORT_CUT.lr_factor)
-        others = set(before) - {"lr", "contrastive_lr"}
+                assert after[option] == pytest.approx(before[option] * factor)
+        others = set(before) - set(factors)
         assert {option: after[option] for option in others} == {
             option: before[option] for option in others
         }
@@ -103,7 +107,7 @@ def test_a_record_belongs_to_its_recipe_as_it_is_now():
     del options["epochs"]
     assert is_current(record)
     options["epochs"] = 6
-    assert differences("rob-3", options) == ["--epochs is 6 and not 3"]
+    assert differences("rob-3", options) == {"epochs": "--epochs is 6 and not 3"}
     assert not is_current(record)
     assert not is_current({**record, "recipe": "removed"})
 
@@ -299,7 +303,7 @@ def test_the_tables_show_published_beside_measured(records):
     assert "Measured on 20" in text
     assert "commit `0123456789`: Linux, 1 thread, cpu, torch 2.13.0." in text
     assert "Rows with fewer than 3 seeds so far: `rob-1`, `rob-2`" in text
-    assert "Training rows: 400 of SST, 1,200 of PARA and 300 of STS." in text
+    assert "Training rows: 800 of SST, 2,400 of PARA and 600 of STS." in text
     assert "| `rob-5` | 2 | 0.550 ± 0.071 (0.846) |" in REPORT_TABLES["rob-train"]()
     # Without a record there are no baselines.
     assert "majority" not in REPORT_TABLES["gen-dev"]()
@@ -315,6 +319,19 @@ def test_the_two_readings_stand_beside_the_published_differences(records):
     text = REPORT_TABLES["rob-readings"]()
     assert "| `rob-7` | task drawn | 2 |" in text
     assert "| `rob-7-pooled` | pooled | not measured yet |" in text
+
+
+def test_a_row_at_two_learning_rates_has_a_line_for_each(records):
+    assert REPORT_TABLES["gen-rates"]().startswith("Not measured yet.")
+    rows = read_records(records)
+    for rate, sst in ((4e-5, 0.4), (2e-4, 0.2)):
+        options = values_on_cut("gen-given") | {"contrastive_lr": rate}
+        scores = {**SCORES, "sst": sst}
+        row = {**rows[0], "recipe": "gen-given", "options": options, "scores": scores}
+        add_records(records, [{**row, "trained": list(SCORES)}])
+    text = REPORT_TABLES["gen-rates"]()
+    assert "| `gen-given` | 4e-05 | 1 | 0.400 | 0.700 | 0.500 |" in text
+    assert "| `gen-given` | 0.0002 | 1 | 0.200 | 0.700 | 0.500 |" in text
 
 
 def test_a_table_never_mixes_two_cuts_and_forgets_changed_recipes(records, monkeypatch):
