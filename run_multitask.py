@@ -26,6 +26,7 @@ from command_line.options import Options
 from command_line.parser import parse
 from minbert import __version__
 from minbert.commands.ending import exit_code, only_warn, resumable
+from minbert.commands.interruption import INTERRUPTION
 from minbert.commands.optional import check_tensorboard
 from minbert.commands.outputs import check_new_folder
 from minbert.commands.paths import in_shell
@@ -680,5 +681,5 @@ def print_summary(setup: Setup, outcome: Outcome) -> None:
 
 if __name__ == "__main__":
     # SIGTERM ends a run as Ctrl-C does, outside the training loop, too.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, INTERRUPTION.receive)
     sys.exit(main())

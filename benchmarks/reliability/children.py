@@ -21,6 +21,7 @@ from fcntl import F_SETPIPE_SZ, fcntl
 from typing import NamedTuple
 
 from minbert.commands import start
+from minbert.commands.interruption import INTERRUPTION
 
 # A hang is what takes longer. The machine may be busy, so this is more than a trial ever needs.
 LONGEST = 120.0
@@ -28,6 +29,8 @@ SLICE = 1.0
 PIPE_SIZE = 1 << 20
 ADDRESS_SPACE = 12 << 30
 STOPPABLE = ("run_multitask", "minbert.pretraining")  # SIGTERM stops them as Ctrl-C does
+
+SENT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 # The children that have not been waited for.
 RUNNING: set[int] = set()
@@ -89,9 +92,12 @@ class Child:
         sys.stdout.flush()
         sys.stderr.flush()
         self.begun = time.monotonic()
+        # A signal waits until the child has the handlers of a fresh process.
+        signal.pthread_sigmask(signal.SIG_BLOCK, SENT)
         self.pid = os.fork()
         if self.pid == 0:
             run_and_exit(call, main, pipes)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SENT)
         # The ends of the child.
         os.close(pipes[0][0])
         os.close(pipes[1][1])
@@ -189,6 +195,7 @@ def run_and_exit(
         sys.stderr = io.TextIOWrapper(os.fdopen(2, "wb", closefd=False), write_through=True)
         sys.argv = [call.name.removeprefix("python -m "), *call.arguments]
         set_signals(call.module)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SENT)
         # A file that asks for too much memory must not stop the machine.
         resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
         if call.before is not None:
@@ -210,7 +217,7 @@ def set_signals(module: str) -> None:
     signal.signal(signal.SIGINT, start.stop_at_once)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     is_stoppable = module in STOPPABLE
-    signal.signal(signal.SIGTERM, signal.default_int_handler if is_stoppable else signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, INTERRUPTION.receive if is_stoppable else signal.SIG_DFL)
 
 
 def preload(call: Call) -> None:

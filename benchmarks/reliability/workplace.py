@@ -96,7 +96,7 @@ class Workplace:
         children.preload(call_of(target, place))
         shutil.rmtree(place)
         prepare(target, place)
-        listing = self.folder / "operations.txt"
+        listing = place.with_name(f"{place.name}-operations.txt")
         log = os.open(listing, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         call = call_of(target, place)
         call = call._replace(before=in_turn(call.before, watch(place, log=log)))

@@ -19,6 +19,7 @@ from functools import wraps
 from pathlib import Path
 
 from minbert.commands import start, streams
+from minbert.commands.interruption import INTERRUPTION
 from minbert.commands.paths import in_shell
 from minbert.commands.texts import visible_everywhere
 
@@ -62,7 +63,9 @@ def resumable(program: str, folder: Path) -> Iterator[None]:
     """
     try:
         yield
-    except KeyboardInterrupt as error:
+    except (Exception, KeyboardInterrupt) as error:
+        if not is_interruption(error):
+            raise
         advice = "Nothing was written yet."
         if (folder / "options.json").is_file():
             advice = f"Continue with: {this_launcher()} {program} --resume {in_shell(folder)}"
@@ -100,22 +103,21 @@ def exit_code(
     def decorate(main: Main) -> Callable[..., int]:
         @wraps(main)
         def run(arguments: Arguments = None) -> int:
-            is_program = _take_over()
             is_silent = streams.prepare(outlives_reader)
             ending = Ending(name, stopped)
+            # Otherwise it is a function in a program of the user, which handles Ctrl-C itself.
+            is_program = signal.getsignal(signal.SIGINT) is start.stop_at_once
             try:
-                ending.code = main(arguments) or DONE
-            except (Exception, KeyboardInterrupt) as error:
-                # A second Ctrl-C would come in the way of the message.
                 if is_program:
-                    signal.signal(signal.SIGINT, signal.SIG_IGN)
+                    INTERRUPTION.listen()
+                ending.code = main(arguments) or DONE
+                _ignore_signals(is_program)
+            except (Exception, KeyboardInterrupt) as error:
+                _ignore_signals(is_program)
                 ending.explain(error)
             _check_output(ending)
             if ending.message:
                 streams.say(ending.message, is_silent)
-            # Nothing is left that could be stopped.
-            if is_program:
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
             return ending.code
 
         return run
@@ -134,11 +136,12 @@ class Ending:
 
     def explain(self, error: BaseException) -> None:
         """Set code and message for an exception."""
-        if isinstance(error, KeyboardInterrupt):
+        if is_interruption(error):
             self.code = STOPPED
             # All processes of a run hear it. One of them says so.
             if os.environ.get("RANK", "0") == "0":
-                self.message = " ".join([f"\n{self.stopped}", *map(str, error.args)])
+                advice = error.args if isinstance(error, KeyboardInterrupt) else ()
+                self.message = " ".join([f"\n{self.stopped}", *map(str, advice)])
             return
         # Whoever closed the pipe has read enough.
         if isinstance(error, BrokenPipeError):
@@ -165,6 +168,11 @@ class Ending:
                 f"recognise: {type(error).__name__}: {first_line_of(error)}. "
                 f"{keep_traceback(error)}"
             )
+
+
+def is_interruption(error: BaseException) -> bool:
+    """Whether an exception comes from Ctrl-C, also where a library has made another one of it."""
+    return isinstance(error, KeyboardInterrupt) or INTERRUPTION.is_wanted
 
 
 def is_lack_of_memory(error: BaseException) -> bool:
@@ -201,12 +209,13 @@ def keep_traceback(error: BaseException) -> str:
     return f"The traceback is in {path}. Please report it."
 
 
-def _take_over() -> bool:
-    """Let Ctrl-C raise KeyboardInterrupt. Returns whether this command is the program itself."""
-    if signal.getsignal(signal.SIGINT) is not start.stop_at_once:
-        return False
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    return True
+def _ignore_signals(is_program: bool) -> None:
+    """Let Ctrl-C do nothing from here on: the work is over, and a message may follow."""
+    if not is_program:
+        return
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if signal.getsignal(signal.SIGTERM) == INTERRUPTION.receive:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _check_output(ending: Ending) -> None:

@@ -17,6 +17,7 @@ from minbert import __version__
 from minbert.commands.ending import exit_code, resumable
 from minbert.commands.files import DamagedFile, read_json
 from minbert.commands.flags import Parser, add_flag
+from minbert.commands.interruption import INTERRUPTION
 from minbert.commands.options import NONE, all_fields, from_flat
 from minbert.commands.outputs import check_new_folder
 from minbert.commands.paths import is_free
@@ -143,5 +144,5 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 if __name__ == "__main__":
     # SIGTERM ends a run as Ctrl-C does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, INTERRUPTION.receive)
     sys.exit(main())

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from minbert.commands.interruption import INTERRUPTION
 from minbert.training import processes
 
 
@@ -30,7 +31,8 @@ class StopSignal:
         # Otherwise torchrun repeats what the terminal sent, and kills half a minute later.
         is_alone = processes.count() == 1
         if self.is_requested and is_alone:
-            raise KeyboardInterrupt
+            INTERRUPTION.receive(signal_number, frame)
+            return
         self.is_requested = True
         if self.is_evaluating and is_alone:
             raise Interrupted

@@ -5,8 +5,11 @@ from __future__ import annotations
 import io
 import os
 import shlex
+import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ import pytest
 from contrastive.quality import __main__ as quality
 from minbert.commands import start
 from minbert.commands.ending import exit_code, resumable, this_launcher, this_python
+from minbert.commands.interruption import INTERRUPTION
 from minbert.commands.paths import in_shell
 from minbert.pretraining import __main__ as pretraining
 from multitask.ensemble import __main__ as ensemble
@@ -270,6 +274,86 @@ def test_ctrl_c_while_the_command_is_imported():
     )
     result = run_python("-c", program)
     assert (result.returncode, result.stderr) == (130, "\nStopped.\n")
+
+
+# --- Ctrl-C while a command works -----------------------------------------------------------------
+
+
+@pytest.fixture
+def program(monkeypatch):
+    """Handlers of signals as in a fresh process of a command."""
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    for name, value in vars(INTERRUPTION).items():
+        monkeypatch.setattr(INTERRUPTION, name, value)
+    before = signal.signal(signal.SIGINT, start.stop_at_once)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_error_that_a_library_makes_of_ctrl_c_is_not_believed(program, tmp_path, capsys):
+    """safetensors says that the file is damaged, which it is not."""
+
+    @exit_code("x")
+    def main(arguments=None):
+        with resumable("y.py", tmp_path):
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt:
+                raise ValueError("model.safetensors: cannot be read") from None
+
+    assert main() == 130
+    assert capsys.readouterr().err == "\nStopped. Nothing was written yet.\n"
+    assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN, "nothing is left to stop"
+
+
+def test_ctrl_c_in_a_destructor_stops_the_command_all_the_same(program, capsys):
+    class Thing:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+
+    reached = []
+
+    @exit_code("x")
+    def main(arguments=None):
+        thing = Thing()
+        del thing
+        reached.append("the line after it")
+        time.sleep(10)
+
+    assert main() == 130
+    assert reached and capsys.readouterr().err == "\nStopped.\n"
+
+
+def test_ctrl_c_right_after_ctrl_c_does_not_disturb_the_end(program, capsys):
+    removed = []
+
+    @exit_code("x")
+    def main(arguments=None):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        finally:
+            for _ in range(3):
+                signal.raise_signal(signal.SIGINT)
+            removed.append("a half-written folder")
+
+    assert main() == 130
+    assert removed and capsys.readouterr().err == "\nStopped.\n"
+
+
+def test_ctrl_c_after_a_while_is_obeyed_again(program, monkeypatch, capsys):
+    """The first one may have been lost, or what it waits for takes too long."""
+    monkeypatch.setattr("minbert.commands.interruption.SECONDS_TO_OBEY", 0.0)
+    steps = []
+
+    @exit_code("x")
+    def main(arguments=None):
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        steps.append("lost")
+        signal.raise_signal(signal.SIGINT)
+        steps.append("never")
+
+    assert main() == 130 and steps == ["lost"]
 
 
 def break_pipe(*_) -> None:
