@@ -14,6 +14,7 @@ The files in reading order:
     grades.py            The rule that chooses the shares which grade the sample's film sentences.
     record_tables.py     The tables that are made from records.
     report_tables.py     The tables of the two reports: published beside measured.
+    method_tables.py     The tables that compare training methods.
     pages.py             Command: writes these tables into the documents.
     figures.py           Command: a page with curves and bars of runs.
     measured_numbers.py  Command: lists measured numbers that stand outside of these tables.

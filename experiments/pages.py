@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from experiments.method_tables import METHOD_TABLES
 from experiments.record_tables import TABLES as RECORD_TABLES
 from experiments.report_tables import REPORT_TABLES
 from minbert.commands.ending import exit_code
@@ -23,7 +24,7 @@ from minbert.commands.files import write_text
 from minbert.commands.flags import Parser
 from minbert.training.code_version import ROOT
 
-TABLES = {**RECORD_TABLES, **REPORT_TABLES}
+TABLES = {**RECORD_TABLES, **REPORT_TABLES, **METHOD_TABLES}
 BLOCK = re.compile(
     r"(?P<begin><!-- table (?P<name>[\w-]+): begin, written by python -m experiments\.pages -->\n)"
     r"(?P<content>.*?)"

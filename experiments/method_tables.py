@@ -1,0 +1,115 @@
+"""The tables that compare training methods: each beside the same run without it.
+
+The first table holds comparisons of recipes.py on the bundled sample, which everybody has. The
+second one holds runs with MiniLM on the whole course data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from experiments.record_tables import measured_on, not_measured
+from experiments.records import RECORDS, Record, read_records
+from experiments.tables import COLUMNS, OVERALL, format_head, format_row, format_scores
+
+METHODS = RECORDS / "methods.jsonl"
+COURSE = RECORDS / "course-minilm.jsonl"
+SCORES = [column.score for column in COLUMNS]
+TITLES = [column.title for column in COLUMNS]
+
+# A method, and the run that differs from it in the method alone.
+CONTROLS = {
+    "r-drop": "defaults",
+    "smart": "defaults",
+    "smart-larger": "defaults",
+    "averaging-ema": "defaults",
+    "averaging-swa": "averaging-swa-control",
+    "single-task-epochs": "defaults",
+    "surgery-pcgrad": "surgery-sum",
+    "surgery-gradvac": "surgery-sum",
+    "surgery-cagrad": "surgery-sum",
+    "surgery-upgrad": "surgery-sum",
+}
+
+# Options that tell apart the runs on the course's data, by the name of their row. All of them have
+# MiniLM, no common layer, and the steps of --sampling annealed.
+COURSE_ROWS: dict[str, dict[str, Any]] = {
+    "dropout 0.1, the model's own": {},
+    "dropout 0.1 and R-Drop": {"regulariser": "r-drop"},
+    "no dropout": {"encoder_dropout": 0.0},
+    "no dropout, EMA": {"encoder_dropout": 0.0, "averaging": "ema"},
+    "no dropout, text labelled by an ensemble": {"encoder_dropout": 0.0, "batch_size": 64},
+}
+
+
+def by_seed(records: Sequence[Record]) -> dict[int, Record]:
+    """Return the newest record of each seed, in the order of the seeds."""
+    newest = {record["seed"]: record for record in records}
+    return {seed: newest[seed] for seed in sorted(newest)}
+
+
+def difference_cell(runs: Mapping[int, Record], controls: Mapping[int, Record]) -> str:
+    """Return the mean of overall 2023 less that of the control, over the seeds of both."""
+    differences = []
+    for seed, run in runs.items():
+        if seed in controls:
+            control = controls[seed]
+            differences.append(run["scores"][OVERALL] - control["scores"][OVERALL])
+    return format_scores(differences)
+
+
+def score_cells(runs: Mapping[int, Record]) -> list[str]:
+    """Return a cell for each task and the overall score."""
+    cells = []
+    for score in SCORES:
+        cells.append(format_scores([run["scores"][score] for run in runs.values()]))
+    return cells
+
+
+def methods() -> str:
+    """Methods on the bundled sample, each with its control."""
+    of_recipe: dict[str, list[Record]] = {}
+    for record in read_records(METHODS):
+        of_recipe.setdefault(record["recipe"], []).append(record)
+    if not of_recipe:
+        return not_measured("methods")
+
+    lines = format_head(["recipe", "n", *TITLES, "less its control, seed by seed"])
+    shown: list[Record] = []
+    for control in dict.fromkeys(CONTROLS.values()):
+        names = [control, *(name for name in CONTROLS if CONTROLS[name] == control)]
+        controls = by_seed(of_recipe.get(control, []))
+        for name in names:
+            runs = by_seed(of_recipe.get(name, []))
+            if not runs:
+                continue
+            change = "the control" if name == control else difference_cell(runs, controls)
+            lines.append(format_row([f"`{name}`", str(len(runs)), *score_cells(runs), change]))
+            shown += runs.values()
+    return "\n".join([*lines, "", measured_on(shown)])
+
+
+def is_of_row(record: Record, row: Mapping[str, Any]) -> bool:
+    """Return whether a run of all three tasks has the options of a row, and no other row's."""
+    told_apart = {option for options in COURSE_ROWS.values() for option in options}
+    options = {key: value for key, value in record["options"].items() if key in told_apart}
+    return OVERALL in record["scores"] and options == row
+
+
+def course() -> str:
+    """Runs with MiniLM on the whole course data."""
+    records = read_records(COURSE)
+    if not records:
+        return not_measured("course-minilm")
+    lines = format_head(["two epochs of all tasks", "n", *TITLES])
+    shown: list[Record] = []
+    for title, row in COURSE_ROWS.items():
+        runs = by_seed([record for record in records if is_of_row(record, row)])
+        if runs:
+            lines.append(format_row([title, str(len(runs)), *score_cells(runs)]))
+            shown += runs.values()
+    return "\n".join([*lines, "", measured_on(shown)])
+
+
+METHOD_TABLES: dict[str, Callable[[], str]] = {"methods": methods, "course-minilm": course}
