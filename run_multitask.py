@@ -25,8 +25,8 @@ from command_line.folders import choose_folder
 from command_line.options import Options
 from command_line.parser import parse
 from minbert import __version__
+from minbert.commands.ctrl_c import INTERRUPTION
 from minbert.commands.ending import exit_code, only_warn, resumable
-from minbert.commands.interruption import INTERRUPTION
 from minbert.commands.optional import check_tensorboard
 from minbert.commands.outputs import check_new_folder
 from minbert.commands.paths import in_shell

@@ -21,7 +21,7 @@ from fcntl import F_SETPIPE_SZ, fcntl
 from typing import NamedTuple
 
 from minbert.commands import start
-from minbert.commands.interruption import INTERRUPTION
+from minbert.commands.ctrl_c import INTERRUPTION
 
 # A hang is what takes longer. The machine may be busy, so this is more than a trial ever needs.
 LONGEST = 120.0

@@ -13,7 +13,7 @@ cores.py        How threads wait for each other, and who else uses the cores.
 start.py        The first moments of a command, before its own files are imported.
 texts.py        Makes signs visible that a reader cannot see, and keeps messages short.
 streams.py      Standard input and output that may be closed, full or without a reader.
-interruption.py Ctrl-C while a command works, also where a library loses it.
+ctrl_c.py       Ctrl-C while a command works, also where a library loses it.
 ending.py       Exit codes, Ctrl-C and the messages of both.
 optional.py     Packages that only some commands need.
 hidden.py       Files of a user that hide a package of ours.

@@ -19,7 +19,7 @@ from functools import wraps
 from pathlib import Path
 
 from minbert.commands import start, streams
-from minbert.commands.interruption import INTERRUPTION
+from minbert.commands.ctrl_c import INTERRUPTION
 from minbert.commands.paths import in_shell
 from minbert.commands.texts import visible_everywhere
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from data.corpus import check_files
 from minbert import __version__
+from minbert.commands.ctrl_c import INTERRUPTION
 from minbert.commands.ending import exit_code, resumable
 from minbert.commands.files import DamagedFile, read_json
 from minbert.commands.flags import Parser, add_flag
-from minbert.commands.interruption import INTERRUPTION
 from minbert.commands.options import NONE, all_fields, from_flat
 from minbert.commands.outputs import check_new_folder
 from minbert.commands.paths import is_free

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from minbert.commands.interruption import INTERRUPTION
+from minbert.commands.ctrl_c import INTERRUPTION
 from minbert.training import processes
 
 

@@ -16,8 +16,8 @@ import pytest
 
 from contrastive.quality import __main__ as quality
 from minbert.commands import start
+from minbert.commands.ctrl_c import INTERRUPTION
 from minbert.commands.ending import exit_code, resumable, this_launcher, this_python
-from minbert.commands.interruption import INTERRUPTION
 from minbert.commands.paths import in_shell
 from minbert.pretraining import __main__ as pretraining
 from multitask.ensemble import __main__ as ensemble
@@ -342,7 +342,7 @@ def test_ctrl_c_right_after_ctrl_c_does_not_disturb_the_end(program, capsys):
 
 def test_ctrl_c_after_a_while_is_obeyed_again(program, monkeypatch, capsys):
     """The first one may have been lost, or what it waits for takes too long."""
-    monkeypatch.setattr("minbert.commands.interruption.SECONDS_TO_OBEY", 0.0)
+    monkeypatch.setattr("minbert.commands.ctrl_c.SECONDS_TO_OBEY", 0.0)
     steps = []
 
     @exit_code("x")
