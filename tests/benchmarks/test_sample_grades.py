@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks import sample_grades
 from benchmarks.sample_grades import (
+    main,
     make_record,
     measure_all,
     name_of,
@@ -115,6 +116,15 @@ def test_the_finalists_get_one_more_seed(tmp_path, monkeypatch):
     assert records[-1]["neutral"] == FIRST.neutral and records[-1]["strong"] == FIRST.strong
     assert sum(record["scores"]["SST, macro-F1"] == 0.9 for record in records) == 3
     assert len({name_of(shares) for shares in candidates()}) == len(candidates())
+
+
+def test_a_cache_of_others_is_refused(sample_data, tmp_path, capsys):
+    (tmp_path / "texts.txt").write_text("a list of mine\n")
+    flags = []
+    for name in ("sources", "wordnet", "cache", "out"):
+        flags += [f"--{name}", str(tmp_path)]
+    assert main([*flags, "--course", str(sample_data)]) == 2
+    assert "--cache" in capsys.readouterr().err
 
 
 def test_the_table_says_what_the_rule_chose(two_runs, tmp_path, monkeypatch):
