@@ -1,4 +1,4 @@
-"""Disk faults: a file operation fails, the disk is full, or the folder cannot be written.
+"""Disk faults: a file operation fails, a disk is full, or the folder cannot be written.
 
 Survived: one line that says so, exit code 2, what stood there before is intact, and the same bits
 once the disk is well again. An operation that only cleans up may fail without a word.
@@ -10,7 +10,9 @@ import errno
 import os
 import resource
 import shutil
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.reliability import children
@@ -22,14 +24,19 @@ from benchmarks.reliability.workplace import Workplace, in_turn
 from minbert.commands.ending import BAD_INPUT
 
 ERRORS = (errno.ENOSPC, errno.EIO)
-SMALLEST_LIMIT = 16
-LARGEST_LIMIT = 200_000
+# Bytes of a file that may not grow further, and bytes that are free on a small disk: from, to.
+LIMITS = (16, 200_000)
+FREE = (4096, 1_000_000)
+# A disk that no trial fills.
+WIDE = 2**30
 
 
 def run_trial(workplace: Workplace, trial: Trial, folder: Path) -> Outcome:
     """Most trials fail at one operation. The others have limits of the system itself."""
-    if trial.number % 8 == 6:
-        return small_disk(workplace, trial, folder)
+    if trial.number % 16 == 6:
+        return limited_files(workplace, trial, folder)
+    if trial.number % 16 == 14:
+        return full_disk(workplace, trial, folder)
     if trial.number % 8 == 7:
         return unwritable(workplace, trial, folder)
     return failing_operation(workplace, trial, folder)
@@ -51,11 +58,10 @@ def failing_operation(workplace: Workplace, trial: Trial, folder: Path) -> Outco
     return Outcome(f"{name_of(error)} {length}", action, problem)
 
 
-def small_disk(workplace: Workplace, trial: Trial, folder: Path) -> Outcome:
+def limited_files(workplace: Workplace, trial: Trial, folder: Path) -> Outcome:
     """No file may grow beyond a few bytes: the system itself refuses to write more."""
     target = choose_target(workplace, trial.chance)
-    span = LARGEST_LIMIT / SMALLEST_LIMIT
-    size = int(SMALLEST_LIMIT * span ** trial.chance.random())
+    size = draw_size(trial, *LIMITS)
     prepare(target, folder)
 
     def limit() -> None:
@@ -63,6 +69,51 @@ def small_disk(workplace: Workplace, trial: Trial, folder: Path) -> Outcome:
 
     problem = with_fault(workplace, target, folder, limit)
     return Outcome("RLIMIT_FSIZE", f"{target.name}: no file above {size:,} bytes", problem)
+
+
+def draw_size(trial: Trial, smallest: int, largest: int) -> int:
+    """A number of bytes. Each order of magnitude is equally likely."""
+    return int(smallest * (largest / smallest) ** trial.chance.random())
+
+
+def full_disk(workplace: Workplace, trial: Trial, folder: Path) -> Outcome:
+    """A small disk of its own becomes full. Where no disk may be mounted, files are limited."""
+    disk = folder / "disk"
+    disk.mkdir(parents=True)
+    if not mount(disk):
+        return limited_files(workplace, trial, folder)
+    target = choose_target(workplace, trial.chance)
+    num_free = draw_size(trial, *FREE)
+    place = disk / "trial"
+    with mounted(disk):
+        prepare(target, place)
+        usage = shutil.disk_usage(disk)
+        resize(disk, usage.used + num_free)
+        problem = complaint(children.run(call_of(target, place)))
+        resize(disk, WIDE)
+        problem = problem or continue_and_compare(workplace, target, place)
+    return Outcome("a full disk", f"{target.name}: {num_free:,} bytes are free", problem)
+
+
+def mount(disk: Path) -> bool:
+    """Put a file system in memory on a folder. False where that is not allowed."""
+    command = ["mount", "-t", "tmpfs", "-o", f"size={WIDE}", "tmpfs", str(disk)]
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
+def resize(disk: Path, size: int) -> None:
+    """Give the file system a size in bytes. The system rounds it up to whole pages."""
+    subprocess.run(["mount", "-o", f"remount,size={size}", str(disk)], check=True)
+
+
+@contextmanager
+def mounted(disk: Path) -> Iterator[None]:
+    """Take the file system away at the end of the `with` block, with all that it holds."""
+    try:
+        yield
+    finally:
+        children.kill_all()
+        subprocess.run(["umount", str(disk)], check=True)
 
 
 def with_fault(

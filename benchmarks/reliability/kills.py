@@ -161,4 +161,5 @@ def compare(workplace: Workplace, target: Target, folder: Path, ending: Ending) 
     return problem
 
 
-PART = Part("kills", "kills", 1000, 1.3, run_trial)
+# Some commands end before their signal. More than a thousand do not.
+PART = Part("kills", "kills", 1100, 1.3, run_trial)

@@ -82,7 +82,7 @@ def test_a_kill_that_loses_a_page_is_found(workplace, tmp_path, monkeypatch):
     assert "README.md differs" in problem
 
 
-@pytest.mark.parametrize("number", [0, 1, 2, 3, 6])
+@pytest.mark.parametrize("number", [0, 1, 2, 3, 6, 14])
 def test_a_disk_fault_is_survived(workplace, tmp_path, number):
     assert disk.run_trial(workplace, trial_of("disk", number), tmp_path / "trial").problem == ""
 
