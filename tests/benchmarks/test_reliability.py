@@ -167,8 +167,8 @@ def test_a_mutation_of_json_repeats_itself(mutation):
 
 def test_a_plan_mixes_the_parts():
     trials = plan(["kills", "outputs"], 0.1, seed=0)
-    assert len(trials) == 106 and len(set(trials)) == 106
-    early = [trial.part for trial in trials[:53]]
+    assert len(trials) == 116 and len(set(trials)) == 116
+    early = [trial.part for trial in trials[:58]]
     assert 2 <= early.count("outputs") <= 4
     assert len(plan(["together"], 1e-9, seed=0)) == 1
 
