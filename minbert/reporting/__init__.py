@@ -7,6 +7,7 @@ Reading order:
   images.py              From a plot to SVG for a page, or to a PNG file.
   pages.py               A report as sections, written as HTML, Markdown or text for a terminal.
   model_cards.py         A README.md with metadata that the Hugging Face hub reads.
+  event_file.py          A log of numbers over steps that TensorBoard draws.
   curves.py              A pretraining run's curves while it goes on: PNG and TensorBoard.
   attention_pictures.py  The attention of one sentence: of one head, or of all layers and heads.
 

@@ -9,13 +9,11 @@ import shutil
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from minbert.reporting.event_file import EventFile
 from minbert.reporting.figures import Line, LinePlot
 from minbert.reporting.images import write_png
-
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
 
 # The title of a plot's vertical axis -> the entries of the history that it shows, with their
 # names in the legend.
@@ -50,7 +48,7 @@ class Curves:
         self.folder = folder
         self.tokens_per_step = tokens_per_step
         self.title = title
-        self.writer: SummaryWriter | None = None
+        self.log_file: EventFile | None = None
         self.num_logged = 0
 
     def __call__(self, history: History) -> None:
@@ -64,18 +62,15 @@ class Curves:
 
         The first call of a process starts the log over. So a resumed run has one curve.
         """
-        # Imported late: it takes seconds.
-        from torch.utils.tensorboard import SummaryWriter
-
-        if self.writer is None:
+        if self.log_file is None:
             shutil.rmtree(self.folder / "tensorboard", ignore_errors=True)
-            self.writer = SummaryWriter(self.folder / "tensorboard")
+            self.log_file = EventFile(self.folder / "tensorboard")
         for entry in history[self.num_logged :]:
             tokens = entry["step"] * self.tokens_per_step
             for names in PANELS.values():
                 for key in names:
-                    self.writer.add_scalar(key, entry[key], tokens)
-        self.writer.flush()
+                    self.log_file.add_scalar(key, entry[key], tokens)
+        self.log_file.flush()
         self.num_logged = len(history)
 
     def draw(self, history: History) -> None:

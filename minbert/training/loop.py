@@ -68,6 +68,7 @@ class Loop:
         self.job = job
         self.progress = Progress()
         self.best_digest = ""  # SHA-256 of the file of the best model so far
+        self.has_reported = False  # whether this process has passed on the scores so far
         self.stop = StopSignal()
         self.work = terminal.Work(job.name)  # replaced when the job runs
 
@@ -101,6 +102,9 @@ class Loop:
                 progress.epoch += 1
                 progress.step_in_epoch = 0
             if not progress.is_finished:
+                # A kill can come between the last checkpoint and what is drawn after it.
+                if progress.history and not self.has_reported:
+                    self.report_evaluations()
                 self.finish()
         # A signal after the last step: the job is done, but the rest of the run is not.
         if processes.any_of(self.stop.is_requested):
@@ -238,7 +242,12 @@ class Loop:
         mark = "best" if progress.best_step == progress.step and not job.keeps_last else ""
         position = f"{progress.step}/{progress.num_steps}"
         terminal.scores(job.name, position, {"loss": loss, **scores}, mark)
-        processes.from_first(lambda: job.on_evaluation(progress.history))
+        self.report_evaluations()
+
+    def report_evaluations(self) -> None:
+        """Give the scores of all evaluations so far to whoever draws them."""
+        processes.from_first(lambda: self.job.on_evaluation(self.progress.history))
+        self.has_reported = True
 
     def score(self) -> dict[str, float]:
         """The scores of the model, with its averaged weights where the job asks for them."""

@@ -10,15 +10,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from minbert.reporting.event_file import EventFile
 from minbert.training.step_log import LOG_FILE, StepRecord, read_log
 
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
-
 FOLDER = "tensorboard"  # in the folder of a run
-FLUSH_SECONDS = 10
 NO_SCORES = ("epoch", "step", "loss")  # entries of a history that are no scores
 
 
@@ -28,7 +25,7 @@ class TensorBoardLog:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / FOLDER
         self.step_log = folder / LOG_FILE
-        self.writers: dict[str, SummaryWriter] = {}  # by stage
+        self.files: dict[str, EventFile] = {}  # by stage
         self.num_scored: dict[str, int] = {}  # evaluations that are written, by stage
 
     def write(self, record: StepRecord) -> None:
@@ -46,30 +43,27 @@ class TensorBoardLog:
         for task, loss in record.losses.items():
             values[f"loss_of_task/{task}"] = loss
         for name, value in values.items():
-            self.writers[record.stage].add_scalar(name, value, record.step)
+            self.files[record.stage].add_scalar(name, value, record.step)
 
     def write_scores(self, stage: str, history: Sequence[Mapping[str, Any]]) -> None:
         """Write the scores of the evaluations that are new in the history of a stage."""
         # A run that was stopped in an evaluation begins with that one, behind its step.
         self.open(stage, history[-1]["step"] + 1)
-        writer = self.writers[stage]
+        file = self.files[stage]
         for entry in history[self.num_scored.get(stage, 0) :]:
             for name, value in entry.items():
                 if name not in NO_SCORES:
-                    writer.add_scalar(f"dev/{name}", value, entry["step"])
+                    file.add_scalar(f"dev/{name}", value, entry["step"])
         self.num_scored[stage] = len(history)
-        writer.flush()  # also the last steps: every stage ends with an evaluation
+        file.flush()  # also the last steps: every stage ends with an evaluation
 
     def open(self, stage: str, step: int) -> None:
         """Begin the log of a stage, if that is not done yet, with the steps before `step`."""
-        if stage in self.writers:
+        if stage in self.files:
             return
-        # Imported late: it takes seconds.
-        from torch.utils.tensorboard import SummaryWriter
-
         folder = self.folder / stage
         shutil.rmtree(folder, ignore_errors=True)
-        self.writers[stage] = SummaryWriter(folder, flush_secs=FLUSH_SECONDS)
+        self.files[stage] = EventFile(folder)
         for record in read_log(self.step_log):
             if record.stage == stage and record.step < step:
                 self.add(record)

@@ -1,10 +1,13 @@
 """minbert/reporting/curves.py: a PNG file and a TensorBoard log of a history."""
 
+import threading
+
 import pytest
 from matplotlib.figure import Figure as Canvas
 
 from minbert.reporting import curves
 from minbert.reporting.curves import Curves, missing_libraries
+from minbert.reporting.event_file import EventFile
 
 HISTORY = [
     {
@@ -68,6 +71,25 @@ def test_a_resumed_run_has_one_curve(tensorboard, tmp_path):
     # Another process starts with the whole history.
     Curves(tmp_path, 2048, "mini")(HISTORY)
     assert logged(tmp_path) == expected(HISTORY, 2048)
+
+
+def test_points_are_written_after_some_seconds_and_at_once_by_flush(tensorboard, tmp_path):
+    file = EventFile(tmp_path / "tensorboard")
+    file.add_scalar("loss", 0.5, 1)
+    assert not file.path.exists()
+    file.flush()
+    assert logged(tmp_path) == {"loss": [(1, 0.5)]}
+    file.last_write -= 60
+    file.add_scalar("loss", 0.25, 2)
+    assert logged(tmp_path) == {"loss": [(1, 0.5), (2, 0.25)]}
+
+
+def test_a_log_that_cannot_be_written_is_named_without_a_traceback(tensorboard, tmp_path, capsys):
+    (tmp_path / "tensorboard").write_text("a file in its place")
+    threads = threading.enumerate()
+    with pytest.raises(ValueError, match=r"tensorboard/events.*cannot be written \(File exists\)"):
+        Curves(tmp_path, 2048, "mini").log(HISTORY)
+    assert threading.enumerate() == threads and capsys.readouterr().err == ""
 
 
 def test_the_plots(tmp_path, drawn):

@@ -86,3 +86,20 @@ def test_a_killed_and_resumed_run_has_the_same_curves(whole, tmp_path, when, num
         fit(watched(tmp_path, disturb=kill))
     fit(watched(tmp_path), resume=True)
     assert curves(tmp_path) == curves(whole[0])
+
+
+def test_a_kill_behind_the_last_checkpoint_loses_no_scores(whole, tmp_path):
+    """Nothing is left to train then, but the last evaluation is not drawn yet."""
+    job = watched(tmp_path)
+    draw = job.on_evaluation
+
+    def killed(history):
+        if history[-1]["step"] == NUM_STEPS:
+            raise Kill
+        draw(history)
+
+    job.on_evaluation = killed
+    with pytest.raises(Kill):
+        fit(job)
+    fit(watched(tmp_path), resume=True)
+    assert curves(tmp_path) == curves(whole[0])
