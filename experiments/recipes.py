@@ -486,8 +486,8 @@ class Cut(NamedTuple):
 #
 # An epoch on the cut has a tenth of the steps of SST and STS, so the tasks get ten times the
 # learning rate. A contrastive stage gets twice the rate, as its presets do for an encoder of half
-# the width of bert-base. With ten times the rate, the loss that [GEN] maximises had no bound: SST
-# and PARA ended at the most frequent label.
+# the width of bert-base. With ten times the rate, the loss that [GEN] maximises outweighed all
+# others: SST and PARA ended at the most frequent label.
 REPORT_CUT = Cut(
     train={"sst": 800, "para": 2400, "sts": 600},
     dev={"sst": 1101, "para": 2000, "sts": 863},
