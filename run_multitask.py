@@ -564,6 +564,7 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
         predicted=[asdict(cost) for cost in costs],
         actual=actual,
     )
+    run_folder.point_to_latest(setup.folder)
 
     if conflict_table:
         terminal.table(conflict_table.rstrip("\n"))

@@ -166,22 +166,30 @@ def is_running(number: int) -> bool:
 def point_to_latest(folder: Path) -> None:
     """Make the link `latest` beside a run's folder point to that run, if no newer run has it.
 
-    A resumed run does it, too: it may have been killed before it had made the link.
+    A run does it when it begins, when it is resumed, and at its end. So the link is there in the
+    end, also after a kill or a fault of the disk.
 
-    Nothing happens where something else has that name, or where the system makes no links.
+    Nothing happens where something else has that name, or where the system makes no links. A link
+    to an older run that stays is said.
     """
     link = folder.with_name(LATEST)
-    if link.exists() and not link.is_symlink():
-        return
-    if time_of_start(link) > time_of_start(folder):
+    if link.is_symlink():
+        if os.readlink(link) == folder.name or time_of_start(link) > time_of_start(folder):
+            return
+    elif link.exists():
         return
     beside = link.with_name(temporary_name(link))
-    with suppress(OSError, NotImplementedError):
+    try:
         # A process that was killed may have left it.
         beside.unlink(missing_ok=True)
         beside.symlink_to(folder.name, target_is_directory=True)
         # The rename replaces an older link at once.
         os.replace(beside, link)
+    except (OSError, NotImplementedError) as error:
+        with suppress(OSError):
+            beside.unlink()
+        if link.is_symlink():
+            terminal.say(f"warning: {link} still leads to {os.readlink(link)} ({error})")
 
 
 def time_of_start(folder: Path) -> float:

@@ -12,6 +12,7 @@ import sys
 
 import pytest
 
+from benchmarks.kill_resume import vocabulary_of
 from benchmarks.reliability import (
     campaign,
     children,
@@ -32,6 +33,7 @@ from benchmarks.reliability.soak import Sample
 from benchmarks.reliability.trial import Outcome, Trial, complaint
 from benchmarks.reliability.workplace import Workplace, stamps
 from minbert.commands import files
+from minbert.tokenizer import SPECIAL_TOKENS
 from minbert.training.code_version import code_version
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the campaign forks")
@@ -51,6 +53,13 @@ def workplace(tmp_path_factory, sample_data):
     place.undisturbed["pages"] = place.run_undisturbed(place.targets["pages"])
     place.inputs = stamps(place.folder)
     return place
+
+
+def test_every_workplace_has_the_same_vocabulary():
+    """Otherwise its operations differ, and a trial cannot be repeated elsewhere."""
+    tokens = list(vocabulary_of(["b ab. a", "Ab c"], 16))
+    assert tokens[len(SPECIAL_TOKENS) :] == [".", "a", "b", "c", "##.", "##a", "##b", "##c", "ab"]
+    assert len(vocabulary_of(["b ab. a", "Ab c"], 8)) == 8
 
 
 def trial_of(part: str, number: int) -> Trial:

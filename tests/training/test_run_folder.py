@@ -366,11 +366,29 @@ def test_a_resumed_run_is_the_latest_unless_a_newer_one_is(tmp_path):
     assert os.readlink(tmp_path / "latest") == "newer"
 
 
-def test_where_the_system_makes_no_links_the_run_goes_on(tmp_path, monkeypatch):
+def test_where_the_system_makes_no_links_the_run_goes_on(tmp_path, monkeypatch, capsys):
     def refuse(*_, **__):
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
-    monkeypatch.setattr(Path, "symlink_to", refuse)
-    (tmp_path / "run").mkdir()
-    run_folder.point_to_latest(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "symlink_to", refuse)
+        (tmp_path / "run").mkdir()
+        run_folder.point_to_latest(tmp_path / "run")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert capsys.readouterr().out == ""
+
+
+def test_a_link_that_still_leads_to_an_older_run_is_said(tmp_path, monkeypatch, capsys):
+    def fail(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    (tmp_path / "latest").symlink_to("older")
+    (tmp_path / "run").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", fail)
+        run_folder.point_to_latest(tmp_path / "run")
+    warning = f"warning: {tmp_path / 'latest'} still leads to older ([Errno 5]"
+    assert capsys.readouterr().out.startswith(warning)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["latest", "run"]
+    run_folder.point_to_latest(tmp_path / "run")
+    assert os.readlink(tmp_path / "latest") == "run"
