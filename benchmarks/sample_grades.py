@@ -23,8 +23,8 @@ from pathlib import Path
 from benchmarks.real_sentences import class_scores, labels_of, open_answers
 from benchmarks.sample_parts import JOB, RUN_MULTITASK
 from data.building.__main__ import Builder, add_source_flags, source_files
-from data.building.reviews import Shares
 from data.building.rows import Row, Source, write_task
+from data.building.shares import Shares
 from data.building.teacher import cache_outputs
 from data.options import SAMPLE_FOLDER
 from data.readers import COURSE_FILES, SST, Example

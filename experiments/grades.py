@@ -24,7 +24,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from data.building.reviews import Shares
+from data.building.shares import Shares
 
 NEUTRAL = (0.05, 0.10, 0.15, 0.20, 0.25)
 STRONG = (0.15, 0.25, 0.35)

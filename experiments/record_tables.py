@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from data.building.reviews import Shares
+from data.building.shares import Shares
 from experiments.grades import FIRST, choose_shares
 from experiments.records import BYTES_PER_GB, RECORDS, Record, command_of, read_records
 from experiments.tables import format_head, format_row, format_scores

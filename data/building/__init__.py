@@ -6,6 +6,7 @@ The files in reading order:
     rows.py             A row with its source, which split it is in, and the nine files.
     wordnet.py          WordNet's files: synonyms, opposites and sisters of a word, with endings.
     opinions.py         How strong the opinion of a sentence is, by two lists of words.
+    shares.py           How many film sentences get the middle grade and the outer ones.
     reviews.py          SST: sentences of film and product reviews, in five classes.
     graded_words.py     SST: short sentences on one graded word, with negations and intensifiers.
     edits.py            Small changes of a sentence, such as a synonym or a negation.

@@ -31,8 +31,9 @@ from data.building.pairs import (
     read_wikipedia,
 )
 from data.building.questions import read_questions
-from data.building.reviews import SHARES, Shares, make_reviews
+from data.building.reviews import make_reviews
 from data.building.rows import SPLITS, Row, Source, is_sample, split_of, unique, write_task
+from data.building.shares import SHARES, Shares
 from data.building.teacher import Teacher, cache_outputs
 from data.building.wordnet import WordNet
 from data.readers import COURSE_FILES, PARA, SST, STS

@@ -27,6 +27,7 @@ import numpy as np
 from data.building.held_out import HeldOut
 from data.building.opinions import Lexicon
 from data.building.rows import Row, Source
+from data.building.shares import Shares
 from data.building.teacher import Teacher
 
 MIN_WORDS = 3
@@ -43,20 +44,6 @@ NUM_FOLDS = 5
 
 # Words by which the few Spanish lines of the film reviews are known.
 SPANISH = re.compile(r"\b(que|una|los|las|del|pero|como|esta|aunque|por)\b")
-
-
-class Shares(NamedTuple):
-    """The shares of a polarity that are not simply 3 or 1, from 0 to 1.
-
-    neutral: of film sentences, those that are least clear. They become 2.
-    strong: of film sentences and phrases, those that are clearest. They become 4, or 0.
-    """
-
-    neutral: float
-    strong: float
-
-
-SHARES = Shares(neutral=0.15, strong=0.25)
 
 
 class Opinion(NamedTuple):

@@ -21,8 +21,9 @@ from benchmarks.sample_grades import (
     write_data,
 )
 from data.building import reviews
-from data.building.reviews import Opinion, Shares
+from data.building.reviews import Opinion
 from data.building.rows import Row, Source
+from data.building.shares import Shares
 from data.readers import COURSE_FILES, SST, Example, read_examples
 from experiments import record_tables
 from experiments.grades import FIRST, FIRST_SEEDS, LAST_SEED, candidates

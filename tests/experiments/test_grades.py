@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from data.building.reviews import SHARES, Shares
+from data.building.shares import SHARES, Shares
 from experiments.grades import (
     FIRST,
     NUM_FINALISTS,
