@@ -3,8 +3,9 @@
 `python -m benchmarks.real_sentences RUN... --course DIR` predicts the dev files in DIR and the
 sentences of tests/hundred_sentences.tsv with each run. It prints one table: the mean over the runs
 and their standard deviation, and beside it what always naming the most frequent label scores.
-Without `--course` it measures the hundred sentences alone. `--record` adds the scores to the
-records from which the documents are written.
+Without `--course` it measures the hundred sentences alone. `--binary` adds sentences that are
+positive or negative, such as SentEval's test file of SST. `--record` adds the scores to the records
+from which the documents are written.
 
 Polarity leaves out the sentences with label 2. A prediction of 0 or 1 counts as negative, 3 or 4 as
 positive, and a prediction of 2 counts as half right.
@@ -20,6 +21,7 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -125,6 +127,20 @@ def read_course(folder: Path) -> dict[str, list[Example]]:
     return rows
 
 
+def read_binary(path: Path) -> list[Example]:
+    """Read lines of a sentence, a tab, and 1 (positive) or 0. The labels become 3 and 1.
+
+    Raises ValueError for another line.
+    """
+    examples = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        sentence, _, polarity = line.rpartition("\t")
+        if not sentence.strip() or polarity not in ("0", "1"):
+            raise ValueError(f"{path}, line {number}: expected are a sentence, a tab, and 0 or 1.")
+        examples.append(Example(str(number), sentence, None, 3.0 if polarity == "1" else 1.0))
+    return examples
+
+
 def labels_of(examples: Sequence[Example]) -> np.ndarray:
     """The labels (N,)."""
     return np.array([example.label for example in examples], dtype=np.float32)
@@ -147,11 +163,28 @@ def open_answers(folder: Path) -> Callable[[str, list[Example]], np.ndarray]:
     return answer
 
 
-def measure(
-    folder: Path, sentences: tuple[list[Example], np.ndarray], course: dict[str, list[Example]]
-) -> Scores:
+class Sentences(NamedTuple):
+    """All rows that are predicted.
+
+    hundred: with which of them hold a negation, (N,) bool. course: by task, {} without --course.
+    binary: of --binary.
+    """
+
+    hundred: tuple[list[Example], np.ndarray]
+    course: dict[str, list[Example]]
+    binary: list[Example]
+
+
+def binary_score(predictions: np.ndarray, examples: Sequence[Example]) -> Scores:
+    """Return the polarity accuracy on the rows of --binary. predictions: (N,) classes 0 to 4."""
+    title = f"{len(examples):,} other sentences, polarity"
+    return {title: polarity_accuracy(predictions, labels_of(examples))}
+
+
+def measure(folder: Path, sentences: Sentences) -> Scores:
     """Return all scores of one run."""
     answer = open_answers(folder)
+    course = sentences.course
     scores: Scores = {}
     if course:
         predictions = {}
@@ -159,15 +192,16 @@ def measure(
             predictions[task] = answer(task, examples)
         labels = {task: labels_of(examples) for task, examples in course.items()}
         scores |= course_scores(predictions, labels)
-    examples, has_negation = sentences
+    if sentences.binary:
+        scores |= binary_score(answer("sst", sentences.binary), sentences.binary)
+    examples, has_negation = sentences.hundred
     return scores | hundred_scores(answer("sst", examples), labels_of(examples), has_negation)
 
 
-def majority(
-    sentences: tuple[list[Example], np.ndarray], course: dict[str, list[Example]]
-) -> Scores:
+def majority(sentences: Sentences) -> Scores:
     """Return the scores of always naming the most frequent label of the rows."""
     scores: Scores = {}
+    course = sentences.course
     if course:
         labels = {task: labels_of(examples) for task, examples in course.items()}
         constant = {}
@@ -178,7 +212,11 @@ def majority(
         scores["PARA, accuracy"] = TASKS["para"].score(constant["para"], labels["para"])
         # A constant has no correlation with anything.
         scores["STS, Pearson"] = 0.0
-    examples, has_negation = sentences
+    if sentences.binary:
+        of_binary = labels_of(sentences.binary)
+        most_frequent = 3.0 if np.median(of_binary) > NEUTRAL else 1.0
+        scores |= binary_score(np.full_like(of_binary, most_frequent), sentences.binary)
+    examples, has_negation = sentences.hundred
     labels_of_sentences = labels_of(examples)
     positive = np.full_like(labels_of_sentences, 3.0)
     return scores | hundred_scores(positive, labels_of_sentences, has_negation)
@@ -197,12 +235,16 @@ def format_table(runs: Sequence[Scores], baseline: Scores) -> str:
     return "\n".join(lines)
 
 
-def make_record(folder: Path, scores: Scores, baseline: Scores) -> Record:
-    """Return the record of one run: what it was, and its scores on real sentences."""
+def make_record(folder: Path, scores: Scores, baseline: Scores, label: str = "") -> Record:
+    """Return the record of one run: what it was, and its scores on real sentences.
+
+    label: of --label, which tells the runs of a comparison apart.
+    """
     run = record_of(read_json(folder / "run.json", "options", "scores"), date.today())
     # The model is named by its last part: its folder differs from machine to machine.
     model = Path(str(run["options"].get("model", DEFAULT_MODEL))).name
-    return {"model": model, "run": run, "scores": scores, "majority": baseline}
+    record = {"model": model, "run": run, "scores": scores, "majority": baseline}
+    return record | {"label": label} if label else record
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -224,29 +266,49 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="folder with the course's dev files (python -m data.download brings them)",
     )
     parser.add_argument(
+        "--binary",
+        type=Path,
+        metavar="FILE",
+        help="sentences with a tab and 0 or 1, such as SentEval's SST/binary/sentiment-test",
+    )
+    parser.add_argument(
+        "--label",
+        default="",
+        metavar="TEXT",
+        help="what tells these runs from others in a record of their own: --record NAME",
+    )
+    parser.add_argument(
         "--record",
-        action="store_true",
-        help="add the scores to experiments/records/real-sentences.jsonl; needs --course",
+        nargs="?",
+        const=REAL_SENTENCES.stem,
+        metavar="NAME",
+        help="add the scores to experiments/records/NAME.jsonl (%(const)s); needs --course",
     )
     options = parser.parse_args(arguments)
     if options.record and options.course is None:
         parser.error("--record has no effect without --course, whose scores belong to a record.")
+    if options.label and options.record in (None, REAL_SENTENCES.stem):
+        parser.error("--label has no effect without a record of its own. Add --record NAME.")
 
-    course = read_course(options.course) if options.course else {}
-    sentences = read_sentences(SENTENCES)
+    sentences = Sentences(
+        hundred=read_sentences(SENTENCES),
+        course=read_course(options.course) if options.course else {},
+        binary=read_binary(options.binary) if options.binary else [],
+    )
     log = partial(print, file=sys.stderr)
     runs = []
     for folder in options.runs:
         log(f"{folder}")
-        runs.append(measure(folder, sentences, course))
-    baseline = majority(sentences, course)
+        runs.append(measure(folder, sentences))
+    baseline = majority(sentences)
     print(format_table(runs, baseline))
     if options.record:
         records = [
-            make_record(folder, scores, baseline)
+            make_record(folder, scores, baseline, options.label)
             for folder, scores in zip(options.runs, runs, strict=True)
         ]
-        log(f"{add_records(REAL_SENTENCES, records)} new records in {REAL_SENTENCES}")
+        path = REAL_SENTENCES.with_stem(options.record)
+        log(f"{add_records(path, records)} new records in {path}")
 
 
 if __name__ == "__main__":

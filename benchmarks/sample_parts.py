@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from benchmarks.real_sentences import (
     SENTENCES,
+    Sentences,
     majority,
     make_record,
     measure,
@@ -135,16 +136,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     check_new_folder("--out", options.out)
 
-    course = read_course(options.course)
-    sentences = read_sentences(SENTENCES)
-    baseline = majority(sentences, course)
+    sentences = Sentences(read_sentences(SENTENCES), read_course(options.course), binary=[])
+    baseline = majority(sentences)
     log = partial(print, file=sys.stderr)
     records: list[Record] = []
     for name in [ALL_ROWS, *PARTS]:
         for seed in options.seeds:
             log(f"without: {name}, seed {seed}" if name in PARTS else f"{name}, seed {seed}")
             run = train(name, seed, options.model, options.out)
-            record = make_record(run, measure(run, sentences, course), baseline)
+            record = make_record(run, measure(run, sentences), baseline)
             records.append({"left_out": name, **record})
     print(table_of_parts(records))
     if options.record:

@@ -27,6 +27,7 @@ SCALING = RECORDS / "scaling.jsonl"
 BIT_FLIPS = RECORDS / "bit-flips.jsonl"
 SAMPLE_GRADES = RECORDS / "sample-grades.jsonl"
 SAMPLE_PARTS = RECORDS / "sample-parts.jsonl"
+SAMPLE_SHARES = RECORDS / "sample-shares.jsonl"
 READABLE_RUNS = RECORDS / "readable.jsonl"
 BUSY_MACHINE = RECORDS / "busy-machine.jsonl"
 DEFAULT_JOB = RECORDS / "default-job.jsonl"
@@ -266,6 +267,17 @@ def sample_grades() -> str:
         return not_measured("sample-grades")
     runs = [record["run"] for record in records]
     return "\n".join([table_of_grades(records), "", measured_on(runs)])
+
+
+def sample_shares() -> str:
+    """The default job with two pairs of shares, on the same real sentences."""
+    of_label: dict[str, list[Record]] = {}
+    for record in read_records(SAMPLE_SHARES):
+        of_label.setdefault(record["label"], []).append(record)
+    if not of_label:
+        return not_measured("sample-shares")
+    runs = [record["run"] for records in of_label.values() for record in records]
+    return "\n".join([*score_lines(of_label), "", measured_on(runs)])
 
 
 # --- what does a run cost? ------------------------------------------------------------------------
@@ -678,6 +690,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "round-trips": round_trips,
     "sample-grades": sample_grades,
     "sample-parts": sample_parts,
+    "sample-shares": sample_shares,
     "scaling-runs": scaling_runs,
     "scaling-steps": scaling_steps,
     "soak": soak,

@@ -40,6 +40,8 @@ COMMANDS = {
     "round-trips": "python -m benchmarks.round_trips",
     "sample-grades": "python -m benchmarks.sample_grades --sources DIR --out DIR ... --record",
     "sample-parts": "python -m benchmarks.sample_parts --course DIR --out DIR --record",
+    "sample-shares": "python -m benchmarks.real_sentences RUN --course DIR --binary FILE "
+    "--label PAIR --record sample-shares",
     "scaling": "python -m benchmarks.scaling --data-dir DIR --record",
 }
 

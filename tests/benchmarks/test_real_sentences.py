@@ -106,6 +106,30 @@ def test_the_scores_of_a_run_become_a_record(two_runs, sample_data, tmp_path, mo
         assert row in table
 
 
+def test_sentences_of_two_classes_are_measured(
+    two_runs, sample_data, tmp_path, monkeypatch, capsys
+):
+    path = tmp_path / "binary.tsv"
+    path.write_text("a good film\t1\na bad film\t0\nnot good\t0\n")
+    monkeypatch.setattr(real_sentences, "REAL_SENTENCES", tmp_path / "real.jsonl")
+    flags = ["--course", str(sample_data), "--binary", str(path)]
+    flags += ["--label", "before", "--record", "mine"]
+    assert main([str(two_runs[0]), *flags]) == 0
+    capsys.readouterr()
+    record = read_records(tmp_path / "mine.jsonl")[0]
+    assert record["label"] == "before"
+    # Two of three are negative.
+    assert record["majority"]["3 other sentences, polarity"] == pytest.approx(2 / 3)
+    assert 0 <= record["scores"]["3 other sentences, polarity"] <= 1
+
+    path.write_text("a good film\t2\n")
+    assert main([str(two_runs[0]), "--binary", str(path)]) == 2
+    assert "line 1: expected are a sentence, a tab, and 0 or 1." in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([str(two_runs[0]), "--course", "d", "--record", "--label", "x"])
+    assert "Add --record NAME." in capsys.readouterr().err
+
+
 def test_a_record_needs_the_course_files(two_runs, capsys):
     with pytest.raises(SystemExit):
         main([str(two_runs[0]), "--record"])
