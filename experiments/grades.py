@@ -15,6 +15,9 @@ This rule was written down before anything was measured for it, and it reads bun
 5. The highest mean is the best. FIRST stays if its mean is at most one pooled standard deviation
    below the best: so small a difference is no reason to change data. The deviation is pooled over
    the seeds of all candidates.
+
+The rule chose another pair. It was worse on a test file that nobody had looked at, so the sample
+keeps FIRST (docs/log/2026-11-26-shares-by-rule.md).
 """
 
 from __future__ import annotations
