@@ -95,7 +95,7 @@ def vocabulary_of(lines: Iterable[str], size: int) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for line in lines:
         counts.update(re.findall(r"\w+|[^\w\s]", line.lower()))
-    characters = sorted({character for word in counts for character in word})
+    characters = sorted(set("".join(counts)))
     words = sorted(counts, key=lambda word: (-counts[word], word))
     tokens = [*SPECIAL_TOKENS, *characters, *(f"##{character}" for character in characters)]
     # A character may be a word, too.

@@ -16,8 +16,8 @@ This rule was written down before anything was measured for it, and it reads bun
    below the best: so small a difference is no reason to change data. The deviation is pooled over
    the seeds of all candidates.
 
-The rule chose another pair. It was worse on a test file that nobody had looked at, so the sample
-keeps FIRST (docs/log/2026-11-26-shares-by-rule.md).
+The rule chose another pair. It was worse on a test file with which nothing was chosen, so the
+sample keeps FIRST (docs/log/2026-11-26-shares-by-rule.md).
 """
 
 from __future__ import annotations

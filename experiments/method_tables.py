@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from experiments.record_tables import measured_on, not_measured
-from experiments.records import RECORDS, Record, read_records
+from experiments.records import RECORDS, Record, group_records, read_records
 from experiments.tables import COLUMNS, OVERALL, format_head, format_row, format_scores
 
 METHODS = RECORDS / "methods.jsonl"
@@ -69,9 +69,7 @@ def score_cells(runs: Mapping[int, Record]) -> list[str]:
 
 def methods() -> str:
     """Methods on the bundled sample, each with its control."""
-    of_recipe: dict[str, list[Record]] = {}
-    for record in read_records(METHODS):
-        of_recipe.setdefault(record["recipe"], []).append(record)
+    of_recipe = group_records(read_records(METHODS), "recipe")
     if not of_recipe:
         return not_measured("methods")
 
@@ -92,7 +90,7 @@ def methods() -> str:
 
 def is_of_row(record: Record, row: Mapping[str, Any]) -> bool:
     """Return whether a run of all three tasks has the options of a row, and no other row's."""
-    told_apart = {option for options in COURSE_ROWS.values() for option in options}
+    told_apart = set().union(*COURSE_ROWS.values())
     options = {key: value for key, value in record["options"].items() if key in told_apart}
     return OVERALL in record["scores"] and options == row
 

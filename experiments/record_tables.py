@@ -12,7 +12,14 @@ from typing import Any, NamedTuple
 
 from data.building.shares import Shares
 from experiments.grades import FIRST, choose_shares
-from experiments.records import BYTES_PER_GB, RECORDS, Record, command_of, read_records
+from experiments.records import (
+    BYTES_PER_GB,
+    RECORDS,
+    Record,
+    command_of,
+    group_records,
+    read_records,
+)
 from experiments.tables import format_head, format_row, format_scores
 from minbert.options import EncoderOptions
 from minbert.training.code_version import name_of
@@ -118,9 +125,7 @@ def with_newest_data(records: Sequence[Record]) -> list[Record]:
 
 def runs_on_real_sentences() -> dict[str, list[Record]]:
     """The records of the default job on real sentences, by model: those of the newest data."""
-    of_model: dict[str, list[Record]] = {}
-    for record in read_records(REAL_SENTENCES):
-        of_model.setdefault(record["model"], []).append(record)
+    of_model = group_records(read_records(REAL_SENTENCES), "model")
     return {model: with_newest_data(records) for model, records in of_model.items()}
 
 
@@ -271,12 +276,11 @@ def sample_grades() -> str:
 
 def sample_shares() -> str:
     """The default job with two pairs of shares, on the same real sentences."""
-    of_label: dict[str, list[Record]] = {}
-    for record in read_records(SAMPLE_SHARES):
-        of_label.setdefault(record["label"], []).append(record)
-    if not of_label:
+    records = read_records(SAMPLE_SHARES)
+    if not records:
         return not_measured("sample-shares")
-    runs = [record["run"] for records in of_label.values() for record in records]
+    of_label = group_records(records, "label")
+    runs = [record["run"] for record in records]
     return "\n".join([*score_lines(of_label), "", measured_on(runs)])
 
 

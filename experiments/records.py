@@ -151,6 +151,14 @@ def without_date(record: Mapping[str, Any]) -> Record:
     return {name: value for name, value in record.items() if name != "date"}
 
 
+def group_records(records: Sequence[Record], name: str) -> dict[str, list[Record]]:
+    """Return the records by their value of a field, in the order in which the values come."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(record[name], []).append(record)
+    return groups
+
+
 def read_records(path: Path) -> list[Record]:
     """Return the records of a file in its order, without their digests; none without a file.
 
