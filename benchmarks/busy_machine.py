@@ -2,10 +2,11 @@
 
     python -m benchmarks.busy_machine --record
 
-It takes steps of the default job with as many threads as there are cores: alone, and beside as many
-programs that only compute. Three ways of waiting take turns (minbert/commands/cores.py). Each has
-its own process, because libgomp reads its settings once. Use a quiet machine. `--record` adds the
-result to the records from which the documents are written.
+It takes steps of the default job with as many threads as there are cores: alone, beside as many
+programs that only compute, and beside the same programs with a low priority. Three ways of waiting
+take turns (minbert/commands/cores.py). Each has its own process, because libgomp reads its settings
+once. Use a quiet machine. `--record` adds the result to the records from which the documents are
+written.
 """
 
 from __future__ import annotations
@@ -48,7 +49,29 @@ WAYS: dict[str, dict[str, str]] = {
 }
 # Until our process has noticed that the machine is busy, or quiet again.
 SETTLING = 2.2 * waiting.SECONDS
-BUSY_PROGRAM = "while True: pass"
+BUSY_PROGRAM = """
+import os, sys
+if sys.argv[1] != "0":
+    os.nice(int(sys.argv[1]))
+while True:
+    pass
+"""
+LOW_PRIORITY = 10  # what the command `nice` adds by default. 0 is normal, 19 the lowest priority.
+
+
+class State(NamedTuple):
+    """What else runs on the machine. niceness: of the busy programs, from 0 to 19."""
+
+    name: str
+    are_programs_busy: bool
+    niceness: int
+
+
+STATES = (
+    State("alone", False, 0),
+    State("busy", True, 0),
+    State("low priority", True, LOW_PRIORITY),
+)
 
 
 class Timed(NamedTuple):
@@ -112,9 +135,9 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def busy_programs(number: int) -> Iterator[None]:
-    """Within it so many programs compute, with one thread each."""
-    command = [sys.executable, "-c", BUSY_PROGRAM]
+def busy_programs(number: int, niceness: int) -> Iterator[None]:
+    """Within it so many programs compute, with one thread each. niceness: from 0 to 19."""
+    command = [sys.executable, "-c", BUSY_PROGRAM, str(niceness)]
     programs = [subprocess.Popen(command) for _ in range(number)]
     try:
         yield
@@ -125,21 +148,21 @@ def busy_programs(number: int) -> Iterator[None]:
 
 
 def measure(sides: Mapping[str, Side], num_rounds: int, num_cores: int) -> dict[str, Any]:
-    """Return the seconds of each side's rounds, alone and busy, and the cores of others."""
-    seconds: dict[str, dict[str, list[float]]] = {"alone": {}, "busy": {}}
+    """Return the seconds of each side's rounds in each state, and the cores of others."""
+    seconds: dict[str, dict[str, list[float]]] = {state.name: {} for state in STATES}
     cores_of_others = []
     for round_number in range(num_rounds):
         # The first side changes, as in timing.py.
         names = list(sides)
         if round_number % 2:
             names.reverse()
-        for state, number in (("alone", 0), ("busy", num_cores)):
-            with busy_programs(number):
+        for state in STATES:
+            with busy_programs(num_cores if state.are_programs_busy else 0, state.niceness):
                 for name in names:
                     # Only ours watches the machine.
                     timed = sides[name](SETTLING if name == "minBERT" else 0.0)
-                    seconds[state].setdefault(name, []).append(timed.seconds)
-                    if state == "alone" and timed.others is not None:
+                    seconds[state.name].setdefault(name, []).append(timed.seconds)
+                    if not state.are_programs_busy and timed.others is not None:
                         cores_of_others.append(timed.others)
         print(f"round {round_number + 1} of {num_rounds}", file=sys.stderr, flush=True)
     return {"seconds": seconds, "others": cores_of_others}
@@ -159,6 +182,7 @@ def make_record(measured: Mapping[str, Any], model: str, num_cores: int) -> dict
         "milliseconds": milliseconds,
         "rounds": len(next(iter(measured["seconds"]["alone"].values()))),
         "busy_programs": num_cores,
+        "niceness": LOW_PRIORITY,
         "busy_cores": statistics.median(others) if others else None,
         "versions": versions(),
     }

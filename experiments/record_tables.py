@@ -351,15 +351,14 @@ def scaling_steps() -> str:
 
 def table_of_waiting(record: Record) -> str:
     """Milliseconds of a step by how threads wait, and what they are to the fastest one alone."""
-    alone = record["milliseconds"]["alone"]
-    busy = record["milliseconds"]["busy"]
-    fastest = min(alone.values())
-    programs = count(record["busy_programs"], "busy program")
-    titles = ["how threads wait", "ms alone", f"ms beside {programs}", "alone", "busy"]
+    states = record["milliseconds"]
+    fastest = min(states["alone"].values())
+    titles = ["how threads wait", *(f"ms, {state}" for state in states), *states]
     lines = format_head(titles)
-    for way, milliseconds in alone.items():
-        cells = [f"{milliseconds:.0f}", f"{busy[way]:.0f}"]
-        cells += [f"{value / fastest:.2f}" for value in (milliseconds, busy[way])]
+    for way in states["alone"]:
+        milliseconds = [of_way[way] for of_way in states.values()]
+        cells = [f"{value:.0f}" for value in milliseconds]
+        cells += [f"{value / fastest:.2f}" for value in milliseconds]
         lines.append(format_row([way, *cells]))
     return "\n".join(lines)
 
@@ -370,8 +369,13 @@ def busy_machine() -> str:
     if not records:
         return not_measured("busy-machine")
     record = records[-1]
-    text = (
-        f"The last two columns are multiples of the fastest step alone. The model is "
+    text = f"Busy: beside {count(record['busy_programs'], 'program')} that only compute. "
+    if "low priority" in record["milliseconds"]:
+        text += (
+            f"Low priority: beside the same programs, started with `nice -n {record['niceness']}`. "
+        )
+    text += (
+        f"The columns without ms are multiples of the fastest step alone. The model is "
         f"{record['model']}. Each number is the median of {count(record['rounds'], 'round')}."
     )
     if record["busy_cores"] is not None:

@@ -72,7 +72,7 @@ def notes_on_others(device: torch.device) -> list[str]:
     shown = math.floor(10 * others) / 10
     return [
         f"Other programs use {shown:.1f} of {cores.num_usable()} cores, so this run will take "
-        "longer than usual."
+        "longer than usual. `renice -n 10 -p PID` gives a program of yours a low priority."
     ]
 
 

@@ -125,7 +125,8 @@ def busy(monkeypatch):
 
 def test_a_busy_machine_is_said(busy):
     assert notes_on_others(CPU) == [
-        "Other programs use 1.8 of 2 cores, so this run will take longer than usual."
+        "Other programs use 1.8 of 2 cores, so this run will take longer than usual. "
+        "`renice -n 10 -p PID` gives a program of yours a low priority."
     ]
 
 
