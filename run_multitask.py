@@ -28,6 +28,7 @@ from minbert import __version__
 from minbert.commands.ctrl_c import INTERRUPTION
 from minbert.commands.ending import exit_code, only_warn, resumable
 from minbert.commands.optional import check_tensorboard
+from minbert.commands.options import NONE
 from minbert.commands.outputs import check_new_folder
 from minbert.commands.paths import in_shell
 from minbert.reporting import terminal
@@ -652,6 +653,12 @@ def print_paths(setup: Setup, singles: list[SingleTaskResult]) -> None:
     terminal.say("leaderboard files:" if is_course else "files of predictions:")
     for splits in setup.prediction_paths.values():
         terminal.say(*(f"  {path}" for path in splits.values()))
+    rows = setup.options.data.dev_rows
+    if is_course and rows != NONE:
+        terminal.say(
+            f"The dev files hold only the rows of --dev_rows {rows}. To hand in, train again "
+            "without it."
+        )
 
 
 def print_summary(setup: Setup, outcome: Outcome) -> None:

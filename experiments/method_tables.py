@@ -49,13 +49,12 @@ def by_seed(records: Sequence[Record]) -> dict[int, Record]:
     return {seed: newest[seed] for seed in sorted(newest)}
 
 
-def difference_cell(runs: Mapping[int, Record], controls: Mapping[int, Record]) -> str:
-    """Return the mean of overall 2023 less that of the control, over the seeds of both."""
+def difference_cell(runs: Mapping[int, Record], controls: Mapping[int, Record], score: str) -> str:
+    """Return the mean of a score less that of the control, over the seeds of both."""
     differences = []
     for seed, run in runs.items():
         if seed in controls:
-            control = controls[seed]
-            differences.append(run["scores"][OVERALL] - control["scores"][OVERALL])
+            differences.append(run["scores"][score] - controls[seed]["scores"][score])
     return format_scores(differences)
 
 
@@ -68,24 +67,36 @@ def score_cells(runs: Mapping[int, Record]) -> list[str]:
 
 
 def methods() -> str:
-    """Methods on the bundled sample, each with its control."""
+    """Methods on the bundled sample, each below its control."""
     of_recipe = group_records(read_records(METHODS), "recipe")
     if not of_recipe:
         return not_measured("methods")
 
-    lines = format_head(["recipe", "n", *TITLES, "less its control, seed by seed"])
+    lines = format_head(["recipe", "n", *TITLES])
     shown: list[Record] = []
     for control in dict.fromkeys(CONTROLS.values()):
-        names = [control, *(name for name in CONTROLS if CONTROLS[name] == control)]
-        controls = by_seed(of_recipe.get(control, []))
-        for name in names:
+        for name in [control, *(name for name in CONTROLS if CONTROLS[name] == control)]:
             runs = by_seed(of_recipe.get(name, []))
-            if not runs:
-                continue
-            change = "the control" if name == control else difference_cell(runs, controls)
-            lines.append(format_row([f"`{name}`", str(len(runs)), *score_cells(runs), change]))
-            shown += runs.values()
+            if runs:
+                lines.append(format_row([f"`{name}`", str(len(runs)), *score_cells(runs)]))
+                shown += runs.values()
     return "\n".join([*lines, "", measured_on(shown)])
+
+
+def method_differences() -> str:
+    """What each method changed: its scores less those of its control."""
+    of_recipe = group_records(read_records(METHODS), "recipe")
+    if not of_recipe:
+        return not_measured("methods")
+
+    lines = format_head(["recipe", "control", *TITLES])
+    for name, control in CONTROLS.items():
+        runs = by_seed(of_recipe.get(name, []))
+        controls = by_seed(of_recipe.get(control, []))
+        if runs and controls:
+            cells = [difference_cell(runs, controls, score) for score in SCORES]
+            lines.append(format_row([f"`{name}`", f"`{control}`", *cells]))
+    return "\n".join(lines)
 
 
 def is_of_row(record: Record, row: Mapping[str, Any]) -> bool:
@@ -110,4 +121,8 @@ def course() -> str:
     return "\n".join([*lines, "", measured_on(shown)])
 
 
-METHOD_TABLES: dict[str, Callable[[], str]] = {"methods": methods, "course-minilm": course}
+METHOD_TABLES: dict[str, Callable[[], str]] = {
+    "methods": methods,
+    "method-differences": method_differences,
+    "course-minilm": course,
+}

@@ -99,7 +99,7 @@ def measured_on(records: Sequence[Record], libraries: Sequence[str] = ("torch",)
 
 def not_measured(name: str) -> str:
     """The text in place of a table without records. name: of their file, without its ending."""
-    return f"Not measured yet. This command does: `{command_of(RECORDS / name)}`"
+    return f"Not measured yet. This command does: `.venv/bin/{command_of(RECORDS / name)}`"
 
 
 def score_cells(runs: Sequence[Mapping[str, float]], scores: Iterable[str]) -> list[str]:

@@ -114,7 +114,7 @@ def closing_lines(runs: RunsByRecipe, names: Iterable[str]) -> list[str]:
         lines += [
             "",
             f"Rows with fewer than {ENOUGH_SEEDS} seeds so far: {counts}. This command measures "
-            f"them: `{command_of(REPORTS)}`",
+            f"them: `.venv/bin/{command_of(REPORTS)}`",
         ]
     return lines
 
@@ -214,7 +214,7 @@ def gen_rates() -> str:
             lines.append(format_row(cells))
             shown += records
     if not shown:
-        return f"Not measured yet. This command adds it: `{command_of(REPORTS)}`"
+        return f"Not measured yet. This command adds it: `.venv/bin/{command_of(REPORTS)}`"
     return "\n".join([*lines, "", measured_on(shown)])
 
 

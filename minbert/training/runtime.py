@@ -177,7 +177,7 @@ def choose_device(name: str = "auto") -> DeviceChoice:
     if not available[name]:
         raise ValueError(
             f"--device {name}: torch {torch.__version__} finds no such device on this machine. Use "
-            "--device auto or cpu, or install a torch build for it."
+            "--device auto or cpu, and no --use_gpu, or install a torch build for it."
         )
     return DeviceChoice(torch.device(name), "as given")
 

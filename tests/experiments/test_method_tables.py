@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from experiments import method_tables
-from experiments.method_tables import CONTROLS, COURSE_ROWS, course, methods
+from experiments.method_tables import (
+    CONTROLS,
+    COURSE_ROWS,
+    course,
+    method_differences,
+    methods,
+)
 from experiments.recipes import COMPARISONS
 from experiments.records import add_records
 
@@ -16,23 +22,33 @@ RUN = {
 
 
 def run(recipe: str, seed: int, overall: float, **options) -> dict:
-    scores = {"sst": 0.4, "para": 0.7, "sts": 0.5, "overall_2023": overall}
-    return {**RUN, "recipe": recipe, "seed": seed, "scores": scores, "options": options}
+    scores = {"sst": 0.4 + seed / 10, "para": 0.7, "sts": 0.5, "overall_2023": overall}
+    values = {"recipe": recipe, "seed": seed, "scores": scores}
+    return {**RUN, **values, "options": options}
 
 
-def test_a_method_stands_below_its_control_with_the_differences_of_equal_seeds(
-    tmp_path, monkeypatch
-):
+def test_a_method_stands_below_its_control(tmp_path, monkeypatch):
     monkeypatch.setattr(method_tables, "METHODS", tmp_path / "methods.jsonl")
     assert methods().startswith("Not measured yet.")
     rows = [run("defaults", 0, 0.5), run("defaults", 1, 0.6), run("r-drop", 1, 0.7)]
-    # A seed that the control does not have is in the mean, and in no difference.
     add_records(method_tables.METHODS, [*rows, run("r-drop", 2, 0.9), run("surgery-sum", 0, 0.1)])
     text = methods()
-    assert "| `defaults` | 2 | 0.400 ± 0.000 | 0.700 ± 0.000 | 0.500 ± 0.000 | 0.550" in text
-    assert "| 0.800 ± 0.141 | 0.100 |" in text
+    assert "| `defaults` | 2 | 0.450 ± 0.071 | 0.700 ± 0.000 | 0.500 ± 0.000 | 0.550" in text
+    assert "| 0.800 ± 0.141 |" in text
     assert text.index("`defaults`") < text.index("`r-drop`") < text.index("`surgery-sum`")
     assert "Measured on 2026-11-26 with commit `0123456789`" in text
+
+
+def test_differences_are_those_of_equal_seeds(tmp_path, monkeypatch):
+    monkeypatch.setattr(method_tables, "METHODS", tmp_path / "methods.jsonl")
+    assert method_differences().startswith("Not measured yet.")
+    controls = [run("defaults", 0, 0.5), run("defaults", 1, 0.6)]
+    # A seed that the control does not have is in no difference.
+    runs = [run("r-drop", 1, 0.7), run("r-drop", 2, 0.9)]
+    # A method without a run of its control has no row.
+    add_records(method_tables.METHODS, [*controls, *runs, run("surgery-pcgrad", 0, 0.1)])
+    lines = method_differences().split("\n")[2:]
+    assert lines == ["| `r-drop` | `defaults` | 0.000 | 0.000 | 0.000 | 0.100 |"]
 
 
 def test_every_method_and_control_is_a_comparison():

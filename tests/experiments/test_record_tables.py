@@ -99,7 +99,9 @@ CASES = [
 def test_a_table_says_what_its_records_say(tmp_path, monkeypatch, name, constant, records, rows):
     path = tmp_path / "records.jsonl"
     monkeypatch.setattr(record_tables, constant, path)
-    assert TABLES[name]().startswith("Not measured yet. This command does: `python -m benchmarks")
+    assert TABLES[name]().startswith(
+        "Not measured yet. This command does: `.venv/bin/python -m benchmarks"
+    )
     add_records(path, records)
     text = TABLES[name]()
     for row in rows:

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -19,6 +20,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import run_multitask
+from command_line.options import Options
 from data.readers import COURSE_FILES
 from minbert.commands.ending import this_python
 from minbert.training import cost_estimate
@@ -423,6 +425,15 @@ def test_a_name_in_use_and_a_finished_run(command):
     code, output, _ = command.resume()
     assert code == 0 and "is finished, there is nothing to resume; its scores are in" in output
     assert command.stored() == before
+
+
+@pytest.mark.parametrize("rows", ["none", "sst=4"])
+def test_dev_files_with_fewer_rows_are_no_hand_in(capsys, rows):
+    options = Options().with_values(dev_rows=rows)
+    setup = SimpleNamespace(folder=Path("runs"), options=options, tasks={}, prediction_paths={})
+    run_multitask.print_paths(setup, [])
+    printed = capsys.readouterr().out
+    assert ("hold only the rows of --dev_rows sst=4. To hand in" in printed) == (rows != "none")
 
 
 def test_the_link_to_the_newest_run_is_taken_as_its_folder(command):
