@@ -81,9 +81,24 @@ PUBLISHED = {
     ),
 }
 
-# No checksum of these files is published. Their first download is trusted if it is a table of its
-# task with about as many rows as the course's reports say. These reports may count the header, too.
-NUM_ROWS = {"quora-train.csv": 141_506, "quora-test-student.csv": 40_431}
+# The rows of the course's files, the header not counted. Those of the published files were counted.
+NUM_ROWS = {
+    "ids-sst-train.csv": 8_544,
+    "ids-sst-dev.csv": 1_101,
+    "ids-sst-test-student.csv": 2_210,
+    "quora-train.csv": 141_506,
+    "quora-dev.csv": 20_214,
+    "quora-test-student.csv": 40_431,
+    "sts-train.csv": 6_040,
+    "sts-dev.csv": 863,
+    "sts-test-student.csv": 1_725,
+    "ids-cfimdb-train.csv": 1_707,
+    "ids-cfimdb-dev.csv": 245,
+    "ids-cfimdb-test-student.csv": 488,
+}
+# No checksum is published of quora-train.csv and quora-test-student.csv. Their first download is
+# trusted if it is a table of its task with about as many rows as the course's reports say. These
+# reports may count the header, too.
 ROW_TOLERANCE = 10
 # Rows without a label or a sentence. The dev file has two in 20,214.
 MOST_DROPPED = 100
@@ -238,8 +253,8 @@ def take_file(name: str, folder: Path, path: Path, recorded: dict[str, str]) -> 
     """Copy one file of a student, check it, and record its SHA-256.
 
     A file of another year may differ from the published one. It is read as a table of its task, and
-    taken where that succeeds. Returns the line for the user. Raises ValueError where it is no table
-    of the task.
+    taken where that succeeds. It may be a part of a file on purpose, so another number of rows is
+    a warning. Returns the lines for the user. Raises ValueError where it is no table of the task.
     """
     task, split = task_and_split(name)
     part = part_of(folder / name)
@@ -258,6 +273,7 @@ def take_file(name: str, folder: Path, path: Path, recorded: dict[str, str]) -> 
         is_other = published is not None
         state = "not the file of the public repository" if is_other else "no published checksum"
         check = f"{state}; {len(table.examples):,} rows; SHA-256 recorded"
+        check += warning_of_rows(name, len(table.examples) + len(table.dropped))
 
     recorded[name] = digest
     write_recorded_sums(folder, recorded)
@@ -324,6 +340,9 @@ def download_file(
         check_text = "SHA-256 verified"
     else:
         check_text = f"no published checksum; {count_rows(path):,} rows; SHA-256 recorded"
+    is_published = published is not None and recorded[name] == published.sha256
+    if is_taken and not is_published:
+        check_text += warning_of_rows(name, count_rows(path))
     return f"{path}: {state}; {check_text}"
 
 
@@ -366,10 +385,42 @@ def count_rows(path: Path) -> int:
 
     No sentence of the course's files holds a line break.
     """
-    return path.read_bytes().count(b"\n") - 1
+    return len(path.read_bytes().splitlines()) - 1
 
 
 # --- is it the course's file? ---------------------------------------------------------------------
+
+
+def describe_doubt(name: str, path: str | Path, num_rows: int) -> str:
+    """Why a file that was read may not be the course's, or "".
+
+    name: of the course's file. num_rows: of the file at `path`, dropped rows included.
+    """
+    published = PUBLISHED.get(name)
+    note = describe_rows(name, num_rows)
+    if published is None or sha256_of(path) == published.sha256:
+        return note
+    return note or "it differs from the course's published file"
+
+
+def describe_rows(name: str, num_rows: int) -> str:
+    """How the number of rows differs from that of the course's file, or "".
+
+    The reports' numbers for the files without a checksum are not exact.
+    """
+    expected = NUM_ROWS[name]
+    tolerance = 0 if name in PUBLISHED else ROW_TOLERANCE
+    if abs(num_rows - expected) <= tolerance:
+        return ""
+    source = "the course's file has" if name in PUBLISHED else "the course's reports name"
+    cause = "is cut off" if num_rows < expected else "belongs to another year"
+    return f"{source} {expected:,} rows, and this one has {num_rows:,}. Maybe it {cause}"
+
+
+def warning_of_rows(name: str, num_rows: int) -> str:
+    """`describe_rows` as a line below that of the file, or ""."""
+    note = describe_rows(name, num_rows)
+    return f"\n  warning: {note}." if note else ""
 
 
 def checker(name: str, expected: str | None) -> Callable[[Path], str | None]:
