@@ -1,18 +1,20 @@
 """Score (dev) or verify (test) leaderboard files: `python -m multitask.check FILE...`.
 
-The files may come from anywhere. The header of a file tells its task. Its ids
-tell which rows it is for.
+The files may come from anywhere. The header of a file tells its task. Its ids tell which rows it is
+for. Those of a run's file are looked up in the data of the run.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from data.columns import ColumnNames
+from data.download import GOETTINGEN_STEMS, describe_doubt
 from data.readers import BUILT_IN_FILES, Table, read_examples
 from minbert.commands import streams
 from minbert.commands.ending import exit_code
@@ -26,7 +28,7 @@ from multitask.prediction_files import (
     score_predictions,
     verify_predictions,
 )
-from multitask.tasks import TASKS, Task, overall_2023, overall_2024
+from multitask.tasks import BUILT_IN_TASKS, TASKS, Task, overall_2023, overall_2024
 
 COLUMN_FLAGS = {
     "--id": "ids (default: id)",
@@ -35,6 +37,11 @@ COLUMN_FLAGS = {
     "--label": "labels (default: those of the course)",
 }
 SAMPLE_DIR = Path(__file__).parent.parent / "data" / "sample"
+
+# The names that a course gives its files say what they predict, such as sst-dev-output.csv.
+TASK_OF_STEM = {stem: task for task, stem in GOETTINGEN_STEMS.items()}
+TASK_OF_STEM |= {task: task for task in BUILT_IN_FILES}
+COURSE_NAME = re.compile(rf"(?:.*-)?({'|'.join(TASK_OF_STEM)})-(dev|test)-out(?:put)?\.csv")
 
 
 def build_parser() -> Parser:
@@ -57,8 +64,8 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--data-dir",
         type=Path,
-        default=SAMPLE_DIR,
-        help="folder of the course's files (%(default)s)",
+        help="folder of the data files; default: those of the run that wrote FILE, otherwise the "
+        "bundled sample",
     )
     parser.add_argument(
         "--drop-bad-rows",
@@ -70,13 +77,17 @@ def build_parser() -> Parser:
 
 @exit_code("python -m multitask.check")
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Check the files on the command line. Returns the exit code: 2 if one of them was refused."""
+    """Check the files on the command line.
+
+    Returns the exit code: 2 if one of them was refused, or is not as its run wrote it.
+    """
     parser = build_parser()
     options = parser.parse_args(arguments)
     if column_names(options).are_given and not options.gold:
         parser.error("--id, --text, --text-pair and --label name columns of --gold; pass it, too.")
     scores: dict[str, list[float]] = {}
     num_refused = 0
+    doubts: dict[str, str] = {}
     for file in options.files:
         try:
             checked = check_file(file, options)
@@ -86,6 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             streams.say(f"refused: {error}")
             continue
         print(as_message(checked.line))
+        num_refused += not checked.is_as_written
+        doubts |= checked.doubts
         if checked.score is not None:
             scores.setdefault(checked.task.name, []).append(checked.score)
 
@@ -95,6 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         by_task = {name: of_files[0] for name, of_files in scores.items()}
         first = f"overall 2023: {overall_2023(by_task):.4f}"
         print(f"{first}, overall 2024: {overall_2024(by_task):.4f}")
+    for path, doubt in doubts.items():
+        streams.say(f"note: {path} may not be the course's file: {doubt}.")
     return 2 if num_refused else 0
 
 
@@ -104,11 +119,15 @@ class Checked(NamedTuple):
     task: Task
     line: str  # for the user
     score: float | None  # None for a test file
+    is_as_written: bool  # False for a file of a run that has changed since
+    doubts: dict[str, str]  # why a data file may not be the course's, by its path
 
 
 def check_file(file: str, options: argparse.Namespace) -> Checked:
     """Score or verify one file. Raises ValueError if it is refused."""
-    task, rows = find_rows(file, options)
+    run = find_run(Path(file))
+    task, rows = find_rows(file, options, run)
+    check_name(file, task, rows)
     score = None
     if rows.split == "test":
         verify_predictions(file, task, [example.id for example in rows.table.examples])
@@ -120,20 +139,91 @@ def check_file(file: str, options: argparse.Namespace) -> Checked:
     num_dropped = len(rows.table.dropped)
     dropped = f" ({num_dropped} rows of {rows.table.path} dropped)" if num_dropped else ""
     num_rows = f"{len(rows.table.examples):,} rows{dropped}"
-    line = f"{file}: {task.title} {rows.split}, {num_rows}, {result}{note_of_change(Path(file))}"
-    return Checked(task, line, score)
+    note = "" if run is None else run.note
+    line = f"{file}: {task.title} {rows.split}, {num_rows}, {result}{note}"
+    return Checked(task, line, score, note != CHANGED, doubts_about(task, rows))
 
 
-def note_of_change(path: Path) -> str:
-    """A note where a file in the folder of a run is not one that the run wrote."""
-    record = path.absolute().parent.parent / "run.json"
-    if path.absolute().parent.name != "predictions" or not record.is_file():
-        return ""
+def doubts_about(task: Task, rows: SplitRows) -> dict[str, str]:
+    """Why the data file of some rows may not be the course's, by its path.
+
+    Those of the sample and of --gold do not claim to be the course's.
+    """
+    table = rows.table
+    if rows.split not in BUILT_IN_FILES[task.name] or is_of_sample(table.path):
+        return {}
+    name = BUILT_IN_FILES[task.name][rows.split]
+    doubt = describe_doubt(name, table.path, len(table.examples) + len(table.dropped))
+    return {table.path: doubt} if doubt else {}
+
+
+def is_of_sample(path: str) -> bool:
+    """Whether a file is one of the bundled sample."""
+    return Path(path).resolve().parent == SAMPLE_DIR.resolve()
+
+
+def check_name(file: str, task: Task, rows: SplitRows) -> None:
+    """Raise ValueError for a file with a course's name for other rows than those it predicts."""
+    match = COURSE_NAME.fullmatch(Path(file).name)
+    if match is None or rows.split == "gold":
+        return
+    named = BUILT_IN_TASKS[TASK_OF_STEM[match[1]]]
+    if (named.name, match[2]) != (task.name, rows.split):
+        raise ValueError(
+            f"{file}: its name says {named.title} {match[2]}, but its ids are those of "
+            f"{task.title} {rows.split} ({rows.table.path}). Two files may have changed places. "
+            "Give it the name of its rows, or write it again."
+        )
+
+
+# --- the run that wrote a file --------------------------------------------------------------------
+
+CHANGED = "; NOT as the run wrote it: it was edited or is damaged"
+
+
+class RunOfFile(NamedTuple):
+    """What is known about the run that wrote a file.
+
+    path: of its run.json. options: of the run, {} where run.json cannot be read. note: for the
+    line of the file, "" where it is as the run wrote it.
+    """
+
+    path: Path
+    options: dict[str, Any]
+    note: str
+
+
+def find_run(file: Path) -> RunOfFile | None:
+    """The run in whose folder `predictions` a file is, or None.
+
+    The folder of course.part1 has copies of the files of four runs. The right one knows the digest.
+    """
+    file = file.absolute()
+    folder = file.parent.parent
+    if file.parent.name != "predictions":
+        return None
+    if (folder / "run.json").is_file():
+        return run_of(file, folder / "run.json")
+    for path in sorted(folder.glob("*/run.json")):
+        run = run_of(file, path)
+        if not run.note:
+            return run
+    return None
+
+
+def run_of(file: Path, path: Path) -> RunOfFile:
+    """What a run.json says about a file."""
     try:
-        is_unchanged = is_as_written(path, read_json(record))
-    except (OSError, ValueError, AttributeError):
-        return f"; {record} cannot be read, so nobody knows whether the run wrote this file"
-    return "" if is_unchanged else "; NOT as the run wrote it: it was edited or is damaged"
+        record = read_json(path)
+        options = dict(record.get("options", {}))
+        is_unchanged = is_as_written(file, record)
+    except (OSError, ValueError, AttributeError, TypeError):
+        note = f"; {path} cannot be read, so nobody knows whether the run wrote this file"
+        return RunOfFile(path, {}, note)
+    return RunOfFile(path, options, "" if is_unchanged else CHANGED)
+
+
+# --- the rows that a file is for ------------------------------------------------------------------
 
 
 class SplitRows(NamedTuple):
@@ -143,10 +233,13 @@ class SplitRows(NamedTuple):
     table: Table
 
 
-def find_rows(file: str, options: argparse.Namespace) -> tuple[Task, SplitRows]:
+def find_rows(
+    file: str, options: argparse.Namespace, run: RunOfFile | None = None
+) -> tuple[Task, SplitRows]:
     """The task of a file and its rows: those of --gold, or of the split that shares most ids.
 
     SST and CFIMDB have the same header. Their ids, or the labels of --gold, tell which it is.
+    run: that wrote the file, if one is known.
     """
     tasks = find_tasks(file)
     if options.gold:
@@ -156,11 +249,13 @@ def find_rows(file: str, options: argparse.Namespace) -> tuple[Task, SplitRows]:
     # The file may be of dev or of test. Count the ids that it shares with each.
     ids = read_predictions(file, tasks[0]).keys()
     candidates: list[tuple[int, Task, SplitRows]] = []
+    absent: list[Path] = []
     for task in tasks:
         for split in ("dev", "test"):
-            path = options.data_dir / BUILT_IN_FILES[task.name][split]
-            # Few folders have CFIMDB.
-            if task is not tasks[0] and not path.exists():
+            path = data_file(task, split, options, run)
+            # Few folders have CFIMDB, and some have nothing else.
+            if len(tasks) > 1 and not path.exists():
+                absent.append(path)
                 continue
             table = read_examples(
                 path, task.format, labelled=split == "dev", drop_bad_rows=options.drop_bad_rows
@@ -168,13 +263,42 @@ def find_rows(file: str, options: argparse.Namespace) -> tuple[Task, SplitRows]:
             num_shared = len(ids & {example.id for example in table.examples})
             candidates.append((num_shared, task, SplitRows(split, table)))
 
-    num_shared, task, rows = max(candidates, key=lambda candidate: candidate[0])
-    if not num_shared:
+    best = max(candidates, key=lambda candidate: candidate[0], default=None)
+    if best is None or not best[0]:
+        searched = dict.fromkeys(candidate[1].title for candidate in candidates)
+        raise ValueError(describe_no_rows(file, len(ids), list(searched), absent))
+    return best[1], best[2]
+
+
+def describe_no_rows(file: str, num_ids: int, searched: list[str], absent: list[Path]) -> str:
+    """The message about a file whose ids are in no data file.
+
+    searched: the titles of the tasks that have a data file. absent: the data files that are not
+    there.
+    """
+    causes = []
+    if searched:
+        titles = " or ".join(searched)
+        causes.append(f"none of its {num_ids} ids is in the {titles} dev or test file")
+    if absent:
+        names = " and no ".join(path.name for path in absent)
+        causes.append(f"{absent[0].parent} has no {names}")
+    return f"{file}: {', and '.join(causes)}. Pass the folder it was predicted from as --data-dir."
+
+
+def data_file(task: Task, split: str, options: argparse.Namespace, run: RunOfFile | None) -> Path:
+    """The data file of a task and a split: of --data-dir, of the run, or of the sample."""
+    name = BUILT_IN_FILES[task.name][split]
+    if options.data_dir is not None:
+        return Path(options.data_dir) / name
+    if run is None:
+        return SAMPLE_DIR / name
+    if f"{task.name}_{split}" not in run.options:
         raise ValueError(
-            f"{file}: none of its {len(ids)} ids is in the {task.title} dev or test file of "
-            f"{options.data_dir}. Pass the folder it was predicted from as --data-dir."
+            f"{run.path} does not say which data the run has predicted. Pass their folder as "
+            "--data-dir."
         )
-    return task, rows
+    return Path(run.options[f"{task.name}_{split}"])
 
 
 def column_names(options: argparse.Namespace) -> ColumnNames:

@@ -23,6 +23,7 @@ import numpy as np
 from data.readers import Table
 from data.spreadsheets import write_spreadsheet
 from minbert.commands.files import digest_of_file, write_atomically
+from minbert.commands.paths import in_shell
 from multitask.tasks import BUILT_IN_TASKS, Task
 
 # An id may hold blanks, as in an early release of the course's Quora files, but no comma.
@@ -129,11 +130,12 @@ def read_predictions(path: str | Path, task: Task) -> dict[str, float]:
 
 
 def verify_predictions(
-    path: str | Path, task: Task, expected_ids: Iterable[str]
+    path: str | Path, task: Task, expected_ids: Iterable[str], is_dev: bool = False
 ) -> dict[str, float]:
     """Read a leaderboard file and check that it holds every expected id once and no other.
 
-    The order does not matter.
+    The order does not matter. is_dev: whether the ids are those of a dev file, of which --dev-rows
+    predicts a part.
     Returns the result of read_predictions. Raises ValueError as it does, and with the first few ids
     that are missing or unknown.
     """
@@ -148,10 +150,15 @@ def verify_predictions(
     if unknown:
         faults.append(f"{len(unknown)} unknown ({first_ids(unknown)})")
     if faults:
+        advice = "Write the file again from the rows with these ids."
+        if is_dev and len(missing) > NUM_IDS_NAMED and not unknown:
+            advice = (
+                "A run with --dev-rows predicts only a part of them. Then train again without "
+                "--dev-rows."
+            )
         raise ValueError(
             f"{path}: of {len(expected)} expected {task.title} ids, {' and '.join(faults)}. Needed "
-            "is one row for each id of the input, no other; predict from the same file, without "
-            "--dev-rows."
+            f"is one row for each id of the input, no other. {advice}"
         )
     return predictions
 
@@ -170,7 +177,8 @@ def score_predictions(path: str | Path, task: Task, table: Table) -> float:
     Accuracy is 0 to 1, Pearson correlation -1 to 1. Raises ValueError as verify_predictions does,
     and for a table without labels.
     """
-    predictions = verify_predictions(path, task, [example.id for example in table.examples])
+    ids = [example.id for example in table.examples]
+    predictions = verify_predictions(path, task, ids, is_dev=True)
     if any(example.label is None for example in table.examples):
         raise ValueError(
             f"{table.path}: the rows have no labels; a score needs a labelled file, such as the "
@@ -226,13 +234,23 @@ def is_as_written(path: Path, record: Mapping[str, Any]) -> bool:
     return not digests or digest_of_file(path) in digests.values()
 
 
-def check_as_written(path: Path, record: Mapping[str, Any]) -> None:
-    """Raise ValueError if a file exists and is not one that the run wrote. record: its run.json."""
+def check_as_written(
+    path: Path,
+    record: Mapping[str, Any],
+    again: str = "Bring it back, or train the run again in a new folder.",
+) -> None:
+    """Raise ValueError if a file exists and is not one that the run wrote.
+
+    record: its run.json. again: how the user gets the file back. No command predicts the six files
+    of a finished run again.
+    """
     if path.is_file() and not is_as_written(path, record):
+        data_dir = dict(record.get("options", {})).get("data_dir", "DIR")
+        check = f"python -m multitask.check {in_shell(path)} --data-dir {in_shell(Path(data_dir))}"
         raise ValueError(
             f"{path}: the run did not write this file. It was edited, is damaged, or belongs to "
-            "another run. Bring it back. To hand in a file of your own, give a folder without a "
-            "run.json."
+            f"another run. `{check}` tells more. {again} To hand in a file of your own, give a "
+            "folder without a run.json."
         )
 
 

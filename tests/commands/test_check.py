@@ -105,7 +105,13 @@ def test_check_scores_dev_verifies_test_and_gives_both_overalls(tmp_path, data_d
     pearson = np.corrcoef(VALUES["sts"], LABELS["sts"])[0, 1]
     overall_2023 = (4 / 3 + pearson) / 3
     overall_2024 = (4 / 3 + (pearson + 1) / 2) / 3
-    assert printed.err == ""
+    # Three rows are not those of the course. Nothing else is said about them.
+    notes = printed.err.splitlines()
+    assert len(notes) == 6
+    assert notes[0] == (
+        f"note: {data_dir / 'ids-sst-dev.csv'} may not be the course's file: the course's file has "
+        "1,101 rows, and this one has 3. Maybe it is cut off."
+    )
     assert printed.out.splitlines() == [
         f"{paths[0]}: SST dev, 3 rows, accuracy 0.6667",
         f"{paths[1]}: SST test, 3 rows, every id once, no labels to score against",
@@ -127,11 +133,70 @@ def test_check_says_whether_the_run_wrote_the_file(tmp_path, data_dir, capsys):
     assert main(words) == 0
     assert "as the run wrote it" not in capsys.readouterr().out
     write(path, SST, IDS[::-1], VALUES["sst"])
-    assert main(words) == 0
+    assert main(words) == 2
     assert "NOT as the run wrote it: it was edited or is damaged" in capsys.readouterr().out
     (run / "run.json").write_text("[]")
     assert main(words) == 0
     assert "run.json cannot be read, so nobody knows" in capsys.readouterr().out
+    assert main(words[:1]) == 2
+    assert "run.json does not say which data the run has predicted" in capsys.readouterr().err
+
+
+def test_check_finds_the_data_of_a_run(tmp_path, data_dir, capsys):
+    """Files of a run, and the copies that course.part1 makes of the files of several runs."""
+    run = tmp_path / "part1" / "pretrain-sst"
+    path = run / "predictions" / "sst-dev-output.csv"
+    write(path, SST, IDS, VALUES["sst"])
+    options = {}
+    for split, name in COURSE_FILES["sst"].items():
+        options[f"sst_{split}"] = str(data_dir / name)
+    for split, name in CFIMDB_FILES.items():
+        options[f"cfimdb_{split}"] = str(data_dir / name)
+    record = {"options": options, "predictions": {"sst_dev": digest_of_file(path)}}
+    write_json(run / "run.json", record, has_checksum=True)
+    copy = tmp_path / "part1" / "predictions" / "pretrain-sst-dev-out.csv"
+    copy.parent.mkdir()
+    shutil.copyfile(path, copy)
+    for file in (path, copy):
+        assert main([str(file)]) == 0
+        assert capsys.readouterr().out == f"{file}: SST dev, 3 rows, accuracy 0.6667\n"
+    # The negative control: this file belongs to no run, so its ids are looked up in the sample.
+    other = copy.with_name("other.csv")
+    write(other, SST, IDS[::-1], VALUES["sst"])
+    assert main([str(other)]) == 2
+    error = capsys.readouterr().err
+    assert "none of its 3 ids is in the SST dev or test file, and" in error
+    assert "sample has no ids-cfimdb-dev.csv and no ids-cfimdb-test-student.csv. Pass" in error
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("sst-dev-output.csv", "its name says SST dev, but its ids are those of SST test"),
+        ("pretrain-cfimdb-test-out.csv", "its name says CFIMDB test, but"),
+        ("sst-sentiment-dev-output.csv", "its name says SST dev, but"),
+        ("last-linear-layer-sst-test-out.csv", ""),
+        ("mine.csv", ""),
+    ],
+)
+def test_a_file_with_the_name_of_other_rows_is_refused(tmp_path, data_dir, capsys, name, words):
+    write(tmp_path / name, SST, TEST_IDS, VALUES["sst"])
+    assert main([str(tmp_path / name), "--data-dir", str(data_dir)]) == (2 if words else 0)
+    assert words in capsys.readouterr().err
+
+
+def test_only_a_cut_dev_file_is_blamed_on_dev_rows(tmp_path, data_dir, capsys):
+    ids = [f"a{number}" for number in range(9)]
+    write_table(data_dir / COURSE_FILES["sst"]["dev"], SST, ids, [1] * 9)
+    write_table(data_dir / COURSE_FILES["sst"]["test"], SST, [f"b{row_id}" for row_id in ids], None)
+    dev, test = str(tmp_path / "dev.csv"), str(tmp_path / "test.csv")
+    write(dev, SST, ids[:3], [1, 1, 1])
+    write(test, SST, [f"b{row_id}" for row_id in ids[:3]], [1, 1, 1])
+    for path, is_blamed in ((dev, True), (test, False)):
+        assert main([path, "--data-dir", str(data_dir)]) == 2
+        error = capsys.readouterr().err
+        assert "6 missing" in error
+        assert ("train again without --dev-rows" in error) is is_blamed
 
 
 def test_check_gives_no_overall_for_two_tasks_or_for_two_files_of_one(tmp_path, data_dir, capsys):
@@ -151,6 +216,7 @@ def test_check_goes_on_after_a_refused_file_and_exits_2(tmp_path, data_dir, caps
     assert main([*files, "--data-dir", str(data_dir)]) == 2
     printed = capsys.readouterr()
     assert [line.split(":")[0] for line in printed.out.splitlines()] == [sst, sts]
+    assert printed.err.count("note: ") == 2
     assert f"refused: {bad}, line 3: the value is '0.7'" in printed.err
     assert f"refused: {wide}, line " in printed.err and len(printed.err) < 4000
     assert "\x1b" not in printed.err
@@ -166,7 +232,8 @@ def test_check_names_a_missing_id_of_either_split(tmp_path, data_dir, capsys):
     printed = capsys.readouterr()
     assert f"dev.csv: of 3 expected SST ids, 1 missing ({IDS[2]})" in printed.err
     assert f"test.csv: of 3 expected SST ids, 1 missing (t{IDS[2]})" in printed.err
-    assert "other.csv: none of its 2 ids is in the SST dev or test file" in printed.err
+    assert "other.csv: none of its 2 ids is in the SST dev or test file, and" in printed.err
+    assert "has no ids-cfimdb-dev.csv and no ids-cfimdb-test-student.csv" in printed.err
     assert printed.out == ""
 
 
