@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from command_line.course_flags import SINGLE_TASK_FLAGS
 from command_line.parser import parse
 from course.editions import DEFAULT, EDITIONS, HELP, MODES, PART1_TASKS, SPLITS, Edition
 from data.readers import BUILT_IN_FILES
@@ -36,6 +37,12 @@ COURSE_FLAGS = {"epochs": "10", "batch_size": "8", "hidden_dropout_prob": "0.3"}
 MAX_LENGTH = 512  # tokens of a review, where the model has as many positions
 # Flags of run_multitask.py that this command sets itself.
 SET_FLAGS = ("tasks", "name", "output_dir", "resume", "recipe", "data_dir", "option")
+# Flags with the paths of single files. The four runs would share them.
+FILE_FLAGS = SINGLE_TASK_FLAGS + tuple(
+    f"{task}_{split}_out" for task in PART1_TASKS for split in SPLITS
+)
+# Options that change no prediction, so a finished run may have other ones.
+FREE_OPTIONS = ("name", "output_dir", "token_cache", "tensorboard", "save_every", "overwrite")
 
 
 class Run(NamedTuple):
@@ -51,7 +58,9 @@ def build_parser() -> Parser:
     parser = Parser(
         prog="python -m course.part1",
         description="Train SST and CFIMDB in both modes, and write the eight files of part 1.",
-        epilog="All other flags, such as --model, --lr, --epochs or --use_gpu, go to the runs.",
+        epilog="All other flags, such as --model, --lr, --epochs or --use_gpu, go to the runs. "
+        "Each run begins its log (OUT/MODE-TASK.log) with an estimate of its time. A small trial: "
+        "--train-rows sst=64,cfimdb=32 --epochs 1 --out runs/trial",
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -100,8 +109,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             runs.append(Run(task, mode, arguments.out / f"{mode}-{task}"))
     # What cannot be trained or used is named before any run begins.
     for run in runs:
-        parse(run_flags(run, arguments.data_dir, flags))
-        check_same_flags(run, flags)
+        options, _ = parse(run_flags(run, arguments.data_dir, flags))
+        check_same_options(run, options.flat())
     check_data(Path(arguments.data_dir))
 
     for run in runs:
@@ -132,6 +141,12 @@ def check_flags(flags: Sequence[str]) -> None:
     taken = [name for name in parse_flags(flags) if name in SET_FLAGS]
     if taken:
         raise ValueError(f"--{taken[0]} is set by this command itself; drop it.")
+    files = [name for name in parse_flags(flags) if name in FILE_FLAGS]
+    if files:
+        raise ValueError(
+            f"--{files[0]} names one file, but this command trains four models. It reads the files "
+            "of --data-dir and writes to --out. Drop the flag."
+        )
 
 
 def check_data(folder: Path) -> None:
@@ -149,18 +164,29 @@ def check_data(folder: Path) -> None:
 # --- the runs -------------------------------------------------------------------------------------
 
 
-def check_same_flags(run: Run, flags: Sequence[str]) -> None:
-    """Raise ValueError if a run that has begun was started with other values of these flags."""
+def check_same_options(run: Run, options: Mapping[str, object]) -> None:
+    """Raise ValueError if a run that has begun was started with other options.
+
+    A trial with a few rows would pass as the real run otherwise. options: of this command.
+    """
     path = run.folder / "options.json"
     if not path.is_file():
         return
-    options = read_json(path, "options")["options"]
-    for name, value in parse_flags(flags).items():
-        if name in options and is_different(options[name], value):
+    stored = read_json(path, "options")["options"]
+    for name, value in options.items():
+        asked = flag_value(value)
+        if name in FREE_OPTIONS or asked == flag_value(stored.get(name, value)):
+            continue
+        if is_different(stored[name], asked):
             raise ValueError(
-                f"{run.folder} was trained with --{name} {options[name]}, not {value}. Choose "
+                f"{run.folder} was trained with --{name} {stored[name]}, not {asked}. Choose "
                 "another --out, or pass the same flags."
             )
+
+
+def flag_value(value: object) -> str:
+    """The value of an option as parse_flags has it. Flags such as --plugin may have several."""
+    return "\n".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 def finish(run: Run, data_dir: str, flags: Sequence[str], log: Callable[[str], None]) -> int:
@@ -174,7 +200,7 @@ def finish(run: Run, data_dir: str, flags: Sequence[str], log: Callable[[str], N
     if not (run.folder / "options.json").is_file():
         words = run_flags(run, data_dir, flags)
     output = run.folder.with_name(f"{run.folder.name}.log")
-    log(f"{run.folder}: running, its output in {output}")
+    log(f"{run.folder}: running, its output and an estimate of its time in {output}")
     return run_process([sys.executable, str(COMMAND), *words], output)
 
 
@@ -226,7 +252,10 @@ def write_files(runs: Sequence[Run], out: Path, edition: Edition) -> list[Path]:
             continue
         folder = folders[file.task, file.mode]
         source = folder / "predictions" / f"{file.task}-{file.split}-output.csv"
-        check_as_written(source, read_json(folder / "run.json"))
+        again = f"Bring it back, or remove {folder} and start the same command again."
+        if not source.is_file():
+            raise ValueError(f"{source}: there is no such file. {again}")
+        check_as_written(source, read_json(folder / "run.json"), again)
         content = source.read_bytes()
         path = out / file.name
 

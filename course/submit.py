@@ -8,6 +8,7 @@ folder, too (--code).
 
 from __future__ import annotations
 
+import argparse
 import sys
 import zipfile
 from collections.abc import Callable, Sequence
@@ -15,14 +16,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from course.editions import DEFAULT, EDITIONS, HELP, SPLITS, TASKS, Edition, HandIn
-from data.download import PUBLISHED
-from data.readers import BUILT_IN_FILES, Table, read_examples, sha256_of
+from data.download import describe_doubt
+from data.readers import BUILT_IN_FILES, Table, read_examples
 from experiments.run_files import read_json
 from minbert.commands.ending import exit_code
 from minbert.commands.files import write_atomically
 from minbert.commands.flags import Parser
+from minbert.commands.hidden import ROOT
 from minbert.commands.options import AUTO, NONE
 from minbert.commands.outputs import HELP_OF_OVERWRITE, OVERWRITE, Output, check_outputs
+from minbert.commands.paths import in_shell
 from multitask.prediction_files import (
     check_as_written,
     score_predictions,
@@ -33,18 +36,20 @@ from multitask.tasks import BUILT_IN_TASKS
 COMMENT = b"minBERT"  # of our zips
 # Scores of a task that a run did not train say nothing.
 UNTRAINED = "not trained by this run"
+DOUBT = "a leaderboard may know other ids"
 
 
 class Source(NamedTuple):
     """The files of a run or of a folder, and the data that they predict.
 
     predictions: by task and split. data: the path of the data file, by task and split. trained: the
-    tasks that were trained, or None where it is not known.
+    tasks that were trained, or None where it is not known. train_rows: the value of --train-rows.
     """
 
     predictions: dict[tuple[str, str], Path]
     data: dict[tuple[str, str], str]
     trained: tuple[str, ...] | None = None
+    train_rows: str = NONE
 
 
 def build_parser() -> Parser:
@@ -61,7 +66,11 @@ def build_parser() -> Parser:
         help="folder of a finished run, or of multitask.ensemble (add --data-dir)",
     )
     parser.add_argument(
-        "--part1", type=Path, metavar="DIR", help="folder of course.part1: adds its eight files"
+        "--part1",
+        type=Path,
+        metavar="DIR",
+        help="folder of course.part1: adds its eight files; or of your own eight files in "
+        "DIR/predictions (add --data-dir)",
     )
     parser.add_argument("--course", default=DEFAULT, choices=EDITIONS, help=HELP)
     parser.add_argument(
@@ -76,7 +85,7 @@ def build_parser() -> Parser:
         "--data_dir",
         default=None,
         metavar="DIR",
-        help="folder of the data files, if RUN has no run.json",
+        help="folder of the data files, if RUN or the folder of --part1 has no run.json",
     )
     parser.add_argument(
         "--out", type=Path, metavar="ZIP", help="the zip (default: the course's name, here)"
@@ -98,25 +107,67 @@ def main(argv: Sequence[str] | None = None) -> None:
     out = arguments.out or Path(edition.zip_name)
     # RUN may be the folder of a student's project, where the zip belongs.
     check_outputs([Output("--out", out, is_our_zip)], overwrite=arguments.overwrite)
+    try:
+        files = verified_files(arguments, edition, print)
+    except ValueError as error:
+        if not out.is_file():
+            raise
+        raise ValueError(f"{error} {out} is an older zip, which was left as it is.") from error
+
+    write_zip(out, files)
+    num_code = sum(name.endswith(".py") for name in files)
+    print(f"{out}: {len(files) - num_code} files of predictions, {num_code} of code")
+    note = note_on_code(arguments.code, num_code)
+    if note:
+        print(note)
+
+
+def verified_files(
+    arguments: argparse.Namespace, edition: Edition, log: Callable[[str], None]
+) -> dict[str, Path]:
+    """All files of the zip, by their names in it.
+
+    log: is told the line of each file of predictions. Raises ValueError where one is refused.
+    """
+    lines: list[str] = []
+
+    def tell(line: str) -> None:
+        lines.append(line)
+        log(line)
+
     files: dict[str, Path] = {}
     source = source_of(arguments.run, arguments.data_dir)
     for file in edition.multitask_files():
         path = source.predictions[file.task, file.split]
-        print(verified(file, path, source))
+        tell(verified(file, path, source))
         files[file.name] = path
     if arguments.part1 is not None:
-        files |= verify_part1(arguments.part1, edition, print)
+        files |= verify_part1(arguments.part1, edition, arguments.data_dir, tell)
 
-    code = [] if arguments.code == NONE else python_files(Path(arguments.code))
-    for path in code:
-        files[path.name] = path
-    write_zip(out, files)
-    num_predictions = len(files) - len(code)
-    print(f"{out}: {num_predictions} files of predictions, {len(code)} of code")
-    if not code and arguments.code != NONE:
-        print(
-            f"{arguments.code} has no .py file. The course asks for your code: add --code FOLDER."
+    num_doubts = sum(DOUBT in line for line in lines)
+    if num_doubts:
+        log(
+            f"warning: {num_doubts} of these {len(lines)} files predict rows that may not be the "
+            "course's. Read their lines above before you hand in."
         )
+    if arguments.code != NONE:
+        for path in python_files(Path(arguments.code)):
+            files[path.name] = path
+    return files
+
+
+def note_on_code(folder: str, num_code: int) -> str:
+    """What the user should know about the code in the zip, or ""."""
+    if folder == NONE:
+        return ""
+    if not num_code:
+        return f"{folder} has no .py file. The course asks for your code: add --code FOLDER."
+    if Path(folder).resolve() == ROOT:
+        return (
+            "warning: the code in the zip is run_multitask.py of minBERT, because --code is "
+            "minBERT's own folder. Pass --code FOLDER for your code, or --code none."
+        )
+    return ""
 
 
 # --- where the files are --------------------------------------------------------------------------
@@ -152,7 +203,7 @@ def source_of(folder: Path, data_dir: str | None) -> Source:
             data[task, split] = options[f"{task}_{split}"]
     if data_dir is not None:
         data = data_files(data_dir, TASKS)
-    return Source(predictions, data, trained)
+    return Source(predictions, data, trained, str(options.get("train_rows", NONE)))
 
 
 def source_of_folder(folder: Path, data_dir: str | None) -> Source:
@@ -197,7 +248,9 @@ def verified(file: HandIn, path: Path, source: Source) -> str:
         result = "every id once"
     if source.trained is not None and file.task not in source.trained:
         result += f"; {UNTRAINED}"
-    return f"{file.name}: {len(table.examples):,} rows, {result}{doubt(table.path)}"
+    elif source.train_rows != NONE:
+        result += f"; trained on a part of the rows (--train-rows {source.train_rows})"
+    return f"{file.name}: {len(table.examples):,} rows, {result}{doubt(file, table)}"
 
 
 def read_rows(file: HandIn, path: str) -> Table:
@@ -205,35 +258,68 @@ def read_rows(file: HandIn, path: str) -> Table:
     return read_examples(path, BUILT_IN_TASKS[file.task].format, labelled=file.split == "dev")
 
 
-def doubt(path: str) -> str:
-    """A note where the data file is not the published one, whose ids the leaderboard knows."""
-    published = PUBLISHED.get(Path(path).name)
-    if published is None or sha256_of(path) == published.sha256:
-        return ""
-    return f"; {path} is not the course's published file, so a leaderboard may know other ids"
+def doubt(file: HandIn, table: Table) -> str:
+    """A note where the data file may not be the course's, whose ids the leaderboard knows."""
+    name = BUILT_IN_FILES[file.task][file.split]
+    cause = describe_doubt(name, table.path, len(table.examples) + len(table.dropped))
+    return f"; {table.path}: {cause}, so {DOUBT}" if cause else ""
 
 
-def verify_part1(folder: Path, edition: Edition, log: Callable[[str], None]) -> dict[str, Path]:
+def verify_part1(
+    folder: Path, edition: Edition, data_dir: str | None, log: Callable[[str], None]
+) -> dict[str, Path]:
     """Verify the eight files of part 1. Returns their paths by their names in the zip.
 
-    log: is told the line of each file. Raises ValueError where one is missing or refused.
+    data_dir: folder of the data, or None where the runs say it. log: is told the line of each file.
+    Raises ValueError where a file is missing or refused.
     """
     files = {}
     for file in edition.part1_files():
         path = folder / file.name
-        record = folder / f"{file.mode}-{file.task}" / "run.json"
-        if not path.is_file() or not record.is_file():
-            raise ValueError(
-                f"{path}: there is no such file. `python -m course.part1 --out {folder} --course "
-                "NAME` writes the eight files, with the names of that course."
-            )
-        content = read_json(record, "options")
-        options = content["options"]
-        check_as_written(path, content)
-        data = {(file.task, file.split): options[f"{file.task}_{file.split}"]}
-        log(verified(file, path, Source({}, data)))
+        if not path.is_file():
+            raise ValueError(f"{path}: there is no such file. {advice_on_part1(folder, edition)}")
+        log(verified(file, path, source_of_part1(folder, file, data_dir)))
         files[file.name] = path
     return files
+
+
+def source_of_part1(folder: Path, file: HandIn, data_dir: str | None) -> Source:
+    """The data of one file of part 1: of --data-dir, or of the run that wrote it."""
+    record = folder / f"{file.mode}-{file.task}" / "run.json"
+    source = Source({}, {})
+    if record.is_file():
+        content = read_json(record, "options")
+        options = content["options"]
+        again = "The command course.part1 copies it again: start it with the same flags as before."
+        check_as_written(folder / file.name, content, again)
+        data = {(file.task, file.split): options[f"{file.task}_{file.split}"]}
+        source = Source({}, data, train_rows=str(options.get("train_rows", NONE)))
+    elif data_dir is None:
+        raise ValueError(
+            f"{record}: there is no such file. It says which data {folder / file.name} predicts. "
+            "Give the folder of course.part1, or the folder of the data as --data-dir."
+        )
+    if data_dir is not None:
+        source = source._replace(data=data_files(data_dir, [file.task]))
+    return source
+
+
+def advice_on_part1(folder: Path, edition: Edition) -> str:
+    """What to do where a file of part 1 is missing. The folder may have the names of another year.
+
+    edition: the one whose names were expected.
+    """
+    wanted = next(name for name, other in EDITIONS.items() if other is edition)
+    command = f"python -m course.part1 --out {in_shell(folder)} --course {wanted}"
+    for name, other in EDITIONS.items():
+        expected = [file.name for file in other.part1_files()] if other.has_part1 else []
+        if expected and all((folder / file).is_file() for file in expected):
+            return (
+                f"The eight files have the names of {other.title}. Pass --course {name} here, or "
+                f"run `{command}` with the other flags of before. It trains nothing again and "
+                f"adds the names of {edition.title}."
+            )
+    return f"`{command}` writes the eight files."
 
 
 # --- the zip --------------------------------------------------------------------------------------

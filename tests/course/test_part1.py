@@ -122,6 +122,27 @@ def test_other_flags_than_those_of_a_finished_run_are_refused(part1, capsys):
     assert "was trained with --lr" in message and "another --out" in message
 
 
+def test_a_trial_is_not_taken_for_the_real_run(part1, capsys):
+    """The run had --epochs 1. Without the flag, the course's 10 are asked for."""
+    out, flags = part1
+    position = flags.index("--epochs")
+    shorter = flags[:position] + flags[position + 2 :]
+    message = error_of(shorter, capsys)
+    assert "was trained with --epochs 1, not 10" in message
+    message = error_of([*flags, "--train-rows", "sst=8,cfimdb=8"], capsys)
+    assert "was trained with --train_rows none, not sst=8,cfimdb=8" in message
+
+
+def test_a_lost_file_of_a_run_is_named(part1, capsys):
+    out, flags = part1
+    path = out / "finetune-cfimdb" / "predictions" / "cfimdb-test-output.csv"
+    content = path.read_bytes()
+    path.unlink()
+    message = error_of(flags, capsys)
+    path.write_bytes(content)
+    assert f"{path}: there is no such file. Bring it back, or remove {path.parents[1]}" in message
+
+
 def test_missing_files_are_named_with_the_command_that_brings_them(part1, sample_data, capsys):
     message = error_of(["--data-dir", str(sample_data)], capsys)
     assert "ids-cfimdb-train.csv: there is no such file" in message
@@ -132,6 +153,9 @@ def test_missing_files_are_named_with_the_command_that_brings_them(part1, sample
     "words, cause",
     [
         (["--tasks", "sst"], "--tasks is set by this command itself"),
+        (["--dev_out", "mine.csv"], "--dev_out names one file, but this command trains four"),
+        (["--train=mine.csv"], "--train names one file"),
+        (["--sst-test-out", "mine.csv"], "--sst_test_out names one file"),
         (["--option", "pretrain", "--fine-tune-mode", "full-model"], "say the same thing"),
         (["--course", "goettingen"], "names in CS224N only"),
         (["sst"], "unknown argument sst"),
