@@ -12,7 +12,9 @@ import pytest
 from course.editions import EDITIONS
 from course.submit import main
 from minbert.commands.files import read_json
+from minbert.commands.hidden import ROOT
 from minbert.commands.options import NONE
+from minbert.commands.paths import in_shell
 
 SIX = [
     f"predictions/{task}-{split}-output.csv"
@@ -57,8 +59,12 @@ def test_the_six_files_and_the_code(two_runs, place, capsys):
     assert "predictions/sst-dev-output.csv: 24 rows, accuracy 0." in printed
     assert "predictions/sts-test-output.csv: 24 rows, every id once" in printed
     assert "6 files of predictions, 2 of code" in printed
-    # The files of this test are not the course's.
-    assert "a leaderboard may know other ids" in printed
+    # The files of this test are not the course's. The reports name the rows of PARA's test file.
+    assert printed.count("a leaderboard may know other ids") == 6
+    assert "quora-test-student.csv: the course's reports name 40,431 rows, and this one has 24" in (
+        printed
+    )
+    assert "warning: 6 of these 6 files predict rows that may not be the course's" in printed
 
 
 @pytest.mark.parametrize("course", ["cs224n-2023", "cs224n-2024"])
@@ -91,6 +97,39 @@ def test_a_folder_without_a_record_needs_its_data(two_runs, sample_data, place, 
     assert not list(place.glob("*.zip.*"))
 
 
+def test_eight_files_of_ones_own_need_their_data(two_runs, part1, course_data, place, capsys):
+    folder = place / "own"
+    shutil.copytree(part1[0] / "predictions", folder / "predictions")
+    words = [str(two_runs[0]), "--part1", str(folder), "--code", NONE]
+    message = error_of(words, capsys)
+    record = folder / "pretrain-sst" / "run.json"
+    assert f"{record}: there is no such file. It says which data" in message
+    assert_nothing_written(place)
+    assert main([*words, "--data-dir", str(course_data)]) == 0
+    assert len(content_of(place / "cs224n_default_final_project_submission.zip")) == 14
+
+
+def test_a_trial_is_told(run_copy, place, capsys):
+    record = read_json(run_copy / "run.json")
+    record["options"]["train_rows"] = "sst=8"
+    (run_copy / "run.json").write_text(json.dumps(record))
+    assert main([str(run_copy), "--code", NONE]) == 0
+    assert "trained on a part of the rows (--train-rows sst=8)" in capsys.readouterr().out
+
+
+def test_code_of_ours_is_told(two_runs, place, capsys):
+    words = [str(two_runs[0]), "--code"]
+    assert main([*words, str(ROOT)]) == 0
+    assert "the code in the zip is run_multitask.py of minBERT" in capsys.readouterr().out
+    assert main([*words, str(place)]) == 0
+    assert "run_multitask.py" not in capsys.readouterr().out
+
+
+def test_git_ignores_the_zips():
+    ignored = (ROOT / ".gitignore").read_text("utf-8").splitlines()
+    assert {f"/{edition.zip_name}" for edition in EDITIONS.values()} <= set(ignored)
+
+
 # --- what is refused, before anything is written --------------------------------------------------
 
 
@@ -115,14 +154,29 @@ def test_a_missing_row_is_refused(run_copy, place, capsys):
     path = run_copy / "predictions" / "para-test-output.csv"
     lines = path.read_text("utf-8").splitlines(keepends=True)
     path.write_text("".join(lines[:-1]), "utf-8")
-    assert "the run did not write this file" in error_of([str(run_copy)], capsys)
+    message = error_of([str(run_copy)], capsys)
+    assert "the run did not write this file" in message
+    data_dir = in_shell(Path(read_json(run_copy / "run.json")["options"]["data_dir"]))
+    command = f"python -m multitask.check {in_shell(path)} --data-dir {data_dir}"
+    assert f"`{command}` tells more" in message
+    assert "train the run again in a new folder" in message
 
     # Without a digest of the file, as in older runs, its rows are counted.
     record = read_json(run_copy / "run.json")
     del record["predictions"]
     (run_copy / "run.json").write_text(json.dumps(record))
-    assert "1 missing" in error_of([str(run_copy)], capsys)
+    message = error_of([str(run_copy)], capsys)
+    assert "1 missing" in message and "--dev-rows" not in message
     assert_nothing_written(place)
+
+
+def test_an_older_zip_is_left_and_named(run_copy, place, capsys):
+    words = [str(run_copy), "--out", "mine.zip"]
+    assert main(words) == 0
+    before = (place / "mine.zip").read_bytes()
+    (run_copy / "predictions" / "sst-dev-output.csv").unlink()
+    assert "mine.zip is an older zip, which was left as it is" in error_of(words, capsys)
+    assert (place / "mine.zip").read_bytes() == before
 
 
 def test_a_missing_file_is_refused(run_copy, place, capsys):
@@ -131,11 +185,17 @@ def test_a_missing_file_is_refused(run_copy, place, capsys):
     assert_nothing_written(place)
 
 
-def test_part_1_with_the_names_of_another_year_is_refused(two_runs, place, tmp_path, capsys):
-    words = [str(two_runs[0]), "--part1", str(tmp_path), "--course", "cs224n-2024"]
+def test_part_1_with_the_names_of_another_year_is_refused(two_runs, part1, place, capsys):
+    folder = place / "part1"
+    words = [str(two_runs[0]), "--part1", str(folder), "--course", "cs224n-2024"]
     message = error_of(words, capsys)
     assert "last-linear-layer-sst-dev-out.csv: there is no such file" in message
-    assert "course.part1" in message
+    assert "python -m course.part1 --out part1 --course cs224n-2024` writes" in message
+
+    shutil.copytree(part1[0], folder, ignore=shutil.ignore_patterns("model", "full-*", "last-*"))
+    message = error_of(words, capsys)
+    assert "The eight files have the names of CS224N 2023. Pass --course cs224n-2023" in message
+    assert "python -m course.part1 --out part1 --course cs224n-2024`" in message
     assert_nothing_written(place)
 
 
