@@ -26,7 +26,7 @@ from course.cs224n_2024 import (
     load_multitask_data,
     model_eval_sst,
 )
-from course.datasets import CourseDataset
+from course.datasets import CourseDataset, load_multitask_test_data
 from course.evaluation import Loader, answer
 from multitask.prediction_files import write_predictions
 from multitask.tasks import TASKS
@@ -41,6 +41,7 @@ __all__ = [
     "SentencePairDataset",
     "SentencePairTestDataset",
     "load_multitask_data",
+    "load_multitask_test_data",
     "model_eval_multitask",
     "model_eval_sst",
     "model_eval_test_multitask",

@@ -16,16 +16,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils.data import Dataset
 
-from data.readers import PARA, SST, STS, Example, Format, read_examples
+from data.readers import COURSE_FILES, PARA, SST, STS, Example, Format, read_examples
 from minbert import BertTokenizer
 
-# What a script of the course opens. A folder of this name beside the script is taken first.
+# The tokenizer that the course's data sets open. A folder of this name beside the script is taken
+# first. A script with another encoder needs the tokenizer of that encoder.
 MODEL = "bert-base-uncased"
+DATA_DIR = Path("data")  # of a script of the course
 
 Row = tuple[Any, ...]
 Batch = dict[str, Any]
@@ -60,6 +63,20 @@ def load_multitask_data(
     return sentiment, num_labels, paraphrase, similarity
 
 
+def load_multitask_test_data() -> tuple[list[str], list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """Read the texts of the three test files in the folder `data` of a script, without ids.
+
+    The starter of 2023 imports this function and never calls it. There it reads files that students
+    do not have. Here it reads those that they have, such as data/ids-sst-test-student.csv.
+
+    Returns the sentences of SST, and the pairs of PARA and of STS.
+    """
+    sst, para, sts = (str(DATA_DIR / files["test"]) for files in COURSE_FILES.values())
+    sentiment, _, paraphrase, similarity = load_multitask_data(sst, para, sts, split="test")
+    sentences = [row[0] for row in sentiment]
+    return sentences, [row[:2] for row in paraphrase], [row[:2] for row in similarity]
+
+
 def read_rows(path: str, format: Format, has_labels: bool, split: str) -> list[Row]:
     """The rows of one file. Prints how many there are, and those that were dropped."""
     table = read_examples(path, format, labelled=has_labels)
@@ -85,11 +102,22 @@ class CourseDataset(Dataset, ABC):
     """Rows, and the tokenizer that makes batches of them."""
 
     def __init__(self, dataset: Sequence[Row], args: Any = None) -> None:
-        """dataset: rows of load_multitask_data. args: of the script; `local_files_only` is read."""
+        """dataset: rows of load_multitask_data. args: of the script.
+
+        Two values of args are read where they are there: `local_files_only`, and
+        `model_name_or_path`, the encoder whose tokenizer is opened.
+        """
         self.dataset = dataset
         self.p = args
+        name = getattr(args, "model_name_or_path", None) or MODEL
         is_local = getattr(args, "local_files_only", False)
-        self.tokenizer = BertTokenizer.from_pretrained(MODEL, local_files_only=is_local)
+        try:
+            self.tokenizer = BertTokenizer.from_pretrained(name, local_files_only=is_local)
+        except ValueError as error:
+            raise ValueError(
+                f"{error} The data sets of the course open the tokenizer of {name}. For another "
+                "encoder, set args.model_name_or_path to its name."
+            ) from error
 
     def __len__(self) -> int:
         return len(self.dataset)

@@ -19,7 +19,11 @@ import torch
 from torch.utils.data import DataLoader
 
 from course import cs224n_2023, cs224n_2024
-from course.datasets import SentencePairDataset, load_multitask_data
+from course.datasets import (
+    SentenceClassificationDataset,
+    SentencePairDataset,
+    load_multitask_data,
+)
 from course.evaluation import answer
 from minbert import BertConfig, BertModel, BertTokenizer
 from multitask.prediction_files import read_predictions
@@ -280,6 +284,29 @@ def test_the_rows_of_a_file(in_project):
         args.sst_test, args.para_test, args.sts_test, split="test"
     )
     assert not none and len(test_rows[0]) == 2
+
+
+def test_the_texts_of_the_test_files_of_2023(in_project):
+    args = in_project.args
+    sst, _, para, sts = load_multitask_data(args.sst_test, args.para_test, args.sts_test, "test")
+    sentences, pairs, similar = cs224n_2023.load_multitask_test_data()
+    assert sentences == [row[0] for row in sst] and len(sentences) == 8
+    assert pairs == [row[:-1] for row in para] and similar == [row[:-1] for row in sts]
+
+
+def test_args_name_the_encoder_whose_tokenizer_is_opened(in_project):
+    """Ids of another vocabulary would be words of their own, without any error."""
+    rows = [("a lovely film", 4, "a")]
+    args = Namespace(**vars(in_project.args), model_name_or_path="minbert-mini")
+    batch = SentenceClassificationDataset(rows, args).collate_fn(rows)
+    expected = BertTokenizer.from_pretrained("minbert-mini")(["a lovely film"]).input_ids
+    assert batch["token_ids"].tolist() == expected.tolist()
+    # The negative control: without the name, the folder bert-base-uncased beside the script.
+    batch = SentenceClassificationDataset(rows, in_project.args).collate_fn(rows)
+    assert batch["token_ids"].tolist() != expected.tolist()
+    args.model_name_or_path = "./no-such-folder"
+    with pytest.raises(ValueError, match=r"no such folder.* set args\.model_name_or_path"):
+        SentenceClassificationDataset(rows, args)
 
 
 def test_the_model_stays_in_evaluation_mode(in_project):
