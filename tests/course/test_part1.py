@@ -186,6 +186,25 @@ def test_a_failing_run_ends_the_command_with_its_code(course_data, tmp_path, mon
     assert commands[1][1:] == ["--resume", str(begun)]
 
 
+def test_the_page_of_the_course_says_our_defaults():
+    from command_line.options import Options
+    from minbert.commands.hidden import ROOT
+
+    page = (ROOT / "docs" / "course.md").read_text("utf-8")
+    options = Options().flat()
+    for name in ("option", "epochs", "batch_size", "hidden_dropout_prob", "model"):
+        row = next(line for line in page.splitlines() if line.startswith(f"| `--{name}` |"))
+        assert row.split("|")[3].strip() == str(options[name]), row
+
+
+def test_help_names_a_trial(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "--train-rows sst=64,cfimdb=32 --epochs 1" in printed
+    assert "an estimate of its time" in printed
+
+
 def test_the_words_of_the_modes():
     edition = EDITIONS["cs224n-2024"]
     assert (edition.word_of("pretrain"), edition.word_of("finetune")) == edition.modes
