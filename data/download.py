@@ -141,7 +141,7 @@ def download_course(
         recorded = read_recorded_sums(folder)
         remove_leftovers(folder, names)
         for name in names:
-            if name in owned and not (folder / name).exists():
+            if name in owned and is_taken_now(folder / name, owned[name], overwrite):
                 note = take_file(name, folder, owned[name], recorded)
             else:
                 urls = [f"{address.rstrip('/')}/{name}" for address in addresses]
@@ -247,6 +247,23 @@ def find_owned(source: Path) -> dict[str, Path]:
             "Give the folder `data` of your project."
         )
     return owned
+
+
+def is_taken_now(path: Path, source: Path, overwrite: bool) -> bool:
+    """Whether a file of --from is still to be copied. source: the student's file.
+
+    Raises ValueError where another file has its place already.
+    """
+    if not path.exists():
+        return True
+    if sha256_of(path) == sha256_of(source):
+        return False
+    if not overwrite:
+        raise ValueError(
+            f"{path}: this is another file than {source}. Pass {OVERWRITE} to replace it, or leave "
+            "out --from."
+        )
+    return True
 
 
 def take_file(name: str, folder: Path, path: Path, recorded: dict[str, str]) -> str:

@@ -462,6 +462,13 @@ def test_a_cut_file_of_a_student_is_taken_with_a_warning(server, tmp_path, capsy
     fetch_all(tmp_path / "out", server)
     printed = capsys.readouterr().out
     assert warning in printed and printed.count("warning") == 1
+    # The student has found the whole file.
+    (mine / "quora-train.csv").write_bytes(CONTENTS["quora-train.csv"])
+    with pytest.raises(ValueError, match=r"another file than .*quora-train.csv. Pass --overwrite"):
+        download.download_course(tmp_path / "out", [server.url], source=mine)
+    download.download_course(tmp_path / "out", [server.url], source=mine, overwrite=True)
+    assert (tmp_path / "out" / "quora-train.csv").read_bytes() == CONTENTS["quora-train.csv"]
+    assert "warning" not in capsys.readouterr().out
 
 
 def test_files_of_a_student_are_taken_and_the_others_downloaded(server, tmp_path, capsys):
