@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from data.options import SAMPLE_FOLDER
 from data.readers import BUILT_IN_FILES, CFIMDB_FILES, COURSE_FILES, read_examples, sha256_of
 from data.task_specs import BUILT_IN
 from data.transfer import Download, Limits, Part
@@ -413,11 +414,18 @@ def describe_doubt(name: str, path: str | Path, num_rows: int) -> str:
 
     name: of the course's file. num_rows: of the file at `path`, dropped rows included.
     """
+    if is_of_sample(path):
+        return "it belongs to the bundled sample"
     published = PUBLISHED.get(name)
     note = describe_rows(name, num_rows)
     if published is None or sha256_of(path) == published.sha256:
         return note
     return note or "it differs from the course's published file"
+
+
+def is_of_sample(path: str | Path) -> bool:
+    """Whether a file lies in the folder of the bundled sample."""
+    return Path(path).resolve().parent == SAMPLE_FOLDER
 
 
 def describe_rows(name: str, num_rows: int) -> str:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from data.columns import ColumnNames
-from data.download import GOETTINGEN_STEMS, describe_doubt
+from data.download import GOETTINGEN_STEMS, describe_doubt, is_of_sample
+from data.options import SAMPLE_FOLDER
 from data.readers import BUILT_IN_FILES, Table, read_examples
 from minbert.commands import streams
 from minbert.commands.ending import exit_code
@@ -36,7 +37,6 @@ COLUMN_FLAGS = {
     "--text-pair": "second sentences (default: sentence2)",
     "--label": "labels (default: those of the course)",
 }
-SAMPLE_DIR = Path(__file__).parent.parent / "data" / "sample"
 
 # The names that a course gives its files say what they predict, such as sst-dev-output.csv.
 TASK_OF_STEM = {stem: task for task, stem in GOETTINGEN_STEMS.items()}
@@ -155,11 +155,6 @@ def doubts_about(task: Task, rows: SplitRows) -> dict[str, str]:
     name = BUILT_IN_FILES[task.name][rows.split]
     doubt = describe_doubt(name, table.path, len(table.examples) + len(table.dropped))
     return {table.path: doubt} if doubt else {}
-
-
-def is_of_sample(path: str) -> bool:
-    """Whether a file is one of the bundled sample."""
-    return Path(path).resolve().parent == SAMPLE_DIR.resolve()
 
 
 def check_name(file: str, task: Task, rows: SplitRows) -> None:
@@ -292,7 +287,7 @@ def data_file(task: Task, split: str, options: argparse.Namespace, run: RunOfFil
     if options.data_dir is not None:
         return Path(options.data_dir) / name
     if run is None:
-        return SAMPLE_DIR / name
+        return SAMPLE_FOLDER / name
     if f"{task.name}_{split}" not in run.options:
         raise ValueError(
             f"{run.path} does not say which data the run has predicted. Pass their folder as "

@@ -448,6 +448,8 @@ def test_a_file_with_another_number_of_rows_is_doubted(tmp_path):
     for (name, num_rows), expected in cases.items():
         note = download.describe_doubt(name, path, num_rows)
         assert expected in note and bool(expected) == bool(note), name
+    path = download.SAMPLE_FOLDER / "ids-sst-dev.csv"
+    assert download.describe_doubt(path.name, path, 576) == "it belongs to the bundled sample"
 
 
 def test_a_cut_file_of_a_student_is_taken_with_a_warning(server, tmp_path, capsys):
