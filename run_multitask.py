@@ -656,8 +656,8 @@ def print_paths(setup: Setup, singles: list[SingleTaskResult]) -> None:
     rows = setup.options.data.dev_rows
     if is_course and rows != NONE:
         terminal.say(
-            f"The dev files hold only the rows of --dev_rows {rows}. To hand in, train again "
-            "without it."
+            f"The dev files hold only the rows of --dev_rows {rows}. To hand in, let `python -m "
+            f"course.predict {in_shell(setup.folder)} --out DIR` predict all rows."
         )
 
 

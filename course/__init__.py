@@ -5,6 +5,7 @@ reading order:
 
 editions.py      The courses and their years: words of a mode, names of files.
 part1.py         Command: SST and CFIMDB in both modes, and the eight files of part 1.
+predict.py       Command: predicts other data with a finished run, as leaderboard files.
 submit.py        Command: verifies the files of a hand-in and writes its zip.
 datasets.py      The course's readers and data sets, with their collate_fn.
 evaluation.py    Predictions and scores of a student's multitask model.

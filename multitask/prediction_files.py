@@ -153,8 +153,8 @@ def verify_predictions(
         advice = "Write the file again from the rows with these ids."
         if is_dev and len(missing) > NUM_IDS_NAMED and not unknown:
             advice = (
-                "A run with --dev-rows predicts only a part of them. Then train again without "
-                "--dev-rows."
+                "A run with --dev-rows predicts only a part of them. `python -m course.predict` "
+                "predicts all of them with the same model."
             )
         raise ValueError(
             f"{path}: of {len(expected)} expected {task.title} ids, {' and '.join(faults)}. Needed "
@@ -237,12 +237,11 @@ def is_as_written(path: Path, record: Mapping[str, Any]) -> bool:
 def check_as_written(
     path: Path,
     record: Mapping[str, Any],
-    again: str = "Bring it back, or train the run again in a new folder.",
+    again: str = "Bring it back, or predict again with `python -m course.predict`.",
 ) -> None:
     """Raise ValueError if a file exists and is not one that the run wrote.
 
-    record: its run.json. again: how the user gets the file back. No command predicts the six files
-    of a finished run again.
+    record: its run.json. again: how the user gets the file back.
     """
     if path.is_file() and not is_as_written(path, record):
         data_dir = dict(record.get("options", {})).get("data_dir", "DIR")

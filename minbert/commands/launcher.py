@@ -42,6 +42,7 @@ COMMANDS = (
     Command("pages", "experiments.pages", "Write the tables of measured numbers into docs/."),
     Command("numbers", "experiments.measured_numbers", "Find numbers in docs/ without a record."),
     Command("part1", "course.part1", "Train part 1 of the course, and write its eight files."),
+    Command("leaderboard", "course.predict", "Predict other data as leaderboard files."),
     Command("submit", "course.submit", "Verify the files of a hand-in and write its zip."),
     Command("figures", "experiments.figures", "Draw curves and bars of recorded runs."),
     Command("download", "data.download", "Download the course's files."),

@@ -196,7 +196,7 @@ def test_only_a_cut_dev_file_is_blamed_on_dev_rows(tmp_path, data_dir, capsys):
         assert main([path, "--data-dir", str(data_dir)]) == 2
         error = capsys.readouterr().err
         assert "6 missing" in error
-        assert ("train again without --dev-rows" in error) is is_blamed
+        assert ("A run with --dev-rows predicts only a part" in error) is is_blamed
 
 
 def test_check_gives_no_overall_for_two_tasks_or_for_two_files_of_one(tmp_path, data_dir, capsys):

@@ -159,7 +159,7 @@ def test_a_missing_row_is_refused(run_copy, place, capsys):
     data_dir = in_shell(Path(read_json(run_copy / "run.json")["options"]["data_dir"]))
     command = f"python -m multitask.check {in_shell(path)} --data-dir {data_dir}"
     assert f"`{command}` tells more" in message
-    assert "train the run again in a new folder" in message
+    assert "predict again with `python -m course.predict`" in message
 
     # Without a digest of the file, as in older runs, its rows are counted.
     record = read_json(run_copy / "run.json")
