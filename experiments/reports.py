@@ -4,7 +4,8 @@ Every recipe is run on the same cut of the course's data (cut.py) with every see
 recipe before the next one. The record of a run is added to experiments/records/reports.jsonl as
 soon as the run is finished. Then its folder is removed, because its weights are large.
 
-A run that has a record on this cut is not run again, and an interrupted one continues. So the same
+Two rows with the same options are one run, which is recorded for both. A run that has a record on
+this cut is not run again, and an interrupted one continues. So the same
 command continues a series that was stopped. Several of these commands may share one --out: each
 takes the next run that nobody works on.
 """
@@ -21,8 +22,14 @@ from typing import NamedTuple
 from filelock import FileLock, Timeout
 
 from experiments.cut import differences, flags_of, is_current, needs_triplets, write_cut
-from experiments.recipes import GEN_RECIPES, POOLED_RECIPES, RECIPES, ROB_RECIPES
-from experiments.records import REPORTS, add_records, read_records, record_of
+from experiments.recipes import (
+    GEN_RECIPES,
+    POOLED_RECIPES,
+    RECIPES,
+    ROB_RECIPES,
+    values_on_cut,
+)
+from experiments.records import REPORTS, Record, add_records, read_records, record_of
 from experiments.run_files import read_json, read_record
 from experiments.series import Series, parse_seeds, run_process
 from minbert.commands.ending import exit_code
@@ -128,11 +135,27 @@ def check_triplets(names: Iterable[str], triplets: Path | None) -> None:
 # --- the runs -------------------------------------------------------------------------------------
 
 
-def is_measured(request: Request, name: str, seed: int) -> bool:
-    """Whether the records hold a run of this recipe, seed and cut."""
+def find_record(request: Request, name: str, seed: int) -> Record | None:
+    """Return the record of a run of this recipe, seed and cut, or None."""
     for record in read_records(request.records):
         identity = (record["recipe"], record["seed"], record["cut"])
         if identity == (name, seed, request.cut) and is_current(record):
+            return record
+    return None
+
+
+def share_record(request: Request, name: str, seed: int) -> bool:
+    """Record a run of another recipe with the same options for this one, too.
+
+    The run would have the same bits. Returns whether there is such a run.
+    """
+    for other in RECIPES:
+        if other == name or values_on_cut(other) != values_on_cut(name):
+            continue
+        record = find_record(request, other, seed)
+        if record is not None:
+            add_records(request.records, [record | {"recipe": name, "run_of": other}])
+            terminal.say(f"{name}-seed{seed}: the same options as {other}, and so the same run")
             return True
     return False
 
@@ -177,7 +200,7 @@ def run_all(request: Request) -> int:
             lock = FileLock(request.out / f"{name}-seed{seed}.lock", timeout=0)
             try:
                 with lock:
-                    if is_measured(request, name, seed):
+                    if find_record(request, name, seed) or share_record(request, name, seed):
                         continue
                     code = measure(request, name, seed)
             except Timeout:

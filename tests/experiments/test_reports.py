@@ -191,6 +191,20 @@ def test_what_is_missing_is_run_and_recorded(tmp_path, fake_runs):
     assert (tmp_path / "out" / "rob-7-seed2" / "run.json").is_file()
 
 
+def test_rows_with_the_same_options_share_their_runs(tmp_path, fake_runs, capsys):
+    ran, _ = fake_runs
+    assert values_on_cut("gen-baseline") == values_on_cut("gen-first-shared")
+    flags = ["--data-dir", "d", "--out", str(tmp_path / "out"), "--seeds", "0"]
+    assert main(["gen-baseline", "gen-first-shared", "gen-heads-different", *flags]) == 0
+    assert ran == ["gen-baseline-seed0", "gen-heads-different-seed0"]
+    assert "gen-first-shared-seed0: the same options as gen-baseline" in capsys.readouterr().out
+    run, shared, _ = read_records(tmp_path / "reports.jsonl")
+    assert shared == {**run, "recipe": "gen-first-shared", "run_of": "gen-baseline"}
+    # Another seed is another run.
+    assert main(["gen-first-shared", *flags, "--seeds", "1"]) == 0
+    assert ran[2:] == ["gen-first-shared-seed1"]
+
+
 def test_records_of_another_cut_or_of_an_older_recipe_do_not_count(
     tmp_path, fake_runs, monkeypatch
 ):
