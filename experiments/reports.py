@@ -5,9 +5,9 @@ recipe before the next one. The record of a run is added to experiments/records/
 soon as the run is finished. Then its folder is removed, because its weights are large.
 
 Two rows with the same options are one run, which is recorded for both. A run that has a record on
-this cut is not run again, and an interrupted one continues. So the same
-command continues a series that was stopped. Several of these commands may share one --out: each
-takes the next run that nobody works on.
+this cut is not run again, and an interrupted one continues. So the same command continues a series
+that was stopped. Several of these commands may share one --out: each takes the next run that nobody
+works on.
 """
 
 from __future__ import annotations
