@@ -369,11 +369,10 @@ def busy_machine() -> str:
     if not records:
         return not_measured("busy-machine")
     record = records[-1]
-    text = f"Busy: beside {count(record['busy_programs'], 'program')} that only compute. "
-    if "low priority" in record["milliseconds"]:
-        text += (
-            f"Low priority: beside the same programs, started with `nice -n {record['niceness']}`. "
-        )
+    text = (
+        f"Busy: beside {count(record['busy_programs'], 'program')} that only compute. "
+        f"Low priority: beside the same programs, started with `nice -n {record['niceness']}`. "
+    )
     text += (
         f"The columns without ms are multiples of the fastest step alone. The model is "
         f"{record['model']}. Each number is the median of {count(record['rounds'], 'round')}."
