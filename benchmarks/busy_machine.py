@@ -135,8 +135,8 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def busy_programs(number: int, niceness: int) -> Iterator[None]:
-    """Within it so many programs compute, with one thread each. niceness: from 0 to 19."""
+def busy_programs(number: int, niceness: int = 0) -> Iterator[None]:
+    """Within it so many programs compute, with one thread each. niceness: 0 (usual) to 19."""
     command = [sys.executable, "-c", BUSY_PROGRAM, str(niceness)]
     programs = [subprocess.Popen(command) for _ in range(number)]
     try:

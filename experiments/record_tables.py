@@ -372,8 +372,6 @@ def busy_machine() -> str:
     text = (
         f"Busy: beside {count(record['busy_programs'], 'program')} that only compute. "
         f"Low priority: beside the same programs, started with `nice -n {record['niceness']}`. "
-    )
-    text += (
         f"The columns without ms are multiples of the fastest step alone. The model is "
         f"{record['model']}. Each number is the median of {count(record['rounds'], 'round')}."
     )

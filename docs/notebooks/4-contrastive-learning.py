@@ -208,11 +208,11 @@ draw_maps({"before training": before})
 # We train a few steps on sentences of the sample.
 
 # %%
+from data.options import SAMPLE_FOLDER
 from data.readers import read_examples
-from multitask.check import SAMPLE_DIR
 from multitask.tasks import TASKS
 
-table = read_examples(SAMPLE_DIR / "sts-train.csv", TASKS["sts"].format)
+table = read_examples(SAMPLE_FOLDER / "sts-train.csv", TASKS["sts"].format)
 short = sorted({row.sentence_1 for row in table.examples if 25 < len(row.sentence_1) < 50})
 print(len(short), "sentences, such as:", short[0])
 

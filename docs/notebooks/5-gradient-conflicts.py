@@ -34,8 +34,8 @@ import numpy as np
 import torch
 
 from data.batching import EncodedExamples
+from data.options import SAMPLE_FOLDER
 from data.readers import read_examples
-from multitask.check import SAMPLE_DIR
 from multitask.predict import BUNDLED_RUN
 from multitask.saved_run import open_model, read_record
 from multitask.surgery import pcgrad
@@ -142,7 +142,7 @@ ROWS = 8
 
 examples = {}
 for task, file in files.items():
-    table = read_examples(SAMPLE_DIR / file, model.tasks[task].format)
+    table = read_examples(SAMPLE_FOLDER / file, model.tasks[task].format)
     examples[task] = EncodedExamples(
         table.cut(NUM_BATCHES * ROWS).examples, tokenizer, 40, model.pair_encoding
     )

@@ -37,8 +37,8 @@ import tempfile
 import matplotlib.pyplot as plt
 
 import run_multitask
+from data.options import SAMPLE_FOLDER
 from multitask import check, predict
-from multitask.check import SAMPLE_DIR
 
 work = Path(tempfile.mkdtemp())
 
@@ -49,7 +49,7 @@ work = Path(tempfile.mkdtemp())
 # between tabs. These are the first rows of the sentiment task:
 
 # %%
-for line in (SAMPLE_DIR / "ids-sst-train.csv").read_text(encoding="utf-8").splitlines()[:4]:
+for line in (SAMPLE_FOLDER / "ids-sst-train.csv").read_text(encoding="utf-8").splitlines()[:4]:
     print(line)
 
 # %% [markdown]
@@ -58,7 +58,7 @@ for line in (SAMPLE_DIR / "ids-sst-train.csv").read_text(encoding="utf-8").split
 # %%
 small = work / "data"
 small.mkdir()
-for path in sorted(SAMPLE_DIR.glob("*.csv")):
+for path in sorted(SAMPLE_FOLDER.glob("*.csv")):
     num_rows = 64 if "train" in path.name else 24
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)[: num_rows + 1]
     (small / path.name).write_text("".join(lines), encoding="utf-8", newline="\n")
