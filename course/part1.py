@@ -38,8 +38,12 @@ MAX_LENGTH = 512  # tokens of a review, where the model has as many positions
 # Flags of run_multitask.py that this command sets itself.
 SET_FLAGS = ("tasks", "name", "output_dir", "resume", "recipe", "data_dir", "option")
 # Flags with the paths of single files. The four runs would share them.
-FILE_FLAGS = SINGLE_TASK_FLAGS + tuple(
-    f"{task}_{split}_out" for task in PART1_TASKS for split in SPLITS
+FILE_FLAGS = (
+    *SINGLE_TASK_FLAGS,
+    "sst_dev_out",
+    "sst_test_out",
+    "cfimdb_dev_out",
+    "cfimdb_test_out",
 )
 # Options that change no prediction, so a finished run may have other ones.
 FREE_OPTIONS = ("name", "output_dir", "token_cache", "tensorboard", "save_every", "overwrite")

@@ -92,7 +92,10 @@ def reference(make_model, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("make_model", [small_model, cached_model])
 def test_sanity_check(reference):
-    """The script never calls eval(), and assigns the masked output by its key. Both must work."""
+    """The script never calls eval(), and assigns the masked output by its key. Both must work.
+
+    The assertions are those of the script. The next two tests show that they can fail.
+    """
     run("sanity_check.py")
 
 
