@@ -242,7 +242,7 @@ def signed_softmax(
     labels: Tensor,
     same: Tensor | None = None,
 ) -> Tensor:
-    """The contrastive loss of labelled pairs as [GEN] has it, section 4.3.
+    """The contrastive loss of labelled pairs as [GEN] has it, section 4.1.
 
     L = 1/B sum_i s_i l_i with l_i = -log softmax_j(cos(a_i, b_j) / t)_i. s_i is 1 for a pair that
     belongs together. It is -1 for another pair, "whose contrastive loss is maximized instead".

@@ -53,11 +53,12 @@ def record_of(run: Mapping[str, Any], day: date) -> Record:
 
     run: the content of its run.json. day: on which it is recorded. The record holds the recipe, the
     seed, the options that differ from their defaults, a digest of the data, scores after the best
-    and after each epoch (of training rows, too, where --score_train asked for them), machine,
-    versions, commit, minutes and gigabytes.
+    and after each epoch (of training rows, too, where --score_train asked for them), the scores
+    before and after each stage of --pretrain, machine, versions, commit, minutes and gigabytes.
     """
     options = run["options"]
     actual = run["actual"]
+    parts_of_some_runs = {name: run[name] for name in ("train_scores", "stages") if run.get(name)}
     return {
         "recipe": options.get("recipe", NONE),
         "seed": options["seed"],
@@ -66,7 +67,7 @@ def record_of(run: Mapping[str, Any], day: date) -> Record:
         "scores": run["scores"],
         "trained": list(dev_scores(dict(run))),
         "epochs": run["epochs"],
-        **({"train_scores": run["train_scores"]} if "train_scores" in run else {}),
+        **parts_of_some_runs,
         "baselines": run["baselines"],
         "minutes": round(actual["seconds"] / 60, 2),
         "gigabytes": round(actual["peak_memory"] / BYTES_PER_GB, 2),

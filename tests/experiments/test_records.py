@@ -33,8 +33,11 @@ def test_the_record_of_a_run(two_runs):
     assert record["recipe"] == "none"
     assert record["scores"] == run["scores"]
     assert "train_scores" not in record
-    scored = {**run, "train_scores": {"sst": 0.9}}
-    assert record_of(scored, DAY)["train_scores"] == {"sst": 0.9}
+    assert "stages" not in record
+    stages = {"simcse": {"before": {"spearman": 0.7}, "after": {"spearman": 0.8}}}
+    other = record_of({**run, "train_scores": {"sst": 0.9}, "stages": stages}, DAY)
+    assert other["train_scores"] == {"sst": 0.9}
+    assert other["stages"] == stages
     assert record["baselines"] == run["baselines"]
     assert record["epochs"] == run["epochs"]
     assert record["trained"][:3] == ["sst", "para", "sts"]
