@@ -169,12 +169,17 @@ def check_order(
             f"{fine_tuning.accumulation} would mix them. Drop one of the two."
         )
 
-    # While the heads are trained alone, a projection still gives the loss something to train.
-    has_no_projection = contrastive.contrastive_projection == NONE
-    if fine_tuning.option == "pretrain" or (fine_tuning.heads_first and has_no_projection):
+    if fine_tuning.option == "pretrain":
         raise ValueError(
-            "--contrastive_order fusion trains the encoder, which --option pretrain and "
-            "--heads_first freeze. Drop one of the two."
+            "--contrastive_order fusion trains the encoder, which --option pretrain freezes. Drop "
+            "one of the two."
+        )
+    # While the heads are trained alone, a projection still gives the loss something to train.
+    if fine_tuning.heads_first and contrastive.contrastive_projection == NONE:
+        raise ValueError(
+            "--contrastive_order fusion with --contrastive_projection none trains only the "
+            f"encoder, which --heads_first {fine_tuning.heads_first} freezes at first. Drop one of "
+            "the three."
         )
 
 
@@ -205,13 +210,15 @@ def check_positions(
 
 def check_pooling(pooling: str, heads: HeadOptions) -> None:
     """Refuse heads that read two vectors where one row has one vector."""
-    names = (heads.head, heads.head_of_para)
-    reads_two_vectors = any(HEADS[name].needs_two_vectors for name in names)
-    if reads_two_vectors and heads.pair_encoding == "cross" and pooling != "mean":
-        raise ValueError(
-            f"--head {heads.head} needs a vector for each sentence: use --pair_encoding bi, or "
-            "cross with --pooling mean."
-        )
+    if heads.pair_encoding != "cross" or pooling == "mean":
+        return
+    for flag, head in heads.heads_by_flag().items():
+        if HEADS[head].needs_two_vectors:
+            raise ValueError(
+                f"{flag} {head} reads a vector of each sentence, and --pair_encoding cross with "
+                f"--pooling {pooling} gives one of both. Pass --pair_encoding bi, or --pooling "
+                "mean."
+            )
 
 
 def check_paths(inputs: Sequence[str], changed: Mapping[str, Any]) -> None:

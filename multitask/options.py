@@ -205,6 +205,12 @@ class HeadOptions(OptionGroup):
         """The head of a task. PARA may have its own."""
         return self.head_of_para if task == "para" else self.head
 
+    def heads_by_flag(self) -> dict[str, str]:
+        """The chosen heads, by the flag that names them: "--para_head" only where it is passed."""
+        if self.para_head == AUTO:
+            return {"--head": self.head}
+        return {"--head": self.head, "--para_head": self.para_head}
+
     def own_values(self) -> dict[str, Any]:
         """The values of the heads' own options, by name."""
         values: dict[str, Any] = {}
@@ -246,11 +252,11 @@ class HeadOptions(OptionGroup):
                 f"encodings ({' or '.join(HEADS[self.head].encodings)}; "
                 f"{' or '.join(HEADS[self.head_of_para].encodings)}). Choose another of the two."
             )
-        for head in sorted({self.head, self.head_of_para}):
+        for head_flag, head in self.heads_by_flag().items():
             if self.pair_encoding not in (AUTO, *HEADS[head].encodings):
                 raise ValueError(
-                    f"--head {head} cannot read --pair_encoding {self.pair_encoding}; it needs "
-                    f"{' or '.join(HEADS[head].encodings)}."
+                    f"{head_flag} {head} cannot read --pair_encoding {self.pair_encoding}. It must "
+                    f"be {' or '.join(HEADS[head].encodings)}."
                 )
 
 
@@ -362,6 +368,14 @@ class FineTuningOptions(OptionGroup):
     )
 
     @property
+    def freezing_flag(self) -> str | None:
+        """The flag that freezes the whole encoder, throughout or at first. None where it is not."""
+        if self.option == "pretrain":
+            return "--option pretrain"
+        # `check` refuses both flags together.
+        return f"--heads_first {self.heads_first}" if self.heads_first else None
+
+    @property
     def step_cost(self) -> float:
         """The cost of a step, in steps without a regulariser."""
         return REGULARISERS[self.regulariser].cost(self.of_regulariser)
@@ -386,11 +400,20 @@ class FineTuningOptions(OptionGroup):
             raise ValueError(
                 f"--freeze is '{self.freeze}'; it is none, embeddings, or a number of layers."
             )
-        has_encoder_options = self.freeze != NONE or self.heads_first or self.layer_decay < 1
-        if self.option == "pretrain" and has_encoder_options:
+        if self.option == "pretrain":
+            self.check_frozen_encoder()
+
+    def check_frozen_encoder(self) -> None:
+        """Refuse options on how the encoder is trained where --option pretrain freezes it."""
+        flags = []
+        for name, value in changed(self).items():
+            if name in ("freeze", "heads_first", "layer_decay"):
+                flags.append(f"--{name} {value}")
+        if flags:
+            names = " and ".join(flags)
             raise ValueError(
-                "--freeze, --heads_first and --layer_decay have no effect with --option pretrain, "
-                "which freezes the whole encoder; drop them."
+                f"--option pretrain freezes the whole encoder, so {names} would have no effect. "
+                f"Drop {names}, or pass --option finetune."
             )
 
 
@@ -518,11 +541,11 @@ class MultitaskOptions(OptionGroup):
                 f"--head {head_of_para} has nothing to train for PARA; add --para_head features, "
                 "or --tasks sst,sts."
             )
-        is_frozen = self.fine_tuning.option == "pretrain" or self.fine_tuning.heads_first > 0
+        freezing_flag = self.fine_tuning.freezing_flag
         head = self.heads.head
         has_no_weights = not HEADS[head].has_weights and self.heads.common_layer == NONE
-        if is_frozen and has_no_weights and "sts" in self.tasks.order:
+        if freezing_flag is not None and has_no_weights and "sts" in self.tasks.order:
             raise ValueError(
                 f"--head {head} with --common_layer none has nothing to train for STS where the "
-                "encoder is frozen; drop --option pretrain and --heads_first, or add --tasks sst."
+                f"encoder is frozen. Drop {freezing_flag}, or add --tasks sst."
             )

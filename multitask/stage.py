@@ -511,14 +511,13 @@ def check_heads(options: MultitaskOptions, tasks: Tasks) -> None:
                 f"--head {head} gives a number, and {task.title} has classes. Pass --head "
                 f"features, or leave {task.title} out of --tasks."
             )
-    is_frozen = options.fine_tuning.option == "pretrain" or options.fine_tuning.heads_first > 0
-    if is_frozen and heads.common_layer == NONE:
+    freezing_flag = options.fine_tuning.freezing_flag
+    if freezing_flag is not None and heads.common_layer == NONE:
         for task in trained:
             if task.is_pair and not HEADS[heads.head_of(task.name)].has_weights:
                 raise ValueError(
                     f"--head {heads.head} with --common_layer none has nothing to train for "
-                    f"{task.title} where the encoder is frozen; drop --option pretrain and "
-                    "--heads_first."
+                    f"{task.title} where the encoder is frozen. Drop {freezing_flag}."
                 )
     has_pair_score = any(task.is_pair and task.is_regression for task in trained)
     if heads.sts_range == "fitted" and not has_pair_score:
@@ -553,11 +552,11 @@ def frozen_parameters(
         )
     # The pooler stands above all layers and is not frozen.
     is_all_frozen = num_layers == len(encoder.layers) and model.pooling != "pooler"
-    if is_all_frozen and needs_encoder(options, model.tasks, companion):
+    user = only_user_of_encoder(options, model.tasks, companion) if is_all_frozen else None
+    if user is not None:
         raise ValueError(
-            f"--freeze {num_layers} leaves nothing to train for a loss on the vectors themselves "
-            "(--head cosine, --contrastive_order fusion), or that the tasks of --surgery share; "
-            "freeze fewer."
+            f"--freeze {num_layers} freezes all layers of this encoder. It leaves nothing to train "
+            f"for {user}. Freeze fewer layers."
         )
 
     frozen = list(encoder.embeddings.parameters())
@@ -566,20 +565,28 @@ def frozen_parameters(
     return tuple(frozen)
 
 
-def needs_encoder(options: MultitaskOptions, all_tasks: Tasks, companion: nn.Module | None) -> bool:
-    """Whether a loss, or gradient surgery, has no other parameters than the encoder's."""
+def only_user_of_encoder(
+    options: MultitaskOptions, all_tasks: Tasks, companion: nn.Module | None
+) -> str | None:
+    """A loss, or gradient surgery, that has no other parameters than the encoder's, in words.
+
+    The words name its flags, for a message. None where there is no such loss.
+    """
     heads = options.heads
     tasks = options.tasks
     # A cosine head has no weights, and without a common layer there are none below it.
-    pairs = [task for task in tasks.order if all_tasks[task].is_pair]
-    has_cosine = any(not HEADS[heads.head_of(task)].has_weights for task in pairs)
-    if has_cosine and heads.common_layer == NONE:
-        return True
+    for name in tasks.order:
+        head = heads.head_of(name)
+        has_weights = not all_tasks[name].is_pair or HEADS[head].has_weights
+        if not has_weights and heads.common_layer == NONE:
+            return f"--head {head} with --common_layer none"
     # Surgery changes what all tasks share, so they must share something that is trained.
     if tasks.changes_gradients and not heads.shares_a_layer(tasks):
-        return True
+        return f"--surgery {tasks.surgery}, whose tasks share no other layer (--common_layer none)"
     # A contrastive loss on the vectors themselves has no projection.
     if companion is None:
-        return False
+        return None
     projection = cast(nn.Module, companion.projection)
-    return not list(projection.parameters())
+    if list(projection.parameters()):
+        return None
+    return "--contrastive_order fusion with --contrastive_projection none"

@@ -5,8 +5,11 @@ The checks stand in command_line/checks.py and, inside one package, in its optio
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from multitask.head_registry import HEADS as HEAD_ENTRIES
 from tests.toy_options import options_of, refusal
 
 # A command line, and words of the message that refuses it.
@@ -15,19 +18,19 @@ from tests.toy_options import options_of, refusal
 HEADS = [
     (
         "--head ph --pair_encoding bi",
-        "--head ph cannot read --pair_encoding bi; it needs dual.",
+        "--head ph cannot read --pair_encoding bi. It must be dual.",
     ),
     (
         "--pair_encoding dual",
-        "--head features cannot read --pair_encoding dual; it needs cross or bi.",
+        "--head features cannot read --pair_encoding dual. It must be cross or bi.",
     ),
     (
         "--head vm --para_head dph --pair_encoding cross",
-        "--head dph cannot read --pair_encoding",
+        "--para_head dph cannot read --pair_encoding",
     ),
     (
         "--head mlp --pair_encoding cross --pooling cls",
-        "--head mlp needs a vector for each sentence",
+        "--head mlp reads a vector of each sentence, and --pair_encoding cross with --pooling cls",
     ),
     (
         "--head cosine",
@@ -35,8 +38,7 @@ HEADS = [
     ),
     (
         "--head cosine --para_head features --pair_encoding cross --pooling cls",
-        "--head cosine needs a vector for each sentence: use --pair_encoding bi, or cross with "
-        "--pooling mean.",
+        "gives one of both. Pass --pair_encoding bi, or --pooling mean.",
     ),
     (
         "--head cosine --para_head ph",
@@ -72,7 +74,12 @@ TASKS = [
     ),
     (
         "--option pretrain --freeze 1",
-        "have no effect with --option pretrain, which freezes the whole",
+        "--option pretrain freezes the whole encoder, so --freeze 1 would have no effect. Drop "
+        "--freeze 1, or pass --option finetune.",
+    ),
+    (
+        "--option pretrain --heads_first 2 --layer_decay 0.9",
+        "so --layer_decay 0.9 and --heads_first 2 would have no effect. Drop --layer",
     ),
     (
         "--heads_first 1 --sampling sequential",
@@ -183,12 +190,12 @@ STAGES = [
     ),
     (
         "--contrastive_order fusion --pretrain simcse --option pretrain",
-        "fusion trains the encoder",
+        "fusion trains the encoder, which --option pretrain freezes. Drop one of the two.",
     ),
     (
         "--contrastive_order fusion --pretrain simcse --contrastive_projection none --heads_first "
         "1",
-        "fusion trains the encoder, which --option pretrain and --heads_first freeze.",
+        "--contrastive_projection none trains only the encoder, which --heads_first 1 freezes at",
     ),
     (
         "--contrastive_order last --pretrain mlm,ct",
@@ -371,6 +378,13 @@ SENSIBLE = [
 @pytest.mark.parametrize(("line", "words"), [*HEADS, *TASKS, *SURGERY, *STAGES, *FILES])
 def test_a_combination_that_is_refused(capsys, line, words):
     assert words in refusal(capsys, *line.split())
+
+
+def test_the_refusal_names_the_flag_of_the_head(capsys, monkeypatch):
+    """A head of a plugin may need two vectors, for PARA alone."""
+    monkeypatch.setitem(HEAD_ENTRIES, "vm", replace(HEAD_ENTRIES["vm"], needs_two_vectors=True))
+    line = "--head features --para_head vm --pair_encoding cross --pooling cls"
+    assert "--para_head vm reads a vector of each sentence" in refusal(capsys, *line.split())
 
 
 @pytest.mark.parametrize("line", SENSIBLE)

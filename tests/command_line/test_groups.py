@@ -160,7 +160,7 @@ def test_defaults_of_a_group_are_allowed(cls):
         (TaskOptions, {"score": "mean"}, "--score mean cannot select an epoch of --tasks sst,"),
         (TaskOptions, {"tasks": "sst,sts", "score": "overall_2023"}, "it can be mean, sst, sts."),
         (FineTuningOptions, {"freeze": "all"}, "--freeze is 'all'; it is none, embeddings, or"),
-        (FineTuningOptions, {"option": "pretrain", "heads_first": 1}, "have no effect with"),
+        (FineTuningOptions, {"option": "pretrain", "heads_first": 1}, "--heads_first 1 would have"),
         (MultitaskOptions, {"surgery": "pcgrad"}, "--surgery pcgrad has no effect with"),
         (MultitaskOptions, {"head": "cosine"}, "--head cosine has nothing to train for PARA"),
         (TrainingOptions, {"use_gpu": True, "device": "cpu"}, "--use_gpu asks for cuda and"),

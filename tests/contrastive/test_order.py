@@ -78,7 +78,7 @@ def test_the_projection_of_fusion_is_trained_and_not_saved_with_the_model(option
 
 def test_a_frozen_encoder_leaves_nothing_for_fusion_without_a_projection(options, tmp_path):
     frozen = options.with_values(freeze="2", contrastive_projection="none")
-    message = "--freeze 2 leaves nothing to train for a loss on the vectors"
+    message = "nothing to train for --contrastive_order fusion with --contrastive_projection none."
     with pytest.raises(ValueError, match=message):
         fusion_job(frozen, tmp_path)
 

@@ -254,7 +254,7 @@ def test_a_killed_stage_goes_on_with_the_same_m(make_job, step):
 
 
 def test_all_layers_frozen_leave_nothing(make_job):
-    message = "--freeze 2 leaves nothing to train for a loss on the vectors"
+    message = "leaves nothing to train for --head cosine with --common_layer none. Freeze fewer"
     with pytest.raises(ValueError, match=message):
         make_job(freeze="2")
     make_job(freeze="1")
@@ -267,11 +267,11 @@ def test_all_layers_frozen_leave_nothing(make_job):
     [
         (
             "--head cosine --tasks sts --common_layer none --option pretrain",
-            "nothing to train for STS where the encoder",
+            "nothing to train for STS where the encoder is frozen. Drop --option pretrain, or add",
         ),
         (
             "--head cosine --tasks sts --common_layer none --heads_first 1",
-            "nothing to train for STS where the encoder is",
+            "nothing to train for STS where the encoder is frozen. Drop --heads_first 1, or add",
         ),
         (
             "--sts_range fitted",
