@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from experiments.cut import differences, is_current
+from experiments.cut import REPORT_CUT, differences, is_current
 from experiments.recipes import (
     GEN_RECIPES,
     POOLED_RECIPES,
     POOLED_ROWS,
     RECIPES,
-    REPORT_CUT,
     ROB_RECIPES,
     Recipe,
     published_tasks,

@@ -21,13 +21,19 @@ from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
-from experiments.cut import differences, flags_of, is_current, needs_triplets, write_cut
+from experiments.cut import (
+    differences,
+    flags_of,
+    is_current,
+    needs_triplets,
+    values_on_cut,
+    write_cut,
+)
 from experiments.recipes import (
     GEN_RECIPES,
     POOLED_RECIPES,
     RECIPES,
     ROB_RECIPES,
-    values_on_cut,
 )
 from experiments.records import REPORTS, Record, add_records, read_records, record_of
 from experiments.run_files import read_json, read_record

@@ -11,9 +11,17 @@ from filelock import FileLock
 
 from experiments import cut as cut_module
 from experiments import report_tables, reports
-from experiments.cut import differences, draw_lines, flags_of, is_current, write_cut
+from experiments.cut import (
+    REPORT_CUT,
+    differences,
+    draw_lines,
+    flags_of,
+    is_current,
+    values_on_cut,
+    write_cut,
+)
 from experiments.flags import parse_flags
-from experiments.recipes import RECIPES, REPORT_CUT, values_of, values_on_cut
+from experiments.recipes import RECIPES, values_of
 from experiments.records import add_records, read_records
 from experiments.report_tables import REPORT_TABLES, counted_scores
 from experiments.reports import expand, main
