@@ -84,6 +84,11 @@ def test_a_row_by_hand():
         "head": "dpha",
         "epochs": 5,
         "draw_weights": "para=2",
+        # As the course's starter code trains.
+        "schedule": "constant",
+        "warmup": 0.0,
+        "weight_decay": 0.0,
+        "max_grad_norm": 0.0,
     }
 
 
