@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from data.readers import Example, Table
-from multitask.tasks import TASKS, Task, Tasks
+from multitask.tasks import TASKS, Task, Tasks, labels_of
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -48,8 +48,8 @@ def majority_score(task: Task, train: Sequence[Example], dev: Sequence[Example])
 
     train, dev: labelled examples.
     """
-    labels = labels_of(task, train)
-    dev_labels = labels_of(task, dev)
+    labels = answers_of(task, train)
+    dev_labels = answers_of(task, dev)
     values, counts = np.unique(labels, return_counts=True)  # ascending
     answer = labels.mean() if task.is_regression else values[counts.argmax()]
     predictions = np.full(len(dev_labels), answer, dtype=np.float32)
@@ -77,7 +77,7 @@ def tfidf_score(
     from sklearn.linear_model import LogisticRegression, Ridge
 
     train = evenly_spaced(train, max_training_rows)
-    labels = labels_of(task, train)
+    labels = answers_of(task, train)
     texts: list[str] = []
     for example in train:
         texts += example.texts
@@ -94,7 +94,7 @@ def tfidf_score(
     model = Ridge(solver="lsqr") if task.is_regression else LogisticRegression(solver="newton-cg")
     model.fit(tfidf_features(vectorizer, train), labels)
     predictions = model.predict(tfidf_features(vectorizer, dev)).astype(np.float32)
-    return task.score(predictions, labels_of(task, dev))
+    return task.score(predictions, answers_of(task, dev))
 
 
 def evenly_spaced(examples: Sequence[Example], limit: int) -> Sequence[Example]:
@@ -117,7 +117,7 @@ def tfidf_features(vectorizer: TfidfVectorizer, examples: Sequence[Example]) -> 
     return hstack([abs(u - v), product, product.sum(axis=1)], format="csr")  # (N, 2V + 1)
 
 
-def labels_of(task: Task, examples: Sequence[Example]) -> np.ndarray:
+def answers_of(task: Task, examples: Sequence[Example]) -> np.ndarray:
     """The labels, float32 (N,). A probability counts as its class."""
-    labels = np.array([example.label for example in examples], dtype=np.float32)
+    labels = labels_of(examples)
     return labels if task.is_regression else labels.round()

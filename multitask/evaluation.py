@@ -9,13 +9,12 @@ import numpy as np
 import torch
 
 from data.batching import EncodedExamples, sorted_batches
-from data.readers import Table
 from minbert.reporting import terminal
 from minbert.training import runtime
 from multitask.model import MultitaskBert
 from multitask.options import FineTuningOptions
 from multitask.task_models import TaskModels
-from multitask.tasks import COURSE_TASKS, with_overall
+from multitask.tasks import COURSE_TASKS, labels_of, with_overall
 
 
 @torch.no_grad()
@@ -60,11 +59,6 @@ def predict(
     return in_batch_order[np.argsort(order)]
 
 
-def labels_of(rows: EncodedExamples | Table) -> np.ndarray:
-    """The labels as float32 (N,)."""
-    return np.array([example.label for example in rows.examples], dtype=np.float32)
-
-
 def evaluate(
     model: MultitaskBert | TaskModels, rows: dict[str, EncodedExamples], precision: str
 ) -> dict[str, float]:
@@ -77,7 +71,7 @@ def evaluate(
     for name, task_rows in rows.items():
         task = model.tasks[name]
         predictions = task.decode(predict(model, name, task_rows, precision))
-        scores[name] = task.score(predictions, labels_of(task_rows))
+        scores[name] = task.score(predictions, labels_of(task_rows.examples))
 
     with_means = with_overall(scores)
     if len(scores) > 1 and scores.keys() != set(COURSE_TASKS):
@@ -99,7 +93,7 @@ def score_training_rows(
     scores = {}
     for name, task_rows in rows.items():
         task = model.tasks[name]
-        labels = labels_of(task_rows)
+        labels = labels_of(task_rows.examples)
         usable = np.arange(len(labels))
         if not task.is_regression:
             usable = usable[labels % 1 == 0]

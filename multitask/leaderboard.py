@@ -14,7 +14,7 @@ from minbert.commands.options import AUTO
 from minbert.commands.outputs import Output, begins_with, check_outputs
 from minbert.reporting.tables import score_table
 from multitask.baselines import majority_score, tfidf_score
-from multitask.evaluation import labels_of, predict
+from multitask.evaluation import predict
 from multitask.model import MultitaskBert
 from multitask.options import PredictionFileOptions
 from multitask.prediction_files import (
@@ -25,7 +25,15 @@ from multitask.prediction_files import (
 )
 from multitask.probabilities import confidences, probabilities
 from multitask.task_models import TaskModels
-from multitask.tasks import BUILT_IN_TASKS, COURSE_TASKS, TASKS, Task, Tasks, with_overall
+from multitask.tasks import (
+    BUILT_IN_TASKS,
+    COURSE_TASKS,
+    TASKS,
+    Task,
+    Tasks,
+    labels_of,
+    with_overall,
+)
 
 PREDICTED = ("dev", "test")
 OVERALL_TITLES = {"overall_2023": "overall 2023", "overall_2024": "overall 2024"}
@@ -191,7 +199,7 @@ def write_file(path: Path, task: Task, table: Table, predictions: Predictions) -
 
 def score_of(task: Task, table: Table, predictions: Predictions) -> float:
     """The task's score of predictions against a labelled table."""
-    return task.score(predictions.values.astype(np.float32), labels_of(table))
+    return task.score(predictions.values.astype(np.float32), labels_of(table.examples))
 
 
 def baseline_scores(

@@ -24,7 +24,7 @@ from data.readers import Table
 from data.spreadsheets import write_spreadsheet
 from minbert.commands.files import digest_of_file, write_atomically
 from minbert.commands.paths import in_shell
-from multitask.tasks import BUILT_IN_TASKS, Task
+from multitask.tasks import BUILT_IN_TASKS, Task, labels_of
 
 # An id may hold blanks, as in an early release of the course's Quora files, but no comma.
 ROW = re.compile(r"([^\s,]|[^\s,][^,\t\r\n]*[^\s,]) , (\S+) \n")
@@ -179,13 +179,11 @@ def score_predictions(path: str | Path, task: Task, table: Table) -> float:
     """
     ids = [example.id for example in table.examples]
     predictions = verify_predictions(path, task, ids, is_dev=True)
-    if any(example.label is None for example in table.examples):
-        raise ValueError(
-            f"{table.path}: the rows have no labels; a score needs a labelled file, such as the "
-            "dev file."
-        )
-    values = np.array([predictions[example.id] for example in table.examples], dtype=np.float32)
-    labels = np.array([example.label for example in table.examples], dtype=np.float32)
+    try:
+        labels = labels_of(table.examples)
+    except ValueError as error:
+        raise ValueError(f"{table.path}: {error}") from error
+    values = np.array([predictions[row_id] for row_id in ids], dtype=np.float32)
     return task.score(values, labels)
 
 

@@ -26,7 +26,7 @@ from minbert.training.averaging import WeightAverage
 from minbert.training.job import Job, Progress, Step, TaskBatch, equal_weights
 from minbert.training.options import TrainingOptions
 from multitask.combining import combination
-from multitask.evaluation import evaluate, labels_of, predict
+from multitask.evaluation import evaluate, predict
 from multitask.head_registry import HEADS
 from multitask.losses import (
     absolute_regression,
@@ -46,7 +46,7 @@ from multitask.regularised_loss import (
 )
 from multitask.sampling import Epoch, MakeBatches, mt_dnn
 from multitask.task_models import SingleTaskResult, TaskModels
-from multitask.tasks import TASKS, Loss, Tasks
+from multitask.tasks import TASKS, Loss, Tasks, labels_of
 
 FUSION_PREFIX = "contrastive-"  # before a task's name: its batch for the companion's loss
 HEADS_LR = 1e-3  # of heads on a frozen encoder, as with --option pretrain
@@ -466,7 +466,7 @@ def task_losses(heads: HeadOptions, model: MultitaskBert, rows: Rows) -> dict[st
 
 def shift_for_prior(prior: float, rows: EncodedExamples) -> float:
     """What is added to a logit in training, if `prior` of the pairs to predict are paraphrases."""
-    labels = labels_of(rows)
+    labels = labels_of(rows.examples)
     # A label that is a probability gets no shift, so it does not count.
     classes = labels[labels % 1 == 0]
     share = float(classes.mean()) if len(classes) else 0.0
@@ -489,7 +489,7 @@ def fit_ranges(model: MultitaskBert, rows: Rows, precision: str) -> None:
         low = model.tasks[task].format.low
         width = model.tasks[task].format.high - low
         cosines = (torch.from_numpy(points) - low) / width  # (N,)
-        labels = torch.from_numpy(labels_of(train))
+        labels = torch.from_numpy(labels_of(train.examples))
         lowest.fill_(fitted_range(cosines, labels, width / BUCKETS_OF_RANGE, low))
 
 

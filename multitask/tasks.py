@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
 from data.options import DataOptions
+from data.readers import Example
 from data.task_specs import BUILT_IN, TaskSpec, from_stored
 from data.task_tables import resolve_task
 from multitask.head_registry import HEADS
@@ -24,6 +25,12 @@ from multitask.losses import absolute_loss, paraphrase_loss, sentiment_loss, sim
 
 # The tasks of the leaderboard's overall scores.
 COURSE_TASKS = ("sst", "para", "sts")
+
+Scored = Literal["predictions", "labels"]
+REMEDIES: dict[Scored, str] = {
+    "predictions": "Predict with an earlier checkpoint, or train with a lower learning rate.",
+    "labels": "Correct the label in its file, or leave the row out.",
+}
 
 
 # --- from raw outputs to predictions --------------------------------------------------------------
@@ -35,7 +42,7 @@ def most_likely_class(logits: np.ndarray) -> np.ndarray:
     logits: (N, C), any float dtype. Returns int64 (N,), 0 to C - 1. Raises ValueError if a logit is
     not finite.
     """
-    return finite(logits).argmax(axis=1)
+    return finite(logits, "predictions").argmax(axis=1)
 
 
 def is_second_class(logits: np.ndarray) -> np.ndarray:
@@ -46,7 +53,7 @@ def is_second_class(logits: np.ndarray) -> np.ndarray:
 
     logits: (N,). Returns float32 (N,) of 0.0 and 1.0. Raises ValueError if a logit is not finite.
     """
-    return (finite(logits) > 0).astype(np.float32)
+    return (finite(logits, "predictions") > 0).astype(np.float32)
 
 
 def as_number(outputs: np.ndarray) -> np.ndarray:
@@ -54,30 +61,49 @@ def as_number(outputs: np.ndarray) -> np.ndarray:
 
     outputs: (N,). Returns float32 (N,). Raises ValueError if an output is not finite.
     """
-    return finite(outputs).astype(np.float32)
+    return finite(outputs, "predictions").astype(np.float32)
 
 
-def finite(values: np.ndarray) -> np.ndarray:
-    """The values themselves. Raises ValueError with the first row that is not finite."""
+def finite(values: np.ndarray, what: Scored) -> np.ndarray:
+    """The values themselves. Raises ValueError with the first row that is not finite.
+
+    values: (N,) or (N, C). what: they are, for the message.
+    """
     is_finite = np.isfinite(values)
     if is_finite.all():
         return values
     row = int(np.argwhere(~is_finite)[0][0])
     raise ValueError(
-        f"row {row} holds {values[row]}; only finite numbers can be scored. The model has diverged"
-        ": go back to the last good checkpoint, or lower the learning rate."
+        f"row {row} of the {what} is {values[row]}; only finite numbers can be scored. "
+        f"{REMEDIES[what]}"
     )
 
 
 # --- from predictions to scores -------------------------------------------------------------------
 
 
+def labels_of(examples: Sequence[Example]) -> np.ndarray:
+    """The labels of N examples, float32 (N,).
+
+    Raises ValueError for an example without a label: as nan it would count as a wrong prediction.
+    """
+    labels = []
+    for example in examples:
+        if example.label is None:
+            raise ValueError(
+                f"the row with the id {example.id} has no label; each row must have one to be "
+                "scored. Give a labelled file, such as the dev file."
+            )
+        labels.append(example.label)
+    return np.array(labels, dtype=np.float32)
+
+
 def accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
     """Share of the predictions that equal their label, 0 to 1.
 
-    Both (N,). Raises ValueError for N = 0 or other shapes.
+    Both (N,). Raises ValueError for N = 0, other shapes, or a number that is not finite.
     """
-    check_shapes(predictions, labels)
+    check_scored(predictions, labels)
     return float(np.mean(predictions == labels))
 
 
@@ -87,9 +113,9 @@ def macro_f1(predictions: np.ndarray, labels: np.ndarray) -> float:
     Classes are those that a label or a prediction has. Compare with accuracy, in which a rare class
     hardly counts, and with sklearn.metrics.f1_score(average="macro").
 
-    Both (N,). Raises ValueError for N = 0 or other shapes.
+    Both (N,). Raises ValueError for N = 0, other shapes, or a number that is not finite.
     """
-    check_shapes(predictions, labels)
+    check_scored(predictions, labels)
     scores = []
     for name in np.union1d(predictions, labels):
         # 2 TP + FP + FN is the number of predictions and of labels of the class.
@@ -105,9 +131,9 @@ def matthews(predictions: np.ndarray, labels: np.ndarray) -> float:
     It is the correlation of the one-hot predictions with the one-hot labels. 0 where all
     predictions or all labels are one class. Compare with sklearn.metrics.matthews_corrcoef.
 
-    Both (N,). Raises ValueError for N = 0 or other shapes.
+    Both (N,). Raises ValueError for N = 0, other shapes, or a number that is not finite.
     """
-    check_shapes(predictions, labels)
+    check_scored(predictions, labels)
     # One column for each class.
     names = np.union1d(predictions, labels)
     predicted = (predictions[:, None] == names).astype(np.float64)  # (N, C)
@@ -133,9 +159,9 @@ def pearson(predictions: np.ndarray, labels: np.ndarray) -> float:
     # Imported late: scipy takes half a second, and `--help` must answer at once.
     from scipy.stats import pearsonr
 
-    check_shapes(predictions, labels)
-    predictions = finite(predictions).astype(np.float64)
-    labels = finite(labels).astype(np.float64)
+    check_scored(predictions, labels)
+    predictions = predictions.astype(np.float64)
+    labels = labels.astype(np.float64)
     if np.ptp(predictions) == 0 or np.ptp(labels) == 0:
         return 0.0
     return float(pearsonr(predictions, labels).statistic)
@@ -149,17 +175,22 @@ def spearman(predictions: np.ndarray, labels: np.ndarray) -> float:
     # Imported late, as in `pearson`.
     from scipy.stats import rankdata
 
-    check_shapes(predictions, labels)
-    return pearson(rankdata(finite(predictions)), rankdata(finite(labels)))
+    check_scored(predictions, labels)
+    return pearson(rankdata(predictions), rankdata(labels))
 
 
-def check_shapes(predictions: np.ndarray, labels: np.ndarray) -> None:
-    """ValueError if the two are not both (N,) with at least one row."""
+def check_scored(predictions: np.ndarray, labels: np.ndarray) -> None:
+    """ValueError if the two are not both (N,) with at least one row, or hold nan or infinity.
+
+    A label of nan equals no prediction, so accuracy would count the row as wrong without a word.
+    """
     if predictions.ndim != 1 or predictions.shape != labels.shape or not len(labels):
         raise ValueError(
-            f"predictions have shape {predictions.shape}, labels {labels.shape}; both need (N,), "
-            "N >= 1"
+            f"predictions have shape {predictions.shape}, labels {labels.shape}; both must be "
+            "(N,), with N >= 1. Pass one prediction for each label."
         )
+    finite(predictions, "predictions")
+    finite(labels, "labels")
 
 
 def overall_2023(scores: dict[str, float]) -> float:

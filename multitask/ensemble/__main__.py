@@ -28,7 +28,6 @@ from minbert.commands.paths import real_path
 from minbert.reporting import terminal
 from minbert.reporting.tables import score_table
 from multitask.ensemble.voting import METHODS, Outcome, apply_method, gather_votes, make_folds
-from multitask.evaluation import labels_of
 from multitask.leaderboard import (
     PREDICTED,
     Paths,
@@ -39,7 +38,7 @@ from multitask.leaderboard import (
 )
 from multitask.saved_run import Record, all_tasks, open_run, read_record, same_data
 from multitask.stage import read_tables
-from multitask.tasks import TASKS, Tasks, with_overall
+from multitask.tasks import TASKS, Tasks, labels_of, with_overall
 
 CAUTION = (
     "Each run kept the epoch that scored best on these same dev rows, so all of these numbers are "
@@ -319,7 +318,7 @@ def join_runs(options: argparse.Namespace, records: Sequence[Record]) -> None:
     """Predict with every run, join the predictions, write and print the results."""
     tasks = all_tasks(records)
     tables = tables_of(records, tasks)
-    labels = {name: labels_of(tables[name]["dev"]) for name in tasks}
+    labels = {name: labels_of(tables[name]["dev"].examples) for name in tasks}
     folds = {name: make_folds(len(labels[name]), options.folds, options.seed) for name in tasks}
 
     # One model is in memory at a time.

@@ -17,7 +17,7 @@ import numpy as np
 
 from data.readers import Example
 from multitask.probabilities import confidences, probabilities
-from multitask.tasks import Task
+from multitask.tasks import Task, labels_of
 
 # The lower edges of all overlap buckets but the first. The last bucket holds pairs of equal words.
 OVERLAP_EDGES = (0.2, 0.4, 0.6, 0.8, 1.0)
@@ -43,7 +43,7 @@ class DevOutputs:
     @cached_property
     def labels(self) -> np.ndarray:
         """The gold labels, float32 (N,)."""
-        return np.array([example.label for example in self.examples], dtype=np.float32)
+        return labels_of(self.examples)
 
     @cached_property
     def predictions(self) -> np.ndarray:

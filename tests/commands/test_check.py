@@ -94,7 +94,7 @@ def test_the_score_follows_the_id_and_not_the_place(tmp_path, data_dir):
 def test_a_table_without_labels_has_no_score(tmp_path, data_dir):
     write(tmp_path / "file.csv", SST, TEST_IDS, VALUES["sst"])
     table = read_examples(data_dir / COURSE_FILES["sst"]["test"], SST.format, labelled=False)
-    with pytest.raises(ValueError, match="the rows have no labels; a score needs a labelled file"):
+    with pytest.raises(ValueError, match="has no label; each row must have one to be scored"):
         score_predictions(tmp_path / "file.csv", SST, table)
 
 

@@ -11,9 +11,19 @@ import pytest
 import scipy.stats
 import torch
 
-from data.readers import COURSE_FILES, FORMATS, PARA, SST, STS
+from data.readers import COURSE_FILES, FORMATS, PARA, SST, STS, Example
 from multitask.losses import paraphrase_loss, sentiment_loss, similarity_loss
-from multitask.tasks import TASKS, accuracy, overall_2023, overall_2024, pearson
+from multitask.tasks import (
+    TASKS,
+    accuracy,
+    labels_of,
+    macro_f1,
+    matthews,
+    overall_2023,
+    overall_2024,
+    pearson,
+    spearman,
+)
 
 
 def floats(*values) -> np.ndarray:
@@ -64,7 +74,7 @@ def test_sts_keeps_the_number():
 def test_outputs_that_are_not_finite_are_refused_with_their_row(task, bad):
     outputs = np.zeros((4, 5) if task.num_outputs == 5 else 4, dtype=np.float32)
     outputs[2] = bad
-    with pytest.raises(ValueError, match="row 2 holds .*diverged"):
+    with pytest.raises(ValueError, match="row 2 of the predictions is .*lower learning"):
         task.decode(outputs)
 
 
@@ -132,9 +142,20 @@ def test_pearson_of_nearly_constant_predictions_is_a_number():
         assert pearson(predictions, floats(0, 5, 0)) == pytest.approx(1)
 
 
-def test_pearson_refuses_what_is_not_finite():
-    with pytest.raises(ValueError, match="row 1 holds nan"):
-        pearson(floats(1, math.nan, 3), floats(1, 2, 3))
+@pytest.mark.parametrize("score", [accuracy, macro_f1, matthews, pearson, spearman])
+def test_scores_refuse_what_is_not_finite(score):
+    """A label of nan equals nothing, so accuracy would be 0 without a word."""
+    with pytest.raises(ValueError, match="row 1 of the predictions is nan"):
+        score(floats(1, math.nan, 3), floats(1, 2, 3))
+    with pytest.raises(ValueError, match="row 2 of the labels is inf.* Correct the label"):
+        score(floats(1, 2, 3), floats(1, 2, math.inf))
+
+
+def test_a_row_without_a_label_is_refused():
+    examples = [Example("a1", "a", None, 2.0), Example("a2", "b", None, None)]
+    assert labels_of(examples[:1]).tolist() == [2.0]
+    with pytest.raises(ValueError, match="the row with the id a2 has no label"):
+        labels_of(examples)
 
 
 @pytest.mark.parametrize("score", [accuracy, pearson])
