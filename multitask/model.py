@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from safetensors import SafetensorError
@@ -22,6 +22,7 @@ from minbert.commands.files import read_json, write_json, write_tensors
 from minbert.commands.options import AUTO, NONE, from_flat
 from minbert.dropout import Dropout
 from minbert.fast import positions_read
+from minbert.pooling import FILE_NAME as POOLING_FILE
 from minbert.pooling import mean, pool, save_pooling, stored_pooling
 from multitask.head_registry import HEADS
 from multitask.heads import CosineHead, Head, HeadShape, PairMlpHeads, PairTask, module_name
@@ -29,6 +30,13 @@ from multitask.options import HeadOptions
 from multitask.tasks import TASKS, Task, Tasks, stored_tasks
 
 PAIRS = "pairs"  # the name of PairMlpHeads among the heads
+
+
+class UnfitNames(NamedTuple):
+    """The tensors by which a file of heads differs from the model."""
+
+    missing: list[str]  # only the model has them
+    unknown: list[str]  # only the file has them
 
 
 class MultitaskBert(nn.Module):
@@ -261,32 +269,38 @@ class MultitaskBert(nn.Module):
         path = Path(folder) / "heads.json"
         pooling = stored_pooling(folder)
         settings = read_settings(path)
+        if pooling is None:
+            raise ValueError(
+                f"{folder}: the record of the pooling is missing ({POOLING_FILE}), so it is not "
+                "known which sentence vectors its heads read. Bring the file back as the run wrote "
+                "it, or start the run anew."
+            )
         check_heads(path, settings)
         encoder = BertModel.from_pretrained(folder, **config_overrides)
         try:
             tasks = stored_tasks(settings)
             options = head_options(settings)
-            model = cls(encoder, pooling or "mean", options, seed=0, tasks=tasks)
+            model = cls(encoder, pooling, options, seed=0, tasks=tasks)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 f"{path}: of another version ({error}). Start the run anew with this one."
             ) from error
 
-        wrong = ["a record of their pooling"]
-        if pooling is not None:
-            wrong = model.load_heads(path.with_suffix(".safetensors"))
-        if wrong:
+        tensors_path = path.with_suffix(".safetensors")
+        names = model.load_heads(tensors_path)
+        if names.missing or names.unknown:
             raise ValueError(
-                f"{folder}: its heads have, or lack, {', '.join(wrong)}, so another version wrote "
-                "them. Start the run anew with this one."
+                f"{tensors_path}: {describe_names(names)}. The file does not fit {path.name} in "
+                "this version. Bring both files back as the run wrote them, or start the run anew "
+                "with this version."
             )
         return model.eval()
 
-    def load_heads(self, path: Path) -> list[str]:
+    def load_heads(self, path: Path) -> UnfitNames:
         """Load the tensors of the common layer and the heads.
 
-        Returns the names that are missing or unknown. Raises ValueError if the file is absent, cut
-        short, or holds other shapes.
+        Returns the names that do not fit. Raises ValueError if the file is absent, cut short, or
+        holds other shapes.
         """
         try:
             check_recorded(path)
@@ -297,7 +311,17 @@ class MultitaskBert(nn.Module):
                 "wrote it, or start the run anew."
             ) from error
         missing = [name for name in report.missing_keys if not name.startswith("encoder.")]
-        return [*report.unexpected_keys, *missing]
+        return UnfitNames(missing, list(report.unexpected_keys))
+
+
+def describe_names(names: UnfitNames) -> str:
+    """The tensors that do not fit, for a message."""
+    parts = []
+    if names.missing:
+        parts.append(f"it lacks {', '.join(names.missing)}")
+    if names.unknown:
+        parts.append(f"this model has no {', '.join(names.unknown)}")
+    return ", and ".join(parts)
 
 
 def pair_task(task: Task) -> PairTask:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
 from safetensors import SafetensorError
 
 from data.batching import EncodedExamples
@@ -25,6 +26,7 @@ from minbert.commands.options import AUTO, OptionGroup, all_fields, from_flat
 from minbert.commands.paths import in_shell
 from minbert.commands.plugins import PluginError, digest_of_plugin, load_again
 from minbert.options import EncoderOptions
+from minbert.reporting import terminal
 from minbert.training import runtime
 from minbert.training.options import TrainingOptions
 from multitask.evaluation import predict
@@ -215,8 +217,7 @@ def knows(run: Record, task: str) -> bool:
 def open_model(run: Record) -> tuple[MultitaskBert | TaskModels, BertTokenizer]:
     """Load the run's model, in evaluation mode, and its tokenizer.
 
-    The model goes to the device of the run. If this machine has no such device, it goes to the
-    fastest one that is there: a run of a GPU opens on a laptop. Raises ValueError if the files
+    The model goes to the device of the run, as `choose_device` says. Raises ValueError if the files
     cannot be read.
     """
     source = run.folder / SHARED_FOLDER
@@ -237,12 +238,25 @@ def open_model(run: Record) -> tuple[MultitaskBert | TaskModels, BertTokenizer]:
             "it, or start the run anew."
         ) from error
 
-    # A run of a GPU may be opened on a laptop.
+    return model.to(choose_device(run)), tokenizer
+
+
+def choose_device(run: Record) -> torch.device:
+    """The device of the run, or the fastest one here where this machine has no such device.
+
+    So a run of a GPU opens on a laptop. The user is told, because the numbers may differ in their
+    last digits.
+    """
+    name = run.options.training.device
     try:
-        device, _ = runtime.choose_device(run.options.training.device)
-    except ValueError:
-        device, _ = runtime.choose_device()
-    return model.to(device), tokenizer
+        return runtime.choose_device(name).device
+    except runtime.MissingDevice:
+        device = runtime.choose_device().device
+        terminal.say(
+            f"{run.folder} was trained on the device {name}, which torch does not find on this "
+            f"machine. It is opened on {device}."
+        )
+        return device
 
 
 def check_files(run: Record) -> None:

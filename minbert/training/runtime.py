@@ -28,6 +28,10 @@ M_TRIM_THRESHOLD = -1
 M_MMAP_MAX = -4
 
 
+class MissingDevice(ValueError):
+    """This machine has no device of the name that was asked for."""
+
+
 class DeviceChoice(NamedTuple):
     """A device, and why it was chosen."""
 
@@ -164,7 +168,7 @@ def repeating(state: dict[str, Tensor]) -> Iterator[None]:
 def choose_device(name: str = "auto") -> DeviceChoice:
     """The device that "auto", "cpu", "cuda" or "mps" names, and the reason.
 
-    ValueError where this machine has no such device.
+    Raises MissingDevice, a ValueError, where this machine has no such device.
     """
     available = {
         "cuda": torch.cuda.is_available(),
@@ -175,7 +179,7 @@ def choose_device(name: str = "auto") -> DeviceChoice:
         fastest = next(device for device, is_available in available.items() if is_available)
         return DeviceChoice(torch.device(fastest), "the fastest that torch finds on this machine")
     if not available[name]:
-        raise ValueError(
+        raise MissingDevice(
             f"--device {name}: torch {torch.__version__} finds no such device on this machine. Use "
             "--device auto or cpu, and no --use_gpu, or install a torch build for it."
         )

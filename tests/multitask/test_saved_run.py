@@ -17,7 +17,7 @@ from minbert.commands.files import read_json
 from minbert.training.code_version import ROOT
 from multitask.evaluation import evaluate, predict
 from multitask.prediction_files import read_predictions
-from multitask.saved_run import open_run, read_record, same_data
+from multitask.saved_run import choose_device, open_run, read_record, same_data
 from multitask.tasks import TASKS
 
 
@@ -116,11 +116,27 @@ def test_a_model_that_cannot_be_read(copied, name):
         open_run(copied)
 
 
-def test_a_run_of_a_device_that_is_not_here(copied, monkeypatch):
+def test_a_run_of_a_device_that_is_not_here(copied, monkeypatch, capsys):
+    """It opens on another one, and the user is told."""
+    record = read_record(copied)
+    assert choose_device(record).type == "cpu" and not capsys.readouterr().out
     change_options(copied, device="cuda")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
     assert next(open_run(copied).model.parameters()).device.type == "cpu"
+    words = (
+        "was trained on the device cuda, which torch does not find on this machine. It is opened"
+    )
+    assert words in capsys.readouterr().out
+
+
+def test_another_fault_of_the_device_is_not_hidden(two_runs, monkeypatch):
+    def fail(name="auto"):
+        raise ValueError("the driver is too old")
+
+    monkeypatch.setattr("minbert.training.runtime.choose_device", fail)
+    with pytest.raises(ValueError, match="the driver is too old"):
+        choose_device(read_record(two_runs[0]))
 
 
 # --- no run, half a run, another version --------------------------------------------------------

@@ -71,7 +71,7 @@ def test_devices_come_with_their_reason(monkeypatch):
     assert runtime.choose_device("auto") == (CPU, "the fastest that torch finds on this machine")
     for name in ("cuda", "mps"):
         message = f"--device {name}: torch .* finds no such device.*--device auto or cpu"
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(runtime.MissingDevice, match=message):
             runtime.choose_device(name)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     assert runtime.choose_device("auto")[0].type == "mps"
