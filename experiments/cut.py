@@ -75,24 +75,36 @@ def values_on_cut(name: str) -> Values:
 # --- the files ------------------------------------------------------------------------------------
 
 
+class Digests(NamedTuple):
+    """What the files of a cut hold, each the beginning of a SHA-256.
+
+    course: of the drawn rows of the course's nine files. It also covers the number of triplets.
+    triplets: of the drawn triplets, or None without a file of them.
+    """
+
+    course: str
+    triplets: str | None
+
+
 def draw_lines(lines: list[str], num_rows: int, name: str) -> list[str]:
     """Return the header and `num_rows` other lines of a file, in their order.
 
-    lines: of the file, with its header first. name: of the file, which fixes the draw.
-    A file with fewer rows is returned whole.
+    lines: of the file, with its header first. name: of the file, which fixes the draw. Raises
+    ValueError where there are fewer rows: the runs would have another cut without a word.
     """
     header, *rows = lines
+    if len(rows) < num_rows:
+        raise ValueError(f"it has {len(rows):,} rows, and the cut has {num_rows:,} of them.")
     generator = random.Random(f"{REPORT_CUT.seed} {name}")
-    positions = generator.sample(range(len(rows)), min(num_rows, len(rows)))
+    positions = generator.sample(range(len(rows)), num_rows)
     return [header, *(rows[position] for position in sorted(positions))]
 
 
-def write_cut(source: Path, triplets: Path | None, out: Path) -> str:
-    """Write the files of the cut into the folder `out`, and return their digest.
+def write_cut(source: Path, triplets: Path | None, out: Path) -> Digests:
+    """Write the files of the cut into the folder `out`, and return their digests.
 
     source: the folder with the course's files. triplets: the file of --nli, or None.
-    The digest is the beginning of a SHA-256. It covers the drawn rows of the course's nine files,
-    and the number of triplets. Raises ValueError where a file cannot be read.
+    Raises ValueError where a file cannot be read, or has too few rows, or is no table of triplets.
     """
     digest = hashlib.sha256(f"{REPORT_CUT.triplets}\n".encode())
     for task, files in COURSE_FILES.items():
@@ -100,25 +112,36 @@ def write_cut(source: Path, triplets: Path | None, out: Path) -> str:
         for split, name in files.items():
             count = num_rows[split][task] if split in num_rows else REPORT_CUT.test
             digest.update(write_part(source / name, count, out / name).encode())
-    if triplets is not None:
-        write_part(triplets, REPORT_CUT.triplets, out / TRIPLETS)
-    return digest.hexdigest()[:16]
+    course = digest.hexdigest()[:16]
+    if triplets is None:
+        return Digests(course, None)
+
+    # Imported late, because it imports torch.
+    from contrastive.sentences import read_triplets
+
+    text = write_part(triplets, REPORT_CUT.triplets, out / TRIPLETS)
+    # A wrong file is refused now, and not when the first run reads it.
+    read_triplets(out / TRIPLETS)
+    return Digests(course, hashlib.sha256(text.encode()).hexdigest()[:16])
 
 
 def write_part(source: Path, num_rows: int, target: Path) -> str:
     """Write the drawn lines of one file, and return the text. An equal file is left alone."""
+    advice = (
+        "--data-dir must be a folder with the course's nine files, and --nli a file of triplets."
+    )
     try:
         with open(source, encoding="utf-8", newline="\n") as file:
             lines = list(file)
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(
-            f"{source}: cannot be read ({error}). --data-dir must be a folder with the course's "
-            "nine files, and --nli a file of triplets."
-        ) from error
+        raise ValueError(f"{source}: cannot be read ({error}). {advice}") from error
     if not lines:
         raise ValueError(f"{source}: is empty. A header and rows are expected.")
     # The name of the target fixes the draw, wherever the user's file is and whatever its name.
-    text = "".join(draw_lines(lines, num_rows, target.name))
+    try:
+        text = "".join(draw_lines(lines, num_rows, target.name))
+    except ValueError as error:
+        raise ValueError(f"{source}: {error} {advice}") from error
     # Another process may read the file at this moment.
     if not (target.is_file() and target.read_text(encoding="utf-8") == text):
         write_text(target, text)

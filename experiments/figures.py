@@ -1,7 +1,8 @@
 """A page with curves and bars of finished runs: `python -m experiments.figures NAME --out PAGE`.
 
-NAME is a file of experiments/records/, as `python -m experiments --record NAME` writes it. That
-command writes the same page for its own runs, to OUT/ablation.html.
+NAME is a file of experiments/records/, as `python -m experiments --record NAME` writes it, or the
+path of a file that `python -m experiments.reports --records FILE` wrote. `python -m experiments`
+writes the same page for its own runs, to OUT/ablation.html.
 
 The bars have the three tasks over all recipes, as figure 3 of [ROB]. The curves have the dev scores
 by epoch, as figure 2 of [GEN].
@@ -10,6 +11,7 @@ by epoch, as figure 2 of [GEN].
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.records import RECORDS, command_of, read_records
+from experiments.report_tables import runs_by_recipe
 from experiments.run_files import Scores
 from experiments.tables import COLUMNS, Column, format_scores
 from minbert.commands.ending import exit_code
@@ -158,9 +161,13 @@ def keep_trained(scores: Mapping[str, Any], trained: Sequence[str]) -> dict[str,
 def read_runs(path: Path) -> tuple[dict[str, list[Scores]], dict[str, list[History]]]:
     """Return the scores and the histories of the runs in a file of records, by recipe.
 
-    Raises ValueError where it holds none, or records of something else.
+    Of runs on the cut of the two reports, those of the recipes as they are now. Raises ValueError
+    where the file holds no runs, or records of something else.
     """
     records = read_records(path)
+    if records and "cut" in records[0]:
+        # The same runs as in the tables of the reports.
+        records = list(itertools.chain.from_iterable(runs_by_recipe(records).values()))
     if not records or "epochs" not in records[0]:
         raise ValueError(f"{path} holds no runs. This command adds them: {command_of(path)}")
     scores: dict[str, list[Scores]] = {}
@@ -173,6 +180,11 @@ def read_runs(path: Path) -> tuple[dict[str, list[Scores]], dict[str, list[Histo
     return scores, histories
 
 
+def records_path(name: str) -> Path:
+    """Return the file of records with this name. A path that ends in .jsonl stands for itself."""
+    return Path(name) if name.endswith(".jsonl") else RECORDS / f"{name}.jsonl"
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of this command."""
     parser = Parser(
@@ -180,7 +192,11 @@ def build_parser() -> argparse.ArgumentParser:
         description="Write a page with curves and bars of recorded runs.",
         allow_abbrev=False,
     )
-    parser.add_argument("name", metavar="NAME", help="of a file in experiments/records/")
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        help="of a file in experiments/records/, or the path of a .jsonl file",
+    )
     parser.add_argument(
         "--out", type=Path, required=True, metavar="PAGE", help="the HTML page to write"
     )
@@ -194,7 +210,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     output = Output("--out", arguments.out, begins_with(PAGE_START))
     check_outputs([output], overwrite=arguments.overwrite)
-    write_page(arguments.out, *read_runs(RECORDS / f"{arguments.name}.jsonl"))
+    write_page(arguments.out, *read_runs(records_path(arguments.name)))
     print(f"{arguments.out}: written")
     return 0
 

@@ -6,7 +6,8 @@ without a record says so, and its cells have a dash.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from experiments.cut import REPORT_CUT, differences, is_current
 from experiments.recipes import (
@@ -15,6 +16,7 @@ from experiments.recipes import (
     POOLED_ROWS,
     RECIPES,
     ROB_RECIPES,
+    STARTER_OPTIMIZER,
     Recipe,
     published_tasks,
 )
@@ -26,33 +28,42 @@ from experiments.tables import COLUMNS, OVERALL, format_head, format_row, format
 TASK_COLUMNS = [column for column in COLUMNS if column.score != OVERALL]
 # A claim about a row needs so many seeds.
 ENOUGH_SEEDS = 3
-RATE = "contrastive_lr"
+CONTRASTIVE_LR = "contrastive_lr"
 # Rows of [GEN] whose contrastive stage minimises every loss, and rows that maximise one.
 MINIMISED = ("gen-nli", "gen-quora-no-negatives")
 MAXIMISED = ("gen-quora-only", "gen-given")
+# Rows of [ROB] that go through the tasks one after the other.
+ROWS_IN_ORDER = ("rob-2", "rob-3")
+OPTIMIZER_OPTIONS = set(STARTER_OPTIMIZER)
 RunsByRecipe = Mapping[str, Sequence[Record]]
 
 
-def runs_by_recipe() -> dict[str, list[Record]]:
+def runs_by_recipe(records: Iterable[Record]) -> dict[str, list[Record]]:
     """Return the records of each recipe, one for a seed, in the order of the seeds.
 
-    A record of a recipe that was changed since is left out. Raises ValueError where the records
-    come from several cuts: one table must not mix them.
+    A record of a recipe that was changed since is left out. Raises ValueError as `check_one_cut`
+    does.
     """
     newest = {}
-    for record in read_records(REPORTS):
+    for record in records:
         if is_current(record):
             newest[record["recipe"], record["seed"]] = record
-    cuts = {record["cut"] for record in newest.values()}
-    if len(cuts) > 1:
-        raise ValueError(
-            f"{REPORTS} has records of {len(cuts)} cuts of the data. Keep those of one, and "
-            f"measure the others again: {command_of(REPORTS)}"
-        )
+    check_one_cut(newest.values())
     runs: dict[str, list[Record]] = {}
     for name, seed in sorted(newest):
         runs.setdefault(name, []).append(newest[name, seed])
     return runs
+
+
+def check_one_cut(records: Iterable[Record]) -> None:
+    """Raise ValueError where records come from several cuts: one table must not mix them."""
+    for field, content in (("cut", "cuts of the data"), ("triplets", "files of triplets")):
+        digests = {record[field] for record in records if field in record}
+        if len(digests) > 1:
+            raise ValueError(
+                f"the records are of {len(digests)} {content} ({join(sorted(digests))}). Keep "
+                "those of one in the file. Measure the others with --records and another file."
+            )
 
 
 def counted_scores(record: Record) -> Scores:
@@ -171,7 +182,7 @@ def table_of(
     make: Callable[[Mapping[str, Recipe], RunsByRecipe], list[str]],
 ) -> str:
     """Return one table of a report with the lines below it."""
-    runs = runs_by_recipe()
+    runs = runs_by_recipe(read_records(REPORTS))
     return "\n".join([*make(recipes, runs), *closing_lines(runs, recipes)])
 
 
@@ -195,31 +206,84 @@ def gen_train() -> str:
     return table_of(GEN_RECIPES, train_lines)
 
 
+def runs_that_differ_in(name: str, options: Collection[str]) -> list[Record]:
+    """Return the records of a recipe that differ from it in some of these options at most.
+
+    There is one for each seed and each set of values. Raises ValueError as `check_one_cut` does.
+    """
+    newest = {}
+    for record in read_records(REPORTS):
+        if record["recipe"] != name:
+            continue
+        changed = differences(name, record["options"])
+        if changed.keys() <= set(options):
+            newest[record["seed"], tuple(changed.values())] = record
+    check_one_cut(newest.values())
+    return [newest[key] for key in sorted(newest)]
+
+
+def score_cells(records: Sequence[Record]) -> list[str]:
+    """Return the cells of one table row: the number of seeds, and the measured dev scores."""
+    measured = [counted_scores(record) for record in records]
+    return [num_seeds(records), *(cell_of(measured, column.score, None) for column in COLUMNS)]
+
+
 def gen_rates() -> str:
     """Rows of [GEN] at every learning rate of the contrastive stage that has a record."""
-    lines = format_head(["row", "learning rate", "n", *(column.title for column in COLUMNS)])
+    titles = ["row", "contrastive learning rate", "n", *(column.title for column in COLUMNS)]
+    lines = format_head(titles)
     shown = []
     for name in (*MINIMISED, *MAXIMISED):
-        newest = {}
-        for record in read_records(REPORTS):
-            is_of_row = record["recipe"] == name
-            if is_of_row and differences(name, record["options"]).keys() <= {RATE}:
-                newest[record["options"][RATE], record["seed"]] = record
-        for rate in sorted({rate for rate, _ in newest}):
-            records = [newest[key] for key in sorted(newest) if key[0] == rate]
-            measured = [counted_scores(record) for record in records]
-            cells = [f"`{name}`", f"{rate:g}", num_seeds(records)]
-            cells += [cell_of(measured, column.score, None) for column in COLUMNS]
-            lines.append(format_row(cells))
+        by_rate = group_by(runs_that_differ_in(name, {CONTRASTIVE_LR}), CONTRASTIVE_LR)
+        for learning_rate in sorted(by_rate):
+            records = by_rate[learning_rate]
+            lines.append(format_row([f"`{name}`", f"{learning_rate:g}", *score_cells(records)]))
             shown += records
-    if not shown:
+    return with_conditions(lines, shown)
+
+
+def rob_schedules() -> str:
+    """Rows 2 and 3 of [ROB] at a constant learning rate, and at one that falls to 0."""
+    lines = format_head(["row", "schedule", "n", *(column.title for column in COLUMNS)])
+    shown = []
+    for name in ROWS_IN_ORDER:
+        published = RECIPES[name].published
+        printed = [getattr(published, column.published) for column in COLUMNS]
+        cells = ["-" if score is None else f"{score:.3f}" for score in printed]
+        lines.append(format_row([f"`{name}`", "the report's scores", "", *cells]))
+        by_schedule = group_by(runs_that_differ_in(name, OPTIMIZER_OPTIONS), "schedule")
+        for schedule in sorted(by_schedule):
+            records = by_schedule[schedule]
+            lines.append(format_row([f"`{name}`", schedule, *score_cells(records)]))
+            shown += records
+    return with_conditions(lines, shown)
+
+
+def group_by(records: Iterable[Record], option: str) -> dict[Any, list[Record]]:
+    """Return the records by their value of an option, in the order in which the values come."""
+    # Imported late: this reads the options of all packages.
+    from command_line.options import Options
+    from minbert.commands.options import all_fields
+
+    # A record leaves out options with their default value.
+    defaults = {item.name: item.default for item in all_fields(Options)}
+    groups: dict[Any, list[Record]] = {}
+    for record in records:
+        value = record["options"].get(option, defaults[option])
+        groups.setdefault(value, []).append(record)
+    return groups
+
+
+def with_conditions(lines: Sequence[str], records: Sequence[Record]) -> str:
+    """Return a table with the line below it that says when and where it was measured."""
+    if not records:
         return f"Not measured yet. This command adds it: `.venv/bin/{command_of(REPORTS)}`"
-    return "\n".join([*lines, "", measured_on(shown)])
+    return "\n".join([*lines, "", measured_on(records)])
 
 
 def rob_readings() -> str:
     """Rows 7 to 15 of [ROB] with drawn tasks and with pooled batches."""
-    runs = runs_by_recipe()
+    runs = runs_by_recipe(read_records(REPORTS))
     titles = ["row", "batches", "n", *(f"{column.title}, train" for column in TASK_COLUMNS)]
     lines = format_head([*titles, "overall 2023, dev"])
     for row in POOLED_ROWS:
@@ -240,7 +304,7 @@ def rob_readings() -> str:
 
 def rob_differences() -> str:
     """Training scores of row 7 less those of row 5, as published and in both readings."""
-    runs = runs_by_recipe()
+    runs = runs_by_recipe(read_records(REPORTS))
     lines = format_head(["row 7 less row 5, train", *(column.title for column in TASK_COLUMNS)])
     printed = []
     for before, after in zip(train_of("rob-5"), train_of("rob-7"), strict=True):
@@ -282,5 +346,6 @@ REPORT_TABLES: dict[str, Callable[[], str]] = {
     "rob-dev": rob_dev,
     "rob-differences": rob_differences,
     "rob-readings": rob_readings,
+    "rob-schedules": rob_schedules,
     "rob-train": rob_train,
 }

@@ -8,6 +8,8 @@ Two rows with the same options are one run, which is recorded for both. A run th
 this cut is not run again, and an interrupted one continues. So the same command continues a series
 that was stopped. Several of these commands may share one --out: each takes the next run that nobody
 works on.
+
+--records names another file for the records. A new file holds none, so everything is measured.
 """
 
 from __future__ import annotations
@@ -16,12 +18,14 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import date
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
 from experiments.cut import (
+    Digests,
     differences,
     flags_of,
     is_current,
@@ -38,23 +42,23 @@ from experiments.recipes import (
 from experiments.records import REPORTS, Record, add_records, read_records, record_of
 from experiments.run_files import read_json, read_record
 from experiments.series import Series, parse_seeds, run_process
-from minbert.commands.ending import exit_code
+from minbert.commands.ending import BAD_INPUT, DEFECT, DIVERGED, exit_code
 from minbert.commands.flags import Parser
 from minbert.reporting import terminal
 
 GROUPS = {"rob": [*ROB_RECIPES, *POOLED_RECIPES], "gen": list(GEN_RECIPES)}
-# Exit codes of a run that another try would not change: a diverged loss, and a wrong input.
-REFUSED = (1, 2)
+# Exit codes of a run that another try would not change.
+FAILS_AGAIN = (DIVERGED, BAD_INPUT, DEFECT)
 
 
 class Request(NamedTuple):
-    """What a command line asks for. cut: the digest of the cut, which is written by now."""
+    """What a command line asks for. cut: the digests of the cut, which is written by now."""
 
     names: list[str]
     seeds: list[int]
     out: Path
     records: Path
-    cut: str
+    cut: Digests
     is_kept: bool
 
 
@@ -91,6 +95,14 @@ def build_parser() -> Parser:
         help="folder of the cut and of the unfinished runs (default: %(default)s)",
     )
     parser.add_argument(
+        "--records",
+        type=Path,
+        default=REPORTS,
+        metavar="FILE",
+        help="file of the records (default: experiments/records/reports.jsonl, from which the "
+        "tables of the documents are written)",
+    )
+    parser.add_argument(
         "--keep", action="store_true", help="keep the folders of finished runs, with their weights"
     )
     return parser
@@ -103,16 +115,16 @@ def parse(argv: Sequence[str] | None) -> Request:
     """
     parser = build_parser()
     arguments = parser.parse_args(argv)
+    # A run starts in a process of its own, and gets whole paths.
+    out = arguments.out.resolve()
     try:
         names = expand(arguments.names)
         check_triplets(names, arguments.nli)
         seeds = parse_seeds(arguments.seeds)
+        cut = write_cut(arguments.data_dir, arguments.nli, out / "data")
     except ValueError as error:
         parser.error(str(error))
-    # A run starts in a process of its own, and gets whole paths.
-    out = arguments.out.resolve()
-    cut = write_cut(arguments.data_dir, arguments.nli, out / "data")
-    return Request(names, list(seeds), out, REPORTS, cut, arguments.keep)
+    return Request(names, list(seeds), out, arguments.records.resolve(), cut, arguments.keep)
 
 
 def expand(names: Iterable[str]) -> list[str]:
@@ -123,9 +135,11 @@ def expand(names: Iterable[str]) -> list[str]:
     expanded: list[str] = []
     for name in names:
         if name not in GROUPS and name not in RECIPES:
+            similar = get_close_matches(name, [*GROUPS, *RECIPES], n=1)
+            hint = f"Did you mean {similar[0]}? " if similar else ""
             raise ValueError(
-                f"'{name}' is no row of a report; it is {', '.join(GROUPS)} or a recipe of "
-                "run_multitask.py --list-recipes."
+                f"'{name}' is no row of a report. {hint}Name {', '.join(GROUPS)} or a published "
+                "recipe of run_multitask.py --list-recipes."
             )
         expanded += GROUPS.get(name, [name])
     return list(dict.fromkeys(expanded))
@@ -141,11 +155,20 @@ def check_triplets(names: Iterable[str], triplets: Path | None) -> None:
 # --- the runs -------------------------------------------------------------------------------------
 
 
+def cut_of(request: Request, name: str) -> dict[str, str]:
+    """Return the digests of what a recipe reads of the cut, as its record holds them."""
+    read = {"cut": request.cut.course}
+    if needs_triplets(name) and request.cut.triplets is not None:
+        read["triplets"] = request.cut.triplets
+    return read
+
+
 def find_record(request: Request, name: str, seed: int) -> Record | None:
-    """Return the record of a run of this recipe, seed and cut, or None."""
+    """Return the record of a run of this recipe and seed on this cut, or None."""
+    wanted = {"recipe": name, "seed": seed, **cut_of(request, name)}
     for record in read_records(request.records):
-        identity = (record["recipe"], record["seed"], record["cut"])
-        if identity == (name, seed, request.cut) and is_current(record):
+        is_same = all(record.get(field) == value for field, value in wanted.items())
+        if is_same and is_current(record):
             return record
     return None
 
@@ -189,7 +212,7 @@ def measure(request: Request, name: str, seed: int) -> int:
         if code:
             return code
 
-    record = record_of(read_record(folder), date.today()) | {"cut": request.cut}
+    record = record_of(read_record(folder), date.today()) | cut_of(request, name)
     add_records(request.records, [record])
     scores = ", ".join(f"{score} {value:.4f}" for score, value in record["scores"].items())
     terminal.say(f"{folder.name}: {record['minutes']} minutes, {scores}")
@@ -206,16 +229,23 @@ def run_all(request: Request) -> int:
             lock = FileLock(request.out / f"{name}-seed{seed}.lock", timeout=0)
             try:
                 with lock:
-                    if find_record(request, name, seed) or share_record(request, name, seed):
+                    if find_record(request, name, seed):
+                        terminal.say(f"{name}-seed{seed}: has a record in {request.records}")
+                        continue
+                    if share_record(request, name, seed):
                         continue
                     code = measure(request, name, seed)
             except Timeout:
                 terminal.say(f"{name}-seed{seed}: another process works on it")
                 continue
-            if code in REFUSED:
+            if code in FAILS_AGAIN:
                 # The other rows do not depend on this one.
                 failure = code
-                terminal.complain(f"{name}-seed{seed}: failed with code {code}; see its log.")
+                log = request.out / f"{name}-seed{seed}.log"
+                terminal.complain(
+                    f"{name}-seed{seed}: failed with code {code}. Its message is above, and its "
+                    f"output is in {log}."
+                )
             elif code:
                 terminal.complain(f"{name}-seed{seed}: stopped with code {code}.")
                 return code
@@ -224,7 +254,10 @@ def run_all(request: Request) -> int:
 
 @exit_code("python -m experiments.reports", "Stopped. The same command goes on from here.")
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit code 0 when every run has a record, else that of a run that failed."""
+    """Exit code 0 when no run failed, else that of one that did.
+
+    A run that another process works on is left to it.
+    """
     request = parse(argv)
     with terminal.session("reading the records", has_bar=False):
         return run_all(request)

@@ -13,6 +13,7 @@ from experiments import cut as cut_module
 from experiments import report_tables, reports
 from experiments.cut import (
     REPORT_CUT,
+    Digests,
     differences,
     draw_lines,
     flags_of,
@@ -20,6 +21,7 @@ from experiments.cut import (
     values_on_cut,
     write_cut,
 )
+from experiments.figures import read_runs
 from experiments.flags import parse_flags
 from experiments.recipes import RECIPES, values_of
 from experiments.records import add_records, read_records
@@ -50,7 +52,9 @@ def test_the_draw_of_a_file_is_fixed_and_keeps_the_order():
     assert numbers != list(range(10))
     assert drawn != draw_lines(lines, 10, "sts.csv")
     assert draw_lines(lines, 100, "sst.csv") == lines
-    assert draw_lines(lines, 101, "sst.csv") == lines
+    # Fewer rows would be another cut, which nobody asked for.
+    with pytest.raises(ValueError, match="it has 100 rows, and the cut has 101 of them"):
+        draw_lines(lines, 101, "sst.csv")
 
 
 def test_the_cut_is_written_once_and_its_digest_follows_its_content(tmp_path, monkeypatch):
@@ -60,7 +64,7 @@ def test_the_cut_is_written_once_and_its_digest_follows_its_content(tmp_path, mo
     source = ROOT / "data" / "sample"
     out = tmp_path / "out"
 
-    digest = write_cut(source, triplets, out)
+    digests = write_cut(source, triplets, out)
     counts = {path.name: len(path.read_text().split("\n")) - 2 for path in out.iterdir()}
     assert len(counts) == 10
     assert counts["quora-train.csv"] == 6
@@ -70,16 +74,36 @@ def test_the_cut_is_written_once_and_its_digest_follows_its_content(tmp_path, mo
 
     # A run may read the files at this moment, so equal files stay as they are.
     monkeypatch.setattr(cut_module, "write_text", lambda path, text: pytest.fail(f"{path} again"))
-    assert write_cut(source, triplets, out) == digest
+    assert write_cut(source, triplets, out) == digests
     monkeypatch.undo()
+
+    # Other triplets are told apart, and the rows without them stay what they are.
+    monkeypatch.setattr(cut_module, "REPORT_CUT", SMALL)
+    triplets.write_text(TRIPLETS.replace("\tc\n", "\tx\n").replace("\tf\n", "\ty\n"))
+    others = write_cut(source, triplets, out)
+    assert others.course == digests.course
+    assert others.triplets != digests.triplets
 
     # The options of a run are compared with its recipe, so they are no part of the digest.
     monkeypatch.setattr(cut_module, "REPORT_CUT", SMALL._replace(lr_factor=3.0))
-    assert write_cut(source, None, out) == digest
+    assert write_cut(source, None, out) == Digests(digests.course, None)
     monkeypatch.setattr(cut_module, "REPORT_CUT", SMALL._replace(seed=1))
-    assert write_cut(source, None, out) != digest
+    assert write_cut(source, None, out).course != digests.course
     with pytest.raises(ValueError, match="cannot be read.*--data-dir must be a folder"):
         write_cut(tmp_path / "nowhere", None, out)
+
+
+def test_a_wrong_file_is_refused_before_any_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(cut_module, "REPORT_CUT", SMALL)
+    source = ROOT / "data" / "sample"
+    wrong = tmp_path / "pairs.tsv"
+    wrong.write_text("sentence_1\tsentence_2\na\tb\n")
+    with pytest.raises(ValueError, match="nli-triplets.tsv"):
+        write_cut(source, wrong, tmp_path / "out")
+    # A smaller file would be another cut.
+    monkeypatch.setattr(cut_module, "REPORT_CUT", SMALL._replace(triplets=2))
+    with pytest.raises(ValueError, match=r"pairs.tsv: it has 1 rows, and the cut has 2 of them"):
+        write_cut(source, wrong, tmp_path / "out")
 
 
 def test_the_learning_rates_of_a_recipe_grow_by_the_factors_of_the_cut():
@@ -127,8 +151,10 @@ def test_groups_stand_for_all_rows():
     names = expand(["rob-14", "rob", "gen"])
     assert names[0] == "rob-14"
     assert sorted(names) == sorted(RECIPES)
-    with pytest.raises(ValueError, match="'surgery-mean' is no row of a report; it is rob, gen or"):
-        expand(["surgery-mean"])
+    with pytest.raises(ValueError, match="'defaults' is no row of a report. Name rob, gen or"):
+        expand(["defaults"])
+    with pytest.raises(ValueError, match="Did you mean gen-given-sst?"):
+        expand(["gen-givn-sst"])
 
 
 @pytest.fixture
@@ -138,7 +164,7 @@ def fake_runs(tmp_path, monkeypatch):
     The exit codes, by the name of a run's folder, may be set by a test.
     """
     monkeypatch.setattr(reports, "REPORTS", tmp_path / "reports.jsonl")
-    monkeypatch.setattr(reports, "write_cut", lambda *_: "the cut")
+    monkeypatch.setattr(reports, "write_cut", lambda *_: Digests("the cut", "the triplets"))
     ran: list[str] = []
     codes: dict[str, int] = {}
 
@@ -176,7 +202,7 @@ def write_run(folder: Path, recipe: str, seed: int) -> None:
     (folder / "run.json").write_text(json.dumps(record))
 
 
-def test_what_is_missing_is_run_and_recorded(tmp_path, fake_runs):
+def test_what_is_missing_is_run_and_recorded(tmp_path, fake_runs, capsys):
     ran, _ = fake_runs
     flags = ["--data-dir", "d", "--out", str(tmp_path / "out"), "--seeds", "0,1"]
     assert main(["rob-7", "rob-1", *flags]) == 0
@@ -194,9 +220,33 @@ def test_what_is_missing_is_run_and_recorded(tmp_path, fake_runs):
     assert not list((tmp_path / "out").glob("*/"))
 
     ran.clear()
+    capsys.readouterr()
     assert main(["rob-7", "rob-1", *flags, "--seeds", "0,1,2", "--keep"]) == 0
     assert ran == ["rob-7-seed2", "rob-1-seed2"]
     assert (tmp_path / "out" / "rob-7-seed2" / "run.json").is_file()
+    assert f"rob-7-seed0: has a record in {tmp_path / 'reports.jsonl'}" in capsys.readouterr().out
+
+    # Another file has no record yet.
+    mine = tmp_path / "mine.jsonl"
+    assert main(["rob-1", *flags, "--seeds", "0", "--records", str(mine)]) == 0
+    assert ran[2:] == ["rob-1-seed0"]
+    assert [record["recipe"] for record in read_records(mine)] == ["rob-1"]
+
+
+def test_a_row_with_other_triplets_is_run_again(tmp_path, fake_runs, monkeypatch):
+    ran, _ = fake_runs
+    flags = ["--data-dir", "d", "--nli", "n", "--out", str(tmp_path / "out"), "--seeds", "0"]
+    assert main(["gen-nli", "rob-1", *flags]) == 0
+    monkeypatch.setattr(reports, "write_cut", lambda *_: Digests("the cut", "others"))
+    assert main(["gen-nli", "rob-1", *flags]) == 0
+    assert ran == ["gen-nli-seed0", "rob-1-seed0", "gen-nli-seed0"]
+    records = read_records(tmp_path / "reports.jsonl")
+    assert [record.get("triplets") for record in records] == ["the triplets", None, "others"]
+
+    monkeypatch.setattr(report_tables, "REPORTS", tmp_path / "reports.jsonl")
+    add_records(tmp_path / "reports.jsonl", [{**records[0], "seed": 1}])
+    with pytest.raises(ValueError, match="2 files of triplets \\(others and the triplets\\)"):
+        REPORT_TABLES["gen-dev"]()
 
 
 def test_rows_with_the_same_options_share_their_runs(tmp_path, fake_runs, capsys):
@@ -219,7 +269,7 @@ def test_records_of_another_cut_or_of_an_older_recipe_do_not_count(
     ran, _ = fake_runs
     flags = ["--data-dir", "d", "--out", str(tmp_path / "out"), "--seeds", "0"]
     assert main(["rob-7", *flags]) == 0
-    monkeypatch.setattr(reports, "write_cut", lambda *_: "another cut")
+    monkeypatch.setattr(reports, "write_cut", lambda *_: Digests("another cut", None))
     assert main(["rob-7", *flags]) == 0
     assert ran == ["rob-7-seed0"] * 2
 
@@ -235,7 +285,9 @@ def test_a_failed_run_lets_the_others_go_on_and_a_stopped_one_does_not(tmp_path,
     flags = ["--data-dir", "d", "--out", str(tmp_path / "out"), "--seeds", "0"]
     assert main(["rob-1", "rob-2", *flags]) == 1
     assert ran == ["rob-1-seed0", "rob-2-seed0"]
-    assert "rob-1-seed0: failed with code 1; see its log." in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "rob-1-seed0: failed with code 1. Its message is above, and its output is in" in error
+    assert "rob-1-seed0.log." in error
     assert main(["rob-3", "rob-4", *flags]) == 130
     assert ran[2:] == ["rob-3-seed0"]
 
@@ -356,18 +408,48 @@ def test_a_row_at_two_learning_rates_has_a_line_for_each(records):
     assert "| `gen-given` | 0.0002 | 1 | 0.200 | 0.700 | 0.500 |" in text
 
 
+def test_a_row_has_a_line_for_each_schedule(records):
+    rows = read_records(records)
+    options = values_on_cut("rob-3")
+    for option in ("schedule", "warmup", "weight_decay", "max_grad_norm"):
+        del options[option]  # the default is linear
+    add_records(records, [{**rows[0], "recipe": "rob-3", "options": options}])
+    assert "rob-3" not in report_tables.runs_by_recipe(read_records(records))
+    text = REPORT_TABLES["rob-schedules"]()
+    assert "| `rob-3` | the report's scores |  | 0.498 | 0.874 | 0.851 | 0.741 |" in text
+    assert "| `rob-3` | linear | 1 | 0.400 |" in text
+    assert "constant" not in text
+    # Another difference is another experiment.
+    add_records(records, [{**rows[0], "recipe": "rob-3", "options": {**options, "lr": 1.0}}])
+    assert REPORT_TABLES["rob-schedules"]() == text
+
+
 def test_a_table_never_mixes_two_cuts_and_forgets_changed_recipes(records, monkeypatch):
     rows = read_records(records)
     add_records(records, [{**rows[0], "minutes": 9.0}])
     # The newest record of a recipe and a seed counts alone.
-    assert len(report_tables.runs_by_recipe()["rob-1"]) == 2
+    assert len(report_tables.runs_by_recipe(read_records(records))["rob-1"]) == 2
     add_records(records, [{**rows[0], "cut": "another"}])
-    with pytest.raises(ValueError, match="records of 2 cuts of the data.*experiments.reports rob"):
-        REPORT_TABLES["rob-dev"]()
+    for table in ("rob-dev", "rob-schedules", "gen-rates"):
+        # Two runs of a row with two schedules, or at two learning rates, are of one cut, too.
+        for name in ("rob-3", "gen-given"):
+            rerun = {**rows[0], "recipe": name, "seed": 0, "options": values_on_cut(name)}
+            add_records(records, [rerun, {**rerun, "seed": 1, "cut": "another"}])
+        with pytest.raises(ValueError, match=r"of 2 cuts of the data \(another and the cut\)"):
+            REPORT_TABLES[table]()
 
     changed = RECIPES["rob-1"]._replace(values={**RECIPES["rob-1"].values, "epochs": 9})
     monkeypatch.setitem(RECIPES, "rob-1", changed)
-    assert set(report_tables.runs_by_recipe()) == {"rob-5", "rob-7"}
+    current = [record for record in read_records(records) if record["cut"] == "the cut"]
+    assert "rob-1" not in report_tables.runs_by_recipe(current)
+    assert "rob-5" in report_tables.runs_by_recipe(current)
+
+
+def test_the_figures_show_the_runs_of_the_tables(records):
+    rows = read_records(records)
+    add_records(records, [{**rows[0], "options": {**rows[0]["options"], "epochs": 99}, "seed": 7}])
+    scores, _ = read_runs(records)
+    assert len(scores["rob-1"]) == 2
 
 
 def test_scores_that_no_report_prints_are_no_part_of_a_mean():
