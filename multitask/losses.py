@@ -64,6 +64,14 @@ def prior_shift(share: float, prior: float) -> float:
     return math.log(share / (1 - share)) - math.log(prior / (1 - prior))
 
 
+def shape_error(prediction: Tensor, labels: Tensor) -> ValueError:
+    """The error for predictions and labels that do not belong together row by row."""
+    return ValueError(
+        f"prediction is {tuple(prediction.shape)}, labels are {tuple(labels.shape)}; both must be "
+        "(B,). A column (B, 1) becomes (B,) with squeeze(-1)."
+    )
+
+
 def similarity_loss(prediction: Tensor, labels: Tensor) -> Tensor:
     """Mean squared error on the 0 to 5 scale of the labels (STS).
 
@@ -73,10 +81,7 @@ def similarity_loss(prediction: Tensor, labels: Tensor) -> Tensor:
     towards the mean.
     """
     if prediction.shape != labels.shape:
-        raise ValueError(
-            f"prediction is {tuple(prediction.shape)}, labels are {tuple(labels.shape)}; both need "
-            "(B,)"
-        )
+        raise shape_error(prediction, labels)
     return F.mse_loss(prediction.float(), labels.float())
 
 
@@ -87,10 +92,7 @@ def absolute_loss(prediction: Tensor, labels: Tensor) -> Tensor:
     with torch.nn.L1Loss.
     """
     if prediction.shape != labels.shape:
-        raise ValueError(
-            f"prediction is {tuple(prediction.shape)}, labels are {tuple(labels.shape)}; both need "
-            "(B,)"
-        )
+        raise shape_error(prediction, labels)
     return F.l1_loss(prediction.float(), labels.float())
 
 

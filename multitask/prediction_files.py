@@ -157,8 +157,8 @@ def verify_predictions(
                 "predicts all of them with the same model."
             )
         raise ValueError(
-            f"{path}: of {len(expected)} expected {task.title} ids, {' and '.join(faults)}. Needed "
-            f"is one row for each id of the input, no other. {advice}"
+            f"{path}: of {len(expected)} expected {task.title} ids, {' and '.join(faults)}. There "
+            f"must be one row for each id of the input, and no other. {advice}"
         )
     return predictions
 
@@ -205,9 +205,10 @@ def find_tasks(path: str | Path) -> list[Task]:
             "task, and `multitask.errors RUN` shows them with the wrong rows."
         )
     headers = dict.fromkeys(task.header for task in BUILT_IN_TASKS.values())
-    needed = ", ".join(map(repr, headers))
+    expected = ", ".join(map(repr, headers))
     raise ValueError(
-        f"{path}, line 1: the header is {header!r}; needed is one of {needed}, byte for byte."
+        f"{path}, line 1: the header is {header!r}; it must be one of {expected}, byte for byte. "
+        "Write the file again."
     )
 
 
@@ -269,15 +270,15 @@ def parse(path: str | Path, task: Task, content: bytes) -> dict[str, float]:
         row = ROW.fullmatch(text)
         if not row:
             raise ValueError(
-                f"{place}: the row is {text!r}; needed is '{{id}} , {{value}} \\n', byte for byte, "
-                "with no comma in the id. Write the file again."
+                f"{place}: the row is {text!r}; it must be '{{id}} , {{value}} \\n', byte for "
+                "byte, with no comma in the id. Write the file again."
             )
         row_id = row[1]
         value = parse_value(place, task, rule, row[2])
         if row_id in line_of_id:
             raise ValueError(
-                f"{place}: id {row_id} stands on line {line_of_id[row_id]} already; needed is one "
-                "row for each id. Remove one of the two."
+                f"{place}: id {row_id} stands on line {line_of_id[row_id]} already. Each id must "
+                "have one row. Remove one of the two."
             )
         predictions[row_id] = value
         line_of_id[row_id] = number

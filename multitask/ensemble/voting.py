@@ -250,8 +250,7 @@ def make_folds(num_rows: int, num_folds: int, seed: int) -> np.ndarray:
     """
     if not 2 <= num_folds <= num_rows:
         raise ValueError(
-            f"{num_folds} folds of {num_rows} dev rows; needed are 2 at least and a row for each. "
-            "Pass another number as --folds."
+            f"--folds is {num_folds}; it must be from 2 to {num_rows}, the number of dev rows."
         )
     numbers = np.arange(num_rows) % num_folds
     return np.random.default_rng(seed).permutation(numbers)

@@ -270,8 +270,8 @@ def test_check_with_a_header_of_no_task(tmp_path, data_dir, capsys):
     (tmp_path / "file.csv").write_bytes(b"id,Predicted_Sentiment\n")
     assert main([str(tmp_path / "file.csv"), "--data-dir", str(data_dir)]) == 2
     error = capsys.readouterr().err
-    assert "line 1: the header is 'id,Predicted_Sentiment\\n'; needed is one of" in error
-    assert "needed is one of 'id \\t Predicted_Sentiment" in error
+    assert "line 1: the header is 'id,Predicted_Sentiment\\n'; it must be one of" in error
+    assert "it must be one of 'id \\t Predicted_Sentiment" in error
 
 
 def test_check_counts_the_rows_that_the_reader_drops(tmp_path, data_dir, capsys):

@@ -387,7 +387,7 @@ def test_numbers_that_cannot_be(two_runs, out, capsys, flags):
 
 def test_more_folds_than_rows(two_runs, out, capsys):
     message = refused(capsys, *two_runs, "--out", out, "--folds", 25)
-    assert "25 folds of 24 dev rows" in message
+    assert "--folds is 25; it must be from 2 to 24, the number of dev rows" in message
 
 
 @pytest.mark.parametrize("flags", [["--method", "vote"], ["--fold", "3"]])

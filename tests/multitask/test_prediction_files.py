@@ -149,7 +149,7 @@ def with_change(tmp_path, task, old: bytes, new: bytes) -> Path:
             2,
             "the row is 'a7d575c9ed86ea9633660c67e , 1.0 \\r\\n'",
         ),
-        (PARA, b" , 0.0", b",0.0", 3, "needed is '{id} , {value} \\n', byte for byte"),
+        (PARA, b" , 0.0", b",0.0", 3, "it must be '{id} , {value} \\n', byte for byte"),
         (PARA, b"641 , 1.0 \n", b"641 , 1.0 ", 4, "the row is '0009d487c97525f8589179641 , 1.0 '"),
         (PARA, b"641 , 1.0 \n", b"641 , 1.0 \n\n", 5, "the row is '\\n'"),
         (PARA, b"33cf", b"33,cf", 3, "no comma in the id"),
@@ -209,9 +209,9 @@ def test_missing_and_unknown_ids_are_named(tmp_path):
     missing = "4 missing (m1, m2, m3, ...)"
     assert f"of 6 expected SST ids, {missing} and 1 unknown ({IDS[2]})" in message
     message = refusal(verify_predictions, path, SST, [*IDS, "m1"])
-    assert "1 missing (m1). Needed is" in message
+    assert "1 missing (m1). There must be one row for each id" in message
     message = refusal(verify_predictions, path, SST, IDS[1:])
-    assert f"ids, 1 unknown ({IDS[0]}). Needed" in message
+    assert f"ids, 1 unknown ({IDS[0]}). There must" in message
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_decoding_by_hand():
     assert decode(SST, classes).tolist() == [2, 0]
     assert decode(PARA, np.array([0.5, 0.51, 0.49])).tolist() == [0.0, 1.0, 0.0]
     assert decode(STS, np.array([-1.0, 0.5]), Scale(2.5, 1.5)).tolist() == [1.0, 3.25]
-    with pytest.raises(ValueError, match="row 1 holds nan"):
+    with pytest.raises(ValueError, match="row 1 of the predictions is nan"):
         decode(PARA, np.array([0.5, np.nan]))
 
 
@@ -333,7 +333,7 @@ def test_another_seed_draws_other_folds():
 
 @pytest.mark.parametrize(("num_rows", "num_folds"), [(10, 1), (10, 0), (4, 5)])
 def test_folds_that_cannot_be(num_rows, num_folds):
-    message = f"{num_folds} folds of {num_rows} dev rows; needed are 2 at least"
+    message = f"--folds is {num_folds}; it must be from 2 to {num_rows}, the number of dev rows"
     with pytest.raises(ValueError, match=message):
         make_folds(num_rows, num_folds, seed=1)
 
