@@ -6,8 +6,11 @@ without a record says so, and its cells have a dash.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
+
+from scipy.stats import spearmanr
 
 from experiments.cut import REPORT_CUT, differences, is_current
 from experiments.recipes import (
@@ -28,6 +31,8 @@ from experiments.tables import COLUMNS, OVERALL, format_head, format_row, format
 TASK_COLUMNS = [column for column in COLUMNS if column.score != OVERALL]
 # A claim about a row needs so many seeds.
 ENOUGH_SEEDS = 3
+# The order of fewer rows says nothing.
+ROWS_OF_AN_ORDER = 5
 CONTRASTIVE_LR = "contrastive_lr"
 # Rows of [GEN] whose contrastive stage minimises every loss, and rows that maximise one.
 MINIMISED = ("gen-nli", "gen-quora-no-negatives")
@@ -143,7 +148,7 @@ def dev_lines(recipes: Mapping[str, Recipe], runs: RunsByRecipe) -> list[str]:
             published = getattr(recipe.published, column.published)
             cells.append(cell_of(measured, column.score, published))
         lines.append(format_row(cells))
-    return [*lines, *baseline_lines(recipes, runs)]
+    return [*lines, *baseline_lines(recipes, runs), *order_lines(recipes, runs)]
 
 
 def baseline_lines(recipes: Mapping[str, Recipe], runs: RunsByRecipe) -> list[str]:
@@ -161,6 +166,35 @@ def baseline_lines(recipes: Mapping[str, Recipe], runs: RunsByRecipe) -> list[st
                     lines.append(format_row([baseline, "baseline without an encoder", "", *cells]))
                 return lines
     return []
+
+
+def order_lines(recipes: Mapping[str, Recipe], runs: RunsByRecipe) -> list[str]:
+    """Return a sentence on whether the measured scores put the rows in the report's order.
+
+    It is Spearman's rank correlation of published and measured means, over the rows with enough
+    seeds: 1 for the same order, 0 for no relation, -1 for the opposite order. With few rows there
+    is no sentence.
+    """
+    rows = [name for name in recipes if len(runs.get(name, [])) >= ENOUGH_SEEDS]
+    correlations = []
+    for column in COLUMNS:
+        published, measured = [], []
+        for name in rows:
+            score = getattr(recipes[name].published, column.published)
+            counted = [counted_scores(record) for record in runs[name]]
+            values = [scores[column.score] for scores in counted if column.score in scores]
+            if score is not None and values:
+                published.append(score)
+                measured.append(statistics.mean(values))
+        if len(published) < ROWS_OF_AN_ORDER:
+            return []
+        correlation = spearmanr(published, measured).statistic
+        correlations.append(f"{column.title} {correlation:.2f} ({len(published)} rows)")
+    return [
+        "",
+        f"Spearman's correlation of the published with the measured means, over the rows with at "
+        f"least {ENOUGH_SEEDS} seeds: {join(correlations)}. 1 means the same order.",
+    ]
 
 
 def train_lines(recipes: Mapping[str, Recipe], runs: RunsByRecipe) -> list[str]:

@@ -408,6 +408,22 @@ def test_a_row_at_two_learning_rates_has_a_line_for_each(records):
     assert "| `gen-given` | 0.0002 | 1 | 0.200 | 0.700 | 0.500 |" in text
 
 
+def test_the_order_of_the_rows_is_compared(records):
+    assert "Spearman" not in REPORT_TABLES["rob-dev"]()
+    first = read_records(records)[0]
+    # The report's SST scores of these rows: .498, .483, .499, .454 and .510. STS: as measured.
+    sst_of = {"rob-3": 0.2, "rob-4": 0.15, "rob-5": 0.1, "rob-6": 0.4, "rob-8": 0.05}
+    for name, sst in sst_of.items():
+        for seed in (0, 1, 2):
+            published = RECIPES[name].published
+            scores = {"sst": sst + 0.01 * seed, "para": published.para, "sts": published.sts}
+            row = {**first, "recipe": name, "options": values_on_cut(name), "seed": seed}
+            add_records(records, [{**row, "trained": list(SCORES), "scores": scores}])
+    text = REPORT_TABLES["rob-dev"]()
+    # Rows 1 and 7 have two seeds, and so no place in the order.
+    assert "SST -0.90 (5 rows), PARA 1.00 (5 rows), STS 1.00 (5 rows)" in text
+
+
 def test_a_row_has_a_line_for_each_schedule(records):
     rows = read_records(records)
     options = values_on_cut("rob-3")
