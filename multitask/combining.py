@@ -8,7 +8,7 @@ Legend: K tasks of a step, T tasks of the run, S steps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -16,24 +16,34 @@ import torch
 from torch import Tensor
 
 from minbert.commands.options import MethodOptions
+from minbert.training.job import equal_weights
 from multitask.gramian import SURGERIES, GradientStep
 from multitask.options import TaskOptions
 
 
-def combination(options: TaskOptions, seed: int) -> dict[str, Any]:
-    """The fields of the Job for --surgery: "weigh", weights of the losses, or "surgery".
+def loss_weights(options: TaskOptions) -> Callable[[Sequence[str]], Sequence[float]]:
+    """The function from the K tasks of a step to the K weights of their losses (Job.weigh).
+
+    Where --surgery changes gradients, the loop does not ask for weights of losses.
+    """
+    weigh = SURGERIES[options.surgery].weigh
+    if weigh is None:
+        return equal_weights
+
+    def weights(tasks: Sequence[str]) -> Sequence[float]:
+        return weigh(tasks, options.of_surgery)
+
+    return weights
+
+
+def gradient_surgery(options: TaskOptions, seed: int) -> GradientSurgery | None:
+    """The method of --surgery that changes gradients (Job.surgery); None where it weighs losses.
 
     seed: of the random orders of the tasks.
     """
-    own = options.of_surgery
-    weigh = SURGERIES[options.surgery].weigh
-    if weigh is None:
-        return {"surgery": GradientSurgery(options.surgery, own, options.order, seed)}
-
-    def weights(tasks: Sequence[str]) -> Sequence[float]:
-        return weigh(tasks, own)
-
-    return {"weigh": weights}
+    if not options.changes_gradients:
+        return None
+    return GradientSurgery(options.surgery, options.of_surgery, options.order, seed)
 
 
 # --- in the loop ----------------------------------------------------------------------------------

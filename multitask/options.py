@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from data.readers import BUILT_IN_FILES, COURSE_FILES
 from data.task_specs import BUILT_IN
@@ -448,6 +449,15 @@ class PredictionFileOptions(OptionGroup):
         return getattr(self, f"{task}_{split}_out", AUTO)
 
 
+class TaskFlag(NamedTuple):
+    """An option that has an effect for one task only."""
+
+    name: str
+    task: str
+    is_changed: bool  # it has another value than its default
+    tasks: Collection[str]  # those of the run for which such an option has an effect
+
+
 @dataclass(frozen=True)
 class MultitaskOptions(OptionGroup):
     """All options of the multitask stage."""
@@ -498,19 +508,23 @@ class MultitaskOptions(OptionGroup):
 
     def check_tasks_of_options(self) -> None:
         """Refuse options of one task without that task."""
-        owners = {
-            "para_head": (self.heads.para_head != AUTO, "para"),
-            "para_prior": (self.heads.para_prior != NONE, "para"),
-        }
+        trained = self.tasks.order
+        flags = [
+            TaskFlag("para_head", "para", self.heads.para_head != AUTO, trained),
+            TaskFlag("para_prior", "para", self.heads.para_prior != NONE, trained),
+        ]
         # A task of the user may be a score of pairs, too. multitask/stage.py knows that.
-        if set(self.tasks.order) <= set(BUILT_IN_FILES):
-            owners["sts_range"] = (self.heads.sts_range != "zero", "sts")
+        if set(trained) <= set(BUILT_IN_FILES):
+            is_fitted = self.heads.sts_range != "zero"
+            flags.append(TaskFlag("sts_range", "sts", is_fitted, trained))
+        # Tasks that are only read have prediction files, too.
         for task in BUILT_IN_FILES:
             for split in ("dev", "test"):
-                is_set = task not in self.tasks.read and self.files.path_of(task, split) != AUTO
-                owners[f"{task}_{split}_out"] = (is_set, task)
-        for name, (is_set, task) in owners.items():
-            if is_set and task not in self.tasks.order:
+                has_path = self.files.path_of(task, split) != AUTO
+                flags.append(TaskFlag(f"{task}_{split}_out", task, has_path, self.tasks.read))
+
+        for name, task, is_changed, tasks in flags:
+            if is_changed and task not in tasks:
                 raise ValueError(
                     f"--{name} {flat(self)[name]} has no effect with --tasks {self.tasks.tasks}. "
                     f"Drop it, or add {task}."

@@ -25,7 +25,7 @@ from minbert.training import processes
 from minbert.training.averaging import WeightAverage
 from minbert.training.job import Job, Progress, Step, TaskBatch, equal_weights
 from minbert.training.options import TrainingOptions
-from multitask.combining import combination
+from multitask.combining import gradient_surgery, loss_weights
 from multitask.evaluation import evaluate, predict
 from multitask.head_registry import HEADS
 from multitask.losses import (
@@ -203,7 +203,8 @@ def build_job(
         plan=tasks.plan,
         load=tasks.load,
         loss=tasks.loss,
-        **combination(options.tasks, training.seed),
+        weigh=loss_weights(options.tasks),
+        surgery=gradient_surgery(options.tasks, training.seed),
         evaluate=tasks.evaluate,
         before_epoch=tasks.before_epoch,
         score=options.tasks.score,
@@ -372,7 +373,8 @@ def heads_job(job: Job, options: MultitaskOptions, training: TrainingOptions) ->
         frozen=tuple(model.encoder.parameters()),
         closing_tokens=0,
         average=None,
-        **combination(options.tasks, training.seed),
+        weigh=loss_weights(options.tasks),
+        surgery=gradient_surgery(options.tasks, training.seed),
     )
 
 
