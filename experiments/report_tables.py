@@ -20,6 +20,7 @@ from experiments.recipes import (
     RECIPES,
     ROB_RECIPES,
     STARTER_OPTIMIZER,
+    Published,
     Recipe,
     published_tasks,
 )
@@ -37,8 +38,6 @@ CONTRASTIVE_LR = "contrastive_lr"
 # Rows of [GEN] whose contrastive stage minimises every loss, and rows that maximise one.
 MINIMISED = ("gen-nli", "gen-quora-no-negatives")
 MAXIMISED = ("gen-quora-only", "gen-given")
-# Rows of [ROB] that go through the tasks one after the other.
-ROWS_IN_ORDER = ("rob-2", "rob-3")
 OPTIMIZER_OPTIONS = set(STARTER_OPTIMIZER)
 RunsByRecipe = Mapping[str, Sequence[Record]]
 
@@ -141,13 +140,8 @@ def dev_lines(recipes: Mapping[str, Recipe], runs: RunsByRecipe) -> list[str]:
     """Return a table of dev scores, one row per recipe."""
     lines = format_head(["row", "what it is", "n", *(column.title for column in COLUMNS)])
     for name, recipe in recipes.items():
-        records = runs.get(name, [])
-        measured = [counted_scores(record) for record in records]
-        cells = [f"`{name}`", recipe.description, num_seeds(records)]
-        for column in COLUMNS:
-            published = getattr(recipe.published, column.published)
-            cells.append(cell_of(measured, column.score, published))
-        lines.append(format_row(cells))
+        cells = score_cells(runs.get(name, []), recipe.published)
+        lines.append(format_row([f"`{name}`", recipe.description, *cells]))
     return [*lines, *baseline_lines(recipes, runs), *order_lines(recipes, runs)]
 
 
@@ -256,10 +250,16 @@ def runs_that_differ_in(name: str, options: Collection[str]) -> list[Record]:
     return [newest[key] for key in sorted(newest)]
 
 
-def score_cells(records: Sequence[Record]) -> list[str]:
-    """Return the cells of one table row: the number of seeds, and the measured dev scores."""
+def score_cells(records: Sequence[Record], published: Published) -> list[str]:
+    """Return the cells of one table row: the number of seeds, and the dev scores.
+
+    published: the scores in brackets, where the report prints one.
+    """
     measured = [counted_scores(record) for record in records]
-    return [num_seeds(records), *(cell_of(measured, column.score, None) for column in COLUMNS)]
+    cells = [num_seeds(records)]
+    for column in COLUMNS:
+        cells.append(cell_of(measured, column.score, getattr(published, column.published)))
+    return cells
 
 
 def gen_rates() -> str:
@@ -271,24 +271,24 @@ def gen_rates() -> str:
         by_rate = group_by(runs_that_differ_in(name, {CONTRASTIVE_LR}), CONTRASTIVE_LR)
         for learning_rate in sorted(by_rate):
             records = by_rate[learning_rate]
-            lines.append(format_row([f"`{name}`", f"{learning_rate:g}", *score_cells(records)]))
+            cells = score_cells(records, Published())
+            lines.append(format_row([f"`{name}`", f"{learning_rate:g}", *cells]))
             shown += records
     return with_conditions(lines, shown)
 
 
 def rob_schedules() -> str:
-    """Rows 2 and 3 of [ROB] at a constant learning rate, and at one that falls to 0."""
+    """Rows of [ROB] at a constant learning rate, and at one that falls to 0."""
     lines = format_head(["row", "schedule", "n", *(column.title for column in COLUMNS)])
     shown = []
-    for name in ROWS_IN_ORDER:
-        published = RECIPES[name].published
-        printed = [getattr(published, column.published) for column in COLUMNS]
-        cells = ["-" if score is None else f"{score:.3f}" for score in printed]
-        lines.append(format_row([f"`{name}`", "the report's scores", "", *cells]))
+    for name, recipe in {**ROB_RECIPES, **POOLED_RECIPES}.items():
         by_schedule = group_by(runs_that_differ_in(name, OPTIMIZER_OPTIONS), "schedule")
+        if len(by_schedule) < 2:
+            continue
         for schedule in sorted(by_schedule):
             records = by_schedule[schedule]
-            lines.append(format_row([f"`{name}`", schedule, *score_cells(records)]))
+            cells = [f"`{name}`", schedule, *score_cells(records, recipe.published)]
+            lines.append(format_row(cells))
             shown += records
     return with_conditions(lines, shown)
 
