@@ -16,60 +16,29 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from command_line.course_flags import translate
 from experiments.checks import check_same, check_series, find_doubts
-from experiments.figures import History, keep_trained, write_page
-from experiments.recipes import published_tasks, values_of
-from experiments.records import RECORDS, add_records, record_of
-from experiments.run_files import (
-    Scores,
-    dev_scores,
-    read_record,
-    stage_records,
-    train_scores,
-)
+from experiments.comparable import check_fits, check_new
+from experiments.method_tables import METHODS, check_flags, check_methods
+from experiments.recipes import values_of
+from experiments.records import COMMANDS, RECORDS, add_records, read_records, record_of
+from experiments.results import Results
+from experiments.run_files import read_record
 from experiments.series import Series, parse_seeds, run_process
-from experiments.tables import build_score_table, build_stage_table, build_train_table
-from minbert.commands.ending import exit_code
+from minbert.commands.ending import BAD_INPUT, DEFECT, DIVERGED, exit_code
 from minbert.commands.files import write_text
 from minbert.commands.flags import Parser
 from minbert.commands.outputs import PAGE_START, Output, begins_with, check_outputs
 from minbert.reporting import terminal
+from minbert.reporting.pages import write_html
 from minbert.training.code_version import code_version
 
 # Flags of run_multitask.py that this command sets itself.
 SET_FLAGS = ("--recipe", "--seed", "--name", "--output-dir", "--output_dir", "--resume")
-
-
-@dataclass
-class Results:
-    """What the finished runs of a series say.
-
-    scores: by recipe, the dev scores of its runs, seed by seed.
-    histories: by recipe, the dev scores after each epoch of its runs.
-    train: by recipe, the scores on training rows, of runs with --score_train.
-    stages: by recipe and stage of --pretrain, the records of that stage.
-    """
-
-    scores: dict[str, list[Scores]] = field(default_factory=dict)
-    histories: dict[str, list[History]] = field(default_factory=dict)
-    train: dict[str, list[Scores]] = field(default_factory=dict)
-    stages: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-
-    def add(self, name: str, folder: Path, record: dict[str, Any]) -> None:
-        """Add one finished run of a recipe."""
-        trained = list(dev_scores(record))
-        self.scores.setdefault(name, []).append(dev_scores(record, published_tasks(name)))
-        history = [keep_trained(entry, trained) for entry in record.get("epochs", [])]
-        self.histories.setdefault(name, []).append(history)
-        if train_scores(record):
-            self.train.setdefault(name, []).append(train_scores(record))
-        for stage, stage_record in stage_records(folder, record).items():
-            self.stages.setdefault(f"{name}: {stage}", []).append(stage_record)
 
 
 def build_parser() -> Parser:
@@ -96,8 +65,8 @@ def build_parser() -> Parser:
         "--against",
         default="",
         metavar="NAME",
-        help="one of the recipes: the table gets a column with the differences from it, seed by "
-        "seed",
+        help="one of the recipes: a second table has the differences from it, task by task and "
+        "seed by seed",
     )
     parser.add_argument(
         "--record",
@@ -135,21 +104,41 @@ def parse(argv: Sequence[str] | None) -> Request:
     parser = build_parser()
     arguments = parser.parse_args(argv)
     try:
-        flags = shlex.split(arguments.flags)
+        # A run translates the flags of a course. Its options have the names of our flags.
+        flags = translate(shlex.split(arguments.flags))
         for name in arguments.names:
             values_of(name)
         seeds = parse_seeds(arguments.seeds)
+        series = Series(tuple(arguments.names), seeds, arguments.out, tuple(flags))
+        records = path_of_records(arguments.record, series)
     except ValueError as error:
         parser.error(str(error))
-    series = Series(tuple(arguments.names), seeds, arguments.out, tuple(flags))
 
     problem = find_problem(series, arguments.against)
     if problem:
         parser.error(problem)
-    name = arguments.record
-    if name and not re.fullmatch(r"[\w-]+", name):
-        parser.error(f"--record is '{name}'; it is a name of letters, digits, - and _.")
-    return Request(series, arguments.against, RECORDS / f"{name}.jsonl" if name else None)
+    return Request(series, arguments.against, records)
+
+
+def path_of_records(name: str, series: Series) -> Path | None:
+    """Return the file of --record NAME, or None for no name.
+
+    Raises ValueError where the runs of the series do not belong into this file.
+    """
+    if not name:
+        return None
+    if not re.fullmatch(r"[\w-]+", name):
+        raise ValueError(f"--record is '{name}'; it is a name of letters, digits, - and _.")
+    if name in COMMANDS:
+        raise ValueError(
+            f"--record is {name}, a file that another command writes: {COMMANDS[name]}. Choose "
+            "another name."
+        )
+    path = RECORDS / f"{name}.jsonl"
+    if name == METHODS.stem:
+        check_flags(series)
+    check_fits(series, path, read_records(path))
+    return path
 
 
 def find_problem(series: Series, against: str) -> str:
@@ -187,10 +176,14 @@ def finish_run(series: Series, name: str, seed: int, log: Callable[[str], None])
 
 def describe_failure(folder: Path, code: int) -> str:
     """Return the message about a run that ended with another exit code than 0."""
-    # 1 is a diverged loss and 2 a wrong input: the same command would fail in the same way.
-    is_refused = code in (1, 2)
-    advice = "Mend what it names first" if is_refused else "The same command goes on from here"
-    return f"{folder}: ended with code {code}; its message is above. {advice}."
+    if code in (DIVERGED, BAD_INPUT):
+        # The same command would fail in the same way.
+        advice = "Correct what the message names. Then start the same command again."
+    elif code == DEFECT:
+        advice = "The message names a file with the traceback. Please report it."
+    else:
+        advice = "The same command goes on from here."
+    return f"{folder}: ended with code {code}; its message is above. {advice}"
 
 
 @exit_code("python -m experiments", "Stopped. The same command goes on from here.")
@@ -212,10 +205,23 @@ def table_path(series: Series) -> Path:
     return series.out / "ablation.md"
 
 
+def add_record(path: Path, run: dict[str, Any]) -> None:
+    """Add the record of a finished run to a file.
+
+    run: the content of its run.json. Raises ValueError where it does not fit the records there.
+    """
+    record = record_of(run, date.today())
+    known = read_records(path)
+    check_new(path, known, record)
+    if path.stem == METHODS.stem:
+        check_methods([*known, record])
+    add_records(path, [record])
+
+
 def run_series(series: Series, against: str, records: Path | None) -> int:
     """Run what is missing and print the tables. Arguments as of Request."""
     code_now = code_version()
-    results = Results()
+    results = Results(series, against)
 
     # Seed by seed, so that a series that is stopped has something of every recipe.
     for seed in series.seeds:
@@ -232,22 +238,15 @@ def run_series(series: Series, against: str, records: Path | None) -> int:
             terminal.say(f"{folder}: {listed}")
             terminal.say(*find_doubts(series, name, folder, record, code_now))
             if records is not None:
-                add_records(records, [record_of(record, date.today())])
+                add_record(records, record)
 
-    text = build_score_table(results.scores, against)
-    if results.train:
-        text += f"\n\n{build_train_table(results.train)}"
-    if results.stages:
-        text += f"\n\n{build_stage_table(results.stages)}"
+    text = results.tables()
     path = table_path(series)
     write_text(path, text + "\n")
     page = path.with_suffix(".html")
     terminal.doing("drawing the curves")
-    write_page(page, results.scores, results.histories)
-    terminal.say(
-        f"\n{text}\n\nmean ± standard deviation over seeds, in brackets the published figure; also "
-        f"in {path}, and with curves and bars in {page}"
-    )
+    write_html(page, "Recipes compared", results.sections())
+    terminal.say(f"\n{text}\n\nThese tables are also in {path}, and curves and bars in {page}.")
     return 0
 
 

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.flags import is_different, normalise, parse_flags
+from experiments.records import default_options
 from experiments.run_files import read_json, read_record
 from experiments.series import Series
+from minbert.commands.files import digest_of_file
 from minbert.training.code_version import name_of
 
 # Options in which the runs of one experiment may differ.
@@ -69,8 +71,13 @@ def check_flags(run: BegunRun, flags: Sequence[str]) -> None:
     """Raise ValueError where a run has other options than the flags ask for."""
     for name, text in parse_flags(flags).items():
         if name not in run.options:
+            if name in default_options():
+                raise ValueError(
+                    f"--with has --{name}, and another version made the run in {run.folder}, "
+                    "without this option. Move the run, or leave out the flag."
+                )
             raise ValueError(
-                f"--with has --{name}, which the run in {run.folder} does not know; drop it."
+                f"--with has --{name}, which is no option of run_multitask.py. Correct the flag."
             )
         if is_different(run.options[name], text):
             raise ValueError(
@@ -112,7 +119,8 @@ def find_doubts(
 ) -> list[str]:
     """Return a line for each reason why a finished run may not be what the command asks for.
 
-    Reasons are options other than those of the recipe and the flags, and code other than today's.
+    Reasons are options other than those of the recipe and the flags, a file that has changed since
+    the run read it, such as that of --plugin, and code other than today's.
     """
     lines = []
     for option, expected in series.expected_options(name).items():
@@ -121,6 +129,14 @@ def find_doubts(
             lines.append(
                 f"{folder}: has --{option} {stored}, where {name} says {expected}: flags of an "
                 "earlier --with won, or the recipe was edited since; remove it to have it made anew"
+            )
+
+    # A file that is gone may have stood in a temporary folder.
+    for path, digest in record.get("files", {}).items():
+        if Path(path).is_file() and digest_of_file(Path(path)) != digest:
+            lines.append(
+                f"{folder}: {path} has changed since the run read it; remove the run to have it "
+                "made anew"
             )
 
     # A run of an older version does not say which code made it.

@@ -1,17 +1,37 @@
 """The tables that compare training methods: each beside the same run without it.
 
-The first table holds comparisons of recipes.py on the bundled sample, which everybody has. The
-second one holds runs with MiniLM on the whole course data.
+The first tables hold comparisons of recipes.py on the bundled sample, which everybody has. The
+others hold runs with MiniLM on the whole course data.
+
+A row holds the runs of one experiment. Two rows are compared seed by seed, where both have read the
+same data with the same other options. Records that break this rule are refused (comparable.py).
 """
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from experiments.record_tables import measured_on, not_measured
-from experiments.records import RECORDS, Record, group_records, read_records
-from experiments.tables import COLUMNS, OVERALL, format_head, format_row, format_scores
+from experiments.comparable import (
+    MACHINE_OPTIONS,
+    check_pair,
+    check_recipe,
+    check_row,
+    compared_options,
+)
+from experiments.conditions import describe_code, join, measured_on, not_measured
+from experiments.flags import parse_flags
+from experiments.records import RECORDS, Record, group_records, newest_of, read_records
+from experiments.series import Series
+from experiments.tables import (
+    COLUMNS,
+    OVERALL,
+    format_head,
+    format_row,
+    format_scores,
+    score_cells,
+)
 
 METHODS = RECORDS / "methods.jsonl"
 COURSE = RECORDS / "course-minilm.jsonl"
@@ -31,44 +51,136 @@ CONTROLS = {
     "surgery-cagrad": "surgery-sum",
     "surgery-upgrad": "surgery-sum",
 }
+# Flags that runs for these tables may have. Every other one would make another experiment.
+FREE_FLAGS = (*MACHINE_OPTIONS, "plugin", "token_cache")
 
-# Options that tell apart the runs on the course's data, by the name of their row. All of them have
-# MiniLM, no common layer, and the steps of --sampling annealed.
-COURSE_ROWS: dict[str, dict[str, Any]] = {
-    "dropout 0.1, the model's own": {},
-    "dropout 0.1 and R-Drop": {"regulariser": "r-drop"},
-    "no dropout": {"encoder_dropout": 0.0},
-    "no dropout, EMA": {"encoder_dropout": 0.0, "averaging": "ema"},
-    "no dropout, text labelled by an ensemble": {"encoder_dropout": 0.0, "batch_size": 64},
+# --- runs on the course's data --------------------------------------------------------------------
+
+# All options of a run that differ from their defaults, by the name of its row.
+MINILM: dict[str, Any] = {
+    "model": "minilm",
+    "sampling": "annealed",
+    "score": OVERALL,
+    "pair_encoding": "cross",
+    "para_prior": 0.37,
+    "common_layer": "none",
+    "epochs": 2,
+    "lr": 7e-5,
 }
+NO_DROPOUT = MINILM | {"encoder_dropout": 0.0, "attention_dropout": 0.0}
+COURSE_ROWS: dict[str, dict[str, Any]] = {
+    "dropout 0.1, the model's own": MINILM,
+    "dropout 0.1 and R-Drop": MINILM | {"regulariser": "r-drop"},
+    "no dropout": NO_DROPOUT,
+    "no dropout, EMA": NO_DROPOUT | {"averaging": "ema"},
+    "no dropout, text labelled by an ensemble": NO_DROPOUT | {"batch_size": 64, "lr": 1e-4},
+}
+# A row, and the row that differs from it in the method alone. The last row of COURSE_ROWS has none.
+COURSE_CONTROLS = {
+    "dropout 0.1 and R-Drop": "dropout 0.1, the model's own",
+    "no dropout": "dropout 0.1, the model's own",
+    "no dropout, EMA": "no dropout",
+}
+
+Runs = Mapping[int, Record]
 
 
 def by_seed(records: Sequence[Record]) -> dict[int, Record]:
     """Return the newest record of each seed, in the order of the seeds."""
-    newest = {record["seed"]: record for record in records}
-    return {seed: newest[seed] for seed in sorted(newest)}
+    newest = newest_of(records, lambda record: record["seed"])
+    return {record["seed"]: record for record in sorted(newest, key=lambda record: record["seed"])}
 
 
-def difference_cell(runs: Mapping[int, Record], controls: Mapping[int, Record], score: str) -> str:
-    """Return the mean of a score less that of the control, over the seeds of both."""
-    differences = []
-    for seed, run in runs.items():
-        if seed in controls:
-            differences.append(run["scores"][score] - controls[seed]["scores"][score])
-    return format_scores(differences)
+def difference_cells(runs: Runs, controls: Runs) -> list[str]:
+    """Return how many seeds both have, and the mean difference of each score over them.
 
-
-def score_cells(runs: Mapping[int, Record]) -> list[str]:
-    """Return a cell for each task and the overall score."""
-    cells = []
+    Raises ValueError where a run and its control have read other data.
+    """
+    seeds = [seed for seed in runs if seed in controls]
+    for seed in seeds:
+        if runs[seed]["data"] != controls[seed]["data"]:
+            raise ValueError(
+                f"the runs of seed {seed} have read other data than their controls. Run both on "
+                "the same data, or remove the lines of one of them from the records."
+            )
+    cells = [str(len(seeds))]
     for score in SCORES:
-        cells.append(format_scores([run["scores"][score] for run in runs.values()]))
+        values = [runs[seed]["scores"][score] - controls[seed]["scores"][score] for seed in seeds]
+        cells.append(format_scores(values))
     return cells
+
+
+def score_row(title: str, runs: Runs) -> list[str]:
+    """Return the cells of a row: its title, the number of seeds, and the scores."""
+    scores = [run["scores"] for run in runs.values()]
+    return [title, str(len(runs)), *score_cells(scores, SCORES)]
+
+
+def seeds_of(records: Sequence[Record]) -> str:
+    """Return a sentence with the seeds of records."""
+    seeds = sorted({record["seed"] for record in records})
+    return f"Seeds: {join(map(str, seeds))}."
+
+
+# --- on the bundled sample ------------------------------------------------------------------------
+
+
+def check_flags(series: Series) -> None:
+    """Raise ValueError where runs of a series would not belong into the tables of methods.
+
+    Nothing has run yet.
+    """
+    for name in series.names:
+        if name not in {*CONTROLS, *CONTROLS.values()}:
+            raise ValueError(
+                f"the tables of --record methods compare each recipe with its control, and {name} "
+                "has none. Add it to CONTROLS in experiments/method_tables.py, or give --record "
+                "another name."
+            )
+    for option in parse_flags(series.flags):
+        if option not in FREE_FLAGS:
+            raise ValueError(
+                "--record methods takes runs with the options of their recipes, and --with has "
+                f"--{option}. Drop it, or give --record another name."
+            )
+
+
+def check_methods(records: Sequence[Record]) -> dict[str, Runs]:
+    """Return the runs of each recipe by their seed, after a check that one table may hold them.
+
+    Raises ValueError where a record has other options than its recipe, where the records of a
+    recipe are two experiments, or where the records come from several data.
+    """
+    of_recipe: dict[str, Runs] = {}
+    for name, group in group_records(records, "recipe").items():
+        of_recipe[name] = by_seed(group)
+
+    first: Record | None = None
+    for name, runs in of_recipe.items():
+        for record in runs.values():
+            check_recipe(record)
+            first = first or record
+            if record["data"] != first["data"]:
+                raise ValueError(
+                    f"{name} with seed {record['seed']} has read other data than "
+                    f"{first['recipe']}, and one table would mix them. Keep the records of one "
+                    "data set, and measure the others again with --record methods."
+                )
+        check_row(name, list(runs.values()))
+    return of_recipe
+
+
+def runs_of_methods() -> dict[str, Runs]:
+    """Return the recorded runs of each recipe by their seed. Raises ValueError as check_methods."""
+    try:
+        return check_methods(read_records(METHODS))
+    except ValueError as error:
+        raise ValueError(f"{METHODS}: {error}") from error
 
 
 def methods() -> str:
     """Methods on the bundled sample, each below its control."""
-    of_recipe = group_records(read_records(METHODS), "recipe")
+    of_recipe = runs_of_methods()
     if not of_recipe:
         return not_measured("methods")
 
@@ -76,53 +188,104 @@ def methods() -> str:
     shown: list[Record] = []
     for control in dict.fromkeys(CONTROLS.values()):
         for name in [control, *(name for name in CONTROLS if CONTROLS[name] == control)]:
-            runs = by_seed(of_recipe.get(name, []))
+            runs = of_recipe.get(name, {})
             if runs:
-                lines.append(format_row([f"`{name}`", str(len(runs)), *score_cells(runs)]))
+                lines.append(format_row(score_row(f"`{name}`", runs)))
                 shown += runs.values()
-    return "\n".join([*lines, "", measured_on(shown)])
+    return "\n".join([*lines, "", f"{seeds_of(shown)} {measured_on(shown)}"])
 
 
 def method_differences() -> str:
     """What each method changed: its scores less those of its control."""
-    of_recipe = group_records(read_records(METHODS), "recipe")
+    of_recipe = runs_of_methods()
     if not of_recipe:
         return not_measured("methods")
 
-    lines = format_head(["recipe", "control", *TITLES])
+    lines = format_head(["recipe", "control", "n", *TITLES])
+    notes = []
     for name, control in CONTROLS.items():
-        runs = by_seed(of_recipe.get(name, []))
-        controls = by_seed(of_recipe.get(control, []))
+        runs = of_recipe.get(name, {})
+        controls = of_recipe.get(control, {})
+        for seed in runs.keys() & controls.keys():
+            check_pair(runs[seed], controls[seed])
         if runs and controls:
-            cells = [difference_cell(runs, controls, score) for score in SCORES]
+            cells = difference_cells(runs, controls)
             lines.append(format_row([f"`{name}`", f"`{control}`", *cells]))
-    return "\n".join(lines)
+            notes += describe_other_code(name, runs, controls)
+    return "\n".join([*lines, *notes])
+
+
+def describe_other_code(name: str, runs: Runs, controls: Runs) -> list[str]:
+    """Return the lines below a table that say where a method and its control have other code."""
+    of_runs = describe_code(run["code"] for run in runs.values())
+    of_controls = describe_code(run["code"] for run in controls.values())
+    if of_runs == of_controls:
+        return []
+    return [
+        "",
+        f"The runs of `{name}` were made with {of_runs}, and those of its control with "
+        f"{of_controls}. Run both again before you rely on their difference.",
+    ]
+
+
+# --- on the course's data -------------------------------------------------------------------------
 
 
 def is_of_row(record: Record, row: Mapping[str, Any]) -> bool:
-    """Return whether a run of all three tasks has the options of a row, and no other row's."""
-    told_apart = set().union(*COURSE_ROWS.values())
-    options = {key: value for key, value in record["options"].items() if key in told_apart}
-    return OVERALL in record["scores"] and options == row
+    """Return whether a run of all three tasks has exactly the options of a row.
+
+    Only the seed and the machine may differ.
+    """
+    return OVERALL in record["scores"] and compared_options(record) == row
+
+
+def runs_of_course() -> dict[str, Runs]:
+    """Return the recorded runs of each row by their seed, without rows that have none.
+
+    Raises ValueError where the runs of a row have read other data.
+    """
+    records = read_records(COURSE)
+    of_row: dict[str, Runs] = {}
+    for title, row in COURSE_ROWS.items():
+        runs = by_seed([record for record in records if is_of_row(record, row)])
+        if runs:
+            check_row(title, list(runs.values()))
+            of_row[title] = runs
+    return of_row
 
 
 def course() -> str:
     """Runs with MiniLM on the whole course data."""
-    records = read_records(COURSE)
-    if not records:
+    of_row = runs_of_course()
+    if not of_row:
         return not_measured("course-minilm")
-    lines = format_head(["two epochs of all tasks", "n", *TITLES])
+
+    lines = format_head(["two epochs of all tasks", "n", *TITLES, "minutes"])
     shown: list[Record] = []
-    for title, row in COURSE_ROWS.items():
-        runs = by_seed([record for record in records if is_of_row(record, row)])
-        if runs:
-            lines.append(format_row([title, str(len(runs)), *score_cells(runs)]))
-            shown += runs.values()
-    return "\n".join([*lines, "", measured_on(shown)])
+    for title, runs in of_row.items():
+        minutes = [run["minutes"] for run in runs.values()]
+        lines.append(format_row([*score_row(title, runs), f"{statistics.mean(minutes):.1f}"]))
+        shown += runs.values()
+    return "\n".join([*lines, "", f"{seeds_of(shown)} {measured_on(shown)}"])
+
+
+def course_differences() -> str:
+    """What each method changed on the course's data: its scores less those of its control."""
+    of_row = runs_of_course()
+    if not of_row:
+        return not_measured("course-minilm")
+
+    lines = format_head(["row", "control", "n", *TITLES])
+    for title, control in COURSE_CONTROLS.items():
+        if title in of_row and control in of_row:
+            cells = difference_cells(of_row[title], of_row[control])
+            lines.append(format_row([title, control, *cells]))
+    return "\n".join(lines)
 
 
 METHOD_TABLES: dict[str, Callable[[], str]] = {
     "methods": methods,
     "method-differences": method_differences,
     "course-minilm": course,
+    "course-differences": course_differences,
 }

@@ -11,18 +11,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from data.building.shares import Shares
+from experiments.comparable import check_row
+from experiments.conditions import count, join, measured_on, not_measured
 from experiments.grades import FIRST, choose_shares
 from experiments.records import (
     BYTES_PER_GB,
     RECORDS,
     Record,
-    command_of,
     group_records,
+    newest_of,
     read_records,
 )
-from experiments.tables import format_head, format_row, format_scores
+from experiments.tables import format_head, format_row, format_scores, score_cells
 from minbert.options import EncoderOptions
-from minbert.training.code_version import name_of
 from minbert.training.options import TrainingOptions
 
 REAL_SENTENCES = RECORDS / "real-sentences.jsonl"
@@ -53,64 +54,6 @@ MAIN_COMPARISONS = {
 }
 
 
-# --- what stands below every table ----------------------------------------------------------------
-
-
-def join(values: Iterable[str]) -> str:
-    """The different values in their order, such as "a, b and c"."""
-    *others, last = dict.fromkeys(values)
-    return f"{', '.join(others)} and {last}" if others else last
-
-
-def count(number: int, noun: str) -> str:
-    """The number with its noun, such as "1 seed" or "3 seeds"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def describe_machine(machine: Mapping[str, Any]) -> str:
-    """A machine in words. machine: as run.json and the benchmarks write it."""
-    parts = [machine["system"].partition("-")[0]]
-    if "processor" in machine:
-        parts.append(f"{machine['processor']} with {count(machine['cores'], 'core')}")
-    parts.append(count(machine["threads"], "thread"))
-    parts.append(machine.get("gpu", machine["device"]))
-    return ", ".join(parts)
-
-
-def shorten(commit: str) -> str:
-    """The first digits of a commit, with the "-dirty" of files that were edited."""
-    digits, *edited = commit.split("-")
-    return "-".join([digits[:10], *edited])
-
-
-def measured_on(records: Sequence[Record], libraries: Sequence[str] = ("torch",)) -> str:
-    """When, with which code, on which machine and with which libraries records were measured.
-
-    libraries: names in the records' "versions".
-    """
-    dates = join(record["date"] for record in records)
-    commits = join(f"`{shorten(name_of(record['code']))}`" for record in records)
-    machines = join(describe_machine(record["machine"]) for record in records)
-    versions = []
-    for name in libraries:
-        versions.append(f"{name} {join(record['versions'][name] for record in records)}")
-    return f"Measured on {dates} with commit {commits}: {machines}, {', '.join(versions)}."
-
-
-def not_measured(name: str) -> str:
-    """The text in place of a table without records. name: of their file, without its ending."""
-    return f"Not measured yet. This command does: `.venv/bin/{command_of(RECORDS / name)}`"
-
-
-def score_cells(runs: Sequence[Mapping[str, float]], scores: Iterable[str]) -> list[str]:
-    """A cell for each score: the mean over the runs, with the deviation of several."""
-    cells = []
-    for score in scores:
-        values = [run[score] for run in runs]
-        cells.append(format_scores(values))
-    return cells
-
-
 # --- how good is the first model? -----------------------------------------------------------------
 
 
@@ -119,54 +62,82 @@ def with_newest_data(records: Sequence[Record]) -> list[Record]:
 
     The bundled sample changes. Scores of an older sample stay on file, and in no table.
     """
+    if not records:
+        return []
     newest = records[-1]["run"]["data"]
     return [record for record in records if record["run"]["data"] == newest]
 
 
 def runs_on_real_sentences() -> dict[str, list[Record]]:
-    """The records of the default job on real sentences, by model: those of the newest data."""
-    of_model = group_records(read_records(REAL_SENTENCES), "model")
-    return {model: with_newest_data(records) for model, records in of_model.items()}
+    """The records of the default job on real sentences, by model: those of the newest data.
+
+    Each seed counts once. Raises ValueError where the runs of a model have different options.
+    """
+    records = read_records(REAL_SENTENCES)
+    newest = newest_of(with_newest_data(records), lambda record: (record["model"], seed_of(record)))
+    of_model = group_records(newest, "model")
+    for model, group in of_model.items():
+        check_row(model, [record["run"] for record in group])
+    # The columns stay in the order in which the models were first measured.
+    names = group_records(records, "model")
+    return {model: of_model[model] for model in names if model in of_model}
 
 
-def default_runs() -> tuple[str, list[Record]]:
+def seed_of(record: Record) -> int:
+    """The seed of the run that a record measures."""
+    return record["run"]["seed"]
+
+
+def runs_of(records: Iterable[Record]) -> list[Record]:
+    """The runs that records measure."""
+    return [record["run"] for record in records]
+
+
+def default_runs(of_model: Mapping[str, list[Record]]) -> tuple[str, list[Record]]:
     """The default model and its records; another model where it has none yet."""
-    of_model = runs_on_real_sentences()
     default = EncoderOptions().model
     model = default if default in of_model else next(iter(of_model))
     return model, of_model[model]
 
 
-def score_lines(of_model: Mapping[str, list[Record]]) -> list[str]:
-    """The lines of a table of scores, without what stands below them. of_model: by model."""
-    titles = [f"{name}, {count(len(records), 'seed')}" for name, records in of_model.items()]
+def score_lines(
+    of_title: Mapping[str, list[Record]], scores: Sequence[str] | None = None
+) -> list[str]:
+    """The lines of a table of scores, without what stands below them.
+
+    of_title: the records of each column. scores: of the rows, or None for all of them.
+    """
+    titles = [f"{name}, {count(len(records), 'seed')}" for name, records in of_title.items()]
     lines = format_head(["", *titles, "majority"])
 
-    first = next(iter(of_model.values()))[0]
-    for score, constant in first["majority"].items():
+    majority = next(iter(of_title.values()))[0]["majority"]
+    for score in majority if scores is None else scores:
         cells = [score]
-        for records in of_model.values():
+        for records in of_title.values():
             cells.append(format_scores([record["scores"][score] for record in records]))
-        lines.append(format_row([*cells, f"{constant:.3f}"]))
+        lines.append(format_row([*cells, f"{majority[score]:.3f}"]))
     return lines
 
 
 def real_sentences() -> str:
     """Scores of the default job on real sentences, by model: benchmarks/real_sentences.py."""
     of_model = runs_on_real_sentences()
+    if not of_model:
+        return not_measured("real-sentences")
     runs = []
     for records in of_model.values():
-        runs += [record["run"] for record in records]
+        runs += runs_of(records)
     return "\n".join([*score_lines(of_model), "", measured_on(runs)])
 
 
 def first_results() -> str:
     """The four rows of the README: those of the default model in `real_sentences`."""
-    model, records = default_runs()
-    lines = score_lines({model: records})
-    chosen = [line for line in lines if line.split(" | ")[0].removeprefix("| ") in FIRST_SCORES]
-    runs = [record["run"] for record in records]
-    return "\n".join([*lines[:2], *chosen, "", measured_on(runs)])
+    of_model = runs_on_real_sentences()
+    if not of_model:
+        return not_measured("real-sentences")
+    model, records = default_runs(of_model)
+    lines = score_lines({model: records}, FIRST_SCORES)
+    return "\n".join([*lines, "", measured_on(runs_of(records))])
 
 
 def default_job() -> str:
@@ -175,11 +146,17 @@ def default_job() -> str:
     from multitask.leaderboard import closing_table
     from multitask.tasks import TASKS
 
-    model, records = default_runs()
-    runs = [record["run"] for record in records]
-    run = next(run for run in runs if run["seed"] == TrainingOptions().seed)
-    table = closing_table(run["scores"], run["baselines"], TASKS)
-    return f"```text\n{table}\n```\n\nThe model is {model}. {measured_on([run])}"
+    of_model = runs_on_real_sentences()
+    if not of_model:
+        return not_measured("real-sentences")
+    model, records = default_runs(of_model)
+    default_seed = TrainingOptions().seed
+    for run in runs_of(records):
+        if run["seed"] == default_seed:
+            table = closing_table(run["scores"], run["baselines"], TASKS)
+            return f"```text\n{table}\n```\n\nThe model is {model}. {measured_on([run])}"
+    # It is a run of run_multitask.py without --seed.
+    return f"{not_measured('real-sentences')}, with a RUN of {model} that has the default seed."
 
 
 PART_SCORES = (
@@ -194,11 +171,8 @@ PART_SCORES = (
 
 def table_of_parts(records: Sequence[Record]) -> str:
     """Scores without each part of the sample, in the order of the records."""
-    left_out: dict[str, list[Record]] = {}
-    for record in records:
-        left_out.setdefault(record["left_out"], []).append(record)
     lines = format_head(["left out", "seeds", *PART_SCORES])
-    for name, runs in left_out.items():
+    for name, runs in group_records(records, "left_out").items():
         cells = score_cells([run["scores"] for run in runs], PART_SCORES)
         title = "nothing" if name == "all rows" else name
         lines.append(format_row([title, str(len(runs)), *cells]))
@@ -207,15 +181,14 @@ def table_of_parts(records: Sequence[Record]) -> str:
 
 def sample_parts() -> str:
     """What each part of the bundled sample contributes: benchmarks/sample_parts.py."""
-    # A newer run takes the place of an older one with the same seed.
-    newest = {}
-    for record in read_records(SAMPLE_PARTS):
-        newest[record["left_out"], record["run"]["seed"]] = record
-    records = list(newest.values())
+    records = newest_of(
+        read_records(SAMPLE_PARTS), lambda record: (record["left_out"], seed_of(record))
+    )
     if not records:
         return not_measured("sample-parts")
-    runs = [record["run"] for record in records]
-    return "\n".join([table_of_parts(records), "", measured_on(runs)])
+    for name, group in group_records(records, "left_out").items():
+        check_row(name, runs_of(group))
+    return "\n".join([table_of_parts(records), "", measured_on(runs_of(records))])
 
 
 GRADE_SCORES = ("SST, macro-F1", "SST, five classes, accuracy", "SST, recall of class 2")
@@ -263,25 +236,25 @@ def table_of_grades(records: Sequence[Record]) -> str:
 
 def sample_grades() -> str:
     """The shares of neutral and strong film sentences: benchmarks/sample_grades.py."""
-    # A newer run takes the place of an older one with the same seed.
-    newest = {}
-    for record in read_records(SAMPLE_GRADES):
-        newest[shares_of(record), record["run"]["seed"]] = record
-    records = list(newest.values())
+    records = newest_of(
+        read_records(SAMPLE_GRADES), lambda record: (shares_of(record), seed_of(record))
+    )
     if not records:
         return not_measured("sample-grades")
-    runs = [record["run"] for record in records]
-    return "\n".join([table_of_grades(records), "", measured_on(runs)])
+    return "\n".join([table_of_grades(records), "", measured_on(runs_of(records))])
 
 
 def sample_shares() -> str:
     """The default job with two pairs of shares, on the same real sentences."""
-    records = read_records(SAMPLE_SHARES)
+    records = newest_of(
+        read_records(SAMPLE_SHARES), lambda record: (record["label"], seed_of(record))
+    )
     if not records:
         return not_measured("sample-shares")
     of_label = group_records(records, "label")
-    runs = [record["run"] for record in records]
-    return "\n".join([*score_lines(of_label), "", measured_on(runs)])
+    for label, group in of_label.items():
+        check_row(label, runs_of(group))
+    return "\n".join([*score_lines(of_label), "", measured_on(runs_of(records))])
 
 
 # --- what does a run cost? ------------------------------------------------------------------------
@@ -301,8 +274,7 @@ def table_of_default_job(records: Sequence[Record]) -> str:
 
 def newest_default_jobs() -> list[Record]:
     """The newest record of the default job's cost for each model."""
-    newest = {record["model"]: record for record in read_records(DEFAULT_JOB)}
-    return list(newest.values())
+    return newest_of(read_records(DEFAULT_JOB), lambda record: record["model"])
 
 
 def cost_of_default_job() -> str:
@@ -387,11 +359,9 @@ def busy_machine() -> str:
 
 def latest_benchmarks() -> dict[str, Record]:
     """The newest record of each benchmark with its default flags, by name."""
-    latest = {}
-    for record in read_records(BENCHMARKS):
-        if not record["changed_flags"]:
-            latest[record["name"]] = record
-    return latest
+    records = [record for record in read_records(BENCHMARKS) if not record["changed_flags"]]
+    newest = newest_of(records, lambda record: record["name"])
+    return {record["name"]: record for record in newest}
 
 
 def format_value(value: float) -> str:
@@ -442,12 +412,12 @@ def describe_benchmarks(records: Mapping[str, Record]) -> str:
     versions: dict[str, str] = {}
     for record in newest:
         versions |= record["versions"]
+    # The version of minBERT is its commit, which is named anyway.
+    libraries = [name for name in versions if name not in ("minBERT", "python")]
     models = join(record["model"] for record in newest)
     busiest = max(record["busy_cores"] for record in newest)
-    names = [name for name in versions if name not in ("minBERT", "python")]
-    merged = [{**record, "versions": versions} for record in newest]
     return (
-        f"The model is {models}. {measured_on(merged, names)} Before each start, at most "
+        f"The model is {models}. {measured_on(newest, libraries)} Before each start, at most "
         f"{busiest:.1f} processes wanted to run."
     )
 
@@ -457,7 +427,10 @@ def describe_benchmarks(records: Mapping[str, Record]) -> str:
 
 def round_trips() -> str:
     """The largest difference of each model on the way through each library."""
-    record = read_records(ROUND_TRIPS)[-1]
+    records = read_records(ROUND_TRIPS)
+    if not records:
+        return not_measured("round-trips")
+    record = records[-1]
     ways = list(next(iter(record["differences"].values())))
     lines = format_head(["model", "weights", *ways])
     for name, differences in record["differences"].items():
@@ -538,7 +511,7 @@ def soak() -> str:
     """Memory and open files of the newest soak, at ten moments."""
     record = latest_of("soak")
     if record is None:
-        return f"{not_measured('reliability')} --parts soak"
+        return not_measured("reliability", "--parts soak")
     samples = record["samples"]
     lines = format_head(["minutes", "rounds", "resident memory, MB", "open files"])
     chosen = sorted({round(part * (len(samples) - 1) / 9) for part in range(10)})
@@ -555,7 +528,10 @@ def soak() -> str:
 
 def readable() -> str:
     """Dev scores and minutes of the fast and the readable code: benchmarks/readable.py."""
-    records = read_records(READABLE_RUNS)
+    records = newest_of(
+        read_records(READABLE_RUNS),
+        lambda record: (record["path"], record["precision"], record["seed"]),
+    )
     if not records:
         return not_measured("readable")
     of_path: dict[str, list[Record]] = {}
@@ -620,13 +596,16 @@ def speed_answers() -> list[Answer]:
     return answers
 
 
-def round_trip_answer() -> Answer:
+def round_trip_answers() -> list[Answer]:
     """The largest difference of all models on all ways."""
-    differences = read_records(ROUND_TRIPS)[-1]["differences"]
+    records = read_records(ROUND_TRIPS)
+    if not records:
+        return []
+    differences = records[-1]["differences"]
     largest = max(max(ways.values()) for ways in differences.values())
     result = f"{len(differences)} models, the largest difference is {largest:.0e}"
     question = "Can models of other libraries be opened exactly?"
-    return Answer(question, result, "other-libraries.md")
+    return [Answer(question, result, "other-libraries.md")]
 
 
 def kill_answers() -> list[Answer]:
@@ -669,11 +648,13 @@ def main_results() -> str:
         *first_model_answers(),
         *cost_answers(),
         *speed_answers(),
-        round_trip_answer(),
+        *round_trip_answers(),
         *kill_answers(),
         *damage_answers(),
         *fault_answers(),
     ]
+    if not answers:
+        return not_measured("real-sentences")
     lines = format_head(["question", "result"])
     for question, result, page in answers:
         lines.append(format_row([f"[{question}]({page})", result]))

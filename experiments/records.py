@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import Field
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -52,9 +54,10 @@ def record_of(run: Mapping[str, Any], day: date) -> Record:
     """Return the record of a finished run.
 
     run: the content of its run.json. day: on which it is recorded. The record holds the recipe, the
-    seed, the options that differ from their defaults, a digest of the data, scores after the best
-    and after each epoch (of training rows, too, where --score_train asked for them), the scores
-    before and after each stage of --pretrain, machine, versions, commit, minutes and gigabytes.
+    seed, the options that differ from their defaults, a digest of the data, the SHA-256 of each
+    file of --plugin, scores after the best and after each epoch (of training rows, too, where
+    --score_train asked for them), the scores before and after each stage of --pretrain, machine,
+    versions, commit, minutes and gigabytes.
     """
     options = run["options"]
     actual = run["actual"]
@@ -63,7 +66,8 @@ def record_of(run: Mapping[str, Any], day: date) -> Record:
         "recipe": options.get("recipe", NONE),
         "seed": options["seed"],
         "options": changed_options(options),
-        "data": data_digest(run["files"]),
+        "data": data_digest(data_files(run)),
+        **plugin_digests(run),
         "scores": run["scores"],
         "trained": list(dev_scores(dict(run))),
         "epochs": run["epochs"],
@@ -81,21 +85,55 @@ def record_of(run: Mapping[str, Any], day: date) -> Record:
 def changed_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that differ from their defaults, without those that only name a place.
 
-    Paths of files are left out, too: `data_digest` stands for their content.
+    Paths of files are left out, too: `data_digest` stands for their content. The options of a
+    plugin have no defaults here, because its file is not loaded. So all of them are returned.
     """
+    defaults = default_options()
+    unrecorded = unrecorded_options()
+    changed = {}
+    for name, value in options.items():
+        if name in unrecorded or (name in defaults and as_stored(value) == defaults[name]):
+            continue
+        changed[name] = value
+    return changed
+
+
+def default_options() -> dict[str, Any]:
+    """Return the default of every option, by name, as JSON stores it."""
+    return {item.name: as_stored(item.default) for item in option_fields()}
+
+
+def unrecorded_options() -> set[str]:
+    """Return the options that only say where a run and its files are."""
+    files = [item.name for item in option_fields() if item.metadata["is_file"]]
+    return {*PLACES, *files}
+
+
+def option_fields() -> list[Field]:
+    """Return the fields of all options."""
     # Imported late: this reads the options of all packages.
     from command_line.options import Options
     from minbert.commands.options import all_fields
 
-    changed = {}
-    for item in all_fields(Options):
-        is_place = item.name in PLACES or item.metadata["is_file"]
-        # JSON has lists in place of tuples.
-        default = list(item.default) if isinstance(item.default, tuple) else item.default
-        if is_place or item.name not in options or options[item.name] in (item.default, default):
-            continue
-        changed[item.name] = options[item.name]
-    return changed
+    return list(all_fields(Options))
+
+
+def as_stored(value: Any) -> Any:
+    """Return a value as JSON stores it, which has lists in place of tuples."""
+    return list(value) if isinstance(value, tuple) else value
+
+
+def data_files(run: Mapping[str, Any]) -> dict[str, str]:
+    """Return the SHA-256 of the data files of a run, by path. run: the content of its run.json."""
+    plugins = run["options"].get("plugin", ())
+    return {path: sha256 for path, sha256 in run["files"].items() if path not in plugins}
+
+
+def plugin_digests(run: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Return {"plugins": SHA-256 of each file of --plugin by name}, or {} for a run without."""
+    data = data_files(run)
+    plugins = {Path(path).name: sha for path, sha in run["files"].items() if path not in data}
+    return {"plugins": plugins} if plugins else {}
 
 
 def data_digest(files: Mapping[str, str]) -> str:
@@ -130,9 +168,8 @@ def add_records(path: Path, records: Sequence[Mapping[str, Any]]) -> int:
     may add at the same time. Raises ValueError where the file is damaged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = path.with_name(f".{path.name}.lock")
     num_new = 0
-    with FileLock(lock):
+    with locked(path):
         known = [without_date(record) for record in read_records(path)]
         with open(path, "a", encoding="utf-8") as file:
             for new in records:
@@ -143,13 +180,45 @@ def add_records(path: Path, records: Sequence[Mapping[str, Any]]) -> int:
                 file.write(json.dumps({**record, DIGEST: digest_of(record)}) + "\n")
                 known.append(without_date(record))
                 num_new += 1
-    lock.unlink(missing_ok=True)
     return num_new
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep other processes from adding to a file of records, where files can be locked.
+
+    The lock file stays. If it were removed, a process that waits for the old file and a process
+    that makes a new one would both hold a lock. Some network drives have no locks. There the file
+    is not locked, and two processes may add the same record. `newest_of` then counts it once.
+    """
+    # A soft lock, which filelock can use instead, would outlive a process that is killed.
+    lock = FileLock(path.with_name(f".{path.name}.lock"), fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except OSError:  # this file system has no locks
+        yield
+        return
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def without_date(record: Mapping[str, Any]) -> Record:
     """Return what identifies a record."""
     return {name: value for name, value in record.items() if name != "date"}
+
+
+def newest_of(records: Iterable[Record], key: Callable[[Record], Hashable]) -> list[Record]:
+    """Return the newest record of each key, in the order in which the keys come first.
+
+    key: what a measurement is of, such as recipe and seed. A run that is measured again replaces
+    its older record. Otherwise one seed would count twice.
+    """
+    newest: dict[Hashable, Record] = {}
+    for record in records:
+        newest[key(record)] = record
+    return list(newest.values())
 
 
 def group_records(records: Sequence[Record], name: str) -> dict[str, list[Record]]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from scipy.stats import spearmanr
 
+from experiments.conditions import join, measured_on
 from experiments.cut import REPORT_CUT, differences, is_current
 from experiments.recipes import (
     GEN_RECIPES,
@@ -24,7 +25,6 @@ from experiments.recipes import (
     Recipe,
     published_tasks,
 )
-from experiments.record_tables import join, measured_on
 from experiments.records import REPORTS, Record, command_of, read_records
 from experiments.run_files import Scores
 from experiments.tables import COLUMNS, OVERALL, format_head, format_row, format_scores

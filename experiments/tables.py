@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from experiments.recipes import RECIPES, Published
@@ -52,43 +52,61 @@ def format_scores(scores: Sequence[float], published: float | None = None) -> st
     return text
 
 
-def format_differences(runs: Sequence[Scores], controls: Sequence[Scores]) -> str:
-    """Return the overall 2023 of each run minus that of the control run with the same seed.
+def score_cells(runs: Sequence[Mapping[str, float]], scores: Iterable[str]) -> list[str]:
+    """Return a cell for each score: the mean over the runs, with the deviation of several."""
+    cells = []
+    for score in scores:
+        cells.append(format_scores([run[score] for run in runs]))
+    return cells
+
+
+def format_differences(runs: Sequence[Scores], controls: Sequence[Scores], score: str) -> str:
+    """Return a score of each run minus that of the control run with the same seed.
 
     The text has mean, deviation, and each difference. The runs of one seed share the order of the
     rows and the dropout masks. So a difference holds less chance than the difference of two means.
-    Returns "-" where no pair of runs has an overall score.
+    Returns "-" where no pair of runs has the score.
     """
     differences = []
     for run, control in zip(runs, controls, strict=True):
-        if OVERALL in run and OVERALL in control:
-            differences.append(run[OVERALL] - control[OVERALL])
+        if score in run and score in control:
+            differences.append(run[score] - control[score])
     if not differences:
         return "-"
     listed = ", ".join(f"{difference:+.3f}" for difference in differences)
     return f"{format_scores(differences)}: {listed}"
 
 
-def build_score_table(scores: Mapping[str, Sequence[Scores]], against: str = "") -> str:
+def build_score_table(scores: Mapping[str, Sequence[Scores]]) -> str:
     """Return a Markdown table with one row per recipe.
 
     scores: by recipe, the dev scores of its runs, seed by seed.
-    against: the recipe that the last column compares with, or "" for no such column.
     """
-    titles = ["recipe", "n", *(column.title for column in COLUMNS)]
-    if against:
-        titles.append(f"less {against}, seed by seed")
-
-    lines = format_head(titles)
+    lines = format_head(["recipe", "n", *(column.title for column in COLUMNS)])
     for name, runs in scores.items():
         published = RECIPES[name].published if name in RECIPES else Published()
         cells = [name, str(len(runs))]
         for column in COLUMNS:
             values = [run[column.score] for run in runs if column.score in run]
             cells.append(format_scores(values, getattr(published, column.published)))
-        if against:
-            is_control = name == against
-            cells.append("" if is_control else format_differences(runs, scores[against]))
+        lines.append(format_row(cells))
+    return "\n".join(lines)
+
+
+def build_difference_table(scores: Mapping[str, Sequence[Scores]], control: str) -> str:
+    """Return a Markdown table of what each recipe changed in each score, seed by seed.
+
+    scores: by recipe, the dev scores of its runs, seed by seed. control: the recipe whose scores
+    are subtracted. It has no row of its own.
+    """
+    titles = [f"recipe less {control}", "n", *(column.title for column in COLUMNS)]
+    lines = format_head(titles)
+    for name, runs in scores.items():
+        if name == control:
+            continue
+        cells = [name, str(len(runs))]
+        for column in COLUMNS:
+            cells.append(format_differences(runs, scores[control], column.score))
         lines.append(format_row(cells))
     return "\n".join(lines)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from experiments import record_tables
-from experiments.record_tables import TABLES, join, main_results, measured_on
+from experiments.conditions import join, measured_on, not_measured
+from experiments.record_tables import TABLES, main_results
 from experiments.records import add_records, read_records
 from minbert.options import EncoderOptions
 
@@ -52,7 +56,7 @@ SCALING = {
 }
 KILLS = {"stages": "simcse", "n": 5, "killed": 5, "identical": 4, **CONDITIONS}
 SCORES = {"sst": 0.4, "para": 0.7, "sts": 0.5, "overall_2023": 0.533, "seconds": 90.0}
-READABLE = {"path": "fast", "precision": "bf16", **SCORES, **CONDITIONS}
+READABLE = {"path": "fast", "precision": "bf16", "seed": 1, **SCORES, **CONDITIONS}
 
 # A table, the constant with the path of its records, records, and rows that it must have.
 CASES = [
@@ -89,7 +93,8 @@ CASES = [
     (
         "readable",
         "READABLE_RUNS",
-        [READABLE, {**READABLE, "sst": 0.5, "seconds": 30.0}],
+        # A seed that is measured again counts once.
+        [{**READABLE, "sst": 0.9}, READABLE, {**READABLE, "seed": 2, "sst": 0.5, "seconds": 30.0}],
         ["| fast, bf16 | 2 | 0.450 ± 0.071 | 0.700 ± 0.000 |", "| 1.0 |"],
     ),
 ]
@@ -116,6 +121,20 @@ def test_every_table_says_when_and_with_what_it_was_measured(name):
         assert "Measured on 2" in TABLES[name]() or "Not measured yet" in TABLES[name]()
 
 
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_a_table_without_records_names_its_command(tmp_path, monkeypatch, name):
+    for constant, value in vars(record_tables).items():
+        if isinstance(value, Path) and value.suffix == ".jsonl":
+            monkeypatch.setattr(record_tables, constant, tmp_path / "no records")
+    text = TABLES[name]()
+    assert re.fullmatch(r"Not measured yet\. This command does: `\.venv/bin/python -m .*`", text)
+
+
+def real_run(record, model: str, seed: int, **parts):
+    """The record of a run on real sentences, with another model and seed."""
+    return {**record, "model": model, "run": {**record["run"], "seed": seed, **parts}}
+
+
 def test_the_readme_shows_the_default_model_once_it_is_measured(tmp_path, monkeypatch):
     path = tmp_path / "real.jsonl"
     old = read_records(record_tables.REAL_SENTENCES)[0]
@@ -125,16 +144,54 @@ def test_the_readme_shows_the_default_model_once_it_is_measured(tmp_path, monkey
     assert "| another, 1 seed |" in TABLES["first-results"]()
 
     model = EncoderOptions().model
-    add_records(path, [{**old, "model": model}, {**old, "model": model, "n": 2}])
+    add_records(path, [{**old, "model": model}, real_run(old, model, 2)])
     assert f"The model is {model}. Measured on" in TABLES["default-job"]()
     assert TABLES["first-results"]().startswith(f"|  | {model}, 2 seeds | majority |\n")
     assert f"| another, 1 seed | {model}, 2 seeds | majority |" in TABLES["real-sentences"]()
     assert f"How good is {model}, trained by the default job?" in main_results()
 
-    # The data changes: only runs on the newest data count.
-    other_data = {**old["run"], "data": "0" * 64}
-    add_records(path, [{**old, "model": model, "run": other_data}])
-    assert f"| another, 1 seed | {model}, 1 seed | majority |" in TABLES["real-sentences"]()
+
+def test_a_seed_on_real_sentences_that_is_measured_again_counts_once(tmp_path, monkeypatch):
+    path = tmp_path / "real.jsonl"
+    old = read_records(record_tables.REAL_SENTENCES)[0]
+    monkeypatch.setattr(record_tables, "REAL_SENTENCES", path)
+    newer = {**old, "scores": {**old["scores"], "SST, polarity": 0.123}}
+    add_records(path, [old, newer])
+    text = TABLES["real-sentences"]()
+    assert f"| {old['model']}, 1 seed |" in text and "| SST, polarity | 0.123 |" in text
+
+
+def test_models_that_stand_side_by_side_have_the_same_data(tmp_path, monkeypatch):
+    path = tmp_path / "real.jsonl"
+    old = read_records(record_tables.REAL_SENTENCES)[0]
+    monkeypatch.setattr(record_tables, "REAL_SENTENCES", path)
+    add_records(path, [real_run(old, "first", 1), real_run(old, "second", 1)])
+    assert "| first, 1 seed | second, 1 seed | majority |" in TABLES["real-sentences"]()
+
+    # The data changes: no model without a run on them is shown.
+    add_records(path, [real_run(old, "second", 1, data="0" * 64)])
+    assert TABLES["real-sentences"]().startswith("|  | second, 1 seed | majority |\n")
+    # The order is that of the first measurements.
+    add_records(path, [real_run(old, "first", 1, data="0" * 64)])
+    assert "| first, 1 seed | second, 1 seed | majority |" in TABLES["real-sentences"]()
+    # A run that is no default job has no place among the seeds.
+    options = {**old["run"]["options"], "epochs": 1}
+    add_records(path, [real_run(old, "first", 2, data="0" * 64, options=options)])
+    with pytest.raises(ValueError, match="two experiments: --epochs is 3 and 1"):
+        TABLES["real-sentences"]()
+
+
+def test_flags_of_a_command_stand_inside_its_quotes():
+    text = not_measured("reliability", "--parts soak")
+    assert text.endswith("`.venv/bin/python -m benchmarks.reliability --record --parts soak`")
+
+
+def test_the_closing_table_is_that_of_the_default_seed(tmp_path, monkeypatch):
+    path = tmp_path / "real.jsonl"
+    old = read_records(record_tables.REAL_SENTENCES)[0]
+    monkeypatch.setattr(record_tables, "REAL_SENTENCES", path)
+    add_records(path, [real_run(old, "first", 1)])
+    assert TABLES["default-job"]().endswith("with a RUN of first that has the default seed.")
 
 
 def test_a_part_that_is_trained_again_replaces_its_row(tmp_path, monkeypatch):
@@ -156,6 +213,16 @@ def test_records_of_several_machines_are_all_named():
         "Linux, EPYC with 4 cores, 2 threads, H100, torch 2.13.0, transformers 5.23.0."
     )
     assert join("aabca") == "a, b and c"
+
+
+def test_all_versions_of_the_benchmarks_are_named(tmp_path, monkeypatch):
+    """A part of them may have been measured again, with newer libraries."""
+    path = tmp_path / "benchmarks.jsonl"
+    monkeypatch.setattr(record_tables, "BENCHMARKS", path)
+    # This one compares with nothing of transformers.
+    other = {**BENCHMARK, "name": "startup", "versions": {"torch": "2.14.0", "minBERT": "abc"}}
+    add_records(path, [BENCHMARK, other])
+    assert "torch 2.13.0 and 2.14.0, transformers 5.23.0. Before" in TABLES["speed"]()
 
 
 def test_the_first_table_has_a_row_for_what_was_measured(tmp_path, monkeypatch):

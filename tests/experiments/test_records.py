@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
 from datetime import date
 
 import pytest
 
-from experiments import pages
+from experiments import pages, records
 from experiments.pages import TABLES, find_changes, with_tables
 from experiments.records import (
     COMMANDS,
@@ -16,6 +17,7 @@ from experiments.records import (
     add_records,
     command_of,
     data_digest,
+    newest_of,
     read_records,
     record_of,
 )
@@ -52,6 +54,20 @@ def test_the_record_of_a_run(two_runs):
     assert record["minutes"] == pytest.approx(run["actual"]["seconds"] / 60, abs=0.01)
 
 
+def test_a_record_names_the_code_of_plugins_beside_the_data(two_runs):
+    """A method of a plugin is compared with a control that has read the same data without it."""
+    run = json.loads((two_runs[0] / "run.json").read_text())
+    before = record_of(run, DAY)
+    assert "plugins" not in before
+    options = {**run["options"], "plugin": ["/home/me/mine.py"], "mine_weight": 2.0}
+    files = {**run["files"], "/home/me/mine.py": "a" * 64}
+    record = record_of({**run, "options": options, "files": files}, DAY)
+    assert record["data"] == before["data"]
+    assert record["plugins"] == {"mine.py": "a" * 64}
+    # This process has not loaded the file, and does not know the default of its option.
+    assert record["options"] == {**before["options"], "mine_weight": 2.0}
+
+
 def test_the_data_digest_follows_the_content_and_not_the_folder():
     files = {"a/sst.csv": "1" * 64, "a/sts.csv": "2" * 64}
     moved = {"b/c/sts.csv": "2" * 64, "b/sst.csv": "1" * 64}
@@ -67,7 +83,31 @@ def test_a_record_is_added_once(tmp_path):
     assert add_records(path, [first, other]) == 2
     assert add_records(path, [again]) == 0
     assert read_records(path) == [first, other]
-    assert [item.name for item in path.parent.iterdir()] == ["some.jsonl"]
+
+
+def test_the_lock_is_not_removed_while_others_wait_for_it(tmp_path):
+    """Who waits for a removed file holds another lock than who makes a new file."""
+    path = tmp_path / "some.jsonl"
+    add_records(path, [{"seed": 1}])
+    lock = tmp_path / ".some.jsonl.lock"
+    first = lock.stat().st_ino
+    add_records(path, [{"seed": 2}])
+    assert lock.stat().st_ino == first
+
+
+def test_records_are_added_where_files_cannot_be_locked(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(errno.ENOSYS, "no locks")
+
+    monkeypatch.setattr(records.FileLock, "acquire", refuse)
+    assert add_records(tmp_path / "some.jsonl", [{"seed": 1}]) == 1
+    assert read_records(tmp_path / "some.jsonl") == [{"seed": 1}]
+
+
+def test_the_newest_record_of_a_key_counts():
+    group = [{"seed": 1, "n": 1}, {"seed": 2, "n": 2}, {"seed": 1, "n": 3}]
+    newest = newest_of(group, lambda record: record["seed"])
+    assert newest == [{"seed": 1, "n": 3}, {"seed": 2, "n": 2}]
 
 
 def add_many(path, process: int) -> None:
@@ -83,8 +123,8 @@ def test_several_processes_add_at_the_same_time(tmp_path):
         process.start()
     for process in processes:
         process.join()
-    records = {(record["process"], record["number"]) for record in read_records(path)}
-    assert len(records) == len(read_records(path)) == 40
+    added = {(record["process"], record["number"]) for record in read_records(path)}
+    assert len(added) == len(read_records(path)) == 40
 
 
 def test_a_damaged_line_is_named(tmp_path):

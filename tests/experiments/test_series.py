@@ -1,5 +1,6 @@
 """`python -m experiments`: which runs are left to do, what is refused, stopping and continuing."""
 
+import hashlib
 import json
 import os
 import signal
@@ -11,10 +12,11 @@ import time
 import pytest
 
 from experiments import __main__ as experiments_command
-from experiments.__main__ import main
+from experiments.__main__ import add_record, main
+from experiments.comparable import check_runs
 from experiments.flags import is_different, parse_flags
 from experiments.recipes import published_tasks
-from experiments.records import read_records
+from experiments.records import add_records, read_records
 from experiments.run_files import dev_scores
 from experiments.series import COMMAND, Series, run_process
 from minbert.training.code_version import code_version
@@ -147,8 +149,9 @@ def test_a_series_continues_where_it_stopped(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("code", "advice"),
     [
-        (1, "Mend what it names first."),
-        (2, "Mend what it names first."),
+        (1, "Correct what the message names. Then start the same command again."),
+        (2, "Correct what the message names. Then start the same command again."),
+        (70, "The message names a file with the traceback. Please report it."),
         (130, "The same command goes on from here."),
         (-9, "The same command goes on from here."),
     ],
@@ -241,7 +244,10 @@ def test_flags_that_a_finished_run_did_not_have_are_not_ignored(tmp_path, nothin
         assert main([*start, f"--with={flags}"]) == 0
 
     assert main([*start, "--with=--epoch 2"]) == 2
-    message = f"--with has --epoch, which the run in {folder} does not know"
+    message = "--with has --epoch, which is no option of run_multitask.py. Correct the flag."
+    assert message in capsys.readouterr().err
+    assert main([*start, "--with=--epochs 2"]) == 2
+    message = f"--with has --epochs, and another version made the run in {folder}"
     assert message in capsys.readouterr().err
 
 
@@ -273,7 +279,10 @@ def test_a_recipe_that_was_edited_since_is_named(tmp_path, nothing_runs, capsys)
     assert len(lines) == 2
 
     assert main([*start, "--with=--head ph"]) == 0
-    assert "has --head" not in capsys.readouterr().out, "flags win over a recipe"
+    output = capsys.readouterr().out
+    assert message not in output, "flags win over a recipe"
+    # But the tables name the row by its recipe.
+    assert "Flags of --with: `--head ph`. They give head-vm --head ph and not vm." in output
 
 
 @pytest.mark.parametrize("name", ["ablation.md", "ablation.html"])
@@ -319,6 +328,17 @@ def test_a_damaged_record_is_named_before_anything_runs(tmp_path, nothing_runs, 
         (["rob-1", "rob-1", "--out", "x"], "rob-1 is given twice, and would count twice."),
         (["rob-1", "--out", "x", "--seeds", "0,1,00"], " 0 is given twice, and would count twice."),
         (["rob-1", "--out", "x", "--with=--lr '1"], "No closing quotation"),
+        # A flag of a course that a run refuses is refused before the first run.
+        (["rob-1", "--out", "x", "--with=--lr_pretrain 1"], "there is one learning rate"),
+        (["rob-1", "--out", "x", "--record", "a/b"], "--record is 'a/b'; it is a name of letters"),
+        (
+            ["rob-1", "--out", "x", "--record", "default-job"],
+            "a file that another command writes: python -m benchmarks.default_job --record.",
+        ),
+        (
+            ["defaults", "--out", "x", "--record", "methods", "--with=--epochs 1"],
+            "--record methods takes runs with the options of their recipes, and --with has --epo",
+        ),
     ],
 )
 def test_bad_input(flags, message, capsys):
@@ -326,6 +346,132 @@ def test_bad_input(flags, message, capsys):
         main(flags)
     assert caught.value.code == 2
     assert message in capsys.readouterr().err
+
+
+# --- what is recorded -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def records(tmp_path, monkeypatch):
+    """A file of records that holds one run of head-vm."""
+    monkeypatch.setattr(experiments_command, "RECORDS", tmp_path / "records")
+    path = tmp_path / "records" / "mine.jsonl"
+    options = {"head": "vm", "lr": 5e-4, "epochs": 2}
+    add_records(path, [{"recipe": "head-vm", "seed": 0, "options": options, "data": "d"}])
+    return path
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--epochs 3", "--epochs is 3 and 2"),
+        ("", "--epochs is 3 and 2"),
+        ("--epochs 2 --train-rows sst=64", "--train_rows is sst=64 and none"),
+        ("--epochs 2 --lr 1e-3", "--lr is 1e-3 and 0.0005"),
+    ],
+)
+def test_runs_that_do_not_fit_the_records_are_refused_before_they_begin(
+    tmp_path, records, nothing_runs, capsys, flags, message
+):
+    with pytest.raises(SystemExit):
+        main(["head-vm", "--out", str(tmp_path), "--record", "mine", f"--with={flags}"])
+    assert f"another experiment than this command asks for: {message}. Give" in (
+        capsys.readouterr().err
+    )
+
+
+def test_a_run_that_does_not_fit_the_records_is_not_recorded(records):
+    """Only the run itself says which data it has read, and what it puts in place of auto."""
+    options = {"recipe": "head-vm", "head": "vm", "lr": 5e-4, "epochs": 2, "seed": 1}
+    run = {
+        "options": {**options, "tasks": "sst,para,sts"},
+        "files": {"sst.csv": "1"},
+        "scores": SCORES,
+        "epochs": [],
+        "baselines": {},
+        "actual": {"seconds": 60, "peak_memory": 0},
+        **dict.fromkeys(("machine", "versions", "code"), {}),
+    }
+    with pytest.raises(ValueError, match="the data are not the same.*was not recorded"):
+        add_record(records, run)
+    assert len(read_records(records)) == 1
+    # Another recipe has a row of its own.
+    run["options"]["recipe"] = "head-dpha"
+    add_record(records, run)
+    assert len(read_records(records)) == 2
+
+
+def test_flags_of_a_course_mean_what_they_mean_in_a_run(tmp_path, nothing_runs):
+    write_run(tmp_path / "head-vm-seed0", "head-vm", para_train="F")
+    start = ["head-vm", "--seeds", "0", "--out", str(tmp_path)]
+    assert main([*start, "--with=--quora_train F"]) == 0
+    assert main([*start, "--with=--quora_train G"]) == 2
+
+
+# --- what the tables say of their runs ------------------------------------------------------------
+
+
+def test_a_run_and_its_control_differ_in_their_recipes_alone(tmp_path, nothing_runs, capsys):
+    """Both were finished before. The command asks for no flags, so they might differ."""
+    start = ["head-vm", "head-dpha", "--seeds", "0", "--out", str(tmp_path)]
+    write_run(tmp_path / "head-vm-seed0", "head-vm", head="vm", lr=5e-4, pair_encoding="cross")
+    write_run(tmp_path / "head-dpha-seed0", "head-dpha", head="dpha", lr=5e-4, pair_encoding="dual")
+    assert main([*start, "--against", "head-vm"]) == 0
+    assert "| recipe less head-vm | n | SST |" in capsys.readouterr().out
+
+    write_run(tmp_path / "head-dpha-seed0", "head-dpha", head="dpha", lr=1e-3)
+    assert main(start) == 0
+    capsys.readouterr()
+    assert main([*start, "--against", "head-vm"]) == 2
+    message = "head-dpha cannot be compared with head-vm for seed ?: --lr is 0.001 and 0.0005. Run"
+    assert message in capsys.readouterr().err
+
+
+def test_runs_on_other_data_are_not_compared():
+    def run(recipe, digest):
+        files = {"data/sst.csv": digest, f"{recipe}.tsv": recipe}
+        return {"options": {"recipe": recipe, "seed": 1}, "files": files}
+
+    check_runs(run("head-vm", "1"), run("head-dpha", "1"))
+    with pytest.raises(ValueError, match="for seed 1: sst.csv is not the same file"):
+        check_runs(run("head-vm", "1"), run("head-dpha", "2"))
+
+
+def test_the_tables_say_how_their_runs_were_made(tmp_path, nothing_runs, capsys):
+    """A row has the name of its recipe, whatever --with has changed."""
+    plugin = tmp_path / "mine.py"
+    plugin.write_text("first")
+    folder = tmp_path / "surgery-sum-seed0"
+    options = {"surgery": "mine", "model": "tiny", "data_dir": "data/sample"}
+    write_run(folder, "surgery-sum", plugin=[str(plugin)], sampling="joint", **options)
+    run = json.loads((folder / "run.json").read_text())
+    digest = hashlib.sha256(b"first").hexdigest()
+    run["files"] = {"data/sample/sst.csv": "1" * 64, str(plugin): digest}
+    run["code"] = code_version()
+    (folder / "run.json").write_text(json.dumps(run))
+
+    start = ["surgery-sum", "--seeds", "0", "--out", str(tmp_path)]
+    start.append(f"--with=--plugin {plugin} --surgery mine")
+    assert main(start) == 0
+    last = (tmp_path / "ablation.md").read_text().splitlines()[-1]
+    for sentence in (
+        "standard deviation, which divides by n - 1.",
+        "Seeds: 0.",
+        f"Flags of --with: `--plugin {plugin} --surgery mine`.",
+        "They give surgery-sum --surgery mine and not sum.",
+        "Model: tiny. Data: data/sample with digest ",
+        f"; plugin mine.py with SHA-256 {digest[:10]}.",
+        "Code: commit `",
+    ):
+        assert sentence in last
+    assert "They give surgery-sum --surgery mine" in (tmp_path / "ablation.html").read_text()
+    assert "has changed" not in capsys.readouterr().out
+
+    # The finished run is of the file as it was.
+    plugin.write_text("second")
+    assert main(start) == 0
+    message = f"{folder}: {plugin} has changed since the run read it; remove the run"
+    assert message in capsys.readouterr().out
 
 
 # --- real processes -------------------------------------------------------------------------------

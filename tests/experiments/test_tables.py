@@ -4,6 +4,7 @@ import pytest
 
 from experiments.run_files import stage_records
 from experiments.tables import (
+    build_difference_table,
     build_score_table,
     build_stage_table,
     build_train_table,
@@ -56,16 +57,20 @@ def test_train_table_by_hand():
 
 
 def test_differences_by_hand():
-    """Seed by seed, with mean and deviation. A single task has no overall score to compare."""
+    """Task by task and seed by seed. A single task has no other score to compare."""
     runs = {
         "head-vm": [SCORES, SCORES, SCORES],
         "single-sst": [{"sst": 0.5}] * 3,
         "head-ph": [{**SCORES, "overall_2023": score} for score in (0.61, 0.58, 0.64)],
     }
-    table = build_score_table(runs, against="head-vm")
-    last_cells = [line.split(" | ")[-1] for line in table.splitlines()]
-    assert last_cells[0] == "less head-vm, seed by seed |"
-    assert last_cells[2:] == [" |", "- |", "0.010 ± 0.030: +0.010, -0.020, +0.040 |"]
+    nothing = "0.000 ± 0.000: +0.000, +0.000, +0.000"
+    assert build_difference_table(runs, "head-vm").splitlines() == [
+        "| recipe less head-vm | n | SST | PARA | STS | overall 2023 |",
+        "|---|---|---|---|---|---|",
+        f"| single-sst | 3 | {nothing} | - | - | - |",
+        f"| head-ph | 3 | {nothing} | {nothing} | {nothing} | "
+        "0.010 ± 0.030: +0.010, -0.020, +0.040 |",
+    ]
 
 
 def test_stage_table_by_hand():

@@ -1,0 +1,143 @@
+"""What the finished runs of a series say: their scores, and how they were made.
+
+`python -m experiments` prints these tables and writes them to a file and to a page.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from experiments.comparable import check_runs
+from experiments.conditions import describe_code, join
+from experiments.figures import History, build_sections, keep_trained
+from experiments.flags import is_different, parse_flags
+from experiments.recipes import published_tasks, values_of
+from experiments.records import data_digest, data_files, plugin_digests
+from experiments.run_files import Scores, dev_scores, stage_records, train_scores
+from experiments.series import Series
+from experiments.tables import (
+    build_difference_table,
+    build_score_table,
+    build_stage_table,
+    build_train_table,
+)
+from minbert.commands.options import AUTO
+from minbert.reporting.pages import Section
+
+# Digits of a SHA-256 that tell files apart.
+NUM_DIGITS = 10
+
+
+@dataclass
+class Results:
+    """The finished runs of a series.
+
+    series: which runs it has. against: the control of the differences, or "".
+    runs: by recipe, the run.json of its runs, seed by seed.
+    scores: by recipe, the dev scores of its runs.
+    histories: by recipe, the dev scores after each epoch of its runs.
+    train: by recipe, the scores on training rows, of runs with --score_train.
+    stages: by recipe and stage of --pretrain, the records of that stage.
+    """
+
+    series: Series
+    against: str = ""
+    runs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    scores: dict[str, list[Scores]] = field(default_factory=dict)
+    histories: dict[str, list[History]] = field(default_factory=dict)
+    train: dict[str, list[Scores]] = field(default_factory=dict)
+    stages: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    def add(self, name: str, folder: Path, run: dict[str, Any]) -> None:
+        """Add one finished run of a recipe. run: the content of its run.json."""
+        trained = list(dev_scores(run))
+        self.runs.setdefault(name, []).append(run)
+        self.scores.setdefault(name, []).append(dev_scores(run, published_tasks(name)))
+        history = [keep_trained(entry, trained) for entry in run.get("epochs", [])]
+        self.histories.setdefault(name, []).append(history)
+        if train_scores(run):
+            self.train.setdefault(name, []).append(train_scores(run))
+        for stage, stage_record in stage_records(folder, run).items():
+            self.stages.setdefault(f"{name}: {stage}", []).append(stage_record)
+
+    def tables(self) -> str:
+        """Return all tables in Markdown, with the conditions of the runs at the end.
+
+        Raises ValueError where a run and its control differ in more than their recipes.
+        """
+        tables = [build_score_table(self.scores)]
+        if self.against:
+            self.check_controls()
+            tables.append(build_difference_table(self.scores, self.against))
+        if self.train:
+            tables.append(build_train_table(self.train))
+        if self.stages:
+            tables.append(build_stage_table(self.stages))
+        return "\n\n".join([*tables, self.conditions()])
+
+    def check_controls(self) -> None:
+        """Raise ValueError where a run cannot be compared with its control."""
+        for name, runs in self.runs.items():
+            if name != self.against:
+                for run, control in zip(runs, self.runs[self.against], strict=True):
+                    check_runs(run, control)
+
+    def sections(self) -> list[Section]:
+        """Return the sections of the page: the conditions, then bars and curves."""
+        about = Section("The runs", self.conditions(), level=2)
+        return [about, *build_sections(self.scores, self.histories)]
+
+    def conditions(self) -> str:
+        """Return one line that says how the runs were made and what the numbers are."""
+        runs = [run for group in self.runs.values() for run in group]
+        flags = shlex.join(self.series.flags)
+        sentences = [
+            "Each number is the mean over the seeds ± the standard deviation, which divides by "
+            "n - 1. In brackets: the published score.",
+            f"Seeds: {', '.join(map(str, self.series.seeds))}.",
+            f"Flags of --with: {f'`{flags}`' if flags else 'none'}.",
+            *describe_replaced(self.series),
+            f"Model: {join(str(run['options'].get('model', 'unknown')) for run in runs)}.",
+            f"Data: {describe_data(runs)}.",
+            f"Code: {describe_codes(runs)}.",
+        ]
+        return " ".join(sentences)
+
+
+def describe_replaced(series: Series) -> list[str]:
+    """Return a sentence for each recipe whose options the flags replace."""
+    flags = parse_flags(series.flags)
+    sentences = []
+    for name in series.names:
+        replaced = []
+        for option, value in values_of(name).items():
+            if option in flags and value != AUTO and is_different(value, flags[option]):
+                replaced.append(f"--{option} {flags[option]} and not {value}")
+        if replaced:
+            sentences.append(f"They give {name} {join(replaced)}.")
+    return sentences
+
+
+def describe_data(runs: Sequence[dict[str, Any]]) -> str:
+    """Return the folders of the data, with the beginning of a digest of their files."""
+    texts = []
+    plugins: dict[str, str] = {}
+    for run in runs:
+        if "files" in run:
+            digest = data_digest(data_files(run))[:NUM_DIGITS]
+            texts.append(f"{run['options'].get('data_dir', 'files')} with digest {digest}")
+            plugins |= plugin_digests(run).get("plugins", {})
+    text = join(texts) if texts else "unknown"
+    for name, digest in plugins.items():
+        text += f"; plugin {name} with SHA-256 {digest[:NUM_DIGITS]}"
+    return text
+
+
+def describe_codes(runs: Sequence[dict[str, Any]]) -> str:
+    """Return the commits that made runs. A run of an older version does not say it."""
+    codes = [run["code"] for run in runs if "code" in run]
+    return describe_code(codes) if codes else "unknown"
