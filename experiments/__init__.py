@@ -9,6 +9,8 @@ The files in reading order:
     checks.py            Which finished or begun runs may be counted in one table.
     tables.py            Mean and standard deviation over seeds as Markdown tables.
     records.py           The records of measured runs, in records/*.jsonl.
+    comparable.py        Which records may stand in one row, and which rows may be compared.
+    conditions.py        When, where and with which code numbers were measured.
     cut.py               The cut of the course's data on which the rows of the reports are measured.
     reports.py           Command: measures these rows, and records them.
     grades.py            The rule that chooses the shares which grade the sample's film sentences.
@@ -17,6 +19,7 @@ The files in reading order:
     method_tables.py     The tables that compare training methods.
     pages.py             Command: writes these tables into the documents.
     figures.py           Command: a page with curves and bars of runs.
+    results.py           What the finished runs of a series say, and how they were made.
     measured_numbers.py  Command: lists measured numbers that stand outside of these tables.
     __main__.py          `python -m experiments`: run what is missing and print the tables.
 """
