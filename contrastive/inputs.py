@@ -65,7 +65,7 @@ class Source(NamedTuple):
     """Where a method's rows come from."""
 
     method: str
-    own: MethodOptions  # ContrastiveOptions.of_method
+    method_options: MethodOptions  # ContrastiveOptions.of_method
     settings: Settings
     train: Mapping[str, Sequence[Example]]  # training examples by task
     tokenizer: BertTokenizer
@@ -158,7 +158,7 @@ def all_sentences(source: Source) -> Inputs:
 
 def paraphrase_pairs(source: Source) -> Inputs:
     """simcse-supervised: PARA's pairs, then the sentences of tasks without such labels ([GEN])."""
-    options = source.own[SupervisedOptions]
+    options = source.method_options[SupervisedOptions]
     keeps_negatives = options.labelled_negatives != "no"
     rows: dict[str, EncodedRows] = {source.method: source.pairs((), keeps_negatives)}
     for task in source.train:
@@ -169,7 +169,7 @@ def paraphrase_pairs(source: Source) -> Inputs:
 
 def nli_triplets(source: Source) -> Inputs:
     """simcse-nli: the triplets of --nli."""
-    triplets = sentences.read_triplets(source.own[NliOptions].nli)
+    triplets = sentences.read_triplets(source.method_options[NliOptions].nli)
     encoded = sentences.EncodedTriplets(triplets, source.tokenizer, source.settings.max_length)
     return in_turn({source.method: encoded}, source.settings)
 
@@ -182,7 +182,7 @@ def ranking_pairs(source: Source) -> Inputs:
 
 def softmax_pairs(source: Source) -> Inputs:
     """bsc: the labelled pairs of PARA and STS, in the order that --bsc_shuffle names."""
-    options = source.own[BscOptions]
+    options = source.method_options[BscOptions]
     keeps_negatives = options.bsc_labelled_negatives == "yes"
     pairs = source.pairs(source.train.get("sts", ()), keeps_negatives)
     rows = {source.method: pairs}
@@ -203,7 +203,7 @@ def taught_sentences(source: Source) -> Inputs:
 
     ValueError for a teacher or a text that cannot be used.
     """
-    options = source.own[DistillOptions]
+    options = source.method_options[DistillOptions]
     max_length = source.settings.max_length
     if options.teacher_text == NONE:
         examples = list(source.sentences(source.train).examples)
@@ -230,7 +230,7 @@ def taught_sentences(source: Source) -> Inputs:
 def tension_rows(source: Source) -> EncodedExamples:
     """The sentences of contrastive tension: those of the tasks, or of --ct_corpus."""
     chosen = sentences.tension_sentences(
-        source.own[TensionOptions].ct_corpus,
+        source.method_options[TensionOptions].ct_corpus,
         source.examples(source.train),
         source.tokenizer,
         source.settings.max_length,
@@ -242,7 +242,7 @@ def tension_rows(source: Source) -> EncodedExamples:
 def tension_pairs(source: Source) -> Inputs:
     """ct: pairs of one sentence with itself, and of two different ones."""
     rows = tension_rows(source)
-    follows_code = source.own[NegativesOptions].ct_negatives == "code"
+    follows_code = source.method_options[NegativesOptions].ct_negatives == "code"
 
     def plan(epoch: int, generator: torch.Generator) -> list[Step]:
         return tension_plan(len(rows), source.settings.batch_size, follows_code, generator)

@@ -447,20 +447,20 @@ class MnrOptions(OptionGroup):
         return cast(Similarity, self.mnr_similarity)
 
 
-def loss_of_mnr(vectors: Vectors, own: MethodOptions) -> Tensor:
+def loss_of_mnr(vectors: Vectors, method_options: MethodOptions) -> Tensor:
     """--pretrain mnr. Henderson et al. write the temperature as a scale."""
     return multiple_negatives_ranking(
         vectors.anchors,
         vectors.positives,
         1 / vectors.temperature,
-        own[MnrOptions].similarity,
+        method_options[MnrOptions].similarity,
         vectors.same,
     )
 
 
-def preset_of_mnr(own: MethodOptions, preset: Settings) -> Settings:
+def preset_of_mnr(method_options: MethodOptions, preset: Settings) -> Settings:
     """The paper's dot product has no temperature."""
-    if own[MnrOptions].mnr_similarity == "cos":
+    if method_options[MnrOptions].mnr_similarity == "cos":
         return preset
     return replace(preset, source="Henderson et al. 2017", temperature=1.0)
 

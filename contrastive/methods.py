@@ -106,7 +106,7 @@ class Method(nn.Module):
         self.scale_lr = SCALE_LR
 
     @classmethod
-    def build(cls, setup: MethodSetup, own: MethodOptions) -> Method:
+    def build(cls, setup: MethodSetup, method_options: MethodOptions) -> Method:
         """The method with the values of its own options."""
         return cls(setup)
 
@@ -246,9 +246,9 @@ class SupervisedSimCSE(SimCSE):
         self.maximises_negatives = maximises_negatives
 
     @classmethod
-    def build(cls, setup: MethodSetup, own: MethodOptions) -> Method:
+    def build(cls, setup: MethodSetup, method_options: MethodOptions) -> Method:
         """The method with the options of simcse-supervised."""
-        return cls(setup, own[SupervisedOptions].labelled_negatives == "maximised")
+        return cls(setup, method_options[SupervisedOptions].labelled_negatives == "maximised")
 
     def forward(self, batch: Batch, task: str = "simcse-supervised") -> Tensor:
         """The loss of B pairs (2B rows), or of another task's B sentences."""
@@ -277,9 +277,9 @@ class TripletSimCSE(Method):
         self.hard_negative_weight = hard_negative_weight
 
     @classmethod
-    def build(cls, setup: MethodSetup, own: MethodOptions) -> Method:
+    def build(cls, setup: MethodSetup, method_options: MethodOptions) -> Method:
         """The method with --hard_negative_weight."""
-        return cls(setup, own[NliOptions].hard_negative_weight)
+        return cls(setup, method_options[NliOptions].hard_negative_weight)
 
     def forward(self, batch: Batch, task: str = "simcse-nli") -> Tensor:
         """The loss of B triplets (3B rows)."""
@@ -315,9 +315,9 @@ class BatchSoftmax(Method):
             self.scale_lr = float(options.bsc_temperature_lr)
 
     @classmethod
-    def build(cls, setup: MethodSetup, own: MethodOptions) -> Method:
+    def build(cls, setup: MethodSetup, method_options: MethodOptions) -> Method:
         """The method with the options of bsc."""
-        return cls(setup, own[BscOptions])
+        return cls(setup, method_options[BscOptions])
 
     def forward(self, batch: Batch, task: str = "bsc") -> Tensor:
         """The loss of B pairs (2B rows) labelled 0 to 1."""
@@ -449,9 +449,11 @@ class SelfGuided(Method):
         self.regulariser = options.sg_regulariser
 
     @classmethod
-    def build(cls, setup: MethodSetup, own: MethodOptions) -> Method:
+    def build(cls, setup: MethodSetup, method_options: MethodOptions) -> Method:
         """The method with the options of sg."""
-        return cls(setup, own[SelfGuidedOptions], own[ObjectiveOptions].sg_loss)
+        return cls(
+            setup, method_options[SelfGuidedOptions], method_options[ObjectiveOptions].sg_loss
+        )
 
     def begin(self) -> None:
         """F becomes a copy of the encoder as the stage receives it."""
@@ -541,12 +543,14 @@ class Distillation(Method):
 class LossOnVectors(Method):
     """A method that is one formula on the vectors of a batch: the `loss` of its entry."""
 
-    def __init__(self, setup: MethodSetup, entry: MethodEntry, own: MethodOptions) -> None:
+    def __init__(
+        self, setup: MethodSetup, entry: MethodEntry, method_options: MethodOptions
+    ) -> None:
         super().__init__(setup)
         assert entry.loss is not None
         self.title = entry.title
         self.loss = entry.loss
-        self.own = own
+        self.method_options = method_options
         vectors: dict[Reads, Callable[[Batch], Vectors]] = {
             "sentences": self.two_views,
             "labelled pairs": self.pairs,
@@ -559,7 +563,7 @@ class LossOnVectors(Method):
 
         ValueError where the entry's loss is no scalar.
         """
-        loss = self.loss(self.vectors_of(batch), self.own)
+        loss = self.loss(self.vectors_of(batch), self.method_options)
         if loss.dim() > 0:
             raise ValueError(
                 f"the loss of '{self.title}' has the shape {tuple(loss.shape)}; a scalar, the mean "
@@ -570,19 +574,19 @@ class LossOnVectors(Method):
 
 def build_method(
     method: str,
-    own: MethodOptions,
+    method_options: MethodOptions,
     settings: Settings,
     pooling: str,
     encoder: BertModel,
 ) -> Method:
     """The module of a stage.
 
-    method: its name in --pretrain. KeyError for another name. own: ContrastiveOptions.of_method.
-    settings: see presets.py.
+    method: its name in --pretrain. KeyError for another name. method_options:
+    ContrastiveOptions.of_method. settings: see presets.py.
     """
     entry = METHODS[method]
     setup = MethodSetup(encoder, pooling, settings.temperature, settings.projection, settings.chunk)
     if entry.loss is not None:
-        return LossOnVectors(setup, entry, own)
+        return LossOnVectors(setup, entry, method_options)
     method_class: type[Method] = resolved(entry.method_class)
-    return method_class.build(setup, own)
+    return method_class.build(setup, method_options)

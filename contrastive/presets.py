@@ -43,9 +43,9 @@ READ_IN_FUSION = ("temperature", "projection", "chunk")  # the steps are those o
 # --- the methods ----------------------------------------------------------------------------------
 
 
-def without_temperature(own: MethodOptions) -> tuple[str, ...]:
+def without_temperature(method_options: MethodOptions) -> tuple[str, ...]:
     """For bsc, whose trained temperature begins at 1."""
-    return () if own[BscOptions].bsc_temperature_lr == NONE else ("temperature",)
+    return () if method_options[BscOptions].bsc_temperature_lr == NONE else ("temperature",)
 
 
 SELF_GUIDED = Settings(

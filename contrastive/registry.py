@@ -94,12 +94,12 @@ class MethodFixture(Fixture):
     batch: str = ""
 
 
-def as_it_is(own: MethodOptions, preset: Settings) -> Settings:
+def as_it_is(method_options: MethodOptions, preset: Settings) -> Settings:
     """For a method whose own options leave its preset as it is."""
     return preset
 
 
-def nothing(own: MethodOptions) -> tuple[str, ...]:
+def nothing(method_options: MethodOptions) -> tuple[str, ...]:
     """For a method whose own options replace no setting."""
     return ()
 
@@ -120,7 +120,7 @@ class MethodEntry(Entry):
 
     reads: Reads
     preset: Settings
-    # (vectors, own options) -> scalar
+    # (vectors, method options) -> scalar
     loss: Callable[[Vectors, MethodOptions], Tensor] | None = None
     method_class: str | type = ""  # a Method of methods.py, or "module:class"
     collector: str | Callable[..., Any] = ""  # from a Source to Inputs (inputs.py)
@@ -160,7 +160,7 @@ def register_method(name: str, entry: MethodEntry) -> None:
         from contrastive import MethodEntry, Settings, register_method
         from contrastive.losses import similarities
 
-        def rows_and_columns(vectors, own):
+        def rows_and_columns(vectors, method_options):
             # Each anchor must find its positive, and each positive its anchor.
             logits = similarities(vectors.anchors, vectors.positives) / vectors.temperature
             targets = torch.arange(len(logits))
@@ -181,7 +181,7 @@ def register_method(name: str, entry: MethodEntry) -> None:
     The loss gets Vectors: `same` says which pairs of the batch must not be pushed apart.
 
     An option of your own is a field of an OptionGroup. Name the group in `options`, and read it as
-    own[YourGroup].your_option. A method that encodes something else is a subclass of
+    method_options[YourGroup].your_option. A method that encodes something else is a subclass of
     contrastive.methods.Method, in `method_class`. ValueError where the name exists.
     """
     METHODS.register(name, entry)

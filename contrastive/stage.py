@@ -127,8 +127,8 @@ def build_stage(
     # The rows to train on, and the pairs to measure with.
     hidden_size = encoder.config.hidden_size
     settings = settings_of(method, options, hidden_size, training.device)
-    own = options.of_method
-    source = Source(method, own, settings, text.train, tokenizer, training, hidden_size)
+    method_options = options.of_method
+    source = Source(method, method_options, settings, text.train, tokenizer, training, hidden_size)
     inputs = collect(source)
     dev_pairs = EncodedExamples(
         list(text.sts_dev), tokenizer, text.sts_max_length, pair_encoding="bi"
@@ -169,12 +169,12 @@ def build_stage(
 def notes_on(inputs: Inputs, source: Source) -> tuple[str, ...]:
     """Lines on the rows of a stage, and warnings of files that the tasks do not read."""
     notes = []
-    corpus = source.own[TensionOptions].ct_corpus
+    corpus = source.method_options[TensionOptions].ct_corpus
     for name, rows in inputs.rows.items():
         notes.append(describe(source.method, name, rows, source.settings))
         warning = None
         if isinstance(rows, EncodedTriplets):
-            warning = rows.rows.warn_of_unknown(source.own[NliOptions].nli)
+            warning = rows.rows.warn_of_unknown(source.method_options[NliOptions].nli)
         elif source.method in METHODS.readers("ct_corpus") and corpus not in (NONE, RANDOM_WORDS):
             warning = rows.warn_of_unknown(corpus)
         notes += [warning] if warning else []

@@ -57,16 +57,18 @@ class GradientSurgery:
     Orders come from a generator of its own. So runs of a seed with and without surgery have the
     same dropout masks.
 
-    method: a key of SURGERIES whose entry has `combine`. own: TaskOptions.of_surgery. tasks: of the
-    run; a name may come several times.
+    method: a key of SURGERIES whose entry has `combine`. method_options: TaskOptions.of_surgery.
+    tasks: of the run; a name may come several times.
     """
 
-    def __init__(self, method: str, own: MethodOptions, tasks: Sequence[str], seed: int) -> None:
+    def __init__(
+        self, method: str, method_options: MethodOptions, tasks: Sequence[str], seed: int
+    ) -> None:
         combine = SURGERIES[method].combine
         assert combine is not None, f"--surgery {method} weighs losses"
         self.method = method
         self.combine = combine
-        self.own = own
+        self.method_options = method_options
         self.generator = torch.Generator().manual_seed(seed)
         self.tasks = tuple(dict.fromkeys(tasks))
         self.pairs = list(combinations(range(len(self.tasks)), 2))
@@ -87,7 +89,7 @@ class GradientSurgery:
         rows = numbers.unsqueeze(1)  # (K, 1)
         columns = numbers.unsqueeze(0)  # (1, K)
         targets = self.targets[rows, columns]  # (K, K), a copy
-        step = GradientStep(gramian, targets, self.generator, self.own)
+        step = GradientStep(gramian, targets, self.generator, self.method_options)
         weights = torch.as_tensor(self.combine(step), dtype=torch.float64)  # (K,)
         self.targets[rows, columns] = step.targets
         if weights.shape != (len(tasks),):

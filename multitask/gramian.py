@@ -153,10 +153,10 @@ class GradientStep(NamedTuple):
     # its targets here. A method may change them in place.
     targets: Tensor
     generator: torch.Generator  # for all random numbers, so that a run can be resumed
-    own: MethodOptions  # TaskOptions.of_surgery
+    method_options: MethodOptions  # TaskOptions.of_surgery
 
 
-def accept(own: MethodOptions, tasks: Sequence[str]) -> None:
+def accept(method_options: MethodOptions, tasks: Sequence[str]) -> None:
     """For a method whose options fit all tasks."""
 
 
@@ -164,7 +164,7 @@ def accept(own: MethodOptions, tasks: Sequence[str]) -> None:
 class Surgery(Entry):
     """A value of --surgery: either `weigh` or `combine`."""
 
-    # (the K tasks of a step, own options) -> K weights of their losses
+    # (the K tasks of a step, method options) -> K weights of their losses
     weigh: Callable[[Sequence[str], MethodOptions], Sequence[float]] | None = None
     # From the dot products of the K gradients to their weights, (K,)
     combine: Callable[[GradientStep], Tensor] | None = None
@@ -203,7 +203,7 @@ def register_surgery(name: str, surgery: Surgery) -> None:
     only weighs losses has `weigh` in place of `combine`: it gets the names of the step's tasks.
 
     An option of your own is a field of an OptionGroup. Name the group in `options`, and read it as
-    step.own[YourGroup].your_option. ValueError where the name exists.
+    step.method_options[YourGroup].your_option. ValueError where the name exists.
     """
     SURGERIES.register(name, surgery)
 
@@ -265,24 +265,24 @@ class LossWeightOptions(OptionGroup):
     )
 
 
-def mean_of_losses(tasks: Sequence[str], own: MethodOptions) -> list[float]:
+def mean_of_losses(tasks: Sequence[str], method_options: MethodOptions) -> list[float]:
     """--surgery mean."""
     return surgery.mean(tasks)
 
 
-def sum_of_losses(tasks: Sequence[str], own: MethodOptions) -> list[float]:
+def sum_of_losses(tasks: Sequence[str], method_options: MethodOptions) -> list[float]:
     """--surgery sum: each loss has the weight 1."""
     return surgery.weighted(tasks, {})
 
 
-def weighted_losses(tasks: Sequence[str], own: MethodOptions) -> list[float]:
+def weighted_losses(tasks: Sequence[str], method_options: MethodOptions) -> list[float]:
     """--surgery weighted, with --loss_weights."""
-    return surgery.weighted(tasks, numbers_by_task(own[LossWeightOptions].loss_weights))
+    return surgery.weighted(tasks, numbers_by_task(method_options[LossWeightOptions].loss_weights))
 
 
-def check_loss_weights(own: MethodOptions, tasks: Sequence[str]) -> None:
+def check_loss_weights(method_options: MethodOptions, tasks: Sequence[str]) -> None:
     """For weighted."""
-    text = own[LossWeightOptions].loss_weights
+    text = method_options[LossWeightOptions].loss_weights
     if text == NONE:
         raise ValueError("--surgery weighted has no weights; add --loss_weights, such as para=2.")
     check_numbers("loss_weights", text, tasks, ",".join(tasks))
@@ -290,13 +290,15 @@ def check_loss_weights(own: MethodOptions, tasks: Sequence[str]) -> None:
 
 def combine_by_pcgrad(step: GradientStep) -> Tensor:
     """--surgery pcgrad, which has no targets."""
-    return pcgrad_weights(step.gramian, step.own[ReductionOptions].reduction, step.generator)
+    return pcgrad_weights(
+        step.gramian, step.method_options[ReductionOptions].reduction, step.generator
+    )
 
 
 def combine_by_gradvac(step: GradientStep) -> Tensor:
     """--surgery gradvac. It moves the targets."""
-    beta = step.own[GradVacOptions].gradvac_beta
-    reduction = step.own[ReductionOptions].reduction
+    beta = step.method_options[GradVacOptions].gradvac_beta
+    reduction = step.method_options[ReductionOptions].reduction
     result = gradvac_weights(step.gramian, step.targets, beta, reduction, step.generator)
     step.targets.copy_(result.targets)
     return result.weights
@@ -304,13 +306,13 @@ def combine_by_gradvac(step: GradientStep) -> Tensor:
 
 def combine_by_cagrad(step: GradientStep) -> Tensor:
     """--surgery cagrad."""
-    radius = step.own[CaGradOptions].cagrad_radius
-    return cagrad_weights(step.gramian, radius, step.own[ReductionOptions].reduction)
+    radius = step.method_options[CaGradOptions].cagrad_radius
+    return cagrad_weights(step.gramian, radius, step.method_options[ReductionOptions].reduction)
 
 
 def combine_by_upgrad(step: GradientStep) -> Tensor:
     """--surgery upgrad."""
-    return upgrad_weights(step.gramian, step.own[ReductionOptions].reduction)
+    return upgrad_weights(step.gramian, step.method_options[ReductionOptions].reduction)
 
 
 SURGERIES["mean"] = Surgery(title="of the losses", weigh=mean_of_losses, needs_several_tasks=False)

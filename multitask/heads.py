@@ -303,7 +303,7 @@ class HeadShape(NamedTuple):
     num_outputs: int
     dropout_probability: float
     has_range: bool = False  # whether a cosine's lowest value is fitted
-    own: MethodOptions = MethodOptions(())  # HeadOptions.of_head
+    method_options: MethodOptions = MethodOptions(())  # HeadOptions.of_head
     low: float = 0.0  # of a score
     high: float = 5.0
 

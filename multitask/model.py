@@ -133,7 +133,7 @@ class MultitaskBert(nn.Module):
             num_outputs=task.num_outputs,
             dropout_probability=self.options.hidden_dropout_prob,
             has_range=self.has_range and task.is_regression,
-            own=self.options.of_head,
+            method_options=self.options.of_head,
             low=task.format.low if task.is_regression else 0.0,
             high=task.format.high if task.is_regression else 5.0,
         )
@@ -342,7 +342,7 @@ def stored_settings(options: HeadOptions) -> dict[str, Any]:
         "sharing": options.sharing,
         "has_common_layer": options.common_layer != NONE,
         "sts_range": options.sts_range,
-        **options.own_values(),
+        **options.method_values(),
     }
 
 

@@ -115,14 +115,14 @@ def card_sections(run: ReportedRun) -> list[Section]:
     folder = run.folder.resolve().name
     stages = ", ".join(run.stages) or "none"
     first = run.trained[0]
-    own = ""
+    of_alone = ""
     if run.alone:
-        own = f" These tasks have an encoder of their own: {', '.join(run.alone)}."
+        of_alone = f" These tasks have an encoder of their own: {', '.join(run.alone)}."
     return [
         Section(
             "Model",
             f"A BERT encoder with a head for each of these tasks: {', '.join(run.answered)}. "
-            f"minBERT trained it. Its stages beside the tasks: {stages}.{own}",
+            f"minBERT trained it. Its stages beside the tasks: {stages}.{of_alone}",
             task_table(run),
             level=2,
         ),

@@ -212,7 +212,7 @@ class HeadOptions(OptionGroup):
             return {"--head": self.head}
         return {"--head": self.head, "--para_head": self.para_head}
 
-    def own_values(self) -> dict[str, Any]:
+    def method_values(self) -> dict[str, Any]:
         """The values of the heads' own options, by name."""
         values: dict[str, Any] = {}
         for item in self.of_head.groups:
@@ -240,7 +240,7 @@ class HeadOptions(OptionGroup):
     def check(self) -> None:
         # PARA may have a head of its own, so the own options of two heads may take effect.
         differing = changed(self)
-        for option in self.own_values():
+        for option in self.method_values():
             readers = HEADS.readers(option)
             if option in differing and not {self.head, self.head_of_para} & set(readers):
                 raise ValueError(

@@ -34,7 +34,7 @@ class RegularisedBatch(NamedTuple):
     task: str
     batch: Batch
     loss: Loss  # of the task: outputs and labels -> a scalar
-    own: MethodOptions  # FineTuningOptions.of_regulariser
+    method_options: MethodOptions  # FineTuningOptions.of_regulariser
     reference: ReferenceModel | None  # of smart
 
     def outputs(self) -> Tensor:
@@ -63,7 +63,7 @@ def r_drop_loss(step: RegularisedBatch) -> Tensor:
     first = step.outputs()
     second = step.outputs()  # it draws other dropout masks
     divergence = step.divergence(first, second)
-    weight = step.own[RDropOptions].r_drop_weight
+    weight = step.method_options[RDropOptions].r_drop_weight
     return r_drop(step.loss_of(first), step.loss_of(second), divergence, weight)
 
 
@@ -73,7 +73,7 @@ def smart_loss(step: RegularisedBatch) -> Tensor:
     All passes of a batch have the same dropout masks. So only the perturbation, or only the
     weights, make their outputs differ. The generators end as after one pass and the random start.
     """
-    options = step.own[SmartOptions]
+    options = step.method_options[SmartOptions]
     state = runtime.random_state()
     outputs = step.outputs()
     nothing = outputs.new_zeros((), dtype=torch.float32)
@@ -151,19 +151,21 @@ def task_loss(step: RegularisedBatch, regulariser: str) -> Tensor:
 
 def reference_model(options: FineTuningOptions, model: MultitaskBert) -> ReferenceModel | None:
     """The earlier model that --regulariser smart compares with, or None."""
-    own = options.of_regulariser[SmartOptions]
-    if options.regulariser != "smart" or not own.is_proximal:
+    of_smart = options.of_regulariser[SmartOptions]
+    if options.regulariser != "smart" or not of_smart.is_proximal:
         return None
-    return ReferenceModel(model, own.proximal, own.proximal_decay, own.proximal_every)
+    return ReferenceModel(
+        model, of_smart.proximal, of_smart.proximal_decay, of_smart.proximal_every
+    )
 
 
 def check_regulariser(options: FineTuningOptions, model: MultitaskBert, precision: str) -> None:
     """Raise ValueError where a regulariser would compare two equal passes."""
     if options.regulariser == "r-drop":
         check_dropout(model)
-    own = options.of_regulariser[SmartOptions]
-    if options.regulariser == "smart" and own.is_adversarial and precision == "bf16":
-        check_bf16(own, model)
+    of_smart = options.of_regulariser[SmartOptions]
+    if options.regulariser == "smart" and of_smart.is_adversarial and precision == "bf16":
+        check_bf16(of_smart, model)
 
 
 def check_dropout(model: MultitaskBert) -> None:

@@ -19,7 +19,7 @@ FORWARD = 1 / 3
 BACKWARD_TO_EMBEDDINGS = 1 / 3
 
 
-def once(own: MethodOptions) -> float:
+def once(method_options: MethodOptions) -> float:
     """The cost of a step with one forward pass."""
     return 1.0
 
@@ -152,14 +152,14 @@ TRIED_START = {"smart_sigma": 0.01, "smart_step": 0.01, "proximal": "none"}
 # --- the regularisers -----------------------------------------------------------------------------
 
 
-def cost_of_r_drop(own: MethodOptions) -> float:
+def cost_of_r_drop(method_options: MethodOptions) -> float:
     """Every row is computed twice."""
     return 2.0
 
 
-def cost_of_smart(own: MethodOptions) -> float:
+def cost_of_smart(method_options: MethodOptions) -> float:
     """One more step on the perturbed rows, the ascent to them, and a pass of the earlier model."""
-    options = own[SmartOptions]
+    options = method_options[SmartOptions]
     cost = 1.0
     if options.is_adversarial:
         cost += 1 + options.smart_steps * (FORWARD + BACKWARD_TO_EMBEDDINGS)

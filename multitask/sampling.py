@@ -273,12 +273,12 @@ class Epoch(NamedTuple):
     order: tuple[str, ...]  # --tasks; a name may come several times
 
 
-def no_arguments(own: MethodOptions, epoch: Epoch) -> dict[str, Any]:
+def no_arguments(method_options: MethodOptions, epoch: Epoch) -> dict[str, Any]:
     """For a sampler that needs nothing but batches and generator."""
     return {}
 
 
-def accept(own: MethodOptions, tasks: Sequence[str]) -> None:
+def accept(method_options: MethodOptions, tasks: Sequence[str]) -> None:
     """For a sampler whose options fit all tasks."""
 
 
@@ -301,15 +301,15 @@ class Sampler(Entry):
         self,
         make_batches: MakeBatches,
         generator: torch.Generator,
-        own: MethodOptions,
+        method_options: MethodOptions,
         epoch: Epoch,
     ) -> list[Step]:
         """The steps of one epoch. Every draw comes from the generator.
 
-        own: TaskOptions.of_sampler. ValueError where the sampler makes no step, or names a task
-        that is not trained.
+        method_options: TaskOptions.of_sampler. ValueError where the sampler makes no step, or names
+        a task that is not trained.
         """
-        plan = self.sample(make_batches, generator, **self.arguments(own, epoch))
+        plan = self.sample(make_batches, generator, **self.arguments(method_options, epoch))
         if not plan:
             raise ValueError(f"the sampler '{self.title}' made no step of epoch {epoch.number}.")
         steps = []
@@ -417,54 +417,54 @@ class LimitOptions(OptionGroup):
     )
 
 
-def weights_argument(own: MethodOptions, epoch: Epoch) -> dict[str, Any]:
+def weights_argument(method_options: MethodOptions, epoch: Epoch) -> dict[str, Any]:
     """For mt_dnn."""
-    return {"weights": numbers_by_task(own[WeightOptions].sampling_weights)}
+    return {"weights": numbers_by_task(method_options[WeightOptions].sampling_weights)}
 
 
-def check_weights(own: MethodOptions, tasks: Sequence[str]) -> None:
+def check_weights(method_options: MethodOptions, tasks: Sequence[str]) -> None:
     """For mt_dnn."""
-    text = own[WeightOptions].sampling_weights
+    text = method_options[WeightOptions].sampling_weights
     check_numbers("sampling_weights", text, tasks, ",".join(tasks))
 
 
-def draw_arguments(own: MethodOptions, epoch: Epoch) -> dict[str, Any]:
+def draw_arguments(method_options: MethodOptions, epoch: Epoch) -> dict[str, Any]:
     """For random_task."""
-    options = own[DrawOptions]
+    options = method_options[DrawOptions]
     return {
         "weights": numbers_by_task(options.draw_weights),
         "num_steps": options.steps_per_epoch,
     }
 
 
-def check_draws(own: MethodOptions, tasks: Sequence[str]) -> None:
+def check_draws(method_options: MethodOptions, tasks: Sequence[str]) -> None:
     """For random_task."""
-    check_numbers("draw_weights", own[DrawOptions].draw_weights, tasks, ",".join(tasks))
+    check_numbers("draw_weights", method_options[DrawOptions].draw_weights, tasks, ",".join(tasks))
 
 
-def limit_argument(own: MethodOptions, epoch: Epoch) -> dict[str, Any]:
+def limit_argument(method_options: MethodOptions, epoch: Epoch) -> dict[str, Any]:
     """For joint and batch_round_robin."""
-    return {"limit": own[LimitOptions].joint_limit}
+    return {"limit": method_options[LimitOptions].joint_limit}
 
 
-def order_argument(own: MethodOptions, epoch: Epoch) -> dict[str, Any]:
+def order_argument(method_options: MethodOptions, epoch: Epoch) -> dict[str, Any]:
     """For epoch_round_robin."""
     return {"order": epoch.order}
 
 
-def sequential_arguments(own: MethodOptions, epoch: Epoch) -> dict[str, Any]:
+def sequential_arguments(method_options: MethodOptions, epoch: Epoch) -> dict[str, Any]:
     """For sequential."""
     return {"order": epoch.order, "epoch": epoch.number, "epochs": epoch.epochs}
 
 
-def annealed_argument(own: MethodOptions, epoch: Epoch) -> dict[str, Any]:
+def annealed_argument(method_options: MethodOptions, epoch: Epoch) -> dict[str, Any]:
     """For power, with the exponent of the epoch."""
     return {"exponent": annealed_exponent(epoch.number, epoch.epochs)}
 
 
-def power_argument(own: MethodOptions, epoch: Epoch) -> dict[str, Any]:
+def power_argument(method_options: MethodOptions, epoch: Epoch) -> dict[str, Any]:
     """For power, with the exponent of the option."""
-    return {"exponent": own[PowerOptions].sampling_power}
+    return {"exponent": method_options[PowerOptions].sampling_power}
 
 
 SAMPLERS["mt-dnn"] = Sampler(

@@ -288,9 +288,15 @@ class TaskTraining:
         if self.companion is not None and task.startswith(FUSION_PREFIX):
             return self.companion(batch) / processes.count()
         fine_tuning = self.options.fine_tuning
-        own = fine_tuning.of_regulariser
-        step = RegularisedBatch(self.model, task, batch, self.losses[task], own, self.reference)
-        return task_loss(step, fine_tuning.regulariser)
+        regularised = RegularisedBatch(
+            model=self.model,
+            task=task,
+            batch=batch,
+            loss=self.losses[task],
+            method_options=fine_tuning.of_regulariser,
+            reference=self.reference,
+        )
+        return task_loss(regularised, fine_tuning.regulariser)
 
     def evaluate(self) -> dict[str, float]:
         """The dev scores of the trained tasks, and the numbers that were fitted."""

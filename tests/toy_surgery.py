@@ -22,5 +22,5 @@ def make_surgery(
         values["surgery_reduction"] = reduction
     if "gradvac_beta" in SURGERIES[method].own_options:
         values["gradvac_beta"] = beta
-    own = from_flat(TaskOptions, values).of_surgery
-    return GradientSurgery(method, own, tasks, seed)
+    method_options = from_flat(TaskOptions, values).of_surgery
+    return GradientSurgery(method, method_options, tasks, seed)

@@ -107,11 +107,11 @@ def sampler_rows() -> list[SamplerRow]:
     rows = []
     for name, sampler in SAMPLERS.items():
         generator = torch.Generator().manual_seed(SEED)
-        own = Options.of(sampling=name).multitask.tasks.of_sampler
+        method_options = Options.of(sampling=name).multitask.tasks.of_sampler
         epochs = []
         for number in range(sampler.num_epochs(EPOCHS, order)):
             epoch = Epoch(number, EPOCHS, order)
-            epochs.append(sampler.steps(make_batches, generator, own, epoch))
+            epochs.append(sampler.steps(make_batches, generator, method_options, epoch))
         rows.append(SamplerRow(name, epochs))
     return rows
 

@@ -66,7 +66,7 @@ class Reader(ast.NodeVisitor):
 
     def group_of(self, node: ast.expr) -> type[OptionGroup] | None:
         """The option group that an expression is."""
-        # The own options of methods: own[PowerOptions].
+        # The options of a method: method_options[PowerOptions].
         if isinstance(node, ast.Subscript):
             return GROUPS.get(ast.unparse(node.slice))
         if isinstance(node, ast.Name):

@@ -63,7 +63,9 @@ def test_an_entry_reads_what_exists():
 
 def test_a_loss_that_is_no_scalar_is_named(tiny_model, monkeypatch):
     """One loss for each sentence: torch would only say that it cannot go backwards."""
-    entry = replace(METHODS["mnr"], title="a list", loss=lambda vectors, own: vectors.anchors[:, 0])
+    entry = replace(
+        METHODS["mnr"], title="a list", loss=lambda vectors, method_options: vectors.anchors[:, 0]
+    )
     encoder = BertModel.from_pretrained(tiny_model)
     method = LossOnVectors(MethodSetup(encoder, "mean", 0.05), entry, OPTIONS.of_method)
     vectors = Vectors(torch.zeros(6, 32), torch.zeros(6, 32), torch.zeros(6, 6).bool(), 0.05)

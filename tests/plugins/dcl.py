@@ -68,9 +68,9 @@ def dcl(
     return torch.cat(terms).mean()
 
 
-def loss(vectors: Vectors, own: MethodOptions) -> torch.Tensor:
+def loss(vectors: Vectors, method_options: MethodOptions) -> torch.Tensor:
     """--pretrain dcl."""
-    sigma = own[DclOptions].dcl_sigma
+    sigma = method_options[DclOptions].dcl_sigma
     width = None if sigma == NONE else float(sigma)
     return dcl(vectors.anchors, vectors.positives, vectors.temperature, vectors.same, width)
 

@@ -65,7 +65,7 @@ def min_norm_weights(gramian: torch.Tensor) -> torch.Tensor:
 
 def combine(step: GradientStep) -> torch.Tensor:
     """--surgery mgda."""
-    if step.own[MgdaOptions].mgda_normalise == "no":
+    if step.method_options[MgdaOptions].mgda_normalise == "no":
         return min_norm_weights(step.gramian)
     lengths = step.gramian.diagonal().sqrt()  # (K,)
     lengths = torch.where(lengths > 0, lengths, torch.ones_like(lengths))

@@ -30,7 +30,7 @@ class Product(Head):
 
     def __init__(self, shape: HeadShape) -> None:
         super().__init__()
-        self.scale = shape.own[ProductOptions].product_scale
+        self.scale = shape.method_options[ProductOptions].product_scale
         self.dropout = nn.Dropout(shape.dropout_probability)
         self.dense = nn.Linear(shape.hidden_size, shape.num_outputs)
 

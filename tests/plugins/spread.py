@@ -53,9 +53,9 @@ def spread(
     return [[batch] for _, batch in placed]
 
 
-def jitter_argument(own: MethodOptions, epoch: Epoch) -> dict[str, Any]:
+def jitter_argument(method_options: MethodOptions, epoch: Epoch) -> dict[str, Any]:
     """The further argument of `spread`."""
-    return {"jitter": own[SpreadOptions].spread_jitter}
+    return {"jitter": method_options[SpreadOptions].spread_jitter}
 
 
 register_sampler(

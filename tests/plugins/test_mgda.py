@@ -120,8 +120,8 @@ def test_by_hand():
 
 
 def step_of(gramian: torch.Tensor, normalise: str) -> GradientStep:
-    own = MethodOptions((mgda.MgdaOptions(mgda_normalise=normalise),))
-    return GradientStep(gramian, torch.zeros_like(gramian), torch.Generator(), own)
+    method_options = MethodOptions((mgda.MgdaOptions(mgda_normalise=normalise),))
+    return GradientStep(gramian, torch.zeros_like(gramian), torch.Generator(), method_options)
 
 
 def test_normalised_gradients_count_by_their_direction():
