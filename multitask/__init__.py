@@ -12,8 +12,10 @@ head_registry.py     The heads by name.
 model.py             An encoder, a common layer, and a head per task.
 task_models.py       The models of a run in which some tasks have their own.
 sampling.py          Which batches make a step.
+sampler_registry.py  The samplers by name, and their options.
 surgery.py           How the losses of a step become one gradient.
-gramian.py           The same from dot products alone, which is fast, and --surgery by name.
+gramian.py           The same from dot products alone, which is fast.
+surgery_registry.py  The methods of --surgery by name, and their options.
 combining.py         A method of --surgery as the training loop calls it.
 options.py           The options of this package.
 proximal.py          The earlier model of SMART, which follows the weights.
@@ -55,11 +57,12 @@ except ModuleNotFoundError as error:
 check_packages("data")
 
 # What a file for --plugin needs.
-from multitask.gramian import GradientStep, Surgery, register_surgery  # noqa: E402
 from multitask.head_registry import HeadEntry, register_head  # noqa: E402
-from multitask.sampling import Sampler, register_sampler  # noqa: E402
+from multitask.sampler_registry import Epoch, Sampler, register_sampler  # noqa: E402
+from multitask.surgery_registry import GradientStep, Surgery, register_surgery  # noqa: E402
 
 __all__ = [
+    "Epoch",
     "GradientStep",
     "HeadEntry",
     "Sampler",

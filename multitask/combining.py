@@ -17,8 +17,8 @@ from torch import Tensor
 
 from minbert.commands.options import MethodOptions
 from minbert.training.job import equal_weights
-from multitask.gramian import SURGERIES, GradientStep
 from multitask.options import TaskOptions
+from multitask.surgery_registry import SURGERIES, GradientStep
 
 
 def loss_weights(options: TaskOptions) -> Callable[[Sequence[str]], Sequence[float]]:

@@ -22,10 +22,10 @@ from minbert.commands.options import (
     options_of,
 )
 from minbert.commands.registry import Names
-from multitask.gramian import SURGERIES
 from multitask.head_registry import HEADS
 from multitask.regulariser_registry import REGULARISERS
-from multitask.sampling import SAMPLERS, Sampler
+from multitask.sampler_registry import SAMPLERS, Sampler
+from multitask.surgery_registry import SURGERIES
 
 OVERALL_SCORES = ("overall_2023", "overall_2024")
 

@@ -30,13 +30,13 @@ from minbert.reporting import terminal
 from minbert.training import runtime
 from minbert.training.options import TrainingOptions
 from multitask.evaluation import predict
-from multitask.gramian import SURGERIES
 from multitask.head_registry import HEADS
 from multitask.leaderboard import PREDICTED
 from multitask.model import MultitaskBert
 from multitask.options import HeadOptions, TaskOptions
-from multitask.sampling import SAMPLERS
+from multitask.sampler_registry import SAMPLERS
 from multitask.stage import encode_tables, read_tables
+from multitask.surgery_registry import SURGERIES
 from multitask.task_models import SHARED_FOLDER, TaskModels, tasks_alone
 from multitask.tasks import BUILT_IN_TASKS, Task, answerable_tasks, stored_tasks
 

@@ -44,7 +44,8 @@ from multitask.regularised_loss import (
     reference_model,
     task_loss,
 )
-from multitask.sampling import Epoch, MakeBatches, mt_dnn
+from multitask.sampler_registry import Epoch
+from multitask.sampling import MakeBatches, mt_dnn
 from multitask.task_models import SingleTaskResult, TaskModels
 from multitask.tasks import TASKS, Loss, Tasks, labels_of
 

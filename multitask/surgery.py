@@ -1,7 +1,8 @@
 """How the K tasks of one step become one gradient: the mathematics.
 
 mean and weighted are weights of the losses, known before any backward pass. pcgrad, gradvac, cagrad
-and upgrad change the gradients themselves. gramian.py has the methods of --surgery by name.
+and upgrad change the gradients themselves. gramian.py has faster versions. surgery_registry.py
+names the methods.
 
 Legend: K tasks of a step, P parameters.
 """

@@ -10,10 +10,10 @@ from command_line.parser import parse
 from contrastive.registry import METHODS
 from minbert.commands.options import all_fields
 from minbert.commands.registry import Registry
-from multitask.gramian import SURGERIES
 from multitask.head_registry import HEADS
 from multitask.regulariser_registry import REGULARISERS
-from multitask.sampling import SAMPLERS
+from multitask.sampler_registry import SAMPLERS
+from multitask.surgery_registry import SURGERIES
 
 REGISTRIES: dict[str, Registry] = {
     "sampling": SAMPLERS,

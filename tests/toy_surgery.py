@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from minbert.commands.options import from_flat
 from multitask.combining import GradientSurgery
-from multitask.gramian import SURGERIES
 from multitask.options import TaskOptions
+from multitask.surgery_registry import SURGERIES
 
 
 def make_surgery(

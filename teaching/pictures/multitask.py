@@ -100,7 +100,7 @@ def sampler_rows() -> list[SamplerRow]:
     import torch
 
     from command_line.options import Options
-    from multitask.sampling import SAMPLERS, Epoch
+    from multitask.sampler_registry import SAMPLERS, Epoch
 
     make_batches = {task: pass_over(count) for task, count in BATCHES.items()}
     order = tuple(BATCHES)

@@ -14,7 +14,7 @@ from minbert.commands import plugins
 from minbert.commands.plugins import PluginError, digest_of_plugin, load, load_again, unload
 from minbert.commands.registry import REGISTERED
 from multitask.head_registry import HEADS
-from multitask.sampling import SAMPLERS
+from multitask.sampler_registry import SAMPLERS
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLER = """
@@ -222,7 +222,7 @@ def test_the_examples_of_the_docstrings_can_be_registered(write):
     from contrastive import register_method
     from contrastive.registry import METHODS
     from multitask import register_head, register_sampler, register_surgery
-    from multitask.gramian import SURGERIES
+    from multitask.surgery_registry import SURGERIES
 
     for function in (register_method, register_sampler, register_surgery, register_head):
         load(write(example_of(function), f"{function.__name__}.py"))

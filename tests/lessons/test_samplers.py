@@ -17,9 +17,8 @@ from scipy.stats import chisquare
 from minbert.commands.options import from_flat
 from minbert.training.job import Step
 from multitask.options import TaskOptions
+from multitask.sampler_registry import SAMPLERS, Epoch
 from multitask.sampling import (
-    SAMPLERS,
-    Epoch,
     annealed_exponent,
     batch_round_robin,
     epoch_round_robin,

@@ -9,7 +9,6 @@ from data.options import InputFileOptions
 from data.readers import BUILT_IN_FILES, COURSE_FILES, FORMATS
 from data.task_specs import KINDS
 from minbert.commands.options import all_fields, direct_fields, from_flat
-from multitask.gramian import SURGERIES
 from multitask.head_registry import HEADS
 from multitask.options import (
     HeadOptions,
@@ -18,7 +17,8 @@ from multitask.options import (
     TaskOptions,
 )
 from multitask.regulariser_registry import REGULARISERS
-from multitask.sampling import SAMPLERS
+from multitask.sampler_registry import SAMPLERS
+from multitask.surgery_registry import SURGERIES
 from multitask.tasks import BUILT_IN_TASKS, COURSE_TASKS, DECODERS, LOSSES, METRICS, TASKS
 
 FIELDS = {item.name: item for item in direct_fields(TaskOptions)}

@@ -14,7 +14,8 @@ from scipy.stats import chisquare
 from minbert.commands.options import MethodOptions
 from minbert.training.job import TaskBatch
 from minbert.training.loop import fit
-from multitask.sampling import Epoch, Sampler, joint, mt_dnn
+from multitask.sampler_registry import Epoch, Sampler
+from multitask.sampling import joint, mt_dnn
 from tests.lessons.test_samplers import (
     MAKE_BATCHES,
     NAMES,

@@ -15,8 +15,8 @@ import torch
 from minbert.commands.options import MethodOptions, OptionGroup, flag
 from minbert.commands.registry import Fixture
 from minbert.training.job import Step, TaskBatch
-from multitask import Sampler, register_sampler
-from multitask.sampling import Epoch, MakeBatches, first_passes
+from multitask import Epoch, Sampler, register_sampler
+from multitask.sampling import MakeBatches, first_passes
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import torch
 from contrastive.registry import METHODS, Vectors
 from minbert.commands import plugins
 from minbert.commands.options import MethodOptions
-from multitask.gramian import SURGERIES, GradientStep
-from multitask.sampling import SAMPLERS, Epoch
+from multitask.sampler_registry import SAMPLERS, Epoch
+from multitask.surgery_registry import SURGERIES, GradientStep
 from tests.lessons.test_samplers import MAKE_BATCHES, seeded, tasks_in
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
