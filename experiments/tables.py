@@ -44,7 +44,8 @@ def format_scores(scores: Sequence[float], published: float | None = None) -> st
     The deviation is that of a sample (divided by n - 1). It is left out for one score. The
     brackets are left out where nothing was published. Without scores the mean is "-".
     """
-    text = f"{statistics.mean(scores):.3f}" if scores else "-"
+    # A mean of -0.0004 is written as 0.000.
+    text = f"{statistics.mean(scores):.3f}".replace("-0.000", "0.000") if scores else "-"
     if len(scores) > 1:
         text += f" ± {statistics.stdev(scores):.3f}"
     if published is not None:

@@ -21,6 +21,7 @@ SCORES = {"sst": 0.5, "para": 0.7, "sts": 0.6, "overall_2023": 0.6, "overall_202
         ([0.5], None, "0.500"),
         ([], 0.3, "- (0.300)"),
         ([], None, "-"),
+        ([-0.0004], None, "0.000"),
     ],
 )
 def test_mean_and_deviation_by_hand(scores, published, expected):
