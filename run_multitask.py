@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from minbert.training.step_log import StepRecord
     from multitask.combining import GradientSurgery
     from multitask.leaderboard import FileScores
-    from multitask.stage import Rows
+    from multitask.rows import EncodedTables, Tables
     from multitask.task_models import SingleTaskResult, TaskModels
     from multitask.tasks import Task
 
@@ -62,8 +62,8 @@ class Setup:
     device: torch.device
     tasks: dict[str, Task]  # by name, those that are read
     prediction_paths: dict[str, dict[str, Path]]  # [task][split]
-    tables: dict[str, dict[str, Table]]  # [task][split]
-    rows: Rows  # [task][split], the tables as token ids
+    tables: Tables  # [task][split]
+    rows: EncodedTables  # [task][split], the tables as token ids
     encoder: BertModel
     tokenizer: BertTokenizer
     start: str  # fingerprint of the encoder before any training
@@ -83,7 +83,7 @@ class Setup:
         """
         if "sts" in self.tables:
             return self.tables["sts"]["dev"].examples
-        from multitask.stage import read_sts_dev
+        from multitask.rows import read_sts_dev
 
         table = read_sts_dev(self.options.data)
         terminal.say(
@@ -176,7 +176,9 @@ def prepare(options: Options, folder: Path) -> Setup:
     from minbert import BertTokenizer
     from minbert.training import processes, run_folder, runtime, waiting
     from minbert.training.stage import encoder_fingerprint
-    from multitask import baselines, leaderboard, stage, tasks
+    from multitask import baselines, leaderboard, tasks
+    from multitask.rows import describe_cuts, encode_tables, read_tables, warnings_of_unknown
+    from multitask.stage import check_options_of_tasks
 
     # Of several processes the first one decides. The others may have found another name free.
     folder = processes.from_first(lambda: run_folder.hold(folder))
@@ -192,9 +194,9 @@ def prepare(options: Options, folder: Path) -> Setup:
 
     terminal.title("Data", "reading the data")
     opened = tasks.open_tasks(options.data, names)
-    stage.check_heads(options.multitask, opened.tasks)
+    check_options_of_tasks(options.multitask, opened.tasks)
     terminal.say(*opened.lines)
-    tables = stage.read_tables(options.data, opened.tasks)
+    tables = read_tables(options.data, opened.tasks)
     terminal.facts(Fact.of(table.path, table.summary) for table in all_tables(tables))
     terminal.say(baselines.repeated_rows(tables, opened.tasks))
 
@@ -207,9 +209,9 @@ def prepare(options: Options, folder: Path) -> Setup:
         terminal.facts([Fact.of(report.source, str(report))])
     terminal.doing("tokenizing the rows, once for this run and those that follow")
     max_length = options.data.max_length
-    rows = stage.encode_tables(tables, tokenizer, max_length, options.multitask.heads.pair_encoding)
-    terminal.say(stage.describe_cuts(rows, max_length))
-    terminal.say(*stage.warnings_of_unknown(rows, options.data))
+    rows = encode_tables(tables, tokenizer, max_length, options.multitask.heads.pair_encoding)
+    terminal.say(describe_cuts(rows, max_length))
+    terminal.say(*warnings_of_unknown(rows, options.data))
     return Setup(
         options=options,
         folder=folder,
@@ -225,7 +227,7 @@ def prepare(options: Options, folder: Path) -> Setup:
     )
 
 
-def all_tables(tables: dict[str, dict[str, Table]]) -> list[Table]:
+def all_tables(tables: Tables) -> list[Table]:
     """The tables of all tasks and splits, in their order."""
     in_order: list[Table] = []
     for splits in tables.values():

@@ -37,7 +37,7 @@ from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.options import EncoderOptions
 from minbert.training import runtime, waiting
-from multitask.stage import read_tables
+from multitask.rows import read_tables
 
 # The number of looks that libgomp takes by itself.
 OWN_NUM_LOOKS = "300000"

@@ -41,7 +41,7 @@ from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.commands.options import NONE
 from minbert.training import cost_estimate, runtime
-from multitask.stage import read_tables
+from multitask.rows import read_tables
 
 # Options that name the text of some stages, which do not read the course's sentences.
 TEXTS = ("nli", "ct_corpus")

@@ -40,7 +40,7 @@ from minbert.pretraining.plain_text import fresh_encoder
 from minbert.training import runtime
 from minbert.training.loop import fit
 from multitask.options import HeadOptions
-from multitask.stage import read_tables
+from multitask.rows import read_tables
 from multitask.tasks import TASKS
 
 # Fixed before the first run, and the same for every encoder.

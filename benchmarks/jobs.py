@@ -18,7 +18,7 @@ from minbert.training.loop import Loop
 from minbert.training.stage import Stage, encoder_fingerprint
 from multitask import stage as multitask_stage
 from multitask.model import MultitaskBert
-from multitask.stage import Rows, encode_tables
+from multitask.rows import EncodedTables, encode_tables
 from multitask.tasks import open_tasks
 
 # More steps than any benchmark takes, so the learning rate hardly changes.
@@ -46,13 +46,13 @@ def resolve_options(
 
 def encode_rows(
     options: Options, tables: dict[str, dict[str, Table]], tokenizer: BertTokenizer
-) -> Rows:
+) -> EncodedTables:
     """Return the token ids of all tables, as rows[task][split]."""
     pair_encoding = options.multitask.heads.pair_encoding
     return encode_tables(tables, tokenizer, options.data.max_length, pair_encoding)
 
 
-def build_task_job(options: Options, encoder: BertModel, rows: Rows, folder: Path) -> Job:
+def build_task_job(options: Options, encoder: BertModel, rows: EncodedTables, folder: Path) -> Job:
     """Return the multitask stage. options: without "auto". folder: of the run."""
     model = MultitaskBert(
         encoder,

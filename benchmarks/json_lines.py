@@ -16,7 +16,7 @@ from data.options import DataOptions
 from data.readers import Table
 from minbert.commands.files import write_text
 from minbert.commands.outputs import Output, check_outputs
-from multitask.stage import read_tables
+from multitask.rows import read_tables
 
 Line = dict[str, Any]
 

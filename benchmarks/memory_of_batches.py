@@ -35,7 +35,7 @@ from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.training import cost_estimate, runtime
 from minbert.training.job import Job, TaskBatch
-from multitask.stage import read_tables
+from multitask.rows import read_tables
 
 # Of the ratio of both peaks.
 GOAL = Goal("<=", 1.1)

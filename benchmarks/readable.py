@@ -38,7 +38,7 @@ from minbert.commands.flags import Parser
 from minbert.commands.options import NONE
 from minbert.training import runtime
 from minbert.training.loop import fit
-from multitask.stage import read_tables
+from multitask.rows import read_tables
 from multitask.tasks import TASKS
 
 FAST = "fast"

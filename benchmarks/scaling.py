@@ -40,7 +40,7 @@ from minbert.optimizer import AdamW
 from minbert.pretraining.sizes import SIZES
 from minbert.training import cost_estimate, runtime
 from minbert.training.job import Job, Part
-from multitask.stage import read_tables
+from multitask.rows import read_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -29,7 +29,7 @@ from minbert.training import cost_estimate, runtime
 from minbert.training.gradients import accumulate, take
 from minbert.training.job import Job, Part
 from minbert.training.loop import Loop
-from multitask.stage import read_tables
+from multitask.rows import read_tables
 
 # Rows of a training file. The batches are drawn from them.
 NUM_ROWS = 2000

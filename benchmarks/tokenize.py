@@ -23,7 +23,7 @@ from data.batching import EncodedExamples, arrange_sentences
 from data.options import DataOptions
 from data.readers import Example
 from minbert import BertTokenizer
-from multitask.stage import read_tables
+from multitask.rows import read_tables
 
 Files = Sequence[Sequence[Example]]
 

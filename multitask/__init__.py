@@ -5,6 +5,7 @@ through a callable that run_multitask.py passes in. The files in reading order:
 
 tasks.py             A task's functions: loss, decoding and metric of its specification.
 losses.py            One loss per task.
+rows.py              Reads the rows of the tasks, and turns them into token ids.
 regularisers.py      What may be added to a task's loss: R-Drop and SMART.
 regulariser_registry.py  The regularisers by name, and their options.
 heads.py             The layers that read sentence vectors.

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from data.readers import Example, Table
+from data.readers import Example
+from multitask.rows import Tables
 from multitask.tasks import TASKS, Task, Tasks, labels_of
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 MAX_TRAINING_ROWS = 50_000
 
 
-def repeated_rows(tables: dict[str, dict[str, Table]], tasks: Tasks = TASKS) -> str:
+def repeated_rows(tables: Tables, tasks: Tasks = TASKS) -> str:
     """The line for the user: how many dev rows of each task are training rows, too, text for text.
 
     A model may know the answers to those by heart. A pair in the other order is another row. Labels

@@ -1,4 +1,7 @@
-"""The results of a run: its prediction files, verified, and the closing table."""
+"""The results of a run: its prediction files, verified, and the closing table.
+
+Legend: N rows, C classes.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data.batching import EncodedExamples
 from data.readers import Example, Table
 from minbert.commands.options import AUTO
 from minbert.commands.outputs import Output, begins_with, check_outputs
@@ -24,6 +26,7 @@ from multitask.prediction_files import (
     write_table,
 )
 from multitask.probabilities import confidences, probabilities
+from multitask.rows import EncodedTables, Tables
 from multitask.task_models import TaskModels
 from multitask.tasks import (
     BUILT_IN_TASKS,
@@ -131,8 +134,8 @@ def check_output_paths(
 
 def write_results(
     model: MultitaskBert | TaskModels,
-    rows: dict[str, dict[str, EncodedExamples]],
-    tables: dict[str, dict[str, Table]],
+    rows: EncodedTables,
+    tables: Tables,
     paths: Paths,
     precision: str,
 ) -> RunResults:
@@ -160,7 +163,7 @@ def to_predictions(task: Task, outputs: np.ndarray) -> Predictions:
 
 def write_files(
     predictions: dict[str, dict[str, Predictions]],
-    tables: dict[str, dict[str, Table]],
+    tables: Tables,
     paths: Paths,
     tasks: Tasks,
 ) -> FileScores:
@@ -202,9 +205,7 @@ def score_of(task: Task, table: Table, predictions: Predictions) -> float:
     return task.score(predictions.values.astype(np.float32), labels_of(table.examples))
 
 
-def baseline_scores(
-    tables: dict[str, dict[str, Table]], tasks: Tasks = TASKS
-) -> dict[str, dict[str, float]]:
+def baseline_scores(tables: Tables, tasks: Tasks = TASKS) -> dict[str, dict[str, float]]:
     """Majority and TF-IDF dev scores, as scores[baseline][task or overall]."""
     baselines = {}
     for title, score in BASELINES.items():

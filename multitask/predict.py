@@ -404,8 +404,8 @@ def answers(
     from data.batching import EncodedExamples
     from multitask.evaluation import predict
     from multitask.probabilities import probabilities
+    from multitask.rows import describe_cuts
     from multitask.saved_run import open_model
-    from multitask.stage import describe_cuts
 
     model, tokenizer = open_model(run)
     max_length = run.options.data.max_length

@@ -19,10 +19,10 @@ from typing import Literal
 from minbert.commands.late import torch
 from minbert.training.job import Step, TaskBatch
 
-Rows = list[int]  # the row numbers of a batch
+RowNumbers = list[int]  # of a batch
 # For each task a function that forms the batches of one pass over its rows. Every row is in exactly
 # one batch. Each call draws new batches.
-MakeBatches = Mapping[str, Callable[["torch.Generator"], list[Rows]]]
+MakeBatches = Mapping[str, Callable[["torch.Generator"], list[RowNumbers]]]
 Limit = Literal["largest", "smallest"]
 
 
@@ -202,7 +202,7 @@ def random_task(
 def drawn_steps(
     make_batches: MakeBatches,
     generator: torch.Generator,
-    passes: dict[str, list[Rows]],
+    passes: dict[str, list[RowNumbers]],
     chances: torch.Tensor,
     num_steps: int,
 ) -> list[Step]:
@@ -245,7 +245,9 @@ def annealed_exponent(epoch: int, epochs: int) -> float:
     return 1 - 0.8 * progress
 
 
-def first_passes(make_batches: MakeBatches, generator: torch.Generator) -> dict[str, list[Rows]]:
+def first_passes(
+    make_batches: MakeBatches, generator: torch.Generator
+) -> dict[str, list[RowNumbers]]:
     """The batches of one pass over each task. ValueError for no task, or one without batches."""
     if not make_batches:
         raise ValueError("no task to sample from; name at least one")

@@ -3,6 +3,8 @@
 `read_record` is quick and says whether the run can be used. `open_run` also loads the model and
 the rows. Runs of older versions open, too, if their run.json holds the options that these
 commands read.
+
+Legend: N rows, C classes.
 """
 
 from __future__ import annotations
@@ -16,9 +18,8 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 
-from data.batching import EncodedExamples
 from data.options import DataOptions, numbers_by_task
-from data.readers import Table, sha256_of
+from data.readers import sha256_of
 from minbert import BertTokenizer
 from minbert.commands.ending import this_python
 from minbert.commands.files import DamagedFile, read_json
@@ -34,8 +35,8 @@ from multitask.head_registry import HEADS
 from multitask.leaderboard import PREDICTED
 from multitask.model import MultitaskBert
 from multitask.options import HeadOptions, TaskOptions
+from multitask.rows import EncodedTables, Tables, encode_tables, read_tables
 from multitask.sampler_registry import SAMPLERS
-from multitask.stage import encode_tables, read_tables
 from multitask.surgery_registry import SURGERIES
 from multitask.task_models import SHARED_FOLDER, TaskModels, tasks_alone
 from multitask.tasks import BUILT_IN_TASKS, Task, answerable_tasks, stored_tasks
@@ -86,8 +87,8 @@ class FinishedRun(Record):
     """A record with the model in evaluation mode and the data of the run."""
 
     model: MultitaskBert | TaskModels
-    tables: dict[str, dict[str, Table]]  # [task][split]
-    rows: dict[str, dict[str, EncodedExamples]]  # [task][split], dev and test only
+    tables: Tables  # [task][split]
+    rows: EncodedTables  # [task][split], dev and test only
 
     def outputs(self, task: str, split: str) -> np.ndarray:
         """Predict one split: float32 in row order, (N, C) for C classes, otherwise (N,)."""

@@ -1,4 +1,11 @@
-"""The multitask stage: from options and tables to the job that minbert/training/loop.py runs."""
+"""The multitask stage: from options and rows to the job that minbert/training/loop.py runs.
+
+rows.py reads the rows.
+
+[CT]: contrastive tension, Carlsson et al. 2021. [GEN]: a report of the course
+(experiments/recipes.py).
+Legend: N training rows of a task.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from data.batching import Batch, EncodedExamples, length_grouped_batches
-from data.options import DataOptions, numbers_by_task
-from data.readers import STS, Table, read_examples
-from data.task_specs import TaskSpec
-from data.task_tables import read_splits
-from minbert import AdamW, BertTokenizer
+from data.options import DataOptions
+from minbert import AdamW
 from minbert.commands.options import NONE
 from minbert.optimizer import layer_decayed, parameter_groups
 from minbert.pretraining.stage import StageRows
@@ -44,96 +48,21 @@ from multitask.regularised_loss import (
     reference_model,
     task_loss,
 )
+from multitask.rows import EncodedTables, num_tokens
 from multitask.sampler_registry import Epoch
 from multitask.sampling import MakeBatches, mt_dnn
 from multitask.task_models import SingleTaskResult, TaskModels
-from multitask.tasks import TASKS, Loss, Tasks, labels_of
+from multitask.tasks import Loss, Tasks, labels_of
 
 FUSION_PREFIX = "contrastive-"  # before a task's name: its batch for the companion's loss
 HEADS_LR = 1e-3  # of heads on a frozen encoder, as with --option pretrain
 BUCKETS_OF_RANGE = 20  # of the labels, for --sts_range fitted: [CT] has them .25 wide for STS
-Rows = dict[str, dict[str, EncodedExamples]]  # [task][split]
 
 
-# --- the rows -------------------------------------------------------------------------------------
+# --- the batches ----------------------------------------------------------------------------------
 
 
-def read_tables(
-    options: DataOptions, tasks: Mapping[str, TaskSpec] = TASKS
-) -> dict[str, dict[str, Table]]:
-    """The files of the tasks, as tables[task][split]. ValueError names the first unusable one.
-
-    Training and dev files are cut to --train_rows and --dev_rows. Test files stay whole, for the
-    leaderboard. A user's task may have no test file.
-    """
-    tables = {name: read_splits(task, options) for name, task in tasks.items()}
-    # Rows are left out at even distances. A file sorted by label stays balanced.
-    for split, limits in {"train": options.train_rows, "dev": options.dev_rows}.items():
-        for task, limit in numbers_by_task(limits).items():
-            if task in tables:
-                tables[task][split] = tables[task][split].cut(int(limit))
-    return tables
-
-
-def read_sts_dev(options: DataOptions) -> Table:
-    """The STS dev file of --data_dir, cut to --dev_rows, for runs that do not train STS."""
-    table = read_examples(options.file_of("sts", "dev"), STS, drop_bad_rows=options.drop_bad_rows)
-    limit = numbers_by_task(options.dev_rows).get("sts")
-    return table if limit is None else table.cut(int(limit))
-
-
-def encode_tables(
-    tables: dict[str, dict[str, Table]],
-    tokenizer: BertTokenizer,
-    max_length: int,
-    pair_encoding: str,
-) -> Rows:
-    """Token ids of every row, made once, as rows[task][split]."""
-
-    def encode() -> Rows:
-        rows: Rows = {}
-        for task, splits in tables.items():
-            rows[task] = {}
-            for split, table in splits.items():
-                rows[task][split] = EncodedExamples(
-                    table.examples, tokenizer, max_length, pair_encoding
-                )
-        return rows
-
-    def fill_cache() -> None:
-        encode()
-
-    # The first of several processes fills the cache, from which the others read.
-    if processes.count() > 1:
-        processes.from_first(fill_cache)
-    return encode()
-
-
-def describe_cuts(rows: Rows, max_length: int) -> str:
-    """The line for the user that says how many rows were too long."""
-    num_rows = 0
-    num_cut = 0
-    for splits in rows.values():
-        for encoded in splits.values():
-            num_rows += len(encoded)
-            num_cut += encoded.num_truncated
-    share = f"{num_cut:,} of {num_rows:,} rows"
-    return f"{share} are longer than --max_length {max_length} and were cut to it"
-
-
-def warnings_of_unknown(rows: Rows, data: DataOptions) -> list[str]:
-    """The warnings of files that the model does not know most of, one a file."""
-    warnings = []
-    for task, splits in rows.items():
-        for split, encoded in splits.items():
-            # Rows that were split off a training file have no file of their own.
-            source = data.file_of(task, split) or f"the {split} rows of {task}"
-            warning = encoded.warn_of_unknown(source)
-            warnings += [warning] if warning else []
-    return warnings
-
-
-def batch_makers(rows: Rows, batch_size: int, max_tokens: int = 0) -> MakeBatches:
+def batch_makers(rows: EncodedTables, batch_size: int, max_tokens: int = 0) -> MakeBatches:
     """For each task the function that forms its training batches, as the samplers take it."""
     makers = {}
     for task, splits in rows.items():
@@ -143,7 +72,7 @@ def batch_makers(rows: Rows, batch_size: int, max_tokens: int = 0) -> MakeBatche
 
 
 def rows_for_mlm(
-    rows: Rows, options: MultitaskOptions, batch_size: int, data: DataOptions
+    rows: EncodedTables, options: MultitaskOptions, batch_size: int, data: DataOptions
 ) -> StageRows:
     """The rows of the tasks as the stage `--pretrain mlm` takes them."""
     make_batches = batch_makers(rows, batch_size, options.fine_tuning.max_tokens)
@@ -164,11 +93,6 @@ def rows_for_mlm(
     )
 
 
-def num_tokens(rows: Rows, split: str) -> int:
-    """Tokens of one split of all tasks. A task may lack a test split."""
-    return sum(int(splits[split].sizes.sum()) for splits in rows.values() if split in splits)
-
-
 # --- the job --------------------------------------------------------------------------------------
 
 
@@ -176,7 +100,7 @@ def build_job(
     options: MultitaskOptions,
     training: TrainingOptions,
     model: MultitaskBert,
-    rows: Rows,
+    rows: EncodedTables,
     folder: Path,
     companion: nn.Module | None = None,
 ) -> Job:
@@ -234,7 +158,7 @@ class TaskTraining:
 
     options: MultitaskOptions
     model: MultitaskBert
-    rows: Rows
+    rows: EncodedTables
     losses: dict[str, Loss]  # by task
     device: torch.device
     precision: str
@@ -247,7 +171,7 @@ class TaskTraining:
         options: MultitaskOptions,
         training: TrainingOptions,
         model: MultitaskBert,
-        rows: Rows,
+        rows: EncodedTables,
         companion: nn.Module | None,
     ) -> TaskTraining:
         """The functions with the losses that the options ask for."""
@@ -263,7 +187,7 @@ class TaskTraining:
         )
 
     @property
-    def trained_rows(self) -> Rows:
+    def trained_rows(self) -> EncodedTables:
         """The rows of the tasks that are trained, in the order of --tasks."""
         return {task: self.rows[task] for task in self.options.tasks.order}
 
@@ -345,14 +269,14 @@ def weight_average(options: FineTuningOptions, model: MultitaskBert) -> WeightAv
     )
 
 
-def num_closing_tokens(model: MultitaskBert, rows: Rows) -> int:
+def num_closing_tokens(model: MultitaskBert, rows: EncodedTables) -> int:
     """Tokens that are predicted once: dev and test files, and training rows that fit a range."""
     tokens = num_tokens(rows, "dev") + num_tokens(rows, "test")
     ranged = {task: rows[task] for task in model.lowest_cosines()}
     return tokens + num_tokens(ranged, "train")
 
 
-def num_scored(options: FineTuningOptions, rows: Rows) -> int:
+def num_scored(options: FineTuningOptions, rows: EncodedTables) -> int:
     """Tokens of the training rows that --score_train scores, about."""
     tokens = 0
     for splits in rows.values():
@@ -386,7 +310,7 @@ def heads_job(job: Job, options: MultitaskOptions, training: TrainingOptions) ->
 
 
 def single_task_job(
-    job: Job, task: str, rows: Rows, options: MultitaskOptions, training: TrainingOptions
+    job: Job, task: str, rows: EncodedTables, options: MultitaskOptions, training: TrainingOptions
 ) -> Job:
     """The job after `job` with --single_task_epochs: the same model, and one task alone.
 
@@ -451,7 +375,7 @@ def train_single_tasks(
 # --- the losses -----------------------------------------------------------------------------------
 
 
-def task_losses(heads: HeadOptions, model: MultitaskBert, rows: Rows) -> dict[str, Loss]:
+def task_losses(heads: HeadOptions, model: MultitaskBert, rows: EncodedTables) -> dict[str, Loss]:
     """The loss of each task, as the options change it.
 
     --para_prior shifts the logits of a binary task. --sts_range moves the targets of a cosine.
@@ -482,7 +406,7 @@ def shift_for_prior(prior: float, rows: EncodedExamples) -> float:
     return prior_shift(share, prior)
 
 
-def fit_ranges(model: MultitaskBert, rows: Rows, precision: str) -> None:
+def fit_ranges(model: MultitaskBert, rows: EncodedTables, precision: str) -> None:
     """With --sts_range fitted: set where the cosines begin, from the training rows under the model.
 
     This happens when training begins and not in build_job: the stages of --pretrain run in between
@@ -498,14 +422,14 @@ def fit_ranges(model: MultitaskBert, rows: Rows, precision: str) -> None:
         low = model.tasks[task].format.low
         width = model.tasks[task].format.high - low
         cosines = (torch.from_numpy(points) - low) / width  # (N,)
-        labels = torch.from_numpy(labels_of(train.examples))
+        labels = torch.from_numpy(labels_of(train.examples))  # (N,)
         lowest.fill_(fitted_range(cosines, labels, width / BUCKETS_OF_RANGE, low))
 
 
 # --- heads of a user's tasks ----------------------------------------------------------------------
 
 
-def check_heads(options: MultitaskOptions, tasks: Tasks) -> None:
+def check_options_of_tasks(options: MultitaskOptions, tasks: Tasks) -> None:
     """Raise ValueError where an option has no meaning for the trained tasks.
 
     The kind of a user's task is known only when its file has been read. The course's tasks are

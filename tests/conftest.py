@@ -285,7 +285,7 @@ def make_stages(sample_data, tiny_model, tmp_path, monkeypatch, no_fsync):
     from command_line.options import Options
     from contrastive import methods
     from minbert import BertTokenizer
-    from multitask.stage import read_tables
+    from multitask.rows import read_tables
     from tests.toy_stages import make_chain
 
     monkeypatch.setattr(methods, "GUIDED_WIDTH", 24)

@@ -16,7 +16,8 @@ from minbert.training.job import Job
 from minbert.training.loop import fit
 from multitask.model import MultitaskBert
 from multitask.options import HeadOptions
-from multitask.stage import Rows, build_job, encode_tables
+from multitask.rows import EncodedTables, encode_tables
+from multitask.stage import build_job
 from multitask.tasks import TASKS, Tasks, open_tasks
 
 
@@ -28,7 +29,7 @@ def resolved(options: Options, hidden_size: int) -> Options:
 
 def task_job(
     options: Options,
-    rows: Rows,
+    rows: EncodedTables,
     folder: Path,
     encoder: BertModel | None = None,
     companion: nn.Module | None = None,
@@ -51,7 +52,7 @@ def task_job(
     return build_job(options.multitask, options.training, model, rows, folder, companion)
 
 
-def encoded(options: Options, tables) -> Rows:
+def encoded(options: Options, tables) -> EncodedTables:
     """The rows of the tables, by the tokenizer of --model."""
     tokenizer = BertTokenizer.from_pretrained(options.encoder.model)
     max_length = options.data.max_length

@@ -11,7 +11,8 @@ from contrastive.stage import Place, StageText, build_stage
 from minbert import BertModel, BertTokenizer
 from minbert.pretraining import stage as mlm
 from minbert.training.stage import Stage, encoder_fingerprint
-from multitask.stage import Rows, rows_for_mlm
+from multitask.rows import EncodedTables
+from multitask.stage import rows_for_mlm
 
 FAST = {"contrastive_lr": 2e-3, "contrastive_batch_size": 8, "contrastive_warmup": 0.0}
 
@@ -72,7 +73,7 @@ def make_chain(
     return stages
 
 
-def make_mlm_stage(options: Options, rows: Rows, run: Path, model: Path) -> Stage:
+def make_mlm_stage(options: Options, rows: EncodedTables, run: Path, model: Path) -> Stage:
     """The stage `--pretrain mlm` as run_multitask.py builds it, on the CPU.
 
     options: without "auto" in mlm_lr and precision. run: the folder of the encoder and the

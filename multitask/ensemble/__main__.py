@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from data.readers import Table
 from minbert.commands.arguments import check_at_least
 from minbert.commands.ending import exit_code
 from minbert.commands.files import write_json
@@ -36,8 +35,8 @@ from multitask.leaderboard import (
     score_titles,
     write_files,
 )
+from multitask.rows import Tables, read_tables
 from multitask.saved_run import Record, all_tasks, open_run, read_record, same_data
-from multitask.stage import read_tables
 from multitask.tasks import TASKS, Tasks, labels_of, with_overall
 
 CAUTION = (
@@ -45,7 +44,6 @@ CAUTION = (
     "a little high, those of the single runs too."
 )
 Outputs = dict[str, dict[str, np.ndarray]]  # outputs[task][split]: raw outputs of a run
-Tables = dict[str, dict[str, Table]]  # tables[task][split]
 Outcomes = dict[str, dict[str, Outcome]]  # outcomes[method][task]
 Scores = dict[str, dict[str, float]]  # scores[row of the table][task or overall]
 

@@ -28,8 +28,8 @@ from minbert.training.job import Job
 from minbert.training.loop import fit
 from multitask.head_registry import HEADS
 from multitask.regulariser_registry import REGULARISERS
+from multitask.rows import read_tables
 from multitask.sampler_registry import SAMPLERS
-from multitask.stage import read_tables
 from multitask.surgery_registry import SURGERIES
 from tests.toy_multitask import after_two_steps, differ, encoded, resolved, task_job
 from tests.toy_options import FIELDS, REGISTRIES

@@ -20,7 +20,7 @@ from contrastive.registry import METHODS
 from minbert.schedule import SCHEDULES
 from minbert.training.job import Job
 from minbert.training.loop import fit
-from multitask.stage import read_tables
+from multitask.rows import read_tables
 from tests.contrastive.method_cases import batch_of
 from tests.toy_multitask import after_two_steps, differ
 from tests.toy_options import FIELDS

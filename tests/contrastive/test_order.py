@@ -15,8 +15,8 @@ from minbert import BertModel, BertTokenizer
 from minbert.training.checkpoint import load_checkpoint
 from minbert.training.loop import fit
 from multitask.model import MultitaskBert
+from multitask.rows import read_tables
 from multitask.saved_run import open_run
-from multitask.stage import read_tables
 from tests.toy_job import Kill, killed_at
 from tests.toy_multitask import encoded, task_job
 from tests.toy_stages import write_triplets

@@ -30,7 +30,7 @@ from minbert.training.stage import (
     plan_chain,
     run_chain,
 )
-from multitask.stage import read_tables
+from multitask.rows import read_tables
 from tests.contrastive.method_cases import has_projection
 from tests.toy_job import Kill, killed_at
 from tests.toy_multitask import differ

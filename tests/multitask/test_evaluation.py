@@ -15,7 +15,7 @@ from data.readers import Example
 from minbert import BertTokenizer
 from multitask.evaluation import evaluate, predict, score_training_rows
 from multitask.options import FineTuningOptions
-from multitask.stage import encode_tables, read_tables
+from multitask.rows import encode_tables, read_tables
 from multitask.tasks import TASKS, labels_of
 from tests.toy_multitask import make_bert
 

@@ -15,7 +15,7 @@ from minbert import BertTokenizer
 from multitask import leaderboard
 from multitask.evaluation import evaluate
 from multitask.options import PredictionFileOptions
-from multitask.stage import encode_tables, read_tables
+from multitask.rows import encode_tables, read_tables
 from multitask.tasks import TASKS
 from tests.toy_multitask import make_bert
 

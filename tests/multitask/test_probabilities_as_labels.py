@@ -14,7 +14,7 @@ from command_line.options import Options
 from data.readers import COURSE_FILES
 from multitask.losses import paraphrase_loss, prior_shift
 from multitask.predict import main
-from multitask.stage import read_tables
+from multitask.rows import read_tables
 from tests.toy_multitask import encoded, task_job
 
 

@@ -20,7 +20,8 @@ from minbert.training import cost_estimate
 from minbert.training.loop import fit
 from multitask.regularised_loss import perturbing
 from multitask.regularisers import r_drop, symmetric_divergence
-from multitask.stage import heads_job, read_tables
+from multitask.rows import read_tables
+from multitask.stage import heads_job
 from tests.toy_multitask import after_two_steps, differ, encoded, task_job
 
 SHAPES = {"classes": (6, 5), "binary": (6,), "score": (6,)}

@@ -21,8 +21,9 @@ from multitask.evaluation import evaluate
 from multitask.export import __main__ as export_command
 from multitask.model import MultitaskBert
 from multitask.prediction_files import read_predictions
+from multitask.rows import read_tables
 from multitask.saved_run import open_run
-from multitask.stage import read_tables, single_task_job, train_single_tasks
+from multitask.stage import single_task_job, train_single_tasks
 from multitask.task_models import SingleTaskResult, TaskModels, stored_results, tasks_alone
 from multitask.tasks import TASKS
 from tests.toy_multitask import encoded, resolved, task_job

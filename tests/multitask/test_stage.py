@@ -16,7 +16,8 @@ from data.readers import Table
 from minbert import BertTokenizer
 from minbert.training.cost_estimate import probe
 from minbert.training.loop import fit
-from multitask.stage import encode_tables, heads_job, read_tables, warnings_of_unknown
+from multitask.rows import encode_tables, read_tables, warnings_of_unknown
+from multitask.stage import heads_job
 from multitask.tasks import TASKS
 from tests.toy_multitask import after_two_steps, differ, encoded, task_job
 

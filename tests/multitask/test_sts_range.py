@@ -22,8 +22,9 @@ from minbert.training.loop import fit
 from multitask.evaluation import predict
 from multitask.heads import CosineHead
 from multitask.losses import fitted_range, similarity_loss, similarity_regression
+from multitask.rows import read_tables
 from multitask.saved_run import open_run
-from multitask.stage import heads_job, read_tables
+from multitask.stage import heads_job
 from tests.toy_job import Kill, killed_at
 from tests.toy_multitask import after_two_steps, differ, encoded, task_job
 from tests.toy_options import options_of, refusal

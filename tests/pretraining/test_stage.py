@@ -23,7 +23,7 @@ from minbert.pretraining.options import MlmOptions
 from minbert.training.code_version import ROOT
 from minbert.training.loop import fit
 from minbert.training.stage import Stage
-from multitask.stage import read_tables
+from multitask.rows import read_tables
 from tests.toy_multitask import encoded
 from tests.toy_stages import make_mlm_stage
 

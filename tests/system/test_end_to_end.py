@@ -27,7 +27,7 @@ from data.options import DataOptions
 from data.readers import COURSE_FILES
 from multitask import check
 from multitask import prediction_files as predictions
-from multitask.stage import read_tables
+from multitask.rows import read_tables
 from multitask.tasks import TASKS
 from tests.report_reader import Page
 

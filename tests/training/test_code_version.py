@@ -116,7 +116,7 @@ def test_the_code_of_a_stage_covers_nothing_else(clone, stage):
 @pytest.fixture
 def make_stage(make_stages, sample_data, tiny_model, tmp_path):
     """A function that builds a stage by its name in --pretrain."""
-    from multitask.stage import read_tables
+    from multitask.rows import read_tables
 
     options = Options.of(
         pretrain="mlm",

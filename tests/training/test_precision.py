@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from command_line.options import Options
 from minbert import BertModel, BertTokenizer
 from minbert.training.gradients import backward
-from multitask.stage import read_tables
+from multitask.rows import read_tables
 from multitask.tasks import TASKS
 from tests.toy_multitask import encoded, task_job
 from tests.toy_stages import make_chain, make_mlm_stage
