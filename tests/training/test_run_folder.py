@@ -21,7 +21,7 @@ import run_multitask
 from minbert.commands.paths import is_free
 from minbert.training import code_version, run_folder
 from minbert.training.loop import Loop
-from multitask import stage as multitask_stage
+from multitask import rows as multitask_rows
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 
@@ -314,7 +314,7 @@ def test_neither_a_changed_model_nor_a_run_at_work_is_resumed(
         other.stdout.readline()
         with monkeypatch.context() as patch:
             unread = lambda options: pytest.fail("that comes later")  # noqa: E731
-            patch.setattr(multitask_stage, "read_tables", unread)
+            patch.setattr(multitask_rows, "read_tables", unread)
             assert run_multitask.main(["--resume", str(folder)]) == 2
         other.stdin.close()
     assert "another process works on this run. Wait for its end" in capsys.readouterr().err
