@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from minbert import fast, hub, weights
 from minbert.activations import activation_of
 from minbert.attention import MultiHeadAttention, mask_to_bias
-from minbert.call_checks import check_call
+from minbert.call_checks import check_ids, check_outputs
 from minbert.config import BertConfig
 from minbert.dropout import Dropout
 
@@ -218,11 +218,9 @@ class BertModel(nn.Module):
         Raises ValueError if the model has too few positions or segments, for output_attentions
         with the fused attention, and for input_ids that are no (B, T).
         """
-        check_call(self.config, input_ids, token_type_ids, output_attentions, return_dict)
-        if token_type_ids is None:
-            token_type_ids = torch.zeros_like(input_ids)
+        check_outputs(self.config, output_attentions, return_dict)
 
-        hidden = self.embeddings(input_ids, token_type_ids)  # (B, T, H)
+        hidden = self.embed(input_ids, token_type_ids)  # (B, T, H)
         mask_bias = None
         if attention_mask is not None:
             mask_bias = mask_to_bias(attention_mask, hidden.dtype)  # (B, 1, 1, T)
@@ -245,6 +243,29 @@ class BertModel(nn.Module):
             tuple(hidden_states) if output_hidden_states else None,
             tuple(attentions) if output_attentions else None,
         )
+
+    def embed(self, input_ids: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+        """The first step of `forward`: token ids (B, T) int64 -> embeddings (B, T, H).
+
+        The course's BertModel has this method and `encode`. The arguments and errors are those of
+        `forward`.
+        """
+        check_ids(self.config, input_ids, token_type_ids)
+        if token_type_ids is None:
+            token_type_ids = torch.zeros_like(input_ids)
+        return self.embeddings(input_ids, token_type_ids)  # (B, T, H)
+
+    def encode(self, hidden_states: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Apply all layers to embeddings: (B, T, H) -> last_hidden_state (B, T, H).
+
+        attention_mask: (B, T), 1 for tokens and 0 for padding. Default: all 1.
+        """
+        mask_bias = None
+        if attention_mask is not None:
+            mask_bias = mask_to_bias(attention_mask, hidden_states.dtype)  # (B, 1, 1, T)
+        for layer in self.layers:
+            hidden_states = layer(hidden_states, mask_bias)  # (B, T, H)
+        return hidden_states
 
     @classmethod
     def from_pretrained(

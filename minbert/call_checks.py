@@ -10,19 +10,20 @@ from torch import Tensor
 from minbert.config import BertConfig
 
 
-def check_call(
-    config: BertConfig,
-    input_ids: object,
-    token_type_ids: Tensor | None,
-    output_attentions: bool,
-    return_dict: bool,
-) -> None:
-    """Raise ValueError for a call that this encoder cannot answer, with what to do instead.
+def check_ids(config: BertConfig, input_ids: object, token_type_ids: Tensor | None) -> None:
+    """Raise ValueError for ids that this encoder cannot embed, with what to do instead.
 
-    The arguments are those of BertModel.forward. config: of the encoder.
+    The arguments are those of BertModel.embed. config: of the encoder.
     """
     check_shape(config, input_ids)
     check_segments(config, token_type_ids)
+
+
+def check_outputs(config: BertConfig, output_attentions: bool, return_dict: bool) -> None:
+    """Raise ValueError for outputs that this encoder cannot give, with what to do instead.
+
+    The arguments are those of BertModel.forward. config: of the encoder.
+    """
     if output_attentions and config.attention_implementation == "fused":
         raise ValueError(
             "output_attentions is True, and the fused attention never stores its probabilities. "

@@ -42,6 +42,14 @@ COLUMN_FLAGS = {
 TASK_OF_STEM = {stem: task for task, stem in GOETTINGEN_STEMS.items()}
 TASK_OF_STEM |= {task: task for task in BUILT_IN_FILES}
 COURSE_NAME = re.compile(rf"(?:.*-)?({'|'.join(TASK_OF_STEM)})-(dev|test)-out(?:put)?\.csv")
+# The names of the files of part 1 begin with a word for --option. course/editions.py has the words.
+MODE_OF_WORD = {
+    "pretrain": "pretrain",
+    "finetune": "finetune",
+    "last-linear-layer": "pretrain",
+    "full-model": "finetune",
+}
+PART1_NAME = re.compile(rf"({'|'.join(MODE_OF_WORD)})-(sst|cfimdb)-(?:dev|test)-out\.csv")
 
 
 def build_parser() -> Parser:
@@ -113,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 2 if num_refused else 0
 
 
-class Checked(NamedTuple):
+class CheckResult(NamedTuple):
     """The result of one file."""
 
     task: Task
@@ -123,7 +131,7 @@ class Checked(NamedTuple):
     doubts: dict[str, str]  # why a data file may not be the course's, by its path
 
 
-def check_file(file: str, options: argparse.Namespace) -> Checked:
+def check_file(file: str, options: argparse.Namespace) -> CheckResult:
     """Score or verify one file. Raises ValueError if it is refused."""
     run = find_run(Path(file))
     task, rows = find_rows(file, options, run)
@@ -140,8 +148,9 @@ def check_file(file: str, options: argparse.Namespace) -> Checked:
     dropped = f" ({num_dropped} rows of {rows.table.path} dropped)" if num_dropped else ""
     num_rows = f"{len(rows.table.examples):,} rows{dropped}"
     note = "" if run is None else run.note
+    is_as_written = run is None or not run.is_changed
     line = f"{file}: {task.title} {rows.split}, {num_rows}, {result}{note}"
-    return Checked(task, line, score, note != CHANGED, doubts_about(task, rows))
+    return CheckResult(task, line, score, is_as_written, doubts_about(task, rows))
 
 
 def doubts_about(task: Task, rows: SplitRows) -> dict[str, str]:
@@ -173,25 +182,26 @@ def check_name(file: str, task: Task, rows: SplitRows) -> None:
 
 # --- the run that wrote a file --------------------------------------------------------------------
 
-CHANGED = "; NOT as the run wrote it: it was edited or is damaged"
-
 
 class RunOfFile(NamedTuple):
     """What is known about the run that wrote a file.
 
-    path: of its run.json. options: of the run, {} where run.json cannot be read. note: for the
-    line of the file, "" where it is as the run wrote it.
+    path: of its run.json. options: of the run, {} where run.json cannot be read. is_changed:
+    whether the file is not as the run wrote it, or run.json is damaged and cannot tell. note: the
+    same for the line of the file, "" for a file that is as the run wrote it.
     """
 
     path: Path
     options: dict[str, Any]
+    is_changed: bool
     note: str
 
 
 def find_run(file: Path) -> RunOfFile | None:
     """The run in whose folder `predictions` a file is, or None.
 
-    The folder of course.part1 has copies of the files of four runs. The right one knows the digest.
+    The folder of course.part1 has copies of the files of four runs. The name of a copy tells its
+    run. A copy that got another name is as its run wrote it, or belongs to no run.
     """
     file = file.absolute()
     folder = file.parent.parent
@@ -199,9 +209,14 @@ def find_run(file: Path) -> RunOfFile | None:
         return None
     if (folder / "run.json").is_file():
         return run_of(file, folder / "run.json")
+    name = PART1_NAME.fullmatch(file.name)
+    if name is not None:
+        path = folder / f"{MODE_OF_WORD[name[1]]}-{name[2]}" / "run.json"
+        if path.is_file():
+            return run_of(file, path)
     for path in sorted(folder.glob("*/run.json")):
         run = run_of(file, path)
-        if not run.note:
+        if not run.is_changed:
             return run
     return None
 
@@ -214,8 +229,9 @@ def run_of(file: Path, path: Path) -> RunOfFile:
         is_unchanged = is_as_written(file, record)
     except (OSError, ValueError, AttributeError, TypeError):
         note = f"; {path} cannot be read, so nobody knows whether the run wrote this file"
-        return RunOfFile(path, {}, note)
-    return RunOfFile(path, options, "" if is_unchanged else CHANGED)
+        return RunOfFile(path, {}, True, note)
+    note = f"; NOT as {path.parent} wrote it: it was edited, is damaged, or is of another run"
+    return RunOfFile(path, options, not is_unchanged, "" if is_unchanged else note)
 
 
 # --- the rows that a file is for ------------------------------------------------------------------

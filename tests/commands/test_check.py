@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from course.editions import EDITIONS, MODES
 from data.readers import CFIMDB_FILES, COURSE_FILES, read_examples
 from minbert.commands.files import digest_of_file, write_json
-from multitask.check import main
+from multitask.check import MODE_OF_WORD, PART1_NAME, main
 from multitask.prediction_files import score_predictions
 from multitask.prediction_files import write_predictions as write
 from multitask.tasks import BUILT_IN_TASKS, TASKS
@@ -131,22 +132,25 @@ def test_check_says_whether_the_run_wrote_the_file(tmp_path, data_dir, capsys):
     record = {"predictions": {"sst_dev": digest_of_file(path)}}
     write_json(run / "run.json", record, has_checksum=True)
     assert main(words) == 0
-    assert "as the run wrote it" not in capsys.readouterr().out
+    assert "NOT as" not in capsys.readouterr().out
     write(path, SST, IDS[::-1], VALUES["sst"])
     assert main(words) == 2
-    assert "NOT as the run wrote it: it was edited or is damaged" in capsys.readouterr().out
+    expected = (
+        f"accuracy 0.0000; NOT as {run} wrote it: it was edited, is damaged, or is of another"
+    )
+    assert expected in capsys.readouterr().out
+    # A damaged record cannot tell, so the file is not as it should be either.
     (run / "run.json").write_text("[]")
-    assert main(words) == 0
+    assert main(words) == 2
     assert "run.json cannot be read, so nobody knows" in capsys.readouterr().out
     assert main(words[:1]) == 2
     assert "run.json does not say which data the run has predicted" in capsys.readouterr().err
 
 
-def test_check_finds_the_data_of_a_run(tmp_path, data_dir, capsys):
-    """Files of a run, and the copies that course.part1 makes of the files of several runs."""
-    run = tmp_path / "part1" / "pretrain-sst"
+def write_run(run: Path, data_dir: Path, values) -> Path:
+    """A run of SST, such as one of part 1. Returns the path of its dev file."""
     path = run / "predictions" / "sst-dev-output.csv"
-    write(path, SST, IDS, VALUES["sst"])
+    write(path, SST, IDS, values)
     options = {}
     for split, name in COURSE_FILES["sst"].items():
         options[f"sst_{split}"] = str(data_dir / name)
@@ -154,10 +158,50 @@ def test_check_finds_the_data_of_a_run(tmp_path, data_dir, capsys):
         options[f"cfimdb_{split}"] = str(data_dir / name)
     record = {"options": options, "predictions": {"sst_dev": digest_of_file(path)}}
     write_json(run / "run.json", record, has_checksum=True)
+    return path
+
+
+def test_a_copy_of_part_1_is_compared_with_its_run(tmp_path, data_dir, capsys):
+    """course.part1 copies the files of several runs into one folder."""
+    part1 = tmp_path / "part1"
+    good = write_run(part1 / "finetune-sst", data_dir, VALUES["sst"])
+    poor = write_run(part1 / "pretrain-sst", data_dir, VALUES["sst"][::-1])
+    for name in ("finetune-sst-dev-out.csv", "full-model-sst-dev-out.csv"):
+        copy = part1 / "predictions" / name
+        copy.parent.mkdir(exist_ok=True)
+        shutil.copyfile(good, copy)
+        assert main([str(copy)]) == 0
+        assert capsys.readouterr().out == f"{copy}: SST dev, 3 rows, accuracy 0.6667\n"
+
+        # Edited by hand, and the file of the other mode in its place.
+        copy.write_text(copy.read_text("utf-8").replace(" , 0 ", " , 1 "), "utf-8")
+        assert main([str(copy)]) == 2
+        message = f"accuracy 1.0000; NOT as {part1 / 'finetune-sst'} wrote it"
+        assert message in capsys.readouterr().out
+        shutil.copyfile(poor, copy)
+        assert main([str(copy)]) == 2
+        assert f"NOT as {part1 / 'finetune-sst'} wrote it" in capsys.readouterr().out
+
+
+def test_the_words_of_part_1_are_those_of_the_courses():
+    words = {}
+    for edition in EDITIONS.values():
+        words |= dict(zip(edition.modes, MODES, strict=True))
+    assert words == MODE_OF_WORD
+    for file in EDITIONS["cs224n-2024"].part1_files():
+        name = PART1_NAME.fullmatch(Path(file.name).name)
+        assert (MODE_OF_WORD[name[1]], name[2]) == (file.mode, file.task)
+
+
+def test_check_finds_the_data_of_a_run(tmp_path, data_dir, capsys):
+    """Files of a run, and the copies that course.part1 makes of the files of several runs."""
+    path = write_run(tmp_path / "part1" / "pretrain-sst", data_dir, VALUES["sst"])
     copy = tmp_path / "part1" / "predictions" / "pretrain-sst-dev-out.csv"
     copy.parent.mkdir()
     shutil.copyfile(path, copy)
-    for file in (path, copy):
+    renamed = copy.with_name("mine.csv")
+    shutil.copyfile(path, renamed)
+    for file in (path, copy, renamed):
         assert main([str(file)]) == 0
         assert capsys.readouterr().out == f"{file}: SST dev, 3 rows, accuracy 0.6667\n"
     # The negative control: this file belongs to no run, so its ids are looked up in the sample.

@@ -178,8 +178,9 @@ def test_the_fused_attention_says_how(hugging_face_folder):
     ],
 )
 def test_a_call_with_something_else_than_rows_of_ids(ours, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        ours(*arguments)
+    for call in (ours, ours.embed):
+        with pytest.raises(ValueError, match=message):
+            call(*arguments)
 
 
 def test_a_tuple_is_made_of_the_output(ours):
@@ -187,3 +188,26 @@ def test_a_tuple_is_made_of_the_output(ours):
         encode(ours, return_dict=False)
     states, pooled = encode(ours, return_dict=True)
     assert torch.equal(states, encode(ours)[0]) and torch.equal(pooled, encode(ours)[1])
+
+
+# --- the two steps of the course's BertModel ------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_training", [False, True])
+def test_embed_and_encode_are_the_two_steps_of_forward(hugging_face_folder, is_training):
+    """The course's starter has these two methods, and scripts of students call them."""
+    model = BertModel.from_pretrained(hugging_face_folder, hidden_dropout_prob=0.5)
+    model.train(is_training)
+    for mask in (BATCH["attention_mask"], None):
+        torch.manual_seed(0)
+        output = model(BATCH["input_ids"], mask, BATCH["token_type_ids"], output_hidden_states=True)
+        torch.manual_seed(0)
+        embedded = model.embed(BATCH["input_ids"], BATCH["token_type_ids"])
+        encoded = model.encode(embedded, attention_mask=mask)
+        assert torch.equal(embedded, output.hidden_states[0])
+        assert torch.equal(encoded, output.last_hidden_state)
+    # As in the starter, token_type_ids may be left out.
+    model.eval()
+    hidden_states = model.encode(model.embed(input_ids=INPUT_IDS), BATCH["attention_mask"])
+    expected = model(INPUT_IDS, BATCH["attention_mask"]).last_hidden_state
+    assert torch.equal(hidden_states, expected)
