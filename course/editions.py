@@ -88,5 +88,5 @@ EDITIONS = {
         False,
     ),
 }
-DEFAULT = "cs224n-2023"
-HELP = "whose names the files get (default: %(default)s)"
+DEFAULT_EDITION = "cs224n-2023"
+HELP_OF_COURSE = "whose names the files get (default: %(default)s)"

@@ -12,19 +12,28 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from command_line.course_flags import SINGLE_TASK_FLAGS
+from command_line.options import Options
 from command_line.parser import parse
-from course.editions import DEFAULT, EDITIONS, HELP, MODES, PART1_TASKS, SPLITS, Edition
+from course.editions import (
+    DEFAULT_EDITION,
+    EDITIONS,
+    HELP_OF_COURSE,
+    MODES,
+    PART1_TASKS,
+    SPLITS,
+    Edition,
+)
 from data.readers import BUILT_IN_FILES
 from experiments.flags import is_different, parse_flags
 from experiments.run_files import read_json
-from experiments.series import COMMAND, run_process
+from experiments.series import command_of, run_process
 from minbert.commands.ending import exit_code
-from minbert.commands.files import write_atomically
+from minbert.commands.files import digest_of_file, write_atomically
 from minbert.commands.flags import Parser
 from minbert.commands.paths import in_shell
 from minbert.options import EncoderOptions
@@ -80,7 +89,7 @@ def build_parser() -> Parser:
         metavar="DIR",
         help="folder of the four runs and of the eight files (default: %(default)s)",
     )
-    parser.add_argument("--course", default=DEFAULT, choices=EDITIONS, help=HELP)
+    parser.add_argument("--course", default=DEFAULT_EDITION, choices=EDITIONS, help=HELP_OF_COURSE)
     parser.add_argument(
         "--option", choices=MODES, help="train in this mode only (default: in both)"
     )
@@ -114,8 +123,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     # What cannot be trained or used is named before any run begins.
     for run in runs:
         options, _ = parse(run_flags(run, arguments.data_dir, flags))
-        check_same_options(run, options.flat())
+        check_same_options(run, options, print)
     check_data(Path(arguments.data_dir))
+    for run in runs:
+        check_same_files(run)
 
     for run in runs:
         code = finish(run, arguments.data_dir, flags, print)
@@ -168,23 +179,53 @@ def check_data(folder: Path) -> None:
 # --- the runs -------------------------------------------------------------------------------------
 
 
-def check_same_options(run: Run, options: Mapping[str, object]) -> None:
+def check_same_options(run: Run, options: Options, log: Callable[[str], None]) -> None:
     """Raise ValueError if a run that has begun was started with other options.
 
-    A trial with a few rows would pass as the real run otherwise. options: of this command.
+    A trial with a few rows would pass as the real run otherwise. options: of this command. log: is
+    told the options that the run lacks, because an older version has made it. They are compared as
+    their defaults, with which --resume would continue the run.
     """
     path = run.folder / "options.json"
     if not path.is_file():
         return
     stored = read_json(path, "options")["options"]
-    for name, value in options.items():
-        asked = flag_value(value)
-        if name in FREE_OPTIONS or asked == flag_value(stored.get(name, value)):
+    defaults = Options().flat()
+    missing = []
+    for name, value in options.flat().items():
+        if name in FREE_OPTIONS:
             continue
-        if is_different(stored[name], asked):
+        note = ""
+        if name not in stored:
+            missing.append(f"--{name}")
+            note = " (the default, because its options.json lacks this option)"
+        used = stored.get(name, defaults[name])
+        asked = flag_value(value)
+        if asked != flag_value(used) and is_different(used, asked):
             raise ValueError(
-                f"{run.folder} was trained with --{name} {stored[name]}, not {asked}. Choose "
+                f"{run.folder} was trained with --{name} {used}{note}, not {asked}. Choose "
                 "another --out, or pass the same flags."
+            )
+    if missing:
+        log(
+            f"note: {path} lacks {', '.join(missing)}, as that of an older version of minBERT. "
+            "Their defaults count."
+        )
+
+
+def check_same_files(run: Run) -> None:
+    """Raise ValueError if a data file has changed since a finished run was trained with it.
+
+    A run that has not ended checks its files itself when it goes on.
+    """
+    path = run.folder / "run.json"
+    if not path.is_file():
+        return
+    for name, digest in read_json(path, "files")["files"].items():
+        if digest_of_file(Path(name)) != digest:
+            raise ValueError(
+                f"{name} has changed since {run.folder} was trained with it. Bring the old file "
+                "back, or choose another --out to train with this one."
             )
 
 
@@ -198,14 +239,12 @@ def finish(run: Run, data_dir: str, flags: Sequence[str], log: Callable[[str], N
 
     log: is told which run begins.
     """
-    if (run.folder / "run.json").is_file():
+    command = command_of(run.folder, run_flags(run, data_dir, flags))
+    if command is None:
         return 0
-    words = ["--resume", str(run.folder)]
-    if not (run.folder / "options.json").is_file():
-        words = run_flags(run, data_dir, flags)
     output = run.folder.with_name(f"{run.folder.name}.log")
     log(f"{run.folder}: running, its output and an estimate of its time in {output}")
-    return run_process([sys.executable, str(COMMAND), *words], output)
+    return run_process(command, output)
 
 
 def run_flags(run: Run, data_dir: str, flags: Sequence[str]) -> list[str]:

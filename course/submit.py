@@ -11,11 +11,19 @@ from __future__ import annotations
 import argparse
 import sys
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from course.editions import DEFAULT, EDITIONS, HELP, SPLITS, TASKS, Edition, HandIn
+from course.editions import (
+    DEFAULT_EDITION,
+    EDITIONS,
+    HELP_OF_COURSE,
+    SPLITS,
+    TASKS,
+    Edition,
+    HandIn,
+)
 from data.download import describe_doubt
 from data.readers import BUILT_IN_FILES, Table, read_examples
 from experiments.run_files import read_json
@@ -36,7 +44,6 @@ from multitask.tasks import BUILT_IN_TASKS
 COMMENT = b"minBERT"  # of our zips
 # Scores of a task that a run did not train say nothing.
 UNTRAINED = "not trained by this run"
-DOUBT = "a leaderboard may know other ids"
 
 
 class Source(NamedTuple):
@@ -50,6 +57,18 @@ class Source(NamedTuple):
     data: dict[tuple[str, str], str]
     trained: tuple[str, ...] | None = None
     train_rows: str = NONE
+
+
+class VerifiedFile(NamedTuple):
+    """A file of predictions that was read back and holds all rows of its data.
+
+    has_doubt: whether the rows may not be those of the course.
+    """
+
+    name: str  # in the zip
+    path: Path
+    line: str  # for the user
+    has_doubt: bool
 
 
 def build_parser() -> Parser:
@@ -72,7 +91,7 @@ def build_parser() -> Parser:
         help="folder of course.part1: adds its eight files; or of your own eight files in "
         "DIR/predictions (add --data-dir)",
     )
-    parser.add_argument("--course", default=DEFAULT, choices=EDITIONS, help=HELP)
+    parser.add_argument("--course", default=DEFAULT_EDITION, choices=EDITIONS, help=HELP_OF_COURSE)
     parser.add_argument(
         "--code",
         default=".",
@@ -129,31 +148,33 @@ def verified_files(
 
     log: is told the line of each file of predictions. Raises ValueError where one is refused.
     """
-    lines: list[str] = []
-
-    def tell(line: str) -> None:
-        lines.append(line)
-        log(line)
-
     files: dict[str, Path] = {}
-    source = source_of(arguments.run, arguments.data_dir)
-    for file in edition.multitask_files():
-        path = source.predictions[file.task, file.split]
-        tell(verified(file, path, source))
-        files[file.name] = path
-    if arguments.part1 is not None:
-        files |= verify_part1(arguments.part1, edition, arguments.data_dir, tell)
-
-    num_doubts = sum(DOUBT in line for line in lines)
+    num_doubts = 0
+    for file in verify_predicted(arguments, edition):
+        log(file.line)
+        files[file.name] = file.path
+        num_doubts += file.has_doubt
     if num_doubts:
         log(
-            f"warning: {num_doubts} of these {len(lines)} files predict rows that may not be the "
+            f"warning: {num_doubts} of these {len(files)} files predict rows that may not be the "
             "course's. Read their lines above before you hand in."
         )
     if arguments.code != NONE:
         for path in python_files(Path(arguments.code)):
             files[path.name] = path
     return files
+
+
+def verify_predicted(arguments: argparse.Namespace, edition: Edition) -> Iterator[VerifiedFile]:
+    """Verify the six files, and the eight of --part1, one after the other.
+
+    Raises ValueError at the first one that is refused.
+    """
+    source = source_of(arguments.run, arguments.data_dir)
+    for file in edition.multitask_files():
+        yield verify(file, source.predictions[file.task, file.split], source)
+    if arguments.part1 is not None:
+        yield from verify_part1(arguments.part1, edition, arguments.data_dir)
 
 
 def note_on_code(folder: str, num_code: int) -> str:
@@ -187,14 +208,16 @@ def source_of(folder: Path, data_dir: str | None) -> Source:
     content = read_json(record, "options")
     options = content["options"]
     trained = tuple(str(options["tasks"]).split(","))
+    predicted = (*trained, *str(options.get("untrained_tasks", NONE)).split(","))
+    missing = ",".join(task for task in TASKS if task not in predicted)
+    if missing:
+        raise ValueError(
+            f"{folder}: this run has no files of {missing}. A hand-in must have the files of "
+            f"{','.join(TASKS)}. Train all of them, or add --untrained-tasks {missing} to the run."
+        )
     predictions = {}
     data = {}
     for task in TASKS:
-        if task not in trained and task not in str(options.get("untrained_tasks", NONE)).split(","):
-            raise ValueError(
-                f"{folder}: this run has no files of {task}. The hand-in needs {', '.join(TASKS)}: "
-                f"train them all, or add --untrained-tasks {task} to the run."
-            )
         for split in SPLITS:
             stored = options.get(f"{task}_{split}_out", AUTO)
             usual = folder / "predictions" / f"{task}-{split}-output.csv"
@@ -236,8 +259,8 @@ def data_files(folder: str, tasks: Sequence[str]) -> dict[tuple[str, str], str]:
 # --- verifying ------------------------------------------------------------------------------------
 
 
-def verified(file: HandIn, path: Path, source: Source) -> str:
-    """Verify one file and return its line for the user. Raises ValueError where it is refused."""
+def verify(file: HandIn, path: Path, source: Source) -> VerifiedFile:
+    """Read one file back. Raises ValueError where it is refused."""
     task = BUILT_IN_TASKS[file.task]
     table = read_rows(file, source.data[file.task, file.split])
     if file.split == "dev":
@@ -250,7 +273,14 @@ def verified(file: HandIn, path: Path, source: Source) -> str:
         result += f"; {UNTRAINED}"
     elif source.train_rows != NONE:
         result += f"; trained on a part of the rows (--train-rows {source.train_rows})"
-    return f"{file.name}: {len(table.examples):,} rows, {result}{doubt(file, table)}"
+
+    name = BUILT_IN_FILES[file.task][file.split]
+    doubt = describe_doubt(name, table.path, len(table.examples) + len(table.dropped))
+    if doubt:
+        # The leaderboard knows the ids of the course's own files.
+        result += f"; {table.path}: {doubt}, so a leaderboard may know other ids"
+    line = f"{file.name}: {len(table.examples):,} rows, {result}"
+    return VerifiedFile(file.name, path, line, bool(doubt))
 
 
 def read_rows(file: HandIn, path: str) -> Table:
@@ -258,29 +288,17 @@ def read_rows(file: HandIn, path: str) -> Table:
     return read_examples(path, BUILT_IN_TASKS[file.task].format, labelled=file.split == "dev")
 
 
-def doubt(file: HandIn, table: Table) -> str:
-    """A note where the data file may not be the course's, whose ids the leaderboard knows."""
-    name = BUILT_IN_FILES[file.task][file.split]
-    cause = describe_doubt(name, table.path, len(table.examples) + len(table.dropped))
-    return f"; {table.path}: {cause}, so {DOUBT}" if cause else ""
+def verify_part1(folder: Path, edition: Edition, data_dir: str | None) -> Iterator[VerifiedFile]:
+    """Verify the eight files of part 1, one after the other.
 
-
-def verify_part1(
-    folder: Path, edition: Edition, data_dir: str | None, log: Callable[[str], None]
-) -> dict[str, Path]:
-    """Verify the eight files of part 1. Returns their paths by their names in the zip.
-
-    data_dir: folder of the data, or None where the runs say it. log: is told the line of each file.
-    Raises ValueError where a file is missing or refused.
+    data_dir: folder of the data, or None where the runs say it. Raises ValueError where a file is
+    missing or refused.
     """
-    files = {}
     for file in edition.part1_files():
         path = folder / file.name
         if not path.is_file():
             raise ValueError(f"{path}: there is no such file. {advice_on_part1(folder, edition)}")
-        log(verified(file, path, source_of_part1(folder, file, data_dir)))
-        files[file.name] = path
-    return files
+        yield verify(file, path, source_of_part1(folder, file, data_dir))
 
 
 def source_of_part1(folder: Path, file: HandIn, data_dir: str | None) -> Source:

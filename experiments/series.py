@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,17 +62,21 @@ class Series:
     def command(self, name: str, seed: int) -> list[str] | None:
         """Return the command that brings one run to its end, or None where it is finished."""
         folder = self.folder(name, seed)
-        if (folder / "run.json").is_file():
-            return None
-
-        start = [sys.executable, str(COMMAND)]
-        is_begun = (folder / "options.json").is_file()
-        if is_begun:
-            return [*start, "--resume", str(folder)]
-
         what = ["--recipe", name, "--seed", str(seed)]
         where = ["--output-dir", str(folder.parent), "--name", folder.name]
-        return [*start, *what, *where, *self.flags]
+        return command_of(folder, [*what, *where, *self.flags])
+
+
+def command_of(folder: Path, flags: Sequence[str]) -> list[str] | None:
+    """Return the command that brings a run to its end, or None where it is finished.
+
+    folder: of the run. flags: of run_multitask.py, for a run that has not begun.
+    """
+    if (folder / "run.json").is_file():
+        return None
+    is_begun = (folder / "options.json").is_file()
+    words = ["--resume", str(folder)] if is_begun else flags
+    return [sys.executable, str(COMMAND), *words]
 
 
 def run_process(command: list[str], log: Path) -> int:

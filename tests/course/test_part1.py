@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from command_line.parser import parse
 from course.editions import EDITIONS
 from course.part1 import Run, main, run_flags
 from data.readers import BUILT_IN_FILES, CFIMDB, SST, read_examples
@@ -133,6 +134,17 @@ def test_a_trial_is_not_taken_for_the_real_run(part1, capsys):
     assert "was trained with --train_rows none, not sst=8,cfimdb=8" in message
 
 
+def test_a_data_file_that_has_changed_since_is_named(part1, course_data, capsys):
+    """Such as a file that was cut off when it was downloaded, and was then repaired."""
+    out, flags = part1
+    path = course_data / "ids-cfimdb-train.csv"
+    content = path.read_bytes()
+    path.write_bytes(content + content.splitlines(keepends=True)[1].replace(b"c", b"d", 1))
+    message = error_of(flags, capsys)
+    path.write_bytes(content)
+    assert f"{path} has changed since {out / 'pretrain-cfimdb'} was trained with it" in message
+
+
 def test_a_lost_file_of_a_run_is_named(part1, capsys):
     out, flags = part1
     path = out / "finetune-cfimdb" / "predictions" / "cfimdb-test-output.csv"
@@ -165,6 +177,34 @@ def test_contradictions(words, cause, capsys):
     assert cause in error_of(words, capsys)
 
 
+def write_begun(out: Path, data_dir: Path, changes: dict, without: tuple[str, ...] = ()) -> Path:
+    """A run of SST that has begun, with the flags of the course. without: options that it lacks."""
+    folder = out / "pretrain-sst"
+    options, _ = parse(run_flags(Run("sst", "pretrain", folder), str(data_dir), []))
+    values = {**options.flat(), **changes}
+    for name in without:
+        del values[name]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "options.json").write_text(json.dumps({"options": values}))
+    return folder
+
+
+def test_an_option_that_a_run_lacks_counts_as_its_default_and_is_told(
+    course_data, tmp_path, monkeypatch, capsys
+):
+    """Such as in a run of an older version. It is no agreement with whatever is asked for."""
+    monkeypatch.setattr("course.part1.run_process", lambda command, log: 130)
+    folder = write_begun(tmp_path, course_data, {}, without=("train_rows", "layer_decay"))
+    flags = ["--data-dir", str(course_data), "--out", str(tmp_path)]
+    assert main(flags) == 130
+    assert (
+        "pretrain-sst/options.json lacks --train_rows, --layer_decay, as" in capsys.readouterr().out
+    )
+    message = error_of([*flags, "--train-rows", "sst=8,cfimdb=8"], capsys)
+    assert f"{folder} was trained with --train_rows none (the default, because" in message
+    assert "lacks this option), not sst=8,cfimdb=8" in message
+
+
 def test_a_failing_run_ends_the_command_with_its_code(course_data, tmp_path, monkeypatch):
     commands = []
 
@@ -179,9 +219,7 @@ def test_a_failing_run_ends_the_command_with_its_code(course_data, tmp_path, mon
     assert len(commands) == 1 and Path(commands[0][0]).name == "run_multitask.py"
 
     # A run that has begun goes on.
-    begun = out / "pretrain-sst"
-    begun.mkdir(parents=True)
-    (begun / "options.json").write_text(json.dumps({"options": {"lr": 1e-3}}))
+    begun = write_begun(out, course_data, {"lr": 1e-3})
     assert main(flags) == 130
     assert commands[1][1:] == ["--resume", str(begun)]
 

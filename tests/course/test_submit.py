@@ -201,7 +201,9 @@ def test_part_1_with_the_names_of_another_year_is_refused(two_runs, part1, place
 
 def test_a_run_of_one_task_is_refused(part1, place, capsys):
     out, _ = part1
-    assert "has no files of para" in error_of([str(out / "pretrain-sst")], capsys)
+    message = error_of([str(out / "pretrain-sst")], capsys)
+    assert "has no files of para,sts." in message
+    assert "Train all of them, or add --untrained-tasks para,sts to the run" in message
 
 
 @pytest.mark.parametrize(
