@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -123,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # What cannot be trained or used is named before any run begins.
     for run in runs:
         options, _ = parse(run_flags(run, arguments.data_dir, flags))
-        check_same_options(run, options, print)
+        check_same_options(run, options.flat(), print)
     check_data(Path(arguments.data_dir))
     for run in runs:
         check_same_files(run)
@@ -179,7 +179,7 @@ def check_data(folder: Path) -> None:
 # --- the runs -------------------------------------------------------------------------------------
 
 
-def check_same_options(run: Run, options: Options, log: Callable[[str], None]) -> None:
+def check_same_options(run: Run, options: Mapping[str, object], log: Callable[[str], None]) -> None:
     """Raise ValueError if a run that has begun was started with other options.
 
     A trial with a few rows would pass as the real run otherwise. options: of this command. log: is
@@ -192,7 +192,7 @@ def check_same_options(run: Run, options: Options, log: Callable[[str], None]) -
     stored = read_json(path, "options")["options"]
     defaults = Options().flat()
     missing = []
-    for name, value in options.flat().items():
+    for name, value in options.items():
         if name in FREE_OPTIONS:
             continue
         note = ""
