@@ -131,7 +131,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     for run in runs:
         code = finish(run, arguments.data_dir, flags, print)
         if code:
-            print(f"{run.folder}: ended with code {code}. The message is above.", file=sys.stderr)
+            # 1 is a diverged loss and 2 a wrong input. The same command would fail again.
+            is_refused = code in (1, 2)
+            advice = "Correct that first" if is_refused else "The same command goes on from here"
+            message = f"{run.folder}: ended with code {code}. The message is above. {advice}."
+            print(message, file=sys.stderr)
             return code
     print(dev_table(runs, edition))
     for path in write_files(runs, arguments.out, edition):

@@ -230,7 +230,8 @@ def run_of(file: Path, path: Path) -> RunOfFile:
     except (OSError, ValueError, AttributeError, TypeError):
         note = f"; {path} cannot be read, so nobody knows whether the run wrote this file"
         return RunOfFile(path, {}, True, note)
-    note = f"; NOT as {path.parent} wrote it: it was edited, is damaged, or is of another run"
+    name = path.parent.name
+    note = f"; NOT as the run {name} wrote it: it was edited, is damaged, or is of another run"
     return RunOfFile(path, options, not is_unchanged, "" if is_unchanged else note)
 
 
@@ -276,21 +277,19 @@ def find_rows(
 
     best = max(candidates, key=lambda candidate: candidate[0], default=None)
     if best is None or not best[0]:
-        searched = dict.fromkeys(candidate[1].title for candidate in candidates)
-        raise ValueError(describe_no_rows(file, len(ids), list(searched), absent))
+        searched = [candidate[2].table.path for candidate in candidates]
+        raise ValueError(describe_no_rows(file, len(ids), searched, absent))
     return best[1], best[2]
 
 
 def describe_no_rows(file: str, num_ids: int, searched: list[str], absent: list[Path]) -> str:
     """The message about a file whose ids are in no data file.
 
-    searched: the titles of the tasks that have a data file. absent: the data files that are not
-    there.
+    searched: the data files that were read. absent: those that are not there.
     """
     causes = []
     if searched:
-        titles = " or ".join(searched)
-        causes.append(f"none of its {num_ids} ids is in the {titles} dev or test file")
+        causes.append(f"none of its {num_ids} ids is in {' or '.join(searched)}")
     if absent:
         names = " and no ".join(path.name for path in absent)
         causes.append(f"{absent[0].parent} has no {names}")

@@ -205,22 +205,29 @@ def test_an_option_that_a_run_lacks_counts_as_its_default_and_is_told(
     assert "lacks this option), not sst=8,cfimdb=8" in message
 
 
-def test_a_failing_run_ends_the_command_with_its_code(course_data, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "code, advice",
+    [(2, "is above. Correct that first."), (130, "The same command goes on from here.")],
+)
+def test_a_failing_run_ends_the_command_with_its_code(
+    course_data, tmp_path, monkeypatch, capsys, code, advice
+):
     commands = []
 
     def stop(command, log):
         commands.append(command[1:])
-        return 130
+        return code
 
     monkeypatch.setattr("course.part1.run_process", stop)
     out = tmp_path / "new"
     flags = ["--data-dir", str(course_data), "--out", str(out), "--lr", "1e-3"]
-    assert main(flags) == 130
+    assert main(flags) == code
+    assert advice in capsys.readouterr().err
     assert len(commands) == 1 and Path(commands[0][0]).name == "run_multitask.py"
 
     # A run that has begun goes on.
     begun = write_begun(out, course_data, {"lr": 1e-3})
-    assert main(flags) == 130
+    assert main(flags) == code
     assert commands[1][1:] == ["--resume", str(begun)]
 
 
