@@ -27,7 +27,7 @@ from contrastive.options import (
 from contrastive.registry import METHODS, SHUFFLED, Settings
 from data.batching import WINDOW, EncodedExamples, length_grouped_batches
 from data.options import numbers_by_task
-from data.readers import Example
+from data.readers import Example, evenly_spaced
 from minbert import BertTokenizer
 from minbert.commands.options import NONE, MethodOptions
 from minbert.training.job import Step, TaskBatch
@@ -82,9 +82,8 @@ class Source(NamedTuple):
         max_length = self.settings.max_length
         examples = self.examples(tasks)
         unique = sentences.unique_sentences(examples, self.tokenizer, max_length)
-        if limit:
-            unique = sentences.evenly_spaced(unique, limit)
-        return self.encode(unique)
+        # Each task keeps its share.
+        return self.encode(evenly_spaced(unique, limit) if limit else unique)
 
     def examples(self, tasks: Iterable[str]) -> list[Example]:
         """The training examples of these tasks, one task after the other."""

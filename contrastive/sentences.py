@@ -85,14 +85,6 @@ def unique_sentences(
     return [unlabelled(f"sentence-{n}", text) for n, text in enumerate(first_seen.values())]
 
 
-def evenly_spaced(examples: list[Example], num_rows: int) -> list[Example]:
-    """At most `num_rows` examples, at even distances, so that each task keeps its share."""
-    num_examples = len(examples)
-    if num_rows >= num_examples:
-        return examples
-    return [examples[place * num_examples // num_rows] for place in range(num_rows)]
-
-
 def label_of(example: Example) -> float:
     """The label of a training example. All of them have one."""
     assert example.label is not None, f"{example.id} has no label"

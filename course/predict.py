@@ -29,7 +29,7 @@ from multitask.evaluation import predict
 from multitask.leaderboard import PREDICTED, Paths, default_paths, to_predictions, write_file
 from multitask.prediction_files import score_predictions
 from multitask.rows import encode_tables
-from multitask.saved_run import Record, knows, open_model, read_record
+from multitask.saved_run import Record, can_answer, open_model, read_record
 from multitask.tasks import Task, Tasks
 
 Tables = dict[str, dict[str, Table]]  # tables[task][split]
@@ -163,7 +163,7 @@ def describe_file(run: Record, task: Task, split: str, table: Table, path: Path)
     line = f"{path}: {len(table.examples):,} rows"
     if table.dropped:
         line += f" ({len(table.dropped)} rows of {table.path} dropped)"
-    if not knows(run, task.name):
+    if not can_answer(run, task.name):
         return f"{line}, what an untrained head says"
     if split == "dev":
         line += f", {task.metric} {score_predictions(path, task, table):.4f}"

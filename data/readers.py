@@ -18,12 +18,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from data.columns import ColumnNames, Role, find_column, find_columns
 from data.delimited import CMU_DELIMITER
 from data.rows import EmptyTable, RawTable, Row, parse_number, thousands_fault
 from data.tables import read_table
+
+Item = TypeVar("Item")
 
 ID_COLUMN = "id"
 NUM_DROPPED_SHOWN = 5
@@ -153,6 +155,16 @@ def label_text(text: str) -> str:
     return re.sub(r"^(-?\d+)\.0+$", r"\1", text)
 
 
+def evenly_spaced(items: Sequence[Item], limit: int) -> Sequence[Item]:
+    """At most `limit` of the items, at even distances and in their order.
+
+    Of rows that are sorted by task or by label, each task or label keeps its share.
+    """
+    if limit >= len(items):
+        return items
+    return [items[place * len(items) // limit] for place in range(limit)]
+
+
 @dataclass(frozen=True)
 class Table:
     """The content of a file.
@@ -176,14 +188,11 @@ class Table:
 
         So a file that is sorted by label stays balanced.
         """
-        num_examples = len(self.examples)
-        if num_rows >= num_examples:
+        num_left_out = len(self.examples) - num_rows
+        if num_left_out <= 0:
             return self
-        kept = []
-        for position in range(num_rows):
-            kept.append(self.examples[position * num_examples // num_rows])
-        num_left_out = num_examples - num_rows
-        return replace(self, examples=tuple(kept), num_left_out=num_left_out)
+        kept = tuple(evenly_spaced(self.examples, num_rows))
+        return replace(self, examples=kept, num_left_out=num_left_out)
 
     @property
     def summary(self) -> str:

@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 from data.columns import Role, find_columns, positions_of
@@ -437,7 +438,7 @@ def strata_of(groups: dict[tuple[str, ...], float], spec: TaskSpec) -> list[list
     ordered = sorted(groups, key=lambda texts: (groups[texts], texts))
     num_strata = max(1, min(NUM_STRATA, len(ordered) // NUM_STRATA))
     ends = [len(ordered) * number // num_strata for number in range(num_strata + 1)]
-    return [ordered[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+    return [ordered[start:end] for start, end in pairwise(ends)]
 
 
 def num_dev(num_texts: int, share: float) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from data.readers import Example
+from data.readers import Example, evenly_spaced
 from multitask.rows import Tables
 from multitask.tasks import TASKS, Task, Tasks, labels_of
 
@@ -96,13 +96,6 @@ def tfidf_score(
     model.fit(tfidf_features(vectorizer, train), labels)
     predictions = model.predict(tfidf_features(vectorizer, dev)).astype(np.float32)
     return task.score(predictions, answers_of(task, dev))
-
-
-def evenly_spaced(examples: Sequence[Example], limit: int) -> Sequence[Example]:
-    """At most `limit` of the examples, at even distances."""
-    if len(examples) <= limit:
-        return examples
-    return [examples[index * len(examples) // limit] for index in range(limit)]
 
 
 def tfidf_features(vectorizer: TfidfVectorizer, examples: Sequence[Example]) -> csr_matrix:

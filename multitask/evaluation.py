@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from data.batching import EncodedExamples, sorted_batches
+from data.readers import evenly_spaced
 from minbert.reporting import terminal
 from minbert.training import runtime
 from multitask.model import MultitaskBert
@@ -97,13 +98,9 @@ def score_training_rows(
         usable = np.arange(len(labels))
         if not task.is_regression:
             usable = usable[labels % 1 == 0]
-        chosen = spread(usable, options.num_scored_rows(len(usable)))
+        places = evenly_spaced(range(len(usable)), options.num_scored_rows(len(usable)))
+        chosen = usable[list(places)]
         if len(chosen):
             outputs = predict(model, name, task_rows, precision, chosen=chosen)
             scores[name] = task.score(task.decode(outputs), labels[chosen])
     return with_overall(scores)
-
-
-def spread(numbers: np.ndarray, count: int) -> np.ndarray:
-    """Choose numbers at even distances, as Table.cut does."""
-    return numbers[np.arange(count) * len(numbers) // max(count, 1)]

@@ -353,10 +353,10 @@ def printed_cells(task: Task, answer: Answer, options: argparse.Namespace) -> li
 
 def check_trained(runs: Sequence[Record], task: TaskSpec) -> None:
     """ValueError if a run cannot answer the task."""
-    from multitask.saved_run import knows
+    from multitask.saved_run import can_answer
 
     for run in runs:
-        if not knows(run, task.name):
+        if not can_answer(run, task.name):
             raise ValueError(
                 f"{run.folder} was trained on {run.options.tasks.tasks}; its head for {task.title} "
                 "never learned. Pass another --task, or another run."

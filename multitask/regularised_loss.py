@@ -23,9 +23,6 @@ from multitask.regulariser_registry import REGULARISERS, RDropOptions, SmartOpti
 from multitask.regularisers import adversarial_perturbation, r_drop, smart, symmetric_divergence
 from multitask.tasks import Loss
 
-# bf16 keeps 8 bits of a number. A change below this share of it may be rounded away.
-STEP_OF_BF16 = 2**-8
-
 
 class RegularisedBatch(NamedTuple):
     """What a regulariser gets: a batch of one task, and how it is computed."""
@@ -53,66 +50,66 @@ class RegularisedBatch(NamedTuple):
 # --- the regularisers -----------------------------------------------------------------------------
 
 
-def plain_loss(step: RegularisedBatch) -> Tensor:
+def plain_loss(task_batch: RegularisedBatch) -> Tensor:
     """--regulariser none: the task's loss."""
-    return step.loss_of(step.outputs())
+    return task_batch.loss_of(task_batch.outputs())
 
 
-def r_drop_loss(step: RegularisedBatch) -> Tensor:
+def r_drop_loss(task_batch: RegularisedBatch) -> Tensor:
     """--regulariser r-drop: the losses of two passes, and their disagreement."""
-    first = step.outputs()
-    second = step.outputs()  # it draws other dropout masks
-    divergence = step.divergence(first, second)
-    weight = step.method_options[RDropOptions].r_drop_weight
-    return r_drop(step.loss_of(first), step.loss_of(second), divergence, weight)
+    first = task_batch.outputs()
+    second = task_batch.outputs()  # it draws other dropout masks
+    divergence = task_batch.divergence(first, second)
+    weight = task_batch.method_options[RDropOptions].r_drop_weight
+    return r_drop(task_batch.loss_of(first), task_batch.loss_of(second), divergence, weight)
 
 
-def smart_loss(step: RegularisedBatch) -> Tensor:
+def smart_loss(task_batch: RegularisedBatch) -> Tensor:
     """--regulariser smart: the loss, the effect of a perturbation, the distance from the reference.
 
     All passes of a batch have the same dropout masks. So only the perturbation, or only the
     weights, make their outputs differ. The generators end as after one pass and the random start.
     """
-    options = step.method_options[SmartOptions]
+    options = task_batch.method_options[SmartOptions]
     state = runtime.random_state()
-    outputs = step.outputs()
+    outputs = task_batch.outputs()
     nothing = outputs.new_zeros((), dtype=torch.float32)
 
     smoothness = nothing
     if options.is_adversarial:
-        perturbed = perturbed_outputs(step, options, outputs, state)
-        smoothness = step.divergence(perturbed, outputs)
+        perturbed = perturbed_outputs(task_batch, options, outputs, state)
+        smoothness = task_batch.divergence(perturbed, outputs)
 
     proximity = nothing
-    if step.reference is not None:
+    if task_batch.reference is not None:
         with runtime.repeating(state):
-            earlier = step.reference.outputs(step.task, step.batch)
-        proximity = step.divergence(outputs, earlier)
+            earlier = task_batch.reference.outputs(task_batch.task, task_batch.batch)
+        proximity = task_batch.divergence(outputs, earlier)
 
-    loss = step.loss_of(outputs)
+    loss = task_batch.loss_of(outputs)
     return smart(loss, smoothness, proximity, options.smart_weight, options.proximal_weight)
 
 
 def perturbed_outputs(
-    step: RegularisedBatch, options: SmartOptions, outputs: Tensor, state: dict[str, Tensor]
+    task_batch: RegularisedBatch, options: SmartOptions, outputs: Tensor, state: dict[str, Tensor]
 ) -> Tensor:
     """The outputs with the worst perturbation of the word embeddings, (B, C) or (B,).
 
     outputs: those without it. state: of the generators before they were computed.
     """
-    words = step.model.encoder.embeddings.word
+    words = task_batch.model.encoder.embeddings.word
 
     def outputs_of(perturbation: Tensor) -> Tensor:
         with runtime.repeating(state), perturbing(words, perturbation):
-            return step.outputs()
+            return task_batch.outputs()
 
-    shape = (*step.batch.input_ids.shape, words.embedding_dim)  # (R, T, H)
+    shape = (*task_batch.batch.input_ids.shape, words.embedding_dim)  # (R, T, H)
     start = options.smart_sigma * torch.randn(shape, device=outputs.device)  # (R, T, H)
     perturbation = adversarial_perturbation(
         outputs_of,
         outputs,
         start,
-        step.model.tasks[step.task].kind,
+        task_batch.model.tasks[task_batch.task].kind,
         options.smart_step,
         options.smart_epsilon,
         options.smart_steps,
@@ -137,16 +134,16 @@ def perturbing(words: nn.Embedding, perturbation: Tensor) -> Iterator[None]:
 # --- in the loop ----------------------------------------------------------------------------------
 
 
-def task_loss(step: RegularisedBatch, regulariser: str) -> Tensor:
+def task_loss(task_batch: RegularisedBatch, regulariser: str) -> Tensor:
     """The mean loss of a batch, a float32 scalar, with the regulariser of this name.
 
     Of several processes each computes only its rows. Its result is their share of the loss.
     """
-    indices, share = processes.own_rows(len(step.batch.ids))
+    indices, share = processes.own_rows(len(task_batch.batch.ids))
     if processes.count() > 1:
-        step = step._replace(batch=step.batch.part(indices))
+        task_batch = task_batch._replace(batch=task_batch.batch.part(indices))
     with processes.own_randomness():
-        return REGULARISERS[regulariser].loss_function()(step) * share
+        return REGULARISERS[regulariser].loss_function()(task_batch) * share
 
 
 def reference_model(options: FineTuningOptions, model: MultitaskBert) -> ReferenceModel | None:
@@ -184,7 +181,9 @@ def check_dropout(model: MultitaskBert) -> None:
 def check_bf16(options: SmartOptions, model: MultitaskBert) -> None:
     """SMART needs a perturbation that bf16 does not round away."""
     size = float(model.encoder.embeddings.word.weight.detach().std())
-    smallest = STEP_OF_BF16 * size
+    # bf16 keeps 8 bits of a number. A change below this share of it may be rounded away.
+    unit_roundoff = torch.finfo(torch.bfloat16).eps / 2
+    smallest = unit_roundoff * size
     for name in ("smart_epsilon", "smart_sigma"):
         value = getattr(options, name)
         if value < smallest:

@@ -210,7 +210,7 @@ def known_values(cls: type[Group], values: Mapping[str, Any]) -> Group:
     return from_flat(cls, {name: value for name, value in values.items() if name in names})
 
 
-def knows(run: Record, task: str) -> bool:
+def can_answer(run: Record, task: str) -> bool:
     """Whether the run can answer the task, as tasks.answerable_tasks says."""
     return task in answerable_tasks(run.tasks, run.options.tasks.order, run.options.heads.head)
 

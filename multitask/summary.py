@@ -27,14 +27,14 @@ MAX_LETTERS = 80  # of their texts
 # --- some predictions -----------------------------------------------------------------------------
 
 
-class Shown(NamedTuple):
+class ShownRow(NamedTuple):
     """A row of a dev file that is shown with its prediction."""
 
     task: str
     example: Example
 
 
-def choose_rows(dev: Mapping[str, Sequence[Example]], count: int = NUM_SHOWN) -> list[Shown]:
+def choose_rows(dev: Mapping[str, Sequence[Example]], count: int = NUM_SHOWN) -> list[ShownRow]:
     """Rows of the dev files: the tasks take turns, and the rows of one are evenly spaced.
 
     dev: the examples of each task.
@@ -48,7 +48,7 @@ def choose_rows(dev: Mapping[str, Sequence[Example]], count: int = NUM_SHOWN) ->
         for number in range(num_rows):
             # The middle of each of num_rows equal parts.
             position = (2 * number + 1) * len(examples) // (2 * num_rows)
-            rows.append(Shown(task, examples[position]))
+            rows.append(ShownRow(task, examples[position]))
     return rows
 
 

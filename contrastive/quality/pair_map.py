@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from contrastive.embedder import Embedder
 from contrastive.zero_shot import embed
 from data.batching import EncodedExamples
-from data.readers import Example
+from data.readers import Example, evenly_spaced
 from data.sentence_sets import SentenceSet
 
 NUM_PAIRS = 20  # of each kind
@@ -46,9 +46,8 @@ def _highest(labels: np.ndarray, count: int) -> np.ndarray:
     last_admitted = np.sort(labels)[-count]
     above = np.flatnonzero(labels > last_admitted)
     equal = np.flatnonzero(labels == last_admitted)
-    num_missing = count - len(above)
-    spread = np.arange(num_missing) * len(equal) // num_missing
-    return np.sort(np.concatenate([above, equal[spread]]))
+    places = evenly_spaced(range(len(equal)), count - len(above))
+    return np.sort(np.concatenate([above, equal[list(places)]]))
 
 
 def project(vectors: np.ndarray) -> np.ndarray:

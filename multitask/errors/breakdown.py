@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -177,6 +178,6 @@ def edge_buckets(labels: np.ndarray, edges: Sequence[float]) -> list[Bucket]:
     inner = np.asarray(edges[1:-1], dtype=np.float64)
     numbers = np.digitize(labels.astype(np.float64), inner)  # (N,)
     buckets = []
-    for number, (low, high) in enumerate(zip(edges, edges[1:], strict=False)):
+    for number, (low, high) in enumerate(pairwise(edges)):
         buckets.append(Bucket(f"{low:g} to {high:g}", np.flatnonzero(numbers == number)))
     return buckets

@@ -32,7 +32,7 @@ from multitask.errors.breakdown import (
     word_overlap,
     worst_rows,
 )
-from multitask.saved_run import FinishedRun, knows
+from multitask.saved_run import FinishedRun, can_answer
 
 # Two points always lie on a line, so fewer rows have no correlation.
 MIN_ROWS_OF_CORRELATION = 3
@@ -104,7 +104,7 @@ def _overview_row(run: FinishedRun, dev: DevOutputs) -> tuple[str, ...]:
 def _is_trained(run: FinishedRun, task: str) -> str:
     if task in run.options.tasks.order:
         return "yes"
-    if knows(run, task):
+    if can_answer(run, task):
         return "no, a cosine has no weights"
     return "no, its head is still random"
 

@@ -1,5 +1,7 @@
 """contrastive/batch_order.py: an epoch of contrastive tension, and the shuffles of BSC."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -240,7 +242,7 @@ def test_clusters_stay_together():
     order = cluster_order(vectors, 3, generator())
     assert sorted(order) == list(range(30))
     num_borders = 0
-    for one, other in zip(order, order[1:], strict=False):
+    for one, other in pairwise(order):
         num_borders += float(vectors[one] @ vectors[other]) < 0.9
     assert num_borders == 2, "two borders between three clusters"
     assert order != cluster_order(vectors, 3, generator(1))

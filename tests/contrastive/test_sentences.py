@@ -6,7 +6,6 @@ import torch
 from contrastive.sentences import (
     POSITIVE_ABOVE,
     EncodedTriplets,
-    evenly_spaced,
     labelled_pairs,
     read_triplets,
     tension_sentences,
@@ -202,12 +201,3 @@ def test_text_that_cannot_be_read(tokenizer, tmp_path):
     (tmp_path / "latin.txt").write_bytes("A man\ncaf\xe9\n".encode("latin1"))
     with pytest.raises(ValueError, match="latin.txt, line 2: not UTF-8"):
         tension_sentences(str(tmp_path / "latin.txt"), [], tokenizer, 32, 0)
-
-
-def test_a_part_of_the_sentences_is_evenly_spaced():
-    """With places 0, 2.5, 5 and 7.5 of ten, rounded down. A limit that is not reached changes
-    nothing."""
-    examples = [Example(str(number), f"sentence {number}", None, None) for number in range(10)]
-    assert [example.id for example in evenly_spaced(examples, 4)] == ["0", "2", "5", "7"]
-    assert evenly_spaced(examples, 10) == examples
-    assert evenly_spaced(examples, 99) == examples

@@ -16,6 +16,7 @@ from data.readers import (
     TRAINING_FORMATS,
     Example,
     Format,
+    evenly_spaced,
     read_examples,
     sha256_of,
 )
@@ -273,6 +274,14 @@ def test_a_cut_takes_rows_at_even_distances_and_counts_the_others(write):
     assert cut.num_left_out == 6
     assert cut.summary.endswith("10 rows read, 0 dropped, 6 left out as asked")
     assert table.cut(10) is table
+
+
+def test_evenly_spaced():
+    """At the places 0, 2.5, 5 and 7.5 of ten, rounded down."""
+    assert evenly_spaced(range(10), 4) == [0, 2, 5, 7]
+    assert evenly_spaced("abc", 0) == []
+    for limit in (3, 99):
+        assert evenly_spaced("abc", limit) == "abc"
 
 
 def test_compressed(write):
