@@ -135,9 +135,13 @@ def path_of_records(name: str, series: Series) -> Path | None:
             "another name."
         )
     path = RECORDS / f"{name}.jsonl"
+    known = read_records(path)
+    # Other commands that take a name may have made the file.
+    if any("recipe" not in record for record in known):
+        raise ValueError(f"{path} holds records that are no runs of a recipe. Choose another name.")
     if name == METHODS.stem:
         check_flags(series)
-    check_fits(series, path, read_records(path))
+    check_fits(series, path, known)
     return path
 
 

@@ -380,6 +380,13 @@ def test_runs_that_do_not_fit_the_records_are_refused_before_they_begin(
     )
 
 
+def test_runs_are_not_added_to_records_of_something_else(tmp_path, records, nothing_runs, capsys):
+    add_records(records.with_name("other.jsonl"), [{"left_out": "nothing"}])
+    with pytest.raises(SystemExit):
+        main(["head-vm", "--out", str(tmp_path), "--record", "other"])
+    assert "other.jsonl holds records that are no runs of a recipe." in capsys.readouterr().err
+
+
 def test_a_run_that_does_not_fit_the_records_is_not_recorded(records):
     """Only the run itself says which data it has read, and what it puts in place of auto."""
     options = {"recipe": "head-vm", "head": "vm", "lr": 5e-4, "epochs": 2, "seed": 1}
