@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.report import Conditions, busy_cores, format_line, format_report
-from experiments.record_tables import BENCHMARKS
+from experiments.benchmark_tables import BENCHMARKS
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.commands.outputs import check_new_folder

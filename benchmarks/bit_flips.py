@@ -32,7 +32,7 @@ from contrastive.sentence_folder import read_sentence_folder
 from data import token_cache
 from data.known_words import load_words, save_words
 from data.readers import Example
-from experiments.record_tables import BIT_FLIPS
+from experiments.reliability_tables import BIT_FLIPS
 from minbert import BertConfig, BertModel, BertTokenizer
 from minbert.commands.digests import read_record
 from minbert.commands.ending import exit_code

@@ -30,7 +30,7 @@ from benchmarks.jobs import build_task_job, encode_rows, make_loop, resolve_opti
 from benchmarks.recording import HELP, conditions, record_measurement
 from benchmarks.settings import DEVICE
 from benchmarks.timing import Side, SideProcess
-from experiments.record_tables import BUSY_MACHINE, table_of_waiting
+from experiments.cost_tables import BUSY_MACHINE, table_of_waiting
 from minbert import BertModel, BertTokenizer
 from minbert.commands import cores
 from minbert.commands.ending import exit_code

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from benchmarks.busy_machine import busy_programs
 from benchmarks.comparison import versions
 from benchmarks.recording import HELP, conditions, record_measurement
-from experiments.record_tables import DEFAULT_JOB, table_of_default_job
+from experiments.cost_tables import DEFAULT_JOB, table_of_default_job
 from experiments.records import data_digest
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser

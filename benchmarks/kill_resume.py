@@ -29,7 +29,7 @@ from safetensors.torch import load_file
 from benchmarks.comparison import versions
 from benchmarks.recording import HELP, conditions, record_measurement
 from data.readers import COURSE_FILES
-from experiments.record_tables import KILL_RESUME
+from experiments.reliability_tables import KILL_RESUME
 from minbert import BertConfig, BertModel, BertTokenizer
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser

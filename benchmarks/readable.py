@@ -31,7 +31,7 @@ from benchmarks.json_lines import (
 )
 from benchmarks.limit import notes_without_bf16
 from benchmarks.recording import HELP, digest_of_folder, record_measurement
-from experiments.record_tables import READABLE_RUNS
+from experiments.benchmark_tables import READABLE_RUNS
 from minbert import BertConfig, BertModel, BertTokenizer, fast, hub
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser

@@ -27,7 +27,7 @@ import numpy as np
 
 from data.batching import EncodedExamples
 from data.readers import COURSE_FILES, FORMATS, Example, read_examples
-from experiments.record_tables import REAL_SENTENCES
+from experiments.first_model_tables import REAL_SENTENCES
 from experiments.records import Record, add_records, record_of
 from experiments.run_files import read_json
 from minbert.commands.ending import exit_code

@@ -30,7 +30,7 @@ from benchmarks.recording import conditions
 from benchmarks.small_models import SENTENCES, make_model
 from contrastive.embed.export import export
 from contrastive.embedder import open_embedder
-from experiments.record_tables import ROUND_TRIPS
+from experiments.benchmark_tables import ROUND_TRIPS
 from experiments.records import Record, add_records
 from minbert import BertModel, BertTokenizer, hub
 from minbert.commands.ending import exit_code

@@ -29,9 +29,9 @@ from data.building.teacher import cache_outputs
 from data.options import SAMPLE_FOLDER
 from data.readers import COURSE_FILES, SST, Example
 from experiments.grades import FIRST_SEEDS, LAST_SEED, candidates, finalists
-from experiments.record_tables import SAMPLE_GRADES, scores_of_shares, table_of_grades
 from experiments.records import Record, add_records, record_of
 from experiments.run_files import read_json
+from experiments.sample_tables import SAMPLE_GRADES, scores_of_shares, table_of_grades
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.commands.outputs import check_new_folder, check_outputs

@@ -28,8 +28,8 @@ from benchmarks.real_sentences import (
 )
 from data.options import SAMPLE_FOLDER
 from data.readers import COURSE_FILES
-from experiments.record_tables import SAMPLE_PARTS, table_of_parts
 from experiments.records import Record, add_records
+from experiments.sample_tables import SAMPLE_PARTS, table_of_parts
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.commands.outputs import check_new_folder

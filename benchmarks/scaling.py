@@ -32,7 +32,7 @@ from benchmarks.limit import notes_without_bf16
 from benchmarks.recording import HELP, digest_of_folder, record_measurement
 from benchmarks.settings import DEVICE
 from benchmarks.timing import Side, alternate
-from experiments.record_tables import SCALING
+from experiments.cost_tables import SCALING
 from minbert import BertConfig, BertModel, BertTokenizer
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser

@@ -221,11 +221,18 @@ def newest_of(records: Iterable[Record], key: Callable[[Record], Hashable]) -> l
     return list(newest.values())
 
 
-def group_records(records: Sequence[Record], name: str) -> dict[str, list[Record]]:
+def group_records(records: Iterable[Record], name: str) -> dict[Any, list[Record]]:
     """Return the records by their value of a field, in the order in which the values come."""
-    groups: dict[str, list[Record]] = {}
+    return group_by(records, lambda record: record[name])
+
+
+def group_by(
+    records: Iterable[Record], key: Callable[[Record], Hashable]
+) -> dict[Any, list[Record]]:
+    """Return the records by a key, in the order in which the keys come."""
+    groups: dict[Any, list[Record]] = {}
     for record in records:
-        groups.setdefault(record[name], []).append(record)
+        groups.setdefault(key(record), []).append(record)
     return groups
 
 

@@ -18,6 +18,14 @@ class Column(NamedTuple):
     published: str
 
 
+class Answer(NamedTuple):
+    """A row of the first table of results. page: beside docs/results/README.md."""
+
+    question: str
+    result: str
+    page: str
+
+
 OVERALL = "overall_2023"
 COLUMNS = (
     Column("sst", "SST", "sst"),

@@ -29,7 +29,7 @@ from benchmarks.reliability.campaign import PARTS, Done, do_all, do_trial, plan,
 from benchmarks.reliability.soak import growth, judge, soak
 from benchmarks.reliability.trial import COMMAND, Trial
 from benchmarks.reliability.workplace import Workplace
-from experiments.record_tables import RELIABILITY, table_of_faults
+from experiments.reliability_tables import RELIABILITY, table_of_faults
 from minbert.commands.ending import exit_code
 from minbert.commands.files import read_json, write_json
 from minbert.commands.flags import Parser

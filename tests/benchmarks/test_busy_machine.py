@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import busy_machine
 from benchmarks.busy_machine import WAYS, Timed, environment, make_record, measure
-from experiments import record_tables
+from experiments import cost_tables
 from experiments.record_tables import TABLES
 from minbert.commands import cores
 
@@ -58,7 +58,7 @@ def test_the_first_side_changes_and_ours_gets_time_to_notice(measured):
 def test_the_table_compares_with_the_fastest_step_alone(measured, tmp_path, monkeypatch):
     path = tmp_path / "busy-machine.jsonl"
     monkeypatch.setattr(busy_machine, "BUSY_MACHINE", path)
-    monkeypatch.setattr(record_tables, "BUSY_MACHINE", path)
+    monkeypatch.setattr(cost_tables, "BUSY_MACHINE", path)
     assert "Not measured yet" in TABLES["busy-machine"]()
     record = make_record(measured[0], "minbert-mini", 2)
     busy_machine.record_measurement(path, record)

@@ -13,7 +13,7 @@ import pytest
 from benchmarks import default_job
 from benchmarks.default_job import RUN_MULTITASK, main, measure
 from command_line.parser import parse
-from experiments import record_tables
+from experiments import cost_tables
 from experiments.record_tables import TABLES, main_results
 from experiments.records import read_records
 
@@ -70,7 +70,7 @@ def test_the_command_of_the_readme_runs_alone_and_beside_a_program(commands):
 def test_the_table_and_the_first_page_have_the_newest_record(commands, tmp_path, monkeypatch):
     path = tmp_path / "default-job.jsonl"
     monkeypatch.setattr(default_job, "DEFAULT_JOB", path)
-    monkeypatch.setattr(record_tables, "DEFAULT_JOB", path)
+    monkeypatch.setattr(cost_tables, "DEFAULT_JOB", path)
     assert "Not measured yet" in TABLES["cost-of-default-job"]()
     assert "cost.md" not in main_results()
 

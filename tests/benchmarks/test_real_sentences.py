@@ -18,7 +18,7 @@ from benchmarks.real_sentences import (
     polarity_accuracy,
     read_sentences,
 )
-from experiments import record_tables
+from experiments import first_model_tables
 from experiments.records import read_records
 from multitask.saved_run import read_record
 
@@ -90,7 +90,7 @@ def test_a_run_is_measured(two_runs, sample_data, capsys):
 
 def test_the_scores_of_a_run_become_a_record(two_runs, sample_data, tmp_path, monkeypatch, capsys):
     path = tmp_path / "real.jsonl"
-    for module in (real_sentences, record_tables):
+    for module in (real_sentences, first_model_tables):
         monkeypatch.setattr(module, "REAL_SENTENCES", path)
     runs = [str(folder) for folder in two_runs]
     assert main([*runs, "--course", str(sample_data), "--record"]) == 0
@@ -98,7 +98,7 @@ def test_the_scores_of_a_run_become_a_record(two_runs, sample_data, tmp_path, mo
     assert [record["run"]["seed"] for record in read_records(path)] == [1, 2]
 
     # The table for the documents has the numbers that the command has printed.
-    table = record_tables.real_sentences()
+    table = first_model_tables.real_sentences()
     assert table.splitlines()[0].endswith(", 2 seeds | majority |")
     rows = [line for line in printed.splitlines() if line.startswith("| ")][1:]
     assert rows

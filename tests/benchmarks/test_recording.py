@@ -9,7 +9,7 @@ import pytest
 from benchmarks import kill_resume, readable, recording, scaling
 from benchmarks.kill_resume import Kill, KilledRun
 from benchmarks.recording import digest_of_folder, record_measurement
-from experiments import record_tables
+from experiments import benchmark_tables, cost_tables, reliability_tables
 from experiments.record_tables import TABLES
 from experiments.records import read_records
 from minbert.training.code_version import code_version
@@ -58,7 +58,7 @@ def test_scaling_records_what_its_tables_show(path, sample_data, monkeypatch, ca
     monkeypatch.setattr(scaling, "task_steps", lambda *_: series.steps)
     monkeypatch.setattr(scaling, "alternate", lambda sides, num_rounds: seconds)
     monkeypatch.setattr(scaling.cost_estimate, "matrix_product_limit", lambda *_: 1e9)
-    for module in (scaling, record_tables):
+    for module in (scaling, cost_tables):
         monkeypatch.setattr(module, "SCALING", path)
 
     run_command(scaling, monkeypatch, "--data-dir", sample_data)
@@ -78,7 +78,7 @@ def test_fine_tunes_of_readable_are_recorded_when_they_are_made(
 
     monkeypatch.setattr(readable, "fine_tune", fine_tune)
     monkeypatch.setattr(readable, "READABLE_RUNS", path)
-    monkeypatch.setattr(record_tables, "READABLE_RUNS", path)
+    monkeypatch.setattr(benchmark_tables, "READABLE_RUNS", path)
     flags = ["--data-dir", sample_data, "--out", tmp_path / "lines.jsonl"]
     run_command(readable, monkeypatch, *flags, "--seeds", 1)
     assert not path.exists(), "without --record nothing is recorded"
@@ -100,7 +100,7 @@ def test_kills_are_recorded_whatever_their_outcome(path, monkeypatch, capsys):
     monkeypatch.setattr(kill_resume, "kill_once", lambda kill, flags, folder: KilledRun(True, 3))
     monkeypatch.setattr(kill_resume, "differences", lambda run, other: next(outcomes))
     monkeypatch.setattr(kill_resume.torch, "set_num_threads", lambda number: None)
-    for module in (kill_resume, record_tables):
+    for module in (kill_resume, reliability_tables):
         monkeypatch.setattr(module, "KILL_RESUME", path)
 
     with pytest.raises(SystemExit) as stop:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks.round_trips import LIBRARIES, MODELS, WAYS, difference, make_record, measure
-from experiments.record_tables import ROUND_TRIPS, round_trips
+from experiments.benchmark_tables import ROUND_TRIPS, round_trips
 from experiments.records import read_records
 
 pytest.importorskip("transformers", reason="run setup.sh --dev")

@@ -25,10 +25,10 @@ from data.building.reviews import Opinion
 from data.building.rows import Row, Source
 from data.building.shares import Shares
 from data.readers import COURSE_FILES, SST, Example, read_examples
-from experiments import record_tables
+from experiments import sample_tables
 from experiments.grades import FIRST, FIRST_SEEDS, LAST_SEED, candidates
-from experiments.record_tables import sample_grades as table_of_records
 from experiments.records import add_records
+from experiments.sample_tables import sample_grades as table_of_records
 
 FILM = Row(("a lovely film .",), 3, Source.FILMS)
 PRODUCT = Row(("The screen is great.",), 4, Source.PRODUCTS)
@@ -130,7 +130,7 @@ def test_a_cache_of_others_is_refused(sample_data, tmp_path, capsys):
 
 def test_the_table_says_what_the_rule_chose(two_runs, tmp_path, monkeypatch):
     path = tmp_path / "grades.jsonl"
-    monkeypatch.setattr(record_tables, "SAMPLE_GRADES", path)
+    monkeypatch.setattr(sample_tables, "SAMPLE_GRADES", path)
     products = [Example(str(number), f"word {number}", None, float(number)) for number in range(5)]
     record = make_record(FIRST, two_runs[0], products)
     assert record["products"] == 5 and record["neutral"] == 0.15

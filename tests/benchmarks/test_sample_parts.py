@@ -12,7 +12,7 @@ from benchmarks import sample_parts
 from benchmarks.sample_parts import ALL_ROWS, PARTS, Part, main, train, write_without
 from data.options import SAMPLE_FOLDER
 from data.readers import COURSE_FILES
-from experiments import record_tables
+from experiments import sample_tables
 from experiments.records import read_records
 
 
@@ -76,13 +76,13 @@ def test_the_records_are_what_the_table_shows(two_runs, sample_data, tmp_path, m
     monkeypatch.setattr(sample_parts, "train", lambda name, seed, model, out: two_runs[seed])
     path = tmp_path / "sample-parts.jsonl"
     monkeypatch.setattr(sample_parts, "SAMPLE_PARTS", path)
-    monkeypatch.setattr(record_tables, "SAMPLE_PARTS", path)
+    monkeypatch.setattr(sample_tables, "SAMPLE_PARTS", path)
     monkeypatch.setattr(sample_parts, "PARTS", {"STS, generated": PARTS["STS, generated"]})
     flags = ["--course", str(sample_data), "--out", str(tmp_path), "--seeds", "0", "1", "--record"]
     assert main(flags) == 0
     printed = capsys.readouterr().out
     records = read_records(path)
     assert [record["left_out"] for record in records] == [ALL_ROWS] * 2 + ["STS, generated"] * 2
-    table = record_tables.sample_parts()
+    table = sample_tables.sample_parts()
     assert table.startswith(printed.rstrip())
     assert "| nothing | 2 |" in table and "| STS, generated | 2 |" in table

@@ -16,8 +16,8 @@ from experiments.grades import (
     finalists,
     pooled_deviation,
 )
-from experiments.record_tables import SAMPLE_GRADES, SAMPLE_SHARES, scores_of_shares
 from experiments.records import read_records
+from experiments.sample_tables import SAMPLE_GRADES, SAMPLE_SHARES, scores_of_shares
 
 OTHER = Shares(neutral=0.05, strong=0.35)
 THIRD = Shares(neutral=0.10, strong=0.15)

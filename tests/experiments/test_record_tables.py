@@ -1,4 +1,4 @@
-"""experiments/record_tables.py: what each table says of its records."""
+"""experiments/record_tables.py and the tables it joins: what each says of its records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from experiments import record_tables
+from experiments import (
+    benchmark_tables,
+    cost_tables,
+    first_model_tables,
+    reliability_tables,
+    sample_tables,
+)
 from experiments.conditions import join, measured_on, not_measured
 from experiments.record_tables import TABLES, main_results
 from experiments.records import add_records, read_records
@@ -58,6 +64,15 @@ KILLS = {"stages": "simcse", "n": 5, "killed": 5, "identical": 4, **CONDITIONS}
 SCORES = {"sst": 0.4, "para": 0.7, "sts": 0.5, "overall_2023": 0.533, "seconds": 90.0}
 READABLE = {"path": "fast", "precision": "bf16", "seed": 1, **SCORES, **CONDITIONS}
 
+MODULES = (benchmark_tables, cost_tables, first_model_tables, reliability_tables, sample_tables)
+
+
+def use_records(monkeypatch, constant: str, path: Path) -> None:
+    """Let the tables read other records. constant: the name of their path in its module."""
+    (module,) = [module for module in MODULES if hasattr(module, constant)]
+    monkeypatch.setattr(module, constant, path)
+
+
 # A table, the constant with the path of its records, records, and rows that it must have.
 CASES = [
     (
@@ -103,7 +118,7 @@ CASES = [
 @pytest.mark.parametrize(("name", "constant", "records", "rows"), CASES)
 def test_a_table_says_what_its_records_say(tmp_path, monkeypatch, name, constant, records, rows):
     path = tmp_path / "records.jsonl"
-    monkeypatch.setattr(record_tables, constant, path)
+    use_records(monkeypatch, constant, path)
     assert TABLES[name]().startswith(
         "Not measured yet. This command does: `.venv/bin/python -m benchmarks"
     )
@@ -123,9 +138,10 @@ def test_every_table_says_when_and_with_what_it_was_measured(name):
 
 @pytest.mark.parametrize("name", sorted(TABLES))
 def test_a_table_without_records_names_its_command(tmp_path, monkeypatch, name):
-    for constant, value in vars(record_tables).items():
-        if isinstance(value, Path) and value.suffix == ".jsonl":
-            monkeypatch.setattr(record_tables, constant, tmp_path / "no records")
+    for module in MODULES:
+        for constant, value in vars(module).items():
+            if isinstance(value, Path) and value.suffix == ".jsonl":
+                monkeypatch.setattr(module, constant, tmp_path / "no records")
     text = TABLES[name]()
     assert re.fullmatch(r"Not measured yet\. This command does: `\.venv/bin/python -m .*`", text)
 
@@ -137,8 +153,8 @@ def real_run(record, model: str, seed: int, **parts):
 
 def test_the_readme_shows_the_default_model_once_it_is_measured(tmp_path, monkeypatch):
     path = tmp_path / "real.jsonl"
-    old = read_records(record_tables.REAL_SENTENCES)[0]
-    monkeypatch.setattr(record_tables, "REAL_SENTENCES", path)
+    old = read_records(first_model_tables.REAL_SENTENCES)[0]
+    use_records(monkeypatch, "REAL_SENTENCES", path)
     add_records(path, [{**old, "model": "another"}])
     assert "The model is another. Measured on" in TABLES["default-job"]()
     assert "| another, 1 seed |" in TABLES["first-results"]()
@@ -153,8 +169,8 @@ def test_the_readme_shows_the_default_model_once_it_is_measured(tmp_path, monkey
 
 def test_a_seed_on_real_sentences_that_is_measured_again_counts_once(tmp_path, monkeypatch):
     path = tmp_path / "real.jsonl"
-    old = read_records(record_tables.REAL_SENTENCES)[0]
-    monkeypatch.setattr(record_tables, "REAL_SENTENCES", path)
+    old = read_records(first_model_tables.REAL_SENTENCES)[0]
+    use_records(monkeypatch, "REAL_SENTENCES", path)
     newer = {**old, "scores": {**old["scores"], "SST, polarity": 0.123}}
     add_records(path, [old, newer])
     text = TABLES["real-sentences"]()
@@ -163,8 +179,8 @@ def test_a_seed_on_real_sentences_that_is_measured_again_counts_once(tmp_path, m
 
 def test_models_that_stand_side_by_side_have_the_same_data(tmp_path, monkeypatch):
     path = tmp_path / "real.jsonl"
-    old = read_records(record_tables.REAL_SENTENCES)[0]
-    monkeypatch.setattr(record_tables, "REAL_SENTENCES", path)
+    old = read_records(first_model_tables.REAL_SENTENCES)[0]
+    use_records(monkeypatch, "REAL_SENTENCES", path)
     add_records(path, [real_run(old, "first", 1), real_run(old, "second", 1)])
     assert "| first, 1 seed | second, 1 seed | majority |" in TABLES["real-sentences"]()
 
@@ -181,6 +197,14 @@ def test_models_that_stand_side_by_side_have_the_same_data(tmp_path, monkeypatch
         TABLES["real-sentences"]()
 
 
+def test_fast_and_readable_fine_tunes_have_the_same_settings(tmp_path, monkeypatch):
+    path = tmp_path / "readable.jsonl"
+    use_records(monkeypatch, "READABLE_RUNS", path)
+    add_records(path, [{**READABLE, "epochs": 3}, {**READABLE, "path": "readable", "epochs": 1}])
+    with pytest.raises(ValueError, match=r"several values of epochs: \[3, 1\]"):
+        TABLES["readable"]()
+
+
 def test_flags_of_a_command_stand_inside_its_quotes():
     text = not_measured("reliability", "--parts soak")
     assert text.endswith("`.venv/bin/python -m benchmarks.reliability --record --parts soak`")
@@ -188,16 +212,16 @@ def test_flags_of_a_command_stand_inside_its_quotes():
 
 def test_the_closing_table_is_that_of_the_default_seed(tmp_path, monkeypatch):
     path = tmp_path / "real.jsonl"
-    old = read_records(record_tables.REAL_SENTENCES)[0]
-    monkeypatch.setattr(record_tables, "REAL_SENTENCES", path)
+    old = read_records(first_model_tables.REAL_SENTENCES)[0]
+    use_records(monkeypatch, "REAL_SENTENCES", path)
     add_records(path, [real_run(old, "first", 1)])
     assert TABLES["default-job"]().endswith("with a RUN of first that has the default seed.")
 
 
 def test_a_part_that_is_trained_again_replaces_its_row(tmp_path, monkeypatch):
     path = tmp_path / "parts.jsonl"
-    old = read_records(record_tables.SAMPLE_PARTS)[0]
-    monkeypatch.setattr(record_tables, "SAMPLE_PARTS", path)
+    old = read_records(sample_tables.SAMPLE_PARTS)[0]
+    use_records(monkeypatch, "SAMPLE_PARTS", path)
     newer = {**old, "scores": {**old["scores"], "SST, polarity": 0.123}}
     add_records(path, [old, newer])
     rows = [line for line in TABLES["sample-parts"]().splitlines() if line.startswith("| nothing")]
@@ -218,7 +242,7 @@ def test_records_of_several_machines_are_all_named():
 def test_all_versions_of_the_benchmarks_are_named(tmp_path, monkeypatch):
     """A part of them may have been measured again, with newer libraries."""
     path = tmp_path / "benchmarks.jsonl"
-    monkeypatch.setattr(record_tables, "BENCHMARKS", path)
+    use_records(monkeypatch, "BENCHMARKS", path)
     # This one compares with nothing of transformers.
     other = {**BENCHMARK, "name": "startup", "versions": {"torch": "2.14.0", "minBERT": "abc"}}
     add_records(path, [BENCHMARK, other])
@@ -227,8 +251,8 @@ def test_all_versions_of_the_benchmarks_are_named(tmp_path, monkeypatch):
 
 def test_the_first_table_has_a_row_for_what_was_measured(tmp_path, monkeypatch):
     benchmarks, kills = tmp_path / "benchmarks.jsonl", tmp_path / "kills.jsonl"
-    monkeypatch.setattr(record_tables, "BENCHMARKS", benchmarks)
-    monkeypatch.setattr(record_tables, "KILL_RESUME", kills)
+    use_records(monkeypatch, "BENCHMARKS", benchmarks)
+    use_records(monkeypatch, "KILL_RESUME", kills)
     before = main_results()
     assert "speed.md" not in before and "resume.md" not in before
     add_records(benchmarks, [BENCHMARK])
