@@ -216,6 +216,7 @@ def add_record(path: Path, run: dict[str, Any]) -> None:
     """
     record = record_of(run, date.today())
     known = read_records(path)
+    # Only now is it known what the run has read, and what it put in place of "auto".
     check_new(path, known, record)
     if path.stem == METHODS.stem:
         check_methods([*known, record])
@@ -241,6 +242,7 @@ def run_series(series: Series, against: str, records: Path | None) -> int:
             listed = ", ".join(f"{score} {value:.4f}" for score, value in scores.items())
             terminal.say(f"{folder}: {listed}")
             terminal.say(*find_doubts(series, name, folder, record, code_now))
+            # At once, so that a series that is stopped keeps what it has measured.
             if records is not None:
                 add_record(records, record)
 

@@ -28,6 +28,7 @@ def count(number: int, noun: str) -> str:
 
 def describe_machine(machine: Mapping[str, Any]) -> str:
     """A machine in words. machine: as run.json and the benchmarks write it."""
+    # The version of the kernel behind the "-" changes nothing that is measured.
     parts = [machine["system"].partition("-")[0]]
     if "processor" in machine:
         parts.append(f"{machine['processor']} with {count(machine['cores'], 'core')}")
@@ -55,6 +56,7 @@ def measured_on(records: Sequence[Record], libraries: Sequence[str] = ("torch",)
     dates = join(record["date"] for record in records)
     commits = describe_code(record["code"] for record in records)
     machines = join(describe_machine(record["machine"]) for record in records)
+    # Records of one table may come from several days, with newer libraries.
     versions = []
     for name in libraries:
         numbers = [record["versions"][name] for record in records if name in record["versions"]]

@@ -13,6 +13,7 @@ from minbert.training.options import TrainingOptions
 
 REAL_SENTENCES = RECORDS / "real-sentences.jsonl"
 
+# What the README and the first table of results show.
 FIRST_SCORES = (
     "SST, five classes, accuracy",
     "SST, polarity",
@@ -74,6 +75,7 @@ def score_lines(
     titles = [f"{name}, {count(len(records), 'seed')}" for name, records in of_title.items()]
     lines = format_head(["", *titles, "majority"])
 
+    # All columns were measured on the same sentences, so they have the same majority.
     majority = next(iter(of_title.values()))[0]["majority"]
     for score in majority if scores is None else scores:
         cells = [score]
@@ -114,6 +116,7 @@ def default_job() -> str:
     if not of_model:
         return not_measured("real-sentences")
     model, records = default_runs(of_model)
+    # The README's command has no --seed.
     default_seed = TrainingOptions().seed
     for run in runs_of(records):
         if run["seed"] == default_seed:

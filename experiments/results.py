@@ -54,6 +54,7 @@ class Results:
 
     def add(self, name: str, folder: Path, run: dict[str, Any]) -> None:
         """Add one finished run of a recipe. run: the content of its run.json."""
+        # Curves have trained tasks alone. The table also has what the report of a recipe prints.
         trained = list(dev_scores(run))
         self.runs.setdefault(name, []).append(run)
         self.scores.setdefault(name, []).append(dev_scores(run, published_tasks(name)))
@@ -94,6 +95,7 @@ class Results:
     def conditions(self) -> str:
         """Return one line that says how the runs were made and what the numbers are."""
         runs = [run for group in self.runs.values() for run in group]
+        # A row has the name of its recipe, whatever the flags have changed.
         flags = shlex.join(self.series.flags)
         sentences = [
             "Each number is the mean over the seeds ± the standard deviation, which divides by "
@@ -115,6 +117,7 @@ def describe_replaced(series: Series) -> list[str]:
     for name in series.names:
         replaced = []
         for option, value in values_of(name).items():
+            # A run replaces "auto" by itself, too.
             if option in flags and value != AUTO and is_different(value, flags[option]):
                 replaced.append(f"--{option} {flags[option]} and not {value}")
         if replaced:
@@ -127,6 +130,7 @@ def describe_data(runs: Sequence[dict[str, Any]]) -> str:
     texts = []
     plugins: dict[str, str] = {}
     for run in runs:
+        # A run of an older version does not say what it has read.
         if "files" in run:
             digest = data_digest(data_files(run))[:NUM_DIGITS]
             texts.append(f"{run['options'].get('data_dir', 'files')} with digest {digest}")

@@ -25,6 +25,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     if not all(word.isdecimal() for word in words):
         raise ValueError(f"--seeds is '{text}'; it is whole numbers, separated by commas.")
     seeds = tuple(map(int, words))
+    # 1 and 01 are the same seed.
     for seed in seeds:
         if seeds.count(seed) > 1:
             raise ValueError(
@@ -89,9 +90,11 @@ def run_process(command: list[str], log: Path) -> int:
     with log.open("ab") as output:
         process = subprocess.Popen(command, stdout=output)
 
+    # Without this, SIGTERM would end this program, and the run would go on alone.
     handler_before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
     try:
         return process.wait()
     finally:
+        # After Ctrl-C: the run is saving.
         process.wait()
         signal.signal(signal.SIGTERM, handler_before)

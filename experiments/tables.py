@@ -33,6 +33,7 @@ COLUMNS = (
     Column("sts", "STS", "sts"),
     Column(OVERALL, "overall 2023", "overall"),
 )
+# "handed on": how many runs trained their tasks on the stage's encoder.
 STAGE_TITLES = ("stage", "n", "score", "before", "after", "handed on", "seconds")
 
 
@@ -146,6 +147,7 @@ def build_stage_table(stages: Mapping[str, Sequence[dict[str, Any]]]) -> str:
     """
     lines = format_head(STAGE_TITLES)
     for name, records in stages.items():
+        # A stage is measured by several scores. The first one is its main score.
         score = next(iter(records[0]["before"]))
         before = [record["before"][score] for record in records]
         after = [record["after"][score] for record in records]

@@ -123,11 +123,16 @@ def test_a_method_and_its_control_differ_in_the_method_alone(add):
 
 
 def test_other_code_of_the_control_is_stated(add):
+    add(run("r-drop", 0, 0.5), run("defaults", 0, 0.5))
+    assert "same code" not in method_differences()
     other = {"git": "fedcba9876543210", "sha256": "1"}
-    add(run("r-drop", 0, 0.5), run("defaults", 0, 0.5, code=other))
+    add(run("defaults", 0, 0.5, code=other))
     text = method_differences()
     assert "| `r-drop` | `defaults` | 1 |" in text
-    assert "with commit `0123456789`, and those of its control with commit `fedcba9876`." in text
+    assert "commit `0123456789` here, commit `fedcba9876` in the control." in text
+    # A file that was edited in the same commit is other code.
+    add(run("defaults", 0, 0.5, code={**RUN["code"], "sha256": "2"}))
+    assert "commit `0123456789` here, commit `0123456789` in the control." in method_differences()
 
 
 @pytest.mark.parametrize(
