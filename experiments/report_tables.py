@@ -10,8 +10,6 @@ import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from scipy.stats import spearmanr
-
 from experiments.conditions import join, measured_on
 from experiments.cut import REPORT_CUT, differences, is_current
 from experiments.recipes import (
@@ -169,6 +167,9 @@ def order_lines(recipes: Mapping[str, Recipe], runs: RunsByRecipe) -> list[str]:
     seeds: 1 for the same order, 0 for no relation, -1 for the opposite order. With few rows there
     is no sentence.
     """
+    # Imported late: `python -m experiments --help` needs no scipy.
+    from scipy.stats import spearmanr
+
     rows = [name for name in recipes if len(runs.get(name, [])) >= ENOUGH_SEEDS]
     correlations = []
     for column in COLUMNS:
