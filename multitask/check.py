@@ -168,16 +168,20 @@ def doubts_about(task: Task, rows: SplitRows) -> dict[str, str]:
 
 def check_name(file: str, task: Task, rows: SplitRows) -> None:
     """Raise ValueError for a file with a course's name for other rows than those it predicts."""
-    match = COURSE_NAME.fullmatch(Path(file).name)
-    if match is None or rows.split == "gold":
-        return
-    named = BUILT_IN_TASKS[TASK_OF_STEM[match[1]]]
-    if (named.name, match[2]) != (task.name, rows.split):
+    named = named_rows(file)
+    if named is not None and rows.split != "gold" and named != (task.name, rows.split):
+        title = BUILT_IN_TASKS[named[0]].title
         raise ValueError(
-            f"{file}: its name says {named.title} {match[2]}, but its ids are those of "
+            f"{file}: its name says {title} {named[1]}, but its ids are those of "
             f"{task.title} {rows.split} ({rows.table.path}). Two files may have changed places. "
             "Give it the name of its rows, or write it again."
         )
+
+
+def named_rows(file: str) -> tuple[str, str] | None:
+    """The task and the split that a course's name for a file says, or None for another name."""
+    match = COURSE_NAME.fullmatch(Path(file).name)
+    return None if match is None else (TASK_OF_STEM[match[1]], match[2])
 
 
 # --- the run that wrote a file --------------------------------------------------------------------
@@ -275,7 +279,15 @@ def find_rows(
             num_shared = len(ids & {example.id for example in table.examples})
             candidates.append((num_shared, task, SplitRows(split, table)))
 
-    best = max(candidates, key=lambda candidate: candidate[0], default=None)
+    # Rows without ids are called by their lines, so dev and test have the same ids. Then the name
+    # of the file tells, and after it the number of rows.
+    named = named_rows(file)
+
+    def fit(candidate: tuple[int, Task, SplitRows]) -> tuple[int, bool, int]:
+        num_shared, task, rows = candidate
+        return num_shared, (task.name, rows.split) == named, -len(rows.table.examples)
+
+    best = max(candidates, key=fit, default=None)
     if best is None or not best[0]:
         searched = [candidate[2].table.path for candidate in candidates]
         raise ValueError(describe_no_rows(file, len(ids), searched, absent))

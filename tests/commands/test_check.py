@@ -227,6 +227,24 @@ def test_a_file_with_the_name_of_other_rows_is_refused(tmp_path, data_dir, capsy
     assert words in capsys.readouterr().err
 
 
+def test_the_name_tells_dev_from_test_where_the_ids_are_the_same(tmp_path, data_dir, capsys):
+    """Rows of a file without ids are called by their lines."""
+    ids = ["line-1", "line-2", "line-3"]
+    write_table(data_dir / COURSE_FILES["sst"]["dev"], SST, ids, [3, 1, 4])
+    write_table(data_dir / COURSE_FILES["sst"]["test"], SST, ids[:2], None)
+    expected = {
+        "sst-dev-output.csv": "SST dev, 3 rows, accuracy 1.0000",
+        "sst-test-output.csv": "SST test, 2 rows, every id once",
+        "dev.csv": "SST dev, 3 rows, accuracy 1.0000",
+        "test.csv": "SST test, 2 rows, every id once",
+    }
+    for name, words in expected.items():
+        num_rows = 3 if "dev" in name else 2
+        write(tmp_path / name, SST, ids[:num_rows], [3, 1, 4][:num_rows])
+        assert main([str(tmp_path / name), "--data-dir", str(data_dir)]) == 0
+        assert words in capsys.readouterr().out
+
+
 def test_only_a_cut_dev_file_is_blamed_on_dev_rows(tmp_path, data_dir, capsys):
     ids = [f"a{number}" for number in range(9)]
     write_table(data_dir / COURSE_FILES["sst"]["dev"], SST, ids, [1] * 9)
