@@ -168,16 +168,26 @@ def flags_of(name: str, data: Path) -> tuple[str, ...]:
     return tuple(flags)
 
 
+def option_of(record: Mapping[str, Any], name: str) -> Any:
+    """Return the value of an option. A record leaves out options with their default value."""
+    return record["options"].get(name, default_values()[name])
+
+
+def default_values() -> Values:
+    """Return the default of each option of run_multitask.py."""
+    # Imported late: this reads the options of all packages.
+    from command_line.options import Options
+    from minbert.commands.options import all_fields
+
+    return {item.name: item.default for item in all_fields(Options)}
+
+
 def differences(name: str, options: Mapping[str, Any]) -> dict[str, str]:
     """Return the options in which a run differs from its recipe on the cut, each with a sentence.
 
     options: of run.json, or those of a record, which leaves out options with their default value.
     """
-    # Imported late: this reads the options of all packages.
-    from command_line.options import Options
-    from minbert.commands.options import all_fields
-
-    defaults = {item.name: item.default for item in all_fields(Options)}
+    defaults = default_values()
     sentences = {}
     for option, expected in values_on_cut(name).items():
         stored = options.get(option, defaults[option])

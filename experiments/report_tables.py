@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
 
 from experiments.conditions import join, measured_on
-from experiments.cut import REPORT_CUT, differences, is_current
+from experiments.cut import REPORT_CUT, differences, is_current, option_of
 from experiments.recipes import (
     GEN_RECIPES,
     POOLED_RECIPES,
@@ -23,7 +22,15 @@ from experiments.recipes import (
     Recipe,
     published_tasks,
 )
-from experiments.records import REPORTS, Record, command_of, read_records
+from experiments.records import (
+    REPORTS,
+    Record,
+    command_of,
+    group_by,
+    group_records,
+    newest_of,
+    read_records,
+)
 from experiments.run_files import Scores
 from experiments.tables import COLUMNS, OVERALL, format_head, format_row, format_scores
 
@@ -46,15 +53,15 @@ def runs_by_recipe(records: Iterable[Record]) -> dict[str, list[Record]]:
     A record of a recipe that was changed since is left out. Raises ValueError as `check_one_cut`
     does.
     """
-    newest = {}
-    for record in records:
-        if is_current(record):
-            newest[record["recipe"], record["seed"]] = record
-    check_one_cut(newest.values())
-    runs: dict[str, list[Record]] = {}
-    for name, seed in sorted(newest):
-        runs.setdefault(name, []).append(newest[name, seed])
-    return runs
+    current = [record for record in records if is_current(record)]
+    newest = newest_of(current, name_and_seed)
+    check_one_cut(newest)
+    return group_records(sorted(newest, key=name_and_seed), "recipe")
+
+
+def name_and_seed(record: Record) -> tuple[str, int]:
+    """Return what tells the runs of one cut apart."""
+    return record["recipe"], record["seed"]
 
 
 def check_one_cut(records: Iterable[Record]) -> None:
@@ -240,15 +247,17 @@ def runs_that_differ_in(name: str, options: Collection[str]) -> list[Record]:
 
     There is one for each seed and each set of values. Raises ValueError as `check_one_cut` does.
     """
-    newest = {}
+    comparable = []
     for record in read_records(REPORTS):
-        if record["recipe"] != name:
-            continue
-        changed = differences(name, record["options"])
-        if changed.keys() <= set(options):
-            newest[record["seed"], tuple(changed.values())] = record
-    check_one_cut(newest.values())
-    return [newest[key] for key in sorted(newest)]
+        if record["recipe"] == name and differences(name, record["options"]).keys() <= set(options):
+            comparable.append(record)
+
+    def seed_and_values(record: Record) -> tuple[int, tuple[str, ...]]:
+        return record["seed"], tuple(differences(name, record["options"]).values())
+
+    newest = newest_of(comparable, seed_and_values)
+    check_one_cut(newest)
+    return sorted(newest, key=seed_and_values)
 
 
 def score_cells(records: Sequence[Record], published: Published) -> list[str]:
@@ -269,7 +278,10 @@ def gen_rates() -> str:
     lines = format_head(titles)
     shown = []
     for name in (*MINIMISED, *MAXIMISED):
-        by_rate = group_by(runs_that_differ_in(name, {CONTRASTIVE_LR}), CONTRASTIVE_LR)
+        by_rate = group_by(
+            runs_that_differ_in(name, {CONTRASTIVE_LR}),
+            lambda record: option_of(record, CONTRASTIVE_LR),
+        )
         for learning_rate in sorted(by_rate):
             records = by_rate[learning_rate]
             cells = score_cells(records, Published())
@@ -283,7 +295,10 @@ def rob_schedules() -> str:
     lines = format_head(["row", "schedule", "n", *(column.title for column in COLUMNS)])
     shown = []
     for name, recipe in {**ROB_RECIPES, **POOLED_RECIPES}.items():
-        by_schedule = group_by(runs_that_differ_in(name, OPTIMIZER_OPTIONS), "schedule")
+        by_schedule = group_by(
+            runs_that_differ_in(name, OPTIMIZER_OPTIONS),
+            lambda record: option_of(record, "schedule"),
+        )
         if len(by_schedule) < 2:
             continue
         for schedule in sorted(by_schedule):
@@ -292,21 +307,6 @@ def rob_schedules() -> str:
             lines.append(format_row(cells))
             shown += records
     return with_conditions(lines, shown)
-
-
-def group_by(records: Iterable[Record], option: str) -> dict[Any, list[Record]]:
-    """Return the records by their value of an option, in the order in which the values come."""
-    # Imported late: this reads the options of all packages.
-    from command_line.options import Options
-    from minbert.commands.options import all_fields
-
-    # A record leaves out options with their default value.
-    defaults = {item.name: item.default for item in all_fields(Options)}
-    groups: dict[Any, list[Record]] = {}
-    for record in records:
-        value = record["options"].get(option, defaults[option])
-        groups.setdefault(value, []).append(record)
-    return groups
 
 
 def with_conditions(lines: Sequence[str], records: Sequence[Record]) -> str:
