@@ -124,7 +124,13 @@ def find_doubts(
     """
     lines = []
     for option, expected in series.expected_options(name).items():
-        stored = record["options"].get(option, expected)
+        if option not in record["options"]:
+            lines.append(
+                f"{folder}: its version has no --{option}, which {name} sets to {expected}; remove "
+                "it to have it made anew"
+            )
+            continue
+        stored = record["options"][option]
         if is_different(stored, str(expected)):
             lines.append(
                 f"{folder}: has --{option} {stored}, where {name} says {expected}: flags of an "
@@ -139,9 +145,12 @@ def find_doubts(
                 "made anew"
             )
 
-    # A run of an older version does not say which code made it.
-    run_code = record.get("code", code)
-    if run_code["sha256"] != code["sha256"]:
+    run_code = record.get("code")
+    if run_code is None:
+        lines.append(
+            f"{folder}: run.json does not say which code made it; remove it to have it made anew"
+        )
+    elif run_code["sha256"] != code["sha256"]:
         lines.append(
             f"{folder}: made by other code than this ({name_of(run_code)}); remove it to have it "
             "made anew"

@@ -13,6 +13,7 @@ import pytest
 
 from experiments import __main__ as experiments_command
 from experiments.__main__ import add_record, main
+from experiments.checks import find_doubts
 from experiments.comparable import check_runs
 from experiments.flags import is_different, parse_flags
 from experiments.recipes import published_tasks
@@ -479,6 +480,21 @@ def test_the_tables_say_how_their_runs_were_made(tmp_path, nothing_runs, capsys)
     assert main(start) == 0
     message = f"{folder}: {plugin} has changed since the run read it; remove the run"
     assert message in capsys.readouterr().out
+
+
+def test_what_a_run_does_not_say_is_a_doubt(tmp_path):
+    series = Series(("head-vm",), (0,), tmp_path, ("--epochs", "2"))
+    folder = series.folder("head-vm", 0)
+    code = {"git": "abc", "sha256": "0" * 64}
+    whole = {"options": {"head": "vm", "epochs": 2}, "code": code}
+    assert find_doubts(series, "head-vm", folder, whole, code) == []
+
+    of_older_version = {"options": {"epochs": 2}}
+    lines = find_doubts(series, "head-vm", folder, of_older_version, code)
+    assert [line.split(";")[0] for line in lines] == [
+        f"{folder}: its version has no --head, which head-vm sets to vm",
+        f"{folder}: run.json does not say which code made it",
+    ]
 
 
 # --- real processes -------------------------------------------------------------------------------
