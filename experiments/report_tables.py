@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from experiments.conditions import join, measured_on
-from experiments.cut import REPORT_CUT, differences, is_current, option_of
+from experiments.cut import REPORT_CUT, differences, is_current, option_of, report_of
 from experiments.recipes import (
     GEN_RECIPES,
     POOLED_RECIPES,
@@ -43,7 +43,7 @@ CONTRASTIVE_LR = "contrastive_lr"
 # Rows of [GEN] whose contrastive stage minimises every loss, and rows that maximise one.
 MINIMISED = ("gen-nli", "gen-quora-no-negatives")
 MAXIMISED = ("gen-quora-only", "gen-given")
-OPTIMIZER_OPTIONS = set(STARTER_OPTIMIZER)
+OPTIMIZER_OPTIONS = {"lr", *STARTER_OPTIMIZER}
 RunsByRecipe = Mapping[str, Sequence[Record]]
 
 
@@ -98,8 +98,8 @@ def cell_of(runs: Iterable[Scores], score: str, published: float | None) -> str:
 # --- below every table ----------------------------------------------------------------------------
 
 
-def describe_cut() -> str:
-    """Return what the runs of all rows share, as a sentence or two."""
+def describe_cut(report: str) -> str:
+    """Return what the runs of all rows of a report share, as a sentence or two."""
     cut = REPORT_CUT
     values = cut.values
     parts = []
@@ -109,8 +109,8 @@ def describe_cut() -> str:
     return (
         f"{' '.join(parts)} NLI has {cut.triplets:,} triplets. All are drawn with the seed "
         f"{cut.seed}. The model is {values['model']}, with {values['max_length']} tokens at most. "
-        f"The learning rates of the tasks are multiplied by {cut.lr_factor:g}, those of the "
-        f"contrastive stages by {cut.contrastive_lr_factor:g}. Training scores are those of "
+        f"The learning rates of the tasks are multiplied by {cut.lr_factors[report]:g}, those of "
+        f"the contrastive stages by {cut.contrastive_lr_factor:g}. Training scores are those of "
         f"{values['score_train']} training rows of each task."
     )
 
@@ -124,7 +124,7 @@ def closing_lines(runs: RunsByRecipe, names: Iterable[str]) -> list[str]:
         records += runs.get(name, [])
         if len(runs.get(name, [])) < ENOUGH_SEEDS:
             missing.append(name)
-    lines = ["", describe_cut()]
+    lines = ["", describe_cut(report_of(names[0]))]
     if records:
         lines += ["", measured_on(records)]
     if missing:
@@ -291,22 +291,26 @@ def gen_rates() -> str:
 
 
 def rob_schedules() -> str:
-    """Rows of [ROB] at a constant learning rate, and at one that falls to 0."""
-    lines = format_head(["row", "schedule", "n", *(column.title for column in COLUMNS)])
+    """Rows of [ROB] at constant learning rates, and at one that falls to 0."""
+    titles = ["row", "schedule", "learning rate", "n", *(column.title for column in COLUMNS)]
+    lines = format_head(titles)
     shown = []
     for name, recipe in {**ROB_RECIPES, **POOLED_RECIPES}.items():
-        by_schedule = group_by(
-            runs_that_differ_in(name, OPTIMIZER_OPTIONS),
-            lambda record: option_of(record, "schedule"),
-        )
-        if len(by_schedule) < 2:
+        groups = group_by(runs_that_differ_in(name, OPTIMIZER_OPTIONS), schedule_and_rate)
+        # One setting alone is no comparison.
+        if len(groups) < 2:
             continue
-        for schedule in sorted(by_schedule):
-            records = by_schedule[schedule]
-            cells = [f"`{name}`", schedule, *score_cells(records, recipe.published)]
-            lines.append(format_row(cells))
+        for schedule, learning_rate in sorted(groups):
+            records = groups[schedule, learning_rate]
+            cells = [f"`{name}`", schedule, f"{learning_rate:g}"]
+            lines.append(format_row([*cells, *score_cells(records, recipe.published)]))
             shown += records
     return with_conditions(lines, shown)
+
+
+def schedule_and_rate(record: Record) -> tuple[str, float]:
+    """Return the learning rate schedule of a run, and its highest learning rate."""
+    return option_of(record, "schedule"), option_of(record, "lr")
 
 
 def with_conditions(lines: Sequence[str], records: Sequence[Record]) -> str:

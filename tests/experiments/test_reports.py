@@ -23,7 +23,7 @@ from experiments.cut import (
 )
 from experiments.figures import read_runs
 from experiments.flags import parse_flags
-from experiments.recipes import RECIPES, values_of
+from experiments.recipes import GEN_RECIPES, RECIPES, values_of
 from experiments.records import add_records, read_records
 from experiments.report_tables import REPORT_TABLES, counted_scores
 from experiments.reports import expand, main
@@ -85,7 +85,7 @@ def test_the_cut_is_written_once_and_its_digest_follows_its_content(tmp_path, mo
     assert others.triplets != digests.triplets
 
     # The options of a run are compared with its recipe, so they are no part of the digest.
-    monkeypatch.setattr(cut_module, "REPORT_CUT", SMALL._replace(lr_factor=3.0))
+    monkeypatch.setattr(cut_module, "REPORT_CUT", SMALL._replace(lr_factors={}))
     assert write_cut(source, None, out) == Digests(digests.course, None)
     monkeypatch.setattr(cut_module, "REPORT_CUT", SMALL._replace(seed=1))
     assert write_cut(source, None, out).course != digests.course
@@ -107,8 +107,11 @@ def test_a_wrong_file_is_refused_before_any_run(tmp_path, monkeypatch):
 
 
 def test_the_learning_rates_of_a_recipe_grow_by_the_factors_of_the_cut():
-    factors = {"lr": REPORT_CUT.lr_factor, "contrastive_lr": REPORT_CUT.contrastive_lr_factor}
     for name in RECIPES:
+        factors = {
+            "lr": REPORT_CUT.lr_factors["gen" if name in GEN_RECIPES else "rob"],
+            "contrastive_lr": REPORT_CUT.contrastive_lr_factor,
+        }
         before, after = values_of(name), values_on_cut(name)
         for option, factor in factors.items():
             assert (option in before) == (option in after)
@@ -124,7 +127,7 @@ def test_the_flags_add_the_cut_to_a_recipe():
     flags = parse_flags(flags_of("rob-15", Path("d")))
     assert flags["nli"] == str(Path("d/nli-triplets.tsv"))
     assert flags["model"] == "minilm"
-    assert float(flags["lr"]) == 1e-5 * REPORT_CUT.lr_factor
+    assert float(flags["lr"]) == pytest.approx(1e-5 * REPORT_CUT.lr_factors["rob"])
     # The recipe sets this one.
     assert "head" not in flags
     assert "nli" not in parse_flags(flags_of("rob-14", Path("d")))
@@ -435,10 +438,10 @@ def test_a_row_has_a_line_for_each_schedule(records):
     assert "rob-3" not in REPORT_TABLES["rob-schedules"]()
     add_records(records, [{**rows[0], "recipe": "rob-3", "options": values_on_cut("rob-3")}])
     text = REPORT_TABLES["rob-schedules"]()
-    assert "| `rob-3` | constant | 1 | 0.400 (0.498) |" in text
-    assert "| `rob-3` | linear | 1 | 0.400 (0.498) |" in text
+    assert "| `rob-3` | constant | 5e-05 | 1 | 0.400 (0.498) |" in text
+    assert "| `rob-3` | linear | 5e-05 | 1 | 0.400 (0.498) |" in text
     # Another difference is another experiment.
-    add_records(records, [{**rows[0], "recipe": "rob-3", "options": {**options, "lr": 1.0}}])
+    add_records(records, [{**rows[0], "recipe": "rob-3", "options": {**options, "epochs": 9}}])
     assert REPORT_TABLES["rob-schedules"]() == text
 
 
