@@ -246,8 +246,13 @@ METHODS = {
 def make_folds(num_rows: int, num_folds: int, seed: int) -> np.ndarray:
     """Draw the fold of each row, int64 (N,), 0 to F - 1. Sizes differ by one at most.
 
-    Raises ValueError for fewer than two folds, or more than rows.
+    Raises ValueError for fewer than two folds, or more than rows, and for fewer than two rows.
     """
+    if num_rows < 2:
+        raise ValueError(
+            f"the dev file has {num_rows} row, and a score out of fold needs at least 2. Use more "
+            "dev rows."
+        )
     if not 2 <= num_folds <= num_rows:
         raise ValueError(
             f"--folds is {num_folds}; it must be from 2 to {num_rows}, the number of dev rows."

@@ -336,6 +336,8 @@ def test_folds_that_cannot_be(num_rows, num_folds):
     message = f"--folds is {num_folds}; it must be from 2 to {num_rows}, the number of dev rows"
     with pytest.raises(ValueError, match=message):
         make_folds(num_rows, num_folds, seed=1)
+    with pytest.raises(ValueError, match="the dev file has 1 row, and a score out of fold needs"):
+        make_folds(1, num_folds, seed=1)
 
 
 @each_method_and_task
