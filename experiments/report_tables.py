@@ -297,9 +297,6 @@ def rob_schedules() -> str:
     shown = []
     for name, recipe in {**ROB_RECIPES, **POOLED_RECIPES}.items():
         groups = group_by(runs_that_differ_in(name, OPTIMIZER_OPTIONS), schedule_and_rate)
-        # One setting alone is no comparison.
-        if len(groups) < 2:
-            continue
         for schedule, learning_rate in sorted(groups):
             records = groups[schedule, learning_rate]
             cells = [f"`{name}`", schedule, f"{learning_rate:g}"]
