@@ -32,7 +32,7 @@ from data.readers import BUILT_IN_FILES
 from experiments.flags import is_different, parse_flags
 from experiments.run_files import read_json
 from experiments.series import command_of, run_process
-from minbert.commands.ending import exit_code
+from minbert.commands.ending import FAILS_AGAIN, exit_code
 from minbert.commands.files import digest_of_file, write_atomically
 from minbert.commands.flags import Parser
 from minbert.commands.paths import in_shell
@@ -131,9 +131,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for run in runs:
         code = finish(run, arguments.data_dir, flags, print)
         if code:
-            # 1 is a diverged loss and 2 a wrong input. The same command would fail again.
-            is_refused = code in (1, 2)
-            advice = "Correct that first" if is_refused else "The same command goes on from here"
+            fails_again = code in FAILS_AGAIN
+            advice = "Correct that first" if fails_again else "The same command goes on from here"
             message = f"{run.folder}: ended with code {code}. The message is above. {advice}."
             print(message, file=sys.stderr)
             return code

@@ -28,11 +28,9 @@ from minbert.reporting import terminal
 from multitask.evaluation import predict
 from multitask.leaderboard import PREDICTED, Paths, default_paths, to_predictions, write_file
 from multitask.prediction_files import score_predictions
-from multitask.rows import encode_tables
+from multitask.rows import Tables, encode_tables
 from multitask.saved_run import Record, can_answer, open_model, read_record
 from multitask.tasks import Task, Tasks
-
-Tables = dict[str, dict[str, Table]]  # tables[task][split]
 
 
 def build_parser() -> Parser:

@@ -23,6 +23,7 @@ from data.transfer import Download, Limits, Part
 from minbert.commands.ending import exit_code
 from minbert.commands.files import write_text
 from minbert.commands.flags import Parser
+from minbert.commands.locks import locked
 from minbert.commands.outputs import OVERWRITE, Output, check_outputs
 from minbert.commands.paths import temporary_name
 
@@ -198,23 +199,15 @@ def part_of(path: Path) -> Part:
 def only_process(folder: Path) -> Iterator[None]:
     """Lock a folder, so that two downloads never write the same file."""
     # filelock is imported late, so that --help answers at once.
-    from filelock import FileLock, Timeout
+    from filelock import Timeout
 
-    lock = FileLock(folder / LOCK, timeout=0, fallback_to_soft=False)
     try:
-        lock.acquire()
+        with locked(folder / LOCK, timeout=0):
+            yield
     except Timeout:
         raise ValueError(
             f"{folder}: another download writes here. Wait for its end, or choose another --out."
         ) from None
-    except OSError:
-        # This file system has no locks.
-        yield
-        return
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def remove_leftovers(folder: Path, names: Sequence[str]) -> None:

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import Field
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from experiments.run_files import dev_scores
+from minbert.commands.locks import locked
 from minbert.commands.options import NONE
 
 RECORDS = Path(__file__).parent / "records"
@@ -169,7 +167,8 @@ def add_records(path: Path, records: Sequence[Mapping[str, Any]]) -> int:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     num_new = 0
-    with locked(path):
+    # Without locks, two processes may add the same record. `newest_of` then counts it once.
+    with locked(path.with_name(f".{path.name}.lock")):
         known = [without_date(record) for record in read_records(path)]
         with open(path, "a", encoding="utf-8") as file:
             for new in records:
@@ -181,27 +180,6 @@ def add_records(path: Path, records: Sequence[Mapping[str, Any]]) -> int:
                 known.append(without_date(record))
                 num_new += 1
     return num_new
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Keep other processes from adding to a file of records, where files can be locked.
-
-    The lock file stays. If it were removed, a process that waits for the old file and a process
-    that makes a new one would both hold a lock. Some network drives have no locks. There the file
-    is not locked, and two processes may add the same record. `newest_of` then counts it once.
-    """
-    # A soft lock, which filelock can use instead, would outlive a process that is killed.
-    lock = FileLock(path.with_name(f".{path.name}.lock"), fallback_to_soft=False)
-    try:
-        lock.acquire()
-    except OSError:  # this file system has no locks
-        yield
-        return
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def without_date(record: Mapping[str, Any]) -> Record:

@@ -22,7 +22,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from experiments.cut import (
     Digests,
@@ -42,13 +42,12 @@ from experiments.recipes import (
 from experiments.records import REPORTS, Record, add_records, read_records, record_of
 from experiments.run_files import read_json, read_record
 from experiments.series import Series, parse_seeds, run_process
-from minbert.commands.ending import BAD_INPUT, DEFECT, DIVERGED, exit_code
+from minbert.commands.ending import FAILS_AGAIN, exit_code
 from minbert.commands.flags import Parser
+from minbert.commands.locks import locked
 from minbert.reporting import terminal
 
 GROUPS = {"rob": [*ROB_RECIPES, *POOLED_RECIPES], "gen": list(GEN_RECIPES)}
-# Exit codes of a run that another try would not change.
-FAILS_AGAIN = (DIVERGED, BAD_INPUT, DEFECT)
 
 
 class Request(NamedTuple):
@@ -226,9 +225,8 @@ def run_all(request: Request) -> int:
     failure = 0
     for name in request.names:
         for seed in request.seeds:
-            lock = FileLock(request.out / f"{name}-seed{seed}.lock", timeout=0)
             try:
-                with lock:
+                with locked(request.out / f"{name}-seed{seed}.lock", timeout=0):
                     if find_record(request, name, seed):
                         terminal.say(f"{name}-seed{seed}: has a record in {request.records}")
                         continue

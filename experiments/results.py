@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -94,16 +95,17 @@ class Results:
 
     def conditions(self) -> str:
         """Return one line that says how the runs were made and what the numbers are."""
-        runs = [run for group in self.runs.values() for run in group]
+        runs = list(itertools.chain.from_iterable(self.runs.values()))
         # A row has the name of its recipe, whatever the flags have changed.
         flags = shlex.join(self.series.flags)
+        models = [str(run["options"].get("model", "unknown")) for run in runs]
         sentences = [
             "Each number is the mean over the seeds ± the standard deviation, which divides by "
             "n - 1. In brackets: the published score.",
             f"Seeds: {', '.join(map(str, self.series.seeds))}.",
             f"Flags of --with: {f'`{flags}`' if flags else 'none'}.",
             *describe_replaced(self.series),
-            f"Model: {join(str(run['options'].get('model', 'unknown')) for run in runs)}.",
+            f"Model: {join(models)}.",
             f"Data: {describe_data(runs)}.",
             f"Code: {describe_codes(runs)}.",
         ]

@@ -32,6 +32,8 @@ DIVERGED = 1
 BAD_INPUT = 2
 DEFECT = 70
 STOPPED = start.STOPPED
+# Another try would not change these.
+FAILS_AGAIN = (DIVERGED, BAD_INPUT, DEFECT)
 
 FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)  # errors of a disk without space
 

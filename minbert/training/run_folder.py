@@ -19,6 +19,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from minbert.commands.files import flush_folder, read_json, remove_half_written, write_json
+from minbert.commands.locks import lock_file
 from minbert.commands.paths import LATEST, temporary_name
 from minbert.reporting import terminal
 from minbert.training import processes
@@ -47,15 +48,13 @@ def hold(folder: Path) -> Path:
     if not is_begun or is_ours:
         return folder
 
-    # A soft lock, which filelock can use instead, would outlive a process that is killed.
-    lock = FileLock(path, timeout=0, thread_local=False, fallback_to_soft=False)
     try:
-        lock.acquire()
+        lock = lock_file(path, timeout=0)
     except Timeout:
         raise ValueError(
             f"{folder}: another process works on this run. Wait for its end, or stop it."
         ) from None
-    except OSError:  # this file system has no locks
+    if lock is None:
         return folder
     HELD_LOCKS[path.stat().st_ino] = lock
     return folder

@@ -89,7 +89,10 @@ def test_a_frozen_encoder_leaves_nothing_for_fusion_without_a_projection(options
 )
 def test_anything_that_fusion_can_train_is_enough(options, tmp_path, values):
     frozen = options.with_values(freeze="2", contrastive_projection="none")
-    fusion_job(frozen.with_values(**values), tmp_path)
+    job, companion = fusion_job(frozen.with_values(**values), tmp_path)
+    # Without fusion there is no companion, and the heads are trained.
+    trained = job.model if companion is None else companion
+    assert any(parameter.requires_grad for parameter in trained.parameters())
 
 
 @pytest.mark.parametrize("step", [2, 7])

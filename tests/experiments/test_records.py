@@ -8,8 +8,9 @@ import multiprocessing
 from datetime import date
 
 import pytest
+from filelock import FileLock
 
-from experiments import pages, records
+from experiments import pages
 from experiments.pages import TABLES, find_changes, with_tables
 from experiments.records import (
     COMMANDS,
@@ -99,7 +100,7 @@ def test_records_are_added_where_files_cannot_be_locked(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise OSError(errno.ENOSYS, "no locks")
 
-    monkeypatch.setattr(records.FileLock, "acquire", refuse)
+    monkeypatch.setattr(FileLock, "acquire", refuse)
     assert add_records(tmp_path / "some.jsonl", [{"seed": 1}]) == 1
     assert read_records(tmp_path / "some.jsonl") == [{"seed": 1}]
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 
 import run_multitask
 from minbert.commands.paths import is_free
@@ -235,7 +236,7 @@ def test_where_files_cannot_be_locked_the_run_goes_on(run, monkeypatch, number):
     def refuse(lock) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(run_folder.FileLock, "_acquire", refuse)
+    monkeypatch.setattr(FileLock, "_acquire", refuse)
     assert run_folder.hold(run) == run
     run_folder.claim(run, {}, {}, True)
     run_folder.write_record(run, {"device": "cpu"}, {})
