@@ -190,7 +190,8 @@ def methods() -> str:
     lines = format_head(["recipe", "n", *TITLES])
     shown: list[Record] = []
     for control in dict.fromkeys(CONTROLS.values()):
-        for name in [control, *(name for name in CONTROLS if CONTROLS[name] == control)]:
+        compared = [method for method in CONTROLS if CONTROLS[method] == control]
+        for name in [control, *compared]:
             runs = of_recipe.get(name, {})
             if runs:
                 lines.append(format_row(score_row(f"`{name}`", runs)))
