@@ -21,6 +21,7 @@ The files in reading order:
     reliability_tables.py  The tables of killed runs, damaged files and other faults.
     record_tables.py       All of these tables by name, and the first one: one row per question.
     report_tables.py       The tables of the two reports: published beside measured.
+    report_comparisons.py  Rows of a report compared with each other: published beside measured.
     method_tables.py       The tables that compare training methods.
     pages.py               Command: writes these tables into the documents.
     figures.py             Command: a page with curves and bars of runs.

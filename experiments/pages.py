@@ -18,13 +18,14 @@ from pathlib import Path
 
 from experiments.method_tables import METHOD_TABLES
 from experiments.record_tables import TABLES as RECORD_TABLES
+from experiments.report_comparisons import REPORT_COMPARISONS
 from experiments.report_tables import REPORT_TABLES
 from minbert.commands.ending import exit_code
 from minbert.commands.files import write_text
 from minbert.commands.flags import Parser
 from minbert.training.code_version import ROOT
 
-TABLES = {**RECORD_TABLES, **REPORT_TABLES, **METHOD_TABLES}
+TABLES = {**RECORD_TABLES, **REPORT_TABLES, **REPORT_COMPARISONS, **METHOD_TABLES}
 BLOCK = re.compile(
     r"(?P<begin><!-- table (?P<name>[\w-]+): begin, written by python -m experiments\.pages -->\n)"
     r"(?P<content>.*?)"

@@ -338,49 +338,11 @@ def rob_readings() -> str:
     return "\n".join([*lines, *closing_lines(runs, names)])
 
 
-def rob_differences() -> str:
-    """Training scores of row 7 less those of row 5, as published and in both readings."""
-    runs = runs_by_recipe(read_records(REPORTS))
-    lines = format_head(["row 7 less row 5, train", *(column.title for column in TASK_COLUMNS)])
-    printed = []
-    for before, after in zip(train_of("rob-5"), train_of("rob-7"), strict=True):
-        printed.append(f"{after - before:+.3f}")
-    lines.append(format_row(["published", *printed]))
-    for name in ("rob-7", "rob-7-pooled"):
-        cells = [f"`{name}` less `rob-5`"]
-        for column in TASK_COLUMNS:
-            values = seed_differences(runs, name, "rob-5", column.score)
-            cells.append(f"{format_scores(values)}, n {len(values)}" if values else "-")
-        lines.append(format_row(cells))
-    names = ["rob-5", "rob-7", "rob-7-pooled"]
-    return "\n".join([*lines, *closing_lines(runs, names)])
-
-
-def train_of(name: str) -> tuple[float, float, float]:
-    """Return the published training scores of a row. Raises ValueError where there are none."""
-    train = RECIPES[name].published.train
-    if train is None:
-        raise ValueError(f"the report prints no training scores of {name}.")
-    return train
-
-
-def seed_differences(runs: RunsByRecipe, name: str, control: str, score: str) -> list[float]:
-    """Return a training score of one recipe less that of another, for the seeds of both."""
-    controls = {record["seed"]: record for record in runs.get(control, [])}
-    differences = []
-    for record in runs.get(name, []):
-        if record["seed"] in controls:
-            other = controls[record["seed"]]["train_scores"]
-            differences.append(record["train_scores"][score] - other[score])
-    return differences
-
-
 REPORT_TABLES: dict[str, Callable[[], str]] = {
     "gen-dev": gen_dev,
     "gen-rates": gen_rates,
     "gen-train": gen_train,
     "rob-dev": rob_dev,
-    "rob-differences": rob_differences,
     "rob-readings": rob_readings,
     "rob-schedules": rob_schedules,
     "rob-train": rob_train,

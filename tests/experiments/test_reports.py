@@ -1,4 +1,4 @@
-"""experiments/cut.py, reports.py and report_tables.py: the rows of the two course reports."""
+"""experiments/cut.py, reports.py and their tables: the rows of the two course reports."""
 
 from __future__ import annotations
 
@@ -25,6 +25,12 @@ from experiments.figures import read_runs
 from experiments.flags import parse_flags
 from experiments.recipes import GEN_RECIPES, RECIPES, values_of
 from experiments.records import add_records, read_records
+from experiments.report_comparisons import (
+    GEN_COMPARISONS,
+    REPORT_COMPARISONS,
+    ROB_COMPARISONS,
+    compare,
+)
 from experiments.report_tables import REPORT_TABLES, counted_scores
 from experiments.reports import expand, main
 from minbert.training import code_version
@@ -388,7 +394,7 @@ def test_the_tables_show_published_beside_measured(records):
 
 
 def test_the_two_readings_stand_beside_the_published_differences(records):
-    text = REPORT_TABLES["rob-differences"]()
+    text = REPORT_COMPARISONS["rob-differences"]()
     # Of the report: .977 - .846, .850 - .896 and .985 - .948.
     assert "| published | +0.131 | -0.046 | +0.037 |" in text
     assert "| `rob-7` less `rob-5` | 0.000 ± 0.000, n 2 |" in text
@@ -396,6 +402,48 @@ def test_the_two_readings_stand_beside_the_published_differences(records):
     text = REPORT_TABLES["rob-readings"]()
     assert "| `rob-7` | task drawn | 2 |" in text
     assert "| `rob-7-pooled` | pooled | not measured yet |" in text
+
+
+@pytest.mark.parametrize(
+    ("published", "measured", "words"),
+    [
+        (0.02, [0.01, 0.03], "too few seeds"),
+        # Mean .01, deviation .02.
+        (0.02, [-0.01, 0.01, 0.03], "nothing"),
+        (0.02, [0.0, 0.0, 0.0], "nothing"),
+        # Mean .02, deviation .01: two deviations.
+        (0.02, [0.01, 0.02, 0.03], "may be the same"),
+        (-0.02, [0.01, 0.02, 0.03], "may be the opposite"),
+        # Mean .04, deviation .01: four deviations.
+        (0.02, [0.03, 0.04, 0.05], "clearly the same"),
+        (0.02, [-0.05, -0.04, -0.03], "clearly the opposite"),
+    ],
+)
+def test_a_difference_is_compared_with_its_deviation(published, measured, words):
+    assert compare(published, measured) == words
+
+
+def test_each_conclusion_of_a_report_has_its_measured_difference(records):
+    first = read_records(records)[0]
+    for name, sts in (("rob-5", 0.5), ("rob-7", 0.65)):
+        for seed in (0, 1, 2):
+            scores = {"sst": 0.4, "para": 0.7, "sts": sts}
+            row = {**first, "recipe": name, "options": values_on_cut(name), "seed": seed}
+            add_records(records, [{**row, "trained": list(SCORES), "scores": scores}])
+    text = REPORT_COMPARISONS["rob-comparisons"]()
+    # The report's overall scores are .733 and .732. Ours differ by .15 in one of three tasks.
+    cells = "| `rob-7` | `rob-5` | +0.001 | 3 | 0.050 ± 0.000 | clearly the same |"
+    assert cells in text
+    assert "| `rob-5` | `rob-3` | -0.009 | 0 | - | too few seeds |" in text
+    assert "Rows with fewer than 3 seeds so far: `rob-3`, `rob-2`" in text
+    assert "| `gen-nli` | `gen-baseline` | +0.121 | 0 |" in REPORT_COMPARISONS["gen-comparisons"]()
+
+
+@pytest.mark.parametrize("comparison", [*ROB_COMPARISONS, *GEN_COMPARISONS])
+def test_the_rows_of_a_comparison_have_published_scores(comparison):
+    for name in (comparison.row, comparison.control):
+        assert RECIPES[name].published.overall is not None
+    assert RECIPES[comparison.row].values != RECIPES[comparison.control].values
 
 
 def test_a_row_at_two_learning_rates_has_a_line_for_each(records):
