@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from experiments.ensembles import ensembles
 from experiments.method_tables import METHOD_TABLES
 from experiments.record_tables import TABLES as RECORD_TABLES
 from experiments.report_comparisons import REPORT_COMPARISONS
@@ -25,7 +26,13 @@ from minbert.commands.files import write_text
 from minbert.commands.flags import Parser
 from minbert.training.code_version import ROOT
 
-TABLES = {**RECORD_TABLES, **REPORT_TABLES, **REPORT_COMPARISONS, **METHOD_TABLES}
+TABLES = {
+    **RECORD_TABLES,
+    **REPORT_TABLES,
+    **REPORT_COMPARISONS,
+    **METHOD_TABLES,
+    "course-ensembles": ensembles,
+}
 BLOCK = re.compile(
     r"(?P<begin><!-- table (?P<name>[\w-]+): begin, written by python -m experiments\.pages -->\n)"
     r"(?P<content>.*?)"

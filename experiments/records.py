@@ -30,6 +30,7 @@ DIGEST = "digest"
 COMMANDS = {
     "bit-flips": "python -m benchmarks.bit_flips --record",
     "benchmarks": "python -m benchmarks all --data-dir DIR --record",
+    "course-ensembles": "python -m experiments.ensembles DIR --title TITLE",
     "busy-machine": "python -m benchmarks.busy_machine --record",
     "default-job": "python -m benchmarks.default_job --record",
     "kill-resume": "python -m benchmarks.kill_resume --record",

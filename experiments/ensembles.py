@@ -1,0 +1,125 @@
+"""Records finished ensembles, and makes their table: `python -m experiments.ensembles DIR...`.
+
+DIR is the --out of a `python -m multitask.ensemble`. A row of the table holds the ensembles that
+were recorded with one --title: one each, or several that share no run. Only several say how much
+the scores depend on the runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+
+from experiments.conditions import measured_on, not_measured
+from experiments.method_tables import TITLES
+from experiments.records import (
+    RECORDS,
+    Record,
+    add_records,
+    group_records,
+    newest_of,
+    read_records,
+    record_of,
+)
+from experiments.run_files import read_json
+from experiments.run_files import read_record as read_run
+from experiments.tables import COLUMNS, format_head, format_row, score_cells
+from minbert.commands.ending import exit_code
+from minbert.commands.flags import Parser
+
+ENSEMBLES = RECORDS / "course-ensembles.jsonl"
+# The rows of ensemble.json that are compared. Those in sample flatter, so they are left out.
+ROWS = ("best, out of fold", "average", "weighted, out of fold")
+# What a record keeps of each run.
+KEPT = ("seed", "options", "data", "scores", "machine", "versions", "code")
+
+
+def record_ensemble(folder: Path, title: str, day: date) -> Record:
+    """Return the record of a finished ensemble.
+
+    folder: with its ensemble.json, which names the folders of its runs. title: of its row. The
+    record holds the dev scores of the ensemble's methods, and seed, options, scores and machine of
+    each run. Raises ValueError where a file is missing or damaged.
+    """
+    if not (folder / "ensemble.json").is_file():
+        raise ValueError(
+            f"{folder} has no ensemble.json. Give the --out of a finished "
+            "`python -m multitask.ensemble`."
+        )
+    content = read_json(folder / "ensemble.json", "dev_scores")
+    runs = [record_of(read_run(Path(run)), day) for run in content["runs"]]
+    return {
+        "title": title,
+        "folds": content["num_folds"],
+        "seed": content["seed"],
+        "scores": {row: content["dev_scores"][row] for row in ROWS},
+        "runs": [{name: run[name] for name in KEPT} for run in runs],
+        "date": day.isoformat(),
+    }
+
+
+def runs_of(record: Record) -> list[Record]:
+    """Return the runs of an ensemble, with the day of its record."""
+    return [{**run, "date": record["date"]} for run in record["runs"]]
+
+
+def check_disjoint(title: str, records: Sequence[Record]) -> None:
+    """Raise ValueError where two ensembles of a row share a run: they would be no two samples."""
+    seen: list[object] = []
+    for record in records:
+        for run in record["runs"]:
+            key = (run["seed"], run["options"], run["data"], run["scores"])
+            if key in seen:
+                raise ValueError(
+                    f"two ensembles of {title!r} share a run, which has the seed {run['seed']}. "
+                    "Give one of them another --title."
+                )
+            seen.append(key)
+
+
+def ensembles() -> str:
+    """Ensembles on the whole course data, by how their runs are joined."""
+    records = newest_of(
+        read_records(ENSEMBLES), lambda record: (record["title"], str(record["runs"]))
+    )
+    if not records:
+        return not_measured("course-ensembles")
+
+    lines = format_head(["ensemble", "n", "joined by", *TITLES])
+    for title, group in group_records(records, "title").items():
+        check_disjoint(title, group)
+        for row in ROWS:
+            scores = [record["scores"][row] for record in group]
+            cells = score_cells(scores, [column.score for column in COLUMNS])
+            lines.append(format_row([title, str(len(group)), row, *cells]))
+    runs = [run for record in records for run in runs_of(record)]
+    return "\n".join([*lines, "", measured_on(runs)])
+
+
+@exit_code("python -m experiments.ensembles")
+def main(argv: Sequence[str] | None = None) -> int:
+    """Add the records of ensembles. Raises ValueError where one of them cannot be read."""
+    parser = Parser(
+        prog="python -m experiments.ensembles",
+        description="Record finished ensembles for the table in docs/results/methods.md.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "folders", nargs="+", type=Path, metavar="DIR", help="--out of a multitask.ensemble"
+    )
+    parser.add_argument("--title", required=True, help="of the table's row")
+    parser.add_argument(
+        "--records", type=Path, default=ENSEMBLES, metavar="FILE", help="default: %(default)s"
+    )
+    options: argparse.Namespace = parser.parse_args(argv)
+    records = [record_ensemble(folder, options.title, date.today()) for folder in options.folders]
+    check_disjoint(options.title, records)
+    print(f"{add_records(options.records, records)} new records in {options.records}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""experiments/ensembles.py: ensembles are recorded, and their table compares ways to join runs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from experiments import ensembles
+from experiments.records import read_records
+from multitask.ensemble.__main__ import main as join_runs
+
+
+@pytest.fixture
+def folder(two_runs, tmp_path, monkeypatch):
+    """A real ensemble of two runs, and an empty file of records."""
+    monkeypatch.setattr(ensembles, "ENSEMBLES", tmp_path / "ensembles.jsonl")
+    out = tmp_path / "ensemble"
+    join_runs([*map(str, two_runs), "--out", str(out)])
+    return out
+
+
+def record(folder, title):
+    return ensembles.main([str(folder), "--title", title, "--records", str(ensembles.ENSEMBLES)])
+
+
+def test_the_table_has_a_row_for_each_way_to_join(folder):
+    assert ensembles.ensembles().startswith("Not measured yet.")
+    assert record(folder, "two runs") == 0
+    table = ensembles.ensembles()
+    scores = json.loads((folder / "ensemble.json").read_text())["dev_scores"]
+    for row in ("best, out of fold", "average", "weighted, out of fold"):
+        cells = f"| two runs | 1 | {row} | {scores[row]['sst']:.3f} | {scores[row]['para']:.3f} |"
+        assert cells in table
+    assert "in sample" not in table
+    assert "Measured on 20" in table
+
+
+def test_an_ensemble_that_is_recorded_again_counts_once(folder):
+    record(folder, "two runs")
+    record(folder, "two runs")
+    assert len(read_records(ensembles.ENSEMBLES)) == 1
+    first = read_records(ensembles.ENSEMBLES)[0]
+    assert [run["seed"] for run in first["runs"]] == [1, 2]
+    assert first["folds"] == 5
+
+
+def test_ensembles_of_a_row_share_no_run(folder, capsys):
+    folders = [str(folder), str(folder), "--title", "both"]
+    assert ensembles.main([*folders, "--records", str(ensembles.ENSEMBLES)]) == 2
+    assert "two ensembles of 'both' share a run, which has the seed 1" in capsys.readouterr().err
+    assert not ensembles.ENSEMBLES.exists()
+
+
+def test_a_folder_without_an_ensemble_is_refused(tmp_path, capsys):
+    assert ensembles.main([str(tmp_path), "--title", "none"]) == 2
+    assert f"{tmp_path} has no ensemble.json" in capsys.readouterr().err
