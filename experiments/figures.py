@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.recipes import RECIPES
 from experiments.records import RECORDS, command_of, read_records
 from experiments.report_tables import runs_by_recipe
 from experiments.run_files import Scores
@@ -161,8 +162,9 @@ def keep_trained(scores: Mapping[str, Any], trained: Sequence[str]) -> dict[str,
 def read_runs(path: Path) -> tuple[dict[str, list[Scores]], dict[str, list[History]]]:
     """Return the scores and the histories of the runs in a file of records, by recipe.
 
-    Of runs on the cut of the two reports, those of the recipes as they are now. Raises ValueError
-    where the file holds no runs, or records of something else.
+    The recipes are in the order of recipes.py, which is that of the reports. Of runs on the cut of
+    the two reports, those of the recipes as they are now. Raises ValueError where the file holds no
+    runs, or records of something else.
     """
     records = read_records(path)
     if records and "cut" in records[0]:
@@ -170,6 +172,8 @@ def read_runs(path: Path) -> tuple[dict[str, list[Scores]], dict[str, list[Histo
         records = list(itertools.chain.from_iterable(runs_by_recipe(records).values()))
     if not records or "epochs" not in records[0]:
         raise ValueError(f"{path} holds no runs. This command adds them: {command_of(path)}")
+    rank = {name: number for number, name in enumerate(RECIPES)}
+    records.sort(key=lambda record: rank.get(record["recipe"], len(rank)))
     scores: dict[str, list[Scores]] = {}
     histories: dict[str, list[History]] = {}
     for record in records:

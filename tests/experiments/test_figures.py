@@ -90,6 +90,17 @@ def test_recorded_runs_become_a_page(two_runs, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out == 2 * f"{page}: written\n"
 
 
+def test_recipes_stand_in_the_order_of_the_reports(tmp_path):
+    path = tmp_path / "mine.jsonl"
+    names = ["rob-10", "mine", "gen-nli", "rob-2"]
+    row = {"trained": ["sst"], "scores": {"sst": 0.5}, "epochs": [{"epoch": 1, "sst": 0.5}]}
+    add_records(path, [{**row, "recipe": name} for name in names])
+    scores, histories = read_runs(path)
+    assert list(scores) == list(histories)
+    assert list(scores).index("rob-2") < list(scores).index("rob-10")
+    assert list(scores)[-1] == "mine"
+
+
 @pytest.mark.parametrize("name", ["round-trips", "no-such-file"])
 def test_records_without_runs_are_refused(name, tmp_path, capsys):
     assert main([name, "--out", str(tmp_path / "page.html")]) == 2
