@@ -8,12 +8,15 @@ the scores depend on the runs.
 from __future__ import annotations
 
 import argparse
+import itertools
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
+from typing import Any
 
-from experiments.conditions import measured_on, not_measured
+from experiments.conditions import join, measured_on, not_measured
 from experiments.method_tables import TITLES
 from experiments.records import (
     RECORDS,
@@ -26,13 +29,15 @@ from experiments.records import (
 )
 from experiments.run_files import read_json
 from experiments.run_files import read_record as read_run
-from experiments.tables import COLUMNS, format_head, format_row, score_cells
+from experiments.tables import COLUMNS, OVERALL, format_head, format_row, score_cells
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 
 ENSEMBLES = RECORDS / "course-ensembles.jsonl"
 # The rows of ensemble.json that are compared. Those in sample flatter, so they are left out.
 ROWS = ("best, out of fold", "average", "weighted, out of fold")
+# Files with the rows on which ensembles are scored, by the option that names them.
+DEV_FILES = tuple(f"{column.score}_dev" for column in COLUMNS if column.score != OVERALL)
 # What a record keeps of each run.
 KEPT = ("seed", "options", "data", "scores", "machine", "versions", "code")
 
@@ -50,15 +55,37 @@ def record_ensemble(folder: Path, title: str, day: date) -> Record:
             "`python -m multitask.ensemble`."
         )
     content = read_json(folder / "ensemble.json", "dev_scores")
-    runs = [record_of(read_run(Path(run)), day) for run in content["runs"]]
+    scores = {row: content["dev_scores"].get(row, {}) for row in ROWS}
+    lacking = [row for row in ROWS if OVERALL not in scores[row]]
+    if lacking or "runs" not in content:
+        raise ValueError(
+            f"{folder} has no {OVERALL} score of {join(lacking)}. The table compares ensembles of "
+            "all three tasks."
+        )
+    runs = [read_run(Path(run)) for run in content["runs"]]
+    records = [record_of(run, day) for run in runs]
     return {
         "title": title,
-        "folds": content["num_folds"],
-        "seed": content["seed"],
-        "scores": {row: content["dev_scores"][row] for row in ROWS},
-        "runs": [{name: run[name] for name in KEPT} for run in runs],
+        "folds": [content["num_folds"], content["seed"]],
+        "dev_files": dev_files(runs),
+        "scores": scores,
+        "runs": [{name: record[name] for name in KEPT} for record in records],
         "date": day.isoformat(),
     }
+
+
+def dev_files(runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the SHA-256 of the files with dev rows that runs have read, by their options.
+
+    runs: the content of run.json of each.
+    """
+    files = {}
+    for run in runs:
+        for option in DEV_FILES:
+            path = run["options"].get(option)
+            if path in run["files"]:
+                files[option] = run["files"][path]
+    return files
 
 
 def runs_of(record: Record) -> list[Record]:
@@ -66,11 +93,27 @@ def runs_of(record: Record) -> list[Record]:
     return [{**run, "date": record["date"]} for run in record["runs"]]
 
 
-def check_disjoint(title: str, records: Sequence[Record]) -> None:
-    """Raise ValueError where two ensembles of a row share a run: they would be no two samples."""
-    seen: list[object] = []
-    for record in records:
-        for run in record["runs"]:
+def check_table(records: Sequence[Record]) -> None:
+    """Raise ValueError where ensembles cannot stand in one table, or not in one row of it.
+
+    All are scored on the same dev rows, with the same folds. Those of a row have the same number of
+    runs and share none: they would be no two samples.
+    """
+    for name, words in (("dev_files", "other dev rows"), ("folds", "other folds")):
+        for other in records[1:]:
+            if other[name] != records[0][name]:
+                raise ValueError(
+                    f"the ensemble {other['title']!r} was scored with {words} than "
+                    f"{records[0]['title']!r}. Give --records another file."
+                )
+    for title, group in group_records(records, "title").items():
+        if len({len(record["runs"]) for record in group}) > 1:
+            raise ValueError(
+                f"the ensembles of {title!r} have different numbers of runs. Give one of them "
+                "another --title."
+            )
+        seen: list[object] = []
+        for run in itertools.chain.from_iterable(record["runs"] for record in group):
             key = (run["seed"], run["options"], run["data"], run["scores"])
             if key in seen:
                 raise ValueError(
@@ -80,17 +123,20 @@ def check_disjoint(title: str, records: Sequence[Record]) -> None:
             seen.append(key)
 
 
+def distinct(records: Sequence[Record]) -> list[Record]:
+    """Return the records without those of an ensemble that was recorded again later."""
+    return newest_of(records, lambda record: (record["title"], str(record["runs"])))
+
+
 def ensembles() -> str:
     """Ensembles on the whole course data, by how their runs are joined."""
-    records = newest_of(
-        read_records(ENSEMBLES), lambda record: (record["title"], str(record["runs"]))
-    )
+    records = distinct(read_records(ENSEMBLES))
     if not records:
         return not_measured("course-ensembles")
 
+    check_table(records)
     lines = format_head(["ensemble", "n", "joined by", *TITLES])
     for title, group in group_records(records, "title").items():
-        check_disjoint(title, group)
         for row in ROWS:
             scores = [record["scores"][row] for record in group]
             cells = score_cells(scores, [column.score for column in COLUMNS])
@@ -116,7 +162,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     options: argparse.Namespace = parser.parse_args(argv)
     records = [record_ensemble(folder, options.title, date.today()) for folder in options.folders]
-    check_disjoint(options.title, records)
+    # Refused before anything is written.
+    known = read_records(options.records)
+    check_table(distinct([*known, *json.loads(json.dumps(records))]))
     print(f"{add_records(options.records, records)} new records in {options.records}")
     return 0
 

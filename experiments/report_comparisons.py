@@ -6,11 +6,13 @@ mean over the seeds that both rows have, with its deviation.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from experiments import report_tables
+from experiments.conditions import join
 from experiments.recipes import RECIPES
 from experiments.records import Record, read_records
 from experiments.report_tables import (
@@ -22,7 +24,7 @@ from experiments.report_tables import (
     runs_by_recipe,
 )
 from experiments.run_files import Scores
-from experiments.tables import OVERALL, format_head, format_row, format_scores
+from experiments.tables import COLUMNS, OVERALL, Column, format_head, format_row, format_scores
 
 # A difference that is smaller than its deviation says nothing. Above three deviations it is clear.
 HINT = 1.0
@@ -30,100 +32,146 @@ CLEAR = 3.0
 
 
 class Comparison(NamedTuple):
-    """Two rows of a report, and what differs between them."""
+    """Two rows of a report, all that differs between them, and the score that is compared."""
 
     what: str
     row: str
     control: str
+    score: str = OVERALL
 
 
 ROB_COMPARISONS = (
     Comparison("tasks in turn, SST and STS twice, for one task after the other", "rob-3", "rob-2"),
-    Comparison("a common layer", "rob-5", "rob-3"),
+    Comparison("a common layer with dropout before it, PARA third for last", "rob-5", "rob-3"),
     Comparison("batches of 16 for 32", "rob-4", "rob-5"),
-    Comparison("dropout, five epochs, STS one more time", "rob-6", "rob-5"),
-    Comparison("the task drawn for tasks in turn", "rob-7", "rob-5"),
+    Comparison(
+        "dropout after the common layer, five epochs for three, PARA last", "rob-6", "rob-5"
+    ),
+    Comparison("the task drawn for tasks in turn, five epochs for three", "rob-7", "rob-5"),
     Comparison("batches of 64 for 32", "rob-8", "rob-7"),
-    Comparison("DPH for PARA", "rob-9", "rob-8"),
-    Comparison("DPHA and twice the weight for PARA", "rob-10", "rob-8"),
-    Comparison("DPHA for STS, too", "rob-13", "rob-10"),
-    Comparison("dropout 0.1", "rob-14", "rob-13"),
-    Comparison("dropout 0.3", "rob-11", "rob-13"),
-    Comparison("gradient surgery, every task in each step", "rob-12", "rob-14"),
-    Comparison("supervised SimCSE before the tasks", "rob-15", "rob-14"),
+    Comparison("DPH for PARA", "rob-9", "rob-8", "para"),
+    Comparison("DPHA for PARA, and twice its weight", "rob-10", "rob-8"),
+    Comparison("DPHA for STS, too", "rob-13", "rob-10", "sts"),
+    Comparison("dropout 0.3 for 0.5", "rob-11", "rob-13"),
+    Comparison("dropout 0.1 for 0.5", "rob-14", "rob-13"),
+    Comparison(
+        "gradient surgery, every task in each step, batches of 8 for 64, no double weight",
+        "rob-12",
+        "rob-14",
+    ),
+    Comparison("supervised SimCSE before the tasks, four epochs for five", "rob-15", "rob-14"),
 )
 GEN_COMPARISONS = (
     Comparison("table 1: SimCSE before SST", "gen-contrastive-first", "gen-vanilla"),
     Comparison("table 1: SST before SimCSE", "gen-supervised-first", "gen-vanilla"),
-    Comparison("table 1: both at once", "gen-fusion", "gen-vanilla"),
+    Comparison("table 1: SimCSE on SST's sentences in each step", "gen-fusion", "gen-vanilla"),
     Comparison("table 2: pretraining on NLI", "gen-nli", "gen-baseline"),
     Comparison("table 2: pretraining on the 3 given sets", "gen-given", "gen-baseline"),
-    Comparison("table 3: heads that share the first layer", "gen-first-shared", "gen-heads-shared"),
+    Comparison("table 2: the 3 given sets for NLI", "gen-given", "gen-nli"),
+    Comparison("table 2: SST alone for all tasks", "gen-given-sst", "gen-given", "sst"),
+    Comparison("table 2: PARA alone for all tasks", "gen-given-para", "gen-given", "para"),
+    Comparison("table 2: STS alone for all tasks", "gen-given-sts", "gen-given", "sts"),
     Comparison(
-        "table 3: heads that share the first layer", "gen-first-shared", "gen-heads-different"
+        "table 3: PARA and STS share one layer for all", "gen-first-shared", "gen-heads-shared"
+    ),
+    Comparison(
+        "table 3: PARA and STS share one layer for none", "gen-first-shared", "gen-heads-different"
     ),
     Comparison("table 4: negative pairs of Quora", "gen-quora-only", "gen-quora-no-negatives"),
     Comparison("table 4: SST and STS after Quora", "gen-all-given", "gen-quora-only"),
-    Comparison("table 5: NLI first", "gen-nli-before-given", "gen-given-before-nli"),
+    Comparison("table 5: NLI before the 3 given sets", "gen-nli-before-given", "gen-given"),
+    Comparison("table 5: NLI after the 3 given sets", "gen-given-before-nli", "gen-given"),
+    Comparison("table 5: NLI before for after", "gen-nli-before-given", "gen-given-before-nli"),
     Comparison(
-        "table 6: average loss for epoch round robin", "gen-baseline", "gen-epoch-round-robin"
+        "table 6: average loss, larger sets cut, for epoch round robin on all rows",
+        "gen-baseline",
+        "gen-epoch-round-robin",
     ),
     Comparison(
         "table 6: average loss for batch round robin", "gen-baseline", "gen-batch-round-robin"
     ),
     Comparison("table 7: gradient surgery", "gen-surgery", "gen-nli-before-given"),
-    Comparison("table 8: more epochs of NLI than one", "gen-nli", "gen-nli-1-epoch"),
-    Comparison("table 9: five epochs for two", "gen-given", "gen-given-2-epochs"),
-    Comparison("table 9: five epochs for three", "gen-given", "gen-given-3-epochs"),
+    Comparison("table 8: three epochs on NLI for one", "gen-nli", "gen-nli-1-epoch"),
+    Comparison("table 9: three epochs for two", "gen-given-3-epochs", "gen-given-2-epochs"),
+    Comparison("tables 2 and 9: five epochs for two", "gen-given", "gen-given-2-epochs"),
     Comparison("table 10: 2e-5 for 1e-5", "gen-given", "gen-given-lr-1e-5"),
-    Comparison("table 10: 2e-5 for 3e-5", "gen-given", "gen-given-lr-3e-5"),
+    Comparison("table 10: 3e-5 for 2e-5", "gen-given-lr-3e-5", "gen-given"),
 )
+SAME = "the same"
+OPPOSITE = "the opposite"
+NOTHING = "nothing"
 
 
 def compare(published: float, measured: Sequence[float]) -> str:
-    """Return what measured differences say about a published one.
+    """Return the direction of measured differences beside the published one.
 
     published: a difference of two scores. measured: ours, one for each seed.
     """
     if len(measured) < ENOUGH_SEEDS:
         return "too few seeds"
+    if round(published, 3) == 0.0:  # The reports print three decimals.
+        return "none published"
     mean = statistics.mean(measured)
     deviation = statistics.stdev(measured)
     if abs(mean) < HINT * deviation or mean == 0.0:
-        return "nothing"
-    direction = "the same" if mean * published > 0.0 else "the opposite"
+        return NOTHING
+    direction = SAME if mean * published > 0.0 else OPPOSITE
     return f"{'clearly' if abs(mean) > CLEAR * deviation else 'may be'} {direction}"
 
 
 def comparison_lines(comparisons: Sequence[Comparison], runs: RunsByRecipe) -> list[str]:
-    """Return a table of differences of the overall score, one row per comparison."""
-    titles = ["what differs", "row", "less row", "published", "n", "measured", "direction"]
+    """Return a table with one row per comparison, and the sentences that sum it up."""
+    titles = ["what differs", "row", "less row", "score", "published", "n", "measured", "direction"]
     lines = format_head(titles)
-    for what, row, control in comparisons:
-        published = published_overall(row) - published_overall(control)
-        measured = seed_differences(runs, row, control, OVERALL, counted_scores)
-        lines.append(
-            format_row(
-                [
-                    what,
-                    f"`{row}`",
-                    f"`{control}`",
-                    f"{published:+.3f}",
-                    str(len(measured)),
-                    format_scores(measured),
-                    compare(published, measured),
-                ]
-            )
-        )
-    return lines
+    directions = []
+    for comparison in comparisons:
+        what, row, control, score = comparison
+        column = next(column for column in COLUMNS if column.score == score)
+        published = published_score(row, column) - published_score(control, column)
+        measured = seed_differences(runs, row, control, score, counted_scores)
+        directions.append(compare(published, measured))
+        cells = [what, f"`{row}`", f"`{control}`", column.title, f"{published:+.3f}"]
+        cells += [str(len(measured)), format_scores(measured), directions[-1]]
+        lines.append(format_row(cells))
+    return [*lines, "", count_directions(directions), *device_lines(comparisons, runs)]
 
 
-def published_overall(name: str) -> float:
-    """Return the overall score of a row in its report. Raises ValueError where there is none."""
-    overall = RECIPES[name].published.overall
-    if overall is None:
-        raise ValueError(f"the report prints no overall score of {name}.")
-    return overall
+def count_directions(directions: Sequence[str]) -> str:
+    """Return a sentence with the number of lines for each direction."""
+    counts = []
+    for word, text in (
+        (SAME, "have the published direction"),
+        (OPPOSITE, "have the opposite one"),
+        (NOTHING, "show nothing"),
+    ):
+        number = sum(direction.endswith(word) for direction in directions)
+        clear = directions.count(f"clearly {word}")
+        counts.append(f"{number} {text}" + (f" ({clear} clearly)" if clear else ""))
+    return f"Of {len(directions)} differences, {join(counts)}."
+
+
+def device_lines(comparisons: Sequence[Comparison], runs: RunsByRecipe) -> list[str]:
+    """Return the lines that name seeds whose two runs had different kinds of device.
+
+    Runs on a GPU began with rounded weights, so the difference of such a seed holds more chance.
+    """
+    pairs = []
+    for _, row, control, _ in comparisons:
+        devices = {run["seed"]: run["machine"]["device"] for run in runs.get(control, [])}
+        for run in runs.get(row, []):
+            if devices.get(run["seed"], run["machine"]["device"]) != run["machine"]["device"]:
+                pairs.append(f"`{row}` less `{control}` (seed {run['seed']})")
+    if not pairs:
+        return []
+    return ["", f"One of the two runs was on a GPU, and the other was not: {join(pairs)}."]
+
+
+def published_score(name: str, column: Column) -> float:
+    """Return a score of a row in its report. Raises ValueError where there is none."""
+    score: float | None = getattr(RECIPES[name].published, column.published)
+    if score is None:
+        raise ValueError(f"the report prints no {column.title} of {name}.")
+    return score
 
 
 def seed_differences(
@@ -149,7 +197,7 @@ def seed_differences(
 def table_of(comparisons: Sequence[Comparison]) -> str:
     """Return the comparisons of a report as a table, with the lines below it."""
     runs = runs_by_recipe(read_records(report_tables.REPORTS))
-    names = dict.fromkeys(name for _, *rows in comparisons for name in rows)
+    names = dict.fromkeys(itertools.chain.from_iterable(pair[1:3] for pair in comparisons))
     return "\n".join([*comparison_lines(comparisons, runs), *closing_lines(runs, names)])
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from experiments import ensembles
-from experiments.records import read_records
+from experiments.records import add_records, read_records
 from multitask.ensemble.__main__ import main as join_runs
 
 
@@ -42,13 +42,44 @@ def test_an_ensemble_that_is_recorded_again_counts_once(folder):
     assert len(read_records(ensembles.ENSEMBLES)) == 1
     first = read_records(ensembles.ENSEMBLES)[0]
     assert [run["seed"] for run in first["runs"]] == [1, 2]
-    assert first["folds"] == 5
+    assert first["folds"] == [5, 11711]
+    assert list(first["dev_files"]) == ["sst_dev", "para_dev", "sts_dev"]
 
 
-def test_ensembles_of_a_row_share_no_run(folder, capsys):
-    folders = [str(folder), str(folder), "--title", "both"]
-    assert ensembles.main([*folders, "--records", str(ensembles.ENSEMBLES)]) == 2
-    assert "two ensembles of 'both' share a run, which has the seed 1" in capsys.readouterr().err
+def test_ensembles_of_a_row_share_no_run(folder, two_runs, tmp_path, capsys):
+    record(folder, "both")
+    # The same runs in the other order are another ensemble, which shares all of them.
+    other = tmp_path / "other"
+    join_runs([*map(str, reversed(two_runs)), "--out", str(other)])
+    assert record(other, "both") == 2
+    assert "two ensembles of 'both' share a run, which has the seed" in capsys.readouterr().err
+    assert len(read_records(ensembles.ENSEMBLES)) == 1
+    assert record(other, "another") == 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"folds": [4, 11711]}, "'late' was scored with other folds than 'early'"),
+        ({"dev_files": {"sst_dev": "0"}}, "'late' was scored with other dev rows than 'early'"),
+        ({"title": "early", "runs": []}, "the ensembles of 'early' have different numbers of runs"),
+    ],
+)
+def test_a_table_compares_like_with_like(folder, changed, words):
+    record(folder, "early")
+    early = read_records(ensembles.ENSEMBLES)[0]
+    add_records(ensembles.ENSEMBLES, [{**early, "title": "late", **changed}])
+    with pytest.raises(ValueError, match=words):
+        ensembles.ensembles()
+
+
+def test_an_ensemble_of_two_tasks_is_refused(folder, capsys):
+    content = json.loads((folder / "ensemble.json").read_text())
+    content.pop("checksum", None)
+    del content["dev_scores"]["average"]["overall_2023"]
+    (folder / "ensemble.json").write_text(json.dumps(content))
+    assert record(folder, "two tasks") == 2
+    assert "has no overall_2023 score of average" in capsys.readouterr().err
     assert not ensembles.ENSEMBLES.exists()
 
 
