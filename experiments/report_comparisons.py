@@ -140,14 +140,14 @@ def count_directions(directions: Sequence[str]) -> str:
     """Return a sentence with the number of lines for each direction."""
     counts = []
     for word, text in (
-        (SAME, "have the published direction"),
-        (OPPOSITE, "have the opposite one"),
-        (NOTHING, "show nothing"),
+        (SAME, "with the published direction"),
+        (OPPOSITE, "with the opposite one"),
+        (NOTHING, "that say nothing"),
     ):
         number = sum(direction.endswith(word) for direction in directions)
         clear = directions.count(f"clearly {word}")
         counts.append(f"{number} {text}" + (f" ({clear} clearly)" if clear else ""))
-    return f"Of {len(directions)} differences, {join(counts)}."
+    return f"Of {len(directions)} differences: {join(counts)}."
 
 
 def device_lines(comparisons: Sequence[Comparison], runs: RunsByRecipe) -> list[str]:

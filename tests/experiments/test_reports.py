@@ -438,7 +438,7 @@ def test_each_conclusion_of_a_report_has_its_measured_difference(records):
     assert cells in text
     assert "| `rob-5` | `rob-3` | overall 2023 | -0.009 | 0 | - | too few seeds |" in text
     assert "| `rob-9` | `rob-8` | PARA | -0.009 | 0 | - | too few seeds |" in text
-    assert "Of 13 differences, 1 have the published direction (1 clearly), 0 have" in text
+    assert "Of 13 differences: 1 with the published direction (1 clearly), 0 with" in text
     assert "on a GPU" not in text
     assert "Rows with fewer than 3 seeds so far: `rob-3`, `rob-2`" in text
     text = REPORT_COMPARISONS["gen-comparisons"]()
