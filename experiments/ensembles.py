@@ -22,6 +22,8 @@ from experiments.records import (
     RECORDS,
     Record,
     add_records,
+    check_file,
+    group_by,
     group_records,
     newest_of,
     read_records,
@@ -32,6 +34,7 @@ from experiments.run_files import read_record as read_run
 from experiments.tables import COLUMNS, OVERALL, format_head, format_row, score_cells
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
+from minbert.commands.options import NONE
 
 ENSEMBLES = RECORDS / "course-ensembles.jsonl"
 # The rows of ensemble.json that are compared. Those in sample flatter, so they are left out.
@@ -62,7 +65,14 @@ def record_ensemble(folder: Path, title: str, day: date) -> Record:
             f"{folder} has no {OVERALL} score of {join(lacking)}. The table compares ensembles of "
             "all three tasks."
         )
-    runs = [read_run(Path(run)) for run in content["runs"]]
+    runs = []
+    for run in map(Path, content["runs"]):
+        if not (run / "run.json").is_file():
+            raise ValueError(
+                f"{run} has no run.json, and {folder / 'ensemble.json'} names it as a run. Bring "
+                "it back, or start this command in the folder where the ensemble was made."
+            )
+        runs.append(read_run(run))
     records = [record_of(run, day) for run in runs]
     return {
         "title": title,
@@ -75,17 +85,27 @@ def record_ensemble(folder: Path, title: str, day: date) -> Record:
 
 
 def dev_files(runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the SHA-256 of the files with dev rows that runs have read, by their options.
+    """Return what tells dev rows apart: their files' SHA-256 by option, and --dev-rows.
 
     runs: the content of run.json of each.
     """
     files = {}
     for run in runs:
+        files["dev_rows"] = str(run["options"].get("dev_rows", NONE))
         for option in DEV_FILES:
             path = run["options"].get(option)
             if path in run["files"]:
                 files[option] = run["files"][path]
     return files
+
+
+def check_title(title: str) -> None:
+    """Raise ValueError for a title that is no cell of a Markdown table."""
+    if not title.strip() or not title.isprintable() or set(title) & set("|<>`"):
+        raise ValueError(
+            f"--title {title!r} cannot be the cell of a table. Name the ensemble in plain words, "
+            "without line breaks and without | < > `."
+        )
 
 
 def runs_of(record: Record) -> list[Record]:
@@ -106,6 +126,14 @@ def check_table(records: Sequence[Record]) -> None:
                     f"the ensemble {other['title']!r} was scored with {words} than "
                     f"{records[0]['title']!r}. Give --records another file."
                 )
+    by_runs = group_by(records, lambda record: str(record["runs"]))
+    for group in by_runs.values():
+        titles = join(f"{record['title']!r}" for record in group)
+        if len(group) > 1:
+            raise ValueError(
+                f"an ensemble has the titles {titles}. It counts once: use its first title, or "
+                "remove its first line from the file of records."
+            )
     for title, group in group_records(records, "title").items():
         if len({len(record["runs"]) for record in group}) > 1:
             raise ValueError(
@@ -161,6 +189,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--records", type=Path, default=ENSEMBLES, metavar="FILE", help="default: %(default)s"
     )
     options: argparse.Namespace = parser.parse_args(argv)
+    check_title(options.title)
+    check_file(options.records, "title", "ensembles")
     records = [record_ensemble(folder, options.title, date.today()) for folder in options.folders]
     # Refused before anything is written.
     known = read_records(options.records)

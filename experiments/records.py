@@ -215,6 +215,18 @@ def group_by(
     return groups
 
 
+def check_file(path: Path, field: str, content: str) -> None:
+    """Raise ValueError where records cannot be added to a file, or where it holds other records.
+
+    field: that each record of this kind has. content: what the file is to hold, such as "runs".
+    """
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder. Name a file, such as {path / 'mine.jsonl'}.")
+    for record in read_records(path):
+        if field not in record:
+            raise ValueError(f"{path} holds records, and they are no {content}. Name another file.")
+
+
 def read_records(path: Path) -> list[Record]:
     """Return the records of a file in its order, without their digests; none without a file.
 

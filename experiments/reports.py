@@ -39,7 +39,14 @@ from experiments.recipes import (
     RECIPES,
     ROB_RECIPES,
 )
-from experiments.records import REPORTS, Record, add_records, read_records, record_of
+from experiments.records import (
+    REPORTS,
+    Record,
+    add_records,
+    check_file,
+    read_records,
+    record_of,
+)
 from experiments.run_files import read_json, read_record
 from experiments.series import Series, parse_seeds, run_process
 from minbert.commands.ending import FAILS_AGAIN, exit_code
@@ -118,6 +125,7 @@ def parse(argv: Sequence[str] | None) -> Request:
     out = arguments.out.resolve()
     try:
         names = expand(arguments.names)
+        check_file(arguments.records, "cut", "rows of the reports")
         check_triplets(names, arguments.nli)
         seeds = parse_seeds(arguments.seeds)
         cut = write_cut(arguments.data_dir, arguments.nli, out / "data")
@@ -205,9 +213,10 @@ def measure(request: Request, name: str, seed: int) -> int:
 
     command = series.command(name, seed)
     if command is not None:
-        terminal.say(f"{folder.name}: running")
+        log = folder.with_name(f"{folder.name}.log")
+        terminal.say(f"{folder.name}: running, its output and an estimate of its time in {log}")
         terminal.doing(f"{folder.name} is running")
-        code = run_process(command, folder.with_name(f"{folder.name}.log"))
+        code = run_process(command, log)
         if code:
             return code
 

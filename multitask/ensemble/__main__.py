@@ -257,7 +257,7 @@ def write_ensemble(
         "weights": weights_by_task(outcomes, "weights"),
         "fold_weights": weights_by_task(outcomes, "fold_weights"),
     }
-    write_json(options.out / "ensemble.json", record)
+    write_json(options.out / "ensemble.json", record, has_checksum=True)
     return paths
 
 

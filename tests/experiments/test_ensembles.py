@@ -43,7 +43,7 @@ def test_an_ensemble_that_is_recorded_again_counts_once(folder):
     first = read_records(ensembles.ENSEMBLES)[0]
     assert [run["seed"] for run in first["runs"]] == [1, 2]
     assert first["folds"] == [5, 11711]
-    assert list(first["dev_files"]) == ["sst_dev", "para_dev", "sts_dev"]
+    assert list(first["dev_files"]) == ["dev_rows", "sst_dev", "para_dev", "sts_dev"]
 
 
 def test_ensembles_of_a_row_share_no_run(folder, two_runs, tmp_path, capsys):
@@ -55,6 +55,39 @@ def test_ensembles_of_a_row_share_no_run(folder, two_runs, tmp_path, capsys):
     assert "two ensembles of 'both' share a run, which has the seed" in capsys.readouterr().err
     assert len(read_records(ensembles.ENSEMBLES)) == 1
     assert record(other, "another") == 0
+    assert record(other, "a third") == 2
+    assert "an ensemble has the titles 'another' and 'a third'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("title", ["", "  ", "a | b", "a\nb", "<b>"])
+def test_a_title_is_the_cell_of_a_table(folder, title, capsys):
+    assert record(folder, title) == 2
+    assert "cannot be the cell of a table" in capsys.readouterr().err
+    assert not ensembles.ENSEMBLES.exists()
+
+
+def test_an_edited_ensemble_is_refused(folder, capsys):
+    path = folder / "ensemble.json"
+    path.write_text(path.read_text().replace('"folds": 5', '"folds": 6', 1).replace("0.", "0.9", 1))
+    assert record(folder, "edited") == 2
+    assert "its checksum is wrong" in capsys.readouterr().err
+
+
+def test_a_run_that_was_moved_is_named(folder, two_runs, monkeypatch, capsys):
+    content = json.loads((folder / "ensemble.json").read_text())
+    del content["checksum"]
+    content["runs"][1] = "moved"
+    (folder / "ensemble.json").write_text(json.dumps(content))
+    assert record(folder, "two runs") == 2
+    assert "moved has no run.json, and" in capsys.readouterr().err
+
+
+def test_records_go_to_a_file_of_ensembles(folder, tmp_path, capsys):
+    runs = tmp_path / "runs.jsonl"
+    add_records(runs, [{"recipe": "none"}])
+    for path, words in ((runs, "they are no ensembles"), (tmp_path, "is a folder. Name a file")):
+        assert ensembles.main([str(folder), "--title", "a", "--records", str(path)]) == 2
+        assert words in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -75,7 +108,7 @@ def test_a_table_compares_like_with_like(folder, changed, words):
 
 def test_an_ensemble_of_two_tasks_is_refused(folder, capsys):
     content = json.loads((folder / "ensemble.json").read_text())
-    content.pop("checksum", None)
+    del content["checksum"]
     del content["dev_scores"]["average"]["overall_2023"]
     (folder / "ensemble.json").write_text(json.dumps(content))
     assert record(folder, "two tasks") == 2

@@ -364,6 +364,18 @@ def test_records_that_are_added_are_no_edit_of_the_code(tmp_path, monkeypatch):
     assert code_version.current_commit() == f"{commit}-dirty"
 
 
+def test_a_file_that_takes_no_records_is_refused_before_a_run(tmp_path, fake_runs, capsys):
+    other = tmp_path / "ensembles.jsonl"
+    add_records(other, [{"title": "3 runs"}])
+    for path, words in ((tmp_path, "is a folder. Name a file"), (other, "no rows of the reports")):
+        flags = ["--data-dir", "d", "--out", str(tmp_path / "out"), "--records", str(path)]
+        with pytest.raises(SystemExit) as ending:
+            main(["rob-1", *flags])
+        assert ending.value.code == 2
+        assert words in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 # --- the tables -----------------------------------------------------------------------------------
 
 
