@@ -18,6 +18,7 @@ from experiments.reliability_tables import (
     fault_answers,
     kill_answers,
 )
+from experiments.report_comparisons import comparison_answers
 from experiments.sample_tables import SAMPLE_TABLES
 from experiments.tables import format_head, format_row
 
@@ -32,6 +33,7 @@ def main_results() -> str:
         *kill_answers(),
         *damage_answers(),
         *fault_answers(),
+        *comparison_answers(),
     ]
     if not answers:
         return not_measured("real-sentences")

@@ -24,7 +24,15 @@ from experiments.report_tables import (
     runs_by_recipe,
 )
 from experiments.run_files import Scores
-from experiments.tables import COLUMNS, OVERALL, Column, format_head, format_row, format_scores
+from experiments.tables import (
+    COLUMNS,
+    OVERALL,
+    Answer,
+    Column,
+    format_head,
+    format_row,
+    format_scores,
+)
 
 # A difference that is smaller than its deviation says nothing. Above three deviations it is clear.
 HINT = 1.0
@@ -100,6 +108,8 @@ GEN_COMPARISONS = (
 SAME = "the same"
 OPPOSITE = "the opposite"
 NOTHING = "nothing"
+TOO_FEW = "too few seeds"
+UNPUBLISHED = "none published"
 
 
 def compare(published: float, measured: Sequence[float]) -> str:
@@ -108,9 +118,9 @@ def compare(published: float, measured: Sequence[float]) -> str:
     published: a difference of two scores. measured: ours, one for each seed.
     """
     if len(measured) < ENOUGH_SEEDS:
-        return "too few seeds"
+        return TOO_FEW
     if round(published, 3) == 0.0:  # The reports print three decimals.
-        return "none published"
+        return UNPUBLISHED
     mean = statistics.mean(measured)
     deviation = statistics.stdev(measured)
     if abs(mean) < HINT * deviation or mean == 0.0:
@@ -126,14 +136,32 @@ def comparison_lines(comparisons: Sequence[Comparison], runs: RunsByRecipe) -> l
     directions = []
     for comparison in comparisons:
         what, row, control, score = comparison
-        column = next(column for column in COLUMNS if column.score == score)
-        published = published_score(row, column) - published_score(control, column)
+        column = column_of(score)
         measured = seed_differences(runs, row, control, score, counted_scores)
-        directions.append(compare(published, measured))
-        cells = [what, f"`{row}`", f"`{control}`", column.title, f"{published:+.3f}"]
-        cells += [str(len(measured)), format_scores(measured), directions[-1]]
-        lines.append(format_row(cells))
+        directions.append(direction_of(comparison, runs))
+        cells = [what, f"`{row}`", f"`{control}`", column.title]
+        cells += [f"{published_difference(comparison):+.3f}", str(len(measured))]
+        lines.append(format_row([*cells, format_scores(measured), directions[-1]]))
     return [*lines, "", count_directions(directions), *device_lines(comparisons, runs)]
+
+
+def direction_of(comparison: Comparison, runs: RunsByRecipe) -> str:
+    """Return the last cell of the row of a comparison."""
+    _, row, control, score = comparison
+    measured = seed_differences(runs, row, control, score, counted_scores)
+    return compare(published_difference(comparison), measured)
+
+
+def published_difference(comparison: Comparison) -> float:
+    """Return the difference of two printed scores."""
+    column = column_of(comparison.score)
+    row, control = (published_score(name, column) for name in (comparison.row, comparison.control))
+    return row - control
+
+
+def column_of(score: str) -> Column:
+    """Return the column of a score."""
+    return next(column for column in COLUMNS if column.score == score)
 
 
 def count_directions(directions: Sequence[str]) -> str:
@@ -209,6 +237,19 @@ def rob_comparisons() -> str:
 def gen_comparisons() -> str:
     """The conclusions of [GEN], from its tables 1 to 10."""
     return table_of(GEN_COMPARISONS)
+
+
+def comparison_answers() -> list[Answer]:
+    """Return a row for each report that was measured: how many differences have its direction."""
+    runs = runs_by_recipe(read_records(report_tables.REPORTS))
+    answers = []
+    for report, comparisons in (("rob", ROB_COMPARISONS), ("gen", GEN_COMPARISONS)):
+        directions = [direction_of(comparison, runs) for comparison in comparisons]
+        if set(directions) <= {TOO_FEW, UNPUBLISHED}:
+            continue
+        question = f"Do our measurements agree with the course report {report.upper()}?"
+        answers.append(Answer(question, count_directions(directions), f"../papers/{report}.md"))
+    return answers
 
 
 # --- drawn tasks or pooled batches ----------------------------------------------------------------

@@ -12,6 +12,7 @@ from experiments import (
     cost_tables,
     first_model_tables,
     reliability_tables,
+    report_tables,
     sample_tables,
 )
 from experiments.conditions import join, measured_on, not_measured
@@ -64,7 +65,14 @@ KILLS = {"stages": "simcse", "n": 5, "killed": 5, "identical": 4, **CONDITIONS}
 SCORES = {"sst": 0.4, "para": 0.7, "sts": 0.5, "overall_2023": 0.533, "seconds": 90.0}
 READABLE = {"path": "fast", "precision": "bf16", "seed": 1, **SCORES, **CONDITIONS}
 
-MODULES = (benchmark_tables, cost_tables, first_model_tables, reliability_tables, sample_tables)
+MODULES = (
+    benchmark_tables,
+    cost_tables,
+    first_model_tables,
+    reliability_tables,
+    report_tables,
+    sample_tables,
+)
 
 
 def use_records(monkeypatch, constant: str, path: Path) -> None:

@@ -30,6 +30,7 @@ from experiments.report_comparisons import (
     REPORT_COMPARISONS,
     ROB_COMPARISONS,
     compare,
+    comparison_answers,
 )
 from experiments.report_tables import REPORT_TABLES, counted_scores
 from experiments.reports import expand, main
@@ -453,6 +454,9 @@ def test_each_conclusion_of_a_report_has_its_measured_difference(records):
     assert "Of 13 differences: 1 with the published direction (1 clearly), 0 with" in text
     assert "on a GPU" not in text
     assert "Rows with fewer than 3 seeds so far: `rob-3`, `rob-2`" in text
+    (answer,) = comparison_answers()  # No row of [GEN] is measured.
+    assert answer.page == "../papers/rob.md"
+    assert answer.result.startswith("Of 13 differences: 1 with the published direction")
     text = REPORT_COMPARISONS["gen-comparisons"]()
     assert "| `gen-nli` | `gen-baseline` | overall 2023 | +0.121 | 0 |" in text
 
