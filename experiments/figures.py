@@ -18,9 +18,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.conditions import measured_on
+from experiments.cut import report_of
 from experiments.recipes import RECIPES
-from experiments.records import RECORDS, command_of, read_records
-from experiments.report_tables import runs_by_recipe
+from experiments.records import RECORDS, Record, command_of, read_records
+from experiments.report_tables import describe_cut, runs_by_recipe
 from experiments.run_files import Scores
 from experiments.tables import COLUMNS, Column, format_scores
 from minbert.commands.ending import exit_code
@@ -48,7 +50,7 @@ HistoriesOfRuns = Mapping[str, Sequence[History]]
 
 ABOUT_BARS = (
     "Mean dev scores over the seeds. The thin lines are standard deviations. A task that a recipe "
-    "does not train has no bar."
+    "does not train has no bar, because an untrained head says nothing."
 )
 ABOUT_CURVES = "Dev scores after each epoch, as the mean over the seeds."
 
@@ -149,9 +151,19 @@ def build_sections(scores: ScoresOfRuns, histories: HistoriesOfRuns) -> list[Sec
     return sections
 
 
-def write_page(path: Path, scores: ScoresOfRuns, histories: HistoriesOfRuns) -> None:
-    """Write the page of a series of runs."""
-    write_html(path, "Recipes compared", build_sections(scores, histories))
+def write_page(path: Path, records: Sequence[Record]) -> None:
+    """Write the page of recorded runs, which begins with how they were measured."""
+    about = Section("How the runs were measured", " ".join(describe(records)), level=2)
+    write_html(path, "Recipes compared", [about, *build_sections(*by_recipe(records))])
+
+
+def describe(records: Sequence[Record]) -> list[str]:
+    """Return sentences on the data, the machines and the code of recorded runs."""
+    sentences = [measured_on(records).replace("`", "")]
+    reports = {report_of(record["recipe"]) for record in records if "cut" in record}
+    for report in sorted(reports):
+        sentences.append(f"The rows of {report.upper()}: {describe_cut(report)}")
+    return sentences
 
 
 def keep_trained(scores: Mapping[str, Any], trained: Sequence[str]) -> dict[str, Any]:
@@ -159,21 +171,29 @@ def keep_trained(scores: Mapping[str, Any], trained: Sequence[str]) -> dict[str,
     return {name: value for name, value in scores.items() if name in ("epoch", *trained)}
 
 
-def read_runs(path: Path) -> tuple[dict[str, list[Scores]], dict[str, list[History]]]:
-    """Return the scores and the histories of the runs in a file of records, by recipe.
+def read_runs(path: Path) -> list[Record]:
+    """Return the records of runs in a file, in the order of recipes.py.
 
-    The recipes are in the order of recipes.py, which is that of the reports. Of runs on the cut of
-    the two reports, those of the recipes as they are now. Raises ValueError where the file holds no
-    runs, or records of something else.
+    Of runs on the cut of the two reports, those of the recipes as they are now. Raises ValueError
+    where there is no file, or where it holds no runs.
     """
+    if not path.is_file():
+        makes = f" This command makes it: {command_of(path)}" if path.parent == RECORDS else ""
+        raise ValueError(f"{path}: there is no such file.{makes}")
     records = read_records(path)
     if records and "cut" in records[0]:
         # The same runs as in the tables of the reports.
         records = list(itertools.chain.from_iterable(runs_by_recipe(records).values()))
     if not records or "epochs" not in records[0]:
-        raise ValueError(f"{path} holds no runs. This command adds them: {command_of(path)}")
+        raise ValueError(f"{path} holds no runs, so there is nothing to draw.")
     rank = {name: number for number, name in enumerate(RECIPES)}
-    records.sort(key=lambda record: rank.get(record["recipe"], len(rank)))
+    return sorted(records, key=lambda record: rank.get(record["recipe"], len(rank)))
+
+
+def by_recipe(
+    records: Sequence[Record],
+) -> tuple[dict[str, list[Scores]], dict[str, list[History]]]:
+    """Return the scores and the histories of recorded runs, by recipe."""
     scores: dict[str, list[Scores]] = {}
     histories: dict[str, list[History]] = {}
     for record in records:
@@ -214,7 +234,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     output = Output("--out", arguments.out, begins_with(PAGE_START))
     check_outputs([output], overwrite=arguments.overwrite)
-    write_page(arguments.out, *read_runs(records_path(arguments.name)))
+    write_page(arguments.out, read_runs(records_path(arguments.name)))
     print(f"{arguments.out}: written")
     return 0
 

@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 
 from experiments import figures
-from experiments.figures import build_sections, main, mean_by_epoch, read_runs
+from experiments.figures import build_sections, by_recipe, main, mean_by_epoch, read_runs
 from experiments.records import add_records, record_of
 
 # Two recipes. The second one trains STS alone.
@@ -76,7 +76,7 @@ def test_recorded_runs_become_a_page(two_runs, tmp_path, monkeypatch, capsys):
     path = tmp_path / "mine.jsonl"
     add_records(path, [record_of(run, date(2026, 11, 25)) for run in runs])
 
-    scores, histories = read_runs(path)
+    scores, histories = by_recipe(read_runs(path))
     assert [run["sts"] for run in scores["none"]] == [run["scores"]["sts"] for run in runs]
     assert [len(history) for history in histories["none"]] == [len(run["epochs"]) for run in runs]
     page = tmp_path / "page.html"
@@ -84,6 +84,8 @@ def test_recorded_runs_become_a_page(two_runs, tmp_path, monkeypatch, capsys):
     assert main(["mine", "--out", str(page)]) == 0, "a page of ours is replaced"
     text = page.read_text(encoding="utf-8")
     assert text.count("<svg") == 5
+    assert "How the runs were measured" in text
+    assert "Measured on 2026-11-25 with commit" in text
     assert "Bars of 1 groups: dev score of SST, PARA, STS" in text
     last = histories["none"][0][-1]
     assert f"<title>none, epoch {last['epoch']}: " in text
@@ -95,16 +97,21 @@ def test_recipes_stand_in_the_order_of_the_reports(tmp_path):
     names = ["rob-10", "mine", "gen-nli", "rob-2"]
     row = {"trained": ["sst"], "scores": {"sst": 0.5}, "epochs": [{"epoch": 1, "sst": 0.5}]}
     add_records(path, [{**row, "recipe": name} for name in names])
-    scores, histories = read_runs(path)
+    scores, histories = by_recipe(read_runs(path))
     assert list(scores) == list(histories)
     assert list(scores).index("rob-2") < list(scores).index("rob-10")
     assert list(scores)[-1] == "mine"
 
 
-@pytest.mark.parametrize("name", ["round-trips", "no-such-file"])
-def test_records_without_runs_are_refused(name, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("round-trips", "round-trips.jsonl holds no runs"),
+        ("mine", "mine.jsonl: there is no such file. This command makes it: python -m experiments"),
+        ("elsewhere/mine.jsonl", "elsewhere/mine.jsonl: there is no such file."),
+    ],
+)
+def test_records_without_runs_are_refused(name, words, tmp_path, capsys):
     assert main([name, "--out", str(tmp_path / "page.html")]) == 2
-    assert f"{name}.jsonl holds no runs. This command adds them: python -m " in (
-        capsys.readouterr().err
-    )
+    assert words in capsys.readouterr().err
     assert not (tmp_path / "page.html").exists()

@@ -21,7 +21,7 @@ from experiments.cut import (
     values_on_cut,
     write_cut,
 )
-from experiments.figures import read_runs
+from experiments.figures import by_recipe, read_runs
 from experiments.flags import parse_flags
 from experiments.recipes import GEN_RECIPES, RECIPES, values_of
 from experiments.records import add_records, read_records
@@ -593,7 +593,7 @@ def test_a_table_never_mixes_two_cuts_and_forgets_changed_recipes(records, monke
 def test_the_figures_show_the_runs_of_the_tables(records):
     rows = read_records(records)
     add_records(records, [{**rows[0], "options": {**rows[0]["options"], "epochs": 99}, "seed": 7}])
-    scores, _ = read_runs(records)
+    scores, _ = by_recipe(read_runs(records))
     assert len(scores["rob-1"]) == 2
 
 
