@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from experiments import report_tables
 from experiments.conditions import join
+from experiments.cut import is_current
 from experiments.recipes import RECIPES
-from experiments.records import Record, read_records
+from experiments.records import Record, group_by, read_records
 from experiments.report_tables import (
     ENOUGH_SEEDS,
     TASK_COLUMNS,
@@ -287,8 +288,32 @@ def train_scores(record: Record) -> Scores:
     return scores
 
 
+# --- one seed on two devices ----------------------------------------------------------------------
+
+
+def report_devices() -> str:
+    """Scores of a run on a GPU less those of the same run on a CPU, for each seed that has both.
+
+    They show how much chance is left in a score, whatever the seed.
+    """
+    runs = [record for record in read_records(report_tables.REPORTS) if is_current(record)]
+    by_run = group_by(runs, lambda run: (run["recipe"], run["seed"]))
+    lines = format_head(["row", "seed", *(column.title for column in COLUMNS)])
+    shown: list[Record] = []
+    for (name, seed), group in by_run.items():
+        newest = {run["machine"]["device"]: run for run in group}
+        if {"cpu", "cuda"} <= newest.keys():
+            pair = [newest["cuda"], newest["cpu"]]
+            on_gpu, on_cpu = map(counted_scores, pair)
+            cells = [f"{on_gpu[c.score] - on_cpu[c.score]:+.3f}" for c in COLUMNS]
+            lines.append(format_row([f"`{name}`", str(seed), *cells]))
+            shown += pair
+    return report_tables.with_conditions(lines, shown)
+
+
 REPORT_COMPARISONS: dict[str, Callable[[], str]] = {
     "gen-comparisons": gen_comparisons,
+    "report-devices": report_devices,
     "rob-comparisons": rob_comparisons,
     "rob-differences": rob_differences,
 }

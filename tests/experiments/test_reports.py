@@ -470,6 +470,16 @@ def test_runs_on_two_kinds_of_device_are_named(records):
     assert f"{sentence} (seed 0)." in text
 
 
+def test_a_seed_on_two_devices_shows_what_chance_leaves(records):
+    table = REPORT_COMPARISONS["report-devices"]
+    assert table().startswith("Not measured yet.")
+    first = read_records(records)[0]
+    gpu = {**first, "machine": {**first["machine"], "device": "cuda", "gpu": "G"}}
+    add_records(records, [{**gpu, "scores": {"sst": 0.43, "para": 0.7, "sts": 0.5}}])
+    (row,) = [line for line in table().split("\n") if line.startswith("| `")]
+    assert row == "| `rob-1` | 1 | +0.030 | +0.000 | +0.000 | +0.010 |"
+
+
 # All options that differ between the two rows of a comparison. The text of each comparison names
 # them, so a recipe that changes needs a look at the text.
 OPTIONS_THAT_DIFFER = {
