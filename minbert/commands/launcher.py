@@ -38,6 +38,7 @@ COMMANDS = (
     Command("quality", "contrastive.quality", "Measure the sentence vectors of a model."),
     Command("attention", "minbert.draw_attention", "Draw the attention of a sentence."),
     Command("experiments", "experiments", "Run recipes over several seeds and compare them."),
+    Command("ensembles", "experiments.ensembles", "Record ensembles for the table of results."),
     Command("reports", "experiments.reports", "Measure the rows of the two course reports."),
     Command("pages", "experiments.pages", "Write the tables of measured numbers into docs/."),
     Command("numbers", "experiments.measured_numbers", "Find numbers in docs/ without a record."),
