@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -22,6 +21,7 @@ from experiments.records import (
     RECORDS,
     Record,
     add_records,
+    as_read,
     check_file,
     group_by,
     group_records,
@@ -65,23 +65,35 @@ def record_ensemble(folder: Path, title: str, day: date) -> Record:
             f"{folder} has no {OVERALL} score of {join(lacking)}. The table compares ensembles of "
             "all three tasks."
         )
-    runs = []
-    for run in map(Path, content["runs"]):
-        if not (run / "run.json").is_file():
-            raise ValueError(
-                f"{run} has no run.json, and {folder / 'ensemble.json'} names it as a run. Bring "
-                "it back, or start this command in the folder where the ensemble was made."
-            )
-        runs.append(read_run(run))
-    records = [record_of(run, day) for run in runs]
+    runs = read_members(folder, content["runs"])
+    kept = []
+    for run in runs:
+        record = record_of(run, day)
+        kept.append({name: record[name] for name in KEPT})
     return {
         "title": title,
         "folds": [content["num_folds"], content["seed"]],
         "dev_files": dev_files(runs),
         "scores": scores,
-        "runs": [{name: record[name] for name in KEPT} for record in records],
+        "runs": kept,
         "date": day.isoformat(),
     }
+
+
+def read_members(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the run.json of each run of an ensemble.
+
+    folder: of the ensemble. names: the folders of its runs. Raises ValueError for one that is gone.
+    """
+    runs = []
+    for name in names:
+        if not (Path(name) / "run.json").is_file():
+            raise ValueError(
+                f"{name} has no run.json, and {folder / 'ensemble.json'} names it as a run. Bring "
+                "it back, or start this command in the folder where the ensemble was made."
+            )
+        runs.append(read_run(Path(name)))
+    return runs
 
 
 def dev_files(runs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -114,10 +126,10 @@ def runs_of(record: Record) -> list[Record]:
 
 
 def check_table(records: Sequence[Record]) -> None:
-    """Raise ValueError where ensembles cannot stand in one table, or not in one row of it.
+    """Raise ValueError where ensembles cannot stand in one table.
 
-    All are scored on the same dev rows, with the same folds. Those of a row have the same number of
-    runs and share none: they would be no two samples.
+    All are scored on the same dev rows, with the same folds, and each has one title. For those of
+    a row see `check_row`.
     """
     for name, words in (("dev_files", "other dev rows"), ("folds", "other folds")):
         for other in records[1:]:
@@ -126,22 +138,30 @@ def check_table(records: Sequence[Record]) -> None:
                     f"the ensemble {other['title']!r} was scored with {words} than "
                     f"{records[0]['title']!r}. Give --records another file."
                 )
-    by_runs = group_by(records, lambda record: str(record["runs"]))
-    for group in by_runs.values():
-        titles = join(f"{record['title']!r}" for record in group)
+    for group in group_by(records, lambda record: str(record["runs"])).values():
         if len(group) > 1:
+            titles = join(f"{record['title']!r}" for record in group)
             raise ValueError(
                 f"an ensemble has the titles {titles}. It counts once: use its first title, or "
                 "remove its first line from the file of records."
             )
     for title, group in group_records(records, "title").items():
-        if len({len(record["runs"]) for record in group}) > 1:
-            raise ValueError(
-                f"the ensembles of {title!r} have different numbers of runs. Give one of them "
-                "another --title."
-            )
-        seen: list[object] = []
-        for run in itertools.chain.from_iterable(record["runs"] for record in group):
+        check_row(title, group)
+
+
+def check_row(title: str, records: Sequence[Record]) -> None:
+    """Raise ValueError where ensembles cannot stand in one row.
+
+    They have the same number of runs and share none: they would be no two samples.
+    """
+    if len({len(record["runs"]) for record in records}) > 1:
+        raise ValueError(
+            f"the ensembles of {title!r} have different numbers of runs. Give one of them another "
+            "--title."
+        )
+    seen: list[object] = []
+    for record in records:
+        for run in record["runs"]:
             key = (run["seed"], run["options"], run["data"], run["scores"])
             if key in seen:
                 raise ValueError(
@@ -169,7 +189,7 @@ def ensembles() -> str:
             scores = [record["scores"][row] for record in group]
             cells = score_cells(scores, [column.score for column in COLUMNS])
             lines.append(format_row([title, str(len(group)), row, *cells]))
-    runs = [run for record in records for run in runs_of(record)]
+    runs = list(itertools.chain.from_iterable(map(runs_of, records)))
     return "\n".join([*lines, "", measured_on(runs)])
 
 
@@ -194,7 +214,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     records = [record_ensemble(folder, options.title, date.today()) for folder in options.folders]
     # Refused before anything is written.
     known = read_records(options.records)
-    check_table(distinct([*known, *json.loads(json.dumps(records))]))
+    check_table(distinct([*known, *map(as_read, records)]))
     print(f"{add_records(options.records, records)} new records in {options.records}")
     return 0
 

@@ -30,8 +30,8 @@ DIGEST = "digest"
 COMMANDS = {
     "bit-flips": "python -m benchmarks.bit_flips --record",
     "benchmarks": "python -m benchmarks all --data-dir DIR --record",
-    "course-ensembles": "python -m experiments.ensembles DIR --title TITLE",
     "busy-machine": "python -m benchmarks.busy_machine --record",
+    "course-ensembles": "python -m experiments.ensembles DIR --title TITLE",
     "default-job": "python -m benchmarks.default_job --record",
     "kill-resume": "python -m benchmarks.kill_resume --record",
     "readable": "python -m benchmarks.readable --data-dir DIR --out FILE --record",
@@ -173,14 +173,19 @@ def add_records(path: Path, records: Sequence[Mapping[str, Any]]) -> int:
         known = [without_date(record) for record in read_records(path)]
         with open(path, "a", encoding="utf-8") as file:
             for new in records:
-                # As it will be read: JSON has no tuples, and its keys are text.
-                record = json.loads(json.dumps(new, allow_nan=False))
+                record = as_read(new)
                 if without_date(record) in known:
                     continue
                 file.write(json.dumps({**record, DIGEST: digest_of(record)}) + "\n")
                 known.append(without_date(record))
                 num_new += 1
     return num_new
+
+
+def as_read(record: Mapping[str, Any]) -> Record:
+    """Return a record as it will be read: JSON has no tuples, and its keys are text."""
+    read: Record = json.loads(json.dumps(record, allow_nan=False))
+    return read
 
 
 def without_date(record: Mapping[str, Any]) -> Record:

@@ -138,19 +138,19 @@ def comparison_lines(comparisons: Sequence[Comparison], runs: RunsByRecipe) -> l
     for comparison in comparisons:
         what, row, control, score = comparison
         column = column_of(score)
-        measured = seed_differences(runs, row, control, score, counted_scores)
-        directions.append(direction_of(comparison, runs))
+        published = published_difference(comparison)
+        measured = measured_differences(comparison, runs)
+        directions.append(compare(published, measured))
         cells = [what, f"`{row}`", f"`{control}`", column.title]
-        cells += [f"{published_difference(comparison):+.3f}", str(len(measured))]
+        cells += [f"{published:+.3f}", str(len(measured))]
         lines.append(format_row([*cells, format_scores(measured), directions[-1]]))
     return [*lines, "", count_directions(directions), *device_lines(comparisons, runs)]
 
 
-def direction_of(comparison: Comparison, runs: RunsByRecipe) -> str:
-    """Return the last cell of the row of a comparison."""
+def measured_differences(comparison: Comparison, runs: RunsByRecipe) -> list[float]:
+    """Return our differences of a comparison, one for each seed that both rows have."""
     _, row, control, score = comparison
-    measured = seed_differences(runs, row, control, score, counted_scores)
-    return compare(published_difference(comparison), measured)
+    return seed_differences(runs, row, control, score, counted_scores)
 
 
 def published_difference(comparison: Comparison) -> float:
@@ -188,7 +188,8 @@ def device_lines(comparisons: Sequence[Comparison], runs: RunsByRecipe) -> list[
     for _, row, control, _ in comparisons:
         devices = {run["seed"]: run["machine"]["device"] for run in runs.get(control, [])}
         for run in runs.get(row, []):
-            if devices.get(run["seed"], run["machine"]["device"]) != run["machine"]["device"]:
+            device = run["machine"]["device"]
+            if devices.get(run["seed"], device) != device:
                 pairs.append(f"`{row}` less `{control}` (seed {run['seed']})")
     if not pairs:
         return []
@@ -245,7 +246,10 @@ def comparison_answers() -> list[Answer]:
     runs = runs_by_recipe(read_records(report_tables.REPORTS))
     answers = []
     for report, comparisons in (("rob", ROB_COMPARISONS), ("gen", GEN_COMPARISONS)):
-        directions = [direction_of(comparison, runs) for comparison in comparisons]
+        directions = []
+        for comparison in comparisons:
+            measured = measured_differences(comparison, runs)
+            directions.append(compare(published_difference(comparison), measured))
         if set(directions) <= {TOO_FEW, UNPUBLISHED}:
             continue
         question = f"Do our measurements agree with the course report {report.upper()}?"
@@ -294,10 +298,12 @@ def train_scores(record: Record) -> Scores:
 def report_devices() -> str:
     """Scores of a run on a GPU less those of the same run on a CPU, for each seed that has both.
 
-    They show how much chance is left in a score, whatever the seed.
+    They show how much chance is left in a score, whatever the seed. Raises ValueError as
+    `check_one_cut` does.
     """
     runs = [record for record in read_records(report_tables.REPORTS) if is_current(record)]
-    by_run = group_by(runs, lambda run: (run["recipe"], run["seed"]))
+    report_tables.check_one_cut(runs)
+    by_run = group_by(runs, report_tables.name_and_seed)
     lines = format_head(["row", "seed", *(column.title for column in COLUMNS)])
     shown: list[Record] = []
     for (name, seed), group in by_run.items():
@@ -305,7 +311,8 @@ def report_devices() -> str:
         if {"cpu", "cuda"} <= newest.keys():
             pair = [newest["cuda"], newest["cpu"]]
             on_gpu, on_cpu = map(counted_scores, pair)
-            cells = [f"{on_gpu[c.score] - on_cpu[c.score]:+.3f}" for c in COLUMNS]
+            scores = [column.score for column in COLUMNS]
+            cells = [f"{on_gpu[score] - on_cpu[score]:+.3f}" for score in scores]
             lines.append(format_row([f"`{name}`", str(seed), *cells]))
             shown += pair
     return report_tables.with_conditions(lines, shown)
