@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from multitask.combining import GradientSurgery
     from multitask.leaderboard import FileScores
     from multitask.rows import EncodedTables, Tables
+    from multitask.soup import Soup
     from multitask.task_models import SingleTaskResult, TaskModels
     from multitask.tasks import Task
 
@@ -103,22 +104,23 @@ class Resolved(NamedTuple):
 class TaskJobs(NamedTuple):
     """The jobs of the tasks, in the order of their training."""
 
-    shared: list[Job]  # of all tasks together. The last one is the multitask stage.
-    single: dict[str, Job]  # of each task alone, by task
+    heads: list[Job]  # of the heads alone, with --heads_first
+    multitask: list[Job]  # of all tasks together. With --soup there are several.
+    single: dict[str, Job]  # of each task alone, by task, with --single_task_epochs
 
     @property
     def in_order(self) -> list[Job]:
         """All of them."""
-        return [*self.shared, *self.single.values()]
+        return [*self.heads, *self.multitask, *self.single.values()]
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What training leaves behind."""
 
-    job: Job  # of the tasks; its model is the best one
-    progress: Progress  # of that job
-    models: TaskModels  # that answer: the best one, or a task's own
+    job: Job  # of the tasks. Its model is the best one, or the mean of --soup.
+    soup: Soup  # what that job has left, and the other ones of --soup
+    models: TaskModels  # that answer: that model, or a task's own
     singles: list[SingleTaskResult]  # of --single_task_epochs
     stages: dict[str, dict]  # scores before and after each stage of --pretrain
     seconds: float
@@ -401,7 +403,8 @@ def build_mlm_stage(setup: Setup, folder: Path, start: str) -> Stage:
 def build_task_jobs(setup: Setup) -> TaskJobs:
     """The multitask stage as jobs: the heads alone first where --heads_first asks, then all.
 
-    After them comes each task alone, where --single_task_epochs asks.
+    All come several times where --soup asks. After them comes each task alone, where
+    --single_task_epochs asks.
     """
     from contrastive.stage import build_companion
     from multitask import stage
@@ -421,20 +424,31 @@ def build_task_jobs(setup: Setup) -> TaskJobs:
         automatic.has_dropout_in_tasks(options, setup.encoder.config.hidden_size),
         setup.tasks,
     )
-    job = stage.build_job(
-        options.multitask, options.training, model, setup.rows, setup.folder, companion
-    )
     fine_tuning = options.multitask.fine_tuning
-    shared = [job]
+    jobs = []
+    for number in range(fine_tuning.soup):
+        jobs.append(
+            stage.build_job(
+                options.multitask,
+                options.training,
+                model,
+                setup.rows,
+                setup.folder,
+                companion,
+                number,
+            )
+        )
+    job = jobs[0]
+    heads = []
     if fine_tuning.heads_first:
-        shared.insert(0, stage.heads_job(job, options.multitask, options.training))
+        heads.append(stage.heads_job(job, options.multitask, options.training))
     single: dict[str, Job] = {}
     if fine_tuning.single_task_epochs:
         for task in dict.fromkeys(options.multitask.tasks.order):
             single[task] = stage.single_task_job(
                 job, task, setup.rows, options.multitask, options.training
             )
-    return TaskJobs(shared, single)
+    return TaskJobs(heads, jobs, single)
 
 
 # --- 4. estimate the cost -------------------------------------------------------------------------
@@ -473,6 +487,7 @@ def train(setup: Setup, stages: Chain, jobs: TaskJobs, is_resumed: bool) -> Outc
     from minbert.training import processes
     from minbert.training.loop import fit
     from minbert.training.stage import run_chain
+    from multitask.soup import train_soup
     from multitask.stage import train_single_tasks
 
     log_steps(setup, [*(step.stage.job for step in stages), *jobs.in_order])
@@ -489,14 +504,16 @@ def train(setup: Setup, stages: Chain, jobs: TaskJobs, is_resumed: bool) -> Outc
         seconds += progress.seconds
         return progress
 
-    for job in jobs.shared:
-        progress = train_job(job)
-    models, singles = train_single_tasks(job, progress, jobs.single, train_job)
+    for job in jobs.heads:
+        train_job(job)
+    soup = train_soup(jobs.multitask, train_job)
+    job = jobs.multitask[0]
+    models, singles = train_single_tasks(job, soup.scores, jobs.single, train_job)
     if is_last:
         qualities, spent = run_chain(stages, is_resumed)
         seconds += spent
     processes.leave()  # of several processes the first one goes on alone
-    return Outcome(job, progress, models, singles, qualities, seconds)
+    return Outcome(job, soup, models, singles, qualities, seconds)
 
 
 def log_steps(setup: Setup, jobs: list[Job]) -> None:
@@ -526,7 +543,7 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
     from data.known_words import save_words
     from data.task_specs import stored
     from minbert.training import cost_estimate, run_folder
-    from multitask import conflicts, evaluation, leaderboard, prediction_files, task_models
+    from multitask import conflicts, evaluation, leaderboard, prediction_files, soup, task_models
 
     terminal.title("Results", "predicting dev and test")
     options = setup.options
@@ -559,8 +576,9 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
         **({"test_scores": scores.test} if scores.test else {}),
         **({"train_scores": train_scores} if train_scores else {}),
         baselines=baselines,
-        epochs=outcome.progress.history,
-        best_step=outcome.progress.best_step,
+        epochs=outcome.soup.progress.history,
+        best_step=outcome.soup.progress.best_step,
+        **soup.stored_soup(outcome.soup),
         **task_models.stored_results(outcome.singles),
         conflicts=conflict_record,
         stages=outcome.stages,
@@ -572,6 +590,7 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
     if conflict_table:
         terminal.table(conflict_table.rstrip("\n"))
         terminal.say("")
+    print_soup(setup, outcome.soup)
     print_single_tasks(setup, outcome.singles)
     print_results(setup, scores, train_scores, baselines)
     terminal.say("", cost_estimate.comparison(costs, **actual))
@@ -607,6 +626,18 @@ def write_report(
         for name, write in writers.items():
             with only_warn(f"the {name}"):
                 terminal.say(f"{name}: {write(run)}")
+
+
+def print_soup(setup: Setup, result: Soup) -> None:
+    """Print the scores of the soup and of its ingredients, where --soup asked for one."""
+    from minbert.reporting.tables import aligned
+    from multitask.leaderboard import score_titles
+    from multitask.soup import RECORD_KEY, soup_table, stored_soup
+
+    stored = stored_soup(result)
+    if stored:
+        titles = score_titles(setup.tasks)
+        terminal.table(aligned(soup_table(stored[RECORD_KEY], titles)))
 
 
 def print_single_tasks(setup: Setup, results: list[SingleTaskResult]) -> None:
@@ -680,7 +711,7 @@ def print_summary(setup: Setup, outcome: Outcome) -> None:
             options.training.precision,
         )
     )
-    progress = summary.describe_progress(outcome.progress.history, trained)
+    progress = summary.describe_progress(outcome.soup.progress.history, trained)
     if progress:
         terminal.say(progress)
     first = next(iter(trained))

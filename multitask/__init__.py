@@ -21,6 +21,7 @@ combining.py         A method of --surgery as the training loop calls it.
 options.py           The options of this package.
 proximal.py          The earlier model of SMART, which follows the weights.
 regularised_loss.py  A task's loss with its regulariser, as the training loop calls it.
+soup.py              The mean of several models: a model soup.
 stage.py             The job of the tasks, for the training loop.
 evaluation.py        Predicts and scores.
 prediction_files.py  Leaderboard files: writes, reads, verifies and scores them. Other tables.

@@ -17,6 +17,7 @@ from minbert.reporting.model_cards import CardMetadata, CardScore, write_card
 from minbert.reporting.pages import Section
 from minbert.reporting.tables import Column, Table
 from minbert.training import run_page
+from multitask import soup
 from multitask.run_report import ReportedRun, score_table
 from multitask.tasks import Task
 
@@ -115,14 +116,17 @@ def card_sections(run: ReportedRun) -> list[Section]:
     folder = run.folder.resolve().name
     stages = ", ".join(run.stages) or "none"
     first = run.trained[0]
-    of_alone = ""
+    of_weights = ""
+    if soup.RECORD_KEY in record:
+        number = len(record[soup.RECORD_KEY]["ingredients"])
+        of_weights = f" Its weights are the mean of {number} models (a model soup)."
     if run.alone:
-        of_alone = f" These tasks have an encoder of their own: {', '.join(run.alone)}."
+        of_weights += f" These tasks have an encoder of their own: {', '.join(run.alone)}."
     return [
         Section(
             "Model",
             f"A BERT encoder with a head for each of these tasks: {', '.join(run.answered)}. "
-            f"minBERT trained it. Its stages beside the tasks: {stages}.{of_alone}",
+            f"minBERT trained it. Its stages beside the tasks: {stages}.{of_weights}",
             task_table(run),
             level=2,
         ),

@@ -262,6 +262,7 @@ class HeadOptions(OptionGroup):
 
 
 ALL = "all"  # of --score_train
+MOST_INGREDIENTS = 100  # of --soup
 
 
 @dataclass(frozen=True)
@@ -330,6 +331,14 @@ class FineTuningOptions(OptionGroup):
         "With --averaging swa: the number of steps between two weights of the mean.",
         low=1,
         only_with=OnlyWith("averaging", ("swa",)),
+    )
+    soup: int = flag(
+        1,
+        "Train the multitask stage this number of times from the same weights, with the rows in "
+        "another order each time, and keep the mean of the models: a model soup (Wortsman et al. "
+        "2022).",
+        low=1,
+        high=MOST_INGREDIENTS,
     )
     # How much of the encoder is trained, and when.
     layer_decay: float = flag(

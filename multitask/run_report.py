@@ -23,6 +23,7 @@ from minbert.reporting.pages import Section, write_html
 from minbert.reporting.tables import NO_VALUE, Table, heading_and_numbers
 from minbert.training import run_page
 from minbert.training.run_page import Curves
+from multitask import soup
 from multitask.combining import GradientSurgery
 from multitask.conflicts import conflict_figure
 from multitask.errors.breakdown import DevOutputs
@@ -94,6 +95,7 @@ def report_sections(run: ReportedRun) -> list[Section]:
     """All chapters of the page."""
     return [
         *score_sections(run),
+        *soup_sections(run),
         *single_task_sections(run),
         *training_sections(run),
         *conflict_sections(run),
@@ -118,10 +120,10 @@ def score_sections(run: ReportedRun) -> list[Section]:
     if history:
         titles = {**run.task_titles, **score_titles(run.tasks)}
         best_step = run.record["best_step"]
+        is_soup = soup.RECORD_KEY in run.record
+        title = "Scores by epoch of ingredient 1" if is_soup else "Scores by epoch"
         sections.append(
-            run_page.evaluation_section(
-                "Scores by epoch", history, best_step, options["score"], titles
-            )
+            run_page.evaluation_section(title, history, best_step, options["score"], titles)
         )
     return sections
 
@@ -142,6 +144,21 @@ def score_table(run: ReportedRun) -> Table:
         cells = [f"{scores[key]:.4f}" if key in scores else NO_VALUE for scores in columns.values()]
         rows.append((title, *cells))
     return Table(heading_and_numbers("score", *columns), tuple(rows))
+
+
+def soup_sections(run: ReportedRun) -> list[Section]:
+    """The scores of the ingredients and of their mean, with --soup."""
+    entry = run.record.get(soup.RECORD_KEY)
+    if not entry:
+        return []
+    prose = (
+        f"The multitask stage was trained {len(entry['ingredients'])} times from the same "
+        "weights, with the rows in another order each time. The model is the mean of these "
+        "ingredients. Each of them is the best model of its own training."
+    )
+    heading, *rows = soup.soup_table(entry, score_titles(run.tasks))
+    table = Table(heading_and_numbers(*heading), tuple(tuple(row) for row in rows))
+    return [Section("Model soup", prose, table, level=2)]
 
 
 def single_task_sections(run: ReportedRun) -> list[Section]:

@@ -51,6 +51,7 @@ from multitask.regularised_loss import (
 from multitask.rows import EncodedTables, num_tokens
 from multitask.sampler_registry import Epoch
 from multitask.sampling import MakeBatches, mt_dnn
+from multitask.soup import seed_of
 from multitask.task_models import SingleTaskResult, TaskModels
 from multitask.tasks import Loss, Tasks, labels_of
 
@@ -103,6 +104,7 @@ def build_job(
     rows: EncodedTables,
     folder: Path,
     companion: nn.Module | None = None,
+    number: int = 0,
 ) -> Job:
     """The multitask stage as a Job. It trains the model, with its encoder, in place.
 
@@ -112,6 +114,8 @@ def build_job(
     companion: for fusion training ([GEN] section 4.2), a module that gives the contrastive loss
     of a batch on the same encoder, and whose `projection` is trained, too. After each step its
     batches come once more, for that loss.
+
+    number: of the ingredient, from 0, with --soup. The ingredients have different seeds.
     """
     check_regulariser(options.fine_tuning, model, training.precision)
     # As a part of the model, the projection is trained and goes into checkpoints.
@@ -120,16 +124,18 @@ def build_job(
     model.to(torch.device(training.device))
 
     tasks = TaskTraining.build(options, training, model, rows, companion)
+    name = f"multitask-{number + 1}" if number else "multitask"
+    seed = seed_of(training.seed, number)
     return Job(
-        name="multitask",
-        folder=folder / "checkpoint" / "multitask",
+        name=name,
+        folder=folder / "checkpoint" / name,
         model=model,
         optimizer=build_optimizer(model, options.fine_tuning, training),
         plan=tasks.plan,
         load=tasks.load,
         loss=tasks.loss,
         weigh=loss_weights(options.tasks),
-        surgery=gradient_surgery(options.tasks, training.seed),
+        surgery=gradient_surgery(options.tasks, seed),
         evaluate=tasks.evaluate,
         before_epoch=tasks.before_epoch,
         score=options.tasks.score,
@@ -137,7 +143,7 @@ def build_job(
         epochs=options.tasks.sampler.num_epochs(options.fine_tuning.epochs, options.tasks.order),
         device=tasks.device,
         precision=training.precision,
-        seed=training.seed,
+        seed=seed,
         schedule=training.schedule,
         warmup=training.warmup,
         max_grad_norm=training.max_grad_norm,
@@ -344,18 +350,20 @@ def single_task_job(
 
 
 def train_single_tasks(
-    job: Job, progress: Progress, jobs: Mapping[str, Job], train: Callable[[Job], Progress]
+    job: Job,
+    scores: Mapping[str, float],
+    jobs: Mapping[str, Job],
+    train: Callable[[Job], Progress],
 ) -> tuple[TaskModels, list[SingleTaskResult]]:
-    """Train each task alone, from the best model of `job`, and keep what is better.
+    """Train each task alone, from the model that `job` has left, and keep what is better.
 
-    progress: of `job`, which is finished. jobs: of `single_task_job`, by task. train: trains a job
-    to its end, such as loop.fit. The model of `job` has its own weights again afterwards.
+    scores: of that model on dev. jobs: of `single_task_job`, by task. train: trains a job to its
+    end, such as loop.fit. The model of `job` has its own weights again afterwards.
     """
     model = cast(MultitaskBert, job.model)
     if not jobs:
         return TaskModels(model, {}), []
     shared = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    (best,) = [entry for entry in progress.history if entry["step"] == progress.best_step]
     alone = {}
     results = []
     for task, single in jobs.items():
@@ -364,7 +372,7 @@ def train_single_tasks(
         single.optimizer.state.clear()  # the moments would hold the memory of two models
         after = cast(float, of_task.best_score)
         history = of_task.history
-        result = SingleTaskResult(task, best[task], after, history, of_task.best_step)
+        result = SingleTaskResult(task, scores[task], after, history, of_task.best_step)
         if result.is_kept:
             alone[task] = copy.deepcopy(model)
         results.append(result)

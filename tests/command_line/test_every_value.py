@@ -176,6 +176,7 @@ OF_THE_RUN = {
     "tensorboard",
     "score_train",
     "heads_first",
+    "soup",
     "single_task_epochs",
     "single_task_lr",
     "hand_on",

@@ -23,6 +23,7 @@ from multitask.model import MultitaskBert
 from multitask.prediction_files import read_predictions
 from multitask.rows import read_tables
 from multitask.saved_run import open_run
+from multitask.soup import best_scores
 from multitask.stage import single_task_job, train_single_tasks
 from multitask.task_models import SingleTaskResult, TaskModels, stored_results, tasks_alone
 from multitask.tasks import TASKS
@@ -77,7 +78,7 @@ class Trained:
         self.progress = fit(self.job, is_resumed)
         self.shared = {name: value.clone() for name, value in self.job.model.state_dict().items()}
         self.models, self.results = train_single_tasks(
-            self.job, self.progress, self.jobs, lambda job: fit(job, is_resumed)
+            self.job, best_scores(self.progress), self.jobs, lambda job: fit(job, is_resumed)
         )
 
     def kill(self, record) -> None:
@@ -134,7 +135,7 @@ def test_a_model_is_kept_where_it_is_better(after, is_kept):
 
 
 def test_without_jobs_the_multitask_model_answers_everything(trained):
-    models, results = train_single_tasks(trained.job, trained.progress, {}, fit)
+    models, results = train_single_tasks(trained.job, {}, {}, fit)
     assert results == [] == tasks_alone(stored_results(results))
     assert models.of("sst") is models.of("sts") is trained.job.model
 

@@ -1,0 +1,277 @@
+"""--soup: the multitask stage several times, and the mean of the models.
+
+If the ingredients do not start from the same weights, if they are all the same, or if a resumed
+run mixes others.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+import run_multitask
+from command_line.options import Options
+from minbert.training.job import Progress
+from minbert.training.loop import fit
+from multitask.evaluation import evaluate
+from multitask.rows import read_tables
+from multitask.saved_run import open_run
+from multitask.soup import SEED_STRIDE, add_to_mean, seed_of, soup_table, stored_soup, train_soup
+from multitask.stage import build_job, single_task_job, train_single_tasks
+from multitask.tasks import TASKS
+from tests.toy_multitask import encoded, resolved, task_job
+
+NUM_INGREDIENTS = 3
+
+
+@pytest.fixture(scope="module")
+def options(sample_data, tiny_model):
+    options = Options.of(
+        data_dir=str(sample_data),
+        model=str(tiny_model),
+        tasks="sst,sts",
+        pair_encoding="cross",
+        sampling="joint",
+        precision="fp32",
+        batch_size=8,
+        epochs=2,
+        lr=3e-3,
+        surgery="pcgrad",
+        soup=NUM_INGREDIENTS,
+        save_every=1,
+        train_rows="sst=16,sts=16",
+        dev_rows="sst=24,sts=24",
+    ).with_files()
+    return resolved(options, 32)
+
+
+@pytest.fixture(scope="module")
+def rows(options):
+    return encoded(options, read_tables(options.data))
+
+
+def make_jobs(options, rows, folder):
+    """The jobs of all ingredients, as run_multitask.py builds them."""
+    first = task_job(options, rows, folder)
+    jobs = [first]
+    for number in range(1, options.multitask.fine_tuning.soup):
+        job = build_job(
+            options.multitask, options.training, first.model, rows, folder, number=number
+        )
+        jobs.append(job)
+    return jobs
+
+
+def state_of(job):
+    return {name: tensor.clone() for name, tensor in job.model.state_dict().items()}
+
+
+def same(one, other) -> bool:
+    """Whether two states have the same bits."""
+    return all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+
+class Cooked:
+    """A soup, with the weights before and after each of its trainings."""
+
+    def __init__(self, options, rows, folder, is_resumed=False, killed_in=-1):
+        self.jobs = make_jobs(options, rows, folder)
+        if killed_in >= 0:
+            self.jobs[killed_in].on_step = self.kill
+        self.starts = []
+        self.ends = []
+        self.is_resumed = is_resumed
+        self.soup = train_soup(self.jobs, self.train)
+
+    def train(self, job) -> Progress:
+        self.starts.append(state_of(job))
+        progress = fit(job, self.is_resumed)
+        self.ends.append(state_of(job))
+        return progress
+
+    def kill(self, record) -> None:
+        if record.step == 3:
+            raise Kill
+
+
+class Kill(Exception):
+    """Ends a job in its middle."""
+
+
+@pytest.fixture(scope="module")
+def cooked(options, rows, tmp_path_factory, no_fsync):
+    return Cooked(options, rows, tmp_path_factory.mktemp("soup"))
+
+
+# --- training -------------------------------------------------------------------------------------
+
+
+def test_all_ingredients_start_from_the_same_weights_and_end_in_others(cooked):
+    assert len(cooked.ends) == NUM_INGREDIENTS
+    for start in cooked.starts[1:]:
+        assert same(start, cooked.starts[0])
+    assert not same(cooked.ends[0], cooked.ends[1])
+    assert not same(cooked.ends[1], cooked.ends[2])
+    assert not same(cooked.starts[0], cooked.ends[0])
+
+
+def test_the_model_is_the_mean_of_the_ingredients(cooked):
+    for name, tensor in cooked.jobs[0].model.state_dict().items():
+        stacked = torch.stack([end[name].double() for end in cooked.ends])
+        torch.testing.assert_close(tensor.double(), stacked.mean(0), rtol=1e-6, atol=1e-7)
+
+
+def test_the_first_ingredient_is_the_run_without_a_soup(options, rows, cooked, tmp_path, no_fsync):
+    job = task_job(options, rows, tmp_path)
+    progress = fit(job)
+    assert same(job.model.state_dict(), cooked.ends[0])
+    assert progress.history == cooked.soup.ingredients[0].epochs
+
+
+def test_each_ingredient_is_the_best_model_of_its_own_training(rows, cooked):
+    for ingredient, end in zip(cooked.soup.ingredients, cooked.ends, strict=True):
+        best = max(ingredient.epochs, key=lambda entry: entry["mean"])
+        assert (ingredient.best_step, ingredient.scores["mean"]) == (best["step"], best["mean"])
+        model = cooked.jobs[0].model
+        kept = state_of(cooked.jobs[0])
+        model.load_state_dict(end)
+        dev = {task: rows[task]["dev"] for task in ("sst", "sts")}
+        assert evaluate(model, dev, "fp32") == ingredient.scores
+        model.load_state_dict(kept)
+
+
+def test_the_scores_are_those_of_the_mean(rows, cooked):
+    dev = {task: rows[task]["dev"] for task in ("sst", "sts")}
+    assert evaluate(cooked.jobs[0].model, dev, "fp32") == cooked.soup.scores
+
+
+def test_an_ingredient_has_its_own_seed_order_and_surgery(cooked):
+    seeds = [job.seed for job in cooked.jobs]
+    assert [ingredient.seed for ingredient in cooked.soup.ingredients] == seeds
+    assert len(set(seeds)) == NUM_INGREDIENTS
+    orders = {str(list(job.all_steps())) for job in cooked.jobs}
+    assert len(orders) == NUM_INGREDIENTS
+    assert len({id(job.surgery) for job in cooked.jobs}) == NUM_INGREDIENTS
+    assert len({id(job.optimizer) for job in cooked.jobs}) == NUM_INGREDIENTS
+    assert len({job.folder for job in cooked.jobs}) == NUM_INGREDIENTS
+
+
+def test_seeds_of_users_are_closer_together_than_those_of_ingredients():
+    assert seed_of(7, 0) == 7
+    several = {seed_of(seed, number) for seed in range(100) for number in range(100)}
+    assert len(several) == 100 * 100
+    assert seed_of(2**32 - 1, 1) == SEED_STRIDE - 1, "it stays a seed that --seed could have"
+
+
+@pytest.mark.parametrize("number", range(NUM_INGREDIENTS))
+def test_a_resumed_run_ends_in_the_same_bits(options, rows, cooked, tmp_path, no_fsync, number):
+    with pytest.raises(Kill):
+        Cooked(options, rows, tmp_path, killed_in=number)
+    torch.manual_seed(12345)
+    again = Cooked(options, rows, tmp_path, is_resumed=True)
+    assert again.soup.ingredients == cooked.soup.ingredients
+    assert again.soup.scores == cooked.soup.scores
+    assert same(again.jobs[0].model.state_dict(), cooked.jobs[0].model.state_dict())
+
+
+def test_one_training_is_no_soup(options, rows, tmp_path, no_fsync):
+    alone = Cooked(options.with_values(soup=1), rows, tmp_path)
+    assert same(alone.jobs[0].model.state_dict(), alone.ends[0])
+    assert alone.soup.ingredients == []
+    assert stored_soup(alone.soup) == {}
+    assert alone.soup.scores["mean"] == alone.soup.progress.best_score
+
+
+def test_each_task_alone_starts_from_the_soup(options, rows, tmp_path, no_fsync):
+    options = options.with_values(single_task_epochs=1, single_task_lr=3e-3, soup=2, epochs=1)
+    cooked = Cooked(options, rows, tmp_path)
+    soup = state_of(cooked.jobs[0])
+    starts = []
+    jobs = {}
+    for task in ("sst", "sts"):
+        jobs[task] = single_task_job(
+            cooked.jobs[0], task, rows, options.multitask, options.training
+        )
+
+    def train(job):
+        starts.append(state_of(job))
+        return fit(job)
+
+    _, results = train_single_tasks(cooked.jobs[0], cooked.soup.scores, jobs, train)
+    assert all(same(start, soup) for start in starts) and len(starts) == 2
+    for result in results:
+        assert result.before == cooked.soup.scores[result.task]
+
+
+def test_the_mean_does_not_change_its_parts():
+    one = {"weight": torch.tensor([1.0, 3.0])}
+    mean: dict[str, torch.Tensor] = {}
+    for state in (one, {"weight": torch.tensor([3.0, 4.0])}):
+        add_to_mean(mean, state, 2)
+    assert mean["weight"].tolist() == [2.0, 3.5]
+    assert one["weight"].tolist() == [1.0, 3.0]
+
+
+# --- a whole run ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def run(options, tmp_path_factory, no_fsync):
+    """A finished run of the command."""
+    folder = tmp_path_factory.mktemp("runs")
+    flags = ["--output_dir", str(folder), "--name", "mine", "--soup", "2"]
+    for name in ("data_dir", "model", "tasks", "train_rows", "dev_rows", "batch_size", "lr"):
+        flags += [f"--{name}", str(options.flat()[name])]
+    flags += ["--sampling", "joint", "--epochs", "2", "--precision", "fp32"]
+    assert run_multitask.main(flags) == 0
+    return folder / "mine"
+
+
+@pytest.fixture(scope="module")
+def record(run):
+    return json.loads((run / "run.json").read_text("utf-8"))
+
+
+def test_the_record_holds_the_ingredients_and_the_scores_of_the_soup(run, record):
+    entry = record["soup"]
+    assert len(entry["ingredients"]) == 2
+    assert [cost["name"] for cost in record["predicted"]] == ["multitask", "multitask-2"]
+    opened = open_run(run)
+    dev = {task: opened.rows[task]["dev"] for task in ("sst", "sts")}
+    scores = evaluate(opened.model, dev, "fp32")
+    for task in ("sst", "sts"):
+        assert entry["scores"][task] == pytest.approx(scores[task], abs=1e-6)
+        assert record["scores"][task] == pytest.approx(scores[task], abs=1e-6)
+    assert record["epochs"] == entry["ingredients"][0]["epochs"]
+    stages = {line.split(",")[0] for line in (run / "log.csv").read_text("utf-8").splitlines()[1:]}
+    assert {"multitask", "multitask-2"} <= stages
+
+
+def test_the_table_has_a_row_for_each_ingredient_and_the_soup(record):
+    titles = {"sst": "SST accuracy", "sts": "STS Pearson", "overall_2023": "overall 2023"}
+    rows = soup_table(record["soup"], titles)
+    assert rows[0] == ["model soup", "SST accuracy", "STS Pearson"], "only scores that it has"
+    assert [row[0] for row in rows[1:]] == ["ingredient 1", "ingredient 2", "the soup"]
+    assert rows[-1][1] == f"{record['soup']['scores']['sst']:.4f}"
+    assert rows[1][2] == f"{record['soup']['ingredients'][0]['scores']['sts']:.4f}"
+
+
+def test_the_report_and_the_card_say_it(run, record):
+    from multitask.model_card import card_sections
+    from multitask.run_report import ReportedRun, soup_sections
+
+    tasks = {task: TASKS[task] for task in ("sst", "sts")}
+    reported = ReportedRun(run, record, tasks, "", {"sst": [], "sts": []}, {}, None)
+    (section,) = soup_sections(reported)
+    assert [row[0] for row in section.body.rows] == ["ingredient 1", "ingredient 2", "the soup"]
+    assert "trained 2 times" in section.prose
+    assert "the mean of 2 models" in card_sections(reported)[0].prose
+    without = {name: value for name, value in record.items() if name != "soup"}
+    assert soup_sections(ReportedRun(run, without, tasks, "", {}, {}, None)) == []
+
+
+def test_fewer_than_one_training_is_refused():
+    with pytest.raises(ValueError, match="--soup"):
+        Options.of(soup=0)
