@@ -23,6 +23,7 @@ The files in reading order:
     report_tables.py       The tables of the two reports: published beside measured.
     report_comparisons.py  Rows of a report compared with each other: published beside measured.
     method_tables.py       The tables that compare training methods.
+    soup_tables.py         The tables of model soups.
     ensembles.py           Command: records ensembles. Their table.
     pages.py               Command: writes these tables into the documents.
     figures.py             Command: a page with curves and bars of runs.

@@ -45,6 +45,7 @@ CONTROLS = {
     "smart-larger": "defaults",
     "averaging-ema": "defaults",
     "averaging-swa": "averaging-swa-control",
+    "soup": "defaults",
     "single-task-epochs": "defaults",
     "surgery-pcgrad": "surgery-sum",
     "surgery-gradvac": "surgery-sum",

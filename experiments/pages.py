@@ -21,6 +21,7 @@ from experiments.method_tables import METHOD_TABLES
 from experiments.record_tables import TABLES as RECORD_TABLES
 from experiments.report_comparisons import REPORT_COMPARISONS
 from experiments.report_tables import REPORT_TABLES
+from experiments.soup_tables import SOUP_TABLES
 from minbert.commands.ending import exit_code
 from minbert.commands.files import write_text
 from minbert.commands.flags import Parser
@@ -31,6 +32,7 @@ TABLES = {
     **REPORT_TABLES,
     **REPORT_COMPARISONS,
     **METHOD_TABLES,
+    **SOUP_TABLES,
     "course-ensembles": ensembles,
 }
 BLOCK = re.compile(

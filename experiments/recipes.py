@@ -541,6 +541,8 @@ COMPARISONS: dict[str, Values] = {
     "averaging-ema": {"averaging": "ema"},
     "averaging-swa": {"averaging": "swa", "schedule": "constant"},
     "averaging-swa-control": {"schedule": "constant"},
+    # The mean of several models.
+    "soup": {"soup": 3},
     # Each task alone, after the tasks together.
     "single-task-epochs": {"single_task_epochs": 2},
     # When SimCSE is trained: before, after or together with the tasks.

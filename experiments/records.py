@@ -55,12 +55,13 @@ def record_of(run: Mapping[str, Any], day: date) -> Record:
     run: the content of its run.json. day: on which it is recorded. The record holds the recipe, the
     seed, the options that differ from their defaults, a digest of the data, the SHA-256 of each
     file of --plugin, scores after the best and after each epoch (of training rows, too, where
-    --score_train asked for them), the scores before and after each stage of --pretrain, machine,
-    versions, commit, minutes and gigabytes.
+    --score_train asked for them), the scores before and after each stage of --pretrain, the
+    ingredients of --soup, machine, versions, commit, minutes and gigabytes.
     """
     options = run["options"]
     actual = run["actual"]
-    parts_of_some_runs = {name: run[name] for name in ("train_scores", "stages") if run.get(name)}
+    parts = ("train_scores", "stages", "soup")
+    parts_of_some_runs = {name: run[name] for name in parts if run.get(name)}
     return {
         "recipe": options.get("recipe", NONE),
         "seed": options["seed"],

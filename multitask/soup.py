@@ -15,6 +15,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from minbert.training.averaging import running_mean
 from minbert.training.job import Job, Progress
 from multitask.model import MultitaskBert
 
@@ -69,14 +70,15 @@ def train_soup(jobs: Sequence[Job], train: Callable[[Job], Progress]) -> Soup:
     model = cast(MultitaskBert, jobs[0].model)
     start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     mean: dict[str, Tensor] = {}
-    trained = []
+    trained: list[Progress] = []
     for job in jobs:
         model.load_state_dict(start)
-        trained.append(train(job))
+        progress = train(job)
         if len(jobs) == 1:
-            return Soup(trained[0], best_scores(trained[0]), [])
+            return Soup(progress, best_scores(progress), [])
         job.optimizer.state.clear()  # the moments would hold the memory of two models
-        add_to_mean(mean, model.state_dict(), len(jobs))
+        add_to_mean(mean, model.state_dict(), len(trained))
+        trained.append(progress)
 
     model.load_state_dict(mean)
     ingredients = []
@@ -86,12 +88,14 @@ def train_soup(jobs: Sequence[Job], train: Callable[[Job], Progress]) -> Soup:
     return Soup(trained[0], jobs[0].evaluate(), ingredients)
 
 
-def add_to_mean(mean: dict[str, Tensor], state: Mapping[str, Tensor], count: int) -> None:
-    """Add one of `count` states to their mean: mean += state / count, in float32."""
+def add_to_mean(mean: dict[str, Tensor], state: Mapping[str, Tensor], num_averaged: int) -> None:
+    """Take one more state into a mean of states. Weights that are equal in all stay so, to the bit.
+
+    num_averaged: how many states are in the mean already. Of 0 states the mean is {}.
+    """
     with torch.no_grad():
         for name, tensor in state.items():
-            share = tensor / count
-            mean[name] = mean[name] + share if name in mean else share
+            mean[name] = running_mean(mean.get(name, tensor), tensor, num_averaged)
 
 
 # --- in run.json ----------------------------------------------------------------------------------

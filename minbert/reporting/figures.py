@@ -409,7 +409,8 @@ class BarPlot(Plot):
     def description(self) -> str:
         """The plot in words."""
         names = ", ".join(bars.name for bars in self.series)
-        return f"Bars of {len(self.groups)} groups: {self.x_label} of {names}"
+        groups = "one group" if len(self.groups) == 1 else f"{len(self.groups)} groups"
+        return f"Bars of {groups}: {self.x_label} of {names}"
 
     def draw(self, axes: Axes) -> list[Tooltip]:
         """Draw the bars of each series, and the names of the groups beside them."""

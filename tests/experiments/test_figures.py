@@ -86,7 +86,7 @@ def test_recorded_runs_become_a_page(two_runs, tmp_path, monkeypatch, capsys):
     assert text.count("<svg") == 5
     assert "How the runs were measured" in text
     assert "Measured on 2026-11-25 with commit" in text
-    assert "Bars of 1 groups: dev score of SST, PARA, STS" in text
+    assert "Bars of one group: dev score of SST, PARA, STS" in text
     last = histories["none"][0][-1]
     assert f"<title>none, epoch {last['epoch']}: " in text
     assert capsys.readouterr().out == 2 * f"{page}: written\n"

@@ -41,6 +41,8 @@ def test_the_record_of_a_run(two_runs):
     other = record_of({**run, "train_scores": {"sst": 0.9}, "stages": stages}, DAY)
     assert other["train_scores"] == {"sst": 0.9}
     assert other["stages"] == stages
+    soup = {"scores": {"sst": 0.5}, "ingredients": []}
+    assert "soup" not in record and record_of({**run, "soup": soup}, DAY)["soup"] == soup
     assert record["baselines"] == run["baselines"]
     assert record["epochs"] == run["epochs"]
     assert record["trained"][:3] == ["sst", "para", "sts"]

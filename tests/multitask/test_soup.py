@@ -205,13 +205,23 @@ def test_each_task_alone_starts_from_the_soup(options, rows, tmp_path, no_fsync)
         assert result.before == cooked.soup.scores[result.task]
 
 
-def test_the_mean_does_not_change_its_parts():
-    one = {"weight": torch.tensor([1.0, 3.0])}
+def test_the_mean_by_hand():
+    states = [torch.tensor(values) for values in ([1.0, 3.0], [3.0, 4.0], [8.0, 5.0])]
     mean: dict[str, torch.Tensor] = {}
-    for state in (one, {"weight": torch.tensor([3.0, 4.0])}):
-        add_to_mean(mean, state, 2)
-    assert mean["weight"].tolist() == [2.0, 3.5]
-    assert one["weight"].tolist() == [1.0, 3.0]
+    for number, tensor in enumerate(states):
+        add_to_mean(mean, {"weight": tensor}, number)
+    assert mean["weight"].tolist() == [4.0, 4.0]
+    assert states[0].tolist() == [1.0, 3.0], "its parts are as they were"
+
+
+def test_weights_that_are_equal_in_all_ingredients_stay_to_the_bit():
+    """Those of a frozen encoder."""
+    weights = torch.randn(1000, generator=torch.Generator().manual_seed(0))
+    mean: dict[str, torch.Tensor] = {}
+    for number in range(3):
+        add_to_mean(mean, {"weight": weights.clone()}, number)
+    assert torch.equal(mean["weight"], weights)
+    assert not torch.equal(sum(weights / 3 for _ in range(3)), weights), "a plain sum rounds"
 
 
 # --- a whole run ----------------------------------------------------------------------------------
