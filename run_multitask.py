@@ -638,6 +638,7 @@ def print_soup(setup: Setup, result: Soup) -> None:
     if stored:
         titles = score_titles(setup.tasks)
         terminal.table(aligned(soup_table(stored[RECORD_KEY], titles)))
+        terminal.say("")
 
 
 def print_single_tasks(setup: Setup, results: list[SingleTaskResult]) -> None:
@@ -648,6 +649,7 @@ def print_single_tasks(setup: Setup, results: list[SingleTaskResult]) -> None:
 
     if results:
         terminal.table(aligned(result_table(results, score_titles(setup.tasks))))
+        terminal.say("")
 
 
 def print_results(

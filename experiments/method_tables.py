@@ -27,6 +27,7 @@ from experiments.series import Series
 from experiments.tables import (
     COLUMNS,
     OVERALL,
+    format_difference,
     format_head,
     format_row,
     format_scores,
@@ -52,6 +53,9 @@ CONTROLS = {
     "surgery-cagrad": "surgery-sum",
     "surgery-upgrad": "surgery-sum",
 }
+# A task's own model is only kept where it is better, so the difference cannot be negative. The rule
+# for differences does not apply to these methods.
+NEVER_WORSE = {"single-task-epochs"}
 # Flags that runs for these tables may have. Every other one would make another experiment.
 FREE_FLAGS = (*MACHINE_OPTIONS, "plugin", "token_cache")
 
@@ -97,10 +101,11 @@ def by_seed(records: Sequence[Record]) -> dict[int, Record]:
     return {record["seed"]: record for record in sorted(newest, key=lambda record: record["seed"])}
 
 
-def difference_cells(runs: Runs, controls: Runs) -> list[str]:
+def difference_cells(runs: Runs, controls: Runs, is_judged: bool = True) -> list[str]:
     """Return how many seeds both have, and the mean difference of each score over them.
 
-    Raises ValueError where a run and its control have read other data.
+    is_judged: whether the cells say if a difference is a hint or clear. Raises ValueError where a
+    run and its control have read other data.
     """
     seeds = [seed for seed in runs if seed in controls]
     for seed in seeds:
@@ -112,7 +117,7 @@ def difference_cells(runs: Runs, controls: Runs) -> list[str]:
     cells = [str(len(seeds))]
     for score in SCORES:
         values = [runs[seed]["scores"][score] - controls[seed]["scores"][score] for seed in seeds]
-        cells.append(format_scores(values))
+        cells.append(format_difference(values) if is_judged else format_scores(values))
     return cells
 
 
@@ -216,7 +221,7 @@ def method_differences() -> str:
         for seed in runs.keys() & controls.keys():
             check_pair(runs[seed], controls[seed])
         if runs and controls:
-            cells = difference_cells(runs, controls)
+            cells = difference_cells(runs, controls, name not in NEVER_WORSE)
             lines.append(format_row([f"`{name}`", f"`{control}`", *cells]))
             notes += describe_other_code(name, runs, controls)
     return "\n".join([*lines, *notes])

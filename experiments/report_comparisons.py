@@ -17,7 +17,6 @@ from experiments.cut import is_current
 from experiments.recipes import RECIPES
 from experiments.records import Record, group_by, read_records
 from experiments.report_tables import (
-    ENOUGH_SEEDS,
     TASK_COLUMNS,
     RunsByRecipe,
     closing_lines,
@@ -26,18 +25,17 @@ from experiments.report_tables import (
 )
 from experiments.run_files import Scores
 from experiments.tables import (
+    CLEARLY,
     COLUMNS,
+    ENOUGH_SEEDS,
     OVERALL,
     Answer,
     Column,
     format_head,
     format_row,
     format_scores,
+    strength_of,
 )
-
-# A difference that is smaller than its deviation says nothing. Above three deviations it is clear.
-HINT = 1.0
-CLEAR = 3.0
 
 
 class Comparison(NamedTuple):
@@ -122,12 +120,11 @@ def compare(published: float, measured: Sequence[float]) -> str:
         return TOO_FEW
     if round(published, 3) == 0.0:  # The reports print three decimals.
         return UNPUBLISHED
-    mean = statistics.mean(measured)
-    deviation = statistics.stdev(measured)
-    if abs(mean) < HINT * deviation or mean == 0.0:
+    strength = strength_of(measured)
+    if not strength:
         return NOTHING
-    direction = SAME if mean * published > 0.0 else OPPOSITE
-    return f"{'clearly' if abs(mean) > CLEAR * deviation else 'may be'} {direction}"
+    direction = SAME if statistics.mean(measured) * published > 0.0 else OPPOSITE
+    return f"{CLEARLY if strength == CLEARLY else 'may be'} {direction}"
 
 
 def comparison_lines(comparisons: Sequence[Comparison], runs: RunsByRecipe) -> list[str]:
@@ -174,7 +171,7 @@ def count_directions(directions: Sequence[str]) -> str:
         (NOTHING, "that say nothing"),
     ):
         number = sum(direction.endswith(word) for direction in directions)
-        clear = directions.count(f"clearly {word}")
+        clear = directions.count(f"{CLEARLY} {word}")
         counts.append(f"{number} {text}" + (f" ({clear} clearly)" if clear else ""))
     return f"Of {len(directions)} differences: {join(counts)}."
 

@@ -32,11 +32,16 @@ from experiments.records import (
     read_records,
 )
 from experiments.run_files import Scores
-from experiments.tables import COLUMNS, OVERALL, format_head, format_row, format_scores
+from experiments.tables import (
+    COLUMNS,
+    ENOUGH_SEEDS,
+    OVERALL,
+    format_head,
+    format_row,
+    format_scores,
+)
 
 TASK_COLUMNS = [column for column in COLUMNS if column.score != OVERALL]
-# A claim about a row needs so many seeds.
-ENOUGH_SEEDS = 3
 # The order of fewer rows says nothing.
 ROWS_OF_AN_ORDER = 5
 CONTRASTIVE_LR = "contrastive_lr"

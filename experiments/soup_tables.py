@@ -15,7 +15,7 @@ from experiments.conditions import measured_on, not_measured
 from experiments.method_tables import COURSE, SCORES, TITLES, by_seed, seeds_of
 from experiments.records import Record, read_records
 from experiments.run_files import Scores
-from experiments.tables import format_head, format_row, format_scores, score_cells
+from experiments.tables import format_difference, format_head, format_row, score_cells
 
 # All options of the runs that differ from their defaults, by task.
 ALONE: dict[str, Any] = {
@@ -143,7 +143,7 @@ def differences(runs: Sequence[Scores], controls: Sequence[Scores]) -> list[str]
         values = []
         for run, control in zip(runs, controls, strict=True):
             values.append(run[score] - control[score])
-        cells.append(format_scores(values))
+        cells.append(format_difference(values))
     return cells
 
 

@@ -27,6 +27,14 @@ class Answer(NamedTuple):
 
 
 OVERALL = "overall_2023"
+# What a difference says, by its mean in standard deviations over the seeds: nothing up to the first
+# one, a hint up to the second one, and more than a hint above it. docs/results/methods.md has the
+# rule in words.
+HINT = 1.0
+CLEAR = 3.0
+ENOUGH_SEEDS = 3  # fewer say nothing
+MAY = "may"
+CLEARLY = "clearly"
 COLUMNS = (
     Column("sst", "SST", "sst"),
     Column("para", "PARA", "para"),
@@ -62,6 +70,29 @@ def format_scores(scores: Sequence[float], published: float | None = None) -> st
     return text
 
 
+def strength_of(differences: Sequence[float]) -> str:
+    """Return what differences say: "clearly", "may", or "" for nothing.
+
+    differences: one for each seed. Those of fewer than three seeds say nothing.
+    """
+    if len(differences) < ENOUGH_SEEDS:
+        return ""
+    mean = abs(statistics.mean(differences))
+    deviation = statistics.stdev(differences)
+    if mean == 0.0 or mean < HINT * deviation:
+        return ""
+    return CLEARLY if mean > CLEAR * deviation else MAY
+
+
+def format_difference(differences: Sequence[float]) -> str:
+    """Return "mean ± standard deviation", and in brackets what it says, if anything.
+
+    differences: one for each seed.
+    """
+    strength = strength_of(differences)
+    return format_scores(differences) + (f" ({strength})" if strength else "")
+
+
 def score_cells(runs: Sequence[Mapping[str, float]], scores: Iterable[str]) -> list[str]:
     """Return a cell for each score: the mean over the runs, with the deviation of several."""
     cells = []
@@ -73,8 +104,9 @@ def score_cells(runs: Sequence[Mapping[str, float]], scores: Iterable[str]) -> l
 def format_differences(runs: Sequence[Scores], controls: Sequence[Scores], score: str) -> str:
     """Return a score of each run minus that of the control run with the same seed.
 
-    The text has mean, deviation, and each difference. The runs of one seed share the order of the
-    rows and the dropout masks. So a difference holds less chance than the difference of two means.
+    The text has mean, deviation, what they say, and each difference. The runs of one seed share
+    the order of the rows and the dropout masks. So a difference holds less chance than the
+    difference of two means.
     Returns "-" where no pair of runs has the score.
     """
     differences = []
@@ -84,7 +116,7 @@ def format_differences(runs: Sequence[Scores], controls: Sequence[Scores], score
     if not differences:
         return "-"
     listed = ", ".join(f"{difference:+.3f}" for difference in differences)
-    return f"{format_scores(differences)}: {listed}"
+    return f"{format_difference(differences)}: {listed}"
 
 
 def build_score_table(scores: Mapping[str, Sequence[Scores]]) -> str:

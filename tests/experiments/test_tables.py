@@ -8,7 +8,9 @@ from experiments.tables import (
     build_score_table,
     build_stage_table,
     build_train_table,
+    format_difference,
     format_scores,
+    strength_of,
 )
 
 SCORES = {"sst": 0.5, "para": 0.7, "sts": 0.6, "overall_2023": 0.6, "overall_2024": 0.66}
@@ -72,6 +74,41 @@ def test_differences_by_hand():
         f"| head-ph | 3 | {nothing} | {nothing} | {nothing} | "
         "0.010 ± 0.030: +0.010, -0.020, +0.040 |",
     ]
+
+
+@pytest.mark.parametrize(
+    ("differences", "strength"),
+    [
+        # mean 2, deviation 1: two deviations
+        ([1.0, 2.0, 3.0], "may"),
+        ([-1.0, -2.0, -3.0], "may"),
+        # mean 1, deviation 1: exactly one
+        ([0.0, 1.0, 2.0], "may"),
+        # mean 0.9, deviation 1
+        ([-0.1, 0.9, 1.9], ""),
+        # mean 3, deviation 1: exactly three
+        ([2.0, 3.0, 4.0], "may"),
+        ([3.0, 4.0, 5.0], "clearly"),
+        ([-3.0, -4.0, -5.0], "clearly"),
+        ([0.5, 0.5, 0.5], "clearly"),
+        ([0.0, 0.0, 0.0], ""),
+        # too few seeds
+        ([5.0, 5.0], ""),
+        ([5.0], ""),
+        ([], ""),
+    ],
+)
+def test_what_a_difference_says(differences, strength):
+    """By hand, at both borders. The sign does not matter."""
+    assert strength_of(differences) == strength
+
+
+def test_a_difference_is_written_with_what_it_says():
+    assert format_difference([0.03, 0.04, 0.05]) == "0.040 ± 0.010 (clearly)"
+    assert format_difference([0.01, 0.02, 0.03]) == "0.020 ± 0.010 (may)"
+    assert format_difference([-0.01, 0.0, 0.01]) == "0.000 ± 0.010"
+    assert format_difference([0.04]) == "0.040"
+    assert format_difference([]) == "-"
 
 
 def test_stage_table_by_hand():
