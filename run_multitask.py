@@ -506,7 +506,8 @@ def train(setup: Setup, stages: Chain, jobs: TaskJobs, is_resumed: bool) -> Outc
 
     for job in jobs.heads:
         train_job(job)
-    soup = train_soup(jobs.multitask, train_job)
+    soup = train_soup(jobs.multitask, train_job, setup.options.multitask.fine_tuning.is_greedy_soup)
+    seconds += soup.seconds
     job = jobs.multitask[0]
     models, singles = train_single_tasks(job, soup.scores, jobs.single, train_job)
     if is_last:
@@ -588,6 +589,8 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
     run_folder.point_to_latest(setup.folder)
 
     if conflict_table:
+        if outcome.soup.ingredients:
+            terminal.say("Conflicts of ingredient 1:")
         terminal.table(conflict_table.rstrip("\n"))
         terminal.say("")
     print_soup(setup, outcome.soup)
@@ -632,13 +635,16 @@ def print_soup(setup: Setup, result: Soup) -> None:
     """Print the scores of the soup and of its ingredients, where --soup asked for one."""
     from minbert.reporting.tables import aligned
     from multitask.leaderboard import score_titles
-    from multitask.soup import RECORD_KEY, soup_table, stored_soup
+    from multitask.soup import RECORD_KEY, soup_table, stored_soup, warning_of_soup
 
     stored = stored_soup(result)
     if stored:
         titles = score_titles(setup.tasks)
-        terminal.table(aligned(soup_table(stored[RECORD_KEY], titles)))
-        terminal.say("")
+        entry = stored[RECORD_KEY]
+        terminal.table(aligned(soup_table(entry, titles)))
+        score = setup.options.multitask.tasks.score
+        warning = warning_of_soup(entry, score, titles.get(score, score))
+        terminal.say(*([warning] if warning else []), "")
 
 
 def print_single_tasks(setup: Setup, results: list[SingleTaskResult]) -> None:
@@ -715,7 +721,8 @@ def print_summary(setup: Setup, outcome: Outcome) -> None:
     )
     progress = summary.describe_progress(outcome.soup.progress.history, trained)
     if progress:
-        terminal.say(progress)
+        of_which = "Ingredient 1: " if outcome.soup.ingredients else ""
+        terminal.say(f"{of_which}{progress}")
     first = next(iter(trained))
     dev_file = options.data.file_of(first, "dev") or options.data.file_of(first, "train")
     terminal.title("Next")

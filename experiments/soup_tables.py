@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from experiments.comparable import check_row, compared_options
-from experiments.conditions import measured_on, not_measured
+from experiments.conditions import join, measured_on, not_measured
 from experiments.method_tables import COURSE, SCORES, TITLES, by_seed, seeds_of
 from experiments.records import Record, read_records
 from experiments.run_files import Scores
-from experiments.tables import format_difference, format_head, format_row, score_cells
+from experiments.tables import COLUMNS, format_difference, format_head, format_row, score_cells
 
 # All options of the runs that differ from their defaults, by task.
 ALONE: dict[str, Any] = {
@@ -45,9 +45,11 @@ RUNS: dict[str, dict[str, Any]] = {
         "soup": 2,
     },
 }
+# Titles of rows.
+FIRST = "one training (ingredient 1)"
+MEAN = "mean over the ingredients"
+BEST = "best ingredient, chosen on dev"
 SOUP = "the soup"
-MEAN = "the mean of its ingredients"
-BEST = "its best ingredient, chosen on dev"
 
 OfSeed = Mapping[str, Record]  # the runs of one seed, by task
 
@@ -83,6 +85,7 @@ def soup_score(run: Record, task: str) -> float:
 
 
 SCORES_OF: dict[str, Callable[[Record, str], float]] = {
+    FIRST: lambda run, task: ingredient_scores(run, task)[0],
     MEAN: lambda run, task: statistics.mean(ingredient_scores(run, task)),
     BEST: lambda run, task: max(ingredient_scores(run, task)),
     SOUP: soup_score,
@@ -119,7 +122,15 @@ def soups() -> str:
         shown += runs.values()
     minutes = [sum(run["minutes"] for run in runs.values()) for runs in seeds.values()]
     cost = f"The three runs of a seed took {statistics.mean(minutes):.0f} minutes together."
-    return "\n".join([*lines, "", f"{seeds_of(shown)} {measured_on(shown)} {cost}"])
+    notes = f"{seeds_of(shown)} {describe_sizes()} {measured_on(shown)} {cost}"
+    return "\n".join([*lines, "", notes])
+
+
+def describe_sizes() -> str:
+    """Return a sentence with the number of ingredients of each task."""
+    titles = {column.score: column.title for column in COLUMNS}
+    sizes = [f"{options['soup']} for {titles[task]}" for task, options in RUNS.items()]
+    return f"Ingredients: {join(sizes)}."
 
 
 def soup_differences() -> str:
@@ -130,7 +141,7 @@ def soup_differences() -> str:
 
     by_row = scores_by_row(seeds)
     lines = format_head([f"{SOUP} less", "n", *TITLES])
-    for row in (MEAN, BEST):
+    for row in (FIRST, MEAN, BEST):
         cells = differences(by_row[SOUP], by_row[row])
         lines.append(format_row([row, str(len(seeds)), *cells]))
     return "\n".join(lines)

@@ -340,6 +340,14 @@ class FineTuningOptions(OptionGroup):
         low=1,
         high=MOST_INGREDIENTS,
     )
+    soup_kind: str = flag(
+        "uniform",
+        "With --soup: which of the models, the ingredients, are in the mean.\n"
+        "- uniform: all of them\n"
+        "- greedy: from the best one down, each one with which the dev score of the mean does not "
+        "fall",
+        choices=("uniform", "greedy"),
+    )
     # How much of the encoder is trained, and when.
     layer_decay: float = flag(
         1.0,
@@ -363,7 +371,7 @@ class FineTuningOptions(OptionGroup):
     single_task_epochs: int = flag(
         0,
         "Additional epochs of each task alone, after the multitask stage. Each task is trained "
-        "from a copy of the best multitask model, and keeps the copy if its dev score is higher. "
+        "from a copy of the multitask model, and keeps the copy if its dev score is higher. "
         "0: none.",
         low=0,
         high=MOST_EPOCHS,
@@ -386,6 +394,11 @@ class FineTuningOptions(OptionGroup):
         return f"--heads_first {self.heads_first}" if self.heads_first else None
 
     @property
+    def is_greedy_soup(self) -> bool:
+        """Whether --soup leaves out ingredients that make it worse."""
+        return self.soup_kind == "greedy"
+
+    @property
     def step_cost(self) -> float:
         """The cost of a step, in steps without a regulariser."""
         return REGULARISERS[self.regulariser].cost(self.of_regulariser)
@@ -401,6 +414,10 @@ class FineTuningOptions(OptionGroup):
         if not (self.score_train in (NONE, ALL) or is_number):
             raise ValueError(
                 f"--score_train is '{self.score_train}'; it is none, all, or a number of rows."
+            )
+        if self.is_greedy_soup and self.soup == 1:
+            raise ValueError(
+                "--soup_kind greedy has no effect without --soup; pass --soup 3, or drop it."
             )
         if self.single_task_lr != AUTO and not self.single_task_epochs:
             raise ValueError(

@@ -69,3 +69,7 @@ class ReferenceModel:
         """Put back what `state_dict` returned."""
         device = next(self.model.parameters()).device
         self.weights = {name: tensor.to(device, copy=True) for name, tensor in state.items()}
+
+    def clear(self) -> None:
+        """Free the memory of the weights. They are those of the model until `begin`."""
+        self.weights = {}

@@ -94,8 +94,9 @@ def write_report(run: ReportedRun) -> Path:
 def report_sections(run: ReportedRun) -> list[Section]:
     """All chapters of the page."""
     return [
-        *score_sections(run),
+        score_section(run),
         *soup_sections(run),
+        *epoch_sections(run),
         *single_task_sections(run),
         *training_sections(run),
         *conflict_sections(run),
@@ -108,24 +109,30 @@ def report_sections(run: ReportedRun) -> list[Section]:
 # --- scores ---------------------------------------------------------------------------------------
 
 
-def score_sections(run: ReportedRun) -> list[Section]:
-    """The scores beside the baselines, and those after each evaluation."""
+def score_section(run: ReportedRun) -> Section:
+    """The scores beside the baselines."""
     options = run.options
     prose = (
         f"The encoder {options['model']} was trained on {', '.join(run.trained)}. The baselines "
         "read the same rows: one answer for all rows, and TF-IDF with a linear model."
     )
-    sections = [Section("Scores", prose, score_table(run), level=2)]
+    return Section("Scores", prose, score_table(run), level=2)
+
+
+def epoch_sections(run: ReportedRun) -> list[Section]:
+    """The scores after each evaluation."""
     history = run.record["epochs"]
-    if history:
-        titles = {**run.task_titles, **score_titles(run.tasks)}
-        best_step = run.record["best_step"]
-        is_soup = soup.RECORD_KEY in run.record
-        title = "Scores by epoch of ingredient 1" if is_soup else "Scores by epoch"
-        sections.append(
-            run_page.evaluation_section(title, history, best_step, options["score"], titles)
-        )
-    return sections
+    if not history:
+        return []
+    titles = {**run.task_titles, **score_titles(run.tasks)}
+    best_step = run.record["best_step"]
+    title = f"Scores by epoch{of_first_ingredient(run)}"
+    return [run_page.evaluation_section(title, history, best_step, run.options["score"], titles)]
+
+
+def of_first_ingredient(run: ReportedRun) -> str:
+    """What follows the title of a section that shows the first training of --soup alone."""
+    return " of ingredient 1" if soup.RECORD_KEY in run.record else ""
 
 
 def score_table(run: ReportedRun) -> Table:
@@ -154,7 +161,8 @@ def soup_sections(run: ReportedRun) -> list[Section]:
     prose = (
         f"The multitask stage was trained {len(entry['ingredients'])} times from the same "
         "weights, with the rows in another order each time. The model is the mean of these "
-        "ingredients. Each of them is the best model of its own training."
+        "ingredients. Each of them is the best model of its own training. Their stages are called "
+        "multitask, multitask-2 and so on."
     )
     heading, *rows = soup.soup_table(entry, score_titles(run.tasks))
     table = Table(heading_and_numbers(*heading), tuple(tuple(row) for row in rows))
@@ -167,7 +175,7 @@ def single_task_sections(run: ReportedRun) -> list[Section]:
     if not results:
         return []
     prose = (
-        "After the multitask stage each task was trained alone, from a copy of the best multitask "
+        "After the multitask stage each task was trained alone, from a copy of the multitask "
         "model. It keeps the copy where its dev score is higher."
     )
     rows = []
@@ -208,7 +216,7 @@ def conflict_sections(run: ReportedRun) -> list[Section]:
         "then hurts the other one. They were measured before the surgery."
     )
     figure = conflict_figure(conflicts, run.surgery, run.tasks)
-    return [Section("Gradient conflicts", prose, figure, level=2)]
+    return [Section(f"Gradient conflicts{of_first_ingredient(run)}", prose, figure, level=2)]
 
 
 # --- mistakes -------------------------------------------------------------------------------------

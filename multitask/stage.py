@@ -51,7 +51,7 @@ from multitask.regularised_loss import (
 from multitask.rows import EncodedTables, num_tokens
 from multitask.sampler_registry import Epoch
 from multitask.sampling import MakeBatches, mt_dnn
-from multitask.soup import seed_of
+from multitask.soup import num_evaluations, seed_of
 from multitask.task_models import SingleTaskResult, TaskModels
 from multitask.tasks import Loss, Tasks, labels_of
 
@@ -153,7 +153,7 @@ def build_job(
         accumulation=options.fine_tuning.accumulation,
         save_every=training.save_every,
         evaluation_tokens=num_tokens(tasks.trained_rows, "dev"),
-        closing_tokens=num_closing_tokens(model, rows) + num_scored(options.fine_tuning, rows),
+        closing_tokens=num_closing_tokens(options, model, rows, number),
         frozen=frozen_parameters(options, model, companion),
     )
 
@@ -275,11 +275,26 @@ def weight_average(options: FineTuningOptions, model: MultitaskBert) -> WeightAv
     )
 
 
-def num_closing_tokens(model: MultitaskBert, rows: EncodedTables) -> int:
-    """Tokens that are predicted once: dev and test files, and training rows that fit a range."""
-    tokens = num_tokens(rows, "dev") + num_tokens(rows, "test")
+def num_closing_tokens(
+    options: MultitaskOptions, model: MultitaskBert, rows: EncodedTables, number: int
+) -> int:
+    """Tokens that are predicted beside the evaluations of a job, for the cost estimate.
+
+    Each ingredient of --soup predicts the training rows that fit a range. The files, the rows of
+    --score_train and the means of a soup are predicted once. They count for the first ingredient.
+
+    number: of the ingredient, from 0.
+    """
     ranged = {task: rows[task] for task in model.lowest_cosines()}
-    return tokens + num_tokens(ranged, "train")
+    tokens = num_tokens(ranged, "train")
+    if number:
+        return tokens
+    fine_tuning = options.fine_tuning
+    trained = {task: rows[task] for task in options.tasks.order}
+    means = num_evaluations(fine_tuning.soup, fine_tuning.is_greedy_soup)
+    tokens += means * num_tokens(trained, "dev")
+    tokens += num_tokens(rows, "dev") + num_tokens(rows, "test")
+    return tokens + num_scored(fine_tuning, rows)
 
 
 def num_scored(options: FineTuningOptions, rows: EncodedTables) -> int:
@@ -369,7 +384,7 @@ def train_single_tasks(
     for task, single in jobs.items():
         model.load_state_dict(shared)
         of_task = train(single)
-        single.optimizer.state.clear()  # the moments would hold the memory of two models
+        single.release()
         after = cast(float, of_task.best_score)
         history = of_task.history
         result = SingleTaskResult(task, scores[task], after, history, of_task.best_step)

@@ -1,6 +1,6 @@
 """The models of a run with --single_task_epochs: one for each task that was better alone.
 
-After the multitask stage each task is trained alone, from a copy of the best multitask model. The
+After the multitask stage each task is trained alone, from a copy of the multitask model. The
 copy is kept where the task's own dev score is higher than before. All other tasks have the
 multitask model.
 

@@ -31,6 +31,7 @@ SPECIAL = {
     "cfimdb_dev_out": ["--tasks", "cfimdb"],
     "cfimdb_test_out": ["--tasks", "cfimdb"],
     "single_task_lr": ["--single_task_epochs", "1"],
+    "soup_kind": ["--soup", "2"],
     # Without the earlier model, a weight of 0 would leave nothing of SMART.
     "smart_weight": ["--regulariser", "smart"],
 }

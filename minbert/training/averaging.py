@@ -142,3 +142,8 @@ class WeightAverage:
         for name, tensor in state.items():
             if name != COUNT:
                 self.average[name] = tensor.to(self.parameters[name].device, copy=True)
+
+    def clear(self) -> None:
+        """Free the memory of the average. It holds no weights afterwards."""
+        self.num_averaged = 0
+        self.average = {}

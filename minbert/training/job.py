@@ -66,6 +66,9 @@ class WeightFollower(Protocol):
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Put back what `state_dict` returned."""
 
+    def clear(self) -> None:
+        """Free the memory of the weights. It has followed no step afterwards."""
+
 
 def equal_weights(tasks: Sequence[str]) -> Sequence[float]:
     """The mean of the losses: each of them weighs 1 / K."""
@@ -143,6 +146,13 @@ class Job:
         finally:
             for parameter, was_trained in zip(self.frozen, were_trained, strict=True):
                 parameter.requires_grad_(was_trained)
+
+    def release(self) -> None:
+        """Free the memory that only training needs. The model keeps its weights."""
+        self.optimizer.state.clear()
+        for follower in (self.average, self.reference):
+            if follower is not None:
+                follower.clear()
 
     def epoch_steps(self, epoch: int, generator: torch.Generator) -> list[list[Part]]:
         """The updates of one epoch: `accumulation` steps of the plan make one update.

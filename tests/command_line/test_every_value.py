@@ -177,6 +177,7 @@ OF_THE_RUN = {
     "score_train",
     "heads_first",
     "soup",
+    "soup_kind",
     "single_task_epochs",
     "single_task_lr",
     "hand_on",

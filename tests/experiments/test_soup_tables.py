@@ -42,16 +42,18 @@ def test_a_soup_stands_beside_its_ingredients(add):
     assert soup_differences().startswith("Not measured yet.")
     add(run("sst", 0, 0.5, 0.3, 0.5), run("para", 0, 0.8, 0.8, 0.8), run("sts", 0, 0.9, 0.7, 0.8))
     lines = soups().split("\n")
-    assert lines[2:5] == [
-        "| the mean of its ingredients | 1 | 0.400 | 0.800 | 0.750 | 0.650 |",
-        "| its best ingredient, chosen on dev | 1 | 0.500 | 0.800 | 0.800 | 0.700 |",
+    assert lines[2:6] == [
+        "| one training (ingredient 1) | 1 | 0.300 | 0.800 | 0.700 | 0.600 |",
+        "| mean over the ingredients | 1 | 0.400 | 0.800 | 0.750 | 0.650 |",
+        "| best ingredient, chosen on dev | 1 | 0.500 | 0.800 | 0.800 | 0.700 |",
         "| the soup | 1 | 0.500 | 0.800 | 0.900 | 0.733 |",
     ]
-    assert lines[-1].startswith("Seeds: 0. Measured on 2026-11-26 with commit `0123456789`")
+    assert lines[-1].startswith("Seeds: 0. Ingredients: 3 for SST, 2 for PARA and 2 for STS. Meas")
     assert lines[-1].endswith("The three runs of a seed took 30 minutes together.")
     assert soup_differences().split("\n")[2:] == [
-        "| the mean of its ingredients | 1 | 0.100 | 0.000 | 0.150 | 0.083 |",
-        "| its best ingredient, chosen on dev | 1 | 0.000 | 0.000 | 0.100 | 0.033 |",
+        "| one training (ingredient 1) | 1 | 0.200 | 0.000 | 0.200 | 0.133 |",
+        "| mean over the ingredients | 1 | 0.100 | 0.000 | 0.150 | 0.083 |",
+        "| best ingredient, chosen on dev | 1 | 0.000 | 0.000 | 0.100 | 0.033 |",
     ]
 
 

@@ -18,7 +18,17 @@ from minbert.training.loop import fit
 from multitask.evaluation import evaluate
 from multitask.rows import read_tables
 from multitask.saved_run import open_run
-from multitask.soup import SEED_STRIDE, add_to_mean, seed_of, soup_table, stored_soup, train_soup
+from multitask.soup import (
+    SEED_STRIDE,
+    choose_greedily,
+    mean_of,
+    num_evaluations,
+    seed_of,
+    soup_table,
+    stored_soup,
+    train_soup,
+    warning_of_soup,
+)
 from multitask.stage import build_job, single_task_job, train_single_tasks
 from multitask.tasks import TASKS
 from tests.toy_multitask import encoded, resolved, task_job
@@ -76,14 +86,14 @@ def same(one, other) -> bool:
 class Cooked:
     """A soup, with the weights before and after each of its trainings."""
 
-    def __init__(self, options, rows, folder, is_resumed=False, killed_in=-1):
+    def __init__(self, options, rows, folder, is_resumed=False, killed_in=-1, is_greedy=False):
         self.jobs = make_jobs(options, rows, folder)
         if killed_in >= 0:
             self.jobs[killed_in].on_step = self.kill
         self.starts = []
         self.ends = []
         self.is_resumed = is_resumed
-        self.soup = train_soup(self.jobs, self.train)
+        self.soup = train_soup(self.jobs, self.train, is_greedy)
 
     def train(self, job) -> Progress:
         self.starts.append(state_of(job))
@@ -205,23 +215,152 @@ def test_each_task_alone_starts_from_the_soup(options, rows, tmp_path, no_fsync)
         assert result.before == cooked.soup.scores[result.task]
 
 
+def weights(*values) -> dict[str, torch.Tensor]:
+    return {"weight": torch.tensor(values)}
+
+
 def test_the_mean_by_hand():
-    states = [torch.tensor(values) for values in ([1.0, 3.0], [3.0, 4.0], [8.0, 5.0])]
-    mean: dict[str, torch.Tensor] = {}
-    for number, tensor in enumerate(states):
-        add_to_mean(mean, {"weight": tensor}, number)
-    assert mean["weight"].tolist() == [4.0, 4.0]
-    assert states[0].tolist() == [1.0, 3.0], "its parts are as they were"
+    states = [weights(1.0, 3.0), weights(3.0, 4.0), weights(8.0, 5.0)]
+    assert mean_of(states)["weight"].tolist() == [4.0, 4.0]
+    assert states[0]["weight"].tolist() == [1.0, 3.0], "its parts are as they were"
+    assert mean_of(states[:1])["weight"].tolist() == [1.0, 3.0]
 
 
 def test_weights_that_are_equal_in_all_ingredients_stay_to_the_bit():
     """Those of a frozen encoder."""
-    weights = torch.randn(1000, generator=torch.Generator().manual_seed(0))
-    mean: dict[str, torch.Tensor] = {}
-    for number in range(3):
-        add_to_mean(mean, {"weight": weights.clone()}, number)
-    assert torch.equal(mean["weight"], weights)
-    assert not torch.equal(sum(weights / 3 for _ in range(3)), weights), "a plain sum rounds"
+    frozen = torch.randn(1000, generator=torch.Generator().manual_seed(0))
+    mean = mean_of([{"weight": frozen.clone()} for _ in range(3)])
+    assert torch.equal(mean["weight"], frozen)
+    assert not torch.equal(sum(frozen / 3 for _ in range(3)), frozen), "a plain sum rounds"
+
+
+# --- a greedy soup --------------------------------------------------------------------------------
+
+
+class ToyModel:
+    """A model of one number, which is its score."""
+
+    def load_state_dict(self, state) -> None:
+        self.value = float(state["weight"])
+
+
+class ToyJob:
+    """Scores the number that the model holds."""
+
+    def __init__(self, score=lambda value: value):
+        self.model = ToyModel()
+        self.score = score
+
+    def evaluate(self):
+        return {"score": self.score(self.model.value)}
+
+    def selection_value(self, scores):
+        return scores["score"]
+
+
+def kept_of(values, score=lambda value: value):
+    """Which ingredients a greedy soup keeps, in their order. values: their only weights."""
+    states = [{"weight": torch.tensor(float(value))} for value in values]
+    scores = [{"score": score(value)} for value in values]
+    return choose_greedily(ToyJob(score), states, scores)
+
+
+def test_a_greedy_soup_by_hand():
+    # The score is highest at 3. 2 and 4.5 have 9 and 7.75, their mean 3.25 has more.
+    def score(value):
+        return 10 - (value - 3) ** 2
+
+    assert kept_of([4.5, 2.0], score) == [1, 0]
+    # With 9, the mean of 2 and 9 would be far from 3.
+    assert kept_of([2.0, 9.0], score) == [0]
+    # 2, then 4.5 (mean 3.25), then 9 (mean 5.2): the last one is left out.
+    assert kept_of([9.0, 2.0, 4.5], score) == [1, 2]
+
+
+def test_an_equal_score_is_kept_and_ties_keep_their_order():
+    """The paper's recipe has "at least as high"."""
+    assert kept_of([5.0, 5.0, 5.0]) == [0, 1, 2]
+    # The score is the weight itself, so a lower one always makes the mean worse.
+    assert kept_of([1.0, 5.0, 4.0]) == [1]
+
+
+def test_a_greedy_soup_is_not_below_its_best_ingredient(options, rows, tmp_path, no_fsync):
+    cooked = Cooked(options, rows, tmp_path, is_greedy=True)
+    values = [ingredient.scores["mean"] for ingredient in cooked.soup.ingredients]
+    assert cooked.soup.scores["mean"] >= max(values)
+    kept = [ingredient.is_kept for ingredient in cooked.soup.ingredients]
+    assert kept[values.index(max(values))]
+    parts = [end for end, is_kept in zip(cooked.ends, kept, strict=True) if is_kept]
+    # The order of the sum may change the last digit.
+    for name, tensor in cooked.jobs[0].model.state_dict().items():
+        stacked = torch.stack([part[name].double() for part in parts])
+        torch.testing.assert_close(tensor.double(), stacked.mean(0), rtol=1e-6, atol=1e-7)
+
+
+def test_how_often_a_mean_is_scored(options, rows, tmp_path, no_fsync):
+    assert [num_evaluations(number, False) for number in (1, 2, 3)] == [0, 1, 1]
+    assert [num_evaluations(number, True) for number in (1, 2, 3)] == [0, 2, 3]
+    # The estimate counts what a run does: each evaluation but those of the trainings.
+    for is_greedy in (False, True):
+        jobs = make_jobs(options, rows, tmp_path / str(is_greedy))
+        counts = []
+        evaluate_job = jobs[0].evaluate
+        jobs[0].evaluate = lambda scored=evaluate_job, counts=counts: counts.append(1) or scored()
+
+        def train(job, counts=counts):
+            progress = fit(job)
+            counts.clear()  # those of the training
+            return progress
+
+        train_soup(jobs, train, is_greedy)
+        assert len(counts) == num_evaluations(NUM_INGREDIENTS, is_greedy)
+
+
+def test_the_estimate_counts_the_predictions_of_the_end_once(options, rows, tmp_path):
+    plain = task_job(options.with_values(soup=1), rows, tmp_path).closing_tokens
+    first, *others = [job.closing_tokens for job in make_jobs(options, rows, tmp_path)]
+    assert others == [0, 0]
+    dev = sum(int(rows[task]["dev"].sizes.sum()) for task in ("sst", "sts"))
+    assert first == plain + dev, "the soup is scored once"
+
+
+def test_a_soup_below_an_ingredient_is_told():
+    entry = {"scores": {"sst": 0.5}, "ingredients": []}
+    entry["ingredients"] = [{"scores": {"sst": score}} for score in (0.4, 0.6, 0.6)]
+    sentence = warning_of_soup(entry, "sst", "SST accuracy")
+    assert sentence.startswith("The soup has a lower SST accuracy than ingredient 2. --soup_kind")
+    entry["ingredients"] = [{"scores": {"sst": 0.5}}]
+    assert warning_of_soup(entry, "sst", "SST accuracy") is None
+
+
+def test_a_greedy_soup_of_one_is_refused():
+    with pytest.raises(ValueError, match="--soup_kind greedy has no effect without --soup"):
+        Options.of(soup_kind="greedy")
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("values", [{"averaging": "ema"}, {"regulariser": "smart"}])
+def test_finished_ingredients_free_their_memory(options, rows, tmp_path, no_fsync, values):
+    cooked = Cooked(options.with_values(soup=2, **values), rows, tmp_path)
+    for job in cooked.jobs:
+        assert len(job.optimizer.state) == 0
+        follower = job.average if "averaging" in values else job.reference
+        held = follower.state_dict()
+        assert set(held) <= {"count"}, "no weights"
+
+
+def test_the_mean_is_that_of_averaged_weights(options, rows, tmp_path, no_fsync):
+    """With --averaging, the best model of an ingredient is an average of its own."""
+    cooked = Cooked(options.with_values(soup=2, averaging="ema"), rows, tmp_path)
+    for name, tensor in cooked.jobs[0].model.state_dict().items():
+        expected = (cooked.ends[0][name].double() + cooked.ends[1][name].double()) / 2
+        torch.testing.assert_close(tensor.double(), expected, rtol=1e-6, atol=1e-7)
+    for ingredient, end in zip(cooked.soup.ingredients, cooked.ends, strict=True):
+        cooked.jobs[0].model.load_state_dict(end)
+        dev = {task: rows[task]["dev"] for task in ("sst", "sts")}
+        assert evaluate(cooked.jobs[0].model, dev, "fp32") == ingredient.scores
 
 
 # --- a whole run ----------------------------------------------------------------------------------
