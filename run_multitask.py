@@ -119,7 +119,7 @@ class Outcome:
     """What training leaves behind."""
 
     job: Job  # of the tasks. Its model is the best one, or the mean of --soup.
-    soup: Soup  # what that job has left, and the other ones of --soup
+    soup: Soup  # what the multitask stage has left
     models: TaskModels  # that answer: that model, or a task's own
     singles: list[SingleTaskResult]  # of --single_task_epochs
     stages: dict[str, dict]  # scores before and after each stage of --pretrain
@@ -588,12 +588,8 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
     )
     run_folder.point_to_latest(setup.folder)
 
-    if conflict_table:
-        if outcome.soup.ingredients:
-            terminal.say("Conflicts of ingredient 1:")
-        terminal.table(conflict_table.rstrip("\n"))
-        terminal.say("")
-    print_soup(setup, outcome.soup)
+    print_conflicts(conflict_table, outcome.soup)
+    print_soup(setup, record)
     print_single_tasks(setup, outcome.singles)
     print_results(setup, scores, train_scores, baselines)
     terminal.say("", cost_estimate.comparison(costs, **actual))
@@ -631,16 +627,27 @@ def write_report(
                 terminal.say(f"{name}: {write(run)}")
 
 
-def print_soup(setup: Setup, result: Soup) -> None:
-    """Print the scores of the soup and of its ingredients, where --soup asked for one."""
+def print_conflicts(table: str, soup: Soup) -> None:
+    """Print how often the gradients of two tasks conflict. table: "" without --surgery."""
+    if table:
+        if soup.ingredients:
+            terminal.say("Conflicts of ingredient 1:")
+        terminal.table(table.rstrip("\n"))
+        terminal.say("")
+
+
+def print_soup(setup: Setup, record: dict[str, Any]) -> None:
+    """Print the scores of the soup and of its ingredients, where --soup asked for one.
+
+    record: the content of run.json.
+    """
     from minbert.reporting.tables import aligned
     from multitask.leaderboard import score_titles
-    from multitask.soup import RECORD_KEY, soup_table, stored_soup, warning_of_soup
+    from multitask.soup import RECORD_KEY, soup_table, warning_of_soup
 
-    stored = stored_soup(result)
-    if stored:
+    entry = record.get(RECORD_KEY)
+    if entry:
         titles = score_titles(setup.tasks)
-        entry = stored[RECORD_KEY]
         terminal.table(aligned(soup_table(entry, titles)))
         score = setup.options.multitask.tasks.score
         warning = warning_of_soup(entry, score, titles.get(score, score))
@@ -721,8 +728,8 @@ def print_summary(setup: Setup, outcome: Outcome) -> None:
     )
     progress = summary.describe_progress(outcome.soup.progress.history, trained)
     if progress:
-        of_which = "Ingredient 1: " if outcome.soup.ingredients else ""
-        terminal.say(f"{of_which}{progress}")
+        prefix = "Ingredient 1: " if outcome.soup.ingredients else ""
+        terminal.say(f"{prefix}{progress}")
     first = next(iter(trained))
     dev_file = options.data.file_of(first, "dev") or options.data.file_of(first, "train")
     terminal.title("Next")

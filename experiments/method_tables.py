@@ -27,6 +27,7 @@ from experiments.series import Series
 from experiments.tables import (
     COLUMNS,
     OVERALL,
+    differences_of,
     format_difference,
     format_head,
     format_row,
@@ -114,9 +115,11 @@ def difference_cells(runs: Runs, controls: Runs, is_judged: bool = True) -> list
                 f"the runs of seed {seed} have read other data than their controls. Run both on "
                 "the same data, or remove the lines of one of them from the records."
             )
+    scores = [runs[seed]["scores"] for seed in seeds]
+    control_scores = [controls[seed]["scores"] for seed in seeds]
     cells = [str(len(seeds))]
     for score in SCORES:
-        values = [runs[seed]["scores"][score] - controls[seed]["scores"][score] for seed in seeds]
+        values = differences_of(scores, control_scores, score)
         cells.append(format_difference(values) if is_judged else format_scores(values))
     return cells
 

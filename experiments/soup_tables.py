@@ -7,7 +7,7 @@ its ingredients, so the soup is compared with the models that it was made of.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from experiments.comparable import check_row, compared_options
@@ -15,7 +15,14 @@ from experiments.conditions import join, measured_on, not_measured
 from experiments.method_tables import COURSE, SCORES, TITLES, by_seed, seeds_of
 from experiments.records import Record, read_records
 from experiments.run_files import Scores
-from experiments.tables import COLUMNS, format_difference, format_head, format_row, score_cells
+from experiments.tables import (
+    COLUMNS,
+    differences_of,
+    format_difference,
+    format_head,
+    format_row,
+    score_cells,
+)
 
 # All options of the runs that differ from their defaults, by task.
 ALONE: dict[str, Any] = {
@@ -120,8 +127,8 @@ def soups() -> str:
     shown: list[Record] = []
     for runs in seeds.values():
         shown += runs.values()
-    minutes = [sum(run["minutes"] for run in runs.values()) for runs in seeds.values()]
-    cost = f"The three runs of a seed took {statistics.mean(minutes):.0f} minutes together."
+    minutes = sum(run["minutes"] for run in shown) / len(seeds)
+    cost = f"The three runs of a seed took {minutes:.0f} minutes together."
     notes = f"{seeds_of(shown)} {describe_sizes()} {measured_on(shown)} {cost}"
     return "\n".join([*lines, "", notes])
 
@@ -142,20 +149,11 @@ def soup_differences() -> str:
     by_row = scores_by_row(seeds)
     lines = format_head([f"{SOUP} less", "n", *TITLES])
     for row in (FIRST, MEAN, BEST):
-        cells = differences(by_row[SOUP], by_row[row])
+        cells = []
+        for score in SCORES:
+            cells.append(format_difference(differences_of(by_row[SOUP], by_row[row], score)))
         lines.append(format_row([row, str(len(seeds)), *cells]))
     return "\n".join(lines)
-
-
-def differences(runs: Sequence[Scores], controls: Sequence[Scores]) -> list[str]:
-    """Return a cell for each score: the mean difference over the seeds, with its deviation."""
-    cells = []
-    for score in SCORES:
-        values = []
-        for run, control in zip(runs, controls, strict=True):
-            values.append(run[score] - control[score])
-        cells.append(format_difference(values))
-    return cells
 
 
 SOUP_TABLES: dict[str, Callable[[], str]] = {

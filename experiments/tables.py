@@ -101,6 +101,15 @@ def score_cells(runs: Sequence[Mapping[str, float]], scores: Iterable[str]) -> l
     return cells
 
 
+def differences_of(runs: Sequence[Scores], controls: Sequence[Scores], score: str) -> list[float]:
+    """Return a score of each run minus that of its control, where both have it."""
+    differences = []
+    for run, control in zip(runs, controls, strict=True):
+        if score in run and score in control:
+            differences.append(run[score] - control[score])
+    return differences
+
+
 def format_differences(runs: Sequence[Scores], controls: Sequence[Scores], score: str) -> str:
     """Return a score of each run minus that of the control run with the same seed.
 
@@ -109,10 +118,7 @@ def format_differences(runs: Sequence[Scores], controls: Sequence[Scores], score
     difference of two means.
     Returns "-" where no pair of runs has the score.
     """
-    differences = []
-    for run, control in zip(runs, controls, strict=True):
-        if score in run and score in control:
-            differences.append(run[score] - control[score])
+    differences = differences_of(runs, controls, score)
     if not differences:
         return "-"
     listed = ", ".join(f"{difference:+.3f}" for difference in differences)

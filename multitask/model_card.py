@@ -116,17 +116,17 @@ def card_sections(run: ReportedRun) -> list[Section]:
     folder = run.folder.resolve().name
     stages = ", ".join(run.stages) or "none"
     first = run.trained[0]
-    of_weights = ""
+    notes = ""
     if soup.RECORD_KEY in record:
         number = len(record[soup.RECORD_KEY]["ingredients"])
-        of_weights = f" Its weights are the mean of {number} models (a model soup)."
+        notes = f" Its weights are the mean of {number} models (a model soup)."
     if run.alone:
-        of_weights += f" These tasks have an encoder of their own: {', '.join(run.alone)}."
+        notes += f" These tasks have an encoder of their own: {', '.join(run.alone)}."
     return [
         Section(
             "Model",
             f"A BERT encoder with a head for each of these tasks: {', '.join(run.answered)}. "
-            f"minBERT trained it. Its stages beside the tasks: {stages}.{of_weights}",
+            f"minBERT trained it. Its stages beside the tasks: {stages}.{notes}",
             task_table(run),
             level=2,
         ),

@@ -133,7 +133,7 @@ def choose_greedily(
 
     job: scores the model on dev. Its model is changed. states, scores: of each ingredient.
     """
-    values = [job.selection_value(dict(of_one)) for of_one in scores]
+    values = [job.selection_value(dict(entry)) for entry in scores]
     # Of equal scores the earlier ingredient comes first.
     order = sorted(range(len(states)), key=lambda number: -values[number])
     kept = [order[0]]
@@ -177,8 +177,8 @@ def soup_table(entry: Mapping[str, Any], titles: Mapping[str, str]) -> list[list
         note = "" if ingredient["is_kept"] else ", left out"
         shown[f"ingredient {number}{note}"] = ingredient["scores"]
     shown["the soup"] = entry["scores"]
-    for title, of_model in shown.items():
-        rows.append([title, *(f"{of_model[name]:.4f}" for name in names)])
+    for title, scores in shown.items():
+        rows.append([title, *(f"{scores[name]:.4f}" for name in names)])
     return rows
 
 

@@ -59,6 +59,29 @@ def encoded(options: Options, tables) -> EncodedTables:
     return encode_tables(tables, tokenizer, max_length, options.multitask.heads.pair_encoding)
 
 
+def two_task_options(sample_data: Path, tiny_model: Path, **changes) -> Options:
+    """The options of a short training of SST and STS, without "auto"."""
+    options = Options.of(
+        data_dir=str(sample_data),
+        model=str(tiny_model),
+        tasks="sst,sts",
+        pair_encoding="cross",
+        sampling="joint",
+        precision="fp32",
+        batch_size=8,
+        surgery="pcgrad",
+        save_every=1,
+        train_rows="sst=16,sts=16",
+        dev_rows="sst=24,sts=24",
+        **changes,
+    ).with_files()
+    return resolved(options, 32)
+
+
+class Kill(Exception):
+    """Ends a job in its middle."""
+
+
 class TwoSteps(Exception):
     """Ends a job after two updates."""
 
@@ -79,6 +102,11 @@ def after_two_steps(job: Job) -> dict[str, Tensor]:
     with pytest.raises(TwoSteps):
         fit(job)
     return copy.deepcopy(job.model.state_dict())
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    """Whether two states have the same bits."""
+    return all(torch.equal(tensor, other[name]) for name, tensor in one.items())
 
 
 def differ(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:

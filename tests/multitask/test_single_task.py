@@ -27,40 +27,26 @@ from multitask.soup import best_scores
 from multitask.stage import single_task_job, train_single_tasks
 from multitask.task_models import SingleTaskResult, TaskModels, stored_results, tasks_alone
 from multitask.tasks import TASKS
-from tests.toy_multitask import encoded, resolved, task_job
+from tests.toy_multitask import Kill, encoded, same, task_job, two_task_options
 
 TWO = ("sst", "sts")
 
 
 @pytest.fixture(scope="module")
 def options(sample_data, tiny_model):
-    options = Options.of(
-        data_dir=str(sample_data),
-        model=str(tiny_model),
-        tasks="sst,sts",
-        pair_encoding="cross",
-        sampling="joint",
-        precision="fp32",
-        batch_size=8,
+    return two_task_options(
+        sample_data,
+        tiny_model,
         epochs=1,
         lr=1e-6,  # the tasks alone have much to add
         single_task_epochs=2,
         single_task_lr=3e-3,
-        surgery="pcgrad",
-        save_every=1,
-        train_rows="sst=16,sts=16",
-        dev_rows="sst=24,sts=24",
-    ).with_files()
-    return resolved(options, 32)
+    )
 
 
 @pytest.fixture(scope="module")
 def rows(options):
     return encoded(options, read_tables(options.data))
-
-
-class Kill(Exception):
-    """Ends a job in its middle."""
 
 
 class Trained:
@@ -89,11 +75,6 @@ class Trained:
 @pytest.fixture(scope="module")
 def trained(options, rows, tmp_path_factory, no_fsync):
     return Trained(options, rows, tmp_path_factory.mktemp("single"))
-
-
-def same(one, other) -> bool:
-    """Whether two states have the same bits."""
-    return all(torch.equal(tensor, other[name]) for name, tensor in one.items())
 
 
 # --- training -------------------------------------------------------------------------------------

@@ -31,30 +31,14 @@ from multitask.soup import (
 )
 from multitask.stage import build_job, single_task_job, train_single_tasks
 from multitask.tasks import TASKS
-from tests.toy_multitask import encoded, resolved, task_job
+from tests.toy_multitask import Kill, encoded, same, task_job, two_task_options
 
 NUM_INGREDIENTS = 3
 
 
 @pytest.fixture(scope="module")
 def options(sample_data, tiny_model):
-    options = Options.of(
-        data_dir=str(sample_data),
-        model=str(tiny_model),
-        tasks="sst,sts",
-        pair_encoding="cross",
-        sampling="joint",
-        precision="fp32",
-        batch_size=8,
-        epochs=2,
-        lr=3e-3,
-        surgery="pcgrad",
-        soup=NUM_INGREDIENTS,
-        save_every=1,
-        train_rows="sst=16,sts=16",
-        dev_rows="sst=24,sts=24",
-    ).with_files()
-    return resolved(options, 32)
+    return two_task_options(sample_data, tiny_model, epochs=2, lr=3e-3, soup=NUM_INGREDIENTS)
 
 
 @pytest.fixture(scope="module")
@@ -78,11 +62,6 @@ def state_of(job):
     return {name: tensor.clone() for name, tensor in job.model.state_dict().items()}
 
 
-def same(one, other) -> bool:
-    """Whether two states have the same bits."""
-    return all(torch.equal(tensor, other[name]) for name, tensor in one.items())
-
-
 class Cooked:
     """A soup, with the weights before and after each of its trainings."""
 
@@ -104,10 +83,6 @@ class Cooked:
     def kill(self, record) -> None:
         if record.step == 3:
             raise Kill
-
-
-class Kill(Exception):
-    """Ends a job in its middle."""
 
 
 @pytest.fixture(scope="module")
