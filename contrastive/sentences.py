@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 
 from data.batching import Batch, EncodedExamples
-from data.columns import Role, find_columns
 from data.corpus import check_files, read_lines
 from data.readers import Example
-from data.tables import read_table
+from data.tables.columns import Role, find_columns
+from data.tables.reader import read_table
 from data.token_cache import tokenize_once
 from minbert import BertTokenizer
 from minbert.commands.options import NONE
@@ -113,7 +113,7 @@ def labelled_pairs(
 
 
 def read_triplets(path: str | Path) -> list[Triplet]:
-    """The triplets of any table that data/tables.py reads.
+    """The triplets of any table that data/tables/reader.py reads.
 
     Its columns are premise, entailment and contradiction. SimCSE's authors call them sent0, sent1
     and hard_neg, and sentence-transformers anchor, positive and negative. Further columns are not

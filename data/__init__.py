@@ -8,16 +8,9 @@ The files in reading order:
     task_specs.py       What a task is, as data: kind, columns, label names, loss, metric.
     task_flags.py       --task name=...,train=...: a task of the user, as text.
     options.py          The options of the files that a run reads.
-    label_notes.py      Warnings about labels that may be mistakes.
     task_tables.py      A task's files -> its specification and its tables; draws dev rows.
-    tables.py           The one reader of tables: which format a file has, and whether it is one.
-    rows.py             A table as text: header, rows, and the faults of a row.
-    file_text.py        Bytes -> text: encodings, and files that are no text.
-    delimited.py        Delimited text -> rows: the delimiter and the use of quotes.
-    records.py          JSON and Excel workbooks -> rows.
-    columns.py          Which column holds what.
+    tables/             Tables that other programs wrote: encodings, Excel, quotes, JSON, columns.
     user_texts.py       The texts that a user gives a command: a table, or plain lines.
-    spreadsheets.py     Tables that a spreadsheet opens.
     sentence_sets.py    STS sets and labelled sentences, for measuring sentence vectors.
     known_words.py      The words of the training rows, and rows that hold few of them.
     corpus.py           Files of plain text -> paragraphs.

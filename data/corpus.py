@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from data.file_text import encoding_of_mark, encoding_without_mark
-from data.tables import looks_like_table
+from data.tables.file_text import encoding_of_mark, encoding_without_mark
+from data.tables.reader import looks_like_table
 
 # A longer line counts as several paragraphs, so that no line has to fit into memory.
 MAX_CHARACTERS = 20_000

@@ -3,7 +3,7 @@
 The course's files are tab-separated, with csv quoting and a header. They have an index column
 without a name, and an id of 25 hexadecimal digits. Columns are found by NAME, because the SST test
 file has one index column more than the others. Files that other programs wrote are read as well:
-tables.py finds how they are written.
+tables/ finds how they are written.
 
 No row disappears silently. A row that does not become an example is an error, or it is dropped,
 counted and named. Next: token_cache.py.
@@ -20,10 +20,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from data.columns import ColumnNames, Role, find_column, find_columns
-from data.delimited import CMU_DELIMITER
-from data.rows import EmptyTable, RawTable, Row, parse_number, thousands_fault
-from data.tables import read_table
+from data.tables.columns import ColumnNames, Role, find_column, find_columns
+from data.tables.delimited import CMU_DELIMITER
+from data.tables.reader import read_table
+from data.tables.rows import EmptyTable, RawTable, Row, parse_number, thousands_fault
 
 Item = TypeVar("Item")
 
@@ -231,7 +231,7 @@ def read_examples(
 ) -> Table:
     """Read one file of a task.
 
-    path: any table that tables.py reads. Blank lines are skipped.
+    path: any table that tables/reader.py reads. Blank lines are skipped.
     labelled: whether the file has labels. A labelled row with an empty label or sentence is dropped
         and named (the course's Quora dev file has two). An unlabelled file loses no row, because a
         leaderboard wants a prediction for each id.

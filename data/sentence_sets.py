@@ -3,7 +3,7 @@
 The commands in contrastive/quality read these files. There are two kinds, and the name of the label
 column tells them apart:
 
-- `score` and `label` stand in files of any origin, such as STS12 to STS16 and SICK. tables.py finds
+- `score` and `label` stand in files of any origin, such as STS12 to STS16 and SICK. tables/ finds
   how they are written. In a table with tabs, a quotation mark may be a character like any other:
   STS12 has sentences that begin with one.
 - `similarity` and `sentiment` stand in the course's files, which readers.py reads.
@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from data.columns import ColumnNames, Role, find_column, find_columns
 from data.readers import SST, STS, Example, read_examples
-from data.rows import RawTable, Row, parse_number, thousands_fault
-from data.tables import read_table
+from data.tables.columns import ColumnNames, Role, find_column, find_columns
+from data.tables.reader import read_table
+from data.tables.rows import RawTable, Row, parse_number, thousands_fault
 
 SUBSET = Role("", ("subset",))
 

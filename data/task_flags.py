@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from data.rows import parse_number
+from data.tables.rows import parse_number
 from data.task_specs import BUILT_IN, KINDS
 
 # One item of the flag. A value in quotes may hold commas.

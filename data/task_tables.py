@@ -15,8 +15,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from data.columns import Role, find_columns, positions_of
-from data.label_notes import MISSING_LABELS, notes_on_labels
 from data.options import DataOptions
 from data.readers import (
     Example,
@@ -29,7 +27,9 @@ from data.readers import (
     quoted,
     read_examples,
 )
-from data.rows import NUMBER_SHAPE, RawTable, Row, parse_number, thousands_fault
+from data.tables.columns import Role, find_columns, positions_of
+from data.tables.label_notes import MISSING_LABELS, notes_on_labels
+from data.tables.rows import NUMBER_SHAPE, RawTable, Row, parse_number, thousands_fault
 from data.task_flags import TaskRequest
 from data.task_specs import BUILT_IN, KINDS, Kind, TaskSpec
 

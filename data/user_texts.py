@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from data.columns import ColumnNames, Role, find_column, find_columns
-from data.file_text import ZIP_BYTES, damage_in, decode
-from data.rows import RawTable, Row
-from data.tables import (
+from data.tables.columns import ColumnNames, Role, find_column, find_columns
+from data.tables.file_text import ZIP_BYTES, damage_in, decode
+from data.tables.reader import (
     STANDARD_INPUT,
     TABLE_SUFFIXES,
     looks_like_table,
     parse_table,
     read_source,
 )
+from data.tables.rows import RawTable, Row
 from minbert.commands.texts import visible_everywhere
 
 ID = Role("--id", ("id",))

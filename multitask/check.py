@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from data.columns import ColumnNames
 from data.download import GOETTINGEN_STEMS, describe_doubt, is_of_sample
 from data.options import SAMPLE_FOLDER
 from data.readers import BUILT_IN_FILES, Table, read_examples
+from data.tables.columns import ColumnNames
 from minbert.commands import streams
 from minbert.commands.ending import exit_code
 from minbert.commands.files import read_json

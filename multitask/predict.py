@@ -1,6 +1,6 @@
 """Predict rows of your own: `python -m multitask.predict RUN --task sst < rows.txt`.
 
-The command reads one row per line, or a table in any format that data/tables.py reads. A line of a
+The command reads one row per line, or a table in any format that data/tables/ reads. A line of a
 task of pairs, such as PARA and STS, is two texts with a tab between them. Of a table, --text and
 --text-pair name the columns.
 
@@ -28,10 +28,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from data.columns import ColumnNames, Role
 from data.known_words import load_words, rows_of_unknown_words
 from data.readers import COURSE_FILES, Example
-from data.spreadsheets import check_cells, check_spreadsheet, new_column, write_spreadsheet
+from data.tables.columns import ColumnNames, Role
+from data.tables.spreadsheets import check_cells, check_spreadsheet, new_column, write_spreadsheet
 from data.task_specs import BUILT_IN, TaskSpec, from_stored
 from data.user_texts import TEXT, UserTexts, one_line, read_texts
 from minbert.commands.ending import exit_code

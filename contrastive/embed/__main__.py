@@ -1,6 +1,6 @@
 """`python -m contrastive.embed MODEL < sentences`: use the sentence vectors of a model.
 
-The command reads one sentence per line, or a table in any format that data/tables.py reads. It
+The command reads one sentence per line, or a table in any format that data/tables/ reads. It
 stores the vectors (--out, or alone `> vectors.npy`), prints the nearest sentences to each one
 (--nearest) or to another text (--query), lists pairs that are almost equal (--duplicates), and
 writes the model as a folder that sentence-transformers opens (--export). --vectors reads stored

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data.columns import ColumnNames
+from data.tables.columns import ColumnNames
 from minbert.commands.arguments import check_at_least
 from minbert.commands.flags import Parser
 from minbert.commands.optional import check_onnx_packages

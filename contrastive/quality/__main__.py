@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data.columns import ColumnNames
 from data.sentence_sets import SentenceSet, read_labelled, read_pairs
+from data.tables.columns import ColumnNames
 from minbert.commands.arguments import check_at_least
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser

@@ -1,7 +1,7 @@
 """Tables of real life, as bytes: those that are read right, and those that are refused with advice.
 
-test_tables.py reads each of them. docs/table-variants.md lists them. This command writes that page
-again:
+test_table_reader.py reads each of them. docs/table-variants.md lists them. This command writes that
+page again:
 
     .venv/bin/python -m tests.data.table_variants
 """
@@ -19,9 +19,9 @@ import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
-from data.columns import Role, find_columns
-from data.rows import RawTable
-from data.tables import read_table
+from data.tables.columns import Role, find_columns
+from data.tables.reader import read_table
+from data.tables.rows import RawTable
 
 PAGE = Path(__file__).parents[2] / "docs" / "table-variants.md"
 ID = Role("--id", ("id",))

@@ -12,10 +12,10 @@ import json
 import pytest
 
 from contrastive.sentences import read_triplets
-from data.columns import ColumnNames, Role
 from data.corpus import check_files
 from data.readers import PARA, SST, STS, read_examples
 from data.sentence_sets import read_labelled, read_pairs
+from data.tables.columns import ColumnNames, Role
 from data.user_texts import TEXT, read_texts
 
 # The euro sign, a delimiter, quotes, a line break, and a word for nothing.

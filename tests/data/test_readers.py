@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import pytest
 
-from data.columns import ColumnNames
 from data.readers import (
     COURSE_FILES,
     FORMATS,
@@ -20,6 +19,7 @@ from data.readers import (
     read_examples,
     sha256_of,
 )
+from data.tables.columns import ColumnNames
 
 COURSE = Path(__file__).parents[3] / "shared" / "data" / "course"
 SST_HEADER = "\tid\tsentence\tsentiment\n"

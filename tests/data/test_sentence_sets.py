@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from data.columns import ColumnNames
 from data.sentence_sets import read_labelled, read_pairs
+from data.tables.columns import ColumnNames
 
 
 def write(folder: Path, text: str | bytes) -> Path:

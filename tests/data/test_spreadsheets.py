@@ -1,11 +1,12 @@
-"""data/spreadsheets.py: a table that a spreadsheet opens as it was, without running any cell."""
+"""data/tables/spreadsheets.py: a spreadsheet opens the table as it was, and runs no cell."""
 
 import csv
 import io
 
 import pytest
 
-from data.spreadsheets import (
+from data.tables.reader import read_table
+from data.tables.spreadsheets import (
     MAX_CHARACTERS,
     MAX_ROWS,
     check_cells,
@@ -15,7 +16,6 @@ from data.spreadsheets import (
     typed_cell,
     write_spreadsheet,
 )
-from data.tables import read_table
 
 
 @pytest.mark.parametrize(
@@ -123,6 +123,6 @@ def test_a_name_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
     check_spreadsheet(tmp_path / "out.CSV")
     with pytest.raises(ValueError, match=r"expected is a name that ends in \.csv or \.xlsx"):
         check_spreadsheet(tmp_path / "out.tsv")
-    monkeypatch.setattr("data.spreadsheets.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("data.tables.spreadsheets.importlib.util.find_spec", lambda name: None)
     with pytest.raises(ValueError, match="needs the package openpyxl.* Run `bash setup.sh --excel"):
         check_spreadsheet(tmp_path / "out.xlsx")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from data.tables import parse_table
+from data.tables.reader import parse_table
 from tests.data.table_writers import draw_file
 
 NUM_FILES = 4000

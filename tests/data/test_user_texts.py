@@ -2,7 +2,7 @@
 
 import pytest
 
-from data.columns import ColumnNames, Role
+from data.tables.columns import ColumnNames, Role
 from data.user_texts import TEXT, read_texts
 
 ONE = [TEXT]

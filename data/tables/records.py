@@ -14,7 +14,16 @@ from collections.abc import Sequence
 from datetime import date, datetime, time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from data.rows import JSON_ARRAY, JSON_LINES, WORKBOOK, EmptyTable, Layout, Nested, RawTable, Row
+from data.tables.rows import (
+    JSON_ARRAY,
+    JSON_LINES,
+    WORKBOOK,
+    EmptyTable,
+    Layout,
+    Nested,
+    RawTable,
+    Row,
+)
 
 if TYPE_CHECKING:
     from openpyxl.worksheet.worksheet import Worksheet

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from data.rows import RawTable
+from data.tables.rows import RawTable
 
 
 class ColumnNames(NamedTuple):

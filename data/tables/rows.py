@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from data.file_text import damage_in
+from data.tables.file_text import damage_in
 
 DELIMITER_NAMES = {
     "\t": "tab",

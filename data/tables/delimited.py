@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import Any, NamedTuple, NoReturn
 
-from data.rows import DELIMITER_NAMES, EmptyTable, Layout, RawTable, Row, is_number
+from data.tables.rows import DELIMITER_NAMES, EmptyTable, Layout, RawTable, Row, is_number
 
 DELIMITERS = ("\t", ",", ";", "|")
 CMU_DELIMITER = " ||| "  # of the files `label ||| sentence`

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from data.delimited import (
+from data.tables.delimited import (
     DELIMITERS,
     R_HEADER,
     first_rows,
@@ -18,9 +18,9 @@ from data.delimited import (
     read_delimited,
     split_lines,
 )
-from data.file_text import ZIP_BYTES, DecodedText, decode, read_content
-from data.records import is_json, read_json, read_workbook
-from data.rows import RawTable
+from data.tables.file_text import ZIP_BYTES, DecodedText, decode, read_content
+from data.tables.records import is_json, read_json, read_workbook
+from data.tables.rows import RawTable
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".xlsx", ".xls", ".ods", ".parquet")
 STANDARD_INPUT = "standard input"

@@ -1,4 +1,4 @@
-"""data/tables.py on tables that other programs wrote: each is read right, or refused with advice.
+"""data/tables/reader.py on tables of other programs: each is read right, or refused with advice.
 
 table_variants.py holds the bytes of each variant. A variant that is read must give ROWS, to the
 character. A refusal must name the cause and what to do.
@@ -13,8 +13,8 @@ from datetime import date, datetime, time
 
 import pytest
 
-from data.columns import Role, find_columns
-from data.tables import looks_like_table, parse_table, read_table
+from data.tables.columns import Role, find_columns
+from data.tables.reader import looks_like_table, parse_table, read_table
 from tests.data.table_variants import (
     COMMAS,
     ID,
