@@ -14,8 +14,6 @@ The files in reading order:
     sentence_sets.py    STS sets and labelled sentences, for measuring sentence vectors.
     known_words.py      The words of the training rows, and rows that hold few of them.
     corpus.py           Files of plain text -> paragraphs.
-    controlled.py       Generated sentences for single phenomena, such as negations and roles.
-    building/           Builds the bundled sample in sample/.
     transfer.py         One file over HTTP: continued, limited, every fault in plain words.
     download.py         Downloads the course's files and verifies them.
 """

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from command_line.course_flags import translate
 from experiments.checks import check_same, check_series, find_doubts
 from experiments.comparable import check_fits, check_new
-from experiments.method_tables import METHODS, check_flags, check_methods
+from experiments.controls import METHODS, check_flags, check_methods
 from experiments.recipes import values_of
 from experiments.records import COMMANDS, RECORDS, add_records, read_records, record_of
 from experiments.results import Results

@@ -1,8 +1,4 @@
-"""A page with curves and bars of finished runs: `python -m experiments.figures NAME --out PAGE`.
-
-NAME is a file of experiments/records/, as `python -m experiments --record NAME` writes it, or the
-path of a file that `python -m experiments.reports --records FILE` wrote. `python -m experiments`
-writes the same page for its own runs, to OUT/ablation.html.
+"""Curves and bars of finished runs, as `python -m experiments` writes them to OUT/ablation.html.
 
 The bars have the three tasks over all recipes, as figure 3 of [ROB]. The curves have the dev scores
 by epoch, as figure 2 of [GEN].
@@ -10,33 +6,14 @@ by epoch, as figure 2 of [GEN].
 
 from __future__ import annotations
 
-import argparse
-import itertools
 import statistics
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from experiments.conditions import measured_on
-from experiments.cut import report_of
-from experiments.recipes import RECIPES
-from experiments.records import RECORDS, Record, command_of, read_records
-from experiments.report_tables import describe_cut, runs_by_recipe
 from experiments.run_files import Scores
 from experiments.tables import COLUMNS, Column, format_scores
-from minbert.commands.ending import exit_code
-from minbert.commands.flags import Parser
-from minbert.commands.outputs import (
-    HELP_OF_OVERWRITE,
-    OVERWRITE,
-    PAGE_START,
-    Output,
-    begins_with,
-    check_outputs,
-)
 from minbert.reporting.figures import BarPlot, Bars, Figure, Line, LinePlot
-from minbert.reporting.pages import Section, write_html
+from minbert.reporting.pages import Section
 from minbert.reporting.tables import NO_VALUE, Table, heading_and_numbers
 
 # More lines in one plot are hard to tell apart.
@@ -151,93 +128,6 @@ def build_sections(scores: ScoresOfRuns, histories: HistoriesOfRuns) -> list[Sec
     return sections
 
 
-def write_page(path: Path, records: Sequence[Record]) -> None:
-    """Write the page of recorded runs, which begins with how they were measured."""
-    about = Section("How the runs were measured", " ".join(describe(records)), level=2)
-    write_html(path, "Recipes compared", [about, *build_sections(*by_recipe(records))])
-
-
-def describe(records: Sequence[Record]) -> list[str]:
-    """Return sentences on the data, the machines and the code of recorded runs."""
-    sentences = [measured_on(records).replace("`", "")]
-    reports = {report_of(record["recipe"]) for record in records if "cut" in record}
-    for report in sorted(reports):
-        sentences.append(f"The rows of {report.upper()}: {describe_cut(report)}")
-    return sentences
-
-
 def keep_trained(scores: Mapping[str, Any], trained: Sequence[str]) -> dict[str, Any]:
     """Return scores without those of tasks that were not trained."""
     return {name: value for name, value in scores.items() if name in ("epoch", *trained)}
-
-
-def read_runs(path: Path) -> list[Record]:
-    """Return the records of runs in a file, in the order of recipes.py.
-
-    Of runs on the cut of the two reports, those of the recipes as they are now. Raises ValueError
-    where there is no file, or where it holds no runs.
-    """
-    if not path.is_file():
-        makes = f" This command makes it: {command_of(path)}" if path.parent == RECORDS else ""
-        raise ValueError(f"{path}: there is no such file.{makes}")
-    records = read_records(path)
-    if records and "cut" in records[0]:
-        # The same runs as in the tables of the reports.
-        records = list(itertools.chain.from_iterable(runs_by_recipe(records).values()))
-    if not records or "epochs" not in records[0]:
-        raise ValueError(f"{path} holds no runs, so there is nothing to draw.")
-    rank = {name: number for number, name in enumerate(RECIPES)}
-    return sorted(records, key=lambda record: rank.get(record["recipe"], len(rank)))
-
-
-def by_recipe(
-    records: Sequence[Record],
-) -> tuple[dict[str, list[Scores]], dict[str, list[History]]]:
-    """Return the scores and the histories of recorded runs, by recipe."""
-    scores: dict[str, list[Scores]] = {}
-    histories: dict[str, list[History]] = {}
-    for record in records:
-        name, trained = record["recipe"], record["trained"]
-        scores.setdefault(name, []).append(keep_trained(record["scores"], trained))
-        history = [keep_trained(entry, trained) for entry in record["epochs"]]
-        histories.setdefault(name, []).append(history)
-    return scores, histories
-
-
-def records_path(name: str) -> Path:
-    """Return the file of records with this name. A path that ends in .jsonl stands for itself."""
-    return Path(name) if name.endswith(".jsonl") else RECORDS / f"{name}.jsonl"
-
-
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of this command."""
-    parser = Parser(
-        prog="python -m experiments.figures",
-        description="Write a page with curves and bars of recorded runs.",
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "name",
-        metavar="NAME",
-        help="of a file in experiments/records/, or the path of a .jsonl file",
-    )
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="PAGE", help="the HTML page to write"
-    )
-    parser.add_argument(OVERWRITE, action="store_true", help=HELP_OF_OVERWRITE)
-    return parser
-
-
-@exit_code("python -m experiments.figures")
-def main(argv: Sequence[str] | None = None) -> int:
-    """Write the page."""
-    arguments = build_parser().parse_args(argv)
-    output = Output("--out", arguments.out, begins_with(PAGE_START))
-    check_outputs([output], overwrite=arguments.overwrite)
-    write_page(arguments.out, read_runs(records_path(arguments.name)))
-    print(f"{arguments.out}: written")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

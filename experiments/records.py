@@ -28,22 +28,22 @@ BYTES_PER_GB = 1e9
 DIGEST = "digest"
 # What makes the records of a file. Every other file holds runs of `python -m experiments`.
 COMMANDS = {
-    "bit-flips": "python -m benchmarks.bit_flips --record",
-    "benchmarks": "python -m benchmarks all --data-dir DIR --record",
-    "busy-machine": "python -m benchmarks.busy_machine --record",
-    "course-ensembles": "python -m experiments.ensembles DIR --title TITLE",
-    "default-job": "python -m benchmarks.default_job --record",
-    "kill-resume": "python -m benchmarks.kill_resume --record",
-    "readable": "python -m benchmarks.readable --data-dir DIR --out FILE --record",
-    "real-sentences": "python -m benchmarks.real_sentences RUN --course DIR --record",
-    "reports": "python -m experiments.reports rob gen --data-dir DIR --nli FILE",
-    "reliability": "python -m benchmarks.reliability --record",
-    "round-trips": "python -m benchmarks.round_trips",
-    "sample-grades": "python -m benchmarks.sample_grades --sources DIR --out DIR ... --record",
-    "sample-parts": "python -m benchmarks.sample_parts --course DIR --out DIR --record",
-    "sample-shares": "python -m benchmarks.real_sentences RUN --course DIR --binary FILE "
+    "bit-flips": "python -m tools.benchmarks.bit_flips --record",
+    "benchmarks": "python -m tools.benchmarks all --data-dir DIR --record",
+    "busy-machine": "python -m tools.benchmarks.busy_machine --record",
+    "course-ensembles": "python -m tools.tables.ensembles DIR --title TITLE",
+    "default-job": "python -m tools.benchmarks.default_job --record",
+    "kill-resume": "python -m tools.benchmarks.kill_resume --record",
+    "readable": "python -m tools.benchmarks.readable --data-dir DIR --out FILE --record",
+    "real-sentences": "python -m tools.benchmarks.real_sentences RUN --course DIR --record",
+    "reports": "python -m tools.tables.reports rob gen --data-dir DIR --nli FILE",
+    "reliability": "python -m tools.reliability --record",
+    "round-trips": "python -m tools.benchmarks.round_trips",
+    "sample-grades": "python -m tools.sample.sample_grades --sources DIR --out DIR ... --record",
+    "sample-parts": "python -m tools.sample.sample_parts --course DIR --out DIR --record",
+    "sample-shares": "python -m tools.benchmarks.real_sentences RUN --course DIR --binary FILE "
     "--label PAIR --record sample-shares",
-    "scaling": "python -m benchmarks.scaling --data-dir DIR --record",
+    "scaling": "python -m tools.benchmarks.scaling --data-dir DIR --record",
 }
 
 Record = dict[str, Any]

@@ -2,5 +2,4 @@
 
 handout.py      Writes a copy of the clone without the answers of some exercises.
 notebooks.py    Command: builds the notebooks of docs/notebooks/.
-pictures/       Command: draws the pictures of the documents.
 """

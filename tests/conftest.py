@@ -161,8 +161,8 @@ def minilm_folder():
 
 @pytest.fixture(scope="session")
 def controlled_data(tmp_path_factory):
-    """The nine files of data/controlled.py: 3,000 training rows, 500 of dev and test, each task."""
-    from data.controlled import write_controlled
+    """Nine generated files: 3,000 training rows, 500 of dev and test, for each task."""
+    from tools.sample.controlled import write_controlled
 
     folder = tmp_path_factory.mktemp("controlled")
     write_controlled(folder, seed=0)

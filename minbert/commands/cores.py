@@ -17,7 +17,8 @@ from typing import NamedTuple
 STATISTICS = "/proc/stat"  # of Linux: the time that each core has spent on what
 
 # How often a thread looks before it sleeps: a tenth of a millisecond, and longer than most pauses
-# between two products. It changes no result. benchmarks/busy_machine.py measures other numbers.
+# between two products. It changes no result. tools/benchmarks/busy_machine.py measures other
+# numbers.
 NUM_LOOKS = "3000"
 LOOKS = "GOMP_SPINCOUNT"
 POLICY = "OMP_WAIT_POLICY"

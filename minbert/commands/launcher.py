@@ -38,22 +38,12 @@ COMMANDS = (
     Command("quality", "contrastive.quality", "Measure the sentence vectors of a model."),
     Command("attention", "minbert.draw_attention", "Draw the attention of a sentence."),
     Command("experiments", "experiments", "Run recipes over several seeds and compare them."),
-    Command("ensembles", "experiments.ensembles", "Record ensembles for the table of results."),
-    Command("reports", "experiments.reports", "Measure the rows of the two course reports."),
-    Command("pages", "experiments.pages", "Write the tables of measured numbers into docs/."),
-    Command("numbers", "experiments.measured_numbers", "Find numbers in docs/ without a record."),
     Command("part1", "course.part1", "Train part 1 of the course, and write its eight files."),
     Command("leaderboard", "course.predict", "Predict other data as leaderboard files."),
     Command("submit", "course.submit", "Verify the files of a hand-in and write its zip."),
-    Command("figures", "experiments.figures", "Draw curves and bars of recorded runs."),
     Command("download", "data.download", "Download the course's files."),
-    Command("sample", "data.building", "Build the sample data from its sources."),
-    Command("sentences", "data.building.plain_sentences", "Draw sentences of plain text."),
-    Command("controlled", "data.controlled", "Write generated sentences in the course's format."),
     Command("handout", "teaching.handout", "Write a copy of the clone without the answers."),
-    Command("pictures", "teaching.pictures", "Draw the pictures of the documents."),
     Command("notebooks", "teaching.notebooks", "Build the notebooks of docs/notebooks/."),
-    Command("benchmarks", "benchmarks", "Compare speed and memory with other libraries."),
 )
 
 
@@ -78,18 +68,13 @@ def is_ours(module: str) -> bool:
     return (ROOT / package).is_dir() or (ROOT / f"{package}.py").is_file()
 
 
-def is_here(command: Command) -> bool:
-    """Whether a command can be started. benchmarks/ is in clones only."""
-    return is_ours(command.module)
-
-
 def listing() -> str:
     """The text that `minbert` prints: each command with its line, and what it is short for."""
     lines = [USAGE, ""]
-    for command in filter(is_here, COMMANDS):
+    for command in COMMANDS:
         lines.append(f"  {command.name:12} {command.line}")
     lines += ["", "The same as modules, from the folder of the clone:", ""]
-    for command in filter(is_here, COMMANDS):
+    for command in COMMANDS:
         lines.append(f"  {command.name:12} {long_form(command)}")
     return "\n".join(lines)
 
@@ -103,7 +88,7 @@ def long_form(command: Command) -> str:
 
 def find(name: str) -> Command:
     """The command of a name. ValueError, with the name that was likely meant, where none has it."""
-    by_name = {command.name: command for command in COMMANDS if is_here(command)}
+    by_name = {command.name: command for command in COMMANDS}
     # The long names are taken, too.
     by_name |= {command.module: command for command in by_name.values()}
     if name in by_name:

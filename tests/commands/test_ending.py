@@ -30,9 +30,9 @@ LIGHT = (
     "experiments",
     "multitask.errors",
     "multitask.predict",
-    "data.controlled",
+    "tools.sample.controlled",
     "data.download",
-    "benchmarks",
+    "tools.benchmarks",
 )
 HEAVY = {"torch", "transformers", "tokenizers", "sklearn", "scipy", "numpy", "huggingface_hub"}
 
@@ -248,7 +248,7 @@ def test_a_message_that_quotes_a_long_row_is_short(capsys):
         (["python", "-m", "pytest", "tests"], "-m", False),
         (["python", "-m"], "-m", False),
         (["python", "run_multitask.py"], str(ROOT / "run_multitask.py"), True),
-        (["python", "x"], str(ROOT / "benchmarks" / "__main__.py"), True),
+        (["python", "x"], str(ROOT / "experiments" / "__main__.py"), True),
         (["python", "x"], str(ROOT / "my_script.py"), False),
         (["python", "x"], str(ROOT / ".venv" / "bin" / "pytest"), False),
         (["minbert", "train"], "/usr/local/bin/minbert", True),

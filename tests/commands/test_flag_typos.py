@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def source_files() -> list[Path]:
     """The Python files of our packages."""
     files = [ROOT / "run_multitask.py"]
-    for package in (*PACKAGES, "benchmarks"):
+    for package in (*PACKAGES, "tools"):
         files += sorted((ROOT / package).rglob("*.py"))
     return files
 

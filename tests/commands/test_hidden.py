@@ -69,7 +69,7 @@ def test_files_that_are_in_nobodys_way(tmp_path):
     """A folder of data files is no package, and of the other names nothing is imported."""
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "rows.csv").write_text("text\n")
-    for name in ("tests", "benchmarks"):
+    for name in ("tests", "tools"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("")
     result = run_in(tmp_path, f"import run_multitask; {OPEN}")

@@ -55,7 +55,7 @@ def test_every_command_is_listed():
                 name = path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
                 modules.add(name.removesuffix(".__main__"))
     modules -= {"minbert"}
-    assert modules == {command.module for command in launcher.COMMANDS} - {"benchmarks"}, (
+    assert modules == {command.module for command in launcher.COMMANDS}, (
         "minbert/commands/launcher.py lists other commands than there are"
     )
 
@@ -66,15 +66,6 @@ def test_names_and_lines_are_short_and_different():
     assert all(
         len(command.line) < 70 and command.line.endswith(".") for command in launcher.COMMANDS
     )
-
-
-def test_benchmarks_are_listed_where_they_are(monkeypatch, tmp_path):
-    """A wheel has no benchmarks."""
-    assert "benchmarks" in launcher.listing()
-    monkeypatch.setattr(launcher, "ROOT", tmp_path)
-    assert "benchmarks" not in launcher.listing()
-    with pytest.raises(ValueError, match="no command 'benchmarks'"):
-        launcher.find("benchmarks")
 
 
 def test_the_version(tmp_path):

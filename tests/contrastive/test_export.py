@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
-from benchmarks.small_models import make_model
 from contrastive.embed.__main__ import main as embed_main
 from contrastive.embed.export import GRAPH, export, export_layout
 from contrastive.embedder import open_embedder
 from minbert import BertTokenizer
 from minbert.commands.optional import ONNX_PACKAGES
+from tools.benchmarks.small_models import make_model
 
 MAX_LENGTH = 16
 # One of them is longer than 16 tokens.

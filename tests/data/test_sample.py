@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from data.building.held_out import HeldOut, normal_form, read_held_out
-from data.building.rows import SPLITS, Source
 from data.readers import COURSE_FILES, FORMATS, PARA, SST, STS, Example, read_examples
+from tools.sample.held_out import HeldOut, normal_form, read_held_out
+from tools.sample.rows import SPLITS, Source
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "data" / "sample"

@@ -1,4 +1,4 @@
-"""experiments/records.py and pages.py: what is stated comes from records."""
+"""experiments/records.py: what is stated comes from records."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from datetime import date
 import pytest
 from filelock import FileLock
 
-from experiments import pages
-from experiments.pages import TABLES, find_changes, with_tables
 from experiments.records import (
     COMMANDS,
     RECORDS,
@@ -22,11 +20,8 @@ from experiments.records import (
     read_records,
     record_of,
 )
-from minbert.training.code_version import ROOT
 
 DAY = date(2026, 11, 25)
-BEGIN = "<!-- table {}: begin, written by python -m experiments.pages -->\n"
-END = "<!-- table {}: end -->"
 
 
 def test_the_record_of_a_run(two_runs):
@@ -146,7 +141,9 @@ def test_a_record_that_was_edited_is_named_with_the_command_that_measures_again(
     add_records(path, [{"seed": 1, "scores": {"sst": 0.5}}, {"seed": 2, "scores": {"sst": 0.4}}])
     assert len(read_records(path)) == 2
     path.write_text(path.read_text().replace(before, after, 1))
-    message = r"line 1: this record was edited.*git checkout.*: python -m benchmarks\.round_trips$"
+    message = (
+        r"line 1: this record was edited.*git checkout.*: python -m tools.benchmarks\.round_trips$"
+    )
     with pytest.raises(ValueError, match=message):
         read_records(path)
 
@@ -167,52 +164,3 @@ def test_every_file_of_records_is_readable_and_has_a_command():
     commands = [command_of(path) for path in (*paths, RECORDS / "mine.jsonl")]
     assert commands[-1] == "python -m experiments RECIPE --record mine"
     assert commands[0] == COMMANDS[paths[0].stem]
-
-
-# --- the documents --------------------------------------------------------------------------------
-
-
-def page_with(name: str, content: str) -> str:
-    return f"# Title\n\n{BEGIN.format(name)}{content}\n{END.format(name)}\n\nText.\n"
-
-
-def test_a_table_is_written_between_its_markers():
-    tables = {"some": lambda: "| a |\n|---|\n| 1 |"}
-    text = with_tables(page_with("some", "| a |\n|---|\n| 2 |"), tables)
-    assert text == page_with("some", "| a |\n|---|\n| 1 |")
-    assert with_tables(text, tables) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (page_with("other", ""), "no table is called other; there are some"),
-        (BEGIN.format("some"), "only one of its two markers"),
-        (END.format("some"), "only one of its two markers"),
-        (BEGIN.format("some").replace("written", "made") + END.format("some"), "are changed"),
-    ],
-)
-def test_wrong_markers_are_named(text, words):
-    with pytest.raises(ValueError, match=words):
-        with_tables(text, {"some": lambda: ""})
-
-
-def test_a_number_that_was_edited_by_hand_is_noticed(tmp_path, monkeypatch, capsys):
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "README.md").write_text(page_with("some", "| 1 |"))
-    (tmp_path / "docs" / "page.md").write_text(page_with("some", "| 2 |"))
-    tables = {"some": lambda: "| 1 |"}
-    assert list(find_changes(tmp_path, tables)) == [tmp_path / "docs" / "page.md"]
-
-    monkeypatch.setattr(pages, "ROOT", tmp_path)
-    monkeypatch.setattr(pages, "TABLES", tables)
-    assert pages.main(["--check"]) == 1
-    assert "docs/page.md: a table disagrees with the records" in capsys.readouterr().out
-    assert pages.main([]) == 0
-    assert pages.main(["--check"]) == 0
-    assert (tmp_path / "docs" / "page.md").read_text() == page_with("some", "| 1 |")
-
-
-def test_the_documents_agree_with_the_records():
-    changed = [str(page.relative_to(ROOT)) for page in find_changes(ROOT, TABLES)]
-    assert not changed, f"{changed}: run python -m experiments.pages"

@@ -334,7 +334,7 @@ def test_a_damaged_record_is_named_before_anything_runs(tmp_path, nothing_runs, 
         (["rob-1", "--out", "x", "--record", "a/b"], "--record is 'a/b'; it is a name of letters"),
         (
             ["rob-1", "--out", "x", "--record", "default-job"],
-            "a file that another command writes: python -m benchmarks.default_job --record.",
+            "a file that another command writes: python -m tools.benchmarks.default_job --record.",
         ),
         (
             ["defaults", "--out", "x", "--record", "methods", "--with=--epochs 1"],

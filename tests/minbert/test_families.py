@@ -9,9 +9,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from benchmarks.small_models import FAMILIES, SENTENCES, make_model
 from minbert import BertConfig, BertModel, BertTokenizer
 from minbert.pretraining.mlm import BertForMaskedLM, Masking
+from tools.benchmarks.small_models import FAMILIES, SENTENCES, make_model
 
 transformers = pytest.importorskip("transformers", reason="run setup.sh --dev")
 

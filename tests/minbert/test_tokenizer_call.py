@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.small_models import FAMILIES, make_model
-from benchmarks.small_models import SENTENCES as FAMILY_SENTENCES
 from minbert import BertModel, BertTokenizer
 from minbert.token_batch import NO_LIMIT, TokenBatch
 from tests.minbert.test_tokenizer import PIECES, SENTENCES, SPECIAL
+from tools.benchmarks.small_models import FAMILIES, make_model
+from tools.benchmarks.small_models import SENTENCES as FAMILY_SENTENCES
 
 transformers = pytest.importorskip("transformers", reason="run setup.sh --dev")
 

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 import run_multitask
-from benchmarks.small_models import SENTENCES, make_model
 from data.batching import EncodedExamples
 from data.readers import Example
 from minbert import BertModel, BertTokenizer
@@ -24,6 +23,7 @@ from multitask.export.classifier import classifier_of, write_classifier, write_t
 from multitask.model import MultitaskBert
 from multitask.options import HeadOptions
 from multitask.tasks import TASKS
+from tools.benchmarks.small_models import SENTENCES, make_model
 
 transformers = pytest.importorskip("transformers", reason="run setup.sh --dev")
 

@@ -28,7 +28,7 @@ from minbert.commands.options import all_fields
 from tests.packages import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[2]
-EVERYWHERE = (*PACKAGES, "tests", "benchmarks")
+EVERYWHERE = (*PACKAGES, "tests", "tools")
 FIELDS = {item.name: item for item in all_fields(Options)}
 # Folders of a run, and those that .gitignore names: they appear when a command is run.
 IGNORED = re.findall(r"(?m)^/(.+/)$", (ROOT / ".gitignore").read_text(encoding="utf-8"))

@@ -13,7 +13,6 @@ import torch
 from safetensors.torch import load_file
 
 import run_multitask
-from benchmarks.small_models import SENTENCES, make_model
 from contrastive.embed.__main__ import main as embed
 from contrastive.embedder import open_embedder
 from data.batching import EncodedExamples
@@ -23,6 +22,7 @@ from minbert.pretraining import __main__ as pretraining
 from multitask import predict
 from multitask.model import MultitaskBert
 from tests.toy_text import LINES
+from tools.benchmarks.small_models import SENTENCES, make_model
 
 transformers = pytest.importorskip("transformers", reason="run setup.sh --dev")
 

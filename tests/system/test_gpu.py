@@ -16,10 +16,10 @@ import pytest
 from torch.utils import backend_registration
 
 import run_multitask
-from benchmarks.kill_resume import differences, saved_step, stop_when
 from minbert.training.code_version import ROOT
 from tests.simulated_gpu import TITLE
 from tests.toy_text import LINES
+from tools.benchmarks.kill_resume import differences, saved_step, stop_when
 
 pytestmark = pytest.mark.skipif(
     not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),

@@ -19,15 +19,13 @@ PACKAGES = (
     "command_line",
     "teaching",
     "course",
-    "benchmarks",
+    "tools",
 )
 # Their files are of interest to few readers. The map links to the list in their __init__.py.
 ONLY_LINKED = (
-    "data/building",
     "minbert/commands",
     "experiments",
-    "teaching/pictures",
-    "benchmarks",
+    "tools",
 )
 PAGE = ROOT / "docs" / "README.md"
 HEADING = "## Every package and file\n"

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import run_multitask
-from benchmarks.kill_resume import differences
 from command_line.folders import load
 from command_line.options import Options
 from minbert.pretraining import __main__ as pretraining
 from minbert.training.loop import Loop
+from tools.benchmarks.kill_resume import differences
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 

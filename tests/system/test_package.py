@@ -32,7 +32,7 @@ def clone(tmp_path_factory):
     """A copy of what git tracks, without the clone's own folders of runs."""
     folder = tmp_path_factory.mktemp("package") / "my clone"
     ignored = shutil.ignore_patterns("__pycache__", "course", "*.egg-info")
-    for name in (*PACKAGES, "tests", "benchmarks"):
+    for name in (*PACKAGES, "tests", "tools"):
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     for name in FILES:
         shutil.copy(ROOT / name, folder)
@@ -153,7 +153,7 @@ def test_training_without_flags_finds_the_sample_in_any_folder(editable, clone, 
 def test_what_the_wheel_holds(wheel, clone):
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.partition("/")[0] for name in names if "dist-info" not in name}
-    assert tops == {*PACKAGES, "run_multitask.py"}, "tests, benchmarks and data/course stay here"
+    assert tops == {*PACKAGES, "run_multitask.py"}, "tests, tools and data/course stay here"
     assert not [name for name in names if "data/course" in name]
     for folder in PACKAGES:
         for path in (clone / folder).rglob("*"):

@@ -1,7 +1,7 @@
 """The whole command, killed in each stage and interrupted from outside, ends in the same bits.
 
-One run bears all three stops. `python -m benchmarks.kill_resume` does the same at random steps, as
-often as wanted.
+One run bears all three stops. `python -m tools.benchmarks.kill_resume` does the same at random
+steps, as often as wanted.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import signal
 import pytest
 
 import run_multitask
-from benchmarks.kill_resume import differences, finish, saved_step, settings, start, stop_when
 from command_line.options import Options
 from minbert.commands.ending import this_python
 from minbert.training import processes
 from minbert.training.run_folder import LOCK_FILE
+from tools.benchmarks.kill_resume import differences, finish, saved_step, settings, start, stop_when
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,10 @@
+"""What only maintainers use. It is not installed, and nothing outside of it imports it.
+
+All commands here run from the folder of the clone. The folder tests/ has their tests.
+
+benchmarks/   Speed and memory beside other libraries.
+reliability/  Faults of many kinds, each in a real process.
+sample/       How the bundled sample was made.
+pictures/     The pictures of the documents.
+tables/       The tables of measured numbers in the documents.
+"""

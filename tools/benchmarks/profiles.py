@@ -1,0 +1,236 @@
+"""Which operations take the time of our side? `python -m tools.benchmarks.profiles NAME`.
+
+It takes the same parts as the benchmark of that name. The two sides of `simcse` stand side by side.
+The command prints a table in Markdown, and one line of JSON at the end. The time of the clock
+itself falls between the operations.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from minbert.commands.ending import exit_code
+from minbert.commands.flags import Parser
+from minbert.training import cost_estimate, runtime
+from tools.benchmarks import inference, simcse, training_sides
+from tools.benchmarks.comparison import versions
+from tools.benchmarks.inputs import sst_examples, write_model
+from tools.benchmarks.limit import notes_without_bf16
+from tools.benchmarks.settings import DEVICE, Settings
+from tools.benchmarks.timing import Side
+
+ROOT = Path(__file__).resolve().parents[2]
+PRODUCTS = ("mm", "addmm", "bmm")
+
+
+class ProfiledSide(NamedTuple):
+    """A side, and the number of its parts."""
+
+    run_part: Side
+    num_parts: int
+
+
+Sides = dict[str, ProfiledSide]
+Profile = dict[str, Any]
+
+
+# --- the sides ------------------------------------------------------------------------------------
+
+
+def train_step(settings: Settings, num_parts: int) -> Sides:
+    """Return our side of the benchmark train_step."""
+    examples = sst_examples(settings.data_dir, num_parts * settings.batch_size)
+    data = training_sides.TrainingData(settings.model, examples, settings.batch_size)
+    execution = settings.execution(settings.precision)
+    run_part = training_sides.our_side(data, settings.folder / "ours", execution)
+    return {"a training step": ProfiledSide(run_part, len(examples) // settings.batch_size)}
+
+
+def sentences_to_vectors(settings: Settings, num_parts: int) -> Sides:
+    """Return our side of the benchmark inference, with all sentences in one part."""
+    examples = sst_examples(settings.data_dir, num_parts * settings.batch_size)
+    sentences = [example.sentence_1 for example in examples]
+    folder = inference.write_export(settings.model, settings.folder / "export")
+    execution = settings.execution(settings.precision)
+    run_part = inference.our_side(folder, sentences, settings.batch_size, execution)
+    return {"all sentences": ProfiledSide(run_part, 1)}
+
+
+def simcse_step(settings: Settings, num_parts: int) -> Sides:
+    """Return both sides of the benchmark simcse."""
+    data = simcse.read_data(settings, num_parts)
+    methods = {"one pass of 2B rows": simcse.SimCSE, "two passes of B": simcse.TwoPasses}
+    sides = {}
+    for name, method in methods.items():
+        run_part = simcse.make_side(method, settings.model, data, settings.precision)
+        sides[name] = ProfiledSide(run_part, len(data.batches))
+    return sides
+
+
+SIDES: dict[str, Callable[[Settings, int], Sides]] = {
+    "train_step": train_step,
+    "inference": sentences_to_vectors,
+    "simcse": simcse_step,
+}
+
+
+# --- the profile ----------------------------------------------------------------------------------
+
+
+class OperationClock(TorchDispatchMode):
+    """While it is on, it adds up the seconds of each operation, and the FLOPs of matrix products.
+
+    torch.profiler is of no use here. It keeps its notes between our tensors. Then the large tensors
+    do not find their freed place again, and their pages are faulted in with each step. A run does
+    not have that.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: Counter[str] = Counter()
+        self.flops = 0
+
+    def __torch_dispatch__(
+        self, operation: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        """Run an operation and note its seconds."""
+        # The time of the operation alone: what we note falls between operations.
+        keywords = kwargs or {}
+        started = time.perf_counter()
+        result = operation(*args, **keywords)
+        seconds = time.perf_counter() - started
+        packet = operation.overloadpacket
+        name = packet.__name__
+        self.seconds[name] += seconds  # type: ignore[assignment]
+        if name in PRODUCTS:
+            self.flops += flop_registry[packet](*args, **keywords, out_val=result)
+        return result
+
+
+def profile(side: ProfiledSide) -> Profile:
+    """Return seconds by operation of all parts, and FLOPs and seconds of the matrix products."""
+    # The first pass warms up: batches of all shapes, and the imports of torch for a dispatch mode.
+    for _ in range(2):
+        clock = OperationClock()
+        started = time.perf_counter()
+        with clock:
+            for part in range(side.num_parts):
+                side.run_part(part)
+        total = time.perf_counter() - started
+    return {
+        "seconds": dict(clock.seconds.most_common()),
+        "total": total,
+        "flops": clock.flops,
+        "products": sum(clock.seconds[name] for name in PRODUCTS),
+        "between": total - clock.seconds.total(),
+    }
+
+
+def format_table(profiles: dict[str, Profile], num_operations: int) -> str:
+    """Return milliseconds and share of each side, with the operations in the first side's order."""
+    titles = ["ms, share of the time", *profiles]
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+
+    def add_row(name: str, seconds_of: Callable[[Profile], float]) -> None:
+        cells = [name]
+        for side in profiles.values():
+            seconds = seconds_of(side)
+            cells.append(f"{1e3 * seconds:,.0f}, {seconds / side['total']:.1%}")
+        lines.append(f"| {' | '.join(cells)} |")
+
+    add_row("everything", lambda side: side["total"])
+    add_row("matrix products", lambda side: side["products"])
+    add_row("between the operations", lambda side: side["between"])
+    # The operations that take the most time come first.
+    first = next(iter(profiles.values()))
+    for operation in list(first["seconds"])[:num_operations]:
+        add_row(operation, seconds_in(operation))
+    return "\n".join(lines)
+
+
+def seconds_in(operation: str) -> Callable[[Profile], float]:
+    """Return a function that gives a side's seconds in an operation."""
+    return lambda side: side["seconds"].get(operation, 0.0)
+
+
+def build_parser() -> Parser:
+    """Return the parser of this command."""
+    parser = Parser(description="Where does the time of our side go?")
+    parser.add_argument("name", choices=list(SIDES), help="as of python -m tools.benchmarks")
+    parser.add_argument(
+        "--data-dir",
+        default=str(ROOT / "data" / "sample"),
+        help="folder with the nine course files (the sample)",
+    )
+    parser.add_argument(
+        "--model", default="auto", help="as of python -m tools.benchmarks (%(default)s)"
+    )
+    parser.add_argument(
+        "--batch-size",
+        type=int,
+        default=32,
+        help="sentences; simcse has its preset's (%(default)s)",
+    )
+    parser.add_argument("--parts", type=int, default=20, help="batches (%(default)s)")
+    parser.add_argument("--rows", type=int, default=12, help="operations to show (%(default)s)")
+    parser.add_argument("--threads", type=int, default=2, help="of torch (%(default)s)")
+    return parser
+
+
+@exit_code("python -m tools.benchmarks.profiles")
+def main(argv: Sequence[str] | None = None) -> None:
+    """Profile the sides, and print a table and one line of JSON."""
+    arguments = build_parser().parse_args(argv)
+    torch.set_num_threads(arguments.threads)
+    runtime.settle_memory()
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(
+            data_dir=arguments.data_dir,
+            threads=arguments.threads,
+            batch_size=arguments.batch_size,
+            is_quick=False,
+            num_rounds=None,
+            folder=Path(folder),
+        )
+        model = write_model(arguments.model, settings.model)
+        sides = SIDES[arguments.name](settings, arguments.parts)
+        profiles = {name: profile(side) for name, side in sides.items()}
+
+    limit = cost_estimate.matrix_product_limit(DEVICE, settings.precision)
+    print(
+        *notes_without_bf16("All is in fp32."),
+        f"{arguments.name}, {model}, {settings.precision}, {arguments.threads} threads, "
+        f"{arguments.parts} batches\n\n{format_table(profiles, arguments.rows)}\n",
+        sep="\n",
+    )
+    for name, side_profile in profiles.items():
+        # Only the time inside matrix products counts for their speed.
+        flops_per_second = side_profile["flops"] / side_profile["products"]
+        share = flops_per_second / limit
+        side_profile["share_of_limit"] = share
+        print(
+            f"{name}: the matrix products run at {flops_per_second / 1e9:,.0f} GFLOP/s, "
+            f"{share:.0%} of the limit of {limit / 1e9:,.0f}, measured in the same run"
+        )
+    line = {
+        "name": f"profiles {arguments.name}",
+        "sides": profiles,
+        "limit": limit,
+        "versions": versions(),
+    }
+    print(json.dumps(line))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""How fast is a training step, against Hugging Face loops and against the machine?
+
+The peers are a plain loop around transformers' BertModel, and the same loop with every trick. All
+sides have the same SST sentences, MiniLM's shape and batches of 32. Each side has its own process,
+as it would be used, and they take their steps in turn. A round is one pass over the sentences. The
+unit is sentences per second, and medians of rounds count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+from tools.benchmarks.comparison import Check, Comparison, Goal, json_line, versions
+from tools.benchmarks.inputs import layer_flops, real_tokens, require, sst_examples
+from tools.benchmarks.limit import Limit, notes_without_bf16
+from tools.benchmarks.settings import Execution, Settings
+from tools.benchmarks.timing import Side, SideProcess, alternate
+from tools.benchmarks.training_sides import TrainingData, Tricks, our_side, peer_side, write_heads
+
+
+class Peer(NamedTuple):
+    """A peer's loop, what the comparison with it is called, and its goal."""
+
+    execution: Execution
+    tricks: Tricks
+    what: str
+    goal: Goal | None
+
+
+def list_peers(settings: Settings) -> dict[str, Peer]:
+    """Return the peers by name."""
+    precision = settings.precision
+    # Only the strongest peer is compiled, as --help says.
+    compiled = ", compiled" if settings.is_compiled else ""
+    return {
+        "plain": Peer(
+            Execution(settings.device),
+            Tricks(),
+            f"ours ({precision}) : plain Hugging Face loop (fp32, random batches)",
+            Goal(">=", 5.0),
+        ),
+        "tricks": Peer(
+            Execution(settings.device, precision),
+            Tricks(groups_by_length=True),
+            f"ours ({precision}) : Hugging Face with sdpa, {precision}, sorted batches",
+            Goal(">=", 1.6),
+        ),
+        "further": Peer(
+            settings.execution(precision),
+            Tricks(groups_by_length=True, is_fused=True, keeps_memory=True),
+            f"the same with fused AdamW, and freed memory kept{compiled}",
+            None,
+        ),
+    }
+
+
+def choose_data(settings: Settings) -> TrainingData:
+    """Return the sentences, in whole batches. Full: 50 batches; quick: 8."""
+    num_parts = settings.size(50, 8)
+    examples = sst_examples(settings.data_dir, num_parts * settings.batch_size)
+    # The last batch would be smaller, and faster.
+    num_parts = len(examples) // settings.batch_size
+    whole = examples[: num_parts * settings.batch_size]
+    return TrainingData(settings.model, whole, settings.batch_size)
+
+
+def run(settings: Settings) -> dict[str, Any]:
+    """Return the line of JSON. Full: 5 rounds of 50 steps; quick: 3 of 8."""
+    require("transformers")
+    data = choose_data(settings)
+    num_sentences = len(data.examples)
+    num_parts = num_sentences // data.batch_size
+    write_heads(data, settings.folder / "heads", settings.pooling)
+
+    precision = settings.precision
+    limit = Limit(precision, settings.device)
+    peers = list_peers(settings)
+    with ExitStack() as stack:
+        # All processes live for the whole benchmark, so that they can take turns.
+        def open_side(make_side: Callable[..., Side], *arguments: Any) -> Side:
+            process = SideProcess(settings.threads, make_side, data, *arguments)
+            return stack.enter_context(process)
+
+        sides = {
+            "ours": open_side(our_side, settings.folder / "ours", settings.execution(precision))
+        }
+        for name, peer in peers.items():
+            sides[name] = open_side(peer_side, peer.execution, peer.tricks)
+        seconds = alternate(sides, settings.rounds(5, 3), num_parts, between=limit.measure)
+
+    # The goals are set for bf16.
+    has_goals = settings.has_goals and precision == "bf16"
+    comparisons = []
+    for name, peer in peers.items():
+        goal = peer.goal if has_goals else None
+        comparisons.append(
+            Comparison.of(
+                peer.what, "sentences/s", seconds["ours"], seconds[name], goal, per=num_sentences
+            )
+        )
+
+    # 6 FLOPs for each weight of the layers and each token: 2 forward, 4 backward.
+    tokens_per_sentence = real_tokens(data.examples, settings.model) / num_sentences
+    flops_per_sentence = layer_flops(settings.model, 6) * tokens_per_sentence
+    sentences_per_second = comparisons[0].ours
+    share = flops_per_sentence * sentences_per_second / limit.median
+    what = f"share of the {precision} matrix-product limit, 6 FLOPs a layer's weight and real token"
+    checks = [Check(what, share, ">=", 0.45)]
+    notes = notes_without_bf16(
+        "Every side is in fp32. The goals are for bf16 and are left out.", settings.device
+    )
+    notes.append(
+        f"{num_sentences:,} sentences of {tokens_per_sentence:.1f} tokens, their vector "
+        f"{settings.pooling}, {num_parts} steps a round; ours on {settings.device_name}: "
+        f"{sentences_per_second * tokens_per_sentence:,.0f} real tokens/s"
+    )
+    return json_line(
+        "train_step",
+        comparisons,
+        versions("transformers"),
+        checks if has_goals else [],
+        notes,
+        share,
+        limit.median,
+    )

@@ -1,0 +1,114 @@
+"""README: from a sentence to six files.
+
+The picture shows the way of one sentence: tokens, layers with their attention, a sentence vector,
+three task heads and six files. The attention is real: it is that of minbert-mini.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from tools.pictures.canvas import Drawing
+
+if TYPE_CHECKING:
+    import numpy as np
+
+SENTENCE = "A lovely film with a quiet heart."
+LAYER = 2  # whose attention is drawn, counted from 0
+HEAD = 1
+TASKS = (
+    ("SST", "1 sentence: 5 classes", "positive"),
+    ("PARA", "2 questions: the same?", "yes"),
+    ("STS", "2 sentences: 0 to 5", "3.8"),
+)
+
+
+class Attention(NamedTuple):
+    """The tokens of the sentence, and how each attends to the others."""
+
+    tokens: list[str]
+    weights: np.ndarray  # (T, T), rows sum to 1
+
+
+@cache
+def attention_of_sentence() -> Attention:
+    """Ask minbert-mini for the attention of one head."""
+    import torch
+
+    from minbert import BertModel, BertTokenizer
+
+    tokenizer = BertTokenizer.from_pretrained("minbert-mini")
+    model = BertModel.from_pretrained("minbert-mini")
+    batch = tokenizer([SENTENCE], return_tensors="pt")
+    with torch.no_grad():
+        output = model(**batch, output_attentions=True)
+    weights = output.attentions[LAYER][0, HEAD]  # (T, T)
+    tokens = [str(tokenizer.convert_ids_to_tokens(int(number))) for number in batch.input_ids[0]]
+    return Attention(tokens, weights.numpy())
+
+
+def draw(drawing: Drawing) -> None:
+    """Draw all parts, from the left to the right."""
+    attention = attention_of_sentence()
+    draw_tokens(drawing, attention.tokens)
+    drawing.arrow((1.55, 1.6), (1.95, 1.6))
+    draw_layers(drawing, attention)
+    drawing.arrow((4.65, 1.6), (5.05, 1.6))
+    draw_vector(drawing)
+    draw_heads(drawing)
+
+
+def draw_tokens(drawing: Drawing, tokens: Sequence[str]) -> None:
+    """A sentence becomes tokens."""
+    drawing.heading(0.9, 3.28, "tokens")
+    drawing.text(0.9, 3.02, f'"{SENTENCE}"', 6.2, color=drawing.colours.soft, style="italic")
+    height = 2.65 / len(tokens)
+    for number, token in enumerate(tokens):
+        y = 2.8 - (number + 1) * height
+        drawing.box(0.35, y + 0.03, 1.1, height - 0.06)
+        drawing.text(0.9, y + height / 2, token, 8)
+
+
+def draw_layers(drawing: Drawing, attention: Attention) -> None:
+    """The tokens go through layers. Each token attends to the others."""
+    drawing.heading(3.3, 3.28, "5 layers of attention")
+    # The layers behind the first one look out at the top and the right.
+    for number in range(4, 0, -1):
+        drawing.box(2.05 + 0.09 * number, 0.2 + 0.09 * number, 2.1, 2.4)
+    drawing.box(2.05, 0.2, 2.1, 2.4, edge=drawing.colours.accent)
+    num_tokens = len(attention.tokens)
+    cell = 1.5 / num_tokens
+    strongest = attention.weights.max()
+    for row in range(num_tokens):
+        for column in range(num_tokens):
+            x = 2.45 + column * cell
+            y = 2.35 - (row + 1) * cell
+            drawing.cell(x, y, cell, float(attention.weights[row, column] / strongest))
+    words = f"layer {LAYER + 1}, attention head {HEAD + 1}:\nwhich token looks at which"
+    drawing.text(3.1, 0.5, words, 7.2, color=drawing.colours.soft)
+
+
+def draw_vector(drawing: Drawing) -> None:
+    """The tokens' vectors become one vector of the sentence."""
+    drawing.heading(5.55, 3.28, "sentence vector")
+    for number in range(12):
+        drawing.box(5.38, 0.42 + number * 0.2, 0.34, 0.17)
+    drawing.text(5.55, 0.2, "192 numbers", 7.2, color=drawing.colours.soft)
+
+
+def draw_heads(drawing: Drawing) -> None:
+    """Three task heads read vectors, and six files hold their answers."""
+    drawing.heading(7.25, 3.28, "three task heads")
+    drawing.heading(9.3, 3.28, "six files")
+    for number, (name, meaning, answer) in enumerate(TASKS):
+        y = 2.25 - number * 0.92
+        drawing.arrow((5.82, 1.6), (6.45, y + 0.3))
+        drawing.box(6.5, y, 1.5, 0.6)
+        drawing.text(7.25, y + 0.4, f"{name}: {answer}", 9)
+        drawing.text(7.25, y + 0.17, meaning, 6.8, color=drawing.colours.soft)
+        drawing.arrow((8.05, y + 0.3), (8.45, y + 0.3))
+        drawing.box(8.5, y, 1.6, 0.6)
+        files = f"{name.lower()}-dev-output.csv\n{name.lower()}-test-output.csv"
+        drawing.text(9.3, y + 0.3, files, 6.8, family="monospace")

@@ -1,0 +1,193 @@
+"""Finds measured numbers in the documents that stand outside of the tables from records.
+
+`python -m tools.tables.measured_numbers [PAGE ...]` lists them. A number counts as measured if it
+has the form of a score, a share, a time, a size in memory, a ratio or a speed (RULES). Four places
+are exempt:
+
+- Tables between the markers of pages.py. They come from records.
+- `inline code`. There a number is a value that a reader types, such as `0.05`.
+- Blocks of code, and tables of options with their defaults. Blocks of printed output are searched
+  for scores.
+- The block of text below a line that says why its numbers are not from records:
+
+    <!-- not measured here: worked by hand -->
+
+  It ends at the next empty line, or at the end of a block of code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from minbert.commands.ending import exit_code
+from minbert.commands.flags import Parser
+from minbert.training.code_version import ROOT
+from tools.tables.__main__ import BLOCK, pages_of
+
+# Languages of code blocks that hold printed output. "" is a block that names none.
+OUTPUT_LANGUAGES = ("", "text", "console")
+# A table of options begins with these cells. A test compares its defaults with the code.
+OPTIONS_HEAD = re.compile(r"\| *option *\| *default *\|")
+
+# --- the forms of measured numbers ----------------------------------------------------------------
+
+
+class Rule(NamedTuple):
+    """A form of measured numbers. is_for_output: it is looked for in printed output alone."""
+
+    kind: str
+    pattern: re.Pattern[str]
+    is_for_output: bool = False
+
+
+# The sign, the word or the path that a number may be a part of ends before it.
+START = r"(?<![\w.,/#-])"
+END = r"(?![\w-])"
+NUMBER = r"(?:\d[\d,]*(?:\.\d+)?|\.\d+)"
+THINGS = "tokens|sentences|rows|steps|examples|pairs|texts|words"
+COMPARED = "as|faster|slower|more|less|smaller|larger|cheaper|longer|shorter"
+
+
+def unit_rule(kind: str, units: str) -> Rule:
+    """Return the rule of numbers before a unit, such as 3 minutes."""
+    return Rule(kind, re.compile(rf"{START}{NUMBER}[ -]?(?:{units}){END}"))
+
+
+def score_pattern(num_decimals: int) -> re.Pattern[str]:
+    """Return the pattern of numbers with so many decimals or more.
+
+    3.11 after "Python" is a version, and so are 2.13.0 and 1.2rc1. 1901.11504 is a paper.
+    """
+    return re.compile(
+        rf"(?<!Python )(?<!orch )(?<!version )(?<![\w.,/#])\d{{0,2}}\.\d{{{num_decimals},}}"
+        r"(?!\.?\w)(?! ?%)"
+    )
+
+
+RULES = (
+    Rule("score", score_pattern(2)),
+    Rule("score", score_pattern(3), is_for_output=True),
+    Rule("deviation", re.compile(rf"{START}{NUMBER} ?(?:±|\+/?-) ?{NUMBER}")),
+    Rule("share", re.compile(rf"{START}{NUMBER} ?(?:%|percent\b|per cent\b)")),
+    unit_rule("time", "ms|s|seconds?|min|minutes?|h|hours?|milliseconds?"),
+    unit_rule("memory", "[kKMGT]i?B|megabytes?|gigabytes?"),
+    unit_rule("speed", rf"(?:{THINGS}) ?(?:/ ?s|(?:a|per|each) second)|[GT]FLOP(?:/s|s)?"),
+    unit_rule("ratio", rf"x|times (?:{COMPARED})"),
+    Rule("ratio", re.compile(rf"{START}\d*\.\d+ times\b")),
+    # 1e-5 is a setting or a tolerance. 2.4e-05 was measured.
+    Rule("difference", re.compile(rf"{START}\d\.\d+e-\d+{END}")),
+)
+
+
+# --- the lines of a page --------------------------------------------------------------------------
+
+
+class Line(NamedTuple):
+    """A line of a page.
+
+    text: without what a reader does not see as a number. language: of its code block, or None.
+    """
+
+    number: int
+    text: str
+    language: str | None
+
+
+class Finding(NamedTuple):
+    """A number that looks measured."""
+
+    line: int
+    kind: str
+    text: str
+
+
+EXEMPTION = re.compile(r"<!-- not measured here: \S.* -->")
+COMMENT = re.compile(r"<!--(?! not measured here: ).*?-->", re.DOTALL)
+# Code, targets of links, addresses and tags.
+HIDDEN = re.compile(r"`[^`\n]+`|\]\([^)\n]*\)|https?://\S+|</?[a-z][^>\n]*>")
+FENCE = re.compile(r" *(?:\d+\. |[-*] )?(?:```|~~~)(?P<language>\w*)")
+
+
+def blank(text: str, pattern: re.Pattern[str]) -> str:
+    """Return the text with each match replaced by blanks. Its lines stay where they are."""
+    return pattern.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
+
+
+def searched_lines(text: str) -> Iterator[Line]:
+    """Yield the lines of a page that are not exempt."""
+    language = None
+    is_exempt = False
+    for number, line in enumerate(blank(blank(text, BLOCK), COMMENT).splitlines(), start=1):
+        fence = FENCE.match(line)
+        if fence and language is not None:
+            language = None
+            is_exempt = False
+        elif fence:
+            language = fence["language"]
+        elif EXEMPTION.match(line.strip()) or OPTIONS_HEAD.match(line):
+            is_exempt = True
+        elif language is None:
+            is_exempt = is_exempt and bool(line.strip())
+
+        is_code = language is not None and language not in OUTPUT_LANGUAGES
+        if not (fence or is_exempt or is_code):
+            yield Line(number, line if language is not None else blank(line, HIDDEN), language)
+
+
+def find_numbers(text: str) -> list[Finding]:
+    """Return the numbers of a page that look measured and are not exempt."""
+    findings = []
+    for line in searched_lines(text):
+        is_output = line.language is not None
+        for rule in RULES:
+            if rule.is_for_output != is_output:
+                continue
+            for match in rule.pattern.finditer(line.text):
+                findings.append(Finding(line.number, rule.kind, match.group()))
+    return findings
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+ADVICE = (
+    "Put each number into a record and its table (docs/results/README.md says how), write a value "
+    "that a reader chooses as `code`, or write <!-- not measured here: REASON --> above the block."
+)
+
+
+def describe(page: str, findings: Sequence[Finding]) -> list[str]:
+    """Return a line for each number of a page."""
+    return [f"{page}, line {line}: {text} ({kind})" for line, kind, text in findings]
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of this command."""
+    parser = Parser(
+        prog="python -m tools.tables.measured_numbers",
+        description="List measured numbers that stand outside of the tables from records.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "pages", nargs="*", type=Path, metavar="PAGE", help="a document (default: all of them)"
+    )
+    return parser
+
+
+@exit_code("python -m tools.tables.measured_numbers")
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code 1 where a measured number stands outside of a table."""
+    lines = []
+    for page in build_parser().parse_args(argv).pages or pages_of(ROOT):
+        lines += describe(str(page), find_numbers(page.read_text(encoding="utf-8")))
+    if lines:
+        print("\n".join([*lines, ADVICE]))
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
