@@ -72,9 +72,9 @@ class Setup:
     @cached_property
     def digests(self) -> dict[str, str]:
         """SHA-256 of each input file. The run asks once every reader has checked its file."""
-        from data.readers import sha256_of
+        from minbert.commands.files import digest_of_file
 
-        return {path: sha256_of(path) for path in self.options.input_files()}
+        return {path: digest_of_file(path) for path in self.options.input_files()}
 
     @cached_property
     def sts_dev(self) -> Sequence[Example]:

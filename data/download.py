@@ -17,11 +17,11 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from data.options import SAMPLE_FOLDER
-from data.readers import BUILT_IN_FILES, CFIMDB_FILES, COURSE_FILES, read_examples, sha256_of
+from data.readers import BUILT_IN_FILES, CFIMDB_FILES, COURSE_FILES, read_examples
 from data.task_specs import BUILT_IN
 from data.transfer import Download, Limits, Part
 from minbert.commands.ending import exit_code
-from minbert.commands.files import write_text
+from minbert.commands.files import digest_of_file, write_text
 from minbert.commands.flags import Parser
 from minbert.commands.locks import locked
 from minbert.commands.outputs import OVERWRITE, Output, check_outputs
@@ -250,7 +250,7 @@ def is_taken_now(path: Path, source: Path, overwrite: bool) -> bool:
     """
     if not path.exists():
         return True
-    if sha256_of(path) == sha256_of(source):
+    if digest_of_file(path) == digest_of_file(source):
         return False
     if not overwrite:
         raise ValueError(
@@ -271,7 +271,7 @@ def take_file(name: str, folder: Path, path: Path, recorded: dict[str, str]) -> 
     part = part_of(folder / name)
     part.remove()
     shutil.copyfile(path, part.path)
-    digest = sha256_of(part.path)
+    digest = digest_of_file(part.path)
     published = PUBLISHED.get(name)
     if published is not None and digest == published.sha256:
         check = "SHA-256 verified"
@@ -339,7 +339,7 @@ def download_file(
         Download(part, check, size, expected is not None, LIMITS, say).run(urls)
 
     # The checksum is recorded before the file gets its name: a file of that name always has one.
-    recorded[name] = sha256_of(path if is_here else part.path)
+    recorded[name] = digest_of_file(path if is_here else part.path)
     write_recorded_sums(folder, recorded)
     if not is_here:
         part.finish(path)
@@ -411,7 +411,7 @@ def describe_doubt(name: str, path: str | Path, num_rows: int) -> str:
         return "it belongs to the bundled sample"
     published = PUBLISHED.get(name)
     note = describe_rows(name, num_rows)
-    if published is None or sha256_of(path) == published.sha256:
+    if published is None or digest_of_file(path) == published.sha256:
         return note
     return note or "it differs from the course's published file"
 
@@ -455,7 +455,7 @@ def find_fault(path: Path, name: str, expected: str | None) -> str | None:
     if not path.exists():
         return "it is empty"
     if expected is not None:
-        digest = sha256_of(path)
+        digest = digest_of_file(path)
         if digest == expected:
             return None
         return find_other_kind(path) or describe_difference(path, name, digest, expected)

@@ -11,7 +11,6 @@ counted and named. Next: token_cache.py.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 from collections.abc import Sequence
@@ -476,12 +475,3 @@ class RowParser:
                 "skipped."
             )
         raise ValueError(f"{self.table.place(row)}: {problem}. {advice}")
-
-
-def sha256_of(path: str | Path) -> str:
-    """Return the SHA-256 of a file as 64 hexadecimal digits."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()

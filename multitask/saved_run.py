@@ -19,10 +19,9 @@ import torch
 from safetensors import SafetensorError
 
 from data.options import DataOptions, numbers_by_task
-from data.readers import sha256_of
 from minbert import BertTokenizer
 from minbert.commands.ending import this_python
-from minbert.commands.files import DamagedFile, read_json
+from minbert.commands.files import DamagedFile, digest_of_file, read_json
 from minbert.commands.options import AUTO, OptionGroup, all_fields, from_flat
 from minbert.commands.paths import in_shell
 from minbert.commands.plugins import PluginError, digest_of_plugin, load_again
@@ -268,7 +267,7 @@ def check_files(run: Record) -> None:
                 f"{run.folder}: {Path(path).absolute()}, which the run was trained on, is not "
                 "there. Restore it, or start this command in the folder where the run was started."
             )
-        if sha256_of(path) != digest:
+        if digest_of_file(path) != digest:
             raise ValueError(
                 f"{run.folder}: {path} is not the file that the run was trained on, it has changed "
                 "since. Restore it, or start the run anew."

@@ -104,7 +104,7 @@ def _set_usual_mode(path: Path) -> None:
         path.chmod(0o666 & ~mask)
 
 
-def digest_of_file(path: Path) -> str:
+def digest_of_file(path: str | Path) -> str:
     """SHA-256 of a file, as hexadecimal digits."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:

@@ -12,7 +12,7 @@ import pytest
 from command_line.folders import load
 from minbert import BertConfig, BertModel, BertTokenizer, hub
 from minbert.commands.digests import RECORD_FILE, check_recorded, read_record, recording
-from minbert.commands.files import DamagedFile, write_json, write_text
+from minbert.commands.files import DamagedFile, digest_of_file, write_json, write_text
 from minbert.pooling import save_pooling, stored_pooling
 from multitask.predict import BUNDLED_RUN
 
@@ -131,3 +131,10 @@ def test_options_that_were_edited(tmp_path):
     kept = [line for line in path.read_text().splitlines() if "checksum" not in line]
     path.write_text("\n".join(kept).replace("},\n}", "}\n}"))
     assert load(tmp_path).multitask.fine_tuning.lr == 0.25
+
+
+def test_sha256_of_a_known_text(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes(b"abc")
+    expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert digest_of_file(path) == expected

@@ -17,7 +17,6 @@ from data.readers import (
     Format,
     evenly_spaced,
     read_examples,
-    sha256_of,
 )
 from data.tables.columns import ColumnNames
 
@@ -386,11 +385,6 @@ def test_quote_that_is_never_closed(write):
     path = write(SST_HEADER + '0\taa1\t"Fine\t3\n' + rows)
     message = "a quote that is never closed, or stands where none belongs, does this"
     assert message in message_of(path, SST)
-
-
-def test_sha256_of_a_known_text(write):
-    expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    assert sha256_of(write("abc")) == expected
 
 
 @pytest.mark.skipif(not COURSE.is_dir(), reason="the course's files are not beside this repository")

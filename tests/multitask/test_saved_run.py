@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.readers import COURSE_FILES, read_examples, sha256_of
-from minbert.commands.files import read_json
+from data.readers import COURSE_FILES, read_examples
+from minbert.commands.files import digest_of_file, read_json
 from minbert.training.code_version import ROOT
 from multitask.evaluation import evaluate, predict
 from multitask.prediction_files import read_predictions
@@ -262,7 +262,7 @@ def test_the_same_data_by_another_name_and_training_rows_of_ones_own(with_own_da
         same_data(records)
 
     # A run on that other training file can be compared.
-    change(run, files={**records[1].files, str(path): sha256_of(path)})
+    change(run, files={**records[1].files, str(path): digest_of_file(path)})
     same_data([records[0], read_record(run)])
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from data import download
-from data.readers import sha256_of
 from data.transfer import Limits
 from minbert.commands.ending import BAD_INPUT, DONE
+from minbert.commands.files import digest_of_file
 from tools.reliability import children
 from tools.reliability.children import Call
 from tools.reliability.hostile_server import WAYS, WELL, HostileServer
@@ -70,7 +70,7 @@ def expect_files_of(source: Path) -> Callable[[], None]:
     def before() -> None:
         published = {}
         for path in source.glob("*.csv"):
-            published[path.name] = download.Published(path.stat().st_size, sha256_of(path))
+            published[path.name] = download.Published(path.stat().st_size, digest_of_file(path))
         download.PUBLISHED = published
         download.LIMITS = Limits(wait=0.01, longest_wait=0.1, silence=1.0, seconds=4.0)
 
