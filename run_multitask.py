@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from data.readers import Example, Table
+    from data.examples import Example, Table
     from minbert import BertModel, BertTokenizer
     from minbert.options import EncoderOptions
     from minbert.training.cost_estimate import CostEstimate

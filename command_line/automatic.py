@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from command_line.options import Options
 from contrastive.registry import METHODS
+from data.examples import BUILT_IN_FILES, COURSE_FILES
 from data.options import DEFAULT_LENGTH
-from data.readers import BUILT_IN_FILES, COURSE_FILES
 from minbert.commands.options import AUTO, NONE
 from minbert.options import SMALL
 from multitask.head_registry import HEADS

@@ -14,8 +14,8 @@ from typing import Any
 from contrastive.options import ContrastiveOptions, NliOptions
 from contrastive.presets import unread
 from contrastive.registry import METHODS
+from data.examples import BUILT_IN_FILES
 from data.options import DataOptions
-from data.readers import BUILT_IN_FILES
 from minbert.commands.options import AUTO, NONE
 from minbert.commands.outputs import Output, check_is_alone, check_is_no_input
 from multitask.head_registry import HEADS

@@ -7,7 +7,7 @@ from typing import Any
 
 from command_line.automatic import choose_name
 from command_line.options import Options
-from data.readers import COURSE_FILES
+from data.examples import COURSE_FILES
 from minbert.commands.files import DamagedFile, read_json
 from minbert.commands.options import AUTO, NONE
 from minbert.commands.paths import LATEST, in_shell, is_free

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from command_line.options import Options
-from data.readers import BUILT_IN_FILES
+from data.examples import BUILT_IN_FILES
 from minbert.commands.flags import shell_command
 from minbert.commands.options import changed, with_values
 

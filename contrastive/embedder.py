@@ -18,7 +18,7 @@ from torch import Tensor
 from contrastive.sentence_folder import SentenceFolder, read_sentence_folder, unused_parts
 from contrastive.zero_shot import SHOW_PROGRESS, Progress, embed, encode
 from data.batching import EncodedExamples
-from data.readers import Example
+from data.examples import Example
 from minbert import BertConfig, BertModel, BertTokenizer, hub
 from minbert.pooling import check_pooling, stored_pooling
 from minbert.training import runtime

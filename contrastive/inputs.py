@@ -26,8 +26,8 @@ from contrastive.options import (
 )
 from contrastive.registry import METHODS, SHUFFLED, Settings
 from data.batching import WINDOW, EncodedExamples, length_grouped_batches
+from data.examples import Example, evenly_spaced
 from data.options import numbers_by_task
-from data.readers import Example, evenly_spaced
 from minbert import BertTokenizer
 from minbert.commands.options import NONE, MethodOptions
 from minbert.training.job import Step, TaskBatch

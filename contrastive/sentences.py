@@ -15,7 +15,7 @@ import torch.nn.functional as F
 
 from data.batching import Batch, EncodedExamples
 from data.corpus import check_files, read_lines
-from data.readers import Example
+from data.examples import Example
 from data.tables.columns import Role, find_columns
 from data.tables.reader import read_table
 from data.token_cache import tokenize_once

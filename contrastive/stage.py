@@ -24,7 +24,7 @@ from contrastive.registry import METHODS, Settings
 from contrastive.sentences import RANDOM_WORDS, EncodedTriplets
 from contrastive.zero_shot import dev_labels, embed, sts_quality
 from data.batching import Batch, EncodedExamples
-from data.readers import Example
+from data.examples import Example
 from minbert import AdamW, BertModel, BertTokenizer
 from minbert.commands.options import NONE
 from minbert.commands.plugins import digest_of_plugin

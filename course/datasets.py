@@ -22,7 +22,8 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
-from data.readers import COURSE_FILES, PARA, SST, STS, Example, Format, read_examples
+from data.examples import COURSE_FILES, PARA, SST, STS, Example, Format
+from data.readers import read_examples
 from minbert import BertTokenizer
 
 # The tokenizer that the course's data sets open. A folder of this name beside the script is taken

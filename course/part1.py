@@ -28,7 +28,7 @@ from course.editions import (
     SPLITS,
     Edition,
 )
-from data.readers import BUILT_IN_FILES
+from data.examples import BUILT_IN_FILES
 from experiments.flags import is_different, parse_flags
 from experiments.run_files import read_json
 from experiments.series import command_of, run_process

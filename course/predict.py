@@ -14,7 +14,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from data.readers import BUILT_IN_FILES, Table, read_examples
+from data.examples import BUILT_IN_FILES, Table
+from data.readers import read_examples
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.commands.outputs import (

@@ -25,7 +25,8 @@ from course.editions import (
     HandIn,
 )
 from data.download import describe_doubt
-from data.readers import BUILT_IN_FILES, Table, read_examples
+from data.examples import BUILT_IN_FILES, Table
+from data.readers import read_examples
 from experiments.run_files import read_json
 from minbert.commands.ending import exit_code
 from minbert.commands.files import write_atomically

@@ -2,13 +2,15 @@
 
 The files in reading order:
 
-    readers.py          A row of a table -> Example. Every row that is dropped is counted and named.
+    examples.py         Example, and the Format of a task's files: columns, labels, file names.
+    readers.py          A file -> Examples. Every row that is dropped is counted and named.
     token_cache.py      Texts -> token ids, made once and kept from run to run.
     batching.py         Examples and a tokenizer -> padded batches of similar length.
     task_specs.py       What a task is, as data: kind, columns, label names, loss, metric.
     task_flags.py       --task name=...,train=...: a task of the user, as text.
     options.py          The options of the files that a run reads.
     task_tables.py      A task's files -> its specification and its tables; draws dev rows.
+    task_columns.py     Which columns of a task's file hold the sentences, the label and the id.
     tables/             Tables that other programs wrote: encodings, Excel, quotes, JSON, columns.
     user_texts.py       The texts that a user gives a command: a table, or plain lines.
     sentence_sets.py    STS sets and labelled sentences, for measuring sentence vectors.

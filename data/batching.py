@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy
 import torch
 
-from data.readers import Example
+from data.examples import Example
 from data.token_cache import Tokenizer, tokenize_once
 
 PAIR_ENCODINGS = ("cross", "bi", "dual")

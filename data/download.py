@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from data.examples import BUILT_IN_FILES, CFIMDB_FILES, COURSE_FILES
 from data.options import SAMPLE_FOLDER
-from data.readers import BUILT_IN_FILES, CFIMDB_FILES, COURSE_FILES, read_examples
+from data.readers import read_examples
 from data.task_specs import BUILT_IN
 from data.transfer import Download, Limits, Part
 from minbert.commands.ending import exit_code

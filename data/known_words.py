@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from data.readers import Example
+from data.examples import Example
 from minbert.commands.digests import check_recorded, recording
 from minbert.commands.files import read_json, write_json
 

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from data.readers import BUILT_IN_FILES
+from data.examples import BUILT_IN_FILES
 from data.task_flags import EXAMPLE, TaskRequest, parse_tasks
 from minbert.commands.options import AUTO, NONE, OptionGroup, flag, group, with_values
 

@@ -1,9 +1,10 @@
-"""Row of a table -> Example: the first station on the way from disk to prediction.
+"""A file of a task -> Examples: the first station on the way from disk to prediction.
 
-The course's files are tab-separated, with csv quoting and a header. They have an index column
-without a name, and an id of 25 hexadecimal digits. Columns are found by NAME, because the SST test
-file has one index column more than the others. Files that other programs wrote are read as well:
-tables/ finds how they are written.
+The course's files have tabs, quotes as in CSV, and a header. They have an index column without a
+name, and an id of 25 hexadecimal digits. Columns are found by NAME, because the SST test file has
+one index column more than the others. Python's csv module reads such a file here.
+
+All other files go to tables/: those that are written in another way, and those with a damaged row.
 
 No row disappears silently. A row that does not become an example is an error, or it is dropped,
 counted and named. Next: token_cache.py.
@@ -11,206 +12,26 @@ counted and named. Next: token_cache.py.
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
-from data.tables.columns import ColumnNames, Role, find_column, find_columns
-from data.tables.delimited import CMU_DELIMITER
+from data.examples import CFIMDB_FILES, ID_COLUMN, Example, Format, Table, label_text
+from data.tables.columns import ColumnNames
+from data.tables.delimited import note_on_backslashes
 from data.tables.reader import read_table
-from data.tables.rows import EmptyTable, RawTable, Row, parse_number, thousands_fault
+from data.tables.rows import FORMULA_ERRORS, EmptyTable, Layout, RawTable, Row, parse_number
+from data.task_columns import TaskColumns, find_task_columns
 
-Item = TypeVar("Item")
-
-ID_COLUMN = "id"
-NUM_DROPPED_SHOWN = 5
 FETCH = "`python -m data.download --out DIR`"
-
-COURSE_FILES = {
-    "sst": {
-        "train": "ids-sst-train.csv",
-        "dev": "ids-sst-dev.csv",
-        "test": "ids-sst-test-student.csv",
-    },
-    "para": {"train": "quora-train.csv", "dev": "quora-dev.csv", "test": "quora-test-student.csv"},
-    "sts": {"train": "sts-train.csv", "dev": "sts-dev.csv", "test": "sts-test-student.csv"},
-}
-# The second sentiment task of the course. It is read only where --tasks names it.
-CFIMDB_FILES = {
-    "train": "ids-cfimdb-train.csv",
-    "dev": "ids-cfimdb-dev.csv",
-    "test": "ids-cfimdb-test-student.csv",
-}
-BUILT_IN_FILES = COURSE_FILES | {"cfimdb": CFIMDB_FILES}
-
-
-@dataclass(frozen=True)
-class Example:
-    """One row of a task: a sentence or a pair, and its label (None in a test file)."""
-
-    id: str
-    sentence_1: str
-    sentence_2: str | None
-    label: float | None
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The sentence, or both sentences of a pair."""
-        return (self.sentence_1,) if self.sentence_2 is None else (self.sentence_1, self.sentence_2)
-
-
-@dataclass(frozen=True)
-class Format:
-    """The columns of a task's files, and the labels they may hold, from `low` to `high`.
-
-    classes: the labels as they stand in the files, the lowest class first. Class 0 is `low`. () is
-        for files that hold the numbers themselves.
-    id_column: the name of the column with the ids. "": it may be called id, or not be there.
-    is_course: whether the files are the course's. They have quotes as in CSV, and their ids go into
-        a leaderboard's file.
-    has_limits: whether a number outside low to high is refused.
-    dropped_labels: rows with these labels are dropped and counted.
-    """
-
-    name: str
-    text_columns: tuple[str, ...]
-    label_column: str
-    low: float
-    high: float
-    is_integer: bool
-    classes: tuple[str, ...] = ()
-    id_column: str = ID_COLUMN
-    is_course: bool = True
-    has_limits: bool = True
-    dropped_labels: tuple[str, ...] = ()
-
-    @property
-    def is_pair(self) -> bool:
-        """Whether a row has two sentences."""
-        return len(self.text_columns) == 2
-
-    @property
-    def label_rule(self) -> str:
-        """The allowed labels in words, such as "SST labels are whole numbers 0 to 4"."""
-        if self.classes:
-            return f"{self.title} labels are {list_names(self.classes)}"
-        if not self.has_limits:
-            return f"{self.title} labels are numbers"
-        kind = "whole numbers " if self.is_integer else ""
-        return f"{self.title} labels are {kind}{self.low:g} to {self.high:g}"
-
-    @property
-    def title(self) -> str:
-        """The name of the task for messages and tables: "SST", or a user's own name."""
-        return self.name.upper() if self.is_course else self.name
-
-    @property
-    def advice(self) -> str:
-        """What to do where a column is missing."""
-        if self.is_course:
-            return "Fix the header, or pass the file that belongs to this task."
-        keys = "text=, text_pair= and label=" if self.is_pair else "text= and label="
-        return f"Fix the header, or name its columns with {keys} in --task name={self.name},..."
-
-
-SST = Format("sst", ("sentence",), "sentiment", 0, 4, is_integer=True)
-PARA = Format("para", ("sentence1", "sentence2"), "is_duplicate", 0, 1, is_integer=True)
-STS = Format("sts", ("sentence1", "sentence2"), "similarity", 0, 5, is_integer=False)
-CFIMDB = Format("cfimdb", ("sentence",), "sentiment", 0, 1, is_integer=True)
-FORMATS = {format.name: format for format in (SST, PARA, STS)}
-
-# A label of a training pair may be the probability that it is a paraphrase. An ensemble gives such
-# labels to unlabelled text.
-TRAINING_FORMATS = FORMATS | {"para": replace(PARA, is_integer=False)}
-
-
-NUM_NAMES_SHOWN = 20  # of classes, in a message
-
-
-def list_names(names: Sequence[str]) -> str:
-    """The names of classes for a message, such as "a, b, c"."""
-    return join_some([quoted(name) for name in names])
-
-
-def quoted(name: str) -> str:
-    """The name of a class in a list. One that holds a comma stands in quotes."""
-    return f"'{name}'" if "," in name else name
-
-
-def join_some(items: Sequence[str]) -> str:
-    """The items of a list for a message. A long list is cut."""
-    num_more = len(items) - NUM_NAMES_SHOWN
-    listed = ", ".join(items[:NUM_NAMES_SHOWN])
-    return f"{listed} and {num_more} more" if num_more > 0 else listed
-
-
-def label_text(text: str) -> str:
-    """The text of a label without what a program has added: pandas writes 1.0 for a class 1."""
-    text = text.strip()
-    return re.sub(r"^(-?\d+)\.0+$", r"\1", text)
-
-
-def evenly_spaced(items: Sequence[Item], limit: int) -> Sequence[Item]:
-    """At most `limit` of the items, at even distances and in their order.
-
-    Of rows that are sorted by task or by label, each task or label keeps its share.
-    """
-    if limit >= len(items):
-        return items
-    return [items[place * len(items) // limit] for place in range(limit)]
-
-
-@dataclass(frozen=True)
-class Table:
-    """The content of a file.
-
-    examples: in file order.
-    dropped: for each dropped row its line, id and reason, as text.
-    num_left_out: examples that `cut` left out.
-    notes: what the user should know about how the file was read.
-    origin: a sentence in place of the counts, where the examples are a part of a file.
-    """
-
-    path: str
-    examples: tuple[Example, ...]
-    dropped: tuple[str, ...]
-    num_left_out: int = 0
-    notes: tuple[str, ...] = ()
-    origin: str = ""
-
-    def cut(self, num_rows: int) -> Table:
-        """Return the table with at most `num_rows` examples, taken at even distances.
-
-        So a file that is sorted by label stays balanced.
-        """
-        num_left_out = len(self.examples) - num_rows
-        if num_left_out <= 0:
-            return self
-        kept = tuple(evenly_spaced(self.examples, num_rows))
-        return replace(self, examples=kept, num_left_out=num_left_out)
-
-    @property
-    def summary(self) -> str:
-        """The line for the user, such as "data/sts-dev.csv: 863 rows read, 0 dropped"."""
-        num_dropped = len(self.dropped)
-        num_rows = len(self.examples) + num_dropped + self.num_left_out
-        summary = f"{self.path}: {num_rows} rows read, {num_dropped} dropped"
-        if self.dropped:
-            reasons = list(self.dropped[:NUM_DROPPED_SHOWN])
-            if num_dropped > NUM_DROPPED_SHOWN:
-                reasons.append(f"and {num_dropped - NUM_DROPPED_SHOWN} more")
-            summary += f" ({'; '.join(reasons)})"
-        # The origin of a part already says what the whole file holds.
-        summary = self.origin or summary
-        if self.num_left_out:
-            summary += f", {self.num_left_out} left out as asked"
-        if self.origin:
-            return summary
-        return "; ".join([summary, *self.notes])
+TRUTH_VALUES = {"true": 1.0, "false": 0.0}
+# The course's files hold none of these. tables/ knows what they mean.
+UNUSUAL = re.compile("|".join(["\0", r'\\"', r"\\N", *map(re.escape, sorted(FORMULA_ERRORS))]))
 
 
 class BadRow(Exception):
@@ -230,7 +51,7 @@ def read_examples(
 ) -> Table:
     """Read one file of a task.
 
-    path: any table that tables/reader.py reads. Blank lines are skipped.
+    path: a file of the course, or any other table that tables/ reads. Blank lines are skipped.
     labelled: whether the file has labels. A labelled row with an empty label or sentence is dropped
         and named (the course's Quora dev file has two). An unlabelled file loses no row, because a
         leaderboard wants a prediction for each id.
@@ -240,7 +61,8 @@ def read_examples(
     Raises ValueError with file, line, what was found, what is expected and what to do.
     """
     table = open_table(path, format.is_course)
-    parser = RowParser(table, format, labelled, names or ColumnNames())
+    columns = find_task_columns(table, format, labelled, names or ColumnNames())
+    parser = RowParser(table, columns, format, labelled)
 
     examples: list[Example] = []
     dropped: list[str] = []
@@ -258,8 +80,11 @@ def read_examples(
         first = f", the first: {dropped[0]}" if dropped else ""
         state = f"has a header and no usable rows ({len(dropped)} dropped{first})"
         raise empty_file(path, state, format.is_course)
-    notes = (*table.notes, *parser.notes)
+    notes = (*table.notes, *columns.notes)
     return Table(str(path), tuple(examples), tuple(dropped), notes=notes)
+
+
+# --- a file -> rows of text -----------------------------------------------------------------------
 
 
 def open_table(path: str | Path, is_course: bool = True) -> RawTable:
@@ -276,10 +101,65 @@ def open_table(path: str | Path, is_course: bool = True) -> RawTable:
             f"{path}: there is no such file. Check the path or {place}, or resume where the run "
             f"began{fetch}."
         )
+    table = read_course_file(path) if is_course else None
+    if table is not None:
+        return table
     try:
         return read_table(path)
     except EmptyTable:
         raise empty_file(path, "is empty", is_course) from None
+
+
+def read_course_file(path: str | Path) -> RawTable | None:
+    """Read a file that is written as the course's files are: the short way for a row.
+
+    None: the file is written in another way, or a row is damaged.
+    """
+    try:
+        text = Path(path).read_bytes().decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        return None
+    header = text.partition("\n")[0]
+    delimiter = "\t" if "\t" in header else ","
+    # pandas wrote a column without a name, so quotes are those of CSV. Elsewhere they may be text.
+    is_csv = "" in header.split(delimiter)[:-1] or '"' not in text
+    if not is_csv or UNUSUAL.search(text):
+        return None
+
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    rows: list[Row] = []
+    line = 1
+    try:
+        for fields in reader:
+            # A blank line has no fields.
+            if fields:
+                rows.append(Row(line, fields))
+            # An open quote joins several rows.
+            if reader.line_num > line and any(delimiter in field for field in fields):
+                return None
+            line = reader.line_num + 1
+    except csv.Error:
+        return None
+    if not are_regular(rows):
+        return None
+    notes = tuple(filter(None, [note_on_backslashes(rows[1:])]))
+    layout = Layout("delimited", "UTF-8", delimiter)
+    return RawTable(str(path), rows[0], tuple(rows[1:]), layout, notes, is_checked=True)
+
+
+def are_regular(rows: Sequence[Row]) -> bool:
+    """Whether there are a header with an id and rows, all with as many fields, none of them blank.
+
+    rows: the header first.
+    """
+    header = rows[0].fields if rows else []
+    if len(rows) < 2 or ID_COLUMN not in header:
+        return False
+    for row in rows[1:]:
+        fields = row.fields
+        if len(fields) != len(header) or fields == header or not "".join(fields).strip():
+            return False
+    return True
 
 
 def empty_file(path: str | Path, state: str, is_course: bool = True) -> ValueError:
@@ -291,117 +171,52 @@ def empty_file(path: str | Path, state: str, is_course: bool = True) -> ValueErr
     )
 
 
+# --- a row -> an example --------------------------------------------------------------------------
+
+
 class RowParser:
-    """Turns the rows of one file into examples.
+    """Turns the rows of one file into examples."""
 
-    Raises ValueError where the header lacks a column.
-    """
-
-    def __init__(self, table: RawTable, format: Format, labelled: bool, names: ColumnNames) -> None:
+    def __init__(
+        self, table: RawTable, columns: TaskColumns, format: Format, labelled: bool
+    ) -> None:
         self.table = table
+        self.columns = columns
         self.format = format
         self.labelled = labelled
+        self.has_decimal_comma = table.has_decimal_comma
         self.line_of_id: dict[str, int] = {}
         self.number_of_class: dict[str, float] = {}
         for number, name in enumerate(format.classes):
             self.number_of_class[label_text(name)] = float(number)
-        self.notes: list[str] = []
-        self.columns = self.find_value_columns(names)
-        self.id_column = self.find_id_column(names)
-        if labelled and not format.is_integer:
-            self.check_thousands()
-
-    def find_value_columns(self, names: ColumnNames) -> list[int]:
-        """Return the positions of the sentences and, in a labelled file, of the label."""
-        format = self.format
-        roles = []
-        for flag, name in zip(("--text", "--text-pair"), format.text_columns, strict=False):
-            roles.append(Role(flag, (name,)))
-        passed = [names.text, names.text_pair][: len(roles)]
-        if self.labelled:
-            # `label ||| sentence` has the column under its own name.
-            is_cmu = self.table.layout.delimiter == CMU_DELIMITER
-            usual: tuple[str, ...] = (format.label_column,)
-            if is_cmu and "label" not in usual:
-                usual = ("label", format.label_column)
-            roles.append(Role("--label", usual))
-            passed.append(names.label)
-        ids = [ID_COLUMN] if format.is_course else []
-        expected = ", ".join([*ids, *(role.names[-1] for role in roles)])
-        advice = f"{format.title} files need {expected}. {format.advice}"
-        return find_columns(self.table, roles, passed, advice)
-
-    def check_thousands(self) -> None:
-        """Raise ValueError where the numbers of the label have signs between thousands."""
-        fault = thousands_fault(self.table, self.columns[-1])
-        if fault:
-            raise ValueError(fault)
-
-    def find_id_column(self, names: ColumnNames) -> int | None:
-        """Return the position of the ids. None: rows are called by their lines.
-
-        A leaderboard knows the rows of an unlabelled file by their ids, so it must have them. Files
-        `label ||| sentence` never have any.
-        """
-        if not self.format.is_course:
-            return self.find_own_ids()
-        role = Role("--id", (ID_COLUMN,))
-        is_cmu = self.table.layout.delimiter == CMU_DELIMITER
-        if not (self.labelled or is_cmu):
-            advice = f"A file without labels needs the column {ID_COLUMN}. Fix the header."
-            return find_columns(self.table, [role], [names.id], advice)[0]
-        column = find_column(self.table, role, names.id)
-        if column is None:
-            self.notes.append("it has no column id, so rows are called by their lines")
-        return column
-
-    def find_own_ids(self) -> int | None:
-        """Return the position of the ids in a file of a user's own task, or None.
-
-        A column with the usual name may hold something else. Then rows are called by their lines.
-        """
-        is_named = self.format.id_column != ""
-        name = self.format.id_column or ID_COLUMN
-        role = Role(f"id={name} in --task", (name,))
-        column = find_column(self.table, role, name if is_named else None)
-        if column is None or is_named:
-            return column
-        ids = [row.fields[column].strip() for row in self.table.rows if len(row.fields) > column]
-        if len(set(ids)) == len(ids) and "" not in ids:
-            return column
-        self.notes.append("its ids are not unique, so rows are called by their lines")
-        return None
 
     def parse(self, row: Row) -> Example:
         """Return the example of a row. Raises BadRow where it is none."""
-        fault = self.table.fault_of(row, self.columns)
+        # A regular file of the course has no damaged row.
+        fault = None if self.table.is_checked else self.table.fault_of(row, self.columns.values)
         if fault:
             raise BadRow(fault)
         row_id = self.id_of(row)
-        values = [row.fields[column].strip() for column in self.columns]
+        values = [row.fields[column].strip() for column in self.columns.values]
 
         num_sentences = len(self.format.text_columns)
         first = values[0]
         second = values[1] if num_sentences == 2 else None
         if not self.labelled:
             return Example(row_id, first, second, None)
-        self.check_not_empty(values)
+        if not all(values):
+            raise self.empty_values(values)
         return Example(row_id, first, second, self.parse_label(values[num_sentences]))
 
     def id_of(self, row: Row) -> str:
-        """Return the id of a row. Raises BadRow where a row cannot have it."""
-        if self.id_column is None:
-            return f"line-{row.line}"
-        row_id = row.fields[self.id_column].strip()
-        self.check_id(row_id)
-        self.line_of_id[row_id] = row.line
-        return row_id
+        """Return the id of a row, or its line where the file has no ids.
 
-    def check_id(self, row_id: str) -> None:
-        """Raise BadRow for an id that is empty, is in a row above, or has a comma.
-
-        An early release of the course's Quora files has ids with blanks.
+        Raises BadRow for an id that is empty, is in a row above, or has a comma. An early release
+        of the course's Quora files has ids with blanks.
         """
+        if self.columns.id is None:
+            return f"line-{row.line}"
+        row_id = row.fields[self.columns.id].strip()
         if not row_id:
             raise BadRow("the id is empty; each row needs an id of its own")
         if self.format.is_course and re.search(r"[,\t\r\n]", row_id):
@@ -414,32 +229,35 @@ class RowParser:
                 f"the id {row_id} stands on line {self.line_of_id[row_id]} already; each row needs "
                 "its own"
             )
+        self.line_of_id[row_id] = row.line
+        return row_id
 
-    def check_not_empty(self, values: list[str]) -> None:
-        """Raise BadRow where a sentence or the label is empty."""
+    def empty_values(self, values: Sequence[str]) -> BadRow:
+        """The error about a row whose label or sentence is empty."""
         names = (*self.format.text_columns, "label")
         empty = [name for name, value in zip(names, values, strict=True) if not value]
-        if empty:
-            raise BadRow(f"empty {' and '.join(empty)}", is_empty=True)
+        return BadRow(f"empty {' and '.join(empty)}", is_empty=True)
 
     def parse_label(self, text: str) -> float:
         """Return the label of a row. Raises BadRow where it is no number or not an allowed one."""
-        if label_text(text) in self.format.dropped_labels:
+        format = self.format
+        if format.dropped_labels and label_text(text) in format.dropped_labels:
             raise BadRow(f"label '{text}', which drop_labels= names", is_empty=True)
-        if self.format.classes:
+        if format.classes:
             return self.parse_class(text)
-        label = self.parse_truth(text)
-        if label is None:
-            label = parse_number(text, self.table.has_decimal_comma)
+        label = parse_number(text, self.has_decimal_comma)
+        # A label of two values may be written as true and false.
+        if math.isnan(label) and (format.low, format.high) == (0, 1):
+            label = TRUTH_VALUES.get(text.casefold(), math.nan)
         if math.isnan(label):
-            raise BadRow(f"label '{text}' is not a number; {self.format.label_rule}")
+            raise BadRow(f"label '{text}' is not a number; {format.label_rule}")
 
-        is_in_range = self.format.low <= label <= self.format.high
-        if not self.format.has_limits:
+        is_in_range = format.low <= label <= format.high
+        if not format.has_limits:
             is_in_range = math.isfinite(label)
-        is_whole_enough = label.is_integer() or not self.format.is_integer
+        is_whole_enough = label.is_integer() or not format.is_integer
         if not (is_in_range and is_whole_enough):
-            raise BadRow(f"label '{text}' is not allowed; {self.format.label_rule}")
+            raise BadRow(f"label '{text}' is not allowed; {format.label_rule}")
         return label
 
     def parse_class(self, text: str) -> float:
@@ -451,18 +269,12 @@ class RowParser:
         hint = f"; did you mean '{similar[0]}'?" if similar else ""
         raise BadRow(f"label '{text}' is not allowed; {self.format.label_rule}{hint}")
 
-    def parse_truth(self, text: str) -> float | None:
-        """Return 1 or 0 for a label of two values that is written as true or false."""
-        if (self.format.low, self.format.high) != (0, 1):
-            return None
-        return {"true": 1.0, "false": 0.0}.get(text.casefold())
-
     def printable_id(self, row: Row) -> str:
         """Return the id of a bad row for a message, or "unusable"."""
-        if self.id_column is None:
+        column = self.columns.id
+        if column is None:
             return "none"
-        fields = row.fields
-        row_id = fields[self.id_column].strip() if self.id_column < len(fields) else ""
+        row_id = row.fields[column].strip() if column < len(row.fields) else ""
         return row_id if row_id.isprintable() else "unusable"
 
     def refuse(self, row: Row, problem: BadRow) -> NoReturn:

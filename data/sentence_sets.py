@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from data.readers import SST, STS, Example, read_examples
+from data.examples import SST, STS, Example
+from data.readers import read_examples
 from data.tables.columns import ColumnNames, Role, find_column, find_columns
 from data.tables.reader import read_table
 from data.tables.rows import RawTable, Row, parse_number, thousands_fault

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from data.readers import CFIMDB, PARA, SST, STS, TRAINING_FORMATS, Format
+from data.examples import CFIMDB, PARA, SST, STS, TRAINING_FORMATS, Format
 
 Kind = Literal["classes", "binary", "score"]
 

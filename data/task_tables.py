@@ -15,18 +15,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
+from data.examples import Example, Format, Table, join_some, label_text, list_names, quoted
 from data.options import DataOptions
-from data.readers import (
-    Example,
-    Format,
-    Table,
-    join_some,
-    label_text,
-    list_names,
-    open_table,
-    quoted,
-    read_examples,
-)
+from data.readers import open_table, read_examples
 from data.tables.columns import Role, find_columns, positions_of
 from data.tables.label_notes import MISSING_LABELS, notes_on_labels
 from data.tables.rows import NUMBER_SHAPE, RawTable, Row, parse_number, thousands_fault

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from data.readers import Example, evenly_spaced
+from data.examples import Example, evenly_spaced
 from multitask.rows import Tables
 from multitask.tasks import TASKS, Task, Tasks, labels_of
 

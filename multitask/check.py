@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from data.download import GOETTINGEN_STEMS, describe_doubt, is_of_sample
+from data.examples import BUILT_IN_FILES, Table
 from data.options import SAMPLE_FOLDER
-from data.readers import BUILT_IN_FILES, Table, read_examples
+from data.readers import read_examples
 from data.tables.columns import ColumnNames
 from minbert.commands import streams
 from minbert.commands.ending import exit_code

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from data.batching import EncodedExamples, sorted_batches
-from data.readers import evenly_spaced
+from data.examples import evenly_spaced
 from minbert.reporting import terminal
 from minbert.training import runtime
 from multitask.model import MultitaskBert

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data.readers import Example, Table
+from data.examples import Example, Table
 from minbert.commands.options import AUTO
 from minbert.commands.outputs import Output, begins_with, check_outputs
 from minbert.reporting.tables import score_table

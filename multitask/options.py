@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from data.readers import BUILT_IN_FILES, COURSE_FILES
+from data.examples import BUILT_IN_FILES, COURSE_FILES
 from data.task_specs import BUILT_IN
 from minbert.commands.options import (
     AUTO,

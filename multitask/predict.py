@@ -28,8 +28,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from data.examples import COURSE_FILES, Example
 from data.known_words import load_words, rows_of_unknown_words
-from data.readers import COURSE_FILES, Example
 from data.tables.columns import ColumnNames, Role
 from data.tables.spreadsheets import check_cells, check_spreadsheet, new_column, write_spreadsheet
 from data.task_specs import BUILT_IN, TaskSpec, from_stored

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from data.readers import Table
+from data.examples import Table
 from data.tables.spreadsheets import write_spreadsheet
 from minbert.commands.files import digest_of_file, write_atomically
 from minbert.commands.paths import in_shell

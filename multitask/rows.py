@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from data.batching import EncodedExamples
+from data.examples import STS, Table
 from data.options import DataOptions, numbers_by_task
-from data.readers import STS, Table, read_examples
+from data.readers import read_examples
 from data.task_specs import TaskSpec
 from data.task_tables import read_splits
 from minbert import BertTokenizer

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from data.readers import Example
+from data.examples import Example
 from minbert.commands.options import NONE
 from minbert.reporting.pages import Section, write_html
 from minbert.reporting.tables import NO_VALUE, Table, heading_and_numbers

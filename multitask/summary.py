@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from data.batching import EncodedExamples
-from data.readers import Example, Table
+from data.examples import Example, Table
 from minbert import BertTokenizer
 from minbert.commands.ending import this_python
 from minbert.commands.paths import in_shell

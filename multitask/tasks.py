@@ -16,8 +16,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from torch import Tensor
 
+from data.examples import Example
 from data.options import DataOptions
-from data.readers import Example
 from data.task_specs import BUILT_IN, TaskSpec, from_stored
 from data.task_tables import resolve_task
 from multitask.head_registry import HEADS

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from contrastive.embedder import Embedder
 from contrastive.zero_shot import embed
 from data.batching import EncodedExamples
-from data.readers import Example, evenly_spaced
+from data.examples import Example, evenly_spaced
 from data.sentence_sets import SentenceSet
 
 NUM_PAIRS = 20  # of each kind

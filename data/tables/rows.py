@@ -75,6 +75,7 @@ class RawTable:
     header: the names of the columns, as they stand in the file.
     rows: all other rows that hold any text. A damaged row may have more or fewer fields.
     notes: what the user should know about the reading, one sentence each.
+    is_checked: whether the reader knows that no row is damaged.
     """
 
     name: str
@@ -82,6 +83,7 @@ class RawTable:
     rows: tuple[Row, ...]
     layout: Layout
     notes: tuple[str, ...] = ()
+    is_checked: bool = False
 
     @property
     def columns(self) -> list[str]:

@@ -33,7 +33,7 @@ import numpy as np
 import torch
 
 from data.batching import EncodedExamples
-from data.readers import Example
+from data.examples import Example
 from minbert.pooling import mean
 from minbert.reporting.attention_pictures import draw_attention
 from multitask.predict import BUNDLED_RUN

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from data.batching import Batch, EncodedExamples, sorted_batches
-from data.readers import Example
+from data.examples import Example
 from minbert import AdamW, BertModel, BertTokenizer
 from minbert.commands.options import flat
 from minbert.optimizer import parameter_groups

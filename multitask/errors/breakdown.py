@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data.readers import Example
+from data.examples import Example
 from multitask.probabilities import confidences, probabilities
 from multitask.tasks import Task, labels_of
 

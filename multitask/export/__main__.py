@@ -134,7 +134,7 @@ def batches_to_check(
 ) -> list[Batch]:
     """Batches of different sizes and lengths."""
     from data.batching import EncodedExamples
-    from data.readers import Example
+    from data.examples import Example
     from minbert.onnx_files import CHECKED_TEXTS
 
     examples = []

@@ -21,7 +21,7 @@ import pytest
 
 from command_line.options import Options
 from contrastive.registry import METHODS
-from data.readers import BUILT_IN_FILES
+from data.examples import BUILT_IN_FILES
 from minbert import BertModel
 from minbert.commands.registry import Registry
 from minbert.training.job import Job

@@ -12,7 +12,7 @@ import pytest
 from command_line.checks import all_stages
 from command_line.options import Options
 from command_line.parser import all_sections, build_parser, parse
-from data.readers import COURSE_FILES
+from data.examples import COURSE_FILES
 from minbert.commands.options import (
     AUTO,
     OptionGroup,

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from course.editions import EDITIONS, MODES
-from data.readers import CFIMDB_FILES, COURSE_FILES, read_examples
+from data.examples import CFIMDB_FILES, COURSE_FILES
+from data.readers import read_examples
 from minbert.commands.files import digest_of_file, write_json
 from multitask.check import MODE_OF_WORD, PART1_NAME, main
 from multitask.prediction_files import score_predictions

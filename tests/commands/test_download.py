@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from data import download, transfer
-from data.readers import CFIMDB_FILES, COURSE_FILES
+from data.examples import CFIMDB_FILES, COURSE_FILES
 from data.transfer import Limits
 from tests.conftest import skip_fsync
 

@@ -15,7 +15,7 @@ import sys
 import pytest
 
 import run_multitask
-from data.readers import COURSE_FILES
+from data.examples import COURSE_FILES
 from multitask import check
 from multitask import predict as predict_command
 from multitask.ensemble import __main__ as ensemble

@@ -19,7 +19,7 @@ from contrastive.registry import METHODS
 from contrastive.sentences import EncodedTriplets
 from contrastive.stage import build_companion
 from data.batching import Batch, EncodedExamples
-from data.readers import Example
+from data.examples import Example
 from minbert import BertModel, BertTokenizer
 from minbert.training import runtime
 from tests.contrastive.method_cases import batch_of, build_case

@@ -29,7 +29,7 @@ from contrastive.options import BscOptions, ContrastiveOptions, SelfGuidedOption
 from contrastive.registry import METHODS
 from contrastive.sentences import EncodedTriplets
 from data.batching import EncodedExamples
-from data.readers import Example
+from data.examples import Example
 from minbert import BertModel, BertTokenizer
 from minbert.commands.options import with_values
 from minbert.pooling import pool

@@ -11,7 +11,7 @@ from contrastive.sentences import (
     tension_sentences,
     unique_sentences,
 )
-from data.readers import Example
+from data.examples import Example
 from minbert import BertTokenizer
 
 

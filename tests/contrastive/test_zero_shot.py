@@ -10,7 +10,7 @@ from scipy.stats import pearsonr, spearmanr
 from contrastive import zero_shot
 from contrastive.zero_shot import alignment, embed, sts_quality, uniformity
 from data.batching import EncodedExamples
-from data.readers import Example
+from data.examples import Example
 from minbert import BertModel, BertTokenizer
 from minbert.pooling import pool
 

@@ -10,7 +10,8 @@ import pytest
 from command_line.parser import parse
 from course.editions import EDITIONS
 from course.part1 import Run, main, run_flags
-from data.readers import BUILT_IN_FILES, CFIMDB, SST, read_examples
+from data.examples import BUILT_IN_FILES, CFIMDB, SST
+from data.readers import read_examples
 from multitask.prediction_files import verify_predictions
 from multitask.tasks import BUILT_IN_TASKS
 

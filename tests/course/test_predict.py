@@ -10,7 +10,7 @@ import pytest
 
 from course import submit
 from course.predict import course_tasks, main
-from data.readers import BUILT_IN_FILES
+from data.examples import BUILT_IN_FILES
 
 TASKS = ("sst", "para", "sts")
 NAMES = [f"{task}-{split}-output.csv" for task in TASKS for split in ("dev", "test")]

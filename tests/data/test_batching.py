@@ -10,7 +10,7 @@ from data.batching import (
     sorted_batches,
     split_into_batches,
 )
-from data.readers import Example
+from data.examples import Example
 
 CLS, SEP, PAD = 1, 2, 9
 

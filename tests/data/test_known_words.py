@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from data.examples import Example
 from data.known_words import (
     WORDS_FILE,
     UnknownWords,
@@ -13,7 +14,6 @@ from data.known_words import (
     words_in,
     words_of,
 )
-from data.readers import Example
 
 
 def row(number: int, *texts: str) -> Example:

@@ -13,7 +13,8 @@ import pytest
 
 from contrastive.sentences import read_triplets
 from data.corpus import check_files
-from data.readers import PARA, SST, STS, read_examples
+from data.examples import PARA, SST, STS
+from data.readers import read_examples
 from data.sentence_sets import read_labelled, read_pairs
 from data.tables.columns import ColumnNames, Role
 from data.user_texts import TEXT, read_texts

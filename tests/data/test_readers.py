@@ -2,11 +2,13 @@
 
 import gzip
 from pathlib import Path
+from random import Random
 from typing import NamedTuple
 
 import pytest
 
-from data.readers import (
+from data import readers
+from data.examples import (
     COURSE_FILES,
     FORMATS,
     PARA,
@@ -16,8 +18,9 @@ from data.readers import (
     Example,
     Format,
     evenly_spaced,
-    read_examples,
 )
+from data.options import SAMPLE_FOLDER
+from data.readers import read_course_file, read_examples
 from data.tables.columns import ColumnNames
 
 COURSE = Path(__file__).parents[3] / "shared" / "data" / "course"
@@ -385,6 +388,77 @@ def test_quote_that_is_never_closed(write):
     path = write(SST_HEADER + '0\taa1\t"Fine\t3\n' + rows)
     message = "a quote that is never closed, or stands where none belongs, does this"
     assert message in message_of(path, SST)
+
+
+# --- the short way, and the reader of all tables --------------------------------------------------
+
+
+def test_every_file_of_the_course_goes_the_short_way():
+    for names in COURSE_FILES.values():
+        for name in names.values():
+            assert read_course_file(SAMPLE_FOLDER / name) is not None, name
+
+
+def test_quotes_of_the_sst_test_file_are_those_of_csv(write):
+    path = write('0\t\tid\tsentence\n1\t0.0\taa1\t"Yes."\n2\t1.0\tbb2\tNo.\n')
+    (first, _) = read_examples(path, SST, labelled=False).examples
+    assert first.sentence_1 == "Yes."
+
+
+DAMAGE = (
+    '"',
+    '""',
+    "\t",
+    ",",
+    "\n",
+    "\r\n",
+    '\\"',
+    "\\N",
+    "\\n",
+    "NA",
+    "#N/A",
+    "\0",
+    "é",
+    "\ufeff",
+    "\n\n",
+)
+
+
+def damaged_file(random: Random) -> bytes:
+    """A small file of SST, mostly with a piece of text where none belongs."""
+    sentences = ("A film .", '"""Who?"" he asked."', "It 's 1\\/2", '"Yes."', '"two\nlines"')
+    lines = ["\tid\tsentence\tsentiment"]
+    for number in range(random.randint(1, 5)):
+        sentence = random.choice(sentences)
+        lines.append(f"{number}\ta{random.randrange(99)}\t{sentence}\t{random.choice('012')}")
+    text = "\n".join(lines) + "\n"
+    for _ in range(random.randint(0, 2)):
+        place = random.randrange(len(text))
+        text = text[:place] + random.choice(DAMAGE) + text[place + random.randint(0, 1) :]
+    return text.encode()
+
+
+def outcome_of(path, **options):
+    """The examples, dropped rows and notes of a file, or the message with which it is refused."""
+    try:
+        table = read_examples(path, SST, **options)
+    except ValueError as error:
+        return str(error)
+    return table.examples, table.dropped, table.notes
+
+
+def test_the_short_way_gives_what_the_reader_of_all_tables_gives(write, monkeypatch):
+    random = Random(0)
+    num_short = 0
+    for _ in range(400):
+        path = write(damaged_file(random))
+        num_short += read_course_file(path) is not None
+        for options in ({}, {"drop_bad_rows": True}, {"labelled": False}):
+            short = outcome_of(path, **options)
+            with monkeypatch.context() as patch:
+                patch.setattr(readers, "read_course_file", lambda path: None)
+                assert short == outcome_of(path, **options), path.read_bytes()
+    assert 100 < num_short < 300, "the files should be of both kinds"
 
 
 @pytest.mark.skipif(not COURSE.is_dir(), reason="the course's files are not beside this repository")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from data.readers import COURSE_FILES, FORMATS, PARA, SST, STS, Example, read_examples
+from data.examples import COURSE_FILES, FORMATS, PARA, SST, STS, Example
+from data.readers import read_examples
 from tools.sample.held_out import HeldOut, normal_form, read_held_out
 from tools.sample.rows import SPLITS, Source
 

@@ -5,7 +5,7 @@ import pytest
 
 from data import token_cache
 from data.batching import EncodedExamples
-from data.readers import Example
+from data.examples import Example
 from data.token_cache import tokenize, tokenize_once
 from minbert import BertTokenizer
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from contrastive.methods import MethodSetup, SimCSE
 from contrastive.zero_shot import embed
 from data.batching import EncodedExamples
-from data.readers import Example
+from data.examples import Example
 from minbert import AdamW, BertConfig, BertModel, BertTokenizer, fast
 from minbert.attention import MultiHeadAttention, attention, mask_to_bias
 from minbert.dropout import dropout

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from data.readers import Example, Table
+from data.examples import Example, Table
 from multitask.baselines import majority_score, repeated_rows, tfidf_features, tfidf_score
 from multitask.tasks import TASKS
 

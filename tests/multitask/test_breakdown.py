@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from data.readers import Example
+from data.examples import Example
 from multitask.errors import breakdown
 from multitask.errors.breakdown import DevOutputs
 from multitask.tasks import TASKS

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from data.readers import Example
+from data.examples import Example
 from multitask.errors import page
 from multitask.errors.breakdown import Bucket, DevOutputs
 from multitask.tasks import TASKS

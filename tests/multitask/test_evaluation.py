@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from data.batching import EncodedExamples
+from data.examples import Example
 from data.options import DataOptions
-from data.readers import Example
 from minbert import BertTokenizer
 from multitask.evaluation import evaluate, predict, score_training_rows
 from multitask.options import FineTuningOptions

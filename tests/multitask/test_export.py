@@ -14,7 +14,7 @@ import torch
 
 import run_multitask
 from data.batching import EncodedExamples
-from data.readers import Example
+from data.examples import Example
 from minbert import BertModel, BertTokenizer
 from minbert.commands.files import read_json
 from minbert.commands.optional import ONNX_PACKAGES

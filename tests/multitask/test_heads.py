@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from data.batching import EncodedExamples
-from data.readers import Example
+from data.examples import Example
 from minbert import BertTokenizer
 from minbert.pooling import pool
 from multitask.heads import (

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from data.examples import Example, Table
 from data.options import DataOptions
-from data.readers import Example, Table
 from minbert import BertTokenizer
 from multitask import leaderboard
 from multitask.evaluation import evaluate

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from data.batching import EncodedExamples
-from data.readers import Example
+from data.examples import Example
 from data.task_specs import stored
 from minbert import BertModel, BertTokenizer
 from multitask.heads import DenseHead, pair_features

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from sklearn.metrics import f1_score, matthews_corrcoef
 
 from data.batching import EncodedExamples
-from data.readers import Example, Format
+from data.examples import Example, Format
 from data.task_specs import METRICS_OF_CLASSES
 from minbert import BertTokenizer
 from multitask.heads import (

@@ -11,7 +11,7 @@ import torch
 
 import multitask.stage
 from command_line.options import Options
-from data.readers import COURSE_FILES
+from data.examples import COURSE_FILES
 from multitask.losses import paraphrase_loss, prior_shift
 from multitask.predict import main
 from multitask.rows import read_tables

@@ -5,8 +5,8 @@ If a name is missing, an option offers something that no code does, or code that
 
 import pytest
 
+from data.examples import BUILT_IN_FILES, COURSE_FILES, FORMATS
 from data.options import InputFileOptions
-from data.readers import BUILT_IN_FILES, COURSE_FILES, FORMATS
 from data.task_specs import KINDS
 from minbert.commands.options import all_fields, direct_fields, from_flat
 from multitask.head_registry import HEADS

@@ -12,8 +12,8 @@ import torch
 from huggingface_hub import ModelCard
 
 from command_line.options import Options
+from data.examples import Example
 from data.options import SAMPLE_FOLDER
-from data.readers import Example
 from minbert.reporting.pages import render_html
 from minbert.training.step_log import StepLog, StepRecord
 from multitask.model_card import card_metadata, origin_of, write_model_card

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.readers import COURSE_FILES, read_examples
+from data.examples import COURSE_FILES
+from data.readers import read_examples
 from minbert.commands.files import digest_of_file, read_json
 from minbert.training.code_version import ROOT
 from multitask.evaluation import evaluate, predict

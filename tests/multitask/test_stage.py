@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from command_line.options import Options
-from data.readers import Table
+from data.examples import Table
 from minbert import BertTokenizer
 from minbert.training.cost_estimate import probe
 from minbert.training.loop import fit

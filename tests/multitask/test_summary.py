@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from data.readers import Example
+from data.examples import Example
 from multitask.evaluation import predict
 from multitask.saved_run import open_model, open_run, read_record
 from multitask.summary import (

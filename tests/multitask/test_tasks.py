@@ -11,7 +11,7 @@ import pytest
 import scipy.stats
 import torch
 
-from data.readers import COURSE_FILES, FORMATS, PARA, SST, STS, Example
+from data.examples import COURSE_FILES, FORMATS, PARA, SST, STS, Example
 from multitask.losses import paraphrase_loss, sentiment_loss, similarity_loss
 from multitask.tasks import (
     TASKS,

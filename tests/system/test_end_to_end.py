@@ -23,8 +23,8 @@ from safetensors.torch import load_file, save_file
 import run_multitask
 from command_line.options import Options
 from command_line.parser import parse
+from data.examples import COURSE_FILES
 from data.options import DataOptions
-from data.readers import COURSE_FILES
 from multitask import check
 from multitask import prediction_files as predictions
 from multitask.rows import read_tables

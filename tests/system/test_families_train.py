@@ -16,7 +16,7 @@ import run_multitask
 from contrastive.embed.__main__ import main as embed
 from contrastive.embedder import open_embedder
 from data.batching import EncodedExamples
-from data.readers import Example
+from data.examples import Example
 from minbert import BertModel, BertTokenizer
 from minbert.pretraining import __main__ as pretraining
 from multitask import predict

@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 
 import run_multitask
 from command_line.options import Options
-from data.readers import COURSE_FILES
+from data.examples import COURSE_FILES
 from minbert.commands.ending import this_python
 from minbert.training import cost_estimate
 from minbert.training.loop import Loop

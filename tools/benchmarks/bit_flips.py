@@ -27,8 +27,8 @@ from contrastive.embed.export import write_folder
 from contrastive.embed.stored_vectors import read_vectors, record_of, write_vectors
 from contrastive.sentence_folder import read_sentence_folder
 from data import token_cache
+from data.examples import Example
 from data.known_words import load_words, save_words
-from data.readers import Example
 from minbert import BertConfig, BertModel, BertTokenizer
 from minbert.commands.digests import read_record
 from minbert.commands.ending import exit_code

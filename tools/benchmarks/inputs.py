@@ -9,7 +9,8 @@ from pathlib import Path
 
 import torch
 
-from data.readers import COURSE_FILES, SST, Example, read_examples
+from data.examples import COURSE_FILES, SST, Example
+from data.readers import read_examples
 from minbert import BertConfig, BertModel, BertTokenizer, hub
 from minbert.pretraining.sizes import SIZES
 

@@ -11,7 +11,7 @@ from command_line import automatic
 from command_line.options import Options
 from contrastive.stage import Place, StageText
 from contrastive.stage import build_stage as build_contrastive
-from data.readers import Table
+from data.examples import Table
 from minbert import BertModel, BertTokenizer
 from minbert.training.job import Job
 from minbert.training.loop import Loop

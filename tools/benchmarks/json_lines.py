@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from data.examples import Table
 from data.options import DataOptions
-from data.readers import Table
 from minbert.commands.files import write_text
 from minbert.commands.outputs import Output, check_outputs
 from multitask.rows import read_tables

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import torch
 from safetensors.torch import load_file
 
-from data.readers import COURSE_FILES
+from data.examples import COURSE_FILES
 from minbert import BertConfig, BertModel, BertTokenizer
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser

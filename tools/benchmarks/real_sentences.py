@@ -26,7 +26,8 @@ from typing import NamedTuple
 import numpy as np
 
 from data.batching import EncodedExamples
-from data.readers import COURSE_FILES, FORMATS, Example, read_examples
+from data.examples import COURSE_FILES, FORMATS, Example
+from data.readers import read_examples
 from experiments.records import Record, add_records, record_of
 from experiments.run_files import read_json
 from minbert.commands.ending import exit_code

@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from data.readers import COURSE_FILES
+from data.examples import COURSE_FILES
 from experiments.records import Record, add_records, data_digest
 from minbert.training.code_version import code_version
 from minbert.training.run_folder import describe_machine

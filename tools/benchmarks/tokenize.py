@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from data.batching import EncodedExamples, arrange_sentences
+from data.examples import Example
 from data.options import DataOptions
-from data.readers import Example
 from minbert import BertTokenizer
 from multitask.rows import read_tables
 from tools.benchmarks.comparison import Check, Comparison, json_line, versions

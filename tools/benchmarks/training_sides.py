@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from data.batching import EncodedExamples, length_grouped_batches
-from data.readers import Example
+from data.examples import Example
 from minbert import BertModel, BertTokenizer
 from minbert.pooling import save_pooling, stored_pooling
 from minbert.training import cost_estimate, runtime

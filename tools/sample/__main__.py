@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from data.readers import COURSE_FILES, PARA, SST, STS
+from data.examples import COURSE_FILES, PARA, SST, STS
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.commands.outputs import HELP_OF_OVERWRITE, OVERWRITE, check_outputs

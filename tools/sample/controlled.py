@@ -22,7 +22,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from data.readers import COURSE_FILES, PARA, SST, STS, Format
+from data.examples import COURSE_FILES, PARA, SST, STS, Format
 from minbert.commands.ending import exit_code
 from minbert.commands.files import write_text
 from minbert.commands.flags import Parser

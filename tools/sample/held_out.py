@@ -14,7 +14,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from data.readers import COURSE_FILES, FORMATS, read_examples
+from data.examples import COURSE_FILES, FORMATS
+from data.readers import read_examples
 
 MIN_LENGTH = 20
 HELD_OUT_SPLITS = ("dev", "test")

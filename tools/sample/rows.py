@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from data.readers import COURSE_FILES, SST, Format
+from data.examples import COURSE_FILES, SST, Format
 from minbert.commands.files import write_text
 from tools.sample.held_out import normal_form
 

@@ -20,8 +20,8 @@ from datetime import date
 from functools import partial
 from pathlib import Path
 
+from data.examples import COURSE_FILES, SST, Example
 from data.options import SAMPLE_FOLDER
-from data.readers import COURSE_FILES, SST, Example
 from experiments.records import Record, add_records, record_of
 from experiments.run_files import read_json
 from minbert.commands.ending import exit_code

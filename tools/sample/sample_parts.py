@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from data.examples import COURSE_FILES
 from data.options import SAMPLE_FOLDER
-from data.readers import COURSE_FILES
 from experiments.records import Record, add_records
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser

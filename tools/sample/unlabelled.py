@@ -28,7 +28,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data.readers import COURSE_FILES, FORMATS, Example, read_examples
+from data.examples import COURSE_FILES, FORMATS, Example
+from data.readers import read_examples
 from minbert.commands.arguments import check_at_least
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser

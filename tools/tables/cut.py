@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from data.readers import COURSE_FILES
+from data.examples import COURSE_FILES
 from experiments.flags import is_different
 from experiments.recipes import RECIPES, Values, values_of
 from minbert.commands.files import write_text

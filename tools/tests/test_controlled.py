@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from data.readers import COURSE_FILES, PARA, SST, STS, read_examples
+from data.examples import COURSE_FILES, PARA, SST, STS
+from data.readers import read_examples
 from tools.sample import controlled
 from tools.sample.controlled import (
     NUM_ROWS,

@@ -10,7 +10,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from data.readers import COURSE_FILES, SST, Example, read_examples
+from data.examples import COURSE_FILES, SST, Example
+from data.readers import read_examples
 from experiments.records import add_records
 from tools.sample import reviews, sample_grades
 from tools.sample.grades import FIRST, FIRST_SEEDS, LAST_SEED, candidates

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from data.examples import COURSE_FILES
 from data.options import SAMPLE_FOLDER
-from data.readers import COURSE_FILES
 from experiments.records import read_records
 from tools.sample import sample_parts
 from tools.sample.sample_parts import ALL_ROWS, PARTS, Part, main, train, write_without

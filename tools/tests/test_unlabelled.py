@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from data.readers import Example
+from data.examples import Example
 from tools.sample import unlabelled
 from tools.sample.unlabelled import Filter, key_of, main, near_pairs
 
