@@ -15,7 +15,6 @@ task_models.py       The models of a run in which some tasks have their own.
 sampling.py          Which batches make a step.
 sampler_registry.py  The samplers by name, and their options.
 surgery.py           How the losses of a step become one gradient.
-gramian.py           The same from dot products alone, which is fast.
 surgery_registry.py  The methods of --surgery by name, and their options.
 combining.py         A method of --surgery as the training loop calls it.
 options.py           The options of this package.

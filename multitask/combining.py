@@ -9,16 +9,26 @@ Legend: K tasks of a step, T tasks of the run, S steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import combinations
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from data.options import numbers_by_task
 from minbert.commands.options import MethodOptions
 from minbert.training.job import equal_weights
+from multitask import surgery
 from multitask.options import TaskOptions
-from multitask.surgery_registry import SURGERIES, GradientStep
+from multitask.surgery_registry import (
+    SURGERIES,
+    CaGradOptions,
+    GradientStep,
+    GradVacOptions,
+    LossWeightOptions,
+    ReductionOptions,
+)
 
 
 def loss_weights(options: TaskOptions) -> Callable[[Sequence[str]], Sequence[float]]:
@@ -26,14 +36,48 @@ def loss_weights(options: TaskOptions) -> Callable[[Sequence[str]], Sequence[flo
 
     Where --surgery changes gradients, the loop does not ask for weights of losses.
     """
-    weigh = SURGERIES[options.surgery].weigh
-    if weigh is None:
+    method = options.surgery
+    method_options = options.of_surgery
+    if SURGERIES[method].changes_gradients:
         return equal_weights
+    if method == "mean":
+        return surgery.mean
+    if method == "sum":
+        return partial(surgery.weighted, weights={})
+    if method == "weighted":
+        factors = numbers_by_task(method_options[LossWeightOptions].loss_weights)
+        return partial(surgery.weighted, weights=factors)
+    weigh = SURGERIES[method].weigh
+    assert weigh is not None, f"--surgery {method} has no function"
+    return lambda tasks: weigh(tasks, method_options)
 
-    def weights(tasks: Sequence[str]) -> Sequence[float]:
-        return weigh(tasks, options.of_surgery)
 
-    return weights
+def update_weights(method: str, step: GradientStep) -> Tensor:
+    """Compute the weights (K,) with which a step's gradients become one, as --surgery asks.
+
+    method: a key of SURGERIES that changes gradients. GradVac moves `step.targets`.
+    """
+    combine = SURGERIES[method].combine
+    if combine is not None:  # of a user's own file
+        return combine(step)
+
+    options = step.method_options
+    reduction = options[ReductionOptions].reduction
+    if method == "pcgrad":
+        return surgery.pcgrad_weights(step.gramian, reduction, step.generator)
+    if method == "gradvac":
+        beta = options[GradVacOptions].gradvac_beta
+        weights, moved = surgery.gradvac_weights(
+            step.gramian, step.targets, beta, reduction, step.generator
+        )
+        step.targets.copy_(moved)
+        return weights
+    if method == "cagrad":
+        radius = options[CaGradOptions].cagrad_radius
+        return surgery.cagrad_weights(step.gramian, radius, reduction)
+    if method == "upgrad":
+        return surgery.upgrad_weights(step.gramian, reduction)
+    raise ValueError(f"surgery is '{method}', which changes no gradients.")
 
 
 def gradient_surgery(options: TaskOptions, seed: int) -> GradientSurgery | None:
@@ -57,17 +101,15 @@ class GradientSurgery:
     Orders come from a generator of its own. So runs of a seed with and without surgery have the
     same dropout masks.
 
-    method: a key of SURGERIES whose entry has `combine`. method_options: TaskOptions.of_surgery.
+    method: a key of SURGERIES that changes gradients. method_options: TaskOptions.of_surgery.
     tasks: of the run; a name may come several times.
     """
 
     def __init__(
         self, method: str, method_options: MethodOptions, tasks: Sequence[str], seed: int
     ) -> None:
-        combine = SURGERIES[method].combine
-        assert combine is not None, f"--surgery {method} weighs losses"
+        assert SURGERIES[method].changes_gradients, f"--surgery {method} weighs losses"
         self.method = method
-        self.combine = combine
         self.method_options = method_options
         self.generator = torch.Generator().manual_seed(seed)
         self.tasks = tuple(dict.fromkeys(tasks))
@@ -90,7 +132,7 @@ class GradientSurgery:
         columns = numbers.unsqueeze(0)  # (1, K)
         targets = self.targets[rows, columns]  # (K, K), a copy
         step = GradientStep(gramian, targets, self.generator, self.method_options)
-        weights = torch.as_tensor(self.combine(step), dtype=torch.float64)  # (K,)
+        weights = torch.as_tensor(update_weights(self.method, step), dtype=torch.float64)  # (K,)
         self.targets[rows, columns] = step.targets
         if weights.shape != (len(tasks),):
             raise ValueError(

@@ -1,28 +1,30 @@
 """How the K tasks of one step become one gradient: the mathematics.
 
 mean and weighted are weights of the losses, known before any backward pass. pcgrad, gradvac, cagrad
-and upgrad change the gradients themselves. gramian.py has faster versions. surgery_registry.py
-names the methods.
+and upgrad change the gradients themselves. combining.py calls them in the training loop.
 
-Legend: K tasks of a step, P parameters.
+These methods look at gradients only through their dot products. So the K x K Gramian tells
+everything, and the long gradients are read once. A gradient that is being changed is kept as its
+weights w on the original ones. Its dot product with g_j is then G[j] . w, and its squared length
+w . G w. Each method therefore computes K weights: pcgrad_weights(gramian) is the method, and
+pcgrad(gradients) adds up the gradients with these weights.
+
+Legend: K tasks of a step, P parameters, G the Gramian with G[i, j] = g_i . g_j.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from minbert.commands.late import torch
-
-if TYPE_CHECKING:
-    import numpy as np
-    from torch import Tensor
+import numpy as np
+import torch
+from scipy.optimize import minimize, nnls
+from torch import Tensor
 
 Reduction = Literal["sum", "mean"]
 SMALLEST_SINE = 1e-8  # of the angle of a target cosine
 SMALLEST_LENGTH = 1e-8  # of a mixture of gradients, as a share of their lengths
-MAX_ROUNDS = 10_000  # of upgrad over the tasks
-TOLERANCE = 1e-9  # upgrad ends with changes that are smaller than this share of a gradient
 
 
 # --- weights of the losses ------------------------------------------------------------------------
@@ -55,6 +57,25 @@ def weighted(tasks: Sequence[str], weights: Mapping[str, float]) -> list[float]:
 # --- changed gradients ----------------------------------------------------------------------------
 
 
+def gramian_of(gradients: Tensor) -> Tensor:
+    """Compute the dot products of the gradients: (K, P) -> (K, K) float64 on the CPU.
+
+    A square of float32 numbers may be too small or too large for float32. In float64 it is not.
+    """
+    gradients = gradients.double()
+    return (gradients @ gradients.T).cpu()  # (K, K)
+
+
+def reduce(rows: Tensor, reduction: Reduction) -> Tensor:
+    """The sum or the mean of K rows. Raises ValueError for a reduction of another name."""
+    if reduction not in ("sum", "mean"):
+        raise ValueError(f"reduction is '{reduction}'; it is sum or mean.")
+    return rows.sum(dim=0) if reduction == "sum" else rows.mean(dim=0)
+
+
+# --- PCGrad ---------------------------------------------------------------------------------------
+
+
 def pcgrad(
     gradients: Tensor, reduction: Reduction = "sum", generator: torch.Generator | None = None
 ) -> Tensor:
@@ -73,18 +94,37 @@ def pcgrad(
 
     Returns (P,) of the same dtype: the plain sum for orthogonal tasks, 0 for two opposite ones of
     equal length. Raises ValueError for a reduction other than sum and mean. Compare with gradvac,
-    and with torchjd's PCGrad and UPGrad. gramian.pcgrad_weights is its fast twin.
+    and with torchjd's PCGrad and UPGrad.
     """
-    num_tasks = len(gradients)
-    projected = gradients.clone()
+    weights = pcgrad_weights(gramian_of(gradients), reduction, generator)
+    return weights.to(gradients) @ gradients
+
+
+def pcgrad_weights(
+    gramian: Tensor, reduction: Reduction = "sum", generator: torch.Generator | None = None
+) -> Tensor:
+    """Compute the weights with which `pcgrad` adds up the original gradients.
+
+    Row i of the weights begins one-hot. Where G[j] . w_i is below 0, w_ij loses
+    (G[j] . w_i) / G[j, j].
+
+    gramian: (K, K), float64 or float32. Returns (K,) of the same dtype, such that
+    weights @ gradients is pcgrad(gradients). generator and errors: as there.
+    """
+    num_tasks = len(gramian)
+    # Row i: the projected g_i in terms of the original gradients.
+    weights = torch.eye(num_tasks, dtype=gramian.dtype, device=gramian.device)  # (K, K)
     for i in range(num_tasks):
         for j in torch.randperm(num_tasks, generator=generator).tolist():
-            product = projected[i] @ gradients[j]
-            squared_norm = gradients[j] @ gradients[j]
+            product = gramian[j] @ weights[i]
+            squared_norm = gramian[j, j]
             # A square may be too small for its dtype. It is then 0, and g_j is passed over.
             if j != i and product < 0 < squared_norm:
-                projected[i] -= product / squared_norm * gradients[j]
-    return reduce(projected, reduction)
+                weights[i, j] -= product / squared_norm
+    return reduce(weights, reduction)
+
+
+# --- gradient vaccine -----------------------------------------------------------------------------
 
 
 class GradVacResult(NamedTuple):
@@ -114,18 +154,45 @@ def gradvac(
 
     gradients: (K, P), finite. targets: (K, K) in [-1, 1], row i for the gradient of task i. beta:
     0 to 1. The arguments are not changed. A zero gradient is passed over. reduction, generator and
-    errors: as in pcgrad. Compare with torchjd's GradVac. gramian.gradvac_weights is its fast twin.
+    errors: as in pcgrad. Compare with torchjd's GradVac.
     """
-    num_tasks = len(gradients)
+    weights, moved = gradvac_weights(
+        gramian_of(gradients), targets.double(), beta, reduction, generator
+    )
+    return GradVacResult(weights.to(gradients) @ gradients, moved.to(targets))
+
+
+class WeightsAndTargets(NamedTuple):
+    """The result of one step of gradient vaccine."""
+
+    weights: Tensor  # (K,), of the original gradients
+    targets: Tensor  # (K, K), moved
+
+
+def gradvac_weights(
+    gramian: Tensor,
+    targets: Tensor,
+    beta: float = 0.01,
+    reduction: Reduction = "sum",
+    generator: torch.Generator | None = None,
+) -> WeightsAndTargets:
+    """Compute the weights with which `gradvac` adds up the original gradients.
+
+    gramian: (K, K). targets: (K, K) in [-1, 1], row i for the gradient of task i. beta: 0 to 1.
+    The arguments are not changed. weights @ gradients is the gradient of `gradvac`. A zero gradient
+    is passed over. reduction, generator and errors: as there.
+    """
+    num_tasks = len(gramian)
     targets = targets.clone()
-    vaccinated = gradients.clone()
+    # Row i: the changed g_i in terms of the original gradients.
+    weights = torch.eye(num_tasks, dtype=gramian.dtype, device=gramian.device)  # (K, K)
     for i in range(num_tasks):
         for j in torch.randperm(num_tasks, generator=generator).tolist():
-            norm = vaccinated[i].norm()
-            other_norm = gradients[j].norm()
+            norm = (weights[i] @ gramian @ weights[i]).clamp(min=0).sqrt()
+            other_norm = gramian[j, j].sqrt()
             if j == i or norm == 0 or other_norm == 0:
                 continue
-            cosine = (vaccinated[i] @ gradients[j] / (norm * other_norm)).clamp(-1, 1)
+            cosine = (gramian[j] @ weights[i] / (norm * other_norm)).clamp(-1, 1)
             target = targets[i, j].clone()
             targets[i, j] = (1 - beta) * target + beta * cosine
             if cosine < target:
@@ -133,8 +200,11 @@ def gradvac(
                 target_sine = (1 - target**2).sqrt().clamp(min=SMALLEST_SINE)
                 cosine_sine = (1 - cosine**2).sqrt()
                 numerator = norm * (target * cosine_sine - cosine * target_sine)
-                vaccinated[i] += numerator / (other_norm * target_sine) * gradients[j]
-    return GradVacResult(reduce(vaccinated, reduction), targets)
+                weights[i, j] += numerator / (other_norm * target_sine)
+    return WeightsAndTargets(reduce(weights, reduction), targets)
+
+
+# --- CAGrad ---------------------------------------------------------------------------------------
 
 
 def cagrad(gradients: Tensor, radius: float = 0.5, reduction: Reduction = "mean") -> Tensor:
@@ -155,16 +225,31 @@ def cagrad(gradients: Tensor, radius: float = 0.5, reduction: Reduction = "mean"
 
     Returns (P,). Raises ValueError for a reduction other than sum and mean. Compare with upgrad,
     and with torchjd's CAGrad. For a large c it turns towards the update of MGDA (Sener and Koltun
-    2018). gramian.cagrad_weights is its fast twin.
+    2018).
     """
-    weights = worst_mixture(gradients @ gradients.T, radius).to(gradients)
-    mean_gradient = gradients.mean(dim=0)  # g_0, (P,)
-    mixture = weights @ gradients  # g_w, (P,)
+    weights = cagrad_weights(gramian_of(gradients), radius, reduction)
+    return weights.to(gradients) @ gradients
 
-    update = mean_gradient
-    if mixture.norm() > SMALLEST_LENGTH * gradients.norm():
-        update = mean_gradient + radius * mean_gradient.norm() / mixture.norm() * mixture
-    return reduce(update.expand(len(gradients), -1), reduction)
+
+def cagrad_weights(gramian: Tensor, radius: float = 0.5, reduction: Reduction = "mean") -> Tensor:
+    """Compute the weights with which `cagrad` adds up the original gradients.
+
+        d = sum_i (1 / K + c |g_0| / |g_w| w_i) g_i
+
+    gramian: (K, K) float64. radius: c, at least 0. Returns (K,) float64, such that
+    weights @ gradients is cagrad(gradients). reduction and errors: as there.
+    """
+    num_tasks = len(gramian)
+    even = torch.full((num_tasks,), 1 / num_tasks, dtype=torch.float64)
+    mixture = worst_mixture(gramian, radius)  # w, (K,)
+    # |g_0|^2 = b . G b with b = 1 / K, and |g_w|^2 = w . G w.
+    mean_length = (even @ gramian @ even).clamp(min=0).sqrt()
+    mixture_length = (mixture @ gramian @ mixture).clamp(min=0).sqrt()
+
+    weights = even
+    if mixture_length > SMALLEST_LENGTH * gramian.trace().sqrt():
+        weights = even + radius * mean_length / mixture_length * mixture
+    return reduce(weights.expand(num_tasks, -1), reduction)
 
 
 def worst_mixture(gramian: Tensor, radius: float) -> Tensor:
@@ -177,10 +262,6 @@ def worst_mixture(gramian: Tensor, radius: float) -> Tensor:
 
     gramian: (K, K), the dot products of the gradients. radius: c. Returns (K,) float64.
     """
-    # Imported late: scipy takes half a second, and `--help` must answer at once.
-    import numpy as np
-    from scipy.optimize import minimize
-
     num_tasks = len(gramian)
     even = np.full(num_tasks, 1 / num_tasks)
     products = gramian.double().numpy()
@@ -210,6 +291,9 @@ def worst_mixture(gramian: Tensor, radius: float) -> Tensor:
     return torch.from_numpy(weights / weights.sum())
 
 
+# --- UPGrad ---------------------------------------------------------------------------------------
+
+
 def upgrad(gradients: Tensor, reduction: Reduction = "mean") -> Tensor:
     """Unconflicting projection of gradients (Quinton and Rey 2024, UPGrad).
 
@@ -221,37 +305,33 @@ def upgrad(gradients: Tensor, reduction: Reduction = "mean") -> Tensor:
     so a small enough step makes no loss larger. PCGrad does not promise this for three tasks: a
     later projection may undo an earlier one.
 
-    The projection goes round all tasks, as PCGrad does, until nothing changes (Hildreth 1957). Each
-    visit adds a multiple u_j of g_j. A later visit may take it back, but u_j stays at least 0.
-
     gradients: (K, P), K >= 1, finite. They are not changed. Returns (P,). Raises ValueError for a
     reduction other than sum and mean. Compare with pcgrad, which it equals for two tasks, and with
-    torchjd's UPGrad. gramian.upgrad_weights is its fast twin.
+    torchjd's UPGrad.
     """
-    num_tasks = len(gradients)
-    projected = gradients.clone()
-    squared_norms = gradients.square().sum(dim=1)  # (K,)
-    for i in range(num_tasks):
-        added = torch.zeros_like(squared_norms)  # u, (K,)
-        for _ in range(MAX_ROUNDS):
-            largest_change = 0.0
-            for j in range(num_tasks):
-                if squared_norms[j] == 0:
-                    continue
-                # What is missing until the product with g_j is 0; or less than nothing.
-                change = -(projected[i] @ gradients[j]) / squared_norms[j]
-                change = torch.maximum(change, -added[j])
-                added[j] += change
-                projected[i] += change * gradients[j]
-                length = change.abs() * squared_norms[j].sqrt()
-                largest_change = max(largest_change, float(length))
-            if largest_change <= TOLERANCE * float(squared_norms[i].sqrt()):
-                break
-    return reduce(projected, reduction)
+    weights = upgrad_weights(gramian_of(gradients), reduction)
+    return weights.to(gradients) @ gradients
 
 
-def reduce(rows: Tensor, reduction: Reduction) -> Tensor:
-    """The sum or the mean of K rows. Raises ValueError for a reduction of another name."""
-    if reduction not in ("sum", "mean"):
-        raise ValueError(f"reduction is '{reduction}'; it is sum or mean.")
-    return rows.sum(dim=0) if reduction == "sum" else rows.mean(dim=0)
+def upgrad_weights(gramian: Tensor, reduction: Reduction = "mean") -> Tensor:
+    """Compute the weights with which `upgrad` adds up the original gradients.
+
+    The projection of g_i is g_i + sum_j u_j g_j with the u >= 0 that make it shortest (proposition
+    1). This is non-negative least squares, which scipy solves exactly.
+
+    gramian: (K, K) float64. Returns (K,) float64, such that weights @ gradients is
+    upgrad(gradients). reduction and errors: as there.
+    """
+    # Gradients of length 1 have the same projections. A zero gradient stays zero.
+    lengths = gramian.diagonal().sqrt()  # (K,)
+    divisors = torch.where(lengths > 0, lengths, torch.ones_like(lengths))
+    cosines = gramian / torch.outer(divisors, divisors)  # (K, K)
+    # Short vectors with the same dot products as the gradients: the columns of a root of `cosines`.
+    values, vectors = torch.linalg.eigh(cosines)
+    root = (values.clamp(min=0).sqrt()[:, None] * vectors.T).numpy()  # (K, K)
+
+    weights = torch.eye(len(gramian), dtype=torch.float64)  # (K, K)
+    for i in range(len(gramian)):
+        added, _ = nnls(root, -root[:, i])
+        weights[i] += torch.from_numpy(added) * divisors[i] / divisors
+    return reduce(weights, reduction)

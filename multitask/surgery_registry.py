@@ -1,6 +1,6 @@
-"""The methods of --surgery by name, each with its options and with everything that belongs to it.
+"""The methods of --surgery by name, each with its options and their checks. No torch here.
 
-gramian.py and surgery.py have the mathematics. combining.py calls a method in the training loop.
+surgery.py has the mathematics. combining.py calls a method in the training loop.
 
 Legend: K tasks of a step.
 """
@@ -8,19 +8,18 @@ Legend: K tasks of a step.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from data.options import check_numbers, numbers_by_task
-from minbert.commands.late import torch
+from data.options import check_numbers
 from minbert.commands.options import NONE, MethodOptions, OptionGroup, flag
 from minbert.commands.registry import Entry, Fixture, Registry
-from multitask import surgery
-from multitask.gramian import cagrad_weights, gradvac_weights, pcgrad_weights, upgrad_weights
-from multitask.surgery import Reduction
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
+
+    from multitask.surgery import Reduction
 
 
 class GradientStep(NamedTuple):
@@ -40,24 +39,18 @@ def accept(method_options: MethodOptions, tasks: Sequence[str]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Surgery(Entry):
-    """A value of --surgery: either `weigh` or `combine`."""
+    """A value of --surgery. A method of a user's own file has either `weigh` or `combine`."""
 
-    # (the K tasks of a step, method options) -> K weights of their losses
-    weigh: Callable[[Sequence[str], MethodOptions], Sequence[float]] | None = None
-    # From the dot products of the K gradients to their weights, (K,)
-    combine: Callable[[GradientStep], Tensor] | None = None
+    changes_gradients: bool = False  # whether each task's own gradient is needed
     needs_several_tasks: bool = True  # it changes nothing in a step of one task
     # ValueError where its own options do not fit the tasks of the run.
     check: Callable[[MethodOptions, Sequence[str]], None] = accept
 
-    def __post_init__(self) -> None:
-        if (self.weigh is None) == (self.combine is None):
-            raise ValueError("a surgery has either weigh or combine, and not both.")
-
-    @property
-    def changes_gradients(self) -> bool:
-        """Whether each task's own gradient is needed."""
-        return self.combine is not None
+    # The function of a user's own method. combining.py names those of surgery.py.
+    # (the K tasks of a step, method options) -> K weights of their losses
+    weigh: Callable[[Sequence[str], MethodOptions], Sequence[float]] | None = None
+    # From the dot products of the K gradients to their weights, (K,)
+    combine: Callable[[GradientStep], Tensor] | None = None
 
 
 SURGERIES: Registry[Surgery] = Registry("surgery", Surgery)
@@ -81,12 +74,17 @@ def register_surgery(name: str, surgery: Surgery) -> None:
     only weighs losses has `weigh` in place of `combine`: it gets the names of the step's tasks.
 
     An option of your own is a field of an OptionGroup. Name the group in `options`, and read it as
-    step.method_options[YourGroup].your_option. ValueError where the name exists.
+    step.method_options[YourGroup].your_option. ValueError where the name exists, and for a method
+    that has both functions or none.
     """
+    if isinstance(surgery, Surgery):
+        if (surgery.weigh is None) == (surgery.combine is None):
+            raise ValueError("a surgery has either weigh or combine, and not both.")
+        surgery = replace(surgery, changes_gradients=surgery.combine is not None)
     SURGERIES.register(name, surgery)
 
 
-# --- the methods of gramian.py and of surgery.py --------------------------------------------------
+# --- the methods of surgery.py --------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -104,7 +102,7 @@ class ReductionOptions(OptionGroup):
     @property
     def reduction(self) -> Reduction:
         """Its value, as the methods take it."""
-        return cast(Reduction, self.surgery_reduction)
+        return cast("Reduction", self.surgery_reduction)
 
 
 @dataclass(frozen=True)
@@ -143,21 +141,6 @@ class LossWeightOptions(OptionGroup):
     )
 
 
-def mean_of_losses(tasks: Sequence[str], method_options: MethodOptions) -> list[float]:
-    """--surgery mean."""
-    return surgery.mean(tasks)
-
-
-def sum_of_losses(tasks: Sequence[str], method_options: MethodOptions) -> list[float]:
-    """--surgery sum: each loss has the weight 1."""
-    return surgery.weighted(tasks, {})
-
-
-def weighted_losses(tasks: Sequence[str], method_options: MethodOptions) -> list[float]:
-    """--surgery weighted, with --loss_weights."""
-    return surgery.weighted(tasks, numbers_by_task(method_options[LossWeightOptions].loss_weights))
-
-
 def check_loss_weights(method_options: MethodOptions, tasks: Sequence[str]) -> None:
     """For weighted."""
     text = method_options[LossWeightOptions].loss_weights
@@ -166,38 +149,10 @@ def check_loss_weights(method_options: MethodOptions, tasks: Sequence[str]) -> N
     check_numbers("loss_weights", text, tasks, ",".join(tasks))
 
 
-def combine_by_pcgrad(step: GradientStep) -> Tensor:
-    """--surgery pcgrad, which has no targets."""
-    return pcgrad_weights(
-        step.gramian, step.method_options[ReductionOptions].reduction, step.generator
-    )
-
-
-def combine_by_gradvac(step: GradientStep) -> Tensor:
-    """--surgery gradvac. It moves the targets."""
-    beta = step.method_options[GradVacOptions].gradvac_beta
-    reduction = step.method_options[ReductionOptions].reduction
-    result = gradvac_weights(step.gramian, step.targets, beta, reduction, step.generator)
-    step.targets.copy_(result.targets)
-    return result.weights
-
-
-def combine_by_cagrad(step: GradientStep) -> Tensor:
-    """--surgery cagrad."""
-    radius = step.method_options[CaGradOptions].cagrad_radius
-    return cagrad_weights(step.gramian, radius, step.method_options[ReductionOptions].reduction)
-
-
-def combine_by_upgrad(step: GradientStep) -> Tensor:
-    """--surgery upgrad."""
-    return upgrad_weights(step.gramian, step.method_options[ReductionOptions].reduction)
-
-
-SURGERIES["mean"] = Surgery(title="of the losses", weigh=mean_of_losses, needs_several_tasks=False)
-SURGERIES["sum"] = Surgery(title="of the losses", weigh=sum_of_losses)
+SURGERIES["mean"] = Surgery(title="of the losses", needs_several_tasks=False)
+SURGERIES["sum"] = Surgery(title="of the losses")
 SURGERIES["weighted"] = Surgery(
     title="the sum with --loss_weights",
-    weigh=weighted_losses,
     needs_several_tasks=False,
     check=check_loss_weights,
     options=(LossWeightOptions,),
@@ -207,25 +162,25 @@ SURGERIES["weighted"] = Surgery(
 )
 SURGERIES["pcgrad"] = Surgery(
     title="projects gradients that conflict (Yu et al. 2020)",
-    combine=combine_by_pcgrad,
+    changes_gradients=True,
     options=(ReductionOptions,),
     fixture=Fixture(values={"surgery_reduction": ["sum", "mean"]}),
 )
 SURGERIES["gradvac"] = Surgery(
     title="moves gradients towards a target cosine (Wang et al. 2021)",
-    combine=combine_by_gradvac,
+    changes_gradients=True,
     options=(ReductionOptions, GradVacOptions),
     fixture=Fixture(values={"gradvac_beta": [0.01, 0.9], "surgery_reduction": ["sum", "mean"]}),
 )
 SURGERIES["cagrad"] = Surgery(
     title="near the mean gradient, the update that helps the worst task most (Liu et al. 2021)",
-    combine=combine_by_cagrad,
+    changes_gradients=True,
     options=(ReductionOptions, CaGradOptions),
     fixture=Fixture(values={"cagrad_radius": [0.5, 0.9], "surgery_reduction": ["sum", "mean"]}),
 )
 SURGERIES["upgrad"] = Surgery(
     title="projects each gradient so that it conflicts with no task (Quinton and Rey 2024)",
-    combine=combine_by_upgrad,
+    changes_gradients=True,
     options=(ReductionOptions,),
     fixture=Fixture(values={"surgery_reduction": ["sum", "mean"]}),
 )

@@ -16,6 +16,9 @@ from minbert import AdamW
 from minbert.training import gradients
 from minbert.training.gradients import backward
 from minbert.training.job import Part
+from multitask.combining import update_weights
+from multitask.options import TaskOptions
+from multitask.surgery_registry import SURGERIES, GradientStep
 from tests.lessons.test_surgery import orders_of, plain_pcgrad, rows
 from tests.toy_job import make_job
 from tests.toy_surgery import make_surgery
@@ -202,3 +205,30 @@ def test_negative_control_gradients_that_were_summed_before(tmp_path, monkeypatc
     monkeypatch.setattr(gradients, "take", take_copies)
     expected = plain_pcgrad(flat, orders_of(SEED, 3))
     assert not torch.allclose(gradient_of_body(job, step), expected, rtol=0.05)
+
+
+def test_a_gradient_whose_square_is_zero_is_passed_over():
+    """The product of the two is below 0, and the square of the second is 0."""
+    gramian = torch.tensor([[1.0, -1e-200], [-1e-200, 0.0]], dtype=torch.float64)
+    surgery = make_surgery("pcgrad", "sum", 0.01, ["sst", "sts"], seed=0)
+    assert surgery(gramian, ["sst", "sts"]).tolist() == [1, 1]
+    assert surgery.conflicts()[0]["cosine"] == 0
+
+
+CHANGING = [name for name, entry in SURGERIES.items() if entry.changes_gradients]
+
+
+@pytest.mark.parametrize("method", CHANGING)
+def test_every_method_that_changes_gradients_is_computed(method):
+    """The registry has the names and combining.py the functions. Without a conflict all agree."""
+    surgery = make_surgery(method, "mean", 0.01, ["sst", "sts"], seed=0)
+    weights = surgery(torch.eye(2, dtype=torch.float64), ["sst", "sts"])
+    assert weights.shape == (2,) and (weights > 0).all()
+
+
+def test_a_method_without_a_function_is_refused():
+    step = GradientStep(
+        torch.eye(2), torch.zeros(2, 2), torch.Generator(), TaskOptions().of_surgery
+    )
+    with pytest.raises(ValueError, match="surgery is 'mean', which changes no gradients"):
+        update_weights("mean", step)

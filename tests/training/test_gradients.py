@@ -16,8 +16,7 @@ from minbert.training import gradients
 from minbert.training.gradients import backward, combine, gramian
 from minbert.training.job import Part, TaskBatch
 from minbert.training.loop import fit
-from multitask.gramian import pcgrad_weights
-from multitask.surgery import pcgrad
+from multitask.surgery import pcgrad, pcgrad_weights
 from tests.toy_job import bits, make_job
 from tests.toy_surgery import make_surgery
 
