@@ -34,8 +34,7 @@ from data.batching import Batch
 from minbert import BertModel
 from minbert.commands.options import NONE, MethodOptions
 from minbert.commands.registry import resolved
-from minbert.fast import positions_read
-from minbert.pooling import maximum, mean, pool
+from minbert.pooling import maximum, mean, pool, positions_read
 from minbert.training import processes
 
 GUIDED_WIDTH = 4096  # P of the self-guided methods

@@ -21,8 +21,7 @@ from torch import Tensor
 from data.batching import EncodedExamples, sorted_batches
 from minbert import BertModel
 from minbert.bert import BertOutput
-from minbert.fast import positions_read
-from minbert.pooling import pool
+from minbert.pooling import pool, positions_read
 from minbert.reporting import terminal
 from minbert.training import runtime
 

@@ -17,7 +17,7 @@ onnx_files.py       Models as ONNX files, and the check of a file against torch.
 pooling.py          Token vectors -> one vector per row.
 optimizer.py        AdamW.
 schedule.py         The learning rate of each step.
-fast.py             Fast twins of functions in the files above.
+fast.py             The switch for fast formulas, and the longer ones.
 options.py          The option group of the encoder.
 training/           One training loop for every stage.
 pretraining/        Masked language modelling, as a stage and as a command.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from minbert import fast
@@ -22,18 +23,33 @@ def attention(
     mask_bias: Tensor | None,
     dropout_probability: float,
     training: bool,
+    is_fused: bool = False,
 ) -> Tensor:
     """Compute scaled dot-product attention, softmax(Q K^T / sqrt(D)) V.
 
     Vaswani et al. 2017, equation 1. Each token takes a weighted mean of the values of all tokens.
-    Compare with torch.nn.functional.scaled_dot_product_attention, which `fast.attention` calls.
+    Compare with torch.nn.functional.scaled_dot_product_attention, which is_fused calls.
 
     query, key, value: (B, N, T, D), floating point.
     mask_bias: broadcastable to (B, N, T, T), added to the scores. It is 0 where a token may be
         attended to, and a very large negative number where not. None masks nothing.
     dropout_probability: in [0, 1). training: whether to drop at all.
+    is_fused: whether torch's kernel computes it, with dropout masks of its own.
     Returns (B, N, T, D).
     """
+    # The kernel never stores the (T, T) scores. That saves time on a GPU. On a CPU its backward
+    # pass is slow.
+    if is_fused and fast.is_on():
+        if mask_bias is not None:
+            # The most negative float32 is -inf in bfloat16, so it is limited before it is
+            # converted.
+            lowest = torch.finfo(query.dtype).min
+            mask_bias = mask_bias.clamp(min=lowest).to(query.dtype)
+        probability = dropout_probability if training else 0.0
+        return F.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask_bias, dropout_p=probability
+        )
+
     # Dividing Q gives the same scores as dividing Q K^T, and Q holds fewer numbers.
     head_size = query.size(-1)
     query = query / math.sqrt(head_size)
@@ -62,14 +78,13 @@ class MultiHeadAttention(nn.Module):
         self.num_heads = config.num_attention_heads
         self.head_size = config.head_size
         self.dropout_probability = config.attention_probs_dropout_prob
-        self.attend = fast.attention if config.attention_implementation == "fused" else attention
+        self.is_fused = config.attention_implementation == "fused"
 
         self.query = nn.Linear(config.hidden_size, config.hidden_size)
         self.key = nn.Linear(config.hidden_size, config.hidden_size)
         self.value = nn.Linear(config.hidden_size, config.hidden_size)
         self.output = nn.Linear(config.hidden_size, config.hidden_size)
 
-    @fast.computed_by(fast.project)
     def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Compute query, key and value of all heads: (B, T, H) -> three times (B, T, H)."""
         return self.query(hidden_states), self.key(hidden_states), self.value(hidden_states)
@@ -89,8 +104,14 @@ class MultiHeadAttention(nn.Module):
         key = self.split_heads(key)  # (B, N, T, D)
         value = self.split_heads(value)  # (B, N, T, D)
 
-        context = self.attend(
-            query, key, value, mask_bias, self.dropout_probability, self.training
+        context = attention(
+            query,
+            key,
+            value,
+            mask_bias,
+            self.dropout_probability,
+            self.training,
+            self.is_fused,
         )  # (B, N, T, D)
 
         # The heads stand side by side again.
@@ -112,7 +133,7 @@ class MultiHeadAttention(nn.Module):
         num_tokens = hidden_states.size(1)
         units = torch.eye(num_tokens, dtype=query.dtype, device=query.device)  # (T, T)
         values = units.expand(*query.shape[:2], -1, -1)  # (B, N, T, T)
-        return self.attend(query, key, values, mask_bias, 0.0, False)  # (B, N, T, T)
+        return attention(query, key, values, mask_bias, 0.0, False, self.is_fused)  # (B, N, T, T)
 
 
 def mask_to_bias(attention_mask: Tensor, dtype: torch.dtype) -> Tensor:

@@ -16,7 +16,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from minbert import fast, hub, weights
+from minbert import hub, weights
 from minbert.activations import activation_of
 from minbert.attention import MultiHeadAttention, mask_to_bias
 from minbert.call_checks import check_ids, check_outputs
@@ -145,14 +145,34 @@ class BertLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.hidden_dropout_prob)
 
-    @fast.accepts_positions
-    def forward(self, hidden_states: Tensor, mask_bias: Tensor | None) -> Tensor:
-        """Transform hidden states (B, T, H) -> (B, T, H). mask_bias (B, 1, 1, T), or None."""
+    def forward(
+        self, hidden_states: Tensor, mask_bias: Tensor | None, positions: Tensor | None = None
+    ) -> Tensor:
+        """Transform hidden states (B, T, H) -> (B, T, H), or to (P, 1, H) with `positions`.
+
+        mask_bias (B, 1, 1, T), or None. positions: the tokens that are read, as in `tokens_at`.
+        Default: all tokens.
+        """
         attended = self.attention(hidden_states, mask_bias)  # (B, T, H)
+
+        # After attention, each token is computed by itself, so tokens that nobody reads can be
+        # left out. That saves the feed-forward network, which holds two thirds of the weights.
+        if positions is not None:
+            hidden_states = tokens_at(hidden_states, positions)  # (P, 1, H)
+            attended = tokens_at(attended, positions)  # (P, 1, H)
+
         hidden_states = self.attention_norm(hidden_states + self.dropout(attended))
 
         transformed = self.feed_forward(hidden_states)  # (B, T, H)
         return self.feed_forward_norm(hidden_states + self.dropout(transformed))
+
+
+def tokens_at(hidden_states: Tensor, positions: Tensor) -> Tensor:
+    """Take single tokens of a batch, each as a row of one token: (B, T, H) -> (P, 1, H).
+
+    positions (P,) int64 in [0, B T): b T + t stands for token t of row b.
+    """
+    return hidden_states.flatten(0, 1).index_select(0, positions).unsqueeze(1)
 
 
 class BertModel(nn.Module):
@@ -209,8 +229,8 @@ class BertModel(nn.Module):
         output_hidden_states: whether to return all L + 1 states, the embeddings first.
         output_attentions: whether to return the attention probabilities of all L layers. They are
             those without dropout, and take a second pass through each layer's attention.
-        positions: (P,) int64, the only places of the last layer that are read. It saves time, as
-            fast.layer_at_positions explains. Default: all places.
+        positions: (P,) int64, the only tokens of the last layer that are read, as in `tokens_at`.
+            It saves time, as BertLayer.forward explains. Default: all tokens.
         return_dict: True alone. The output can be taken apart and indexed as a tuple.
 
         Returns last_hidden_state (B, T, H), which means nothing at padding, and pooler_output
@@ -227,11 +247,12 @@ class BertModel(nn.Module):
 
         hidden_states = [hidden]
         attentions: list[Tensor] = []
-        for number, layer in enumerate(fast.last_layer_at(self.layers, positions)):
+        for number, layer in enumerate(self.layers, start=1):
             if output_attentions:
-                attention = cast(BertLayer, self.layers[number]).attention
+                attention = cast(BertLayer, layer).attention
                 attentions.append(attention.probabilities(hidden, mask_bias))  # (B, N, T, T)
-            hidden = layer(hidden, mask_bias)  # (B, T, H)
+            is_last = number == len(self.layers)
+            hidden = layer(hidden, mask_bias, positions if is_last else None)  # (B, T, H)
             if output_hidden_states:
                 hidden_states.append(hidden)
 

@@ -89,7 +89,7 @@ def pool(output: BertOutput, attention_mask: Tensor, pooling: str) -> Tensor:
     Reimers and Gurevych 2019, table 6, compare mean and [CLS].
 
     output: hidden states (B, T, H). For "cls" and "pooler" they may be (B, 1, H), computed at
-        fast.positions_read alone.
+        positions_read alone.
     attention_mask: (B, T), 1 for tokens and 0 for padding. Only "mean" reads it.
     pooling: "mean", "cls" (the last layer's first token), or "pooler" (a linear layer and tanh on
         top of that).
@@ -103,6 +103,18 @@ def pool(output: BertOutput, attention_mask: Tensor, pooling: str) -> Tensor:
     if pooling == "pooler":
         return output.pooler_output.float()
     raise ValueError(f"pooling is '{pooling}'; it is one of {', '.join(POOLINGS)}.")
+
+
+def positions_read(attention_mask: Tensor, pooling: str) -> Tensor | None:
+    """Find the positions that `pool` reads: each row's [CLS], or None for all.
+
+    attention_mask (B, T). Returns (B,) int64, the `positions` of BertModel.forward. "mean" reads
+    every token.
+    """
+    if pooling == "mean":
+        return None
+    num_tokens = attention_mask.size(1)
+    return torch.arange(0, attention_mask.numel(), num_tokens, device=attention_mask.device)
 
 
 # --- the note beside a model ----------------------------------------------------------------------

@@ -21,9 +21,8 @@ from minbert.commands.digests import check_recorded, recording
 from minbert.commands.files import read_json, write_json, write_tensors
 from minbert.commands.options import AUTO, NONE, from_flat
 from minbert.dropout import Dropout
-from minbert.fast import positions_read
 from minbert.pooling import FILE_NAME as POOLING_FILE
-from minbert.pooling import mean, pool, save_pooling, stored_pooling
+from minbert.pooling import mean, pool, positions_read, save_pooling, stored_pooling
 from multitask.head_registry import HEADS
 from multitask.heads import CosineHead, Head, HeadShape, PairMlpHeads, PairTask, module_name
 from multitask.options import HeadOptions

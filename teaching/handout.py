@@ -1,8 +1,8 @@
 """The hand-out of a course: this clone without its history and without the answers.
 
 Run `python -m teaching.handout DIR`. Each exercise removes the bodies of some functions and keeps
-their signatures and docstrings. Another function may be the answer by another name. It then calls
-the function that the student writes. docs/teaching.md says how to use a hand-out.
+their signatures and docstrings. Their fast branches go, too, so what the student writes is what
+runs. docs/teaching.md says how to use a hand-out.
 """
 
 from __future__ import annotations
@@ -25,12 +25,9 @@ ROOT = Path(__file__).resolve().parent.parent
 # The body of a function that the student writes.
 TO_WRITE = 'raise NotImplementedError("{name} is not written yet")  # yours to write'
 
-# Marks a function as computed by its fast twin. The student's function has to be called itself.
-TWIN_DECORATOR = "fast.computed_by"
-
 
 class Exercise(NamedTuple):
-    """What the students write, what holds the same answer, and the tests that they run."""
+    """What the students write, and the tests that they run."""
 
     # From a file to the functions that the students write.
     to_write: Mapping[str, Sequence[str]]
@@ -38,36 +35,13 @@ class Exercise(NamedTuple):
     # The file of tests.
     tests: str
 
-    # From a file to its functions that are an answer by another name, with their new bodies.
-    replaced: Mapping[str, Mapping[str, str]] = {}
-
     def bodies(self) -> dict[str, dict[str, str]]:
         """Collect the new bodies of all functions, by file and name."""
         bodies: dict[str, dict[str, str]] = {}
         for file, names in self.to_write.items():
             bodies[file] = {name: TO_WRITE.format(name=name) for name in names}
-        for file, replaced in self.replaced.items():
-            bodies.setdefault(file, {}).update(replaced)
         return bodies
 
-
-CALL_ATTENTION = """\
-from minbert.attention import attention as written
-
-return written(query, key, value, mask_bias, dropout_probability, training)"""
-CALL_UPDATE = """\
-for parameter in parameters:
-    optimizer.update(parameter, group)"""
-CALL_LAYER = """\
-hidden_states = layer(hidden_states, mask_bias)
-return hidden_states.flatten(0, 1).index_select(0, positions).unsqueeze(1)"""
-# Other gradients with the same Gramian have the same weights. They are short: K numbers each.
-CALL_PCGRAD = """\
-from multitask.surgery import pcgrad
-
-values, vectors = torch.linalg.eigh(gramian)
-gradients = vectors * values.clamp(min=0).sqrt()
-return pcgrad(gradients, reduction, generator) @ torch.linalg.pinv(gradients)"""
 
 EXERCISES: dict[str, Exercise] = {
     "attention": Exercise(
@@ -80,17 +54,10 @@ EXERCISES: dict[str, Exercise] = {
             )
         },
         tests="tests/lessons/test_attention.py",
-        replaced={
-            "minbert/fast.py": {
-                "attention": CALL_ATTENTION,
-                "project": "return layer.project(hidden_states)",
-            }
-        },
     ),
     "optimizer": Exercise(
         to_write={"minbert/optimizer.py": ("AdamW.update",)},
         tests="tests/lessons/test_optimizer.py",
-        replaced={"minbert/fast.py": {"adamw_update": CALL_UPDATE}},
     ),
     "layers": Exercise(
         to_write={
@@ -101,7 +68,6 @@ EXERCISES: dict[str, Exercise] = {
             )
         },
         tests="tests/lessons/test_layers.py",
-        replaced={"minbert/fast.py": {"layer_at_positions": CALL_LAYER}},
     ),
     "schedules": Exercise(
         to_write={"minbert/schedule.py": ("linear", "cosine")},
@@ -124,9 +90,8 @@ EXERCISES: dict[str, Exercise] = {
         tests="tests/lessons/test_samplers.py",
     ),
     "surgery": Exercise(
-        to_write={"multitask/surgery.py": ("pcgrad",)},
+        to_write={"multitask/surgery.py": ("pcgrad_weights",)},
         tests="tests/lessons/test_surgery.py",
-        replaced={"multitask/gramian.py": {"pcgrad_weights": CALL_PCGRAD}},
     ),
 }
 DEFAULT_EXERCISES = ("attention", "optimizer", "layers")
@@ -154,8 +119,8 @@ def functions(tree: ast.AST, prefix: str = "") -> dict[str, ast.FunctionDef]:
 def without_answers(source: str, bodies: Mapping[str, str]) -> str:
     """Replace the bodies of some functions behind their docstrings.
 
-    bodies: from a function's name to its new body. A function that the student writes also loses
-    its fast twin. Raises KeyError for a name that is not in the source.
+    bodies: from a function's name to its new body. Raises KeyError for a name that is not in the
+    source.
     """
     by_name = functions(ast.parse(source))
     lines = source.splitlines()
@@ -174,16 +139,7 @@ def without_answers(source: str, bodies: Mapping[str, str]) -> str:
         indent = " " * body[0].col_offset
         new_lines = [f"{indent}{line}".rstrip() for line in bodies[name].splitlines()]
         lines[start : node.end_lineno] = new_lines
-        if bodies[name] == TO_WRITE.format(name=name):
-            remove_twin_decorator(lines, node)
     return "\n".join(lines) + "\n"
-
-
-def remove_twin_decorator(lines: list[str], node: ast.FunctionDef) -> None:
-    """Delete the lines of the decorator that lets a fast twin compute the function."""
-    for decorator in reversed(node.decorator_list):
-        if ast.unparse(decorator).startswith(TWIN_DECORATOR):
-            del lines[decorator.lineno - 1 : decorator.end_lineno]
 
 
 def tracked() -> list[str]:
@@ -235,7 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_new_folder("DIR", parsed.folder)
     hand_out(parsed.folder, parsed.exercises)
     for exercise in parsed.exercises:
-        to_write, tests, _ = EXERCISES[exercise]
+        to_write, tests = EXERCISES[exercise]
         for file, names in to_write.items():
             print(
                 f"{exercise}: {', '.join(names)} in {file}; .venv/bin/python -m pytest -x {tests}"

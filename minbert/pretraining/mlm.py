@@ -145,13 +145,16 @@ class Masking:
 # --- the loss -------------------------------------------------------------------------------------
 
 
-@fast.computed_by(fast.summed_cross_entropy)
 def summed_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     """The sum over the chosen tokens of -log softmax(logits)[target], a scalar in nats.
 
     logits: (M, V), of any floating dtype. targets: (M,) int64, the true token ids. M may be 0. The
     sum is in float32; float64 stays float64. Compare with F.cross_entropy(reduction="sum").
     """
+    # The same sum, a few rows at a time. It saves memory and four of five passes over the logits.
+    if fast.is_on():
+        return fast.CrossEntropy.apply(logits, targets)
+
     dtype = torch.promote_types(logits.dtype, torch.float32)
     log_probabilities = logits.to(dtype).log_softmax(dim=-1)  # (M, V)
     of_targets = log_probabilities.gather(1, targets.unsqueeze(1))  # (M, 1)

@@ -2,7 +2,7 @@
 
 The first failure says most, hence `-x`. The order is from easy to hard: numbers worked by hand, a
 slow loop, PyTorch's own layer, properties. A check takes the function that it tests. The same
-checks test the fused twin in tests/minbert/test_fast.py, and wrong versions in
+checks test the fused branch in tests/minbert/test_fast.py, and wrong versions in
 tests/teaching/test_student_mistakes.py.
 
 B batch, T tokens, H hidden, N heads, D head size.

@@ -1,4 +1,4 @@
-"""minbert/dropout.py: the law of dropout, for the readable function and for its fast twin."""
+"""minbert/dropout.py: the law of dropout, for the readable branch and for the fast one."""
 
 import math
 
@@ -14,11 +14,16 @@ N = 400_000
 
 
 def readable(inputs: Tensor, probability: float, training: bool) -> Tensor:
-    with fast.switched_off():
+    with fast.switched(is_fast=False):
         return dropout(inputs, probability, training)
 
 
-both = pytest.mark.parametrize("drop", [readable, fast.dropout], ids=["readable", "fast"])
+def quick(inputs: Tensor, probability: float, training: bool) -> Tensor:
+    with fast.switched(is_fast=True):
+        return dropout(inputs, probability, training)
+
+
+both = pytest.mark.parametrize("drop", [readable, quick], ids=["readable", "fast"])
 
 
 @pytest.mark.parametrize("probability", [0.1, 0.5, 0.9])
@@ -41,7 +46,7 @@ def test_share_scale_and_mean(drop, probability):
     torch.manual_seed(0)
     found = drop(torch.full((N // 8, 8), 3.0), probability, training=True)
     num_dropped = int((found == 0).sum())
-    # Five standard deviations, and the fast twin's rounding of the probability.
+    # Five standard deviations, and the fast branch's rounding of the probability.
     allowed = 5 * math.sqrt(N * probability * (1 - probability)) + N / fast.LEVELS
     assert abs(num_dropped - probability * N) < allowed
     assert found.unique().tolist() == pytest.approx([0.0, 3.0 / (1 - probability)], rel=1e-4)

@@ -1,4 +1,4 @@
-"""minbert/fast.py: each fast twin gives the values and gradients of its readable function.
+"""minbert/fast.py: each fast branch gives the values and gradients of the readable one.
 
 B batch, T tokens, H hidden, N heads, D head size, P positions.
 """
@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import copy
 import functools
+import json
 import math
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,10 +22,10 @@ from contrastive.methods import MethodSetup, SimCSE
 from contrastive.zero_shot import embed
 from data.batching import EncodedExamples
 from data.examples import Example
-from minbert import AdamW, BertConfig, BertModel, BertTokenizer, fast
-from minbert.attention import MultiHeadAttention, attention, mask_to_bias
+from minbert import AdamW, BertModel, BertTokenizer, fast
+from minbert.attention import attention, mask_to_bias
 from minbert.dropout import dropout
-from minbert.pooling import POOLINGS, pool
+from minbert.pooling import POOLINGS, pool, positions_read
 from minbert.pretraining.mlm import IGNORED, BertForMaskedLM, summed_cross_entropy
 from tests.lessons import test_attention as attention_lesson
 from tests.lessons import test_optimizer as optimizer_lesson
@@ -56,26 +59,61 @@ def assert_same_gradients(
 # --- the switch -----------------------------------------------------------------------------------
 
 
-def test_a_twin_computes_unless_it_is_switched_off():
-    @fast.computed_by(lambda number: ("fast", number))
-    def function(number: int) -> tuple[str, int]:
-        """Say which one computes."""
-        return "readable", number
-
-    assert function(3) == ("fast", 3) and fast.is_on()
-    assert function.__doc__ == "Say which one computes."
-    with fast.switched_off():
-        assert function(number=4) == ("readable", 4) and not fast.is_on()
-        with fast.switched_off():
-            pass
-        assert not fast.is_on(), "the inner block puts back what it came upon"
-    assert function(5) == ("fast", 5)
+@pytest.fixture(autouse=True)
+def fast_branches() -> Iterator[None]:
+    """The tests of this file begin with the fast branches, also after an edit of a lesson file."""
+    with fast.switched(is_fast=True):
+        yield
 
 
-def test_an_error_switches_twins_on_again():
-    with pytest.raises(ZeroDivisionError), fast.switched_off():
-        1 / 0  # noqa: B018
+def test_a_block_puts_back_what_it_came_upon():
+    with fast.switched(is_fast=False):
+        assert not fast.is_on()
+        with fast.switched(is_fast=True):
+            assert fast.is_on()
+        assert not fast.is_on()
     assert fast.is_on()
+    with pytest.raises(ZeroDivisionError), fast.switched(is_fast=False):
+        1 / 0  # noqa: B018
+    assert fast.is_on(), "an error puts it back, too"
+
+
+def copy_lessons(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let fast.py compare copies of the lesson files, which a test may edit."""
+    for name in json.loads(fast.RELEASED.read_text()):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes((fast.PACKAGE / name).read_bytes())
+    monkeypatch.setattr(fast, "PACKAGE", folder)
+
+
+def test_the_released_lessons_are_these_files():
+    """After an edit on purpose, run `python -m tools.benchmarks.lesson_digests`."""
+    assert fast.edited_lessons() == []
+
+
+def test_an_edited_lesson_is_computed_as_it_reads(tmp_path, monkeypatch):
+    copy_lessons(tmp_path, monkeypatch)
+    assert fast.choose("auto") == ("fast", "no lesson file was edited")
+    assert fast.is_on()
+
+    # The line ends of Windows are no edit.
+    plain = (tmp_path / "dropout.py").read_bytes()
+    (tmp_path / "dropout.py").write_bytes(plain.replace(b"\n", b"\r\n"))
+    assert fast.choose("auto").formulas == "fast"
+
+    (tmp_path / "dropout.py").write_bytes(plain.replace(b"1 - probability", b"probability"))
+    (tmp_path / "bert.py").unlink()
+    assert fast.edited_lessons() == ["minbert/dropout.py", "minbert/bert.py"]
+    choice = fast.choose("auto")
+    assert choice.formulas == "readable" and not fast.is_on()
+    assert "minbert/dropout.py" in choice.reason
+
+
+def test_the_choice_by_hand():
+    assert fast.choose("readable") == ("readable", "as you asked") and not fast.is_on()
+    assert fast.choose("fast").formulas == "fast" and fast.is_on()
+    with pytest.raises(ValueError, match="auto, readable or fast is expected"):
+        fast.choose("quick")
 
 
 def train_a_few_steps(fused: bool) -> dict[str, Tensor]:
@@ -91,7 +129,7 @@ def train_a_few_steps(fused: bool) -> dict[str, Tensor]:
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
-def test_training_with_and_without_twins_ends_alike(monkeypatch):
+def test_training_with_both_kinds_of_branches_ends_alike(monkeypatch):
     taken = []
     original = fast.adamw_update
 
@@ -100,20 +138,20 @@ def test_training_with_and_without_twins_ends_alike(monkeypatch):
         original(*arguments)
 
     monkeypatch.setattr(fast, "adamw_update", record)
-    with_twins = train_a_few_steps(fused=True)
+    with_fast = train_a_few_steps(fused=True)
     assert len(taken) == 5
-    with fast.switched_off():
-        without_twins = train_a_few_steps(fused=True)
+    with fast.switched(is_fast=False):
+        with_readable = train_a_few_steps(fused=True)
     assert len(taken) == 5, "the switch turns the fused optimizer off, too"
-    for name, parameter in with_twins.items():
+    for name, parameter in with_fast.items():
         # Rounding differs. Adam makes a whole step of noise where the gradient is 0 (key.bias).
         tolerance = 0.02 if name.endswith("key.bias") else 1e-4
-        torch.testing.assert_close(parameter, without_twins[name], rtol=0, atol=tolerance)
+        torch.testing.assert_close(parameter, with_readable[name], rtol=0, atol=tolerance)
 
 
 # --- dropout --------------------------------------------------------------------------------------
 
-# What holds for both functions is in test_dropout.py. Here is what only the cheap mask does.
+# What holds for both branches is in test_dropout.py. Here is what only the cheap mask does.
 N = 400_000
 
 
@@ -147,9 +185,12 @@ def test_neighbours_fall_independently():
 # --- attention ------------------------------------------------------------------------------------
 
 
+fused_attention = functools.partial(attention, is_fused=True)
+
+
 @pytest.mark.parametrize("check", attention_lesson.CHECKS, ids=lambda check: check.__name__)
 def test_fused_attention_passes_the_checks_of_the_lesson(check):
-    check(fast.attention)
+    check(fused_attention)
 
 
 def attention_gradients(attend, bias: Tensor | None) -> list[Tensor]:
@@ -165,12 +206,12 @@ def test_attention_written_out_equals_fused_in_values_and_gradients(is_masked):
     bias = mask_to_bias(mask, torch.float64) if is_masked else None
     query, key, value = attention_lesson.draw(3, 2, 3, 6, 4)
     torch.testing.assert_close(
-        fast.attention(query, key, value, bias, 0.0, True),
+        fused_attention(query, key, value, bias, 0.0, True),
         attention(query, key, value, bias, 0.0, True),
         rtol=0,
         atol=1e-12,
     )
-    fused = attention_gradients(fast.attention, bias)
+    fused = attention_gradients(fused_attention, bias)
     for found, expected in zip(fused, attention_gradients(attention, bias), strict=True):
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
@@ -179,22 +220,7 @@ def test_a_mask_bias_of_another_dtype_stays_finite():
     """Under autocast the bias is float32, whose most negative number is -inf in bfloat16."""
     query, key, value = attention_lesson.draw(3, 2, 3, 6, 4).bfloat16()
     bias = mask_to_bias(torch.zeros(2, 6), torch.float32)
-    assert torch.isfinite(fast.attention(query, key, value, bias, 0.0, False)).all()
-
-
-def test_one_product_equals_three_projections_in_values_and_gradients():
-    torch.manual_seed(0)
-    layer = MultiHeadAttention(BertConfig(hidden_size=12, num_attention_heads=3)).double()
-    hidden_states = attention_lesson.draw(2, 5, 12)
-    factors = attention_lesson.draw(3, 2, 5, 12, seed=1)
-
-    together = torch.stack(layer.project(hidden_states))
-    with fast.switched_off():
-        one_by_one = torch.stack(layer.project(hidden_states))
-    torch.testing.assert_close(together, one_by_one, rtol=0, atol=1e-12)
-    found = gradients_of((together * factors).sum(), layer)
-    expected = gradients_of((one_by_one * factors).sum(), layer)
-    assert_same_gradients(found, expected)
+    assert torch.isfinite(fused_attention(query, key, value, bias, 0.0, False)).all()
 
 
 # --- the optimizer --------------------------------------------------------------------------------
@@ -273,7 +299,7 @@ def test_cross_entropy_in_pieces_equals_the_readable_one(num_rows):
     logits = (torch.randn(num_rows, 50, dtype=torch.float64) * 5).requires_grad_()
     targets = torch.randint(50, (num_rows,))
     found = summed_cross_entropy(logits, targets)
-    with fast.switched_off():
+    with fast.switched(is_fast=False):
         readable = summed_cross_entropy(logits, targets)
     expected = F.cross_entropy(logits, targets, reduction="sum")
     torch.testing.assert_close(found, expected)
@@ -360,9 +386,9 @@ def test_a_layer_at_positions_is_that_layer_with_dropout():
 
 def test_the_first_tokens_are_what_cls_and_pooler_read():
     mask = make_batch()["attention_mask"]  # (3, 9)
-    assert fast.positions_read(mask, "mean") is None
-    assert fast.positions_read(mask, "cls").tolist() == [0, 9, 18]
-    assert fast.positions_read(mask, "pooler").tolist() == [0, 9, 18]
+    assert positions_read(mask, "mean") is None
+    assert positions_read(mask, "cls").tolist() == [0, 9, 18]
+    assert positions_read(mask, "pooler").tolist() == [0, 9, 18]
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)

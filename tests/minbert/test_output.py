@@ -110,7 +110,7 @@ def test_attentions_equal_transformers(ours, theirs):
 
 
 def test_attentions_of_the_readable_functions(ours):
-    with fast.switched_off():
+    with fast.switched(is_fast=False):
         readable = encode(ours, output_attentions=True).attentions
     assert_close(encode(ours, output_attentions=True).attentions, readable)
 

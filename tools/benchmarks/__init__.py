@@ -23,6 +23,7 @@ The files in reading order:
     memory.py               Peak memory of training.
     __main__.py             `python -m tools.benchmarks NAME`: one of the eight above, or all.
 
+    lesson_digests.py       Command: write the digests of the released lesson files.
     json_lines.py           A series of runs that continues where it was stopped.
     pretraining.py          Command: a step of pretraining.
     memory_of_batches.py    Command: memory of a large contrastive batch in pieces.

@@ -2,7 +2,7 @@
 
 `python -m tools.benchmarks.readable --data-dir DIR --out FILE` makes one fine-tune for each path
 and seed through the multitask stage of a run. "fast" is how a run computes: bf16 where the
-processor has it, and the twins of minbert/fast.py. "readable" has float32 and the readable
+processor has it, and the fast branches. "readable" has float32 and the readable
 functions, with AdamW.update formula by formula. Attention is written out in both, as in every
 training on a CPU. Dev scores after the last epoch go into FILE as lines of JSON. A fine-tune that
 is there is not run again.
@@ -53,7 +53,7 @@ def fine_tune(path: str, **settings: Any) -> Line:
     if path == FAST:
         return train_and_score(path, **settings)
     # Inside, every readable function computes itself.
-    with fast.switched_off():
+    with fast.switched(is_fast=False):
         return train_and_score(path, **settings)
 
 

@@ -164,7 +164,7 @@ def test_fine_tunes_of_encoders_to_their_table(
 
 
 def test_the_readable_path_uses_no_fast_twin(tiny_model, sample_data, monkeypatch):
-    """Both paths train. The readable one goes through AdamW.update and calls no fast twin."""
+    """Both paths train. The readable one goes through AdamW.update and takes no fast branch."""
     calls = []
 
     def note_calls(owner, name):
