@@ -25,14 +25,15 @@ from contrastive.sentences import RANDOM_WORDS, EncodedTriplets
 from contrastive.zero_shot import dev_labels, embed, sts_quality
 from data.batching import Batch, EncodedExamples
 from data.examples import Example
-from minbert import AdamW, BertModel, BertTokenizer
+from minbert import AdamW, BertModel
 from minbert.commands.options import NONE
 from minbert.commands.plugins import digest_of_plugin
 from minbert.optimizer import parameter_groups
 from minbert.training import processes
 from minbert.training.job import Job
 from minbert.training.options import TrainingOptions
-from minbert.training.stage import Stage, code_of, shared_identity, stage_fingerprint
+from minbert.training.stage import Place, Stage, code_of, shared_identity, stage_fingerprint
+from minbert.training.starting_model import StartingModel
 
 EVALUATIONS = 4  # per epoch where a preset does not say
 
@@ -44,15 +45,6 @@ class StageText:
     train: dict[str, Sequence[Example]]
     sts_dev: Sequence[Example]
     sts_max_length: int  # tokens, of the dev pairs
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a stage starts, and where it writes."""
-
-    start: str  # fingerprint of the encoder that it starts from
-    folder: Path  # of the trained encoder
-    checkpoints: Path
 
 
 # --- model and optimizer --------------------------------------------------------------------------
@@ -114,17 +106,18 @@ def build_stage(
     options: ContrastiveOptions,
     training: TrainingOptions,
     pooling: str,
-    encoder: BertModel,
-    tokenizer: BertTokenizer,
+    start: StartingModel,
     text: StageText,
     place: Place,
 ) -> Stage:
-    """The stage that `method` names in --pretrain. It trains `encoder` in place.
+    """The stage that `method` names in --pretrain. It trains the encoder of `start` in place.
 
     Zero-shot STS dev selects the best weights. ValueError where a file that the options name cannot
     be used, or where the dev pairs cannot measure the stage.
     """
     # The rows to train on, and the pairs to measure with.
+    encoder = start.encoder
+    tokenizer = start.tokenizer
     hidden_size = encoder.config.hidden_size
     settings = settings_of(method, options, hidden_size, training.device)
     method_options = options.of_method

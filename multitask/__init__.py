@@ -20,12 +20,19 @@ combining.py         A method of --surgery as the training loop calls it.
 options.py           The options of this package.
 proximal.py          The earlier model of SMART, which follows the weights.
 regularised_loss.py  A task's loss with its regulariser, as the training loop calls it.
-soup.py              The mean of several models: a model soup.
 stage.py             The job of the tasks, for the training loop.
+rows_for_mlm.py      The rows of the tasks for `--pretrain mlm`.
+plan.py              What a training method must be that needs jobs of its own.
+heads_first.py       A plan: the heads alone, on a frozen encoder.
+soup.py              A plan: all tasks together, once or for a mean of several models.
+single_tasks.py      A plan: each task alone, from a copy of the model.
+plan_registry.py     The plans in the order of their training.
 evaluation.py        Predicts and scores.
 prediction_files.py  Leaderboard files: writes, reads, verifies and scores them. Other tables.
 baselines.py         The majority answer, and TF-IDF with a linear model.
 leaderboard.py       The prediction files of a run and its closing table.
+run_data.py          All rows that a run reads, and where its predictions go.
+results.py           The end of a run: what it writes and prints.
 summary.py           Some predictions of a run, what still rose, and what to do next.
 conflicts.py         How often the gradients of the tasks conflict: a table and a picture.
 run_report.py        What report.html of a run shows.

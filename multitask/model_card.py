@@ -17,7 +17,7 @@ from minbert.reporting.model_cards import CardMetadata, CardScore, write_card
 from minbert.reporting.pages import Section
 from minbert.reporting.tables import Column, Table
 from minbert.training import run_page
-from multitask import soup
+from multitask import plan_registry
 from multitask.run_report import ReportedRun, score_table
 from multitask.tasks import Task
 
@@ -116,12 +116,7 @@ def card_sections(run: ReportedRun) -> list[Section]:
     folder = run.folder.resolve().name
     stages = ", ".join(run.stages) or "none"
     first = run.trained[0]
-    notes = ""
-    if soup.RECORD_KEY in record:
-        number = len(record[soup.RECORD_KEY]["ingredients"])
-        notes = f" Its weights are the mean of {number} models (a model soup)."
-    if run.alone:
-        notes += f" These tasks have an encoder of their own: {', '.join(run.alone)}."
+    notes = "".join(f" {note}" for note in plan_registry.notes(record))
     return [
         Section(
             "Model",

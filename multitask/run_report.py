@@ -23,13 +23,13 @@ from minbert.reporting.pages import Section, write_html
 from minbert.reporting.tables import NO_VALUE, Table, heading_and_numbers
 from minbert.training import run_page
 from minbert.training.run_page import Curves
-from multitask import soup
+from multitask import plan_registry
 from multitask.combining import GradientSurgery
 from multitask.conflicts import conflict_figure
 from multitask.errors.breakdown import DevOutputs
 from multitask.errors.page import worst_section
 from multitask.leaderboard import known_scores, score_titles
-from multitask.task_models import RECORD_KEY, tasks_alone
+from multitask.soup import name_of_first
 from multitask.tasks import Tasks, answerable_tasks
 
 NUM_WORST = 5  # mistakes of each task
@@ -69,11 +69,6 @@ class ReportedRun:
         return answerable_tasks(self.tasks, self.trained, self.options["head"])
 
     @property
-    def alone(self) -> list[str]:
-        """The tasks that have a model of their own."""
-        return tasks_alone(self.record)
-
-    @property
     def task_titles(self) -> dict[str, str]:
         """The titles of the tasks by name."""
         return {name: task.title for name, task in self.tasks.items()}
@@ -95,9 +90,7 @@ def report_sections(run: ReportedRun) -> list[Section]:
     """All chapters of the page."""
     return [
         score_section(run),
-        *soup_sections(run),
-        *epoch_sections(run),
-        *single_task_sections(run),
+        *plan_registry.sections(run.record, run.tasks),
         *training_sections(run),
         *conflict_sections(run),
         *mistake_sections(run),
@@ -119,22 +112,6 @@ def score_section(run: ReportedRun) -> Section:
     return Section("Scores", prose, score_table(run), level=2)
 
 
-def epoch_sections(run: ReportedRun) -> list[Section]:
-    """The scores after each evaluation."""
-    history = run.record["epochs"]
-    if not history:
-        return []
-    titles = {**run.task_titles, **score_titles(run.tasks)}
-    best_step = run.record["best_step"]
-    title = f"Scores by epoch{of_first_ingredient(run)}"
-    return [run_page.evaluation_section(title, history, best_step, run.options["score"], titles)]
-
-
-def of_first_ingredient(run: ReportedRun) -> str:
-    """What follows the title of a section that shows the first training of --soup alone."""
-    return " of ingredient 1" if soup.RECORD_KEY in run.record else ""
-
-
 def score_table(run: ReportedRun) -> Table:
     """A row for each score: dev, the test files that have labels, and the baselines on dev."""
     record = run.record
@@ -151,40 +128,6 @@ def score_table(run: ReportedRun) -> Table:
         cells = [f"{scores[key]:.4f}" if key in scores else NO_VALUE for scores in columns.values()]
         rows.append((title, *cells))
     return Table(heading_and_numbers("score", *columns), tuple(rows))
-
-
-def soup_sections(run: ReportedRun) -> list[Section]:
-    """The scores of the ingredients and of their mean, with --soup."""
-    entry = run.record.get(soup.RECORD_KEY)
-    if not entry:
-        return []
-    prose = (
-        f"The multitask stage was trained {len(entry['ingredients'])} times from the same "
-        "weights, with the rows in another order each time. The model is the mean of these "
-        "ingredients. Each of them is the best model of its own training. Their stages are called "
-        "multitask, multitask-2 and so on."
-    )
-    heading, *rows = soup.soup_table(entry, score_titles(run.tasks))
-    table = Table(heading_and_numbers(*heading), tuple(tuple(row) for row in rows))
-    return [Section("Model soup", prose, table, level=2)]
-
-
-def single_task_sections(run: ReportedRun) -> list[Section]:
-    """What training each task alone has brought, with --single_task_epochs."""
-    results = run.record.get(RECORD_KEY, {})
-    if not results:
-        return []
-    prose = (
-        "After the multitask stage each task was trained alone, from a copy of the multitask "
-        "model. It keeps the copy where its dev score is higher."
-    )
-    rows = []
-    for name, result in results.items():
-        kept = "its own" if result["is_kept"] else "the multitask model"
-        numbers = f"{result['before']:.4f}", f"{result['after']:.4f}"
-        rows.append((run.tasks[name].title, *numbers, kept))
-    columns = heading_and_numbers("task", "dev before", "dev after", "model")
-    return [Section("Each task alone", prose, Table(columns, tuple(rows)), level=2)]
 
 
 # --- training -------------------------------------------------------------------------------------
@@ -216,7 +159,9 @@ def conflict_sections(run: ReportedRun) -> list[Section]:
         "then hurts the other one. They were measured before the surgery."
     )
     figure = conflict_figure(conflicts, run.surgery, run.tasks)
-    return [Section(f"Gradient conflicts{of_first_ingredient(run)}", prose, figure, level=2)]
+    first = name_of_first(run.record)
+    title = f"Gradient conflicts of {first}" if first else "Gradient conflicts"
+    return [Section(title, prose, figure, level=2)]
 
 
 # --- mistakes -------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
-"""--soup: the multitask stage several times, and the mean of the models (Wortsman et al. 2022).
+"""All tasks together: once, or with --soup several times, for the mean of the models.
 
-The paper calls the mean a model soup, and the models its ingredients. All ingredients start from
-the same weights, heads included. They differ in the order of the rows and in what dropout drops.
-Each of them is the best model of its own training. The soup is as large and as fast as one model.
+Wortsman et al. 2022 call the mean a model soup, and the models its ingredients. All ingredients
+start from the same weights, heads included. They differ in the order of the rows and in what
+dropout drops. Each of them is the best model of its own training. The soup is as large and as fast
+as one model.
 
     uniform    all ingredients
     greedy     from the best ingredient down, each one with which the score of the soup does not
@@ -12,18 +13,26 @@ Each of them is the best model of its own training. The soup is as large and as 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import Any
 
 from torch import Tensor
 
+from minbert.reporting.pages import Section
+from minbert.reporting.tables import Table, aligned, heading_and_numbers
+from minbert.training import run_page
 from minbert.training.averaging import running_mean
 from minbert.training.job import Job, Progress
+from multitask.leaderboard import score_titles
 from multitask.model import MultitaskBert
+from multitask.options import MultitaskOptions
+from multitask.plan import Plan, StageParts, Train, TrainedTasks
+from multitask.rows import num_tokens
+from multitask.task_models import TaskModels
+from multitask.tasks import Tasks
 
 RECORD_KEY = "soup"  # in run.json
-SEED_STRIDE = 1_000_003  # between two ingredients; seeds of users are closer together
 
 State = dict[str, Tensor]  # the weights of a model by name, on the CPU
 
@@ -44,72 +53,113 @@ class Ingredient:
     is_kept: bool
 
 
-@dataclass(frozen=True)
-class Soup:
-    """What the multitask stage leaves behind.
+class AllTasks(Plan):
+    """The tasks together. With --soup there are several jobs, and their mean is left."""
 
-    progress: of the first training. scores: on dev, of the model that is left. ingredients: empty
-    where there was only one training. seconds: that the mean and its scores took.
-    """
+    @staticmethod
+    def is_asked_for(options: MultitaskOptions) -> bool:
+        """Every run trains its tasks."""
+        return True
 
-    progress: Progress
-    scores: dict[str, float]
-    ingredients: list[Ingredient]
-    seconds: float
+    def __init__(self, parts: StageParts) -> None:
+        fine_tuning = parts.options.fine_tuning
+        self.is_greedy = fine_tuning.is_greedy_soup
+        self.model = parts.model
+        self.jobs = [parts.job]
+        for number in range(1, fine_tuning.soup):
+            self.jobs.append(parts.build_job(number))
+        # The means are scored on dev. This is counted for the first job.
+        trained = {task: parts.rows[task] for task in parts.options.tasks.order}
+        means = num_evaluations(fine_tuning.soup, self.is_greedy)
+        parts.job.closing_tokens += means * num_tokens(trained, "dev")
+        # Filled by `train`.
+        self.ingredients: list[Ingredient] = []  # empty without --soup
+        self.soup_scores: dict[str, float] = {}
+
+    def train(self, train: Train, trained: TrainedTasks) -> TrainedTasks:
+        """Train all jobs from the same weights, and leave the mean of their best models."""
+        if len(self.jobs) == 1:
+            progress = train(self.jobs[0])
+            scores = best_scores(progress)
+            models = TaskModels(self.model, {})
+            return TrainedTasks(models, scores, progress.history, progress.best_step)
+
+        start = copy_of_state(self.model)
+        progresses = []
+        states = []
+        for job in self.jobs:
+            self.model.load_state_dict(start)
+            progresses.append(train(job))
+            job.release()
+            states.append(copy_of_state(self.model))
+
+        started = time.perf_counter()
+        self.mix(states, progresses)
+        self.seconds = time.perf_counter() - started
+        first = progresses[0]
+        models = TaskModels(self.model, {})
+        return TrainedTasks(models, self.soup_scores, first.history, first.best_step)
+
+    def mix(self, states: Sequence[State], progresses: Sequence[Progress]) -> None:
+        """Put the mean of the ingredients into the model, and score it.
+
+        states, progresses: of each job, its best model and its training.
+        """
+        scores_of_each = [best_scores(progress) for progress in progresses]
+        kept = list(range(len(states)))
+        if self.is_greedy:
+            kept = choose_greedily(self.jobs[0], states, scores_of_each)
+        self.model.load_state_dict(mean_of([states[number] for number in kept]))
+        self.soup_scores = self.jobs[0].evaluate()
+        for number, progress in enumerate(progresses):
+            ingredient = Ingredient(
+                seed=self.jobs[number].seed,
+                scores=scores_of_each[number],
+                epochs=progress.history,
+                best_step=progress.best_step,
+                is_kept=number in kept,
+            )
+            self.ingredients.append(ingredient)
+
+    def stored(self) -> dict[str, Any]:
+        """The soup and its ingredients, where there is one."""
+        if not self.ingredients:
+            return {}
+        ingredients = [asdict(ingredient) for ingredient in self.ingredients]
+        return {RECORD_KEY: {"scores": self.soup_scores, "ingredients": ingredients}}
+
+    @staticmethod
+    def printed(record: Mapping[str, Any], tasks: Tasks) -> str:
+        """The scores of the soup and of its ingredients."""
+        entry = record.get(RECORD_KEY)
+        if not entry:
+            return ""
+        titles = score_titles(tasks)
+        score = record["options"]["score"]
+        warning = warning_of_soup(entry, score, titles.get(score, score))
+        return "\n".join([aligned(soup_table(entry, titles)), *([warning] if warning else [])])
+
+    @staticmethod
+    def sections(record: Mapping[str, Any], tasks: Tasks) -> list[Section]:
+        """The soup, and the scores after each evaluation of the first training."""
+        return [*soup_sections(record, tasks), *epoch_sections(record, tasks)]
+
+    @staticmethod
+    def note(record: Mapping[str, Any]) -> str:
+        """How many models are in the mean."""
+        if RECORD_KEY not in record:
+            return ""
+        number = len(record[RECORD_KEY]["ingredients"])
+        return f"Its weights are the mean of {number} models (a model soup)."
 
 
-def seed_of(seed: int, number: int) -> int:
-    """The seed of an ingredient's training. seed: of the run. number: of the ingredient, from 0."""
-    return (seed + number * SEED_STRIDE) % 2**32
+# --- the mean -------------------------------------------------------------------------------------
 
 
 def best_scores(progress: Progress) -> dict[str, float]:
     """The dev scores of the best model of a finished job."""
     (best,) = [entry for entry in progress.history if entry["step"] == progress.best_step]
     return {name: value for name, value in best.items() if name not in ("epoch", "step", "loss")}
-
-
-def train_soup(
-    jobs: Sequence[Job], train: Callable[[Job], Progress], is_greedy: bool = False
-) -> Soup:
-    """Train all jobs from the same weights, and leave the mean of their best models in the model.
-
-    jobs: of one model, at least one. train: trains a job to its end, such as loop.fit. One job is
-    trained as it is, and there is no mean. is_greedy: whether the soup is a greedy one.
-    """
-    if len(jobs) == 1:
-        progress = train(jobs[0])
-        return Soup(progress, best_scores(progress), [], seconds=0.0)
-
-    model = cast(MultitaskBert, jobs[0].model)
-    start = copy_of_state(model)
-    trained = []
-    states = []
-    for job in jobs:
-        model.load_state_dict(start)
-        trained.append(train(job))
-        job.release()
-        states.append(copy_of_state(model))
-
-    started = time.perf_counter()
-    scores_of_each = [best_scores(progress) for progress in trained]
-    kept = list(range(len(jobs)))
-    if is_greedy:
-        kept = choose_greedily(jobs[0], states, scores_of_each)
-    model.load_state_dict(mean_of([states[number] for number in kept]))
-    scores = jobs[0].evaluate()
-
-    ingredients = []
-    for number, progress in enumerate(trained):
-        ingredient = Ingredient(
-            seed=jobs[number].seed,
-            scores=scores_of_each[number],
-            epochs=progress.history,
-            best_step=progress.best_step,
-            is_kept=number in kept,
-        )
-        ingredients.append(ingredient)
-    return Soup(trained[0], scores, ingredients, time.perf_counter() - started)
 
 
 def copy_of_state(model: MultitaskBert) -> State:
@@ -148,27 +198,52 @@ def choose_greedily(
 
 
 def num_evaluations(num_ingredients: int, is_greedy: bool) -> int:
-    """How often `train_soup` scores a mean of ingredients on dev."""
+    """How often `AllTasks` scores a mean of ingredients on dev."""
     if num_ingredients == 1:
         return 0
     return num_ingredients if is_greedy else 1
 
 
-# --- in run.json ----------------------------------------------------------------------------------
+# --- from run.json to what a person reads ---------------------------------------------------------
 
 
-def stored_soup(soup: Soup) -> dict[str, Any]:
-    """The entry of run.json: {} where there is no soup."""
-    if not soup.ingredients:
-        return {}
-    ingredients = [asdict(ingredient) for ingredient in soup.ingredients]
-    return {RECORD_KEY: {"scores": soup.scores, "ingredients": ingredients}}
+def name_of_first(record: Mapping[str, Any]) -> str:
+    """What the first training of all tasks is called in a soup, and "" without one."""
+    return "ingredient 1" if RECORD_KEY in record else ""
+
+
+def epoch_sections(record: Mapping[str, Any], tasks: Tasks) -> list[Section]:
+    """The scores after each evaluation of the first training."""
+    history = record["epochs"]
+    if not history:
+        return []
+    titles = {name: task.title for name, task in tasks.items()} | score_titles(tasks)
+    first = name_of_first(record)
+    title = f"Scores by epoch of {first}" if first else "Scores by epoch"
+    score = record["options"]["score"]
+    return [run_page.evaluation_section(title, history, record["best_step"], score, titles)]
+
+
+def soup_sections(record: Mapping[str, Any], tasks: Tasks) -> list[Section]:
+    """The scores of the ingredients and of their mean."""
+    entry = record.get(RECORD_KEY)
+    if not entry:
+        return []
+    prose = (
+        f"The multitask stage was trained {len(entry['ingredients'])} times from the same "
+        "weights, with the rows in another order each time. The model is the mean of these "
+        "ingredients. Each of them is the best model of its own training. Their stages are called "
+        "multitask, multitask-2 and so on."
+    )
+    heading, *rows = soup_table(entry, score_titles(tasks))
+    table = Table(heading_and_numbers(*heading), tuple(tuple(row) for row in rows))
+    return [Section("Model soup", prose, table, level=2)]
 
 
 def soup_table(entry: Mapping[str, Any], titles: Mapping[str, str]) -> list[list[str]]:
     """The rows of a table: the dev scores of each ingredient, and those of the soup.
 
-    entry: of run.json, as `stored_soup` makes it. titles: of the scores, by name.
+    entry: of run.json, as `AllTasks.stored` makes it. titles: of the scores, by name.
     """
     names = [name for name in titles if name in entry["scores"]]
     rows = [["model soup", *(titles[name] for name in names)]]

@@ -9,9 +9,8 @@ Legend: N training rows of a task.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -20,14 +19,12 @@ import torch
 from torch import Tensor, nn
 
 from data.batching import Batch, EncodedExamples, length_grouped_batches
-from data.options import DataOptions
 from minbert import AdamW
 from minbert.commands.options import NONE
 from minbert.optimizer import layer_decayed, parameter_groups
-from minbert.pretraining.stage import StageRows
 from minbert.training import processes
 from minbert.training.averaging import WeightAverage
-from minbert.training.job import Job, Progress, Step, TaskBatch, equal_weights
+from minbert.training.job import Job, Step, TaskBatch
 from minbert.training.options import TrainingOptions
 from multitask.combining import gradient_surgery, loss_weights
 from multitask.evaluation import evaluate, predict
@@ -50,13 +47,11 @@ from multitask.regularised_loss import (
 )
 from multitask.rows import EncodedTables, num_tokens
 from multitask.sampler_registry import Epoch
-from multitask.sampling import MakeBatches, mt_dnn
-from multitask.soup import num_evaluations, seed_of
-from multitask.task_models import SingleTaskResult, TaskModels
+from multitask.sampling import MakeBatches
 from multitask.tasks import Loss, Tasks, labels_of
 
 FUSION_PREFIX = "contrastive-"  # before a task's name: its batch for the companion's loss
-HEADS_LR = 1e-3  # of heads on a frozen encoder, as with --option pretrain
+SEED_STRIDE = 1_000_003  # between two ingredients of --soup; seeds of users are closer together
 BUCKETS_OF_RANGE = 20  # of the labels, for --sts_range fitted: [CT] has them .25 wide for STS
 
 
@@ -70,28 +65,6 @@ def batch_makers(rows: EncodedTables, batch_size: int, max_tokens: int = 0) -> M
         sizes = splits["train"].sizes
         makers[task] = partial(length_grouped_batches, sizes, batch_size, max_tokens=max_tokens)
     return makers
-
-
-def rows_for_mlm(
-    rows: EncodedTables, options: MultitaskOptions, batch_size: int, data: DataOptions
-) -> StageRows:
-    """The rows of the tasks as the stage `--pretrain mlm` takes them."""
-    make_batches = batch_makers(rows, batch_size, options.fine_tuning.max_tokens)
-    examples = []
-    for splits in rows.values():
-        examples += [*splits["train"].examples, *splits["dev"].examples]
-    return StageRows(
-        train={task: splits["train"] for task, splits in rows.items()},
-        dev=[splits["dev"] for splits in rows.values()],
-        examples=examples,
-        plan=lambda generator: mt_dnn(make_batches, generator),
-        identity={
-            "max_length": data.max_length,
-            "max_tokens": options.fine_tuning.max_tokens,
-            "pair_encoding": options.heads.pair_encoding,
-        },
-        packages=("data", "multitask"),
-    )
 
 
 # --- the job --------------------------------------------------------------------------------------
@@ -156,6 +129,11 @@ def build_job(
         closing_tokens=num_closing_tokens(options, model, rows, number),
         frozen=frozen_parameters(options, model, companion),
     )
+
+
+def seed_of(seed: int, number: int) -> int:
+    """The seed of a training of all tasks. seed: of the run. number: of the training, from 0."""
+    return (seed + number * SEED_STRIDE) % 2**32
 
 
 @dataclass(frozen=True)
@@ -280,8 +258,8 @@ def num_closing_tokens(
 ) -> int:
     """Tokens that are predicted beside the evaluations of a job, for the cost estimate.
 
-    Each ingredient of --soup predicts the training rows that fit a range. The files, the rows of
-    --score_train and the means of a soup are predicted once. They count for the first ingredient.
+    Each ingredient of --soup predicts the training rows that fit a range. The files and the rows of
+    --score_train are predicted once. They count for the first ingredient.
 
     number: of the ingredient, from 0.
     """
@@ -289,12 +267,8 @@ def num_closing_tokens(
     tokens = num_tokens(ranged, "train")
     if number:
         return tokens
-    fine_tuning = options.fine_tuning
-    trained = {task: rows[task] for task in options.tasks.order}
-    means = num_evaluations(fine_tuning.soup, fine_tuning.is_greedy_soup)
-    tokens += means * num_tokens(trained, "dev")
     tokens += num_tokens(rows, "dev") + num_tokens(rows, "test")
-    return tokens + num_scored(fine_tuning, rows)
+    return tokens + num_scored(options.fine_tuning, rows)
 
 
 def num_scored(options: FineTuningOptions, rows: EncodedTables) -> int:
@@ -305,94 +279,6 @@ def num_scored(options: FineTuningOptions, rows: EncodedTables) -> int:
         share = options.num_scored_rows(len(train)) / len(train)
         tokens += round(share * int(train.sizes.sum()))
     return tokens
-
-
-def heads_job(job: Job, options: MultitaskOptions, training: TrainingOptions) -> Job:
-    """The job before `job` with --heads_first: the same model with a frozen encoder.
-
-    It has its own optimizer. Each of its epochs is sampled as the first one of `job`: annealing
-    begins after them.
-    """
-    model = cast(MultitaskBert, job.model)
-    parameters = parameter_groups(model, training.weight_decay)
-    return replace(
-        job,
-        name="heads",
-        folder=job.folder.with_name("heads"),
-        epochs=options.fine_tuning.heads_first,
-        optimizer=AdamW(parameters, lr=HEADS_LR, fused=True),
-        plan=lambda epoch, generator: job.plan(0, generator),
-        frozen=tuple(model.encoder.parameters()),
-        closing_tokens=0,
-        average=None,
-        weigh=loss_weights(options.tasks),
-        surgery=gradient_surgery(options.tasks, training.seed),
-    )
-
-
-def single_task_job(
-    job: Job, task: str, rows: EncodedTables, options: MultitaskOptions, training: TrainingOptions
-) -> Job:
-    """The job after `job` with --single_task_epochs: the same model, and one task alone.
-
-    It has its own optimizer, and the dev score of the task selects its best epoch. One task has
-    one gradient, so there is no surgery.
-    """
-    model = cast(MultitaskBert, job.model)
-    fine_tuning = replace(options.fine_tuning, lr=options.fine_tuning.single_task_lr)
-    of_task = {task: rows[task]}
-    make_batches = batch_makers(of_task, fine_tuning.batch_size, fine_tuning.max_tokens)
-
-    def evaluate_task() -> dict[str, float]:
-        dev = {task: rows[task]["dev"]}
-        return processes.from_first(lambda: evaluate(model, dev, job.precision))
-
-    return replace(
-        job,
-        name=f"single-{task}",
-        folder=job.folder.with_name(f"single-{task}"),
-        epochs=fine_tuning.single_task_epochs,
-        optimizer=build_optimizer(model, fine_tuning, training),
-        plan=lambda epoch, generator: mt_dnn(make_batches, generator),
-        evaluate=evaluate_task,
-        score=task,
-        evaluation_tokens=num_tokens(of_task, "dev"),
-        closing_tokens=0,
-        average=weight_average(fine_tuning, model),
-        weigh=equal_weights,
-        surgery=None,
-    )
-
-
-def train_single_tasks(
-    job: Job,
-    scores: Mapping[str, float],
-    jobs: Mapping[str, Job],
-    train: Callable[[Job], Progress],
-) -> tuple[TaskModels, list[SingleTaskResult]]:
-    """Train each task alone, from the model that `job` has left, and keep what is better.
-
-    scores: of that model on dev. jobs: of `single_task_job`, by task. train: trains a job to its
-    end, such as loop.fit. The model of `job` has its own weights again afterwards.
-    """
-    model = cast(MultitaskBert, job.model)
-    if not jobs:
-        return TaskModels(model, {}), []
-    shared = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    alone = {}
-    results = []
-    for task, single in jobs.items():
-        model.load_state_dict(shared)
-        of_task = train(single)
-        single.release()
-        after = cast(float, of_task.best_score)
-        history = of_task.history
-        result = SingleTaskResult(task, scores[task], after, history, of_task.best_step)
-        if result.is_kept:
-            alone[task] = copy.deepcopy(model)
-        results.append(result)
-    model.load_state_dict(shared)
-    return TaskModels(model, alone), results
 
 
 # --- the losses -----------------------------------------------------------------------------------

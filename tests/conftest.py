@@ -90,21 +90,21 @@ def _no_reports():
 
     The fixture `reports` lets the runs of a file draw. Runs in processes of their own always do.
     """
-    import run_multitask
+    from multitask import results
 
     with pytest.MonkeyPatch.context() as patch:
-        write_report = run_multitask.write_report
-        patch.setattr(run_multitask, "write_report", lambda *arguments: None)
+        write_report = results.write_report
+        patch.setattr(results, "write_report", lambda *arguments: None)
         yield write_report
 
 
 @pytest.fixture(scope="module")
 def reports(_no_reports):
     """The runs of this file write their report and their model card."""
-    import run_multitask
+    from multitask import results
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_multitask, "write_report", _no_reports)
+        patch.setattr(results, "write_report", _no_reports)
         yield
 
 

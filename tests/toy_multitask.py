@@ -16,8 +16,8 @@ from minbert.training.job import Job
 from minbert.training.loop import fit
 from multitask.model import MultitaskBert
 from multitask.options import HeadOptions
+from multitask.plan import StageParts
 from multitask.rows import EncodedTables, encode_tables
-from multitask.stage import build_job
 from multitask.tasks import TASKS, Tasks, open_tasks
 
 
@@ -27,14 +27,14 @@ def resolved(options: Options, hidden_size: int) -> Options:
     return resolve(options, hidden_size, Choice("cpu", ""), precision)[0]
 
 
-def task_job(
+def stage_parts(
     options: Options,
     rows: EncodedTables,
     folder: Path,
     encoder: BertModel | None = None,
     companion: nn.Module | None = None,
-) -> Job:
-    """The multitask stage as run_multitask.py builds it, on the CPU.
+) -> StageParts:
+    """The parts of the multitask stage as run_multitask.py has them, on the CPU.
 
     encoder: that of --model where none is given.
     """
@@ -49,7 +49,18 @@ def task_job(
         has_dropout_in_tasks(options, hidden_size),
         open_tasks(options.data, rows).tasks,
     )
-    return build_job(options.multitask, options.training, model, rows, folder, companion)
+    return StageParts(options.multitask, options.training, model, rows, folder, companion)
+
+
+def task_job(
+    options: Options,
+    rows: EncodedTables,
+    folder: Path,
+    encoder: BertModel | None = None,
+    companion: nn.Module | None = None,
+) -> Job:
+    """The job of all tasks together."""
+    return stage_parts(options, rows, folder, encoder, companion).job
 
 
 def encoded(options: Options, tables) -> EncodedTables:

@@ -34,8 +34,8 @@ from minbert.pretraining import plain_text
 from minbert.training import checkpoint, processes
 from minbert.training.job import Job
 from minbert.training.loop import fit
+from multitask.heads_first import heads_job
 from multitask.rows import read_tables
-from multitask.stage import heads_job
 from tests.toy_multitask import encoded, resolved, task_job
 from tests.toy_stages import make_chain, make_mlm_stage, write_triplets
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from command_line.options import Options
 from contrastive.registry import METHODS
-from contrastive.stage import Place, StageText, build_stage
+from contrastive.stage import StageText, build_stage
 from minbert import BertModel, BertTokenizer
 from minbert.pretraining import stage as mlm
-from minbert.training.stage import Stage, encoder_fingerprint
+from minbert.training.stage import Place, Stage, build_stages, encoder_fingerprint
+from minbert.training.starting_model import StartingModel
 from multitask.rows import EncodedTables
-from multitask.stage import rows_for_mlm
+from multitask.rows_for_mlm import rows_for_mlm
 
 FAST = {"contrastive_lr": 2e-3, "contrastive_batch_size": 8, "contrastive_warmup": 0.0}
 
@@ -52,25 +53,18 @@ def make_chain(
         sts_dev=tables["sts"]["dev"].examples,
         sts_max_length=options.data.max_length,
     )
-    stages: list[Stage] = []
-    start = encoder_fingerprint(encoder, tokenizer)
-    names = options.run.stages
-    for name in names:
-        # The last encoder is the result of the chain.
-        folder = "encoder" if name == names[-1] else f"encoder-{name}"
-        stage = build_stage(
-            name,
-            options.contrastive,
-            options.training,
-            options.encoder.pooling,
-            encoder,
-            tokenizer,
-            text,
-            Place(start, run / folder, run / "checkpoint" / name),
-        )
-        stages.append(stage)
-        start = stage.fingerprint
-    return stages
+    start = starting_model(encoder, tokenizer, model)
+
+    def build(name: str, place: Place) -> Stage:
+        pooling = options.encoder.pooling
+        return build_stage(name, options.contrastive, options.training, pooling, start, text, place)
+
+    return build_stages(options.run.stages, start.fingerprint, run, build)
+
+
+def starting_model(encoder: BertModel, tokenizer: BertTokenizer, folder: Path) -> StartingModel:
+    """An encoder as it is, as the start of a stage."""
+    return StartingModel(encoder, tokenizer, folder, encoder_fingerprint(encoder, tokenizer))
 
 
 def make_mlm_stage(options: Options, rows: EncodedTables, run: Path, model: Path) -> Stage:
@@ -86,14 +80,13 @@ def make_mlm_stage(options: Options, rows: EncodedTables, run: Path, model: Path
     if options.contrastive.is_fusion:
         earlier.discard("simcse")
     training = replace(options.training, device="cpu")
-    start = encoder_fingerprint(encoder, tokenizer)
+    start = starting_model(encoder, tokenizer, model)
     return mlm.build_stage(
         options.mlm,
         training,
         options.encoder.pooling,
         bool(earlier),
-        encoder,
-        tokenizer,
+        start,
         rows_for_mlm(rows, options.multitask, options.mlm.mlm_batch_size, options.data),
-        mlm.Place(start, model, run / "encoder", run / "checkpoint" / "mlm"),
+        Place(start.fingerprint, run / "encoder", run / "checkpoint" / "mlm"),
     )

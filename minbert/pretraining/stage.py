@@ -20,7 +20,7 @@ from torch import Tensor
 
 from data.batching import Batch, EncodedExamples, sorted_batches
 from data.examples import Example
-from minbert import AdamW, BertModel, BertTokenizer
+from minbert import AdamW
 from minbert.commands.options import flat
 from minbert.optimizer import parameter_groups
 from minbert.pooling import stored_pooling
@@ -29,7 +29,8 @@ from minbert.pretraining.options import MlmOptions
 from minbert.training import processes
 from minbert.training.job import Job, Step
 from minbert.training.options import TrainingOptions
-from minbert.training.stage import Stage, code_of, shared_identity, stage_fingerprint
+from minbert.training.stage import Place, Stage, code_of, shared_identity, stage_fingerprint
+from minbert.training.starting_model import StartingModel
 
 EVALUATION_BATCH = 64  # rows
 SCORE = "-held_out_loss"  # the lower the better
@@ -45,16 +46,6 @@ class StageRows:
     plan: Callable[[torch.Generator], list[Step]]  # an epoch over `train`
     identity: Mapping[str, Any]  # the options that made rows and plan, for the fingerprint
     packages: Sequence[str]  # that made rows and plan, for the code of the stage
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where the stage starts, and where it writes."""
-
-    start: str  # fingerprint of the encoder that it starts from
-    model_folder: Path  # with the head, where the model has one
-    folder: Path  # of the trained encoder
-    checkpoints: Path
 
 
 @dataclass(frozen=True)
@@ -133,8 +124,7 @@ def build_stage(
     training: TrainingOptions,
     pooling: str,
     is_pooling_trained: bool,
-    encoder: BertModel,
-    tokenizer: BertTokenizer,
+    start: StartingModel,
     rows: StageRows,
     place: Place,
 ) -> Stage:
@@ -142,19 +132,20 @@ def build_stage(
 
     is_pooling_trained: whether an earlier stage of the chain has trained the sentence vector. Where
         neither that nor the model's folder says so, the encoder is saved without a pooling.
-    encoder: trained in place. The head is that of the model where it has one, else a random one.
+    start: its encoder is trained in place. The head is that of the model where it has one, else a
+        random one.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(training.seed)
-        model = BertForMaskedLM(encoder).to(torch.device(training.device))
-    model.load_head(place.model_folder)
-    masking = Masking.of(tokenizer, options.mlm_whole_word)
+        model = BertForMaskedLM(start.encoder).to(torch.device(training.device))
+    model.load_head(start.folder)
+    masking = Masking.of(start.tokenizer, options.mlm_whole_word)
     mlm = MlmTraining(options, training, model, masking, rows)
-    has_pooling = is_pooling_trained or stored_pooling(place.model_folder)
+    has_pooling = is_pooling_trained or stored_pooling(start.folder)
     return Stage(
         job=mlm.job(place.checkpoints),
-        encoder=encoder,
-        tokenizer=tokenizer,
+        encoder=start.encoder,
+        tokenizer=start.tokenizer,
         pooling=pooling if has_pooling else None,
         quality=mlm.quality,
         heading="masked dev tokens",

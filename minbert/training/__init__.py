@@ -8,6 +8,7 @@ The files in reading order:
     averaging.py      Averages of the weights over the steps: EMA and SWA.
     step_log.py       The losses of each step, in log.csv.
     tensorboard.py    The same as curves of TensorBoard, with the scores of each evaluation.
+    job_logs.py       Lets the jobs of a run write these logs.
     checkpoint.py     Saving and loading the state of a job.
     interruption.py   Ctrl-C and other signals to stop.
     processes.py      Several processes that train one model.
@@ -19,4 +20,5 @@ The files in reading order:
     run_page.py       What the report of every run shows: curves, cost, how it was made.
     code_version.py   Which code made a result.
     stage.py          A stage that ends in an encoder on disk, and chains of such stages.
+    starting_model.py  The encoder and the tokenizer that a run starts from.
 """

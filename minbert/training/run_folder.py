@@ -244,6 +244,17 @@ def write_record(
     return record
 
 
+def is_finished(folder: Path) -> bool:
+    """Whether the run in `folder` has come to its end; says so."""
+    record = folder / RECORD_FILE
+    if record.is_file():
+        tidy_up(folder)
+        terminal.say(
+            f"{folder} is finished, there is nothing to resume; its scores are in {record}."
+        )
+    return record.is_file()
+
+
 def tidy_up(folder: Path) -> None:
     """Remove what only an unfinished run needs: checkpoints, half-written files and the lock.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,6 +53,15 @@ def return_nothing() -> dict[str, float]:
 
 def do_nothing() -> None:
     """The default of Stage.begin."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a stage starts, and where it writes."""
+
+    start: str  # fingerprint of the encoder that it starts from
+    folder: Path  # of the trained encoder
+    checkpoints: Path
 
 
 @dataclass(frozen=True)
@@ -242,6 +251,36 @@ class ChainResult(NamedTuple):
 
     qualities: dict[str, Quality]
     seconds: float
+
+
+def build_stages(
+    names: Sequence[str], start: str, folder: Path, build: Callable[[str, Place], Stage]
+) -> list[Stage]:
+    """The stages of a chain in order. Each starts from the encoder that the one before it leaves.
+
+    start: fingerprint of the encoder before the first one. folder: of the run. build: makes the
+    stage of a name at a place.
+    """
+    stages: list[Stage] = []
+    for name in names:
+        # The last encoder is the result of the chain.
+        encoder = folder / ("encoder" if name == names[-1] else f"encoder-{name}")
+        stage = build(name, Place(start, encoder, folder / "checkpoint" / name))
+        stages.append(stage)
+        start = stage.fingerprint
+    return stages
+
+
+def encoders_beside(folder: Path) -> list[Path]:
+    """The encoders that stages of runs in the same place have left, by the names of the runs.
+
+    folder: of a run. The link to the newest run is left out: it would name a run twice.
+    """
+    encoders = []
+    for path in sorted(folder.parent.glob("*/encoder*")):
+        if not path.parent.is_symlink():
+            encoders.append(path)
+    return encoders
 
 
 def plan_chain(stages: list[Stage], candidates: list[Path]) -> Chain:

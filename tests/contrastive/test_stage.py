@@ -30,6 +30,7 @@ from minbert.training.stage import (
     plan_chain,
     run_chain,
 )
+from minbert.training.starting_model import StartingModel
 from multitask.rows import read_tables
 from tests.contrastive.method_cases import has_projection
 from tests.toy_job import Kill, killed_at
@@ -109,8 +110,7 @@ def make_stage(options, tables, tokenizer, tiny_model, tmp_path):
             changed.contrastive,
             changed.training,
             changed.encoder.pooling,
-            encoder,
-            words,
+            StartingModel(encoder, words, tiny_model, start),
             StageText({"sst": train}, dev, changed.data.max_length),
             Place(start, run / "encoder", run / "checkpoint" / "simcse"),
         )
@@ -223,8 +223,7 @@ def test_rows_are_counted_as_pairs_where_they_are_pairs(
         options.contrastive,
         options.training,
         "mean",
-        BertModel.from_pretrained(tiny_model),
-        tokenizer,
+        StartingModel(BertModel.from_pretrained(tiny_model), tokenizer, tiny_model, "start"),
         StageText(train, tables["sts"]["dev"].examples, options.data.max_length),
         Place("start", tmp_path / "encoder", tmp_path / "checkpoint"),
     )

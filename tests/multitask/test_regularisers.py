@@ -18,10 +18,10 @@ from command_line.automatic import Choice, choose_precision
 from command_line.options import Options
 from minbert.training import cost_estimate
 from minbert.training.loop import fit
+from multitask.heads_first import heads_job
 from multitask.regularised_loss import perturbing
 from multitask.regularisers import r_drop, symmetric_divergence
 from multitask.rows import read_tables
-from multitask.stage import heads_job
 from tests.toy_multitask import after_two_steps, differ, encoded, task_job
 
 SHAPES = {"classes": (6, 5), "binary": (6,), "score": (6,)}

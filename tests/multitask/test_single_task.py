@@ -20,14 +20,15 @@ from minbert.training.loop import fit
 from multitask.evaluation import evaluate
 from multitask.export import __main__ as export_command
 from multitask.model import MultitaskBert
+from multitask.plan import TrainedTasks
+from multitask.plan_registry import plan_tasks
 from multitask.prediction_files import read_predictions
 from multitask.rows import read_tables
 from multitask.saved_run import open_run
-from multitask.soup import best_scores
-from multitask.stage import single_task_job, train_single_tasks
-from multitask.task_models import SingleTaskResult, TaskModels, stored_results, tasks_alone
+from multitask.single_tasks import SingleTaskResult, SingleTasks
+from multitask.task_models import TaskModels, tasks_alone
 from multitask.tasks import TASKS
-from tests.toy_multitask import Kill, encoded, same, task_job, two_task_options
+from tests.toy_multitask import Kill, encoded, same, stage_parts, two_task_options
 
 TWO = ("sst", "sts")
 
@@ -50,22 +51,24 @@ def rows(options):
 
 
 class Trained:
-    """The multitask job and the jobs after it, as run_multitask.py trains them."""
+    """The plans of all tasks and of each task alone, as a run trains them."""
 
     def __init__(self, options, rows, folder, is_resumed=False, killed_in=""):
-        self.job = task_job(options, rows, folder)
-        self.jobs = {}
-        for task in TWO:
-            self.jobs[task] = single_task_job(
-                self.job, task, rows, options.multitask, options.training
-            )
+        stage = plan_tasks(stage_parts(options, rows, folder))
+        together, single = stage.plans
+        self.job = stage.parts.job
+        self.jobs = dict(zip(TWO, single.jobs, strict=True))
         if killed_in:
             self.jobs[killed_in].on_step = self.kill
-        self.progress = fit(self.job, is_resumed)
+        before = TrainedTasks(TaskModels(stage.parts.model, {}))
+
+        def train(job):
+            return fit(job, is_resumed)
+
+        trained = together.train(train, before)
         self.shared = {name: value.clone() for name, value in self.job.model.state_dict().items()}
-        self.models, self.results = train_single_tasks(
-            self.job, best_scores(self.progress), self.jobs, lambda job: fit(job, is_resumed)
-        )
+        self.models = single.train(train, trained).models
+        self.results = single.results
 
     def kill(self, record) -> None:
         if record.step == 3:
@@ -112,13 +115,7 @@ def test_before_and_after_are_the_scores_of_the_two_models(rows, trained):
 def test_a_model_is_kept_where_it_is_better(after, is_kept):
     result = SingleTaskResult("sst", 0.4, after, [], 1)
     assert result.is_kept == is_kept
-    assert tasks_alone(stored_results([result])) == (["sst"] if is_kept else [])
-
-
-def test_without_jobs_the_multitask_model_answers_everything(trained):
-    models, results = train_single_tasks(trained.job, {}, {}, fit)
-    assert results == [] == tasks_alone(stored_results(results))
-    assert models.of("sst") is models.of("sts") is trained.job.model
+    assert tasks_alone({"single_task": {"sst": result.stored}}) == (["sst"] if is_kept else [])
 
 
 @pytest.mark.parametrize("task", TWO)
@@ -211,18 +208,16 @@ def test_the_files_are_those_of_each_task_s_own_model(run):
 def test_the_report_and_the_card_say_it(run):
     """They are drawn by write_report alone, so their parts are called here."""
     from multitask.model_card import card_sections
-    from multitask.run_report import ReportedRun, single_task_sections
+    from multitask.run_report import ReportedRun
 
     record = json.loads((run / "run.json").read_text("utf-8"))
     tasks = {task: TASKS[task] for task in TWO}
     reported = ReportedRun(run, record, tasks, "", {"sst": [], "sts": []}, {}, None)
-    (section,) = single_task_sections(reported)
+    (section,) = SingleTasks.sections(record, tasks)
     assert [row[0] for row in section.body.rows] == ["SST", "STS"]
     first = card_sections(reported)[0]
-    assert f"encoder of their own: {', '.join(reported.alone)}." in first.prose
-    assert not single_task_sections(
-        ReportedRun(run, {**record, "single_task": {}}, tasks, "", {}, {}, None)
-    )
+    assert f"encoder of their own: {', '.join(tasks_alone(record))}." in first.prose
+    assert not SingleTasks.sections({**record, "single_task": {}}, tasks)
 
 
 def test_export_takes_the_model_of_the_task(run, tmp_path, monkeypatch):

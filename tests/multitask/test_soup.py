@@ -16,22 +16,23 @@ from command_line.options import Options
 from minbert.training.job import Progress
 from minbert.training.loop import fit
 from multitask.evaluation import evaluate
+from multitask.plan import TrainedTasks
 from multitask.rows import read_tables
 from multitask.saved_run import open_run
+from multitask.single_tasks import SingleTasks
 from multitask.soup import (
-    SEED_STRIDE,
+    AllTasks,
     choose_greedily,
     mean_of,
     num_evaluations,
-    seed_of,
+    soup_sections,
     soup_table,
-    stored_soup,
-    train_soup,
     warning_of_soup,
 )
-from multitask.stage import build_job, single_task_job, train_single_tasks
+from multitask.stage import SEED_STRIDE, seed_of
+from multitask.task_models import TaskModels
 from multitask.tasks import TASKS
-from tests.toy_multitask import Kill, encoded, same, task_job, two_task_options
+from tests.toy_multitask import Kill, encoded, same, stage_parts, task_job, two_task_options
 
 NUM_INGREDIENTS = 3
 
@@ -46,18 +47,6 @@ def rows(options):
     return encoded(options, read_tables(options.data))
 
 
-def make_jobs(options, rows, folder):
-    """The jobs of all ingredients, as run_multitask.py builds them."""
-    first = task_job(options, rows, folder)
-    jobs = [first]
-    for number in range(1, options.multitask.fine_tuning.soup):
-        job = build_job(
-            options.multitask, options.training, first.model, rows, folder, number=number
-        )
-        jobs.append(job)
-    return jobs
-
-
 def state_of(job):
     return {name: tensor.clone() for name, tensor in job.model.state_dict().items()}
 
@@ -65,14 +54,17 @@ def state_of(job):
 class Cooked:
     """A soup, with the weights before and after each of its trainings."""
 
-    def __init__(self, options, rows, folder, is_resumed=False, killed_in=-1, is_greedy=False):
-        self.jobs = make_jobs(options, rows, folder)
+    def __init__(self, options, rows, folder, is_resumed=False, killed_in=-1):
+        self.parts = stage_parts(options, rows, folder)
+        self.plan = AllTasks(self.parts)
+        self.jobs = self.plan.jobs
         if killed_in >= 0:
             self.jobs[killed_in].on_step = self.kill
         self.starts = []
         self.ends = []
         self.is_resumed = is_resumed
-        self.soup = train_soup(self.jobs, self.train, is_greedy)
+        self.trained = self.plan.train(self.train, TrainedTasks(TaskModels(self.parts.model, {})))
+        self.ingredients = self.plan.ingredients
 
     def train(self, job) -> Progress:
         self.starts.append(state_of(job))
@@ -112,11 +104,11 @@ def test_the_first_ingredient_is_the_run_without_a_soup(options, rows, cooked, t
     job = task_job(options, rows, tmp_path)
     progress = fit(job)
     assert same(job.model.state_dict(), cooked.ends[0])
-    assert progress.history == cooked.soup.ingredients[0].epochs
+    assert progress.history == cooked.ingredients[0].epochs
 
 
 def test_each_ingredient_is_the_best_model_of_its_own_training(rows, cooked):
-    for ingredient, end in zip(cooked.soup.ingredients, cooked.ends, strict=True):
+    for ingredient, end in zip(cooked.ingredients, cooked.ends, strict=True):
         best = max(ingredient.epochs, key=lambda entry: entry["mean"])
         assert (ingredient.best_step, ingredient.scores["mean"]) == (best["step"], best["mean"])
         model = cooked.jobs[0].model
@@ -129,12 +121,12 @@ def test_each_ingredient_is_the_best_model_of_its_own_training(rows, cooked):
 
 def test_the_scores_are_those_of_the_mean(rows, cooked):
     dev = {task: rows[task]["dev"] for task in ("sst", "sts")}
-    assert evaluate(cooked.jobs[0].model, dev, "fp32") == cooked.soup.scores
+    assert evaluate(cooked.jobs[0].model, dev, "fp32") == cooked.trained.scores
 
 
 def test_an_ingredient_has_its_own_seed_order_and_surgery(cooked):
     seeds = [job.seed for job in cooked.jobs]
-    assert [ingredient.seed for ingredient in cooked.soup.ingredients] == seeds
+    assert [ingredient.seed for ingredient in cooked.ingredients] == seeds
     assert len(set(seeds)) == NUM_INGREDIENTS
     orders = {str(list(job.all_steps())) for job in cooked.jobs}
     assert len(orders) == NUM_INGREDIENTS
@@ -156,17 +148,17 @@ def test_a_resumed_run_ends_in_the_same_bits(options, rows, cooked, tmp_path, no
         Cooked(options, rows, tmp_path, killed_in=number)
     torch.manual_seed(12345)
     again = Cooked(options, rows, tmp_path, is_resumed=True)
-    assert again.soup.ingredients == cooked.soup.ingredients
-    assert again.soup.scores == cooked.soup.scores
+    assert again.ingredients == cooked.ingredients
+    assert again.trained.scores == cooked.trained.scores
     assert same(again.jobs[0].model.state_dict(), cooked.jobs[0].model.state_dict())
 
 
 def test_one_training_is_no_soup(options, rows, tmp_path, no_fsync):
     alone = Cooked(options.with_values(soup=1), rows, tmp_path)
     assert same(alone.jobs[0].model.state_dict(), alone.ends[0])
-    assert alone.soup.ingredients == []
-    assert stored_soup(alone.soup) == {}
-    assert alone.soup.scores["mean"] == alone.soup.progress.best_score
+    assert alone.ingredients == []
+    assert alone.plan.stored() == {}
+    assert alone.trained.scores["mean"] == max(entry["mean"] for entry in alone.trained.epochs)
 
 
 def test_each_task_alone_starts_from_the_soup(options, rows, tmp_path, no_fsync):
@@ -174,20 +166,16 @@ def test_each_task_alone_starts_from_the_soup(options, rows, tmp_path, no_fsync)
     cooked = Cooked(options, rows, tmp_path)
     soup = state_of(cooked.jobs[0])
     starts = []
-    jobs = {}
-    for task in ("sst", "sts"):
-        jobs[task] = single_task_job(
-            cooked.jobs[0], task, rows, options.multitask, options.training
-        )
 
     def train(job):
         starts.append(state_of(job))
         return fit(job)
 
-    _, results = train_single_tasks(cooked.jobs[0], cooked.soup.scores, jobs, train)
+    plan = SingleTasks(cooked.parts)
+    plan.train(train, cooked.trained)
     assert all(same(start, soup) for start in starts) and len(starts) == 2
-    for result in results:
-        assert result.before == cooked.soup.scores[result.task]
+    for result in plan.results:
+        assert result.before == cooked.trained.scores[result.task]
 
 
 def weights(*values) -> dict[str, torch.Tensor]:
@@ -260,10 +248,10 @@ def test_an_equal_score_is_kept_and_ties_keep_their_order():
 
 
 def test_a_greedy_soup_is_not_below_its_best_ingredient(options, rows, tmp_path, no_fsync):
-    cooked = Cooked(options, rows, tmp_path, is_greedy=True)
-    values = [ingredient.scores["mean"] for ingredient in cooked.soup.ingredients]
-    assert cooked.soup.scores["mean"] >= max(values)
-    kept = [ingredient.is_kept for ingredient in cooked.soup.ingredients]
+    cooked = Cooked(options.with_values(soup_kind="greedy"), rows, tmp_path)
+    values = [ingredient.scores["mean"] for ingredient in cooked.ingredients]
+    assert cooked.trained.scores["mean"] >= max(values)
+    kept = [ingredient.is_kept for ingredient in cooked.ingredients]
     assert kept[values.index(max(values))]
     parts = [end for end, is_kept in zip(cooked.ends, kept, strict=True) if is_kept]
     # The order of the sum may change the last digit.
@@ -276,24 +264,26 @@ def test_how_often_a_mean_is_scored(options, rows, tmp_path, no_fsync):
     assert [num_evaluations(number, False) for number in (1, 2, 3)] == [0, 1, 1]
     assert [num_evaluations(number, True) for number in (1, 2, 3)] == [0, 2, 3]
     # The estimate counts what a run does: each evaluation but those of the trainings.
-    for is_greedy in (False, True):
-        jobs = make_jobs(options, rows, tmp_path / str(is_greedy))
+    for kind in ("uniform", "greedy"):
+        parts = stage_parts(options.with_values(soup_kind=kind), rows, tmp_path / kind)
+        plan = AllTasks(parts)
         counts = []
-        evaluate_job = jobs[0].evaluate
-        jobs[0].evaluate = lambda scored=evaluate_job, counts=counts: counts.append(1) or scored()
+        evaluate_job = plan.jobs[0].evaluate
+        plan.jobs[0].evaluate = lambda of=evaluate_job, counts=counts: counts.append(1) or of()
 
         def train(job, counts=counts):
             progress = fit(job)
             counts.clear()  # those of the training
             return progress
 
-        train_soup(jobs, train, is_greedy)
-        assert len(counts) == num_evaluations(NUM_INGREDIENTS, is_greedy)
+        plan.train(train, TrainedTasks(TaskModels(parts.model, {})))
+        assert len(counts) == num_evaluations(NUM_INGREDIENTS, kind == "greedy")
 
 
 def test_the_estimate_counts_the_predictions_of_the_end_once(options, rows, tmp_path):
     plain = task_job(options.with_values(soup=1), rows, tmp_path).closing_tokens
-    first, *others = [job.closing_tokens for job in make_jobs(options, rows, tmp_path)]
+    plan = AllTasks(stage_parts(options, rows, tmp_path))
+    first, *others = [job.closing_tokens for job in plan.jobs]
     assert others == [0, 0]
     dev = sum(int(rows[task]["dev"].sizes.sum()) for task in ("sst", "sts"))
     assert first == plain + dev, "the soup is scored once"
@@ -332,7 +322,7 @@ def test_the_mean_is_that_of_averaged_weights(options, rows, tmp_path, no_fsync)
     for name, tensor in cooked.jobs[0].model.state_dict().items():
         expected = (cooked.ends[0][name].double() + cooked.ends[1][name].double()) / 2
         torch.testing.assert_close(tensor.double(), expected, rtol=1e-6, atol=1e-7)
-    for ingredient, end in zip(cooked.soup.ingredients, cooked.ends, strict=True):
+    for ingredient, end in zip(cooked.ingredients, cooked.ends, strict=True):
         cooked.jobs[0].model.load_state_dict(end)
         dev = {task: rows[task]["dev"] for task in ("sst", "sts")}
         assert evaluate(cooked.jobs[0].model, dev, "fp32") == ingredient.scores
@@ -384,16 +374,16 @@ def test_the_table_has_a_row_for_each_ingredient_and_the_soup(record):
 
 def test_the_report_and_the_card_say_it(run, record):
     from multitask.model_card import card_sections
-    from multitask.run_report import ReportedRun, soup_sections
+    from multitask.run_report import ReportedRun
 
     tasks = {task: TASKS[task] for task in ("sst", "sts")}
     reported = ReportedRun(run, record, tasks, "", {"sst": [], "sts": []}, {}, None)
-    (section,) = soup_sections(reported)
+    (section,) = soup_sections(record, tasks)
     assert [row[0] for row in section.body.rows] == ["ingredient 1", "ingredient 2", "the soup"]
     assert "trained 2 times" in section.prose
     assert "the mean of 2 models" in card_sections(reported)[0].prose
     without = {name: value for name, value in record.items() if name != "soup"}
-    assert soup_sections(ReportedRun(run, without, tasks, "", {}, {}, None)) == []
+    assert soup_sections(without, tasks) == []
 
 
 def test_fewer_than_one_training_is_refused():

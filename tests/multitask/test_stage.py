@@ -16,8 +16,8 @@ from data.examples import Table
 from minbert import BertTokenizer
 from minbert.training.cost_estimate import probe
 from minbert.training.loop import fit
+from multitask.heads_first import heads_job
 from multitask.rows import encode_tables, read_tables, warnings_of_unknown
-from multitask.stage import heads_job
 from multitask.tasks import TASKS
 from tests.toy_multitask import after_two_steps, differ, encoded, task_job
 

@@ -21,10 +21,10 @@ from minbert.training.cost_estimate import probe
 from minbert.training.loop import fit
 from multitask.evaluation import predict
 from multitask.heads import CosineHead
+from multitask.heads_first import heads_job
 from multitask.losses import fitted_range, similarity_loss, similarity_regression
 from multitask.rows import read_tables
 from multitask.saved_run import open_run
-from multitask.stage import heads_job
 from tests.toy_job import Kill, killed_at
 from tests.toy_multitask import after_two_steps, differ, encoded, task_job
 from tests.toy_options import options_of, refusal

@@ -25,9 +25,10 @@ from command_line.options import Options
 from command_line.parser import parse
 from data.examples import COURSE_FILES
 from data.options import DataOptions
-from multitask import check
+from multitask import check, results
 from multitask import prediction_files as predictions
 from multitask.rows import read_tables
+from multitask.run_data import RunData
 from multitask.tasks import TASKS
 from tests.report_reader import Page
 
@@ -302,8 +303,9 @@ def test_an_error_while_drawing_is_one_line_of_warning(
     outputs = {}
     for name, task in TASKS.items():
         outputs[name] = np.zeros((24, task.num_outputs)).squeeze(axis=-1 if name != "sst" else ())
-    setup = SimpleNamespace(folder=tmp_path, tasks=TASKS, options=Options(), tables=tables)
-    run_multitask.write_report(setup, finished.record, outputs, None)
+    data = RunData(DataOptions(), [], TASKS, tables, {}, {})
+    run = SimpleNamespace(folder=tmp_path, command="", data=data, surgery=None)
+    results.write_report(run, finished.record, outputs)
     assert capsys.readouterr().out.splitlines() == [
         f"model card: {tmp_path / 'README.md'}",
         "warning: the report was not written (RuntimeError: no ink anywhere). All results are "

@@ -25,6 +25,7 @@ PACKAGES = (
 ONLY_LINKED = (
     "minbert/commands",
     "experiments",
+    "course",
     "tools",
 )
 PAGE = ROOT / "docs" / "README.md"

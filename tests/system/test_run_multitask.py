@@ -20,11 +20,15 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import run_multitask
-from command_line.options import Options
 from data.examples import COURSE_FILES
+from data.options import DataOptions
 from minbert.commands.ending import this_python
 from minbert.training import cost_estimate
 from minbert.training.loop import Loop
+from minbert.training.options import TrainingOptions
+from minbert.training.stage import encoders_beside
+from multitask import results
+from multitask.run_data import RunData
 
 NUM_ROWS = 12
 
@@ -429,9 +433,13 @@ def test_a_name_in_use_and_a_finished_run(command):
 
 @pytest.mark.parametrize("rows", ["none", "sst=4"])
 def test_dev_files_with_fewer_rows_are_no_hand_in(capsys, rows):
-    options = Options().with_values(dev_rows=rows)
-    setup = SimpleNamespace(folder=Path("runs"), options=options, tasks={}, prediction_paths={})
-    run_multitask.print_paths(setup, [])
+    run = SimpleNamespace(
+        folder=Path("runs"),
+        data=RunData(DataOptions(dev_rows=rows), [], {}, {}, {}, {}),
+        models=SimpleNamespace(tasks_alone=[]),
+        training=TrainingOptions(),
+    )
+    results.print_places(run)
     printed = capsys.readouterr().out
     assert ("hold only the rows of --dev_rows sst=4. To hand in" in printed) == (rows != "none")
 
@@ -450,7 +458,7 @@ def test_the_link_to_the_newest_run_is_taken_as_its_folder(command):
 def test_the_stages_of_a_run_are_offered_once_although_a_link_names_it_too(tmp_path):
     (tmp_path / "older" / "encoder-mlm").mkdir(parents=True)
     (tmp_path / "latest").symlink_to("older")
-    found = run_multitask.encoders_beside(tmp_path / "new")
+    found = encoders_beside(tmp_path / "new")
     assert found == [tmp_path / "older" / "encoder-mlm"]
 
 

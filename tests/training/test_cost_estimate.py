@@ -340,7 +340,7 @@ def test_the_seconds_of_a_run_are_the_sum_of_its_jobs(
 ):
     """Of the heads, of the tasks, and a little for the files."""
     monkeypatch.setattr(
-        "minbert.training.loop.fit", lambda *arguments: replace(fit(*arguments), seconds=1000.0)
+        "multitask.plan_registry.fit", lambda *arguments: replace(fit(*arguments), seconds=1000.0)
     )
     flags = ["--model", tiny_model, "--data-dir", sample_data, "--epochs", 1, "--heads_first", 1]
     flags += ["--output-dir", tmp_path, "--name", "run"]

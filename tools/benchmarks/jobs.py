@@ -16,6 +16,7 @@ from minbert import BertModel, BertTokenizer
 from minbert.training.job import Job
 from minbert.training.loop import Loop
 from minbert.training.stage import Stage, encoder_fingerprint
+from minbert.training.starting_model import StartingModel
 from multitask import stage as multitask_stage
 from multitask.model import MultitaskBert
 from multitask.rows import EncodedTables, encode_tables
@@ -79,13 +80,13 @@ def build_contrastive_stage(
         sts_max_length=options.data.max_length,
     )
     start = encoder_fingerprint(encoder, tokenizer)
+    model = StartingModel(encoder, tokenizer, Path(options.encoder.model), start)
     return build_contrastive(
         options.run.pretrain,
         options.contrastive,
         options.training,
         options.encoder.pooling,
-        encoder,
-        tokenizer,
+        model,
         text,
         Place(start, folder / "encoder", folder / "checkpoint"),
     )

@@ -1,0 +1,77 @@
+"""The settings of a run: the options without "auto", and where the model and the computation are.
+
+Each value that is chosen for the user is printed with its reason. automatic.py has the rules.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from command_line import automatic
+from command_line.automatic import Choice
+from command_line.checks import check_positions
+from command_line.options import Options
+from contrastive.presets import described, settings_of
+from contrastive.sentence_folder import note_for_training
+from minbert import BertConfig, hub
+from minbert.pooling import check_pooling, note_on_pooling
+from minbert.reporting import terminal
+from minbert.reporting.terminal import Fact
+from minbert.training import runtime
+
+
+class Settings(NamedTuple):
+    """The options without "auto", and where the model and the computation are."""
+
+    options: Options
+    model_folder: Path
+    device: torch.device
+
+
+def settle(options: Options, folder: Path) -> Settings:
+    """Replace what is "auto", and print each value with its reason.
+
+    folder: of the run. ValueError where the model cannot do what the options ask.
+    """
+    terminal.title("Settings", "looking for devices")
+    runtime.settle_memory()
+    name = "cuda" if options.training.use_gpu else options.training.device
+    device, device_reason = runtime.choose_device(name)
+    precision, precision_reason = runtime.choose_precision(options.training.precision, device)
+    with terminal.paused():  # a download shows its own progress
+        model_folder = hub.resolve(options.encoder.model)
+    check_pooling(model_folder, options.encoder.pooling)
+    notes = [
+        note_on_pooling(model_folder, options.encoder.pooling),
+        note_for_training(model_folder),
+    ]
+    terminal.say(*(note for note in notes if note is not None))
+    config = BertConfig.from_pretrained(model_folder)
+
+    fitting = automatic.choose_length(options, config.num_positions)
+    options = options.with_values(**{name: choice.value for name, choice in fitting.items()})
+
+    methods = {}
+    for method in options.run.methods:
+        methods[method] = settings_of(method, options.contrastive, config.hidden_size, device.type)
+    lengths = [preset.max_length for preset in methods.values()]
+    check_positions(options.data.max_length, lengths, options.encoder.model, config.num_positions)
+
+    meanings = automatic.explain(options, config, folder)
+    options, choices = automatic.resolve(
+        options,
+        config.hidden_size,
+        Choice(device.type, device_reason),
+        Choice(precision, precision_reason),
+    )
+    facts = []
+    for option, choice in {**choices, **meanings, **fitting}.items():
+        facts.append(Fact(option, choice.value, choice.reason))
+    for method, chosen in methods.items():
+        line = described(method, chosen, options.contrastive, device.type, options.flat())
+        facts.append(Fact.of(method, line))
+    terminal.facts(facts)
+    return Settings(options, model_folder, device)

@@ -1,0 +1,241 @@
+"""The end of a run: prediction files, the model, run.json, and what is printed of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from data.known_words import save_words
+from data.task_specs import stored
+from minbert import BertTokenizer
+from minbert.commands.ending import only_warn
+from minbert.commands.options import NONE
+from minbert.commands.paths import in_shell
+from minbert.reporting import terminal
+from minbert.reporting.terminal import Fact
+from minbert.training import cost_estimate, run_folder
+from minbert.training.cost_estimate import CostEstimate
+from minbert.training.options import TrainingOptions
+from minbert.training.stage import Quality
+from multitask import conflicts, evaluation, leaderboard, plan_registry, prediction_files, summary
+from multitask.combining import GradientSurgery
+from multitask.options import MultitaskOptions
+from multitask.plan import TrainedTasks
+from multitask.plan_registry import TaskStage
+from multitask.run_data import RunData
+from multitask.soup import name_of_first
+from multitask.task_models import TaskModels
+from multitask.tasks import Task, answerable_tasks
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What training leaves behind."""
+
+    tasks: TaskStage
+    trained: TrainedTasks
+    pretraining: dict[str, Quality]  # by stage of --pretrain: its scores before and after
+    seconds: float
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A run whose training has ended, with everything that its results are made of."""
+
+    folder: Path
+    options: MultitaskOptions
+    training: TrainingOptions
+    all_options: dict[str, Any]  # by flat names, without "auto"
+    command: str  # that gives the same run again
+    data: RunData
+    tokenizer: BertTokenizer
+    costs: list[CostEstimate]
+    outcome: Outcome
+
+    @property
+    def models(self) -> TaskModels:
+        """The models that answer."""
+        return self.outcome.trained.models
+
+    @property
+    def surgery(self) -> GradientSurgery | None:
+        """That of the first training of all tasks."""
+        return cast("GradientSurgery | None", self.outcome.tasks.parts.job.surgery)
+
+    @property
+    def trained_tasks(self) -> dict[str, Task]:
+        """The tasks of --tasks, in their order."""
+        return {name: self.data.tasks[name] for name in self.options.tasks.order}
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a finished run has written, and what it prints of it."""
+
+    record: dict[str, Any]  # the content of run.json
+    scores: leaderboard.FileScores
+    dev_outputs: dict[str, np.ndarray]  # by task, raw: (N, C) or (N,)
+    conflicts: str  # a table, "" without --surgery
+    cost: str  # a sentence: predicted and actual
+
+
+def finish(run: TrainedRun) -> None:
+    """Write the files of predictions, the model, run.json and the report; print the scores."""
+    terminal.title("Results", "predicting dev and test")
+    results = write_results(run)
+    print_tables(run, results)
+    print_places(run)
+    write_report(run, results.record, results.dev_outputs)
+    print_summary(run, results.record)
+
+
+def write_results(run: TrainedRun) -> Results:
+    """Write everything but the report. run.json is the last file: the run is finished then."""
+    started = time.perf_counter()
+    data = run.data
+    models = run.models
+    precision = run.training.precision
+    conflict_record, conflict_table = conflicts.report(run.surgery, run.folder, data.tasks)
+    scores, dev_outputs = leaderboard.write_results(
+        models, data.rows, data.tables, data.prediction_paths, precision
+    )
+    train_rows = {task: splits["train"] for task, splits in data.rows.items()}
+    fine_tuning = run.options.fine_tuning
+    train_scores = evaluation.score_training_rows(fine_tuning, models, train_rows, precision)
+    seconds = run.outcome.seconds + time.perf_counter() - started
+
+    models.save_pretrained(run.folder, run.tokenizer)
+    save_words(run.folder / "model", data.examples("train"))
+    terminal.doing("baselines: majority and TF-IDF")
+    baselines = leaderboard.baseline_scores(data.tables, data.tasks)
+    terminal.doing("writing run.json")
+    device = run.outcome.tasks.parts.job.device
+    actual = {"seconds": seconds, "peak_memory": cost_estimate.peak_memory(device)}
+    record = run_folder.write_record(
+        run.folder,
+        run.all_options,
+        run.data.digests,
+        tasks=stored(data.tasks),
+        predictions=prediction_files.digests_of(data.prediction_paths),
+        scores=scores.dev,
+        **({"test_scores": scores.test} if scores.test else {}),
+        **({"train_scores": train_scores} if train_scores else {}),
+        baselines=baselines,
+        epochs=run.outcome.trained.epochs,
+        best_step=run.outcome.trained.best_step,
+        **run.outcome.tasks.stored(),
+        conflicts=conflict_record,
+        stages=run.outcome.pretraining,
+        predicted=[asdict(cost) for cost in run.costs],
+        actual=actual,
+    )
+    run_folder.point_to_latest(run.folder)
+    cost = cost_estimate.comparison(run.costs, **actual)
+    return Results(record, scores, dev_outputs, conflict_table, cost)
+
+
+def print_tables(run: TrainedRun, results: Results) -> None:
+    """Print the conflicts, the tables of the plans, and the closing table."""
+    record = results.record
+    tasks = run.data.tasks
+    if results.conflicts:
+        first = name_of_first(record)
+        terminal.say(*([f"Conflicts of {first}:"] if first else []))
+        terminal.table(results.conflicts.rstrip("\n"))
+        terminal.say("")
+    for table in plan_registry.printed(record, tasks):
+        terminal.table(table)
+        terminal.say("")
+
+    options = run.options
+    trained = answerable_tasks(tasks, options.tasks.order, options.heads.head)
+    table = leaderboard.closing_table(results.scores.dev, record["baselines"], tasks, trained)
+    terminal.table(table)
+    for split in ("test", "train"):
+        scores = record.get(f"{split}_scores", {})
+        terminal.say(*leaderboard.score_lines(split, scores, tasks).splitlines())
+    terminal.say("", results.cost)
+
+
+def print_places(run: TrainedRun) -> None:
+    """Print where everything is that the run has written."""
+    terminal.title("Files")
+    terminal.facts(Fact(name, run.folder / place) for name, place in places_of(run).items())
+    is_course = all(task.is_built_in for task in run.data.tasks.values())
+    terminal.say("leaderboard files:" if is_course else "files of predictions:")
+    for splits in run.data.prediction_paths.values():
+        terminal.say(*(f"  {path}" for path in splits.values()))
+    rows = run.data.options.dev_rows
+    if is_course and rows != NONE:
+        terminal.say(
+            f"The dev files hold only the rows of --dev_rows {rows}. To hand in, let `python -m "
+            f"course.predict {in_shell(run.folder)} --out DIR` predict all rows."
+        )
+
+
+def places_of(run: TrainedRun) -> Mapping[str, str]:
+    """The names of the files and folders of a run, and where they are in its folder."""
+    places = {"model": "model"}
+    for task in run.models.tasks_alone:
+        places[f"model of {task}"] = f"model-{task}"
+    places["record"] = "run.json"
+    places["losses of each step"] = "log.csv"
+    if run.training.tensorboard:
+        places["TensorBoard log"] = "tensorboard"
+    return places
+
+
+def write_report(
+    run: TrainedRun, record: Mapping[str, Any], dev_outputs: dict[str, np.ndarray]
+) -> None:
+    """Write report.html and the model card, and print where they are.
+
+    The results are on the disk by now. An error here is one line of warning.
+    """
+    from multitask import model_card, run_report
+
+    writers = {"model card": model_card.write_model_card, "report": run_report.write_report}
+    with only_warn("the report"):
+        reported = run_report.ReportedRun(
+            folder=run.folder,
+            record=record,
+            tasks=run.data.tasks,
+            command=run.command,
+            dev_rows=run.data.examples("dev"),
+            dev_outputs=dev_outputs,
+            surgery=run.surgery,
+        )
+        for name, write in writers.items():
+            with only_warn(f"the {name}"):
+                terminal.say(f"{name}: {write(reported)}")
+
+
+def print_summary(run: TrainedRun, record: Mapping[str, Any]) -> None:
+    """Print some predictions, which scores still rose, and what to do next."""
+    trained = run.trained_tasks
+    terminal.title("What it says")
+    terminal.say(
+        summary.describe_predictions(
+            run.models,
+            run.tokenizer,
+            run.data.tables,
+            list(trained),
+            run.data.options.max_length,
+            run.training.precision,
+        )
+    )
+    progress = summary.describe_progress(run.outcome.trained.epochs, trained)
+    if progress:
+        first = name_of_first(record)
+        terminal.say(f"{first.capitalize()}: {progress}" if first else progress)
+    first_task = next(iter(trained))
+    dev_file = run.data.options.file_of(first_task, "dev") or run.data.options.file_of(
+        first_task, "train"
+    )
+    terminal.title("Next")
+    terminal.say(summary.next_commands(run.folder, trained[first_task], dev_file))
