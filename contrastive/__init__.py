@@ -11,7 +11,7 @@ In reading order:
     inputs.py       the rows and steps of each method
     registry.py     what an entry of a method holds, and the entries by name
     options.py      the options of the stages
-    presets.py      the methods with a module of their own, and the settings of each stage
+    presets.py      the entries of the methods, and the settings of each stage
     stage.py        a method, its rows and its settings as a training stage
     zero_shot.py    how good sentence vectors are without training on labels
     sentence_folder.py  the modules of a folder that sentence-transformers wrote
@@ -35,12 +35,8 @@ except ModuleNotFoundError as error:
 
 check_packages("data")
 
-# Every import of this package enters its methods, in this order. A file for --plugin does the same.
-# isort: off
+# Every import of this package enters its methods. A file for --plugin does the same.
 from contrastive import presets as presets  # noqa: E402
-from contrastive import losses as losses  # noqa: E402
-
-# isort: on
 from contrastive.registry import (  # noqa: E402
     MethodEntry,
     Settings,

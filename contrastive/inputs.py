@@ -1,7 +1,7 @@
 """The rows that each contrastive method reads, and the steps of its epochs.
 
-The entries of the methods name a function here. Such a function makes `Inputs` of a `Source`.
-stage.py trains on them.
+A function makes `Inputs` of a `Source`, and stage.py trains on them. Most methods have the function
+of what they read. Some have one of their own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from contrastive.options import (
     SupervisedOptions,
     TensionOptions,
 )
-from contrastive.registry import METHODS, SHUFFLED, Settings
+from contrastive.registry import METHODS, SHUFFLED, Reads, Settings
 from data.batching import WINDOW, EncodedExamples, length_grouped_batches
 from data.examples import Example, evenly_spaced
 from data.options import numbers_by_task
@@ -127,10 +127,12 @@ def collect(source: Source) -> Inputs:
 
     ValueError where a file that its options name cannot be used.
     """
-    return METHODS[source.method].collect_with()(source)
+    entry = METHODS[source.method]
+    collector = entry.collector or OF_METHODS.get(source.method) or OF_READS[entry.reads]
+    return collector(source)
 
 
-# --- a function for each method, named in its entry -----------------------------------------------
+# --- the rows of each method ----------------------------------------------------------------------
 
 
 def all_sentences(source: Source) -> Inputs:
@@ -268,6 +270,24 @@ def describe_text(
     if is_shuffled:
         return f"each epoch reads, shuffled: {', '.join(parts)}"
     return f"each epoch reads {', then '.join(parts)}"
+
+
+# --- by name --------------------------------------------------------------------------------------
+
+Collector = Callable[[Source], Inputs]
+OF_READS: dict[Reads, Collector] = {
+    "sentences": all_sentences,
+    "labelled pairs": ranking_pairs,
+    "triplets": nli_triplets,
+}
+# The methods whose entry in presets.py has `has_own_rows`.
+OF_METHODS: dict[str, Collector] = {
+    "simcse-supervised": paraphrase_pairs,
+    "bsc": softmax_pairs,
+    "ct": tension_pairs,
+    "ct-in-batch": tension_in_batch,
+    "distill": taught_sentences,
+}
 
 
 # --- the steps of an epoch ------------------------------------------------------------------------

@@ -11,8 +11,8 @@ Vectors may have any floating dtype. Scores are computed in float32, also under 
 float64 where all vectors are float64. A cosine in bfloat16 is wrong by about 0.002. Dividing by a
 temperature of 0.05 makes that 0.04.
 
-A method of --pretrain that is a loss on pairs of vectors has its entry at the end of this file. A
-new one is a function and such an entry.
+A new method of --pretrain that is a loss on pairs of vectors is a function here, a line of LOSSES
+in methods.py, and an entry of presets.py.
 
 Every loss raises ValueError for a temperature that is not above 0, for vectors that do not belong
 together row by row, and for a word that is no choice.
@@ -20,15 +20,15 @@ together row by row, and for a word that is no choice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
-from contrastive.registry import METHODS, MethodEntry, MethodFixture, Settings, Vectors
-from minbert.commands.late import F, torch
-from minbert.commands.options import MethodOptions, OptionGroup, flag
+import torch
+import torch.nn.functional as F
+from torch import Tensor
 
-if TYPE_CHECKING:
-    from torch import Tensor
+from contrastive.options import MnrOptions
+from contrastive.registry import Vectors
+from minbert.commands.options import MethodOptions
 
 Similarity = Literal["cos", "dot"]
 Normalisation = Literal["l2", "batch", "none"]
@@ -431,56 +431,12 @@ def distillation(student: Tensor, teacher: Tensor) -> Tensor:
 # --- methods that are one of these losses ---------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class MnrOptions(OptionGroup):
-    """Option of mnr (Henderson et al. 2017)."""
-
-    mnr_similarity: str = flag(
-        "cos",
-        "Cosine, or the dot product of the paper.",
-        choices=("cos", "dot"),
-    )
-
-    @property
-    def similarity(self) -> Similarity:
-        """Its value, as multiple_negatives_ranking takes it."""
-        return cast(Similarity, self.mnr_similarity)
-
-
 def loss_of_mnr(vectors: Vectors, method_options: MethodOptions) -> Tensor:
     """--pretrain mnr. Henderson et al. write the temperature as a scale."""
     return multiple_negatives_ranking(
         vectors.anchors,
         vectors.positives,
         1 / vectors.temperature,
-        method_options[MnrOptions].similarity,
+        cast(Similarity, method_options[MnrOptions].mnr_similarity),
         vectors.same,
     )
-
-
-def preset_of_mnr(method_options: MethodOptions, preset: Settings) -> Settings:
-    """The paper's dot product has no temperature."""
-    if method_options[MnrOptions].mnr_similarity == "cos":
-        return preset
-    return replace(preset, source="Henderson et al. 2017", temperature=1.0)
-
-
-METHODS["mnr"] = MethodEntry(
-    title="multiple negatives ranking, Henderson et al. 2017",
-    reads="labelled pairs",
-    loss=loss_of_mnr,
-    preset=Settings(
-        source="Henderson et al. 2017, with cosine",
-        epochs=1,
-        batch_size=64,
-        lr=2e-5,
-        temperature=0.05,
-    ),
-    adapted=preset_of_mnr,
-    options=(MnrOptions,),
-    fixture=MethodFixture(
-        options={"contrastive_epochs": 3, "contrastive_chunk": 5},
-        values={"mnr_similarity": ["cos", "dot"]},
-        beside={"mnr_similarity": {"contrastive_temperature": 0.5}},
-    ),
-)

@@ -5,15 +5,15 @@ projection.
 
 A method is a module: method(batch, task) is the loss of a batch, a scalar. `task` tells batches
 apart where a method reads two kinds. [BSC], [CT], [GEN], [ROB] and [SG] stand for the sources in
-docs/contrastive.md. Which class belongs to which name of --pretrain stands in presets.py. A method
-whose entry has a loss in place of a class is a LossOnVectors.
+docs/contrastive.md. CLASSES has the class of each name of --pretrain. A method that has a loss in
+place of a class is a LossOnVectors.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,19 +21,11 @@ from torch import Tensor, nn
 from contrastive import losses
 from contrastive.caching import in_pieces
 from contrastive.negatives import no_negatives, same_text
-from contrastive.options import (
-    BscOptions,
-    NliOptions,
-    ObjectiveOptions,
-    SelfGuidedOptions,
-    SupervisedOptions,
-)
 from contrastive.registry import METHODS, MethodEntry, Reads, Settings, Vectors
 from contrastive.sentences import POSITIVE_ABOVE
 from data.batching import Batch
 from minbert import BertModel
 from minbert.commands.options import NONE, MethodOptions
-from minbert.commands.registry import resolved
 from minbert.pooling import maximum, mean, pool, positions_read
 from minbert.training import processes
 
@@ -103,11 +95,6 @@ class Method(nn.Module):
         self.projection = make_projection(setup.encoder, setup.projection)
         self.scale: nn.Parameter | None = None
         self.scale_lr = SCALE_LR
-
-    @classmethod
-    def build(cls, setup: MethodSetup, method_options: MethodOptions) -> Method:
-        """The method with the values of its own options."""
-        return cls(setup)
 
     def train(self, mode: bool = True) -> Method:
         """Training mode, or evaluation mode for a method without dropout."""
@@ -244,11 +231,6 @@ class SupervisedSimCSE(SimCSE):
         super().__init__(setup)
         self.maximises_negatives = maximises_negatives
 
-    @classmethod
-    def build(cls, setup: MethodSetup, method_options: MethodOptions) -> Method:
-        """The method with the options of simcse-supervised."""
-        return cls(setup, method_options[SupervisedOptions].labelled_negatives == "maximised")
-
     def forward(self, batch: Batch, task: str = "simcse-supervised") -> Tensor:
         """The loss of B pairs (2B rows), or of another task's B sentences."""
         if task != "simcse-supervised":
@@ -275,11 +257,6 @@ class TripletSimCSE(Method):
         super().__init__(setup)
         self.hard_negative_weight = hard_negative_weight
 
-    @classmethod
-    def build(cls, setup: MethodSetup, method_options: MethodOptions) -> Method:
-        """The method with --hard_negative_weight."""
-        return cls(setup, method_options[NliOptions].hard_negative_weight)
-
     def forward(self, batch: Batch, task: str = "simcse-nli") -> Tensor:
         """The loss of B triplets (3B rows)."""
         triplets = self.triplets(batch)
@@ -303,20 +280,21 @@ class BatchSoftmax(Method):
     With --bsc_temperature_lr, 1 / temperature is a parameter that starts at 1.
     """
 
-    def __init__(self, setup: MethodSetup, options: BscOptions) -> None:
+    def __init__(
+        self,
+        setup: MethodSetup,
+        symmetric: str = "yes",
+        normalise: losses.Normalisation = "l2",
+        align: float | str = NONE,
+        temperature_lr: float | str = NONE,
+    ) -> None:
         super().__init__(setup)
-        self.symmetric = options.bsc_symmetric == "yes"
-        self.normalise = cast(losses.Normalisation, options.bsc_normalise)
-        align = options.bsc_align
+        self.symmetric = symmetric == "yes"
+        self.normalise = normalise
         self.align = None if align == NONE else float(align)
-        if options.bsc_temperature_lr != NONE:
+        if temperature_lr != NONE:
             self.scale = nn.Parameter(torch.tensor(1.0))
-            self.scale_lr = float(options.bsc_temperature_lr)
-
-    @classmethod
-    def build(cls, setup: MethodSetup, method_options: MethodOptions) -> Method:
-        """The method with the options of bsc."""
-        return cls(setup, method_options[BscOptions])
+            self.scale_lr = float(temperature_lr)
 
     def forward(self, batch: Batch, task: str = "bsc") -> Tensor:
         """The loss of B pairs (2B rows) labelled 0 to 1."""
@@ -438,21 +416,18 @@ class SelfGuided(Method):
     """
 
     def __init__(
-        self, setup: MethodSetup, options: SelfGuidedOptions, objective: str = "nt-xent"
+        self,
+        setup: MethodSetup,
+        state_pooling: str = "max",
+        regulariser: float = 0.1,
+        objective: str = "nt-xent",
     ) -> None:
         super().__init__(setup._replace(projection="guided"))
         # In a list, F is no submodule: no training mode, no checkpoint and no optimizer reach it.
         self.guides = [copy.deepcopy(self.encoder).requires_grad_(False).eval()]
         self.objective = objective
-        self.state_pooling = options.sg_states
-        self.regulariser = options.sg_regulariser
-
-    @classmethod
-    def build(cls, setup: MethodSetup, method_options: MethodOptions) -> Method:
-        """The method with the options of sg."""
-        return cls(
-            setup, method_options[SelfGuidedOptions], method_options[ObjectiveOptions].sg_loss
-        )
+        self.state_pooling = state_pooling
+        self.regulariser = regulariser
 
     def begin(self) -> None:
         """F becomes a copy of the encoder as the stage receives it."""
@@ -538,17 +513,31 @@ class Distillation(Method):
 
 # --- by name --------------------------------------------------------------------------------------
 
+Loss = Callable[[Vectors, MethodOptions], Tensor]  # the result is a scalar
+# Each entry of presets.py has a loss or a class here.
+LOSSES: dict[str, Loss] = {"mnr": losses.loss_of_mnr}
+CLASSES: dict[str, Callable[..., Method]] = {
+    "simcse": SimCSE,
+    "simcse-supervised": SupervisedSimCSE,
+    "simcse-nli": TripletSimCSE,
+    "bsc": BatchSoftmax,
+    "ct": ContrastiveTension,
+    "ct-in-batch": TensionInBatch,
+    "sg": SelfGuided,
+    "sg-opt": SelfGuidedOpt,
+    "distill": Distillation,
+}
+
 
 class LossOnVectors(Method):
-    """A method that is one formula on the vectors of a batch: the `loss` of its entry."""
+    """A method that is one formula on the vectors of a batch."""
 
     def __init__(
-        self, setup: MethodSetup, entry: MethodEntry, method_options: MethodOptions
+        self, setup: MethodSetup, loss: Loss, entry: MethodEntry, method_options: MethodOptions
     ) -> None:
         super().__init__(setup)
-        assert entry.loss is not None
         self.title = entry.title
-        self.loss = entry.loss
+        self.loss = loss
         self.method_options = method_options
         vectors: dict[Reads, Callable[[Batch], Vectors]] = {
             "sentences": self.two_views,
@@ -585,7 +574,9 @@ def build_method(
     """
     entry = METHODS[method]
     setup = MethodSetup(encoder, pooling, settings.temperature, settings.projection, settings.chunk)
-    if entry.loss is not None:
-        return LossOnVectors(setup, entry, method_options)
-    method_class: type[Method] = resolved(entry.method_class)
-    return method_class.build(setup, method_options)
+    if entry.method_class is not None:
+        return entry.method_class(setup, **entry.arguments_from(method_options))
+    loss = entry.loss or LOSSES.get(method)
+    if loss is not None:
+        return LossOnVectors(setup, loss, entry, method_options)
+    return CLASSES[method](setup, **entry.arguments_from(method_options))

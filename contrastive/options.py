@@ -38,6 +38,11 @@ class SupervisedOptions(OptionGroup):
         choices=("sst,sts", NONE),
     )
 
+    @property
+    def maximises_negatives(self) -> bool:
+        """Whether the loss of pairs labelled 0 is maximised."""
+        return self.labelled_negatives == "maximised"
+
 
 @dataclass(frozen=True)
 class NliOptions(OptionGroup):
@@ -148,6 +153,17 @@ class DistillOptions(OptionGroup):
         "The text on which it teaches: a text file with a sentence per line. none: the tasks' "
         "training sentences.",
         is_file=True,
+    )
+
+
+@dataclass(frozen=True)
+class MnrOptions(OptionGroup):
+    """Option of mnr (Henderson et al. 2017)."""
+
+    mnr_similarity: str = flag(
+        "cos",
+        "Cosine, or the dot product of the paper.",
+        choices=("cos", "dot"),
     )
 
 

@@ -1,8 +1,8 @@
-"""The methods with a module of their own, and the settings of each stage.
+"""The entries of the methods, and the settings of each stage.
 
-An entry names the class that computes the loss (methods.py) and the function that collects the
-training rows (inputs.py). It holds the preset, the options that only some methods read, and what
-the general tests need. registry.py says what else an entry may hold.
+An entry holds the preset, and the options that only some methods read. registry.py says what else.
+The class or the loss of each method stands in methods.py, and the function that collects its
+training rows in inputs.py.
 
 No torch here: options are checked, and settings are printed, before any heavy import.
 """
@@ -17,6 +17,7 @@ from contrastive.options import (
     BscOptions,
     ContrastiveOptions,
     DistillOptions,
+    MnrOptions,
     NegativesOptions,
     NliOptions,
     ObjectiveOptions,
@@ -29,7 +30,6 @@ from contrastive.registry import (
     ON_ALL_SENTENCES,
     BatchGroups,
     MethodEntry,
-    MethodFixture,
     Settings,
 )
 from minbert.commands.options import AUTO, NONE, MethodOptions, flat
@@ -48,6 +48,13 @@ def without_temperature(method_options: MethodOptions) -> tuple[str, ...]:
     return () if method_options[BscOptions].bsc_temperature_lr == NONE else ("temperature",)
 
 
+def preset_of_mnr(method_options: MethodOptions, preset: Settings) -> Settings:
+    """The paper's dot product has no temperature."""
+    if method_options[MnrOptions].mnr_similarity == "cos":
+        return preset
+    return replace(preset, source="Henderson et al. 2017", temperature=1.0)
+
+
 SELF_GUIDED = Settings(
     source="Kim et al. 2021, for [CLS]",
     epochs=1,
@@ -59,20 +66,11 @@ SELF_GUIDED = Settings(
     evaluate_every=50,
     patience=10,
 )
-
-# For the fixtures.
-YES_NO = ["yes", "no"]
-CORPORA = ["none", "random-words", "FILE"]
-WARM = {"contrastive_temperature": 0.1}  # the preset's 0.01 would leave few digits of a gradient
-SELF_GUIDED_VALUES: dict[str, list] = {
-    "sg_states": ["max", "mean"],
-    "sg_regulariser": [0.0, 0.1, 10.0],
-}
+SELF_GUIDED_ARGUMENTS = {"state_pooling": "sg_states", "regulariser": "sg_regulariser"}
 
 METHODS["simcse"] = MethodEntry(
     title="Gao et al. 2021",
     reads="sentences",
-    method_class="contrastive.methods:SimCSE",
     preset=Settings(
         source="Gao et al. 2021, for [CLS]",
         epochs=1,
@@ -85,8 +83,7 @@ METHODS["simcse"] = MethodEntry(
 METHODS["simcse-supervised"] = MethodEntry(
     title="the GEN report",
     reads="labelled pairs",
-    method_class="contrastive.methods:SupervisedSimCSE",
-    collector="contrastive.inputs:paraphrase_pairs",
+    has_own_rows=True,
     pairs_of=("para",),
     preset=Settings(
         source="the GEN report, Quora",
@@ -97,22 +94,11 @@ METHODS["simcse-supervised"] = MethodEntry(
         projection="mlp",
     ),
     options=(SupervisedOptions,),
-    fixture=MethodFixture(
-        options={
-            "contrastive_epochs": 2,
-            "contrastive_batch_size": 16,
-            "contrastive_schedule": "constant",
-        },
-        values={
-            "labelled_negatives": ["yes", "maximised", "no"],
-            "unsupervised_too": ["sst,sts", "none"],
-        },
-    ),
+    arguments={"maximises_negatives": "maximises_negatives"},
 )
 METHODS["simcse-nli"] = MethodEntry(
     title="Gao et al. 2021, section 4",
     reads="triplets",
-    method_class="contrastive.methods:TripletSimCSE",
     preset=Settings(
         source="Gao et al. 2021, for [CLS]",
         epochs=3,
@@ -123,13 +109,12 @@ METHODS["simcse-nli"] = MethodEntry(
         chunk=128,  # a batch has 1,536 rows, more than most machines hold at once
     ),
     options=(NliOptions,),
-    fixture=MethodFixture(values={"hard_negative_weight": [0.0, -5.0, 5.0]}),
+    arguments={"hard_negative_weight": "hard_negative_weight"},
 )
 METHODS["bsc"] = MethodEntry(
     title="batch-softmax contrastive loss, Chernyavskiy et al. 2022",
     reads="labelled pairs",
-    method_class="contrastive.methods:BatchSoftmax",
-    collector="contrastive.inputs:softmax_pairs",
+    has_own_rows=True,
     preset=Settings(
         source="Chernyavskiy et al. 2022",
         epochs=5,
@@ -138,24 +123,18 @@ METHODS["bsc"] = MethodEntry(
         temperature=0.07,
     ),
     options=(BscOptions,),
+    arguments={
+        "symmetric": "bsc_symmetric",
+        "normalise": "bsc_normalise",
+        "align": "bsc_align",
+        "temperature_lr": "bsc_temperature_lr",
+    },
     unread_with=without_temperature,
-    fixture=MethodFixture(
-        options={"contrastive_epochs": 3},
-        values={
-            "bsc_symmetric": YES_NO,
-            "bsc_labelled_negatives": YES_NO,
-            "bsc_normalise": ["l2", "batch", "none"],
-            "bsc_align": ["none", 0.1, 0.9],
-            "bsc_temperature_lr": ["none", 1e-3, 1e-2],
-        },
-        beside={"bsc_normalise": {"contrastive_temperature": 1.0}},
-    ),
 )
 METHODS["ct"] = MethodEntry(
     title="contrastive tension, Carlsson et al. 2021",
     reads="sentences",
-    method_class="contrastive.methods:ContrastiveTension",
-    collector="contrastive.inputs:tension_pairs",
+    has_own_rows=True,
     preset=Settings(
         source="Carlsson et al. 2021",
         epochs=1,
@@ -169,17 +148,11 @@ METHODS["ct"] = MethodEntry(
     options=(TensionOptions, NegativesOptions),
     unread=("temperature", "projection"),
     groups=BatchGroups(1 + NUM_NEGATIVES, f"a positive and its {NUM_NEGATIVES} negatives"),
-    fixture=MethodFixture(
-        options={"contrastive_max_length": 12},
-        values={"ct_corpus": CORPORA, "ct_negatives": ["paper", "code"]},
-        batch="pairs of sentences",
-    ),
 )
 METHODS["ct-in-batch"] = MethodEntry(
     title="contrastive tension as in sentence-transformers",
     reads="sentences",
-    method_class="contrastive.methods:TensionInBatch",
-    collector="contrastive.inputs:tension_in_batch",
+    has_own_rows=True,
     preset=Settings(
         source="sentence-transformers' variant of Carlsson et al. 2021",
         epochs=1,
@@ -192,34 +165,27 @@ METHODS["ct-in-batch"] = MethodEntry(
     ),
     options=(TensionOptions,),
     unread=("projection",),
-    fixture=MethodFixture(values={"ct_corpus": CORPORA}),
 )
 METHODS["sg"] = MethodEntry(
     title="self-guided, Kim et al. 2021",
     reads="sentences",
-    method_class="contrastive.methods:SelfGuided",
     preset=SELF_GUIDED,
     options=(SelfGuidedOptions, ObjectiveOptions),
+    arguments={**SELF_GUIDED_ARGUMENTS, "objective": "sg_loss"},
     unread=("projection",),
-    fixture=MethodFixture(
-        options=WARM,
-        values={**SELF_GUIDED_VALUES, "sg_loss": ["nt-xent", "opt1", "opt2"]},
-    ),
 )
 METHODS["sg-opt"] = MethodEntry(
     title="self-guided, optimised (SG-OPT)",
     reads="sentences",
-    method_class="contrastive.methods:SelfGuidedOpt",
     preset=SELF_GUIDED,
     options=(SelfGuidedOptions,),
+    arguments=SELF_GUIDED_ARGUMENTS,
     unread=("projection",),
-    fixture=MethodFixture(options=WARM, values=SELF_GUIDED_VALUES),
 )
 METHODS["distill"] = MethodEntry(
     title="a teacher's vectors, Reimers and Gurevych 2020",
     reads="sentences",
-    method_class="contrastive.methods:Distillation",
-    collector="contrastive.inputs:taught_sentences",
+    has_own_rows=True,
     preset=Settings(
         source="our own",
         epochs=3,
@@ -230,11 +196,19 @@ METHODS["distill"] = MethodEntry(
     ),
     options=(DistillOptions,),
     unread=("temperature",),
-    fixture=MethodFixture(
-        options={"contrastive_max_length": 12},
-        values={"teacher": ["minilm", "minbert-mini"], "teacher_text": ["none", "FILE"]},
-        batch="sentences with vectors",
+)
+METHODS["mnr"] = MethodEntry(
+    title="multiple negatives ranking, Henderson et al. 2017",
+    reads="labelled pairs",
+    preset=Settings(
+        source="Henderson et al. 2017, with cosine",
+        epochs=1,
+        batch_size=64,
+        lr=2e-5,
+        temperature=0.05,
     ),
+    adapted=preset_of_mnr,
+    options=(MnrOptions,),
 )
 
 

@@ -1,11 +1,10 @@
 """The registry of contrastive methods: what an entry holds, and the entries by name.
 
-A method that is one formula on sentence vectors has its entry beside the formula, in losses.py. A
-method with a module of its own has it in presets.py. --pretrain, the help and the checks of options
-read the entries, and the general tests run over them.
+The entries stand in presets.py. --pretrain, the help and the checks of options read them, and the
+general tests run over them.
 
-No torch here: options are checked, and settings are printed, before any heavy import. That is why
-an entry may name a class or a function as text, "module:name".
+No torch here: options are checked, and settings are printed, before any heavy import. methods.py
+has the losses and classes of our own methods by name, and inputs.py what collects their rows.
 
 B batch, P width of the vectors.
 """
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from minbert.commands.options import NONE, MethodOptions
-from minbert.commands.registry import Entry, Fixture, Registry, resolved
+from minbert.commands.registry import Entry, Registry
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,12 +26,6 @@ HEADINGS: dict[Reads, str] = {
     "sentences": "Contrastive stages on sentences without labels:",
     "labelled pairs": "On labelled pairs:",
     "triplets": "On the triplets of --nli:",
-}
-# The functions that collect the rows, where an entry does not name another one.
-COLLECTORS: dict[Reads, str] = {
-    "sentences": "contrastive.inputs:all_sentences",
-    "labelled pairs": "contrastive.inputs:ranking_pairs",
-    "triplets": "contrastive.inputs:nli_triplets",
 }
 
 SHUFFLED = "shuffled"  # the order of a text in which all tasks are mixed
@@ -83,17 +76,6 @@ class Vectors(NamedTuple):
     same_hard: Tensor | None = None  # (B, B) bool: hard negative j is no negative of anchor i
 
 
-@dataclass(frozen=True)
-class MethodFixture(Fixture):
-    """What the general tests need of a contrastive method.
-
-    batch: the kind of batch that its module takes, where `reads` does not say it. "FILE" among the
-    values of an option stands for a file of sentences.
-    """
-
-    batch: str = ""
-
-
 def as_it_is(method_options: MethodOptions, preset: Settings) -> Settings:
     """For a method whose own options leave its preset as it is."""
     return preset
@@ -113,17 +95,20 @@ class BatchGroups(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class MethodEntry(Entry):
-    """One contrastive method: either a `loss` on sentence vectors, or a `method_class`.
+    """One contrastive method. A user's one has either a `loss` on sentence vectors, or a class.
 
     title: the method and its paper, for the help of --pretrain.
     """
 
     reads: Reads
     preset: Settings
-    # (vectors, method options) -> scalar
+    # Of a user's method: (vectors, method options) -> scalar
     loss: Callable[[Vectors, MethodOptions], Tensor] | None = None
-    method_class: str | type = ""  # a Method of methods.py, or "module:class"
-    collector: str | Callable[..., Any] = ""  # from a Source to Inputs (inputs.py)
+    # Of a user's method: a subclass of Method (methods.py). It gets a MethodSetup and `arguments`.
+    method_class: Callable[..., Any] | None = None
+    # Of a user's method that does not read all rows of `reads`: from a Source to Inputs.
+    collector: Callable[..., Any] | None = None
+    has_own_rows: bool = False  # inputs.py has a function that collects them
     pairs_of: tuple[str, ...] = ("para", "sts")  # of labelled pairs: the tasks that have them
     unread: tuple[str, ...] = ()  # fields of Settings without a use in this method
     # Further such fields under some values of its own options.
@@ -131,22 +116,15 @@ class MethodEntry(Entry):
     # The preset under other values of its own options.
     adapted: Callable[[MethodOptions, Settings], Settings] = as_it_is
     groups: BatchGroups | None = None
-    fixture: MethodFixture = MethodFixture()
 
     def __post_init__(self) -> None:
-        if (self.loss is None) == (not self.method_class):
-            raise ValueError("a contrastive method has either a loss or a method_class, not both.")
         if self.reads not in HEADINGS:
             raise ValueError(f"reads is '{self.reads}'; it is one of {', '.join(HEADINGS)}.")
 
     @property
     def reads_all_sentences(self) -> bool:
         """Whether its rows are the sentences of all tasks."""
-        return self.reads == "sentences" and not self.collector
-
-    def collect_with(self) -> Callable[..., Any]:
-        """The function that makes Inputs of a Source (inputs.py). This imports torch."""
-        return resolved(self.collector or COLLECTORS[self.reads])
+        return self.reads == "sentences" and not self.has_own_rows and self.collector is None
 
 
 METHODS: Registry[MethodEntry] = Registry("contrastive method", MethodEntry)
@@ -182,8 +160,11 @@ def register_method(name: str, entry: MethodEntry) -> None:
 
     An option of your own is a field of an OptionGroup. Name the group in `options`, and read it as
     method_options[YourGroup].your_option. A method that encodes something else is a subclass of
-    contrastive.methods.Method, in `method_class`. ValueError where the name exists.
+    contrastive.methods.Method, in `method_class`. ValueError where the name exists, and where the
+    entry has both a loss and a class, or none of them.
     """
+    if isinstance(entry, MethodEntry) and (entry.loss is None) == (entry.method_class is None):
+        raise ValueError("a contrastive method has either a loss or a method_class, not both.")
     METHODS.register(name, entry)
 
 

@@ -1,6 +1,6 @@
-"""The heads by name, with everything that --head needs to know of each one.
+"""The heads by name, with everything that --head needs to know of each one. No torch here.
 
-No torch here: an entry names the function that builds a head as text. heads.py has the layers.
+heads.py has the layers, and the functions that build them by the same names.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from minbert.commands.registry import Entry, Registry, resolved
+from minbert.commands.registry import Entry, Registry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +20,8 @@ class HeadEntry(Entry):
     sentences have the head vm: these heads differ in how they read two vectors.
     """
 
-    build: str | Callable[..., Any]  # from a HeadShape to a Head (heads.py), or "module:function"
+    # Of a user's head: from a HeadShape to a Head (heads.py)
+    build: Callable[..., Any] | None = None
     # The pair encodings that it can read. The first one is what "auto" becomes.
     encodings: tuple[str, ...] = ("cross", "bi")
     reads_sentences: bool = False
@@ -29,10 +30,6 @@ class HeadEntry(Entry):
     has_weights: bool = True
     has_pair_module: bool = False  # one module for all tasks of pairs, which may share layers
     answers_by_cosine: bool = False  # --sts_range moves the cosines of a score
-
-    def builder(self) -> Callable[..., Any]:
-        """The function that builds the head. This imports torch."""
-        return resolved(self.build)
 
 
 HEADS: Registry[HeadEntry] = Registry("head", HeadEntry)
@@ -71,41 +68,37 @@ def register_head(name: str, entry: HeadEntry) -> None:
 
     `build` gets a HeadShape, and returns a module for one task. Its output is (B, C), or (B,) where
     C is 1. Whether a pair gives two vectors or one depends on its encoding and on --pooling:
-    shape.num_vectors says it. ValueError where the name exists.
+    shape.num_vectors says it. ValueError where the name exists, or where the entry builds nothing.
     """
+    if isinstance(entry, HeadEntry) and entry.build is None:
+        raise ValueError(f"the head '{name}' is not built; pass HeadEntry(build=..., ...).")
     HEADS.register(name, entry)
 
 
 HEADS["features"] = HeadEntry(
     title="a linear layer on u, v, |u - v| and u * v",
-    build="multitask.heads:make_features_head",
     encodings=("cross", "bi"),
 )
 HEADS["vm"] = HeadEntry(
     title="a linear layer on u and v",
-    build="multitask.heads:make_vm_head",
     encodings=("cross", "bi", "dual"),
     reads_sentences=True,
 )
 HEADS["ph"] = HeadEntry(
     title="reads both orders (the ROB report)",
-    build="multitask.heads:make_ph_head",
     encodings=("dual",),
 )
 HEADS["dph"] = HeadEntry(
     title="as ph, and reads the difference of u and v",
-    build="multitask.heads:make_dph_head",
     encodings=("dual",),
 )
 HEADS["dpha"] = HeadEntry(
     title="as dph, with a tanh before the last layer",
-    build="multitask.heads:make_dpha_head",
     encodings=("dual",),
 )
 # The module of its pairs is heads.PairMlpHeads.
 HEADS["mlp"] = HeadEntry(
     title="two layers, then a cosine for STS and a bilinear form for PARA (the GEN report)",
-    build="multitask.heads:make_mlp_head",
     encodings=("bi", "cross"),
     reads_sentences=True,
     needs_two_vectors=True,
@@ -114,7 +107,6 @@ HEADS["mlp"] = HeadEntry(
 )
 HEADS["cosine"] = HeadEntry(
     title="the cosine of u and v, without weights",
-    build="multitask.heads:make_cosine_head",
     encodings=("bi", "cross"),
     needs_two_vectors=True,
     has_weights=False,

@@ -11,7 +11,7 @@ Legend: B batch, H hidden, C outputs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, cast
 
 import torch
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from data.task_specs import BUILT_IN
 from minbert.commands.options import MethodOptions
+from multitask.head_registry import HEADS
 
 
 def module_name(task: str) -> str:
@@ -357,3 +358,21 @@ def make_dpha_head(shape: HeadShape) -> Head:
         has_activation=True,
         num_outputs=shape.num_outputs,
     )
+
+
+# The function of each entry in head_registry.py.
+BUILDERS: dict[str, Callable[[HeadShape], Head]] = {
+    "features": make_features_head,
+    "vm": make_vm_head,
+    "ph": make_ph_head,
+    "dph": make_dph_head,
+    "dpha": make_dpha_head,
+    "mlp": make_mlp_head,
+    "cosine": make_cosine_head,
+}
+
+
+def build_head(name: str, shape: HeadShape) -> Head:
+    """The head of one task. name: of --head. KeyError for another name."""
+    build = HEADS[name].build or BUILDERS[name]
+    return build(shape)

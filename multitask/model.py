@@ -24,7 +24,15 @@ from minbert.dropout import Dropout
 from minbert.pooling import FILE_NAME as POOLING_FILE
 from minbert.pooling import mean, pool, positions_read, save_pooling, stored_pooling
 from multitask.head_registry import HEADS
-from multitask.heads import CosineHead, Head, HeadShape, PairMlpHeads, PairTask, module_name
+from multitask.heads import (
+    CosineHead,
+    Head,
+    HeadShape,
+    PairMlpHeads,
+    PairTask,
+    build_head,
+    module_name,
+)
 from multitask.options import HeadOptions
 from multitask.tasks import TASKS, Task, Tasks, stored_tasks
 
@@ -136,7 +144,7 @@ class MultitaskBert(nn.Module):
             low=task.format.low if task.is_regression else 0.0,
             high=task.format.high if task.is_regression else 5.0,
         )
-        return HEADS[name].builder()(shape)
+        return build_head(name, shape)
 
     def has_own_head(self, task: str) -> bool:
         """Whether a task has its own module, and none for all pairs."""

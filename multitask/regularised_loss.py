@@ -6,7 +6,7 @@ Legend: B batch, C classes, R encoded rows, T tokens, H hidden.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from data.batching import Batch
-from minbert.commands.options import MethodOptions
+from minbert.commands.options import NONE, MethodOptions
 from minbert.training import processes, runtime
 from multitask.model import MultitaskBert
 from multitask.options import FineTuningOptions
 from multitask.proximal import ReferenceModel
-from multitask.regulariser_registry import REGULARISERS, RDropOptions, SmartOptions
+from multitask.regulariser_registry import RDropOptions, SmartOptions
 from multitask.regularisers import adversarial_perturbation, r_drop, smart, symmetric_divergence
 from multitask.tasks import Loss
 
@@ -131,6 +131,14 @@ def perturbing(words: nn.Embedding, perturbation: Tensor) -> Iterator[None]:
         hook.remove()
 
 
+# The function of each entry in regulariser_registry.py.
+FUNCTIONS: dict[str, Callable[[RegularisedBatch], Tensor]] = {
+    NONE: plain_loss,
+    "r-drop": r_drop_loss,
+    "smart": smart_loss,
+}
+
+
 # --- in the loop ----------------------------------------------------------------------------------
 
 
@@ -143,7 +151,7 @@ def task_loss(task_batch: RegularisedBatch, regulariser: str) -> Tensor:
     if processes.count() > 1:
         task_batch = task_batch._replace(batch=task_batch.batch.part(indices))
     with processes.own_randomness():
-        return REGULARISERS[regulariser].loss_function()(task_batch) * share
+        return FUNCTIONS[regulariser](task_batch) * share
 
 
 def reference_model(options: FineTuningOptions, model: MultitaskBert) -> ReferenceModel | None:

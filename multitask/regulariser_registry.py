@@ -1,17 +1,16 @@
 """The regularisers by name, with their options and with what --regulariser needs to know of each.
 
-No torch here: an entry names its function as text. regularised_loss.py has the functions, and
-regularisers.py the mathematics.
+No torch here. regularised_loss.py has the functions by the same names, and regularisers.py the
+mathematics.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from minbert.commands.options import NONE, MethodOptions, OnlyWith, OptionGroup, changed, flag
-from minbert.commands.registry import Entry, Fixture, Registry, resolved
+from minbert.commands.registry import Entry, Registry
 
 # What a step costs, in usual steps. A forward pass is a third of it. A backward pass that only
 # goes to the embeddings, and not to the weights, is another third.
@@ -28,14 +27,8 @@ def once(method_options: MethodOptions) -> float:
 class RegulariserEntry(Entry):
     """A value of --regulariser."""
 
-    # A RegularisedBatch -> a scalar, the loss with the regulariser. Or "module:function".
-    loss: str | Callable[..., Any]
     # The cost of a step, in steps without a regulariser.
     cost: Callable[[MethodOptions], float] = once
-
-    def loss_function(self) -> Callable[..., Any]:
-        """The function that computes the loss. This imports torch."""
-        return resolved(self.loss)
 
 
 REGULARISERS: Registry[RegulariserEntry] = Registry("regulariser", RegulariserEntry)
@@ -144,11 +137,6 @@ class SmartOptions(OptionGroup):
             )
 
 
-# With these settings, the tests see what the others change.
-TRIED_EPSILON = {"smart_epsilon": 0.01, "proximal": "none"}
-TRIED_START = {"smart_sigma": 0.01, "smart_step": 0.01, "proximal": "none"}
-
-
 # --- the regularisers -----------------------------------------------------------------------------
 
 
@@ -168,42 +156,16 @@ def cost_of_smart(method_options: MethodOptions) -> float:
     return cost
 
 
-REGULARISERS[NONE] = RegulariserEntry(title="nothing", loss="multitask.regularised_loss:plain_loss")
+REGULARISERS[NONE] = RegulariserEntry(title="nothing")
 REGULARISERS["r-drop"] = RegulariserEntry(
     title="two forward passes with different dropout must agree (Liang et al. 2021). A step takes "
     "about twice as long",
-    loss="multitask.regularised_loss:r_drop_loss",
     cost=cost_of_r_drop,
     options=(RDropOptions,),
-    fixture=Fixture(values={"r_drop_weight": [0.0, 1.0]}),
 )
 REGULARISERS["smart"] = RegulariserEntry(
     title="a small change of the word embeddings or of the weights must change little (Jiang et "
     "al. 2020). A step takes about three times as long",
-    loss="multitask.regularised_loss:smart_loss",
     cost=cost_of_smart,
     options=(SmartOptions,),
-    fixture=Fixture(
-        values={
-            "smart_weight": [1.0, 3.0],
-            "smart_epsilon": [0.01, 0.001],
-            "smart_sigma": [0.01, 0.001],
-            "smart_step": [0.01, 0.001],
-            "smart_steps": [1, 2],
-            "proximal": ["momentum", "vanilla", "none"],
-            "proximal_weight": [1.0, 9.0],
-            "proximal_decay": [0.9, 0.1],
-            "proximal_every": [2, 3],
-        },
-        beside={
-            "smart_weight": TRIED_EPSILON | TRIED_START,
-            "smart_epsilon": TRIED_START,
-            "smart_sigma": TRIED_EPSILON,
-            "smart_step": TRIED_EPSILON,
-            "smart_steps": TRIED_EPSILON,
-            "proximal_weight": {"smart_weight": 0.0},
-            "proximal_decay": {"smart_weight": 0.0},
-            "proximal_every": {"smart_weight": 0.0, "proximal": "vanilla"},
-        },
-    ),
 )

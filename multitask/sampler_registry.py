@@ -1,30 +1,17 @@
-"""The samplers of --sampling by name, each with its options and with everything that belongs to it.
+"""The samplers of --sampling by name, each with its options. No torch here.
 
-sampling.py has the functions that make the batches of an epoch into steps.
+sampling.py has the functions that make the batches of an epoch into steps, by the same names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from data.options import check_numbers, numbers_by_task
-from minbert.commands.late import torch
 from minbert.commands.options import NONE, MethodOptions, OptionGroup, flag
-from minbert.commands.registry import Entry, Fixture, Registry
-from minbert.training.job import Step, TaskBatch
-from multitask.sampling import (
-    MakeBatches,
-    annealed_exponent,
-    batch_round_robin,
-    epoch_round_robin,
-    joint,
-    mt_dnn,
-    power,
-    random_task,
-    sequential,
-)
+from minbert.commands.registry import Entry, Registry
 
 
 class Epoch(NamedTuple):
@@ -35,55 +22,30 @@ class Epoch(NamedTuple):
     order: tuple[str, ...]  # --tasks; a name may come several times
 
 
-def no_arguments(method_options: MethodOptions, epoch: Epoch) -> dict[str, Any]:
-    """For a sampler that needs nothing but batches and generator."""
-    return {}
-
-
-def accept(method_options: MethodOptions, tasks: Sequence[str]) -> None:
-    """For a sampler whose options fit all tasks."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Sampler(Entry):
     """A value of --sampling."""
 
-    # (make_batches, generator, **arguments) -> the steps of one epoch
-    sample: Callable[..., list[Step]]
-    # From its own options and the epoch to the further arguments of `sample`.
-    arguments: Callable[[MethodOptions, Epoch], dict[str, Any]] = no_arguments
+    # Of a user's sampler: (make_batches, generator, **arguments) -> the steps of one epoch
+    sample: Callable[..., Any] | None = None
+    # Further parameters of this function, and the fields of Epoch that they get.
+    of_epoch: Mapping[str, str] = field(default_factory=dict)
+    # Its options that have a number for each task, such as "para=2,sts=0.5".
+    numbers_of_tasks: tuple[str, ...] = ()
     has_joint_steps: bool = False  # a step holds several tasks
     # A task keeps its turn for a whole pass. --tasks may name it several times.
     has_long_turns: bool = False
     has_epochs_per_task: bool = False  # --epochs counts for each task in turn
-    # ValueError where its own options do not fit the tasks of the run.
-    check: Callable[[MethodOptions, Sequence[str]], None] = accept
 
-    def steps(
-        self,
-        make_batches: MakeBatches,
-        generator: torch.Generator,
-        method_options: MethodOptions,
-        epoch: Epoch,
-    ) -> list[Step]:
-        """The steps of one epoch. Every draw comes from the generator.
+    def all_arguments(self, method_options: MethodOptions, epoch: Epoch) -> dict[str, Any]:
+        """The arguments of its function besides the batches and the generator, by name."""
+        of_epoch = {name: getattr(epoch, of) for name, of in self.of_epoch.items()}
+        return {**self.arguments_from(method_options), **of_epoch}
 
-        method_options: TaskOptions.of_sampler. ValueError where the sampler makes no step, or names
-        a task that is not trained.
-        """
-        plan = self.sample(make_batches, generator, **self.arguments(method_options, epoch))
-        if not plan:
-            raise ValueError(f"the sampler '{self.title}' made no step of epoch {epoch.number}.")
-        steps = []
-        for step in plan:
-            for task, _ in step:
-                if task not in make_batches:
-                    raise ValueError(
-                        f"the sampler '{self.title}' names the task '{task}'; it may be "
-                        f"{', '.join(make_batches)}."
-                    )
-            steps.append([TaskBatch(task, rows) for task, rows in step])
-        return steps
+    def check(self, method_options: MethodOptions, tasks: Sequence[str]) -> None:
+        """ValueError where its own options do not fit the tasks of the run."""
+        for name in self.numbers_of_tasks:
+            check_numbers(name, method_options.value(name), tasks, ",".join(tasks))
 
     def num_epochs(self, epochs: int, order: Sequence[str]) -> int:
         """How many epochs a run plans: --epochs, or as many for each task in turn."""
@@ -115,9 +77,12 @@ def register_sampler(name: str, sampler: Sampler) -> None:
     each task of --tasks, which forms the batches of one pass over its rows. All random numbers must
     come from the generator, so that a run can be resumed.
 
-    An option of your own is a field of an OptionGroup. Name the group in `options`, and read it in
-    `arguments`, as the entries of this file do. ValueError where the name exists.
+    An option of your own is a field of an OptionGroup. Name the group in `options`, and say in
+    `arguments` which parameter of the function gets it, as the entries of this file do. ValueError
+    where the name exists, or where the entry has no function.
     """
+    if isinstance(sampler, Sampler) and sampler.sample is None:
+        raise ValueError(f"the sampler '{name}' has no function; pass Sampler(sample=..., ...).")
     SAMPLERS.register(name, sampler)
 
 
@@ -133,6 +98,11 @@ class WeightOptions(OptionGroup):
         "With --sampling mt-dnn: how often an epoch passes over a task's rows, such as "
         "para=2,sts=0.5. Tasks without a number have 1.",
     )
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The number of each task that has one."""
+        return numbers_by_task(self.sampling_weights)
 
 
 @dataclass(frozen=True)
@@ -152,6 +122,11 @@ class DrawOptions(OptionGroup):
         # The plan of an epoch is in memory.
         high=1_000_000,
     )
+
+    @property
+    def weights_of_draws(self) -> dict[str, float]:
+        """The number of each task that has one."""
+        return numbers_by_task(self.draw_weights)
 
 
 @dataclass(frozen=True)
@@ -179,111 +154,46 @@ class LimitOptions(OptionGroup):
     )
 
 
-def weights_argument(method_options: MethodOptions, epoch: Epoch) -> dict[str, Any]:
-    """For mt_dnn."""
-    return {"weights": numbers_by_task(method_options[WeightOptions].sampling_weights)}
-
-
-def check_weights(method_options: MethodOptions, tasks: Sequence[str]) -> None:
-    """For mt_dnn."""
-    text = method_options[WeightOptions].sampling_weights
-    check_numbers("sampling_weights", text, tasks, ",".join(tasks))
-
-
-def draw_arguments(method_options: MethodOptions, epoch: Epoch) -> dict[str, Any]:
-    """For random_task."""
-    options = method_options[DrawOptions]
-    return {
-        "weights": numbers_by_task(options.draw_weights),
-        "num_steps": options.steps_per_epoch,
-    }
-
-
-def check_draws(method_options: MethodOptions, tasks: Sequence[str]) -> None:
-    """For random_task."""
-    check_numbers("draw_weights", method_options[DrawOptions].draw_weights, tasks, ",".join(tasks))
-
-
-def limit_argument(method_options: MethodOptions, epoch: Epoch) -> dict[str, Any]:
-    """For joint and batch_round_robin."""
-    return {"limit": method_options[LimitOptions].joint_limit}
-
-
-def order_argument(method_options: MethodOptions, epoch: Epoch) -> dict[str, Any]:
-    """For epoch_round_robin."""
-    return {"order": epoch.order}
-
-
-def sequential_arguments(method_options: MethodOptions, epoch: Epoch) -> dict[str, Any]:
-    """For sequential."""
-    return {"order": epoch.order, "epoch": epoch.number, "epochs": epoch.epochs}
-
-
-def annealed_argument(method_options: MethodOptions, epoch: Epoch) -> dict[str, Any]:
-    """For power, with the exponent of the epoch."""
-    return {"exponent": annealed_exponent(epoch.number, epoch.epochs)}
-
-
-def power_argument(method_options: MethodOptions, epoch: Epoch) -> dict[str, Any]:
-    """For power, with the exponent of the option."""
-    return {"exponent": method_options[PowerOptions].sampling_power}
-
-
 SAMPLERS["mt-dnn"] = Sampler(
     title="one batch, the batches of all tasks are shuffled (Liu et al. 2019)",
-    sample=mt_dnn,
-    arguments=weights_argument,
-    check=check_weights,
     options=(WeightOptions,),
-    fixture=Fixture(values={"sampling_weights": ["none", "sst=0.1", "sts=5"]}),
+    arguments={"weights": "weights"},
+    numbers_of_tasks=("sampling_weights",),
 )
 SAMPLERS["random-task"] = Sampler(
     title="one batch, its task is drawn by --draw_weights, whatever its size",
-    sample=random_task,
-    arguments=draw_arguments,
-    check=check_draws,
     options=(DrawOptions,),
-    fixture=Fixture(
-        values={"draw_weights": ["none", "sst=0.1", "sts=5"], "steps_per_epoch": [0, 3]}
-    ),
+    arguments={"weights": "weights_of_draws", "num_steps": "steps_per_epoch"},
+    numbers_of_tasks=("draw_weights",),
 )
 SAMPLERS["joint"] = Sampler(
     title="one batch of every task",
-    sample=joint,
-    arguments=limit_argument,
-    has_joint_steps=True,
     options=(LimitOptions,),
-    fixture=Fixture(values={"joint_limit": ["largest", "smallest"]}),
+    arguments={"limit": "joint_limit"},
+    has_joint_steps=True,
 )
 SAMPLERS["batch-round-robin"] = Sampler(
     title="one batch, the tasks take turns",
-    sample=batch_round_robin,
-    arguments=limit_argument,
     options=(LimitOptions,),
-    fixture=Fixture(values={"joint_limit": ["largest", "smallest"]}),
+    arguments={"limit": "joint_limit"},
 )
 SAMPLERS["epoch-round-robin"] = Sampler(
     title="one batch, the tasks take turns after each epoch",
-    sample=epoch_round_robin,
-    arguments=order_argument,
+    of_epoch={"order": "order"},
     has_long_turns=True,
 )
 SAMPLERS["sequential"] = Sampler(
     title="one batch, a task begins when the one before it is finished",
-    sample=sequential,
-    arguments=sequential_arguments,
+    of_epoch={"order": "order", "epoch": "number", "epochs": "epochs"},
     has_long_turns=True,
     has_epochs_per_task=True,
 )
 SAMPLERS["annealed"] = Sampler(
     title="as power, from by size to almost evenly (Stickland and Murray 2019)",
-    sample=power,
-    arguments=annealed_argument,
+    of_epoch={"epoch": "number", "epochs": "epochs"},
 )
 SAMPLERS["power"] = Sampler(
     title="one batch, its task is drawn by size",
-    sample=power,
-    arguments=power_argument,
     options=(PowerOptions,),
-    fixture=Fixture(values={"sampling_power": [0.0, 1.0]}),
+    arguments={"exponent": "sampling_power"},
 )

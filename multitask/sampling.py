@@ -5,7 +5,8 @@ their tasks, all of them in the same update. A sampler is a pure function of the
 generator. The same generator state gives the same plan. So a job resumes from two things: the
 state saved at the start of the epoch, and the number of steps done since.
 
-A new sampler is a function, and an entry of sampler_registry.py.
+A new sampler is a function, a line of FUNCTIONS at the end of this file, and an entry of
+sampler_registry.py.
 
 [ROB], [GEN]: two reports of the course (experiments/recipes.py).
 Legend: K tasks, N_k batches of task k, E epochs.
@@ -16,13 +17,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from minbert.commands.late import torch
+import torch
+
+from minbert.commands.options import MethodOptions
 from minbert.training.job import Step, TaskBatch
+from multitask.sampler_registry import SAMPLERS, Epoch
 
 RowNumbers = list[int]  # of a batch
 # For each task a function that forms the batches of one pass over its rows. Every row is in exactly
 # one batch. Each call draws new batches.
-MakeBatches = Mapping[str, Callable[["torch.Generator"], list[RowNumbers]]]
+MakeBatches = Mapping[str, Callable[[torch.Generator], list[RowNumbers]]]
 Limit = Literal["largest", "smallest"]
 
 
@@ -173,6 +177,16 @@ def power(make_batches: MakeBatches, generator: torch.Generator, exponent: float
     return drawn_steps(make_batches, generator, passes, chances, sum(counts))
 
 
+def annealed(
+    make_batches: MakeBatches, generator: torch.Generator, epoch: int, epochs: int
+) -> list[Step]:
+    """`power`, whose exponent falls from epoch to epoch (`annealed_exponent`).
+
+    Arguments of the exponent: see there. The others, the steps and the errors are those of `power`.
+    """
+    return power(make_batches, generator, annealed_exponent(epoch, epochs))
+
+
 def random_task(
     make_batches: MakeBatches,
     generator: torch.Generator,
@@ -258,3 +272,47 @@ def first_passes(
                 f"task {name!r} has no training batches; give it rows, or leave it out"
             )
     return passes
+
+
+# --- by name --------------------------------------------------------------------------------------
+
+# The function of each entry in sampler_registry.py.
+FUNCTIONS: dict[str, Callable[..., list[Step]]] = {
+    "mt-dnn": mt_dnn,
+    "random-task": random_task,
+    "joint": joint,
+    "batch-round-robin": batch_round_robin,
+    "epoch-round-robin": epoch_round_robin,
+    "sequential": sequential,
+    "annealed": annealed,
+    "power": power,
+}
+
+
+def plan_epoch(
+    name: str,
+    make_batches: MakeBatches,
+    generator: torch.Generator,
+    method_options: MethodOptions,
+    epoch: Epoch,
+) -> list[Step]:
+    """The steps of one epoch. Every draw comes from the generator.
+
+    name: of --sampling. method_options: TaskOptions.of_sampler. ValueError where the sampler makes
+    no step, or names a task that is not trained.
+    """
+    entry = SAMPLERS[name]
+    sample = entry.sample or FUNCTIONS[name]
+    plan = sample(make_batches, generator, **entry.all_arguments(method_options, epoch))
+    if not plan:
+        raise ValueError(f"the sampler '{entry.title}' made no step of epoch {epoch.number}.")
+    steps = []
+    for step in plan:
+        for task, _ in step:
+            if task not in make_batches:
+                raise ValueError(
+                    f"the sampler '{entry.title}' names the task '{task}'; it may be "
+                    f"{', '.join(make_batches)}."
+                )
+        steps.append([TaskBatch(task, rows) for task, rows in step])
+    return steps

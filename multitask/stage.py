@@ -47,7 +47,7 @@ from multitask.regularised_loss import (
 )
 from multitask.rows import EncodedTables, num_tokens
 from multitask.sampler_registry import Epoch
-from multitask.sampling import MakeBatches
+from multitask.sampling import MakeBatches, plan_epoch
 from multitask.tasks import Loss, Tasks, labels_of
 
 FUSION_PREFIX = "contrastive-"  # before a task's name: its batch for the companion's loss
@@ -183,7 +183,7 @@ class TaskTraining:
         )
         tasks = self.options.tasks
         of_run = Epoch(epoch, fine_tuning.epochs, tasks.order)
-        steps = tasks.sampler.steps(make_batches, generator, tasks.of_sampler, of_run)
+        steps = plan_epoch(tasks.sampling, make_batches, generator, tasks.of_sampler, of_run)
         return steps if self.companion is None else with_companion(steps)
 
     def load(self, task: str, indices: list[int]) -> Batch:

@@ -14,6 +14,7 @@ from multitask.head_registry import HEADS
 from multitask.regulariser_registry import REGULARISERS
 from multitask.sampler_registry import SAMPLERS
 from multitask.surgery_registry import SURGERIES
+from tests.method_values import fixture_of
 
 REGISTRIES: dict[str, Registry] = {
     "sampling": SAMPLERS,
@@ -83,6 +84,6 @@ def context_of_own_option(name: str, chosen_by: str, methods: Registry) -> list[
     """The flags without which an own option of a sampler, surgery or head would have no effect."""
     method = methods.readers(name)[0]
     flags = [f"--{chosen_by}", method]
-    for option, value in methods[method].fixture.context_of(name).items():
+    for option, value in fixture_of(methods, method).context_of(name).items():
         flags += [f"--{option}", str(value)]
     return [*flags, "--sampling", "joint"] if chosen_by == "surgery" else flags

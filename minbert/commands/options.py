@@ -131,6 +131,13 @@ class MethodOptions:
                 return item
         raise KeyError(f"no method has the options {cls.__name__}; name them in its entry")
 
+    def value(self, name: str) -> Any:
+        """The value of an option, or of a property of a group. KeyError where no group has it."""
+        for item in self.groups:
+            if hasattr(item, name):
+                return getattr(item, name)
+        raise KeyError(f"no method has the option {name}; name its group in an entry")
+
 
 def options_of(methods: Methods, chosen_by: str = "") -> Any:
     """A field that holds the own options of the methods in a registry.

@@ -4,7 +4,10 @@
     SAMPLERS.register("joint", Sampler(title="one batch of every task", ...))
 
 The choices, checks and help of the option are made from the entries, and the general tests run over
-them. So a new method is one entry. `--plugin` (plugins.py) adds the entries of a user's own file.
+them. `--plugin` (plugins.py) adds the entries of a user's own file.
+
+`--help` reads the registries and must be quick, so they stand in files without torch. The function
+of a method of ours stands in a file with torch, in a table by name. A user's entry brings its own.
 """
 
 from __future__ import annotations
@@ -12,10 +15,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from pkgutil import resolve_name
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from minbert.commands.options import OptionGroup, all_fields
+from minbert.commands.options import MethodOptions, OptionGroup, all_fields
 
 
 @dataclass(frozen=True)
@@ -42,12 +44,19 @@ class Entry:
     """The base of all entries.
 
     title: one line for the help. options: the groups of the options that only some methods read,
-    this one among them. Two methods that read the same option name the same group.
+    this one among them. Two methods that read the same option name the same group. arguments: the
+    parameters of its function, and the option (or the property of a group) that each one gets, such
+    as {"limit": "joint_limit"}. fixture: what the general tests need of a user's method.
     """
 
     title: str
     options: tuple[type[OptionGroup], ...] = ()
+    arguments: Mapping[str, str] = field(default_factory=dict)
     fixture: Fixture = Fixture()
+
+    def arguments_from(self, method_options: MethodOptions) -> dict[str, Any]:
+        """The values of its options, by the parameters of its function."""
+        return {name: method_options.value(of) for name, of in self.arguments.items()}
 
     @property
     def own_options(self) -> tuple[str, ...]:
@@ -174,11 +183,3 @@ class Names(Collection[str]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
-
-
-def resolved(place: Any) -> Any:
-    """What an entry names: "module:name" is imported, anything else is returned as it is.
-
-    Entries name by text what would import torch. `--help` reads them, and must be quick.
-    """
-    return resolve_name(place) if isinstance(place, str) else place

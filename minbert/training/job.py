@@ -7,15 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from minbert.commands.late import torch
+import torch
+from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from minbert.training.averaging import WeightAverage
-
+from minbert.training.averaging import WeightAverage
 from minbert.training.step_log import StepRecord
 
 

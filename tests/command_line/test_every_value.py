@@ -4,8 +4,8 @@ Two training steps on rows of the sample are compared. For options that decide w
 when, the whole plan is compared, since it may begin alike. For options that decide when a run ends
 and which weights it keeps, whole runs are compared.
 
-Names and own options of samplers and surgeries come from their registries, with the values of each
-entry's fixture. So a new method is tried without an edit here.
+Names and own options of samplers and surgeries come from their registries. The values to try stand
+in tests/method_values.py.
 
 The tables have 24, 16 and 8 training rows, so that samplers which look at sizes differ. Options of
 contrastive stages have tests/contrastive/test_options.py. Options of the run as a whole, such as
@@ -31,6 +31,7 @@ from multitask.regulariser_registry import REGULARISERS
 from multitask.rows import read_tables
 from multitask.sampler_registry import SAMPLERS
 from multitask.surgery_registry import SURGERIES
+from tests.method_values import fixture_of
 from tests.toy_multitask import after_two_steps, differ, encoded, resolved, task_job
 from tests.toy_options import FIELDS, REGISTRIES
 
@@ -101,9 +102,10 @@ def own_cases_of(chosen_by: str, methods: Registry) -> list[Case]:
     """The cases of the methods' own options."""
     context = CONTEXTS.get(chosen_by, {})
     cases = []
-    for name, entry in methods.items():
-        for option, values in entry.fixture.values.items():
-            of_method = {**entry.fixture.context_of(option), chosen_by: name}
+    for name in methods:
+        fixture = fixture_of(methods, name)
+        for option, values in fixture.values.items():
+            of_method = {**fixture.context_of(option), chosen_by: name}
             cases.append(Case(option, list(values), context | of_method))
     return cases
 
@@ -232,7 +234,7 @@ def test_every_value_is_another_run(case, make_job):
     for value in case.values:
         changes = {**case.context, case.name: value}
         if case.name in REGISTRIES:
-            changes |= REGISTRIES[case.name][value].fixture.options
+            changes |= fixture_of(REGISTRIES[case.name], value).options
         results[value] = result_of(make_job(**changes), case.name)
 
     alike = []

@@ -25,7 +25,7 @@ from contrastive.methods import (
     make_projection,
 )
 from contrastive.negatives import no_negatives
-from contrastive.options import BscOptions, ContrastiveOptions, SelfGuidedOptions
+from contrastive.options import BscOptions, ContrastiveOptions
 from contrastive.registry import METHODS
 from contrastive.sentences import EncodedTriplets
 from data.batching import EncodedExamples
@@ -233,7 +233,7 @@ def test_the_self_guided_projection(tiny_model, monkeypatch):
     assert GUIDED_WIDTH == 4096
     monkeypatch.setattr(methods, "GUIDED_WIDTH", 8)
     encoder = BertModel.from_pretrained(tiny_model)
-    method = SelfGuidedOpt(MethodSetup(encoder, "cls", 0.5), SelfGuidedOptions())
+    method = SelfGuidedOpt(MethodSetup(encoder, "cls", 0.5))
     first, second = linear_layers(method.projection)
     x = torch.randn(3, encoder.config.hidden_size)
     inner = F.gelu(F.linear(x, first.weight, first.bias))
@@ -348,7 +348,7 @@ def test_ranking(encoder, pairs, similarity, temperature):
 
 
 def softmax(encoder, temperature: float = 0.07, **options) -> BatchSoftmax:
-    return BatchSoftmax(MethodSetup(encoder, "mean", temperature), BscOptions(**options))
+    return BatchSoftmax(MethodSetup(encoder, "mean", temperature), **options)
 
 
 def slow_batch_softmax(encoder, pairs, symmetric: bool, temperature: float) -> float:
@@ -372,16 +372,16 @@ def test_batch_softmax(encoder, pairs, symmetric):
     Its label still counts for --bsc_align.
     """
     expected = slow_batch_softmax(encoder, pairs, symmetric == "yes", 0.07)
-    assert_agree(softmax(encoder, bsc_symmetric=symmetric)(pairs), expected)
-    aligned = softmax(encoder, bsc_symmetric=symmetric, bsc_align=0.3)
+    assert_agree(softmax(encoder, symmetric=symmetric)(pairs), expected)
+    aligned = softmax(encoder, symmetric=symmetric, align=0.3)
     assert_agree(aligned(pairs), 0.3 * expected + 0.7 * slow_label_error(encoder, pairs))
 
 
 @pytest.mark.parametrize("normalise", ["l2", "batch", "none"])
 def test_align_pulls_the_vectors_as_they_are(encoder, pairs, normalise):
     """Whatever the softmax divides them by."""
-    alone = softmax(encoder, 1.0, bsc_normalise=normalise)(pairs).item()
-    aligned = softmax(encoder, 1.0, bsc_normalise=normalise, bsc_align=0.3)
+    alone = softmax(encoder, 1.0, normalise=normalise)(pairs).item()
+    aligned = softmax(encoder, 1.0, normalise=normalise, align=0.3)
     assert_agree(aligned(pairs), 0.3 * alone + 0.7 * slow_label_error(encoder, pairs))
 
 
@@ -392,7 +392,7 @@ def test_a_share_that_is_none(share):
 
 
 def test_batch_softmax_trains_its_scale(encoder, pairs):
-    method = softmax(encoder, bsc_temperature_lr=1e-3)
+    method = softmax(encoder, temperature_lr=1e-3)
     assert method.scale.item() == 1.0
     assert "scale" in dict(method.named_parameters())
     assert_agree(method(pairs), slow_batch_softmax(encoder, pairs, True, 1.0))
@@ -405,7 +405,7 @@ def test_batch_softmax_trains_its_scale(encoder, pairs):
 
 def test_other_normalisations_are_other_losses(encoder, pairs):
     kinds = ("l2", "batch", "none")
-    losses = {softmax(encoder, 1.0, bsc_normalise=kind)(pairs).item() for kind in kinds}
+    losses = {softmax(encoder, 1.0, normalise=kind)(pairs).item() for kind in kinds}
     assert len(losses) == 3
 
 
@@ -496,7 +496,7 @@ def test_contrastive_tension_in_batch(tiny_model, sentences):
 def test_copies_are_made_when_a_stage_begins(tiny_model):
     encoder = BertModel.from_pretrained(tiny_model)
     tension = ContrastiveTension(MethodSetup(encoder, "mean", 1.0))
-    guided = SelfGuidedOpt(MethodSetup(encoder, "cls", 0.01), SelfGuidedOptions())
+    guided = SelfGuidedOpt(MethodSetup(encoder, "cls", 0.01))
     copies = (tension.second, guided.guides[0])
 
     # An earlier stage of the chain trains the encoder.
@@ -520,8 +520,8 @@ def build_guided(encoder, objective: str, temperature: float = 0.01, **options) 
     """The method with --pooling cls. objective: a value of --sg_loss, or "opt3" for SG-OPT."""
     setup = MethodSetup(encoder, "cls", temperature)
     if objective == "opt3":
-        return SelfGuidedOpt(setup, SelfGuidedOptions(**options))
-    return SelfGuided(setup, SelfGuidedOptions(**options), objective)
+        return SelfGuidedOpt(setup, **options)
+    return SelfGuided(setup, objective=objective, **options)
 
 
 def phi(u, v) -> float:
@@ -566,7 +566,7 @@ def slow_all_states(c, states) -> float:
 @pytest.mark.parametrize("objective", ["nt-xent", "opt1", "opt2", "opt3"])
 def test_self_guided(tiny_model, sentences, objective, state_pooling):
     encoder = BertModel.from_pretrained(tiny_model)
-    method = build_guided(encoder, objective, 0.5, sg_states=state_pooling).eval()
+    method = build_guided(encoder, objective, 0.5, state_pooling=state_pooling).eval()
     weight = encoder.layers[0].feed_forward.up.weight
     weight.data.add_(0.01)
     difference = weight - method.guides[0].layers[0].feed_forward.up.weight
@@ -602,7 +602,7 @@ def test_self_guided(tiny_model, sentences, objective, state_pooling):
 def test_the_regulariser_counts_the_weights_that_are_trained(tiny_model, pooling):
     """The pooler is trained only where it makes the vectors. The embeddings are frozen."""
     encoder = BertModel.from_pretrained(tiny_model)
-    method = SelfGuided(MethodSetup(encoder, pooling, 0.5), SelfGuidedOptions())
+    method = SelfGuided(MethodSetup(encoder, pooling, 0.5))
     for parameter in method.frozen():
         parameter.requires_grad_(False)
     with torch.no_grad():
@@ -655,8 +655,9 @@ def test_a_method_takes_its_options(tiny_model):
     options = with_values(
         ContrastiveOptions(), sg_loss="opt1", sg_states="mean", sg_regulariser=0.5
     )
-    setup = MethodSetup(BertModel.from_pretrained(tiny_model), "cls", 0.2, chunk=7)
-    method = SelfGuided.build(setup, options.of_method)
+    settings = replace(METHODS["sg"].preset, temperature=0.2, chunk=7)
+    encoder = BertModel.from_pretrained(tiny_model)
+    method = methods.build_method("sg", options.of_method, settings, "cls", encoder)
     assert (method.pooling, method.temperature, method.chunk) == ("cls", 0.2, 7)
     assert (method.objective, method.state_pooling, method.regulariser) == ("opt1", "mean", 0.5)
 

@@ -22,6 +22,7 @@ from minbert.training.job import Job
 from minbert.training.loop import fit
 from multitask.rows import read_tables
 from tests.contrastive.method_cases import batch_of
+from tests.method_values import fixture_of
 from tests.toy_multitask import after_two_steps, differ
 from tests.toy_options import FIELDS
 from tests.toy_stages import write_triplets
@@ -40,9 +41,10 @@ class Case(NamedTuple):
 def own_cases() -> dict[tuple[str, str], Case]:
     """The cases of the methods' own options, by option and method, from the fixtures."""
     cases = {}
-    for method, entry in METHODS.items():
-        for option, values in entry.fixture.values.items():
-            context = entry.fixture.context_of(option)
+    for method in METHODS:
+        fixture = fixture_of(METHODS, method)
+        for option, values in fixture.values.items():
+            context = fixture.context_of(option)
             cases[option, method] = Case(method, list(values), context)
     return cases
 
@@ -125,9 +127,10 @@ def test_every_value_is_another_run(make_stages, name, method, tmp_path):
 
 def test_all_options_are_tried():
     for method, entry in METHODS.items():
-        tried = set(entry.fixture.values)
+        fixture = fixture_of(METHODS, method)
+        tried = set(fixture.values)
         assert set(entry.own_options) - ELSEWHERE == tried, f"the fixture of {method}"
-        assert set(entry.fixture.beside) <= tried
+        assert set(fixture.beside) <= tried
     for (name, _), case in ALL_CASES.items():
         assert len(set(case.values)) > 1, name
         missing = set(FIELDS[name].metadata["choices"]) - set(case.values)

@@ -1,6 +1,5 @@
 """contrastive/registry.py: a method is entered once, and everything else follows its entry."""
 
-import inspect
 import subprocess
 import sys
 from dataclasses import asdict, fields, replace
@@ -11,13 +10,27 @@ import torch
 
 from command_line.checks import all_stages, needed_stages
 from command_line.options import Options
-from contrastive.methods import LossOnVectors, Method, MethodSetup, build_method
+from contrastive.inputs import OF_METHODS, OF_READS
+from contrastive.methods import (
+    CLASSES,
+    LOSSES,
+    LossOnVectors,
+    MethodSetup,
+    SimCSE,
+    build_method,
+)
 from contrastive.options import ContrastiveOptions, SelfGuidedOptions
 from contrastive.presets import settings_of
-from contrastive.registry import METHODS, MethodEntry, Settings, Vectors, list_methods
+from contrastive.registry import (
+    METHODS,
+    MethodEntry,
+    Settings,
+    Vectors,
+    list_methods,
+    register_method,
+)
 from minbert import BertModel
 from minbert.commands.options import all_fields
-from minbert.commands.registry import resolved
 
 ROOT = Path(__file__).resolve().parents[2]
 OPTIONS = Options.of().contrastive
@@ -28,8 +41,11 @@ OPTIONS = Options.of().contrastive
 @pytest.mark.parametrize("name", METHODS)
 def test_an_entry_names_what_exists(name):
     entry = METHODS[name]
-    assert entry.loss is not None or issubclass(resolved(entry.method_class), Method)
-    assert len(inspect.signature(entry.collect_with()).parameters) == 1
+    # A user's entry has one of these itself.
+    has_function = entry.loss is not None or entry.method_class is not None
+    assert has_function + (name in LOSSES) + (name in CLASSES) == 1
+    assert entry.has_own_rows == (name in OF_METHODS)
+    assert entry.reads in OF_READS
     assert set(entry.own_options) <= {item.name for item in all_fields(ContrastiveOptions)}
     assert set(entry.unread) <= {item.name for item in fields(Settings)}
     assert f"- {name}: {entry.title}" in list_methods().splitlines()
@@ -45,15 +61,17 @@ def test_a_method_is_built_by_its_name(tiny_model, name, monkeypatch):
     encoder = BertModel.from_pretrained(tiny_model)
     method = build_method(name, OPTIONS.of_method, settings, "mean", encoder)
     entry = METHODS[name]
-    assert type(method) is (resolved(entry.method_class) if entry.method_class else LossOnVectors)
+    assert type(method) is (entry.method_class or CLASSES.get(name, LossOnVectors))
     assert (method.temperature, method.chunk) == (settings.temperature, settings.chunk)
 
 
-@pytest.mark.parametrize("parts", [{}, {"loss": sum, "method_class": "contrastive.methods:SimCSE"}])
+@pytest.mark.parametrize("parts", [{}, {"loss": sum, "method_class": SimCSE}])
 def test_an_entry_has_either_a_loss_or_a_class(parts):
     preset = METHODS["simcse"].preset
     with pytest.raises(ValueError, match="either a loss or a method_class, not both"):
-        MethodEntry(title="both or neither", reads="sentences", preset=preset, **parts)
+        register_method(
+            "toy", MethodEntry(title="both or neither", reads="sentences", preset=preset, **parts)
+        )
 
 
 def test_an_entry_reads_what_exists():
@@ -63,11 +81,14 @@ def test_an_entry_reads_what_exists():
 
 def test_a_loss_that_is_no_scalar_is_named(tiny_model, monkeypatch):
     """One loss for each sentence: torch would only say that it cannot go backwards."""
-    entry = replace(
-        METHODS["mnr"], title="a list", loss=lambda vectors, method_options: vectors.anchors[:, 0]
-    )
+    entry = replace(METHODS["mnr"], title="a list")
     encoder = BertModel.from_pretrained(tiny_model)
-    method = LossOnVectors(MethodSetup(encoder, "mean", 0.05), entry, OPTIONS.of_method)
+    method = LossOnVectors(
+        MethodSetup(encoder, "mean", 0.05),
+        lambda vectors, method_options: vectors.anchors[:, 0],
+        entry,
+        OPTIONS.of_method,
+    )
     vectors = Vectors(torch.zeros(6, 32), torch.zeros(6, 32), torch.zeros(6, 6).bool(), 0.05)
     monkeypatch.setattr(method, "vectors_of", lambda batch: vectors)
     with pytest.raises(ValueError, match=r"the loss of 'a list' has the shape \(6,\); a scalar"):
@@ -86,11 +107,13 @@ def test_no_other_name_is_a_method(tiny_model):
 NEW_METHOD = """
 import sys
 from dataclasses import replace
+from contrastive.losses import loss_of_mnr
 from contrastive.registry import METHODS
 
 # The one entry. Its class and its function may stand in any file.
 METHODS["toy"] = replace(
     METHODS["mnr"],
+    loss=loss_of_mnr,
     title="a method of this test",
     preset=replace(METHODS["mnr"].preset, source="this test", batch_size=8),
 )

@@ -33,6 +33,7 @@ from minbert.training.stage import (
 from minbert.training.starting_model import StartingModel
 from multitask.rows import read_tables
 from tests.contrastive.method_cases import has_projection
+from tests.method_values import fixture_of
 from tests.toy_job import Kill, killed_at
 from tests.toy_multitask import differ
 from tests.toy_stages import FAST
@@ -410,7 +411,7 @@ def test_contrastive_tension_scores_both_copies(make_stages):
 # A method, other options, and the step before which the run is killed. Some are in a later epoch.
 # Without a step: before one in the last third of the run.
 KILLED: dict[str, tuple] = {
-    name: (name, entry.fixture.options, None) for name, entry in METHODS.items()
+    name: (name, fixture_of(METHODS, name).options, None) for name in METHODS
 }
 KILLED["bsc trained temperature"] = (
     "bsc",

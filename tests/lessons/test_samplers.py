@@ -24,6 +24,7 @@ from multitask.sampling import (
     epoch_round_robin,
     joint,
     mt_dnn,
+    plan_epoch,
     power,
     random_task,
     sequential,
@@ -357,7 +358,7 @@ def sampler(name: str, epochs: int = 4, **changes) -> Callable[..., list[Step]]:
         values = {"sampling": name, "tasks": ",".join(make_batches), **changes}
         options = from_flat(TaskOptions, values)
         of_run = Epoch(epoch, epochs, options.order)
-        return SAMPLERS[name].steps(make_batches, generator, options.of_sampler, of_run)
+        return plan_epoch(name, make_batches, generator, options.of_sampler, of_run)
 
     return sample
 

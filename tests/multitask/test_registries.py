@@ -10,6 +10,7 @@ from data.options import InputFileOptions
 from data.task_specs import KINDS
 from minbert.commands.options import all_fields, direct_fields, from_flat
 from multitask.head_registry import HEADS
+from multitask.heads import BUILDERS
 from multitask.options import (
     HeadOptions,
     MultitaskOptions,
@@ -20,6 +21,7 @@ from multitask.regulariser_registry import REGULARISERS
 from multitask.sampler_registry import SAMPLERS
 from multitask.surgery_registry import SURGERIES
 from multitask.tasks import BUILT_IN_TASKS, COURSE_TASKS, DECODERS, LOSSES, METRICS, TASKS
+from tests.method_values import fixture_of
 
 FIELDS = {item.name: item for item in direct_fields(TaskOptions)}
 ALL_FIELDS = {item.name: item for item in all_fields(MultitaskOptions)}
@@ -36,8 +38,8 @@ def test_surgery():
     changing = {name for name, entry in SURGERIES.items() if entry.changes_gradients}
     assert {"pcgrad", "gradvac"} <= changing
     assert not {"mean", "sum", "weighted"} & changing
-    for name, entry in SURGERIES.items():
-        options = from_flat(TaskOptions, {"surgery": name, **entry.fixture.options})
+    for name in SURGERIES:
+        options = from_flat(TaskOptions, {"surgery": name, **fixture_of(SURGERIES, name).options})
         assert options.changes_gradients == (name in changing)
 
 
@@ -46,12 +48,12 @@ def test_an_own_option_needs_a_method_that_reads_it(chosen_by, methods):
     """Each other value of the option is refused, and the message names all readers."""
     for option in methods.option_names():
         readers = methods.readers(option)
-        values = methods[readers[0]].fixture.values[option]
+        values = fixture_of(methods, readers[0]).values[option]
         value = next(value for value in values if value != ALL_FIELDS[option].default)
         others = [name for name in methods if name not in readers]
         assert others, option
         for name in others:
-            values = {**methods[name].fixture.options, chosen_by: name, option: value}
+            values = {**fixture_of(methods, name).options, chosen_by: name, option: value}
             words = f"--{option} has no effect with --{chosen_by} {name}; add --{chosen_by} "
             with pytest.raises(ValueError) as caught:
                 from_flat(TaskOptions, values)
@@ -63,18 +65,19 @@ def test_an_own_option_needs_a_method_that_reads_it(chosen_by, methods):
 )
 def test_a_fixture_has_values_for_each_own_option(methods):
     for name, entry in methods.items():
-        assert set(entry.fixture.values) == set(entry.own_options), name
-        for option, values in entry.fixture.values.items():
+        fixture = fixture_of(methods, name)
+        assert set(fixture.values) == set(entry.own_options), name
+        for option, values in fixture.values.items():
             assert len(set(values)) > 1, option
             assert set(ALL_FIELDS[option].metadata["choices"]) <= set(values), option
 
 
 def test_heads():
     assert list(HEADS) == list(HEAD_FIELDS["head"].metadata["choices"])
+    assert list(BUILDERS) == [name for name, entry in HEADS.items() if entry.build is None]
     for name, entry in HEADS.items():
         assert entry.encodings, name
         assert set(entry.encodings) <= set(HEAD_FIELDS["pair_encoding"].metadata["choices"])
-        assert callable(entry.builder())
     of_para = list(HEAD_FIELDS["para_head"].metadata["choices"])
     assert of_para[:6] == ["auto", "features", "vm", "ph", "dph", "dpha"]
     assert not {"mlp", "cosine"} & set(of_para)

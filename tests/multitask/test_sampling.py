@@ -12,10 +12,10 @@ import pytest
 from scipy.stats import chisquare
 
 from minbert.commands.options import MethodOptions
-from minbert.training.job import TaskBatch
+from minbert.training.job import Step, TaskBatch
 from minbert.training.loop import fit
-from multitask.sampler_registry import Epoch, Sampler
-from multitask.sampling import joint, mt_dnn
+from multitask.sampler_registry import SAMPLERS, Epoch, Sampler
+from multitask.sampling import FUNCTIONS, joint, mt_dnn, plan_epoch
 from tests.lessons.test_samplers import (
     MAKE_BATCHES,
     NAMES,
@@ -83,14 +83,22 @@ def test_mt_dnn_puts_a_task_at_every_place_equally_often():
 # --- what a sampler may return ------------------------------------------------------------------
 
 
-def entry_of(sample) -> Sampler:
-    return Sampler(title="a sampler of this test", sample=sample)
+def plan_with(monkeypatch, sample, epoch: Epoch) -> list[Step]:
+    """The steps of an epoch of a user's sampler."""
+    entry = Sampler(title="a sampler of this test", sample=sample)
+    monkeypatch.setitem(SAMPLERS, "toy", entry)
+    return plan_epoch("toy", MAKE_BATCHES, seeded(), MethodOptions(()), epoch)
 
 
-def test_plain_tuples_become_batches():
-    entry = entry_of(lambda make_batches, generator: [[("sst", [0]), ("sts", [1])]])
+def test_each_name_has_a_function():
+    assert list(FUNCTIONS) == [name for name, entry in SAMPLERS.items() if entry.sample is None]
+
+
+def test_plain_tuples_become_batches(monkeypatch):
     epoch = Epoch(0, 1, ("sst", "sts"))
-    (step,) = entry.steps(MAKE_BATCHES, seeded(), MethodOptions(()), epoch)
+    (step,) = plan_with(
+        monkeypatch, lambda make_batches, generator: [[("sst", [0]), ("sts", [1])]], epoch
+    )
     assert step == [TaskBatch("sst", [0]), TaskBatch("sts", [1])]
     assert step[0].task == "sst"
 
@@ -102,15 +110,14 @@ def test_plain_tuples_become_batches():
         ([[("qqp", [0])]], "names the task 'qqp'; it may be sst, para, sts"),
     ],
 )
-def test_a_plan_that_cannot_be_trained_is_refused(plan, words):
-    entry = entry_of(lambda make_batches, generator: plan)
+def test_a_plan_that_cannot_be_trained_is_refused(monkeypatch, plan, words):
     with pytest.raises(ValueError, match=words):
-        entry.steps(MAKE_BATCHES, seeded(), MethodOptions(()), Epoch(2, 3, ("sst",)))
+        plan_with(monkeypatch, lambda make_batches, generator: plan, Epoch(2, 3, ("sst",)))
 
 
 # --- a resumed job ------------------------------------------------------------------------------
 
-SAMPLERS = {name: sampler(name) for name in NAMES} | {
+RESUMED = {name: sampler(name) for name in NAMES} | {
     "joint-smallest": sampler("joint", joint_limit="smallest"),
     "sequential, two epochs": sampler("sequential", epochs=2),
     "batch-round-robin-smallest": sampler("batch-round-robin", joint_limit="smallest"),
@@ -150,7 +157,7 @@ def loaded_batches(folder, plan, is_resumed: bool, stop: int | None = None):
     return seen[: stop - 1]  # the last one was loaded, but it made no update
 
 
-@pytest.mark.parametrize("sample", SAMPLERS.values(), ids=SAMPLERS)
+@pytest.mark.parametrize("sample", RESUMED.values(), ids=RESUMED)
 @pytest.mark.parametrize("step", [2, 4, 6])
 def test_stopped_in_mid_epoch_it_goes_on_with_the_batches_that_were_left(
     sample, step, tmp_path, no_fsync

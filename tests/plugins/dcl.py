@@ -13,8 +13,8 @@ import torch
 
 from contrastive import MethodEntry, Settings, Vectors, register_method
 from contrastive.losses import similarities
-from contrastive.registry import MethodFixture
 from minbert.commands.options import NONE, MethodOptions, OptionGroup, flag
+from minbert.commands.registry import Fixture
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,6 @@ register_method(
             temperature=0.1,
         ),
         options=(DclOptions,),
-        fixture=MethodFixture(values={"dcl_sigma": ["none", 0.5, 2.0]}),
+        fixture=Fixture(values={"dcl_sigma": ["none", 0.5, 2.0]}),
     ),
 )

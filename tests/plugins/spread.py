@@ -8,14 +8,13 @@ mt-dnn shuffles all batches, so a small task may come twice in a row and then no
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
-from minbert.commands.options import MethodOptions, OptionGroup, flag
+from minbert.commands.options import OptionGroup, flag
 from minbert.commands.registry import Fixture
 from minbert.training.job import Step, TaskBatch
-from multitask import Epoch, Sampler, register_sampler
+from multitask import Sampler, register_sampler
 from multitask.sampling import MakeBatches, first_passes
 
 
@@ -53,17 +52,12 @@ def spread(
     return [[batch] for _, batch in placed]
 
 
-def jitter_argument(method_options: MethodOptions, epoch: Epoch) -> dict[str, Any]:
-    """The further argument of `spread`."""
-    return {"jitter": method_options[SpreadOptions].spread_jitter}
-
-
 register_sampler(
     "spread",
     Sampler(
         title="one batch, those of each task evenly over the epoch",
         sample=spread,
-        arguments=jitter_argument,
+        arguments={"jitter": "spread_jitter"},
         options=(SpreadOptions,),
         fixture=Fixture(values={"spread_jitter": [0.0, 1.0]}),
     ),

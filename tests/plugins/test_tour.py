@@ -12,7 +12,8 @@ import torch
 from contrastive.registry import METHODS, Vectors
 from minbert.commands import plugins
 from minbert.commands.options import MethodOptions
-from multitask.sampler_registry import SAMPLERS, Epoch
+from multitask.sampler_registry import Epoch
+from multitask.sampling import plan_epoch
 from multitask.surgery_registry import SURGERIES, GradientStep
 from tests.lessons.test_samplers import MAKE_BATCHES, seeded, tasks_in
 
@@ -47,7 +48,7 @@ def test_the_loss(modules):
 
 def test_the_sampler(modules):
     epoch = Epoch(0, 1, tuple(MAKE_BATCHES))
-    steps = SAMPLERS["smallest-first"].steps(MAKE_BATCHES, seeded(), NONE_OWN, epoch)
+    steps = plan_epoch("smallest-first", MAKE_BATCHES, seeded(), NONE_OWN, epoch)
     assert tasks_in(steps) == ["sts"] * 2 + ["sst"] * 3 + ["para"] * 9
 
 

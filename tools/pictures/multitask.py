@@ -101,6 +101,7 @@ def sampler_rows() -> list[SamplerRow]:
 
     from command_line.options import Options
     from multitask.sampler_registry import SAMPLERS, Epoch
+    from multitask.sampling import plan_epoch
 
     make_batches = {task: pass_over(count) for task, count in BATCHES.items()}
     order = tuple(BATCHES)
@@ -111,7 +112,7 @@ def sampler_rows() -> list[SamplerRow]:
         epochs = []
         for number in range(sampler.num_epochs(EPOCHS, order)):
             epoch = Epoch(number, EPOCHS, order)
-            epochs.append(sampler.steps(make_batches, generator, method_options, epoch))
+            epochs.append(plan_epoch(name, make_batches, generator, method_options, epoch))
         rows.append(SamplerRow(name, epochs))
     return rows
 
