@@ -4,8 +4,12 @@ A student who comes from a course looks for these names. teaching/ is for the te
 reading order:
 
 editions.py      The courses and their years: words of a mode, names of files.
+options.py       The options of the three commands.
+four_runs.py     The four runs of part 1, and their eight files.
 part1.py         Command: SST and CFIMDB in both modes, and the eight files of part 1.
+predicted_files.py  Other data as a finished run predicts them.
 predict.py       Command: predicts other data with a finished run, as leaderboard files.
+hand_in.py       The files of a hand-in: verified, and joined in a zip.
 submit.py        Command: verifies the files of a hand-in and writes its zip.
 datasets.py      The course's readers and data sets, with their collate_fn.
 evaluation.py    Predictions and scores of a student's multitask model.

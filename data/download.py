@@ -12,6 +12,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -23,8 +24,9 @@ from data.task_specs import BUILT_IN
 from data.transfer import Download, Limits, Part
 from minbert.commands.ending import exit_code
 from minbert.commands.files import digest_of_file, write_text
-from minbert.commands.flags import Parser
+from minbert.commands.flags import parse_command
 from minbert.commands.locks import locked
+from minbert.commands.options import CommandOptions, argument
 from minbert.commands.outputs import OVERWRITE, Output, check_outputs
 from minbert.commands.paths import temporary_name
 
@@ -516,41 +518,35 @@ def find_wrong_structure(path: Path, name: str) -> str | None:
     return None
 
 
-@exit_code(
-    "python -m data.download", "Stopped. Run the same command again: it goes on from what is there."
-)
+@dataclass(frozen=True)
+class DownloadOptions(CommandOptions):
+    """The command line of this file."""
+
+    out: Path = argument(None, "folder for the files", "OUT", is_required=True)
+    cfimdb: bool = argument(False, "also the three files of CFIMDB, for part 1")
+    from_: Path | None = argument(
+        None, "take the files that are in this folder, and download only the others", "FOLDER"
+    )
+    base_url: str | None = argument(
+        None, f"where the files lie (default {ADDRESSES[0]}, and two copies of it)", "URL"
+    )
+    overwrite: bool = argument(False, "replace a file of --out that is not the course's")
+
+
+PROGRAM = "python -m data.download"
+
+
+@exit_code(PROGRAM, "Stopped. Run the same command again: it goes on from what is there.")
 def main(argv: Sequence[str] | None = None) -> None:
     """Download the files. Exit code 0: all are there. 2: bad input or no connection."""
-    parser = Parser(
-        prog="python -m data.download",
-        description="Fetch the course's nine files; continue and verify them.",
-    )
-    parser.add_argument("--out", required=True, type=Path, help="folder for the files")
-    parser.add_argument(
-        "--cfimdb", action="store_true", help="also the three files of CFIMDB, for part 1"
-    )
-    parser.add_argument(
-        "--from",
-        dest="source",
-        metavar="FOLDER",
-        type=Path,
-        help="take the files that are in this folder, and download only the others",
-    )
-    parser.add_argument(
-        "--base-url",
-        metavar="URL",
-        help=f"where the files lie (default {ADDRESSES[0]}, and two copies of it)",
-    )
-    parser.add_argument(
-        OVERWRITE, action="store_true", help="replace a file of --out that is not the course's"
-    )
-    arguments = parser.parse_args(argv)
+    description = "Fetch the course's nine files; continue and verify them."
+    options = parse_command(DownloadOptions, PROGRAM, description, argv)
     download_course(
-        arguments.out,
-        ADDRESSES if arguments.base_url is None else [arguments.base_url],
-        has_cfimdb=arguments.cfimdb,
-        source=arguments.source,
-        overwrite=arguments.overwrite,
+        options.out,
+        ADDRESSES if options.base_url is None else [options.base_url],
+        has_cfimdb=options.cfimdb,
+        source=options.from_,
+        overwrite=options.overwrite,
     )
 
 

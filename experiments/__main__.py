@@ -16,6 +16,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +32,8 @@ from experiments.run_files import read_record
 from experiments.series import Series, parse_seeds, run_process
 from minbert.commands.ending import BAD_INPUT, DEFECT, DIVERGED, exit_code
 from minbert.commands.files import write_text
-from minbert.commands.flags import Parser
+from minbert.commands.flags import parse_command
+from minbert.commands.options import CommandOptions, argument, positional
 from minbert.commands.outputs import PAGE_START, Output, begins_with, check_outputs
 from minbert.reporting import terminal
 from minbert.reporting.pages import write_html
@@ -41,48 +43,31 @@ from minbert.training.code_version import code_version
 SET_FLAGS = ("--recipe", "--seed", "--name", "--output-dir", "--output_dir", "--resume")
 
 
-def build_parser() -> Parser:
-    """Return the parser of this command."""
-    parser = Parser(
-        prog="python -m experiments",
-        description="Run recipes over several seeds and compare them.",
-        allow_abbrev=False,
+PROGRAM = "python -m experiments"
+
+
+@dataclass(frozen=True)
+class ExperimentsOptions(CommandOptions):
+    """The command line of this command."""
+
+    names: tuple[str, ...] = positional("NAME...", "recipes, see run_multitask.py --list-recipes")
+    seeds: str = argument("0,1,2", "separated by commas")
+    out: Path = argument(Path("runs/ablation"), "folder of all runs", "DIR")
+    against: str | None = argument(
+        None,
+        "one of the recipes: a second table has the differences from it, task by task and seed by "
+        "seed",
+        "NAME",
     )
-    parser.add_argument(
-        "names", nargs="+", metavar="NAME", help="recipes, see run_multitask.py --list-recipes"
+    record: str | None = argument(
+        None, "add each finished run to experiments/records/NAME.jsonl", "NAME"
     )
-    parser.add_argument(
-        "--seeds", default="0,1,2", help="separated by commas (default: %(default)s)"
+    with_: str = argument(
+        "",
+        "flags for every run, in quotes and after an equals sign: --with='--model minilm "
+        "--epochs 2'",
+        "'FLAGS'",
     )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("runs/ablation"),
-        metavar="DIR",
-        help="folder of all runs (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--against",
-        default="",
-        metavar="NAME",
-        help="one of the recipes: a second table has the differences from it, task by task and "
-        "seed by seed",
-    )
-    parser.add_argument(
-        "--record",
-        default="",
-        metavar="NAME",
-        help="add each finished run to experiments/records/NAME.jsonl",
-    )
-    parser.add_argument(
-        "--with",
-        default="",
-        dest="flags",
-        metavar="'FLAGS'",
-        help="flags for every run, in quotes and after an equals sign: "
-        "--with='--model minilm --epochs 2'",
-    )
-    return parser
 
 
 class Request(NamedTuple):
@@ -97,27 +82,20 @@ class Request(NamedTuple):
 
 
 def parse(argv: Sequence[str] | None) -> Request:
-    """Return what the command line asks for.
-
-    A wrong argument ends the program with exit code 2 and a message.
-    """
-    parser = build_parser()
-    arguments = parser.parse_args(argv)
-    try:
-        # A run translates the flags of a course. Its options have the names of our flags.
-        flags = translate(shlex.split(arguments.flags))
-        for name in arguments.names:
-            values_of(name)
-        seeds = parse_seeds(arguments.seeds)
-        series = Series(tuple(arguments.names), seeds, arguments.out, tuple(flags))
-        records = path_of_records(arguments.record, series)
-    except ValueError as error:
-        parser.error(str(error))
-
-    problem = find_problem(series, arguments.against)
+    """Return what the command line asks for. ValueError for what cannot be run."""
+    description = "Run recipes over several seeds and compare them."
+    options = parse_command(ExperimentsOptions, PROGRAM, description, argv)
+    # A run translates the flags of a course. Its options have the names of our flags.
+    flags = translate(shlex.split(options.with_))
+    for name in options.names:
+        values_of(name)
+    series = Series(options.names, parse_seeds(options.seeds), options.out, tuple(flags))
+    records = path_of_records(options.record or "", series)
+    against = options.against or ""
+    problem = find_problem(series, against)
     if problem:
-        parser.error(problem)
-    return Request(series, arguments.against, records)
+        raise ValueError(problem)
+    return Request(series, against, records)
 
 
 def path_of_records(name: str, series: Series) -> Path | None:
@@ -190,7 +168,7 @@ def describe_failure(folder: Path, code: int) -> str:
     return f"{folder}: ended with code {code}; its message is above. {advice}"
 
 
-@exit_code("python -m experiments", "Stopped. The same command goes on from here.")
+@exit_code(PROGRAM, "Stopped. The same command goes on from here.")
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0 when all runs are finished, else that of the run that failed."""
     request = parse(argv)

@@ -18,11 +18,12 @@ pooling.py          Token vectors -> one vector per row.
 optimizer.py        AdamW.
 schedule.py         The learning rate of each step.
 fast.py             The switch for fast formulas, and the longer ones.
-options.py          The option group of the encoder.
+options.py          The option groups of the encoder and of draw_attention.py.
 training/           One training loop for every stage.
 pretraining/        Masked language modelling, as a stage and as a command.
 reporting/          What a person looks at: tables, figures, HTML pages.
 commands/           How every command starts and ends.
+attention_picture.py  A sentence and a model -> a picture of the attention.
 draw_attention.py   Command: draws the attention of a sentence as a picture.
 __main__.py         The command `minbert`, which lists and starts all commands.
 

@@ -1,11 +1,20 @@
-"""Options of the encoder. No torch here."""
+"""Options of the encoder, and of `python -m minbert.draw_attention`. No torch here."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from minbert.commands.options import AUTO, OptionGroup, flag
+from minbert.commands.options import (
+    AUTO,
+    CommandOptions,
+    OptionGroup,
+    argument,
+    flag,
+    positional,
+)
+from minbert.commands.outputs import HELP_OF_OVERWRITE
 
 # Encoders with fewer units than this have other defaults. They were measured with 192 units
 # (docs/archive/results.md).
@@ -67,3 +76,39 @@ class EncoderOptions(OptionGroup):
     def has_dropout_in_tasks(self, hidden_size: int) -> bool:
         """Whether the encoder drops out in the multitask stage, too."""
         return hidden_size >= SMALL or bool(self.dropout_overrides())
+
+
+PICTURE_FORMATS = (".svg", ".png", ".pdf")
+WRITER = "minBERT"  # the program that a picture names
+
+
+@dataclass(frozen=True)
+class PictureOptions(CommandOptions):
+    """The command line of minbert.draw_attention."""
+
+    text: str = positional("TEXT", "the sentence, in quotation marks")
+    text_pair: str | None = argument(
+        None, "a second sentence, which the model reads in one row", "TEXT"
+    )
+    model: str = argument(
+        EncoderOptions().model,
+        "a bundled model, minilm, a folder such as runs/latest/model, or a hub name",
+    )
+    layer: int | None = argument(None, "draw the heads of this layer only; the first layer is 0")
+    head: int | None = argument(None, "with --layer: draw this head only; the first head is 0")
+    out: Path = argument(
+        Path("attention.svg"),
+        f"the picture; its name ends in one of {', '.join(PICTURE_FORMATS)}",
+        "FILE",
+    )
+    overwrite: bool = argument(False, HELP_OF_OVERWRITE)
+
+    def check(self) -> None:
+        if not self.text.strip():
+            raise ValueError("TEXT is empty. Pass a sentence in quotation marks.")
+        if self.head is not None and self.layer is None:
+            raise ValueError(f"--head {self.head} has no meaning without --layer. Pass both.")
+        if self.out.suffix not in PICTURE_FORMATS:
+            raise ValueError(
+                f"--out is {self.out}; its name must end in one of {', '.join(PICTURE_FORMATS)}."
+            )

@@ -42,7 +42,11 @@ Commands on finished runs and on leaderboard files, and the files that they shar
 
 saved_run.py         Opens a finished run again.
 probabilities.py     From raw outputs to probabilities to predictions.
+command_options.py   The options of predict.py and check.py.
+user_rows.py         The task and the rows of predict.py.
+answers.py           What the runs say of these rows.
 predict.py           Command: predicts rows of your own.
+checked_files.py     Leaderboard files against the rows that they are for.
 check.py             Command: scores or verifies leaderboard files.
 export/              Command: a task as a model of transformers, or as an ONNX graph.
 ensemble/            Command: several runs together.

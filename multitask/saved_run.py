@@ -375,3 +375,14 @@ def draw_of(data: DataOptions, task: str) -> tuple[bool, float, int]:
     """What decides which dev rows of a user's task are drawn from its training file."""
     request = data.requests[task]
     return request.is_split, request.dev_share, request.split_seed
+
+
+def check_trained(runs: Sequence[Record], task: Task) -> None:
+    """ValueError if a run cannot answer the task."""
+
+    for run in runs:
+        if not can_answer(run, task.name):
+            raise ValueError(
+                f"{run.folder} was trained on {run.options.tasks.tasks}; its head for {task.title} "
+                "never learned. Pass another --task, or another run."
+            )

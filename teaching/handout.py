@@ -12,11 +12,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from minbert.commands.ending import exit_code
-from minbert.commands.flags import Parser
+from minbert.commands.flags import parse_command
+from minbert.commands.options import CommandOptions, argument, positional
 from minbert.commands.outputs import check_new_folder
 from minbert.commands.paths import is_free
 
@@ -167,30 +169,34 @@ def hand_out(folder: Path, exercises: Sequence[str]) -> None:
             (folder / name).write_text(without_answers(source, bodies), encoding="utf-8")
 
 
-@exit_code("python -m teaching.handout")
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = Parser(
-        prog="python -m teaching.handout",
-        allow_abbrev=False,
-        description="Write a copy of the clone without its history and without the answers.",
-    )
-    parser.add_argument("folder", type=Path, metavar="DIR", help="a new folder")
-    parser.add_argument(
-        "--exercises",
-        nargs="+",
+PROGRAM = "python -m teaching.handout"
+
+
+@dataclass(frozen=True)
+class HandoutOptions(CommandOptions):
+    """The command line of this file."""
+
+    folder: Path = positional("DIR", "a new folder")
+    exercises: tuple[str, ...] = argument(
+        tuple(DEFAULT_EXERCISES),
+        f"some of {', '.join(EXERCISES)}",
+        "NAME...",
         choices=tuple(EXERCISES),
-        default=list(DEFAULT_EXERCISES),
-        metavar="NAME",
-        help=f"some of {', '.join(EXERCISES)}; default: {', '.join(DEFAULT_EXERCISES)}",
     )
-    parsed = parser.parse_args(arguments)
-    if not is_free(parsed.folder):
+
+
+@exit_code(PROGRAM)
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the copy, and print what is to be written in it."""
+    description = "Write a copy of the clone without its history and without the answers."
+    options = parse_command(HandoutOptions, PROGRAM, description, arguments)
+    if not is_free(options.folder):
         raise ValueError(
-            f"{parsed.folder} is there already, and holds something. Give a new folder."
+            f"{options.folder} is there already, and holds something. Give a new folder."
         )
-    check_new_folder("DIR", parsed.folder)
-    hand_out(parsed.folder, parsed.exercises)
-    for exercise in parsed.exercises:
+    check_new_folder("DIR", options.folder)
+    hand_out(options.folder, options.exercises)
+    for exercise in options.exercises:
         to_write, tests = EXERCISES[exercise]
         for file, names in to_write.items():
             print(

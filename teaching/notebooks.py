@@ -7,17 +7,18 @@ run the file as it is. The packages of `bash setup.sh --notebooks` are imported 
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minbert.commands.ending import exit_code
 from minbert.commands.files import write_atomically
-from minbert.commands.flags import Parser
+from minbert.commands.flags import parse_command
 from minbert.commands.optional import check_notebook_packages
-from minbert.commands.outputs import HELP_OF_OVERWRITE, OVERWRITE, Output, check_outputs
+from minbert.commands.options import CommandOptions, argument, positional
+from minbert.commands.outputs import HELP_OF_OVERWRITE, Output, check_outputs
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -96,29 +97,28 @@ def write_notebook(notebook: NotebookNode, path: Path) -> None:
     write_atomically(path, lambda beside: beside.write_text(text, encoding="utf-8"))
 
 
-@exit_code("python -m teaching.notebooks")
+PROGRAM = "python -m teaching.notebooks"
+
+
+@dataclass(frozen=True)
+class NotebookOptions(CommandOptions):
+    """The command line of this file."""
+
+    names: tuple[str, ...] = positional(
+        "NAME...",
+        "a notebook, by its number or the beginning of its name; without a name all of them",
+        is_required=False,
+    )
+    out: Path = argument(BUILT, "folder of the files", "DIR")
+    no_run: bool = argument(False, "do not run the cells; the files have no outputs")
+    overwrite: bool = argument(False, HELP_OF_OVERWRITE)
+
+
+@exit_code(PROGRAM)
 def main(arguments: Sequence[str] | None = None) -> None:
     """Build the notebooks, and print where they are."""
-    parser = Parser(
-        prog="python -m teaching.notebooks",
-        description="Build .ipynb files from the text in docs/notebooks/.",
-        allow_abbrev=False,
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    parser.add_argument(
-        "names",
-        nargs="*",
-        metavar="NAME",
-        help="a notebook, by its number or the beginning of its name; without a name all of them",
-    )
-    parser.add_argument(
-        "--out", type=Path, default=BUILT, metavar="DIR", help="folder of the files"
-    )
-    parser.add_argument(
-        "--no-run", action="store_true", help="do not run the cells; the files have no outputs"
-    )
-    parser.add_argument(OVERWRITE, action="store_true", help=HELP_OF_OVERWRITE)
-    options = parser.parse_args(arguments)
+    description = "Build .ipynb files from the text in docs/notebooks/."
+    options = parse_command(NotebookOptions, PROGRAM, description, arguments)
     paths = choose(options.names)
     # A file in a folder of the user may hold a student's answers.
     outputs = [Output("--out", options.out / f"{path.stem}.ipynb") for path in paths]

@@ -2,8 +2,10 @@
 
 In reading order:
 
-    request.py           the flags, and what is refused before any work
-    __main__.py          the sentences, and the answers that are printed
+    options.py           the options of the command, and what is refused before any work
+    sentences.py         the sentences that it reads
+    work.py              the answers
+    __main__.py          the command
     stored_vectors.py    vectors on disk, with a record of their sentences and their model
     export.py            the model as a folder for sentence-transformers
     sentence_encoder.py  SentenceEncoder: vectors in the protocol of sentence-transformers

@@ -6,242 +6,38 @@ stores the vectors (--out, or alone `> vectors.npy`), prints the nearest sentenc
 writes the model as a folder that sentence-transformers opens (--export). --vectors reads stored
 vectors back. Answers go to standard output, notes and progress bars to standard error.
 
-contrastive/embedder.py and export.py do the work. torch is imported late, so that `--help` and bad
-input answer at once.
+work.py answers. It brings torch, so it is imported when the command line and the sentences are
+understood.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
 
-from contrastive.embed.request import Request, check_request, parse
-from data.user_texts import TEXT, UserTexts, one_line, read_texts
+from contrastive.embed.options import EmbedOptions, check_request
+from contrastive.embed.sentences import read_sentences
 from minbert.commands.ending import exit_code
+from minbert.commands.flags import parse_command
 from minbert.reporting import terminal
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from torch import Tensor
-
-    from contrastive.embedder import Embedder, Neighbours
+PROGRAM = "python -m contrastive.embed"
+DESCRIPTION = "Computes the sentence vectors of a model and uses them."
 
 
-comparing = partial(terminal.track, description="comparing the vectors")
-
-
-# --- the sentences --------------------------------------------------------------------------------
-
-
-class Sentence(NamedTuple):
-    """A sentence, and the id of its row or the number of its line."""
-
-    id: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.id}: {one_line(self.text)}"
-
-
-def read_sentences(request: Request, log: Callable[[str], None]) -> list[Sentence]:
-    """The sentences of a file, or of standard input.
-
-    log: receives how a table was read. ValueError where the input cannot be read, and for too few
-    sentences to give each one --nearest others.
-    """
-    # Stored vectors have a row for each row of the input.
-    skips_empty = request.out is None and request.vectors is None
-    with terminal.typing("sentence", request.input):
-        texts = read_texts(request.input, [TEXT], request.column_names, request.lines, skips_empty)
-    for note in texts.notes:
-        log(note)
-    sentences = [Sentence(row.id, row.texts[0]) for row in texts.rows]
-    check_number(texts, request)
-    return sentences
-
-
-def check_number(texts: UserTexts, request: Request) -> None:
-    """Raise ValueError for too few sentences."""
-    count = len(texts.rows)
-    unit = "line" if texts.table is None else "row"
-    listed = f"1 {unit}" if count == 1 else f"{count:,} {unit}s"
-    if request.nearest is not None and request.nearest >= count:
-        raise ValueError(
-            f"--nearest is {request.nearest}; {texts.name} holds {listed}, so each sentence has "
-            f"{count - 1:,} others. Pass a smaller K, or more sentences."
-        )
-    if request.duplicates and count < 2:
-        raise ValueError(f"--duplicates compares two sentences; {texts.name} holds {listed}.")
-
-
-# --- the answers ----------------------------------------------------------------------------------
-
-
-class Query(NamedTuple):
-    """The text of --query."""
-
-    vector: Tensor  # (1, H)
-    is_cut: bool
-    max_length: int
-
-
-def list_neighbours(
-    heading: str, cosines: Tensor, rows: Tensor, sentences: Sequence[Sentence]
-) -> str:
-    """A heading, then per neighbour its cosine, its id or line, and the sentence."""
-    lines = [heading]
-    for cosine, row in zip(cosines.tolist(), rows.tolist(), strict=True):
-        lines.append(f"  {cosine:7.4f}  {sentences[row]}")
-    return "\n".join(lines)
-
-
-def answer_query(
-    request: Request, query: Query, sentences: Sequence[Sentence], vectors: Tensor
-) -> str:
-    """The text that --query prints."""
-    from contrastive.embedder import nearest
-
-    assert request.query is not None
-    found = nearest(vectors, min(request.top, len(sentences)), query.vector)
-    remark = f" (cut to {query.max_length} tokens)" if query.is_cut else ""
-    heading = f"query{remark}: {request.query.strip()}"
-    return list_neighbours(heading, found.cosines[0], found.rows[0], sentences)
-
-
-def answer_nearest(neighbours: Neighbours, sentences: Sequence[Sentence]) -> Iterator[str]:
-    """The texts that --nearest prints, one per sentence."""
-    for row, (cosines, rows) in enumerate(zip(*neighbours, strict=True)):
-        yield list_neighbours(str(sentences[row]), cosines, rows, sentences)
-
-
-def answer_duplicates(
-    request: Request, sentences: Sequence[Sentence], vectors: Tensor
-) -> Iterator[str]:
-    """The table that --duplicates prints: a header, then per pair two ids and the cosine."""
-    from contrastive.embedder import pairs_above
-
-    yield "id_1\tid_2\tcosine"
-    for pair in pairs_above(vectors, request.threshold, progress=comparing):
-        ids = [one_line(sentences[row].id) for row in (pair.first, pair.second)]
-        yield f"{ids[0]}\t{ids[1]}\t{pair.cosine:.4f}"
-
-
-def compute_vectors(
-    request: Request,
-    embedder: Embedder,
-    sentences: Sequence[Sentence],
-    log: Callable[[str], None],
-) -> Tensor:
-    """The vectors (N, H) of the sentences: computed, or read from --vectors."""
-    from contrastive.embed.stored_vectors import read_vectors
-
-    texts = [sentence.text for sentence in sentences]
-    if request.vectors is not None:
-        vectors, check = read_vectors(request.vectors, texts, embedder)
-        log(f"vectors: {request.vectors}, {len(vectors):,} rows of {vectors.size(1)}, read")
-        log(f"vectors: {check}")
-        return vectors
-    vectors, num_cut = embedder.encode(texts)
-    log(f"{len(sentences):,} sentences, {num_cut:,} of them cut to {embedder.max_length} tokens")
-    return vectors
-
-
-def check_modules(embedder: Embedder) -> None:
-    """Raise ValueError if an export would lose modules of a sentence-transformers folder."""
-    if embedder.modules is not None and not embedder.modules.is_plain:
-        raise ValueError(
-            "--export writes an encoder and its pooling only; this model has further modules, "
-            "another pooling, a prompt or truncate_dim, which would be lost. It is a folder of "
-            "sentence-transformers already: copy it."
-        )
-
-
-def write_export(
-    folder: Path, request: Request, embedder: Embedder, log: Callable[[str], None]
-) -> None:
-    """Write the model to a new folder, with --onnx also as a graph. log: receives the notes."""
-    from contrastive.embed.export import GRAPH, export, export_graph
-
-    check_modules(embedder)
-    is_normalised = request.normalise or embedder.is_normalised
-    export(
-        embedder.encoder,
-        embedder.tokenizer,
-        folder,
-        embedder.pooling,
-        embedder.max_length,
-        is_normalised,
-    )
-    log(f"export: {folder}")
-    if request.onnx:
-        difference = export_graph(embedder, folder, is_normalised)
-        log(f"graph: {folder / GRAPH}, largest difference from torch {difference:.1e}")
-
-
-def work(
-    request: Request, sentences: Sequence[Sentence], log: Callable[[str], None]
-) -> Iterator[str]:
-    """Write all files, then yield the texts to print. log: receives the notes."""
-    from contrastive.embed.stored_vectors import record_of, write_vectors
-    from contrastive.embedder import nearest, open_embedder
-    from minbert.training import runtime
-
-    runtime.settle_memory()
-    embedder, notes = open_embedder(
-        request.model,
-        request.pooling,
-        request.max_length,
-        request.batch_size,
-        request.device,
-        request.precision,
-    )
-    log("\n".join(notes))
-
-    # The export needs no sentences.
-    if request.export is not None:
-        write_export(request.export, request, embedder, log)
-    if not sentences:
-        return
-
-    # A bad query is refused before the sentences are encoded, which may take long.
-    query = None
-    if request.query is not None:
-        vector, num_cut = embedder.encode([request.query], name="--query")
-        query = Query(vector, num_cut > 0, embedder.max_length)
-    terminal.doing("reading the sentences")
-    vectors = compute_vectors(request, embedder, sentences, log)
-
-    # Files first: whoever stops the printing keeps them.
-    if request.out is not None:
-        path = None if request.writes_to_stream else request.out
-        record = record_of([sentence.text for sentence in sentences], embedder)
-        write_vectors(path, vectors, request.normalise, record)
-        log(f"vectors: {request.out}, {len(vectors):,} rows of {vectors.size(1)}")
-    if query is not None:
-        yield answer_query(request, query, sentences, vectors)
-    if request.nearest is not None:
-        neighbours = nearest(vectors, request.nearest, progress=comparing)
-        yield from answer_nearest(neighbours, sentences)
-    if request.duplicates:
-        yield from answer_duplicates(request, sentences, vectors)
-
-
-@exit_code(
-    "python -m contrastive.embed",
-    "Stopped. Files named above are complete, others were not written.",
-)
+@exit_code(PROGRAM, "Stopped. Files named above are complete, others were not written.")
 def main(arguments: Sequence[str] | None = None) -> None:
-    request = parse(arguments)
+    """Read the sentences, and print the answers."""
+    request = parse_command(EmbedOptions, PROGRAM, DESCRIPTION, arguments)
     check_request(request)
     with terminal.session("reading the sentences", uses_stderr=True):
         sentences = []
         if request.needs_sentences:
             sentences = read_sentences(request, terminal.say)
         terminal.doing("importing PyTorch")
-        for text in work(request, sentences, terminal.say):
+        from contrastive.embed import work
+
+        for text in work.answers(request, sentences, terminal.say):
             terminal.answer(text)
 
 

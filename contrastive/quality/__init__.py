@@ -1,11 +1,13 @@
 """The command `python -m contrastive.quality MODEL`: how good are an encoder's sentence vectors?
 
 Reading order:
+  options.py            The options of the command, and what is refused before any work.
   untrained_vectors.py  Sentence vectors that need no training, to compare with the encoder's own.
   metrics.py            Correlations by subset, cosines by label, accuracy of a linear classifier.
   measurement.py        All numbers of one file, from its sentences to a record.
   pair_map.py           A map of similar and dissimilar pairs by t-SNE.
   training_history.py   How the encoder was trained: stage.json as a chapter of the report.
   page.py               All other chapters of the report.
-  __main__.py           The command line, and the files that it writes.
+  work.py               Opens the encoder, measures it, and writes the files.
+  __main__.py           The command.
 """

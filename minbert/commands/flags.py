@@ -1,8 +1,8 @@
 """From the fields of an option group to the flags of a command, and the look of its help.
 
-`add_flag` makes one flag, and `shell_command` writes flags with their values. `Formatter` keeps
-lists in help texts. `Parser` suggests the flag that a typo may have meant. argparse is enough for
-all of it, and answers at once.
+`parse_command` reads the whole command line of a command. `add_flag` makes one flag, and
+`shell_command` writes flags with their values. `Formatter` keeps lists in help texts. `Parser`
+suggests the flag that a typo may have meant. argparse is enough for all of it, and answers at once.
 """
 
 from __future__ import annotations
@@ -15,13 +15,29 @@ import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field
+from pathlib import Path
 from typing import Any, NoReturn
 
-from minbert.commands.options import NONE, type_words
+from minbert.commands.options import (
+    NONE,
+    Group,
+    OptionGroup,
+    all_fields,
+    from_flat,
+    shown_name,
+    type_words,
+)
 from minbert.commands.registry import Registry
 from minbert.commands.texts import as_message
 
-NUMBERS: dict[str, Callable[[str], Any]] = {"int": int, "float": float}
+# What makes a value of a word, by the type of the field.
+READERS: dict[str, Callable[[str], Any]] = {
+    "int": int,
+    "float": float,
+    "Path": Path,
+    "tuple[Path, ...]": Path,
+    "tuple[float, float]": float,
+}
 METAVARS = {"int": "N", "float": "X"}
 REPEATED = "tuple[str, ...]"  # the type of a flag that may be given several times
 MAX_WIDTH = 100  # columns of the help in a wide terminal
@@ -110,20 +126,25 @@ def text_of(item: Field) -> str:
 def help_of(item: Field) -> str:
     """The help text of a flag with its default."""
     default: Any = item.default
+    text = text_of(item)
+    if default is None or item.metadata["is_positional"]:
+        return text.replace("%", "%%")
     if isinstance(default, bool):
         default = "off"
     elif isinstance(default, float):
         default = f"{default:g}"
-    elif item.type == REPEATED:
-        default = " ".join(default) or NONE
-    text = text_of(item)
+    elif isinstance(default, tuple):
+        default = " ".join(map(str, default)) or NONE
     # The default of a text that ends with a list has a line of its own.
     separator = "\n" if "\n- " in text else " "
     return f"{text}{separator}(default: {default})".replace("%", "%%")
 
 
-def metavar_of(item: Field) -> str | None:
+def metavar_of(item: Field) -> str | tuple[str, ...] | None:
     """The word behind a flag in the help; None for the list of its choices."""
+    if item.metadata["metavar"]:
+        words = item.metadata["metavar"].removesuffix("...").split()
+        return words[0] if len(words) == 1 else tuple(words)
     number = type_words(item)[0]
     if number in METAVARS:
         return METAVARS[number]
@@ -142,25 +163,73 @@ def add_flag(
     Both spellings are accepted, --train_rows and --train-rows. separator: of the one that the help
     shows. is_shown: whether the help shows the flag.
     """
-    settings: dict[str, Any] = {"dest": item.name}
-    word, *others = type_words(item)
+    settings = settings_of(item)
+    settings["help"] = help_of(item) if is_shown else argparse.SUPPRESS
+    if item.metadata["is_positional"]:
+        # argparse makes the name of the value from the first argument.
+        parser.add_argument(item.name, **settings)
+        return
+    settings["dest"] = item.name
+    shown = shown_name(item, separator)
+    other = shown_name(item, "_" if separator == "-" else "-")
+    if item.metadata["is_required"]:
+        # One flag, so that either spelling is enough.
+        parser.add_argument(*dict.fromkeys([shown, other]), required=True, **settings)
+        return
+    parser.add_argument(shown, **settings)
+    if other != shown:
+        parser.add_argument(other, **{**settings, "help": argparse.SUPPRESS})
+
+
+def settings_of(item: Field) -> dict[str, Any]:
+    """What argparse must know of a flag, besides its names and its help."""
+    word, *others = [word for word in type_words(item) if word != "None"]
     if word == "bool":
-        settings["action"] = "store_true"
+        return {"action": "store_true"}
+    metavar = metavar_of(item)
+    settings: dict[str, Any] = {"metavar": metavar}
+    if item.metadata["metavar"].endswith("..."):
+        is_optional = item.metadata["is_positional"] and not item.metadata["is_required"]
+        settings["nargs"] = "*" if is_optional else "+"
+    elif isinstance(metavar, tuple):
+        settings["nargs"] = len(metavar)
     elif item.type == REPEATED:
         settings["action"] = "append"
-        settings["metavar"] = metavar_of(item)
-    else:
-        kind = NUMBERS.get(word, str)
-        settings["type"] = number_or_word(kind, item.default) if others else kind
-        settings["choices"] = item.metadata["choices"] or None
-        settings["metavar"] = metavar_of(item)
+        return settings
+    kind = READERS.get(word, str)
+    settings["type"] = number_or_word(kind, item.default) if others else kind
+    settings["choices"] = item.metadata["choices"] or None
+    return settings
 
-    text = help_of(item) if is_shown else argparse.SUPPRESS
-    shown = f"--{item.name.replace('_', separator)}"
-    other = f"--{item.name.replace('_', '_' if separator == '-' else '-')}"
-    parser.add_argument(shown, help=text, **settings)
-    if other != shown:
-        parser.add_argument(other, help=argparse.SUPPRESS, **settings)
+
+def parser_of(cls: type[OptionGroup], program: str, description: str, epilog: str = "") -> Parser:
+    """The parser of a command. Values that are not given are left out of its result."""
+    parser = Parser(
+        prog=program,
+        description=description,
+        epilog=epilog or None,
+        formatter_class=Formatter,
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    for item in all_fields(cls):
+        add_flag(parser, item, separator=cls.separator)
+    return parser
+
+
+def parse_command(
+    cls: type[Group],
+    program: str,
+    description: str,
+    arguments: Sequence[str] | None = None,
+    epilog: str = "",
+) -> Group:
+    """The options of a command line. arguments: its words; None: those of this process.
+
+    A wrong flag ends the program with exit code 2. ValueError for values that the options refuse.
+    """
+    parser = parser_of(cls, program, description, epilog)
+    return from_flat(cls, vars(parser.parse_args(arguments)))
 
 
 def shell_command(program: Sequence[str], values: Mapping[str, Any], separator: str = "_") -> str:

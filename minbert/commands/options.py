@@ -10,15 +10,19 @@ or by `group` where it holds another group. `command_line` joins all groups into
 `ExampleOptions(epochs=0)` raises ValueError. A command line and options.json are flat: `from_flat`
 makes a group from values by name, and `flat` gives them back.
 
+The fields of a `CommandOptions` are the whole command line of a smaller command. `argument` and
+`positional` make them, and `parse_command` (flags.py) reads them.
+
 This file imports nothing heavy, so that `--help` and a typo are answered at once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Any, NamedTuple, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 AUTO = "auto"
 NONE = "none"
@@ -29,8 +33,18 @@ TYPES: dict[str, tuple[type, ...]] = {
     "int": (int,),
     "float": (int, float),
     "str": (str,),
-    # A flag that may be given several times.
+    "Path": (Path,),
+    "None": (type(None),),
+    # A flag that may be given several times, or with several values.
     "tuple[str, ...]": (tuple,),
+    "tuple[Path, ...]": (tuple,),
+    "tuple[float, float]": (tuple,),
+}
+# What the parts of such a value may be.
+TYPES_OF_PARTS: dict[str, tuple[type, ...]] = {
+    "tuple[str, ...]": (str,),
+    "tuple[Path, ...]": (Path,),
+    "tuple[float, float]": (int, float),
 }
 
 
@@ -69,7 +83,60 @@ def flag(
         "is_common": is_common,
         "is_file": is_file,
     }
-    return field(default=default, metadata=metadata)
+    return field(default=default, metadata={**OF_A_FLAG, **metadata})
+
+
+# What each field of an option group says, where `flag`, `argument` and `positional` say no other.
+OF_A_FLAG: dict[str, Any] = {
+    "choices": (),
+    "low": None,
+    "high": None,
+    "only_with": None,
+    "is_common": True,
+    "is_file": False,
+    "metavar": "",
+    "is_required": False,
+    "is_positional": False,
+}
+
+
+def argument(
+    default: Any,
+    help: str,
+    metavar: str = "",
+    *,
+    choices: Collection[str] = (),
+    low: float | None = None,
+    high: float | None = None,
+    is_required: bool = False,
+) -> Any:
+    """A flag of a `CommandOptions`. A name that is a word of Python ends in _, such as from_.
+
+    default: None if the flag has none; then the type of the field ends with `| None`, unless it
+    is required. metavar: what the help shows for the value. Several words are several values, and
+    "FILE..." is one or more. The others are as in `flag`.
+    """
+    metadata = {
+        "help": help,
+        "metavar": metavar,
+        "choices": choices,
+        "low": low,
+        "high": high,
+        "is_required": is_required,
+    }
+    return field(default=default, metadata={**OF_A_FLAG, **metadata})
+
+
+def positional(metavar: str, help: str, *, is_required: bool = True) -> Any:
+    """An argument of a `CommandOptions` without a flag, such as MODEL. "RUN..." takes several."""
+    metadata = {
+        "help": help,
+        "metavar": metavar,
+        "is_required": is_required,
+        "is_positional": True,
+    }
+    default = () if metavar.endswith("...") else None
+    return field(default=default, metadata={**OF_A_FLAG, **metadata})
 
 
 def group(cls: type[OptionGroup]) -> Any:
@@ -85,13 +152,15 @@ MOST_EPOCHS = 10_000
 class OptionGroup:
     """The base of every option group. Making one checks it: ValueError says what to change."""
 
+    separator: ClassVar[str] = "_"  # between the words of its flags, in help and messages
+
     def __post_init__(self) -> None:
         for item in direct_fields(type(self)):
             # A command line and a file of JSON give lists, which could be changed.
             value = getattr(self, item.name)
             if isinstance(value, list):
                 object.__setattr__(self, item.name, tuple(value))
-            check_value(item, getattr(self, item.name))
+            check_value(item, getattr(self, item.name), shown_name(item, self.separator))
         check_effects(self)
         self.check()
 
@@ -99,7 +168,21 @@ class OptionGroup:
         """Raise ValueError where the fields contradict each other."""
 
 
+@dataclass(frozen=True)
+class CommandOptions(OptionGroup):
+    """The base of the command lines of all commands but run_multitask.py."""
+
+    separator: ClassVar[str] = "-"
+
+
 Group = TypeVar("Group", bound=OptionGroup)
+
+
+def shown_name(item: Field, separator: str) -> str:
+    """An option as messages name it: --max-length, or the word of the help where it has no flag."""
+    if item.metadata["is_positional"]:
+        return item.metadata["metavar"].removesuffix("...")
+    return f"--{item.name.rstrip('_').replace('_', separator)}"
 
 
 # --- the own options of methods -------------------------------------------------------------------
@@ -244,32 +327,50 @@ def changed(options: OptionGroup) -> dict[str, Any]:
 # --- checks ---------------------------------------------------------------------------------------
 
 
-def check_value(item: Field, value: Any) -> None:
+def check_value(item: Field, value: Any, name: str) -> None:
     """ValueError for a value of another type, a word that is no choice, a number out of range.
 
-    A command line gives only values of the right type. A file edited by hand may not.
+    name: of the option, for messages. A command line gives only values of the right type. A file
+    edited by hand may not.
     """
-    # isinstance would take True for an int.
+    if item.metadata["is_required"] and value in (None, ()):
+        raise ValueError(f"{name} is missing.")
     words = type_words(item)
-    if not any(type(value) in TYPES[word] for word in words):
+    if not any(is_of_type(value, word) for word in words):
         expected = " or ".join(words)
-        raise ValueError(f"--{item.name} is {value!r}; it must be {expected}.")
-    if isinstance(value, tuple) and not all(type(part) is str for part in value):
-        raise ValueError(f"--{item.name} is {value!r}; each of its values must be a text.")
+        raise ValueError(f"{name} is {value!r}; it must be {expected}.")
+    if isinstance(value, tuple) and not all(is_part(part, words) for part in value):
+        kind = "a text" if "tuple[str, ...]" in words else f"one of {words[0]}"
+        raise ValueError(f"{name} is {value!r}; each of its values must be {kind}.")
 
     choices = item.metadata["choices"]
-    if choices and value not in choices:
-        raise ValueError(f"--{item.name} is '{value}'; it is one of {', '.join(choices)}.")
+    if choices and value is not None:
+        for part in value if isinstance(value, tuple) else (value,):
+            if part not in choices:
+                raise ValueError(f"{name} is '{part}'; it is one of {', '.join(choices)}.")
 
     # A word instead of a number, such as auto, must be the default.
     low = item.metadata["low"]
     high = item.metadata["high"]
     is_word = isinstance(value, str) and value == item.default
-    if low is None or is_word:
+    if low is None or is_word or value is None:
         return
     if not math.isfinite(value) or value < low or (high is not None and value > high):
-        limit = f"a finite number, at least {low:g}" if high is None else f"{low:g} to {high:.10g}"
-        raise ValueError(f"--{item.name} is {value}; it must be {limit}.")
+        kind = "whole" if "int" in words else "finite"
+        limit = f"a {kind} number, at least {low:g}" if high is None else f"{low:g} to {high:.10g}"
+        raise ValueError(f"{name} is {value}; it must be {limit}.")
+
+
+def is_of_type(value: Any, word: str) -> bool:
+    """Whether a value is of a type of TYPES."""
+    # isinstance would take True for an int. A path has a class for each system.
+    return isinstance(value, Path) if word == "Path" else type(value) in TYPES[word]
+
+
+def is_part(value: Any, words: Sequence[str]) -> bool:
+    """Whether a value may be a part of one of the types in TYPES_OF_PARTS."""
+    kinds = [kind for word in words for kind in TYPES_OF_PARTS.get(word, ())]
+    return isinstance(value, Path) if Path in kinds else type(value) in kinds
 
 
 def type_words(item: Field) -> list[str]:

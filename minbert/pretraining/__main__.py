@@ -1,12 +1,11 @@
 """`python -m minbert.pretraining --corpus FILES --out DIR`: an encoder from plain text.
 
-This file is the command line. plain_text.py does the work. It is imported late, as it brings torch,
-so that `--help` and bad input answer at once.
+This file is the command. plain_text.py does the work. It brings torch, so it is imported when the
+command line and the files are understood.
 """
 
 from __future__ import annotations
 
-import argparse
 import signal
 import sys
 from collections.abc import Sequence
@@ -17,41 +16,23 @@ from minbert import __version__
 from minbert.commands.ctrl_c import INTERRUPTION
 from minbert.commands.ending import exit_code, resumable
 from minbert.commands.files import DamagedFile, read_json
-from minbert.commands.flags import Parser, add_flag
+from minbert.commands.flags import parser_of
 from minbert.commands.options import NONE, all_fields, from_flat
 from minbert.commands.outputs import check_new_folder
 from minbert.commands.paths import is_free
 from minbert.hub import BUNDLED
-from minbert.pretraining.options import PlainTextOptions, PlainTextRun
+from minbert.pretraining.options import (
+    PlacesOptions,
+    PlainTextCommand,
+    PlainTextOptions,
+    PlainTextRun,
+)
 from minbert.reporting import terminal
 from minbert.training.code_version import writer_of
 
 PROGRAM = "python -m minbert.pretraining"
 BUILT_IN = (*BUNDLED, "minilm")  # names of models, also where a folder of that name exists
-PLACES = ("corpus", "out", "resume")  # flags that say where, not how
-
-
-def build_parser() -> Parser:
-    """The parser of all flags. The fields of PlainTextOptions make most of them."""
-    assert __doc__ is not None
-    parser = Parser(
-        prog=PROGRAM,
-        description=__doc__.splitlines()[0],
-        allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
-    )
-    parser.add_argument(
-        "--corpus", type=Path, nargs="+", help="plain-text files in UTF-8, a paragraph a line"
-    )
-    parser.add_argument(
-        "--out", type=Path, help="new folder for config.json, model.safetensors, vocab.txt"
-    )
-    parser.add_argument(
-        "--resume", type=Path, metavar="DIR", help="continue the run in this folder; no other flag"
-    )
-    for item in all_fields(PlainTextOptions):
-        add_flag(parser, item, separator="-")
-    return parser
+PLACES = tuple(item.name for item in all_fields(PlacesOptions))
 
 
 def parse(argv: Sequence[str] | None = None) -> PlainTextRun:
@@ -59,7 +40,8 @@ def parse(argv: Sequence[str] | None = None) -> PlainTextRun:
 
     A wrong flag or combination ends the program with exit code 2 and a message.
     """
-    parser = build_parser()
+    assert __doc__ is not None
+    parser = parser_of(PlainTextCommand, PROGRAM, __doc__.splitlines()[0])
     values = vars(parser.parse_args(argv))
     corpus, out, resumed = (values.pop(name, None) for name in PLACES)
     try:
@@ -115,31 +97,23 @@ def load(folder: Path) -> PlainTextRun:
     return PlainTextRun(corpus, folder, options, is_resumed=True)
 
 
-@exit_code("python -m minbert.pretraining", outlives_reader=True)
+@exit_code(PROGRAM, outlives_reader=True)
 def main(argv: Sequence[str] | None = None) -> None:
     """Train an encoder from plain text, as the command line says."""
     run = parse(argv)
-    record = run.folder / "run.json"
-    if record.is_file():
-        from minbert.training import run_folder
-
-        run_folder.tidy_up(run.folder)
-        terminal.say(f"{run.folder} is finished, there is nothing to resume; see {record}.")
-        return
-    check_files(list(run.corpus))
-    check_new_folder("--out", run.folder)
+    is_finished = (run.folder / "run.json").is_file()
+    if not is_finished:
+        check_files(list(run.corpus))
+        check_new_folder("--out", run.folder)
     with (
         resumable("-m minbert.pretraining", run.folder),
         terminal.session("importing PyTorch"),
     ):
-        terminal.heading(f"minBERT {__version__}, pretraining of {run.folder}")
+        if not is_finished:
+            terminal.heading(f"minBERT {__version__}, pretraining of {run.folder}")
         from minbert.pretraining import plain_text
 
         plain_text.pretrain(run)
-
-    from minbert.training import processes
-
-    processes.end()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from minbert.commands.options import AUTO, MOST_EPOCHS, NONE, OptionGroup, flag
+from minbert.commands.options import (
+    AUTO,
+    MOST_EPOCHS,
+    NONE,
+    CommandOptions,
+    OptionGroup,
+    argument,
+    flag,
+    group,
+)
 from minbert.pretraining.sizes import SIZES
 
 DEFAULT_SIZE = "mini"
@@ -103,6 +112,27 @@ class PlainTextOptions(OptionGroup):
             raise ValueError(
                 f"--pairs {self.pairs} of --batch-size {self.batch_size} is no sequence; raise one."
             )
+
+
+@dataclass(frozen=True)
+class PlacesOptions(CommandOptions):
+    """The flags of `python -m minbert.pretraining` that say where, not how."""
+
+    corpus: tuple[Path, ...] = argument(
+        (), "plain-text files in UTF-8, a paragraph a line", "CORPUS..."
+    )
+    out: Path | None = argument(
+        None, "new folder for config.json, model.safetensors, vocab.txt", "OUT"
+    )
+    resume: Path | None = argument(None, "continue the run in this folder; no other flag", "DIR")
+
+
+@dataclass(frozen=True)
+class PlainTextCommand(CommandOptions):
+    """All flags of `python -m minbert.pretraining`."""
+
+    places: PlacesOptions = group(PlacesOptions)
+    training: PlainTextOptions = group(PlainTextOptions)
 
 
 @dataclass(frozen=True)

@@ -313,6 +313,17 @@ def choose_tokenizer(run: PlainTextRun, vocab_size: int) -> BertTokenizer:
 
 
 def pretrain(run: PlainTextRun) -> None:
+    """Train and write the folder, unless it is finished. ValueError for what cannot be used."""
+    record = run.folder / "run.json"
+    if record.is_file():
+        run_folder.tidy_up(run.folder)
+        terminal.say(f"{run.folder} is finished, there is nothing to resume; see {record}.")
+        return
+    train(run)
+    processes.end()
+
+
+def train(run: PlainTextRun) -> None:
     """Train and write the folder; raises ValueError for what cannot be used."""
     processes.join(run.options.device)
     terminal.title("Text", "reading the text")

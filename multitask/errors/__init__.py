@@ -2,6 +2,7 @@
 
 Reading order:
   breakdown.py   A dev score taken apart: mistakes, confusions and buckets of rows. Pure functions.
-  page.py        From these numbers to the sections of a report.
-  __main__.py    The command line, and the two files that it writes.
+  page.py        From these numbers to the sections of a report, and to its two files.
+  options.py     The options of the command, and what is refused before any work.
+  __main__.py    The command.
 """

@@ -8,11 +8,13 @@ Legend: N rows, C classes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
+from minbert.reporting import terminal
 from minbert.reporting.figures import Figure, ScatterPlot
-from minbert.reporting.pages import Section
+from minbert.reporting.pages import Section, write_html, write_markdown
 from minbert.reporting.tables import (
     NO_VALUE,
     Column,
@@ -32,7 +34,7 @@ from multitask.errors.breakdown import (
     word_overlap,
     worst_rows,
 )
-from multitask.saved_run import FinishedRun, can_answer
+from multitask.saved_run import FinishedRun, can_answer, open_run
 
 # Two points always lie on a line, so fewer rows have no correlation.
 MIN_ROWS_OF_CORRELATION = 3
@@ -46,6 +48,15 @@ ABOUT_OVERLAP = (
     "has (the Jaccard index of lower-cased words). If a model relies on shared words, its mean "
     "prediction rises faster than the mean gold label."
 )
+
+
+def write_pages(run: Path, folder: Path, title: str, num_worst: int) -> None:
+    """Write errors.md and errors.html of a run into a folder, and say where they are."""
+    sections = run_sections(open_run(run), num_worst)
+    terminal.doing("drawing the figures")
+    for name, write in (("errors.md", write_markdown), ("errors.html", write_html)):
+        write(folder / name, title, sections)
+        terminal.say(str(folder / name))
 
 
 def run_sections(run: FinishedRun, num_worst: int) -> list[Section]:

@@ -2,5 +2,7 @@
 
 classifier.py        As a ForSequenceClassification of transformers, where that is exact.
 graph.py             As an ONNX graph, which holds any head.
-__main__.py          The command line.
+work.py              Writes the folder, and compares the model in it with the run.
+options.py           The options of the command, and what is refused before any work.
+__main__.py          The command.
 """

@@ -97,7 +97,7 @@ def test_a_name_that_is_no_option(name):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"steps": 0}, "--steps is 0; it must be a finite number, at least 1."),
+        ({"steps": 0}, "--steps is 0; it must be a whole number, at least 1."),
         ({"steps": 2.0}, "--steps is 2.0; it must be int."),
         ({"steps": True}, "--steps is True; it must be int."),
         ({"is_loud": 1}, "--is_loud is 1; it must be bool."),

@@ -15,7 +15,8 @@ from course.editions import EDITIONS, MODES
 from data.examples import CFIMDB_FILES, COURSE_FILES
 from data.readers import read_examples
 from minbert.commands.files import digest_of_file, write_json
-from multitask.check import MODE_OF_WORD, PART1_NAME, main
+from multitask.check import main
+from multitask.checked_files import MODE_OF_WORD, PART1_NAME
 from multitask.prediction_files import score_predictions
 from multitask.prediction_files import write_predictions as write
 from multitask.tasks import BUILT_IN_TASKS, TASKS
@@ -323,8 +324,7 @@ def test_a_gold_file_of_another_program_with_other_columns(tmp_path, data_dir, c
     assert "the header has no column sentence, sentiment; found are: Nummer" in (
         capsys.readouterr().err
     )
-    with pytest.raises(SystemExit):
-        main([paths[0], "--label", "Klasse"])
+    assert main([paths[0], "--label", "Klasse"]) == 2
     assert "name columns of --gold; pass it, too." in capsys.readouterr().err
 
 

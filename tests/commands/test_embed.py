@@ -350,15 +350,15 @@ def test_sentences_that_are_refused(command, content, words, tmp_path):
     [
         (["--out", "-", "--nearest", 1], ("--out - writes vectors to standard output", "a file")),
         (["--out", "-", "--query", "x"], ("--out - writes vectors to standard output",)),
-        (["--nearest", 0], ("--nearest is 0", "1 or more")),
+        (["--nearest", 0], ("--nearest is 0", "at least 1")),
         (["--nearest", 5], ("--nearest is 5; standard input holds 5 lines", "has 4 others")),
         (["--query", "  "], ("--query is empty",)),
         (["--query", "\udce9"], ("--query is not in UTF-8",)),
         (["--query", "x", "--top", 0], ("--top is 0",)),
         (["--nearest", 1, "--top", 3], ("--top has no effect without --query",)),
         (["--nearest", 1, "--normalise"], ("--normalise has no effect without --out or --export",)),
-        (["--nearest", 1, "--batch-size", 0], ("--batch-size is 0", "1 or more")),
-        (["--nearest", 1, "--max-length", 3], ("--max-length is 3", "4 or more")),
+        (["--nearest", 1, "--batch-size", 0], ("--batch-size is 0", "at least 1")),
+        (["--nearest", 1, "--max-length", 3], ("--max-length is 3", "at least 4")),
         (["--nearest", 1, "--max-length", 129], ("--max-length is 129", "128 positions")),
         (
             ["--nearest", 1, "--input", "DIR/absent.txt"],
@@ -373,7 +373,7 @@ def test_sentences_that_are_refused(command, content, words, tmp_path):
         (["--export", "DIR/new", "--lines"], ("--lines has no effect",)),
         (["--nearest", 1, "--lines", "--text", "x"], ("--lines says that the input has no col",)),
         (["--out", "-", "--duplicates"], ("--out - writes vectors to standard output",)),
-        (["--duplicates", "--threshold", 2], ("--threshold is 2.0; pass a cosine from -1 to 1",)),
+        (["--duplicates", "--threshold", 2], ("--threshold is 2.0; it must be -1 to 1",)),
         (["--duplicates", "--threshold", "nan"], ("--threshold is nan",)),
         (["--nearest", 1, "--threshold", 0.5], ("--threshold has no effect without --duplicates",)),
         (["--nearest", 1, "--duplicates"], ("--duplicates prints a table", "ask for one of them")),
@@ -489,7 +489,8 @@ def test_a_reader_that_has_seen_enough(tiny_model):
     """`| head -1` closes the pipe; that is no error."""
     code = (
         "import sys, contrastive.embed.__main__ as embed\n"
-        "embed.work = lambda *_, **__: iter(['x' * 9] * 99999)\n"
+        "from contrastive.embed import work\n"
+        "work.answers = lambda *_, **__: iter(['x' * 9] * 99999)\n"
         "sys.exit(embed.main(['minilm', '--nearest', '1']))"
     )
     python = f"'{sys.executable}' -c \"$0\""

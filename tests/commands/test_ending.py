@@ -20,7 +20,8 @@ from minbert.commands.ctrl_c import INTERRUPTION
 from minbert.commands.ending import exit_code, resumable, this_launcher, this_python
 from minbert.commands.paths import in_shell
 from minbert.pretraining import __main__ as pretraining
-from multitask.ensemble import __main__ as ensemble
+from multitask.ensemble import work as ensemble
+from multitask.ensemble.__main__ import main as join_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 LIGHT = (
@@ -363,7 +364,7 @@ def break_pipe(*_) -> None:
 def test_an_ensemble_is_written_before_it_is_said(two_runs, tmp_path, monkeypatch):
     """A pipe such as `| head` may break, and a terminal may know no dash."""
     monkeypatch.setattr(ensemble, "score_table", break_pipe)
-    assert ensemble.main([*map(str, two_runs), "--out", str(tmp_path / "ensemble")]) == 0
+    assert join_runs([*map(str, two_runs), "--out", str(tmp_path / "ensemble")]) == 0
     assert (tmp_path / "ensemble" / "ensemble.json").is_file()
 
 

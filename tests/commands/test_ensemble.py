@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from multitask import check, saved_run
-from multitask.ensemble import __main__ as ensemble
+from multitask.ensemble import work as ensemble
 from multitask.ensemble.__main__ import main
 from multitask.ensemble.voting import METHODS
 from multitask.prediction_files import read_predictions
@@ -382,7 +382,7 @@ def test_runs_on_other_data(two_runs, tmp_path, out, capsys):
 @pytest.mark.parametrize("flags", [("--folds", 1), ("--folds", -3), ("--seed", -1)])
 def test_numbers_that_cannot_be(two_runs, out, capsys, flags):
     message = refused(capsys, *two_runs, "--out", out, *flags)
-    assert f"{flags[0]} is {flags[1]}; pass a whole number of" in message
+    assert f"{flags[0]} is {flags[1]}; it must be a whole number, at least" in message
 
 
 def test_more_folds_than_rows(two_runs, out, capsys):

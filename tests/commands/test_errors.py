@@ -148,7 +148,7 @@ def complaint(capsys, *arguments) -> str:
 
 @pytest.mark.parametrize("worst", ["0", "-3"])
 def test_no_mistakes_asked_for(capsys, run, worst):
-    assert f"--worst is {worst}; pass a whole number of 1 or more" in complaint(
+    assert f"--worst is {worst}; it must be a whole number, at least 1" in complaint(
         capsys, run, "--worst", worst
     )
 

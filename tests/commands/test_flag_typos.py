@@ -20,7 +20,7 @@ def source_files() -> list[Path]:
     files = [ROOT / "run_multitask.py"]
     for package in (*PACKAGES, "tools"):
         files += sorted((ROOT / package).rglob("*.py"))
-    return files
+    return [path for path in files if path != ROOT / "minbert" / "commands" / "flags.py"]
 
 
 def calls_in(path: Path) -> set[str]:
@@ -34,7 +34,7 @@ def command_of(path: Path) -> str | None:
 
     A command is a single file, or a folder whose parser may stand in a file of its own.
     """
-    if "Parser" not in calls_in(path):
+    if not calls_in(path) & {"Parser", "parse_command", "parser_of"}:
         return None
     place = path.parent if (path.parent / "__main__.py").exists() else path.with_suffix("")
     # A file beside __main__.py may be a command as well.

@@ -23,6 +23,7 @@ from minbert.commands.paths import temporary_name
 from minbert.reporting.pages import render_html
 from multitask import predict
 from multitask.errors import __main__ as errors
+from multitask.errors.options import ErrorsOptions, check_output_files
 from multitask.tasks import TASKS
 
 
@@ -180,7 +181,7 @@ def test_reports_replace_reports_only(two_runs, tmp_path, capsys):
     flags = [str(two_runs[0]), "--worst", "1", "--out", str(tmp_path)]
     (tmp_path / "errors.md").write_text("# Errors of first\n")
     (tmp_path / "errors.html").write_text(PAGE_START)
-    errors.check_request(errors.parse(flags))
+    check_output_files(ErrorsOptions(run=two_runs[0], out=tmp_path))
     (tmp_path / "errors.md").write_text("my notes")
     assert errors.main(flags) == 2
     assert f"--out {tmp_path / 'errors.md'}: this file exists" in capsys.readouterr().err

@@ -130,7 +130,7 @@ BAD_FILES = {
     SAMPLER.replace('flag(3, "With --sampling toy: how much.", low=1)', "3"): (
         "ToyOptions.toy_level is no flag. Write toy_level: ... = flag(DEFAULT, HELP)."
     ),
-    SAMPLER.replace("flag(3", "flag(0"): "line 16: --toy_level is 0; it must be a finite number",
+    SAMPLER.replace("flag(3", "flag(0"): "line 16: --toy_level is 0; it must be a whole number",
     SAMPLER.replace("(ToyOptions,)", "(int,)"): "<class 'int'>; a subclass of OptionGroup is",
     SAMPLER.replace("toy_level", "lr"): "its option ToyOptions.lr has the name of another option,",
     SAMPLER.replace('title="a toy of this test", ', ""): "missing 1 required keyword-only argument",

@@ -13,7 +13,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from multitask.predict import main, print_rows
+from multitask.answers import print_rows
+from multitask.predict import main
 from multitask.prediction_files import read_predictions
 from multitask.probabilities import probabilities
 from multitask.saved_run import open_run
@@ -239,7 +240,7 @@ def test_the_confidence_of_two_classes_is_that_of_the_predicted_one(two_runs, pr
 def test_a_terminal_gets_aligned_columns_and_a_pipe_gets_tabs(
     is_terminal, expected, monkeypatch, capsys
 ):
-    monkeypatch.setattr("multitask.predict.terminal.is_terminal", lambda stream: is_terminal)
+    monkeypatch.setattr("multitask.answers.terminal.is_terminal", lambda stream: is_terminal)
     texts = SimpleNamespace(rows=[SimpleNamespace(texts=[text]) for text in ("Good.", "Bad.")])
     print_rows(texts, [["4", "positive", "0.91"], ["1", "somewhat negative", "0.50"]])
     assert capsys.readouterr().out == expected

@@ -12,7 +12,8 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from contrastive.quality.__main__ import by_name, main
+from contrastive.quality.__main__ import main
+from contrastive.quality.options import by_name
 from contrastive.zero_shot import embed
 from data.batching import EncodedExamples
 from data.sentence_sets import read_pairs
@@ -232,7 +233,7 @@ REFUSED = [
     ("--transfer SST --text-pair x", "--text-pair has no effect without --sets"),
     ("--sets STS --transfer SST --text x", "--text and --label would name columns of --sets and"),
     ("--sets STS --label value", "the header has no column value, which --label names; found are"),
-    ("--sets STS --max-length 2", "--max-length is 2; pass a whole number of 3 or more"),
+    ("--sets STS --max-length 2", "--max-length is 2; it must be a whole number, at least 3"),
     (
         "--sets STS --max-length 129",
         "--max-length is 129; MODEL has 128 positions. Pass at most that",
@@ -248,7 +249,7 @@ REFUSED = [
     ("--sets gone.tsv", "gone.tsv: there is no such file. Check the path"),
     (
         "--transfer SST --seed 4294967296",
-        "--seed is 4294967296; pass a whole number below 4294967296.",
+        "--seed is 4294967296; it must be 0 to 4294967295.",
     ),
     (
         "--transfer SST --folds 30",

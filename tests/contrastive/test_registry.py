@@ -1,5 +1,6 @@
 """contrastive/registry.py: a method is entered once, and everything else follows its entry."""
 
+import inspect
 import subprocess
 import sys
 from dataclasses import asdict, fields, replace
@@ -52,6 +53,14 @@ def test_an_entry_names_what_exists(name):
     assert name in all_stages()
     for option in entry.own_options:
         assert name in needed_stages(option, OPTIONS)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_an_entry_passes_what_its_class_takes(name):
+    parameters = set(inspect.signature(CLASSES[name]).parameters) - {"setup"}
+    # SG-OPT has one objective.
+    assert parameters - set(METHODS[name].arguments) <= {"objective"}
+    assert set(METHODS[name].arguments) <= parameters
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -9,7 +9,8 @@ import pytest
 
 from command_line.parser import parse
 from course.editions import EDITIONS
-from course.part1 import Run, main, run_flags
+from course.four_runs import Run, run_flags
+from course.part1 import main
 from data.examples import BUILT_IN_FILES, CFIMDB, SST
 from data.readers import read_examples
 from multitask.prediction_files import verify_predictions
@@ -80,7 +81,7 @@ def test_the_frozen_runs_have_the_encoder_that_they_started_from(part1, tiny_mod
 
 def test_a_later_year_gets_its_names_and_nothing_is_trained_again(part1, monkeypatch, capsys):
     out, flags = part1
-    monkeypatch.setattr("course.part1.run_process", refuse_to_train)
+    monkeypatch.setattr("course.four_runs.run_process", refuse_to_train)
     assert main([*flags, "--course", "cs224n-2024"]) == 0
     first = out / "predictions" / "last-linear-layer-cfimdb-test-out.csv"
     assert first.read_bytes() == (
@@ -101,7 +102,7 @@ def test_a_later_year_gets_its_names_and_nothing_is_trained_again(part1, monkeyp
 )
 def test_one_mode_alone(part1, words, mode, monkeypatch, capsys):
     _, flags = part1
-    monkeypatch.setattr("course.part1.run_process", refuse_to_train)
+    monkeypatch.setattr("course.four_runs.run_process", refuse_to_train)
     assert main([*flags, *words]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line.endswith("-out.csv")]
     assert len(lines) == 4 and all(f"{mode}-" in line for line in lines)
@@ -194,7 +195,7 @@ def test_an_option_that_a_run_lacks_counts_as_its_default_and_is_told(
     course_data, tmp_path, monkeypatch, capsys
 ):
     """Such as in a run of an older version. It is no agreement with whatever is asked for."""
-    monkeypatch.setattr("course.part1.run_process", lambda command, log: 130)
+    monkeypatch.setattr("course.four_runs.run_process", lambda command, log: 130)
     folder = write_begun(tmp_path, course_data, {}, without=("train_rows", "layer_decay"))
     flags = ["--data-dir", str(course_data), "--out", str(tmp_path)]
     assert main(flags) == 130
@@ -219,7 +220,7 @@ def test_a_failing_run_ends_the_command_with_its_code(
         commands.append(command[1:])
         return code
 
-    monkeypatch.setattr("course.part1.run_process", stop)
+    monkeypatch.setattr("course.four_runs.run_process", stop)
     out = tmp_path / "new"
     flags = ["--data-dir", str(course_data), "--out", str(out), "--lr", "1e-3"]
     assert main(flags) == code

@@ -4,6 +4,7 @@ Where a sampler does not take all rows, it must draw each equally often (chi-squ
 loop, a job that was killed in mid-epoch must go on with the batches that were left.
 """
 
+import inspect
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -92,6 +93,14 @@ def plan_with(monkeypatch, sample, epoch: Epoch) -> list[Step]:
 
 def test_each_name_has_a_function():
     assert list(FUNCTIONS) == [name for name, entry in SAMPLERS.items() if entry.sample is None]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_an_entry_passes_what_its_function_takes(name):
+    entry = SAMPLERS[name]
+    parameters = set(inspect.signature(FUNCTIONS[name]).parameters)
+    passed = {*entry.arguments, *entry.of_epoch}
+    assert parameters - {"make_batches", "generator"} == passed
 
 
 def test_plain_tuples_become_batches(monkeypatch):

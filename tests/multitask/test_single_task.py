@@ -18,7 +18,8 @@ from command_line.options import Options
 from minbert import BertTokenizer
 from minbert.training.loop import fit
 from multitask.evaluation import evaluate
-from multitask.export import __main__ as export_command
+from multitask.export import work as export_command
+from multitask.export.__main__ import main as export
 from multitask.model import MultitaskBert
 from multitask.plan import TrainedTasks
 from multitask.plan_registry import plan_tasks
@@ -229,7 +230,7 @@ def test_export_takes_the_model_of_the_task(run, tmp_path, monkeypatch):
         return []
 
     monkeypatch.setattr(export_command, "write_model", note)
-    assert export_command.main([str(run), "--task", task, "--out", str(tmp_path / "out")]) == 0
+    assert export([str(run), "--task", task, "--out", str(tmp_path / "out")]) == 0
     ((model, name),) = written
     own = MultitaskBert.from_pretrained(run / f"model-{task}")
     assert name == task and same(model.state_dict(), own.state_dict())

@@ -362,7 +362,7 @@ def test_going_on_from_a_folder(folder, text, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--tokens", 0], "--tokens is 0; it must be a finite number, at least 1"),
+        (["--tokens", 0], "--tokens is 0; it must be a whole number, at least 1"),
         (["--lr", "inf"], "--lr is inf; it must be a finite number, at least 0"),
         (["--seed", 2**32], "--seed is 4294967296; it must be 0 to 4294967295"),
         (["--pairs", 2], "--pairs is 2.0; it must be 0 to 1"),

@@ -1,0 +1,188 @@
+"""The options of `python -m contrastive.quality`, and what is refused before any work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from data.tables.columns import ColumnNames
+from minbert.commands.options import AUTO, CommandOptions, argument, positional
+from minbert.commands.outputs import (
+    HELP_OF_OVERWRITE,
+    OVERWRITE,
+    PAGE_START,
+    Output,
+    begins_with,
+    check_outputs,
+)
+from minbert.commands.paths import check_writable, real_path
+
+MIN_LENGTH = 3  # [CLS], a token, [SEP]
+DEFAULT_FOLDS = 10
+DEFAULT_SEED = 11711
+TITLE_START = "Sentence vectors of "
+RECORD_START = '{\n  "model": '  # of quality.json
+
+
+@dataclass(frozen=True)
+class QualityOptions(CommandOptions):
+    """The command line of contrastive.quality."""
+
+    model: str = positional(
+        "MODEL", "minbert-mini, minilm, a folder such as runs/NAME/encoder, or a hub name"
+    )
+    # Files to read and to write.
+    sets: tuple[Path, ...] = argument(
+        (),
+        "STS files: columns score (or similarity), sentence1, sentence2, and perhaps subset",
+        "FILE...",
+    )
+    transfer: tuple[Path, ...] = argument(
+        (), "classification files: columns sentence, and sentiment or label", "FILE..."
+    )
+    text: str | None = argument(
+        None,
+        "column of the files with the sentences (default: sentence1 of --sets, sentence of "
+        "--transfer)",
+        "COLUMN",
+    )
+    text_pair: str | None = argument(
+        None,
+        "column of the files with the second sentences of --sets (default: sentence2)",
+        "COLUMN",
+    )
+    label: str | None = argument(
+        None,
+        "column of the files with the labels (default: score of --sets, label of --transfer)",
+        "COLUMN",
+    )
+    report: Path | None = argument(
+        None,
+        "one page with all figures: --layers, cosines by label, a map of pairs of the first set, "
+        "and, if MODEL is the folder of a training stage, loss, dev score, alignment and "
+        "uniformity over its training",
+        "FILE.html",
+    )
+    before: str | None = argument(
+        None, "the encoder before training, for a second map of the pairs in --report", "MODEL"
+    )
+    out: Path | None = argument(
+        None, "folder for quality.json (the numbers) and quality.md (the tables)", "DIR"
+    )
+    overwrite: bool = argument(False, HELP_OF_OVERWRITE)
+    # What is measured.
+    layers: bool = argument(False, "every hidden state under cls, mean and max, on the first set")
+    baselines: bool = argument(False, "also [CLS], mean, first-last mean, WK pooling and whitening")
+    range: tuple[float, float] | None = argument(
+        None,
+        "scale of the labels; default: the whole numbers around those of each file",
+        "LOW HIGH",
+    )
+    folds: int = argument(DEFAULT_FOLDS, "parts of a --transfer file", low=2)
+    seed: int = argument(DEFAULT_SEED, "of the folds of --transfer", low=0, high=2**32 - 1)
+    # How sentences become vectors.
+    pooling: str = argument(
+        AUTO,
+        "the encoder's own sentence vector; auto: the one it was trained for, or else mean",
+        choices=(AUTO, "mean", "cls", "pooler"),
+    )
+    device: str = argument(AUTO, "where the encoder runs", choices=(AUTO, "cpu", "cuda", "mps"))
+    precision: str = argument(
+        "fp32",
+        "of the encoder; auto is faster on some machines, and cosines then agree to two digits",
+        choices=("fp32", "bf16", AUTO),
+    )
+    max_length: int | None = argument(
+        None,
+        "tokens of a sentence at most (default: that of the model's folder, or 128)",
+        low=MIN_LENGTH,
+    )
+    batch_size: int = argument(32, "pairs or sentences encoded at once", low=1)
+
+    @property
+    def column_names(self) -> ColumnNames:
+        """The names of the columns that the user passed."""
+        return ColumnNames(text=self.text, text_pair=self.text_pair, label=self.label)
+
+    def check(self) -> None:
+        if not self.sets and not self.transfer:
+            raise ValueError(
+                "there is nothing to measure on; expected is --sets FILE... or --transfer FILE.... "
+                "Name some, such as --sets data/sample/sts-dev.csv."
+            )
+        # A flag without an effect is refused: the user expects one.
+        self.check_needed_flags()
+        if self.range and not self.range[0] < self.range[1]:
+            raise ValueError(
+                f"--range is {self.range[0]:g} {self.range[1]:g}; expected is the lowest label "
+                "and then the highest, such as --range 0 5."
+            )
+
+    def check_needed_flags(self) -> None:
+        """ValueError for a flag that has no effect."""
+        needs_sets = {
+            "--layers": self.layers,
+            "--baselines": self.baselines,
+            "--range": self.range,
+            "--before": self.before,
+            "--text-pair": self.text_pair,
+        }
+        for flag, value in needs_sets.items():
+            if value and not self.sets:
+                raise ValueError(f"{flag} has no effect without --sets; add that or drop it.")
+        if self.column_names.are_given and self.sets and self.transfer:
+            raise ValueError(
+                "--text and --label would name columns of --sets and of --transfer; measure the "
+                "two in commands of their own."
+            )
+        if not self.transfer and (self.folds, self.seed) != (DEFAULT_FOLDS, DEFAULT_SEED):
+            raise ValueError(
+                "--folds and --seed have no effect without --transfer; add that or drop them."
+            )
+        if self.before and not self.report:
+            raise ValueError(
+                "--before has no effect without --report, the page that shows its map; add that or "
+                "drop it."
+            )
+
+
+def check_output_files(request: QualityOptions) -> None:
+    """ValueError for a file or a folder that cannot or must not be written."""
+    outputs = []
+    if request.report:
+        if request.report.suffix != ".html":
+            raise ValueError(
+                f"--report is {request.report}; expected is a file whose name ends in .html, new "
+                "or not. Pass such a name."
+            )
+        outputs.append(Output("--report", request.report, begins_with(PAGE_START)))
+    if request.out:
+        check_writable(request.out)
+        is_ours = begins_with(f"# {TITLE_START}")
+        outputs.append(Output("--out", request.out / "quality.md", is_ours))
+        is_ours = begins_with(RECORD_START)
+        outputs.append(Output("--out", request.out / "quality.json", is_ours))
+    if request.overwrite and not outputs:
+        raise ValueError(f"{OVERWRITE} has no effect without --out or --report. Drop it.")
+    folders = [Path(request.model)]
+    check_outputs(outputs, [*request.sets, *request.transfer], folders, request.overwrite)
+
+
+def by_name(paths: Sequence[Path]) -> dict[str, Path]:
+    """Paths by their names in tables.
+
+    The name is the file's without its suffix, or the whole path if two files share that. Raises
+    ValueError for a file that is given twice.
+    """
+    resolved: set[Path] = set()
+    for path in paths:
+        if real_path(path) in resolved:
+            raise ValueError(
+                f"{path} is given twice, and would count twice in the average. Name each file once."
+            )
+        resolved.add(real_path(path))
+
+    # Short names where they are clear, whole paths where they are not.
+    stems = [path.stem for path in paths]
+    return {path.stem if stems.count(path.stem) == 1 else str(path): path for path in paths}

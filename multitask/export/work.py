@@ -1,0 +1,105 @@
+"""Writes a task of a run as a model of another library, and compares the two."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from data.batching import Batch, EncodedExamples
+from data.examples import Example
+from minbert import BertTokenizer
+from minbert.commands.paths import in_shell, temporary_name
+from minbert.onnx_files import CHECKED_TEXTS
+from multitask.export.classifier import largest_difference, write_classifier, write_tokenizer
+from multitask.export.graph import FILE_NAME, write_graph
+from multitask.export.options import ExportOptions
+from multitask.model import MultitaskBert
+from multitask.saved_run import check_trained, open_model, read_record
+from multitask.task_models import TaskModels
+from multitask.tasks import Task
+from multitask.user_rows import choose_only_task
+
+
+def export(options: ExportOptions) -> list[str]:
+    """Write the folder with all its files, or nothing. Returns lines for the user."""
+    # Everything that can be refused comes before the first file.
+    record = read_record(options.run)
+    name = options.task or choose_only_task(options.run)
+    model, tokenizer = open_model(record)
+    task = find_task(model, name)
+    if isinstance(model, TaskModels):
+        model = model.of(task.name)
+    check_trained([record], task)
+    max_length = record.options.data.max_length
+    batches = batches_to_check(model.cpu(), task, tokenizer, max_length)
+
+    # The folder is made beside its place and renamed when it is complete.
+    beside = options.out.with_name(temporary_name(options.out))
+    shutil.rmtree(beside, ignore_errors=True)  # of a process that was killed
+    try:
+        beside.mkdir(parents=True)
+        write_tokenizer(tokenizer, max_length, beside)
+        lines = write_model(model, task, options, beside, batches)
+        lines += note_on_precision(record.options.training.precision)
+        if options.out.exists():
+            options.out.rmdir()
+        os.replace(beside, options.out)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return lines
+
+
+def note_on_precision(precision: str) -> list[str]:
+    """A line for the user where the run predicts in another precision than the comparison."""
+    if precision == "fp32":
+        return []
+    return [
+        f"both compute in fp32. The run predicts in {precision}, which rounds more. "
+        "multitask.predict --precision fp32 agrees with the exported model."
+    ]
+
+
+def find_task(model: MultitaskBert | TaskModels, name: str) -> Task:
+    """The task of a name; ValueError, with the names that there are, where none has it."""
+    if name not in model.tasks:
+        raise ValueError(f"--task is {name}; the tasks are {', '.join(model.tasks)}.")
+    return model.tasks[name]
+
+
+def batches_to_check(
+    model: MultitaskBert, task: Task, tokenizer: BertTokenizer, max_length: int
+) -> list[Batch]:
+    """Batches of different sizes and lengths."""
+    examples = []
+    for number, text in enumerate(CHECKED_TEXTS):
+        second = CHECKED_TEXTS[-1 - number] if task.is_pair else None
+        examples.append(Example(str(number), text, second, None))
+    # All rows, one row, and two in another order: padding and places differ.
+    rows = EncodedExamples(examples, tokenizer, max_length, model.pair_encoding)
+    everything = range(len(examples))
+    return [rows.batch(list(everything)), rows.batch([1]), rows.batch([3, 0])]
+
+
+def write_model(
+    model: MultitaskBert,
+    task: Task,
+    options: ExportOptions,
+    folder: Path,
+    batches: Sequence[Batch],
+) -> list[str]:
+    """Write the model in the format that was asked for. Returns lines for the user."""
+    out = in_shell(options.out)
+    checked = f"{sum(len(batch.ids) for batch in batches)} texts"
+    if options.format == "onnx":
+        difference = write_graph(model, task, folder, batches)
+        how = f'onnxruntime.InferenceSession("{out}/{FILE_NAME}"), see {out}/onnx.json'
+    else:
+        name = write_classifier(model, task, folder)
+        difference = largest_difference(model, task, folder, batches)
+        how = f'AutoModelForSequenceClassification.from_pretrained("{out}"), a {name}'
+    return [
+        f"largest difference from the run's model on {checked}: {difference:.1e}",
+        f"written to {out}. Open it with {how}",
+    ]
