@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from experiments.flags import is_different, parse_flags
 from experiments.run_files import read_json
 from experiments.series import command_of, run_process
 from minbert import BertConfig, hub
+from minbert.commands import streams
 from minbert.commands.ending import FAILS_AGAIN
 from minbert.commands.files import digest_of_file, write_atomically
 from minbert.commands.paths import in_shell
@@ -50,11 +50,11 @@ class Run(NamedTuple):
     folder: Path
 
 
-def train_and_write(options: Part1Options, flags: Sequence[str]) -> int:
+def train_and_write(options: Part1Options, flags: Sequence[str], log: Callable[[str], None]) -> int:
     """Train what is not trained yet, and write the files.
 
-    flags: those of the runs. Returns exit code 0 when the files are written, else that of the run
-    that failed.
+    flags: those of the runs. log: is told what happens. Returns exit code 0 when the files are
+    written, else that of the run that failed.
     """
     check_flags(flags)
     runs = []
@@ -64,22 +64,21 @@ def train_and_write(options: Part1Options, flags: Sequence[str]) -> int:
     # What cannot be trained or used is named before any run begins.
     for run in runs:
         of_run, _ = parse(run_flags(run, options.data_dir, flags))
-        check_same_options(run, of_run.flat(), print)
+        check_same_options(run, of_run.flat(), log)
     check_data(Path(options.data_dir))
     for run in runs:
         check_same_files(run)
 
     for run in runs:
-        code = finish(run, options.data_dir, flags, print)
+        code = finish(run, options.data_dir, flags, log)
         if code:
             fails_again = code in FAILS_AGAIN
             advice = "Correct that first" if fails_again else "The same command goes on from here"
-            message = f"{run.folder}: ended with code {code}. The message is above. {advice}."
-            print(message, file=sys.stderr)
+            streams.say(f"{run.folder}: ended with code {code}. The message is above. {advice}.")
             return code
-    print(dev_table(runs, options.edition))
+    log(dev_table(runs, options.edition))
     for path in write_files(runs, options.out, options.edition):
-        print(path)
+        log(str(path))
     return 0
 
 

@@ -62,13 +62,16 @@ class VerifiedFile(NamedTuple):
     has_doubt: bool
 
 
-def write_hand_in(options: SubmitOptions) -> None:
-    """Verify all files, then write the zip. Nothing is written where one of them is refused."""
+def write_hand_in(options: SubmitOptions, log: Callable[[str], None]) -> None:
+    """Verify all files, then write the zip. Nothing is written where one of them is refused.
+
+    log: is told the line of each file.
+    """
     out = options.out or Path(options.edition.zip_name)
     # RUN may be the folder of a student's project, where the zip belongs.
     check_outputs([Output("--out", out, is_our_zip)], overwrite=options.overwrite)
     try:
-        files = verified_files(options, print)
+        files = verified_files(options, log)
     except ValueError as error:
         if not out.is_file():
             raise
@@ -76,10 +79,10 @@ def write_hand_in(options: SubmitOptions) -> None:
 
     write_zip(out, files)
     num_code = sum(name.endswith(".py") for name in files)
-    print(f"{out}: {len(files) - num_code} files of predictions, {num_code} of code")
+    log(f"{out}: {len(files) - num_code} files of predictions, {num_code} of code")
     note = note_on_code(options.code, num_code)
     if note:
-        print(note)
+        log(note)
 
 
 def verified_files(options: SubmitOptions, log: Callable[[str], None]) -> dict[str, Path]:

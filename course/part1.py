@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = from_flat(Part1Options, vars(values))
     from course.four_runs import train_and_write
 
-    return train_and_write(options, flags)
+    return train_and_write(options, flags, print)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parse_command(SubmitOptions, PROGRAM, description, argv)
     from course.hand_in import write_hand_in
 
-    write_hand_in(options)
+    write_hand_in(options, print)
 
 
 if __name__ == "__main__":

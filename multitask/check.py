@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse_command(CheckOptions, PROGRAM, description, arguments)
     from multitask.checked_files import check_files
 
-    return check_files(options)
+    return check_files(options, print)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ check.py is the command.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,8 +41,8 @@ MODE_OF_WORD = {
 PART1_NAME = re.compile(rf"({'|'.join(MODE_OF_WORD)})-(sst|cfimdb)-(?:dev|test)-out\.csv")
 
 
-def check_files(options: CheckOptions) -> int:
-    """Check the files, and print a line for each.
+def check_files(options: CheckOptions, log: Callable[[str], None]) -> int:
+    """Check the files. log: is told the line of each.
 
     Returns the exit code: 2 if one of them was refused, or is not as its run wrote it.
     """
@@ -56,7 +57,7 @@ def check_files(options: CheckOptions) -> int:
             num_refused += 1
             streams.say(f"refused: {error}")
             continue
-        print(as_message(checked.line))
+        log(as_message(checked.line))
         num_refused += not checked.is_as_written
         doubts |= checked.doubts
         if checked.score is not None:
@@ -67,7 +68,7 @@ def check_files(options: CheckOptions) -> int:
     if is_one_of_each:
         by_task = {name: of_files[0] for name, of_files in scores.items()}
         first = f"overall 2023: {overall_2023(by_task):.4f}"
-        print(f"{first}, overall 2024: {overall_2024(by_task):.4f}")
+        log(f"{first}, overall 2024: {overall_2024(by_task):.4f}")
     for path, doubt in doubts.items():
         streams.say(f"note: {path} may not be the course's file: {doubt}.")
     return 2 if num_refused else 0

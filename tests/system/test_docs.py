@@ -222,7 +222,8 @@ def file_of(module: str) -> str:
 
 def flags_in(text: str) -> set[str]:
     """The flags that a file names, and those that it declares as fields of an option group."""
-    names = re.findall(r"(?m)^    (\w+): [^=]+ = flag\(", text)
+    names = re.findall(r"(?m)^    (\w+): [^=]+ = (?:flag|argument)\(", text)
+    names = [name.rstrip("_") for name in names]
     declared = [f"--{name}" for name in names] + [f"--{name.replace('_', '-')}" for name in names]
     return {*re.findall(r"--[a-z][\w-]*", text), *declared}
 

@@ -23,7 +23,9 @@ PACKAGES = (
 )
 # Their files are of interest to few readers. The map links to the list in their __init__.py.
 ONLY_LINKED = (
+    "data/tables",
     "minbert/commands",
+    "course",
     "experiments",
     "course",
     "tools",
