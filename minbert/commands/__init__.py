@@ -21,5 +21,4 @@ launcher.py     The command `minbert`, which lists and starts all commands.
 files.py        Files that are written whole or not at all.
 locks.py        Locks on files, which keep two processes from the same work.
 digests.py      The record of a model's files, which every reader compares.
-late.py         torch, imported when it is first used.
 """
