@@ -25,6 +25,7 @@ PACKAGES = (
 ONLY_LINKED = (
     "data/tables",
     "minbert/commands",
+    "minbert/reporting",
     "course",
     "experiments",
     "course",
