@@ -1,8 +1,8 @@
 """Records of measured runs: one line of JSON for each, in experiments/records/*.jsonl.
 
 A run that is meant to be stated somewhere gets a record. The tables of measured numbers in the
-documents are written from the records (pages.py), so no number is copied by hand. Every line holds
-a digest of its content, so a number in it is not edited by hand either.
+documents are written from the records (tools/tables), so no number is copied by hand. Every line
+holds a digest of its content, so a number in it is not edited by hand either.
 """
 
 from __future__ import annotations

@@ -18,14 +18,6 @@ class Column(NamedTuple):
     published: str
 
 
-class Answer(NamedTuple):
-    """A row of the first table of results. page: beside docs/results/README.md."""
-
-    question: str
-    result: str
-    page: str
-
-
 OVERALL = "overall_2023"
 # What a difference says, by its mean in standard deviations over the seeds: nothing up to the first
 # one, a hint up to the second one, and more than a hint above it. docs/results/methods.md has the

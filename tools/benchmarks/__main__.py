@@ -18,12 +18,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from experiments.records import RECORDS
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.commands.outputs import check_new_folder
 from tools.benchmarks.report import Conditions, busy_cores, format_line, format_report
-from tools.tables.benchmark_tables import BENCHMARKS
 
+BENCHMARKS = RECORDS / "benchmarks.jsonl"
 ROOT = Path(__file__).resolve().parents[2]
 REPORTS = ROOT / "tools" / "benchmarks" / "reports"
 BATCH_SIZE = 32

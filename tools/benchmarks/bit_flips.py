@@ -29,6 +29,7 @@ from contrastive.sentence_folder import read_sentence_folder
 from data import token_cache
 from data.examples import Example
 from data.known_words import load_words, save_words
+from experiments.records import RECORDS
 from minbert import BertConfig, BertModel, BertTokenizer
 from minbert.commands.digests import read_record
 from minbert.commands.ending import exit_code
@@ -47,8 +48,8 @@ from multitask.prediction_files import is_as_written
 from tools.benchmarks.comparison import versions
 from tools.benchmarks.json_lines import Line, check_lines, run_missing
 from tools.benchmarks.recording import HELP, record_measurement
-from tools.tables.reliability_tables import BIT_FLIPS
 
+BIT_FLIPS = RECORDS / "bit-flips.jsonl"
 NUM_FLIPS = 200
 
 

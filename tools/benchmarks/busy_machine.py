@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from experiments.records import RECORDS
 from minbert import BertModel, BertTokenizer
 from minbert.commands import cores
 from minbert.commands.ending import exit_code
@@ -37,9 +38,10 @@ from tools.benchmarks.jobs import build_task_job, encode_rows, make_loop, resolv
 from tools.benchmarks.recording import HELP, conditions, record_measurement
 from tools.benchmarks.settings import DEVICE
 from tools.benchmarks.timing import Side, SideProcess
-from tools.tables.cost_tables import BUSY_MACHINE, table_of_waiting
+from tools.tables.generic import show_table
 
 # The number of looks that libgomp takes by itself.
+BUSY_MACHINE = RECORDS / "busy-machine.jsonl"
 OWN_NUM_LOOKS = "300000"
 # The ways of waiting: a title, and the settings of libgomp.
 WAYS: dict[str, dict[str, str]] = {
@@ -218,7 +220,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             sides[name] = side
         measured = measure(sides, options.rounds, num_cores)
     record = make_record(measured, options.model, num_cores)
-    print(table_of_waiting(record))
+    print(show_table("busy-machine", [record]))
     print(json.dumps(record))
     if options.record:
         record_measurement(BUSY_MACHINE, record)

@@ -18,15 +18,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.records import data_digest
+from experiments.records import RECORDS, data_digest
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.options import EncoderOptions
 from tools.benchmarks.busy_machine import busy_programs
 from tools.benchmarks.comparison import versions
 from tools.benchmarks.recording import HELP, conditions, record_measurement
-from tools.tables.cost_tables import DEFAULT_JOB, table_of_default_job
+from tools.tables.generic import show_table
 
+DEFAULT_JOB = RECORDS / "default-job.jsonl"
 RUN_MULTITASK = Path(__file__).resolve().parents[2] / "run_multitask.py"
 JOB = ("--option", "finetune", "--pretrain", "simcse")
 # How many busy programs stand beside the job, run by run.
@@ -94,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parser.parse_args(argv)
 
     record = measure(options.model)
-    print(table_of_default_job([record]))
+    print(show_table("cost-of-default-job", [record]))
     print(json.dumps(record))
     if options.record:
         record_measurement(DEFAULT_JOB, record)

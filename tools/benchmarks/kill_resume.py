@@ -27,14 +27,15 @@ import torch
 from safetensors.torch import load_file
 
 from data.examples import COURSE_FILES
+from experiments.records import RECORDS
 from minbert import BertConfig, BertModel, BertTokenizer
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.tokenizer import SPECIAL_TOKENS
 from tools.benchmarks.comparison import versions
 from tools.benchmarks.recording import HELP, conditions, record_measurement
-from tools.tables.reliability_tables import KILL_RESUME
 
+KILL_RESUME = RECORDS / "kill-resume.jsonl"
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = {"train": 64, "dev": 24, "test": 12}
 TENSOR_FILES = ("encoder/model.safetensors", "model/model.safetensors", "model/heads.safetensors")

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.records import RECORDS
 from minbert import BertConfig, BertModel, BertTokenizer, fast, hub
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
@@ -39,8 +40,8 @@ from tools.benchmarks.json_lines import (
 )
 from tools.benchmarks.limit import notes_without_bf16
 from tools.benchmarks.recording import HELP, digest_of_folder, record_measurement
-from tools.tables.benchmark_tables import READABLE_RUNS
 
+READABLE_RUNS = RECORDS / "readable.jsonl"
 FAST = "fast"
 READABLE = "readable"
 PATHS = (FAST, READABLE)

@@ -28,7 +28,7 @@ import numpy as np
 from data.batching import EncodedExamples
 from data.examples import COURSE_FILES, FORMATS, Example
 from data.readers import read_examples
-from experiments.records import Record, add_records, record_of
+from experiments.records import RECORDS, Record, add_records, record_of
 from experiments.run_files import read_json
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
@@ -36,8 +36,8 @@ from minbert.options import EncoderOptions
 from multitask.evaluation import predict
 from multitask.saved_run import open_model, read_record
 from multitask.tasks import TASKS, accuracy, macro_f1
-from tools.tables.first_model_tables import REAL_SENTENCES
 
+REAL_SENTENCES = RECORDS / "real-sentences.jsonl"
 SENTENCES = Path(__file__).resolve().parents[2] / "tests" / "hundred_sentences.tsv"
 NEUTRAL = 2
 DEFAULT_MODEL = EncoderOptions().model

@@ -27,14 +27,14 @@ from torch import Tensor
 
 from contrastive.embed.export import export
 from contrastive.embedder import open_embedder
-from experiments.records import Record, add_records
+from experiments.records import RECORDS, Record, add_records
 from minbert import BertModel, BertTokenizer, hub
 from minbert.commands.ending import exit_code
 from tools.benchmarks.inputs import require
 from tools.benchmarks.recording import conditions
 from tools.benchmarks.small_models import SENTENCES, make_model
-from tools.tables.benchmark_tables import ROUND_TRIPS
 
+ROUND_TRIPS = RECORDS / "round-trips.jsonl"
 LIBRARIES = ("transformers", "sentence-transformers", "tokenizers", "torch")
 
 # A row of the table, and the family of its random model; None for weights that are at hand.

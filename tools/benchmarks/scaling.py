@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy
 import torch
 
+from experiments.records import RECORDS
 from minbert import BertConfig, BertModel, BertTokenizer
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
@@ -40,8 +41,8 @@ from tools.benchmarks.limit import notes_without_bf16
 from tools.benchmarks.recording import HELP, digest_of_folder, record_measurement
 from tools.benchmarks.settings import DEVICE
 from tools.benchmarks.timing import Side, alternate
-from tools.tables.cost_tables import SCALING
 
+SCALING = RECORDS / "scaling.jsonl"
 ROOT = Path(__file__).resolve().parents[2]
 
 # Whole runs: the training rows of the smallest one, and how many times as many the others have.

@@ -23,6 +23,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 import torch
 
+from experiments.records import RECORDS
 from minbert.commands.ending import exit_code
 from minbert.commands.files import read_json, write_json
 from minbert.commands.flags import Parser
@@ -33,8 +34,9 @@ from tools.reliability.campaign import PARTS, Done, do_all, do_trial, plan, read
 from tools.reliability.soak import growth, judge, soak
 from tools.reliability.trial import COMMAND, Trial
 from tools.reliability.workplace import Workplace
-from tools.tables.reliability_tables import RELIABILITY, table_of_faults
+from tools.tables.generic import show_table
 
+RELIABILITY = RECORDS / "reliability.jsonl"
 WORK = Path(tempfile.gettempdir()) / "minbert-reliability"
 SOAK = "soak"
 MINUTES_OF_SOAK = 60.0
@@ -152,7 +154,7 @@ def measure(arguments: argparse.Namespace, workplace: Workplace) -> dict[str, An
     line |= {"name": "faults", "rows": [row._asdict() for row in rows_of(done)]}
     line |= {"goals": {name: PARTS[name].goal for name in arguments.parts}}
     line |= {"seconds": round(sum(item.seconds for item in done)), "failed": failures(done)}
-    say(table_of_faults(line))
+    say(show_table("reliability", [line]))
     return line
 
 

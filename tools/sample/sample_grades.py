@@ -22,7 +22,7 @@ from pathlib import Path
 
 from data.examples import COURSE_FILES, SST, Example
 from data.options import SAMPLE_FOLDER
-from experiments.records import Record, add_records, record_of
+from experiments.records import RECORDS, Record, add_records, record_of
 from experiments.run_files import read_json
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
@@ -34,7 +34,10 @@ from tools.sample.rows import Row, Source, write_task
 from tools.sample.sample_parts import JOB, RUN_MULTITASK
 from tools.sample.shares import Shares
 from tools.sample.teacher import cache_outputs
-from tools.tables.sample_tables import SAMPLE_GRADES, scores_of_shares, table_of_grades
+from tools.tables.generic import show_table
+from tools.tables.preparations import scores_of_shares
+
+SAMPLE_GRADES = RECORDS / "sample-grades.jsonl"
 
 
 def split_rows(rows_of: Mapping[str, Sequence[Row]]) -> tuple[dict[str, list[Row]], list[Example]]:
@@ -137,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_outputs(cache_outputs(options.cache), source_files(options), overwrite=False)
 
     records = list(measure_all(Builder(options), options.out))
-    print(table_of_grades(records))
+    print(show_table("sample-grades", records))
     if options.record:
         num_new = add_records(SAMPLE_GRADES, records)
         print(f"{num_new} new records in {SAMPLE_GRADES}", file=sys.stderr)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from data.examples import COURSE_FILES
 from data.options import SAMPLE_FOLDER
-from experiments.records import Record, add_records
+from experiments.records import RECORDS, Record, add_records
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.commands.outputs import check_new_folder
@@ -33,8 +33,9 @@ from tools.benchmarks.real_sentences import (
     read_course,
     read_sentences,
 )
-from tools.tables.sample_tables import SAMPLE_PARTS, table_of_parts
+from tools.tables.generic import show_table
 
+SAMPLE_PARTS = RECORDS / "sample-parts.jsonl"
 RUN_MULTITASK = Path(__file__).resolve().parents[2] / "run_multitask.py"
 # A copy of the sample gets the same number of sentences as the sample itself.
 JOB = ("--option", "finetune", "--pretrain", "simcse", "--contrastive-sentences", 1000)
@@ -146,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             run = train(name, seed, options.model, options.out)
             record = make_record(run, measure(run, sentences), baseline)
             records.append({"left_out": name, **record})
-    print(table_of_parts(records))
+    print(show_table("sample-parts", records))
     if options.record:
         log(f"{add_records(SAMPLE_PARTS, records)} new records in {SAMPLE_PARTS}")
 

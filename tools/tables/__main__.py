@@ -1,6 +1,7 @@
 """Writes the tables of measured numbers in the documents: `python -m tools.tables`.
 
-A table stands between two markers, and it is written from the records (records.py):
+A table stands between two markers, and it is written from the records. tables.toml has
+an entry for each table.
 
     <!-- table real-sentences: begin, written by python -m tools.tables -->
     <!-- table real-sentences: end -->
@@ -20,21 +21,8 @@ from minbert.commands.ending import exit_code
 from minbert.commands.files import write_text
 from minbert.commands.flags import Parser
 from minbert.training.code_version import ROOT
-from tools.tables.ensembles import ensembles
-from tools.tables.method_tables import METHOD_TABLES
-from tools.tables.record_tables import TABLES as RECORD_TABLES
-from tools.tables.report_comparisons import REPORT_COMPARISONS
-from tools.tables.report_tables import REPORT_TABLES
-from tools.tables.soup_tables import SOUP_TABLES
+from tools.tables.answers import all_tables
 
-TABLES = {
-    **RECORD_TABLES,
-    **REPORT_TABLES,
-    **REPORT_COMPARISONS,
-    **METHOD_TABLES,
-    **SOUP_TABLES,
-    "course-ensembles": ensembles,
-}
 BLOCK = re.compile(
     r"(?P<begin><!-- table (?P<name>[\w-]+): begin, written by python -m tools\.tables -->\n)"
     r"(?P<content>.*?)"
@@ -103,7 +91,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 1 where --check finds a table that disagrees with the records."""
     arguments = build_parser().parse_args(argv)
-    changes = find_changes(ROOT, TABLES)
+    changes = find_changes(ROOT, all_tables())
     for page, text in changes.items():
         name = page.relative_to(ROOT)
         if arguments.check:

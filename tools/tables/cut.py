@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from data.examples import COURSE_FILES
+from experiments.conditions import join
 from experiments.flags import is_different
 from experiments.recipes import RECIPES, Values, values_of
 from minbert.commands.files import write_text
@@ -80,6 +81,23 @@ def values_on_cut(name: str) -> Values:
             # Without the digits of rounding, such as 1.0000000000000002e-04.
             values[option] = float(f"{values[option] * factor:.6g}")
     return values
+
+
+def describe_cut(report: str) -> str:
+    """Return what the runs of all rows of a report share, as a sentence or two."""
+    cut = REPORT_CUT
+    values = cut.values
+    parts = []
+    for title, rows in (("Training", cut.train), ("Dev", cut.dev)):
+        counts = join(f"{rows[task]:,} of {task.upper()}" for task in rows)
+        parts.append(f"{title} rows: {counts}.")
+    return (
+        f"{' '.join(parts)} NLI has {cut.triplets:,} triplets. All are drawn with the seed "
+        f"{cut.seed}. The model is {values['model']}, with {values['max_length']} tokens at most. "
+        f"The learning rates of the tasks are multiplied by {cut.lr_factors[report]:g}, those of "
+        f"the contrastive stages by {cut.contrastive_lr_factor:g}. Training scores are those of "
+        f"{values['score_train']} training rows of each task."
+    )
 
 
 # --- the files ------------------------------------------------------------------------------------

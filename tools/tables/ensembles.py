@@ -1,4 +1,4 @@
-"""Records finished ensembles, and makes their table: `python -m tools.tables.ensembles DIR...`.
+"""Records finished ensembles: `python -m tools.tables.ensembles DIR...`.
 
 DIR is the --out of a `python -m multitask.ensemble`. A row of the table holds the ensembles that
 were recorded with one --title: one each, or several that share no run. Only several say how much
@@ -8,14 +8,13 @@ the scores depend on the runs.
 from __future__ import annotations
 
 import argparse
-import itertools
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-from experiments.conditions import join, measured_on, not_measured
+from experiments.conditions import join
 from experiments.records import (
     RECORDS,
     Record,
@@ -30,11 +29,10 @@ from experiments.records import (
 )
 from experiments.run_files import read_json
 from experiments.run_files import read_record as read_run
-from experiments.tables import COLUMNS, OVERALL, format_head, format_row, score_cells
+from experiments.tables import COLUMNS, OVERALL
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.commands.options import NONE
-from tools.tables.method_tables import TITLES
 
 ENSEMBLES = RECORDS / "course-ensembles.jsonl"
 # The rows of ensemble.json that are compared. Those in sample flatter, so they are left out.
@@ -120,11 +118,6 @@ def check_title(title: str) -> None:
         )
 
 
-def runs_of(record: Record) -> list[Record]:
-    """Return the runs of an ensemble, with the day of its record."""
-    return [{**run, "date": record["date"]} for run in record["runs"]]
-
-
 def check_table(records: Sequence[Record]) -> None:
     """Raise ValueError where ensembles cannot stand in one table.
 
@@ -174,23 +167,6 @@ def check_row(title: str, records: Sequence[Record]) -> None:
 def distinct(records: Sequence[Record]) -> list[Record]:
     """Return the records without those of an ensemble that was recorded again later."""
     return newest_of(records, lambda record: (record["title"], str(record["runs"])))
-
-
-def ensembles() -> str:
-    """Ensembles on the whole course data, by how their runs are joined."""
-    records = distinct(read_records(ENSEMBLES))
-    if not records:
-        return not_measured("course-ensembles")
-
-    check_table(records)
-    lines = format_head(["ensemble", "n", "joined by", *TITLES])
-    for title, group in group_records(records, "title").items():
-        for row in ROWS:
-            scores = [record["scores"][row] for record in group]
-            cells = score_cells(scores, [column.score for column in COLUMNS])
-            lines.append(format_row([title, str(len(group)), row, *cells]))
-    runs = list(itertools.chain.from_iterable(map(runs_of, records)))
-    return "\n".join([*lines, "", measured_on(runs)])
 
 
 @exit_code("python -m tools.tables.ensembles")

@@ -29,8 +29,8 @@ from minbert.commands.outputs import (
     check_outputs,
 )
 from minbert.reporting.pages import Section, write_html
-from tools.tables.cut import report_of
-from tools.tables.report_tables import describe_cut, runs_by_recipe
+from tools.tables.cut import describe_cut, report_of
+from tools.tables.report_rows import runs_by_recipe
 
 
 def write_page(path: Path, records: Sequence[Record]) -> None:

@@ -4,7 +4,7 @@
 has the form of a score, a share, a time, a size in memory, a ratio or a speed (RULES). Four places
 are exempt:
 
-- Tables between the markers of pages.py. They come from records.
+- Tables between the markers of `python -m tools.tables`. They come from records.
 - `inline code`. There a number is a value that a reader types, such as `0.05`.
 - Blocks of code, and tables of options with their defaults. Blocks of printed output are searched
   for scores.

@@ -1,4 +1,8 @@
-"""The fixtures of tests/ that the tests of the tools use, too."""
+"""The fixtures of tests/ that the tests of the tools use, too, and records of their own."""
+
+from __future__ import annotations
+
+import pytest
 
 from tests.conftest import (
     _no_network,
@@ -15,6 +19,7 @@ from tests.conftest import (
     tiny_model,
     two_runs,
 )
+from tools.tables import generic
 
 __all__ = [
     "_no_network",
@@ -31,3 +36,11 @@ __all__ = [
     "tiny_model",
     "two_runs",
 ]
+
+
+@pytest.fixture
+def record_files(tmp_path, monkeypatch):
+    """An empty folder that the tables read in the place of experiments/records/."""
+    folder = tmp_path / "records"
+    monkeypatch.setattr(generic, "RECORDS", folder)
+    return folder

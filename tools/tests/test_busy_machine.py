@@ -12,8 +12,7 @@ import pytest
 from minbert.commands import cores
 from tools.benchmarks import busy_machine
 from tools.benchmarks.busy_machine import WAYS, Timed, environment, make_record, measure
-from tools.tables import cost_tables
-from tools.tables.record_tables import TABLES
+from tools.tables.generic import make_table
 
 OURS, THEIRS = "minBERT", "libgomp's own"
 
@@ -55,14 +54,12 @@ def test_the_first_side_changes_and_ours_gets_time_to_notice(measured):
     assert calls == expected
 
 
-def test_the_table_compares_with_the_fastest_step_alone(measured, tmp_path, monkeypatch):
-    path = tmp_path / "busy-machine.jsonl"
-    monkeypatch.setattr(busy_machine, "BUSY_MACHINE", path)
-    monkeypatch.setattr(cost_tables, "BUSY_MACHINE", path)
-    assert "Not measured yet" in TABLES["busy-machine"]()
+def test_the_table_compares_with_the_fastest_step_alone(measured, record_files):
+    path = record_files / "busy-machine.jsonl"
+    assert "Not measured yet" in make_table("busy-machine")
     record = make_record(measured[0], "minbert-mini", 2)
     busy_machine.record_measurement(path, record)
-    table = TABLES["busy-machine"]()
+    table = make_table("busy-machine")
     assert "| minBERT | 40 | 60 | 40 | 1.00 | 1.50 | 1.00 |" in table
     assert "| libgomp's own | 50 | 160 | 50 | 1.25 | 4.00 | 1.25 |" in table
     assert "beside 2 programs" in table and "`nice -n 10`" in table and "2 threads" in table

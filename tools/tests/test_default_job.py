@@ -14,8 +14,8 @@ from command_line.parser import parse
 from experiments.records import read_records
 from tools.benchmarks import default_job
 from tools.benchmarks.default_job import RUN_MULTITASK, main, measure
-from tools.tables import cost_tables
-from tools.tables.record_tables import TABLES, main_results
+from tools.tables.answers import main_results
+from tools.tables.generic import make_table
 
 SECONDS = {0: 90.0, 1: 140.0}
 
@@ -67,11 +67,10 @@ def test_the_command_of_the_readme_runs_alone_and_beside_a_program(commands):
     assert record["machine"]["threads"] == 2
 
 
-def test_the_table_and_the_first_page_have_the_newest_record(commands, tmp_path, monkeypatch):
-    path = tmp_path / "default-job.jsonl"
+def test_the_table_and_the_first_page_have_the_newest_record(commands, record_files, monkeypatch):
+    path = record_files / "default-job.jsonl"
     monkeypatch.setattr(default_job, "DEFAULT_JOB", path)
-    monkeypatch.setattr(cost_tables, "DEFAULT_JOB", path)
-    assert "Not measured yet" in TABLES["cost-of-default-job"]()
+    assert "Not measured yet" in make_table("cost-of-default-job")
     assert "cost.md" not in main_results()
 
     monkeypatch.setitem(SECONDS, 0, 200.0)
@@ -79,7 +78,7 @@ def test_the_table_and_the_first_page_have_the_newest_record(commands, tmp_path,
     monkeypatch.setitem(SECONDS, 0, 90.0)
     main(["--model", "tiny", "--record"])
     assert len(read_records(path)) == 2
-    table = TABLES["cost-of-default-job"]()
+    table = make_table("cost-of-default-job")
     assert "| tiny | nothing | 90 | 0.91 |\n| tiny | 1 busy program | 140 | 0.91 |" in table
     assert "200" not in table.split("Measured on")[0]
     assert "the default job with tiny cost?](cost.md) | 90 seconds on 2 threads, 0.9 GB |" in (

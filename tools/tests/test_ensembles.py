@@ -9,12 +9,13 @@ import pytest
 from experiments.records import add_records, read_records
 from multitask.ensemble.__main__ import main as join_runs
 from tools.tables import ensembles
+from tools.tables.generic import make_table
 
 
 @pytest.fixture
-def folder(two_runs, tmp_path, monkeypatch):
+def folder(two_runs, tmp_path, record_files, monkeypatch):
     """A real ensemble of two runs, and an empty file of records."""
-    monkeypatch.setattr(ensembles, "ENSEMBLES", tmp_path / "ensembles.jsonl")
+    monkeypatch.setattr(ensembles, "ENSEMBLES", record_files / "course-ensembles.jsonl")
     out = tmp_path / "ensemble"
     join_runs([*map(str, two_runs), "--out", str(out)])
     return out
@@ -25,9 +26,9 @@ def record(folder, title):
 
 
 def test_the_table_has_a_row_for_each_way_to_join(folder):
-    assert ensembles.ensembles().startswith("Not measured yet.")
+    assert make_table("course-ensembles").startswith("Not measured yet.")
     assert record(folder, "two runs") == 0
-    table = ensembles.ensembles()
+    table = make_table("course-ensembles")
     scores = json.loads((folder / "ensemble.json").read_text())["dev_scores"]
     for row in ("best, out of fold", "average", "weighted, out of fold"):
         cells = f"| two runs | 1 | {row} | {scores[row]['sst']:.3f} | {scores[row]['para']:.3f} |"
@@ -103,7 +104,7 @@ def test_a_table_compares_like_with_like(folder, changed, words):
     early = read_records(ensembles.ENSEMBLES)[0]
     add_records(ensembles.ENSEMBLES, [{**early, "title": "late", **changed}])
     with pytest.raises(ValueError, match=words):
-        ensembles.ensembles()
+        make_table("course-ensembles")
 
 
 def test_an_ensemble_of_two_tasks_is_refused(folder, capsys):

@@ -7,7 +7,7 @@ import statistics
 
 import pytest
 
-from experiments.records import read_records
+from experiments.records import RECORDS, read_records
 from tools.sample.grades import (
     FIRST,
     NUM_FINALISTS,
@@ -17,7 +17,7 @@ from tools.sample.grades import (
     pooled_deviation,
 )
 from tools.sample.shares import SHARES, Shares
-from tools.tables.sample_tables import SAMPLE_GRADES, SAMPLE_SHARES, scores_of_shares
+from tools.tables.preparations import scores_of_shares
 
 OTHER = Shares(neutral=0.05, strong=0.35)
 THIRD = Shares(neutral=0.10, strong=0.15)
@@ -71,10 +71,13 @@ def test_a_pair_without_all_seeds_cannot_be_chosen():
 def test_the_sample_keeps_the_pair_that_is_better_on_an_untouched_file():
     score = "1,821 other sentences, polarity"
     values: dict[str, list[float]] = {}
-    for record in read_records(SAMPLE_SHARES):
+    for record in read_records(RECORDS / "sample-shares.jsonl"):
         values.setdefault(record["label"], []).append(record["scores"][score])
     first, chosen = values["15 % neutral, 25 % strong"], values["25 % neutral, 35 % strong"]
     pooled = math.sqrt((statistics.variance(first) + statistics.variance(chosen)) / 2)
     assert statistics.mean(first) - statistics.mean(chosen) > pooled
-    assert choose_shares(scores_of_shares(read_records(SAMPLE_GRADES))).chosen != FIRST
+    assert (
+        choose_shares(scores_of_shares(read_records(RECORDS / "sample-grades.jsonl"))).chosen
+        != FIRST
+    )
     assert SHARES == FIRST

@@ -20,7 +20,7 @@ from tools.benchmarks.real_sentences import (
     polarity_accuracy,
     read_sentences,
 )
-from tools.tables import first_model_tables
+from tools.tables.generic import make_table
 
 NEGATION = re.compile(r"\b(no|not|never|nobody)\b", re.IGNORECASE)
 
@@ -88,17 +88,18 @@ def test_a_run_is_measured(two_runs, sample_data, capsys):
     assert "SST" not in capsys.readouterr().out
 
 
-def test_the_scores_of_a_run_become_a_record(two_runs, sample_data, tmp_path, monkeypatch, capsys):
-    path = tmp_path / "real.jsonl"
-    for module in (real_sentences, first_model_tables):
-        monkeypatch.setattr(module, "REAL_SENTENCES", path)
+def test_the_scores_of_a_run_become_a_record(
+    two_runs, sample_data, record_files, monkeypatch, capsys
+):
+    path = record_files / "real-sentences.jsonl"
+    monkeypatch.setattr(real_sentences, "REAL_SENTENCES", path)
     runs = [str(folder) for folder in two_runs]
     assert main([*runs, "--course", str(sample_data), "--record"]) == 0
     printed = capsys.readouterr().out
     assert [record["run"]["seed"] for record in read_records(path)] == [1, 2]
 
     # The table for the documents has the numbers that the command has printed.
-    table = first_model_tables.real_sentences()
+    table = make_table("real-sentences")
     assert table.splitlines()[0].endswith(", 2 seeds | majority |")
     rows = [line for line in printed.splitlines() if line.startswith("| ")][1:]
     assert rows

@@ -11,8 +11,7 @@ from minbert.training.code_version import code_version
 from tools.benchmarks import kill_resume, readable, recording, scaling
 from tools.benchmarks.kill_resume import Kill, KilledRun
 from tools.benchmarks.recording import digest_of_folder, record_measurement
-from tools.tables import benchmark_tables, cost_tables, reliability_tables
-from tools.tables.record_tables import TABLES
+from tools.tables.generic import make_table
 
 
 def run_command(module, monkeypatch, *flags):
@@ -47,7 +46,7 @@ def test_the_digest_of_a_folder_follows_its_content(sample_data, tmp_path):
     assert digest_of_folder(tmp_path) != before
 
 
-def test_scaling_records_what_its_tables_show(path, sample_data, monkeypatch, capsys):
+def test_scaling_records_what_its_tables_show(record_files, sample_data, monkeypatch, capsys):
     costs = [{"rows": 10.0 * times, "seconds": 5.0 * times, "peak_memory": 2e9} for times in (1, 2)]
     series = scaling.Series("rows of a batch", {4: print, 8: print})
     seconds = {"4": [0.5], "8": [1.0]}
@@ -58,37 +57,37 @@ def test_scaling_records_what_its_tables_show(path, sample_data, monkeypatch, ca
     monkeypatch.setattr(scaling, "task_steps", lambda *_: series.steps)
     monkeypatch.setattr(scaling, "alternate", lambda sides, num_rounds: seconds)
     monkeypatch.setattr(scaling.cost_estimate, "matrix_product_limit", lambda *_: 1e9)
-    for module in (scaling, cost_tables):
-        monkeypatch.setattr(module, "SCALING", path)
+    path = record_files / "scaling.jsonl"
+    monkeypatch.setattr(scaling, "SCALING", path)
 
     run_command(scaling, monkeypatch, "--data-dir", sample_data)
     assert not path.exists(), "without --record nothing is recorded"
     run_command(scaling, monkeypatch, "--data-dir", sample_data, "--record")
-    assert "| 10 | 5.0 | 2,000 |" in TABLES["scaling-runs"]()
-    assert "| rows of a batch | 4 | 8 | 500 | 1,000 | 1.00 |" in TABLES["scaling-steps"]()
+    assert "| 10 | 5.0 | 2,000 |" in make_table("scaling-runs")
+    assert "| rows of a batch | 4 | 8 | 500 | 1,000 | 1.00 |" in make_table("scaling-steps")
     assert str(sample_data) not in path.read_text()
 
 
 def test_fine_tunes_of_readable_are_recorded_when_they_are_made(
-    path, sample_data, tmp_path, monkeypatch, capsys
+    record_files, sample_data, tmp_path, monkeypatch, capsys
 ):
     def fine_tune(path, **settings):
         scores = dict.fromkeys(readable.SCORES, 0.5)
         return {"path": path, **settings, "precision": "bf16", **scores, "seconds": 60.0}
 
     monkeypatch.setattr(readable, "fine_tune", fine_tune)
+    path = record_files / "readable.jsonl"
     monkeypatch.setattr(readable, "READABLE_RUNS", path)
-    monkeypatch.setattr(benchmark_tables, "READABLE_RUNS", path)
     flags = ["--data-dir", sample_data, "--out", tmp_path / "lines.jsonl"]
     run_command(readable, monkeypatch, *flags, "--seeds", 1)
     assert not path.exists(), "without --record nothing is recorded"
     run_command(readable, monkeypatch, *flags, "--seeds", 1, 2, "--record")
     assert [record["seed"] for record in read_records(path)] == [2, 2]
-    assert "| fast, bf16 | 1 | 0.500 |" in TABLES["readable"]()
+    assert "| fast, bf16 | 1 | 0.500 |" in make_table("readable")
     assert str(sample_data) not in path.read_text()
 
 
-def test_kills_are_recorded_whatever_their_outcome(path, monkeypatch, capsys):
+def test_kills_are_recorded_whatever_their_outcome(record_files, monkeypatch, capsys):
     outcomes = iter([[], ["model/heads.safetensors: sts"]])
     monkeypatch.setattr(kill_resume, "cut_data", lambda source, folder: folder)
     monkeypatch.setattr(kill_resume, "write_tiny_model", lambda folder, data: folder)
@@ -100,13 +99,12 @@ def test_kills_are_recorded_whatever_their_outcome(path, monkeypatch, capsys):
     monkeypatch.setattr(kill_resume, "kill_once", lambda kill, flags, folder: KilledRun(True, 3))
     monkeypatch.setattr(kill_resume, "differences", lambda run, other: next(outcomes))
     monkeypatch.setattr(kill_resume.torch, "set_num_threads", lambda number: None)
-    for module in (kill_resume, reliability_tables):
-        monkeypatch.setattr(module, "KILL_RESUME", path)
+    monkeypatch.setattr(kill_resume, "KILL_RESUME", record_files / "kill-resume.jsonl")
 
     with pytest.raises(SystemExit) as stop:
         run_command(kill_resume, monkeypatch, "--kills", 2, "--pretrain", "mlm", "--record")
     assert stop.value.code == 1
-    assert "| `mlm` | 2 | 2 | 1 |" in TABLES["kill-resume"]()
+    assert "| `mlm` | 2 | 2 | 1 |" in make_table("kill-resume")
 
 
 def test_help_of_every_command_that_records_says_where(capsys):

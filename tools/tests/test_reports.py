@@ -1,4 +1,4 @@
-"""tools/tables/cut.py, reports.py and their tables: the rows of the two course reports."""
+"""tools/tables/cut.py, reports.py and report_rows.py: the rows of the two course reports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from experiments.records import add_records, read_records
 from minbert.training import code_version
 from minbert.training.code_version import ROOT
 from tools.tables import cut as cut_module
-from tools.tables import report_tables, reports
+from tools.tables import report_rows, reports
+from tools.tables.answers import comparison_answers
 from tools.tables.cut import (
     REPORT_CUT,
     Digests,
@@ -27,14 +28,8 @@ from tools.tables.cut import (
     write_cut,
 )
 from tools.tables.figures import by_recipe, read_runs
-from tools.tables.report_comparisons import (
-    GEN_COMPARISONS,
-    REPORT_COMPARISONS,
-    ROB_COMPARISONS,
-    compare,
-    comparison_answers,
-)
-from tools.tables.report_tables import REPORT_TABLES, counted_scores
+from tools.tables.generic import make_table, read_entries
+from tools.tables.report_rows import compare, counted_scores
 from tools.tables.reports import expand, main
 
 TRIPLETS = "premise\tentailment\tcontradiction\na\tb\tc\nd\te\tf\n"
@@ -168,12 +163,12 @@ def test_groups_stand_for_all_rows():
 
 
 @pytest.fixture
-def fake_runs(tmp_path, monkeypatch):
+def fake_runs(record_files, monkeypatch):
     """Runs that are finished at once. Returns the names of those that were run, and exit codes.
 
     The exit codes, by the name of a run's folder, may be set by a test.
     """
-    monkeypatch.setattr(reports, "REPORTS", tmp_path / "reports.jsonl")
+    monkeypatch.setattr(reports, "REPORTS", record_files / "reports.jsonl")
     monkeypatch.setattr(reports, "write_cut", lambda *_: Digests("the cut", "the triplets"))
     ran: list[str] = []
     codes: dict[str, int] = {}
@@ -212,12 +207,12 @@ def write_run(folder: Path, recipe: str, seed: int) -> None:
     (folder / "run.json").write_text(json.dumps(record))
 
 
-def test_what_is_missing_is_run_and_recorded(tmp_path, fake_runs, capsys):
+def test_what_is_missing_is_run_and_recorded(tmp_path, record_files, fake_runs, capsys):
     ran, _ = fake_runs
     flags = ["--data-dir", "d", "--out", str(tmp_path / "out"), "--seeds", "0,1"]
     assert main(["rob-7", "rob-1", *flags]) == 0
     assert ran == ["rob-7-seed0", "rob-7-seed1", "rob-1-seed0", "rob-1-seed1"]
-    records = read_records(tmp_path / "reports.jsonl")
+    records = read_records(record_files / "reports.jsonl")
     assert [(record["recipe"], record["seed"]) for record in records] == [
         ("rob-7", 0),
         ("rob-7", 1),
@@ -234,7 +229,9 @@ def test_what_is_missing_is_run_and_recorded(tmp_path, fake_runs, capsys):
     assert main(["rob-7", "rob-1", *flags, "--seeds", "0,1,2", "--keep"]) == 0
     assert ran == ["rob-7-seed2", "rob-1-seed2"]
     assert (tmp_path / "out" / "rob-7-seed2" / "run.json").is_file()
-    assert f"rob-7-seed0: has a record in {tmp_path / 'reports.jsonl'}" in capsys.readouterr().out
+    assert (
+        f"rob-7-seed0: has a record in {record_files / 'reports.jsonl'}" in capsys.readouterr().out
+    )
 
     # Another file has no record yet.
     mine = tmp_path / "mine.jsonl"
@@ -243,30 +240,29 @@ def test_what_is_missing_is_run_and_recorded(tmp_path, fake_runs, capsys):
     assert [record["recipe"] for record in read_records(mine)] == ["rob-1"]
 
 
-def test_a_row_with_other_triplets_is_run_again(tmp_path, fake_runs, monkeypatch):
+def test_a_row_with_other_triplets_is_run_again(tmp_path, record_files, fake_runs, monkeypatch):
     ran, _ = fake_runs
     flags = ["--data-dir", "d", "--nli", "n", "--out", str(tmp_path / "out"), "--seeds", "0"]
     assert main(["gen-nli", "rob-1", *flags]) == 0
     monkeypatch.setattr(reports, "write_cut", lambda *_: Digests("the cut", "others"))
     assert main(["gen-nli", "rob-1", *flags]) == 0
     assert ran == ["gen-nli-seed0", "rob-1-seed0", "gen-nli-seed0"]
-    records = read_records(tmp_path / "reports.jsonl")
+    records = read_records(record_files / "reports.jsonl")
     assert [record.get("triplets") for record in records] == ["the triplets", None, "others"]
 
-    monkeypatch.setattr(report_tables, "REPORTS", tmp_path / "reports.jsonl")
-    add_records(tmp_path / "reports.jsonl", [{**records[0], "seed": 1}])
+    add_records(record_files / "reports.jsonl", [{**records[0], "seed": 1}])
     with pytest.raises(ValueError, match="2 files of triplets \\(others and the triplets\\)"):
-        REPORT_TABLES["gen-dev"]()
+        make_table("gen-dev")
 
 
-def test_rows_with_the_same_options_share_their_runs(tmp_path, fake_runs, capsys):
+def test_rows_with_the_same_options_share_their_runs(tmp_path, record_files, fake_runs, capsys):
     ran, _ = fake_runs
     assert values_on_cut("gen-baseline") == values_on_cut("gen-first-shared")
     flags = ["--data-dir", "d", "--out", str(tmp_path / "out"), "--seeds", "0"]
     assert main(["gen-baseline", "gen-first-shared", "gen-heads-different", *flags]) == 0
     assert ran == ["gen-baseline-seed0", "gen-heads-different-seed0"]
     assert "gen-first-shared-seed0: the same options as gen-baseline" in capsys.readouterr().out
-    run, shared, _ = read_records(tmp_path / "reports.jsonl")
+    run, shared, _ = read_records(record_files / "reports.jsonl")
     assert shared == {**run, "recipe": "gen-first-shared", "run_of": "gen-baseline"}
     # Another seed is another run.
     assert main(["gen-first-shared", *flags, "--seeds", "1"]) == 0
@@ -381,16 +377,15 @@ def test_a_file_that_takes_no_records_is_refused_before_a_run(tmp_path, fake_run
 
 
 @pytest.fixture
-def records(tmp_path, fake_runs, monkeypatch):
+def records(tmp_path, record_files, fake_runs):
     """The file of records with rows 1, 5 and 7, and the seeds 0 and 1."""
-    monkeypatch.setattr(report_tables, "REPORTS", tmp_path / "reports.jsonl")
     flags = ["--data-dir", "d", "--out", str(tmp_path / "out"), "--seeds", "1,0"]
     assert main(["rob-1", "rob-5", "rob-7", *flags]) == 0
-    return tmp_path / "reports.jsonl"
+    return record_files / "reports.jsonl"
 
 
 def test_the_tables_show_published_beside_measured(records):
-    text = REPORT_TABLES["rob-dev"]()
+    text = make_table("rob-dev")
     # The report scores PARA and STS of row 1 with untrained heads.
     assert "| 2 | 0.400 ± 0.000 (0.388) | 0.700 ± 0.000 (0.380) | 0.500 ± 0.000 (-0.009) |" in text
     assert "| `rob-2` |" in text
@@ -400,19 +395,19 @@ def test_the_tables_show_published_beside_measured(records):
     assert "commit `0123456789`: Linux, 1 thread, cpu, torch 2.13.0." in text
     assert "Rows with fewer than 3 seeds so far: `rob-1`, `rob-2`" in text
     assert "Training rows: 800 of SST, 2,400 of PARA and 600 of STS." in text
-    assert "| `rob-5` | 2 | 0.550 ± 0.071 (0.846) |" in REPORT_TABLES["rob-train"]()
+    assert "| `rob-5` | 2 | 0.550 ± 0.071 (0.846) |" in make_table("rob-train")
     # Without a record there are no baselines.
-    assert "majority" not in REPORT_TABLES["gen-dev"]()
-    assert "| `gen-nli` | not measured yet | - | - | - |" in REPORT_TABLES["gen-train"]()
+    assert "majority" not in make_table("gen-dev")
+    assert "| `gen-nli` | not measured yet | - | - | - |" in make_table("gen-train")
 
 
 def test_the_two_readings_stand_beside_the_published_differences(records):
-    text = REPORT_COMPARISONS["rob-differences"]()
+    text = make_table("rob-differences")
     # Of the report: .977 - .846, .850 - .896 and .985 - .948.
     assert "| published | +0.131 | -0.046 | +0.037 |" in text
     assert "| `rob-7` less `rob-5` | 0.000 ± 0.000, n 2 |" in text
     assert "| `rob-7-pooled` less `rob-5` | - | - | - |" in text
-    text = REPORT_TABLES["rob-readings"]()
+    text = make_table("rob-readings")
     assert "| `rob-7` | task drawn | 2 |" in text
     assert "| `rob-7-pooled` | pooled | not measured yet |" in text
 
@@ -445,7 +440,7 @@ def test_each_conclusion_of_a_report_has_its_measured_difference(records):
             scores = {"sst": 0.4, "para": 0.7, "sts": sts}
             row = {**first, "recipe": name, "options": values_on_cut(name), "seed": seed}
             add_records(records, [{**row, "trained": list(SCORES), "scores": scores}])
-    text = REPORT_COMPARISONS["rob-comparisons"]()
+    text = make_table("rob-comparisons")
     # The report's overall scores are .733 and .732. Ours differ by .15 in one of three tasks.
     cells = "| `rob-7` | `rob-5` | overall 2023 | +0.001 | 3 | 0.050 ± 0.000 | clearly the same |"
     assert cells in text
@@ -457,7 +452,7 @@ def test_each_conclusion_of_a_report_has_its_measured_difference(records):
     (answer,) = comparison_answers()  # No row of [GEN] is measured.
     assert answer.page == "../papers/rob.md"
     assert answer.result.startswith("Of 13 differences: 1 with the published direction")
-    text = REPORT_COMPARISONS["gen-comparisons"]()
+    text = make_table("gen-comparisons")
     assert "| `gen-nli` | `gen-baseline` | overall 2023 | +0.121 | 0 |" in text
 
 
@@ -465,21 +460,22 @@ def test_runs_on_two_kinds_of_device_are_named(records):
     first = read_records(records)[0]
     row = {**first, "recipe": "rob-7", "options": values_on_cut("rob-7"), "seed": 0}
     add_records(records, [{**row, "machine": {**first["machine"], "device": "cuda"}}])
-    text = REPORT_COMPARISONS["rob-comparisons"]()
+    text = make_table("rob-comparisons")
     sentence = "One of the two runs was on a GPU, and the other was not: `rob-7` less `rob-5`"
     assert f"{sentence} (seed 0)." in text
 
 
 def test_a_seed_on_two_devices_shows_what_chance_leaves(records):
-    table = REPORT_COMPARISONS["report-devices"]
-    assert table().startswith("Not measured yet.")
     first = read_records(records)[0]
     gpu = {**first, "machine": {**first["machine"], "device": "cuda", "gpu": "G"}}
     add_records(records, [{**gpu, "scores": {"sst": 0.43, "para": 0.7, "sts": 0.5}}])
-    (row,) = [line for line in table().split("\n") if line.startswith("| `")]
+    (row,) = [line for line in make_table("report-devices").split("\n") if line.startswith("| `")]
     assert row == "| `rob-1` | 1 | +0.030 | +0.000 | +0.000 | +0.010 |"
 
 
+COMPARISONS = []
+for name in ("rob-comparisons", "gen-comparisons"):
+    COMPARISONS += read_entries()[name]["compared_rows"]
 # All options that differ between the two rows of a comparison. The text of each comparison names
 # them, so a recipe that changes needs a look at the text.
 OPTIONS_THAT_DIFFER = {
@@ -518,11 +514,11 @@ OPTIONS_THAT_DIFFER = {
 }
 
 
-@pytest.mark.parametrize("comparison", [*ROB_COMPARISONS, *GEN_COMPARISONS])
+@pytest.mark.parametrize("comparison", COMPARISONS, ids=lambda comparison: comparison["what"])
 def test_the_rows_of_a_comparison_differ_in_what_it_says(comparison):
-    row, control = (RECIPES[name].values for name in (comparison.row, comparison.control))
+    row, control = (RECIPES[name].values for name in (comparison["row"], comparison["less"]))
     changed = {name for name in {*row, *control} if row.get(name) != control.get(name)}
-    expected = OPTIONS_THAT_DIFFER.get((comparison.row, comparison.control))
+    expected = OPTIONS_THAT_DIFFER.get((comparison["row"], comparison["less"]))
     if expected is not None:
         assert changed == set(expected.split())
     else:
@@ -534,20 +530,19 @@ def test_the_rows_of_a_comparison_differ_in_what_it_says(comparison):
 
 
 def test_a_row_at_two_learning_rates_has_a_line_for_each(records):
-    assert REPORT_TABLES["gen-rates"]().startswith("Not measured yet.")
     rows = read_records(records)
     for rate, sst in ((4e-5, 0.4), (2e-4, 0.2)):
         options = values_on_cut("gen-given") | {"contrastive_lr": rate}
         scores = {**SCORES, "sst": sst}
         row = {**rows[0], "recipe": "gen-given", "options": options, "scores": scores}
         add_records(records, [{**row, "trained": list(SCORES)}])
-    text = REPORT_TABLES["gen-rates"]()
+    text = make_table("gen-rates")
     assert "| `gen-given` | 4e-05 | 1 | 0.400 | 0.700 | 0.500 |" in text
     assert "| `gen-given` | 0.0002 | 1 | 0.200 | 0.700 | 0.500 |" in text
 
 
 def test_the_order_of_the_rows_is_compared(records):
-    assert "Spearman" not in REPORT_TABLES["rob-dev"]()
+    assert "Spearman" not in make_table("rob-dev")
     first = read_records(records)[0]
     # The report's SST scores of these rows: .498, .483, .499, .454 and .510. STS: as measured.
     sst_of = {"rob-3": 0.2, "rob-4": 0.15, "rob-5": 0.1, "rob-6": 0.4, "rob-8": 0.05}
@@ -557,7 +552,7 @@ def test_the_order_of_the_rows_is_compared(records):
             scores = {"sst": sst + 0.01 * seed, "para": published.para, "sts": published.sts}
             row = {**first, "recipe": name, "options": values_on_cut(name), "seed": seed}
             add_records(records, [{**row, "trained": list(SCORES), "scores": scores}])
-    text = REPORT_TABLES["rob-dev"]()
+    text = make_table("rob-dev")
     # Rows 1 and 7 have two seeds, and so no place in the order.
     assert "SST -0.90 (5 rows), PARA 1.00 (5 rows), STS 1.00 (5 rows)" in text
 
@@ -568,22 +563,22 @@ def test_a_row_has_a_line_for_each_schedule(records):
     for option in ("schedule", "warmup", "weight_decay", "max_grad_norm"):
         del options[option]  # the default is linear
     add_records(records, [{**rows[0], "recipe": "rob-3", "options": options}])
-    assert "rob-3" not in report_tables.runs_by_recipe(read_records(records))
-    assert "| `rob-3` | constant" not in REPORT_TABLES["rob-schedules"]()
+    assert "rob-3" not in report_rows.runs_by_recipe(read_records(records))
+    assert "| `rob-3` | constant" not in make_table("rob-schedules")
     add_records(records, [{**rows[0], "recipe": "rob-3", "options": values_on_cut("rob-3")}])
-    text = REPORT_TABLES["rob-schedules"]()
+    text = make_table("rob-schedules")
     assert "| `rob-3` | constant | 5e-05 | 1 | 0.400 (0.498) |" in text
     assert "| `rob-3` | linear | 5e-05 | 1 | 0.400 (0.498) |" in text
     # Another difference is another experiment.
     add_records(records, [{**rows[0], "recipe": "rob-3", "options": {**options, "epochs": 9}}])
-    assert REPORT_TABLES["rob-schedules"]() == text
+    assert make_table("rob-schedules") == text
 
 
 def test_a_table_never_mixes_two_cuts_and_forgets_changed_recipes(records, monkeypatch):
     rows = read_records(records)
     add_records(records, [{**rows[0], "minutes": 9.0}])
     # The newest record of a recipe and a seed counts alone.
-    assert len(report_tables.runs_by_recipe(read_records(records))["rob-1"]) == 2
+    assert len(report_rows.runs_by_recipe(read_records(records))["rob-1"]) == 2
     add_records(records, [{**rows[0], "cut": "another"}])
     for table in ("rob-dev", "rob-schedules", "gen-rates"):
         # Two runs of a row with two schedules, or at two learning rates, are of one cut, too.
@@ -591,13 +586,13 @@ def test_a_table_never_mixes_two_cuts_and_forgets_changed_recipes(records, monke
             rerun = {**rows[0], "recipe": name, "seed": 0, "options": values_on_cut(name)}
             add_records(records, [rerun, {**rerun, "seed": 1, "cut": "another"}])
         with pytest.raises(ValueError, match=r"of 2 cuts of the data \(another and the cut\)"):
-            REPORT_TABLES[table]()
+            make_table(table)
 
     changed = RECIPES["rob-1"]._replace(values={**RECIPES["rob-1"].values, "epochs": 9})
     monkeypatch.setitem(RECIPES, "rob-1", changed)
     current = [record for record in read_records(records) if record["cut"] == "the cut"]
-    assert "rob-1" not in report_tables.runs_by_recipe(current)
-    assert "rob-5" in report_tables.runs_by_recipe(current)
+    assert "rob-1" not in report_rows.runs_by_recipe(current)
+    assert "rob-5" in report_rows.runs_by_recipe(current)
 
 
 def test_the_figures_show_the_runs_of_the_tables(records):

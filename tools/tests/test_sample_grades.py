@@ -27,8 +27,7 @@ from tools.sample.sample_grades import (
     write_data,
 )
 from tools.sample.shares import Shares
-from tools.tables import sample_tables
-from tools.tables.sample_tables import sample_grades as table_of_records
+from tools.tables.generic import make_table
 
 FILM = Row(("a lovely film .",), 3, Source.FILMS)
 PRODUCT = Row(("The screen is great.",), 4, Source.PRODUCTS)
@@ -128,9 +127,8 @@ def test_a_cache_of_others_is_refused(sample_data, tmp_path, capsys):
     assert "--cache" in capsys.readouterr().err
 
 
-def test_the_table_says_what_the_rule_chose(two_runs, tmp_path, monkeypatch):
-    path = tmp_path / "grades.jsonl"
-    monkeypatch.setattr(sample_tables, "SAMPLE_GRADES", path)
+def test_the_table_says_what_the_rule_chose(two_runs, record_files):
+    path = record_files / "sample-grades.jsonl"
     products = [Example(str(number), f"word {number}", None, float(number)) for number in range(5)]
     record = make_record(FIRST, two_runs[0], products)
     assert record["products"] == 5 and record["neutral"] == 0.15
@@ -142,7 +140,7 @@ def test_the_table_says_what_the_rule_chose(two_runs, tmp_path, monkeypatch):
             run = {**record["run"], "seed": seed}
             records.append({**record, **shares._asdict(), "run": run, "scores": scores})
     add_records(path, records)
-    table = table_of_records()
+    table = make_table("sample-grades")
     assert "| 15% | 25% | 3 | 0.320 ± 0.010 |" in table
     assert (
         "measured on 5 product sentences. The best macro-F1 has 25% neutral and 35% strong."

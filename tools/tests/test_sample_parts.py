@@ -13,7 +13,7 @@ from data.options import SAMPLE_FOLDER
 from experiments.records import read_records
 from tools.sample import sample_parts
 from tools.sample.sample_parts import ALL_ROWS, PARTS, Part, main, train, write_without
-from tools.tables import sample_tables
+from tools.tables.generic import make_table
 
 
 def train_ids(folder, task: str) -> list[str]:
@@ -72,17 +72,18 @@ def test_a_finished_run_is_not_trained_again(tmp_path, monkeypatch):
     assert command[command.index("--seed") + 1] == "5"
 
 
-def test_the_records_are_what_the_table_shows(two_runs, sample_data, tmp_path, monkeypatch, capsys):
+def test_the_records_are_what_the_table_shows(
+    two_runs, sample_data, tmp_path, record_files, monkeypatch, capsys
+):
     monkeypatch.setattr(sample_parts, "train", lambda name, seed, model, out: two_runs[seed])
-    path = tmp_path / "sample-parts.jsonl"
+    path = record_files / "sample-parts.jsonl"
     monkeypatch.setattr(sample_parts, "SAMPLE_PARTS", path)
-    monkeypatch.setattr(sample_tables, "SAMPLE_PARTS", path)
     monkeypatch.setattr(sample_parts, "PARTS", {"STS, generated": PARTS["STS, generated"]})
     flags = ["--course", str(sample_data), "--out", str(tmp_path), "--seeds", "0", "1", "--record"]
     assert main(flags) == 0
     printed = capsys.readouterr().out
     records = read_records(path)
     assert [record["left_out"] for record in records] == [ALL_ROWS] * 2 + ["STS, generated"] * 2
-    table = sample_tables.sample_parts()
+    table = make_table("sample-parts")
     assert table.startswith(printed.rstrip())
     assert "| nothing | 2 |" in table and "| STS, generated | 2 |" in table
