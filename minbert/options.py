@@ -16,8 +16,7 @@ from minbert.commands.options import (
 )
 from minbert.commands.outputs import HELP_OF_OVERWRITE
 
-# Encoders with fewer units than this have other defaults. They were measured with 192 units
-# (docs/archive/results.md).
+# Encoders with fewer units than this have other defaults, which were chosen with 192 units.
 SMALL = 256
 
 

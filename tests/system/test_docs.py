@@ -1,7 +1,7 @@
 """The documents agree with the source: links, paths, names, commands, flags, defaults, quoted rows.
 
 A rule goes from one document to (line, complaint) pairs. Each rule is also tried on a text that
-breaks it. docs/archive/ speaks of the past, so only its links are checked.
+breaks it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,6 @@ PATHS = [
 DOCUMENTS = [
     Document(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")) for path in PATHS
 ]
-OF_TODAY = [document for document in DOCUMENTS if not document.path.startswith("docs/archive/")]
 
 
 @cache
@@ -355,8 +354,9 @@ def broken_python(document: Document) -> Complaints:
 
 # --- the documents keep them ----------------------------------------------------------------------
 
-ALWAYS = [broken_links, broken_anchors]
-OF_TODAY_ONLY = [
+RULES = [
+    broken_links,
+    broken_anchors,
     strange_places,
     missing_paths,
     missing_names,
@@ -368,11 +368,11 @@ OF_TODAY_ONLY = [
 ]
 
 
-@pytest.mark.parametrize("rule", [*ALWAYS, *OF_TODAY_ONLY], ids=lambda rule: rule.__name__)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_every_document_keeps(rule):
     complaints = [
         f"{document.path}, line {line}: {complaint}."
-        for document in (DOCUMENTS if rule in ALWAYS else OF_TODAY)
+        for document in DOCUMENTS
         for line, complaint in rule(document)
     ]
     assert not complaints, "\n".join(["the documents and the source disagree:", *complaints])
@@ -397,7 +397,7 @@ def test_every_option_stands_in_a_document():
     """The flags of single files excepted: they are the course's, and --help lists them."""
     flags = {
         without_dashes(flag)
-        for document in OF_TODAY
+        for document in DOCUMENTS
         for flag in re.findall(r"--[a-z][\w-]*", document.text)
     }
     absent = [

@@ -1,7 +1,7 @@
 """`python -m tools.benchmarks NAME [--quick]`, or `all`, or `--list`: our side beside the peer.
 
 Each NAME is the file of that name, and it ends with one line of JSON. `all` gives each of them its
-own process, one after the other, and writes a dated report. --help explains the flags, and
+own process, one after the other. --help explains the flags, and
 README.md explains the numbers.
 """
 
@@ -26,7 +26,6 @@ from tools.benchmarks.report import Conditions, busy_cores, format_line, format_
 
 BENCHMARKS = RECORDS / "benchmarks.jsonl"
 ROOT = Path(__file__).resolve().parents[2]
-REPORTS = ROOT / "tools" / "benchmarks" / "reports"
 BATCH_SIZE = 32
 
 # The machine is not quiet if more processes than this wanted to run in the last minute.
@@ -127,8 +126,7 @@ def build_parser() -> Parser:
         "--out",
         type=Path,
         metavar="DIR",
-        help="where `all` writes its report (benchmarks/reports; with --quick it writes one only "
-        "if this is given)",
+        help="where `all` writes a dated report (none without this flag)",
     )
     parser.add_argument(
         "--record",
@@ -339,7 +337,7 @@ def write_report(
 
     The file is named after the minute in which the run began. load: busy cores before that.
     """
-    folder = arguments.out or REPORTS
+    folder = arguments.out
     folder.mkdir(parents=True, exist_ok=True)
     # The benchmarks themselves say which model "auto" was.
     models = [line["model"] for line in lines.values() if line]
@@ -367,7 +365,7 @@ def report_all(arguments: argparse.Namespace) -> int:
     lines = run_all(arguments, log)
     minutes = (datetime.now() - start).total_seconds() / 60
     log(f"\nall of it took {minutes:.1f} minutes")
-    if arguments.out or not arguments.quick:
+    if arguments.out is not None:
         log(f"\nreport: {write_report(arguments, lines, load, start)}")
     if arguments.record:
         # Every benchmark but the first begins while the load of the one before still counts.

@@ -10,8 +10,7 @@ one that a file lists, or a text and one of its nearest texts by TF-IDF. (Augmen
 al. 2021, finds them by BM25.)
 
 Nothing of dev or test is chosen, no sentence of SST's training rows, and no pair twice. Texts are
-compared by their letters a to z and their digits. The text of the best single run in
-docs/archive/results.md was chosen in this way.
+compared by their letters a to z and their digits.
 """
 
 from __future__ import annotations

@@ -33,9 +33,8 @@ MARKER = re.compile(r"<!-- table ([\w-]+): (?:begin|end)")
 
 
 def pages_of(root: Path) -> list[Path]:
-    """Return the documents that may hold tables: README.md and docs, without the archive."""
-    pages = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
-    return [page for page in pages if "archive" not in page.parts]
+    """Return the documents that may hold tables: README.md and docs."""
+    return [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
 
 
 def with_tables(text: str, tables: Mapping[str, Callable[[], str]]) -> str:

@@ -34,7 +34,7 @@ def texts_of(examples):
 
 
 def test_generator_writes_the_same_bytes(controlled_data):
-    """The scores in docs/archive of runs on these files hold for these bytes only."""
+    """Scores of runs on these files hold for these bytes only."""
     digest = hashlib.sha256()
     paths = sorted(controlled_data.iterdir())
     for path in paths:

@@ -1,4 +1,4 @@
-"""Every measured number in README.md and docs stands in a table from records, or in the archive."""
+"""Every measured number in README.md and docs stands in a table from records."""
 
 from __future__ import annotations
 
