@@ -7,7 +7,8 @@ Three kinds of options stand elsewhere, where more is known, and are printed the
   leaderboard files  multitask/leaderboard.py: names in the run's folder
   --contrastive_*    contrastive/presets.py: the values of each method's paper
 
-No torch here. Device and precision, which depend on the machine, come in as arguments.
+No torch here. Device, precision and formulas, which depend on the machine and the clone, come in as
+arguments.
 """
 
 from __future__ import annotations
@@ -35,13 +36,21 @@ class Choice(NamedTuple):
     reason: str
 
 
+# The formulas of the released lesson files.
+FAST = Choice("fast", "no lesson file was edited")
+
+
 def resolve(
-    options: Options, hidden_size: int, device: Choice, precision: Choice
+    options: Options,
+    hidden_size: int,
+    device: Choice,
+    precision: Choice,
+    formulas: Choice = FAST,
 ) -> tuple[Options, dict[str, Choice]]:
     """Replace every "auto" that depends on the machine, the encoder or other options.
 
     hidden_size: of the encoder. Returns the options, and the choices to print, by option. The
-    device and the precision are printed even where the user has set them.
+    device, the precision and the formulas are printed even where the user has set them.
     """
     choices = {
         **choose_encoding(options),
@@ -54,7 +63,11 @@ def resolve(
 
     # Device and precision come first: other choices follow from them.
     precision = choose_precision(options, precision)
-    choices = {"device": device, "precision": precision, **only_auto(options, choices)}
+    machine = {"device": device, "precision": precision, "formulas": formulas}
+    choices = {**machine, **only_auto(options, choices)}
+    if formulas.value == "readable":
+        reason = "readable formulas compute attention step by step"
+        choices["attention"] = Choice("eager", reason)
     values = {name: choice.value for name, choice in choices.items()}
     return options.with_values(**values), choices
 

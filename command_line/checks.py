@@ -183,6 +183,15 @@ def check_order(
         )
 
 
+def check_formulas(formulas: str, attention: str) -> None:
+    """Refuse readable formulas together with attention by torch's kernel."""
+    if formulas == "readable" and attention == "fused":
+        raise ValueError(
+            "--formulas readable computes attention step by step, and --attention fused by torch's "
+            "kernel. Drop one of the two."
+        )
+
+
 def check_lengths(max_tokens: int, max_length: int) -> None:
     """Refuse a batch that may not hold one row."""
     if 0 < max_tokens < max_length:

@@ -110,6 +110,7 @@ class Options(OptionGroup):
         checks.check_stages(self.run.pretrain, stages, values, self.contrastive)
         checks.check_methods(stages, self.contrastive, self.multitask.tasks)
         checks.check_order(self.run.pretrain, stages, self.contrastive, self.multitask)
+        checks.check_formulas(self.training.formulas, self.encoder.attention)
         checks.check_lengths(self.multitask.fine_tuning.max_tokens, self.data.max_length)
         checks.check_pooling(self.encoder.pooling, self.multitask.heads)
         checks.check_paths(self.input_files(), values)

@@ -16,7 +16,7 @@ from command_line.checks import check_positions
 from command_line.options import Options
 from contrastive.presets import described, settings_of
 from contrastive.sentence_folder import note_for_training
-from minbert import BertConfig, hub
+from minbert import BertConfig, fast, hub
 from minbert.pooling import check_pooling, note_on_pooling
 from minbert.reporting import terminal
 from minbert.reporting.terminal import Fact
@@ -66,6 +66,7 @@ def settle(options: Options, folder: Path) -> Settings:
         config.hidden_size,
         Choice(device.type, device_reason),
         Choice(precision, precision_reason),
+        Choice(*fast.choose(options.training.formulas)),
     )
     facts = []
     for option, choice in {**choices, **meanings, **fitting}.items():

@@ -75,12 +75,14 @@ def choose(formulas: str) -> FormulasChoice:
     global _is_on
     if formulas not in ("auto", "readable", "fast"):
         raise ValueError(f"formulas is '{formulas}'; auto, readable or fast is expected.")
-    edited = edited_lessons()
-    if formulas != "auto":
+    names = ", ".join(edited_lessons())
+    if formulas == "fast" and names:
+        reason = f"as you asked; the edits of {names} do not run where a fast branch is taken"
+        choice = FormulasChoice("fast", reason)
+    elif formulas != "auto":
         choice = FormulasChoice(formulas, "as you asked")
-    elif edited:
-        names = ", ".join(edited)
-        choice = FormulasChoice("readable", f"{names} was edited, and the fast forms pass it over")
+    elif names:
+        choice = FormulasChoice("readable", f"{names} was edited, so that the edit runs")
     else:
         choice = FormulasChoice("fast", "no lesson file was edited")
     _is_on = choice.formulas == "fast"

@@ -81,6 +81,8 @@ def load(folder: Path) -> PlainTextRun:
         content = read_json(folder / "options.json")
         stored = content["options"]
         names = {item.name for item in all_fields(PlainTextOptions)}
+        # A run that began before --formulas was there took the fast ones.
+        stored.setdefault("formulas", "fast")
         if stored.keys() != names | set(PLACES):
             raise ValueError("other options than this version's")
         # Commit 94b06e7 and those before wrote null for what was not given.

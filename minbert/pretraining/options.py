@@ -72,6 +72,12 @@ class PlainTextOptions(OptionGroup):
     compile: bool = flag(False, "Let torch.compile make kernels of the layers.")
     device: str = flag(AUTO, "Where to compute.", choices=(AUTO, "cpu", "cuda", "mps"))
     precision: str = flag(AUTO, "Precision of matrix products.", choices=(AUTO, "fp32", "bf16"))
+    formulas: str = flag(
+        AUTO,
+        "Which branches of the formulas run (docs/formulas.md). auto: fast, unless you edited a "
+        "lesson file. Then readable, so that your edit runs.",
+        choices=(AUTO, "readable", "fast"),
+    )
 
     @property
     def has_init(self) -> bool:

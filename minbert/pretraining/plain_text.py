@@ -19,6 +19,7 @@ from torch import Tensor
 
 from data.batching import MOSTLY_UNKNOWN
 from data.corpus import read_lines
+from minbert import fast
 from minbert.bert import BertModel
 from minbert.commands.ending import only_warn
 from minbert.commands.options import flat
@@ -188,6 +189,7 @@ def build_job(
     options = run.options
     device, _ = runtime.choose_device(options.device)
     precision, _ = runtime.choose_precision(options.precision, device)
+    fast.choose(options.formulas)
     model = build_model(options, tokenizer, device)
     masking = Masking.of(tokenizer, options.whole_word)
     rounds = plan_rounds(options)
@@ -375,13 +377,14 @@ def train(run: PlainTextRun) -> None:
 
 
 def describe(options: PlainTextOptions, job: Job, corpus: Corpus) -> None:
-    """Print the device, the precision, and the sizes of vocabulary, model and text."""
+    """Print the device, the precision, the formulas, and the sizes of vocabulary, model, text."""
     device, device_reason = runtime.choose_device(options.device)
     precision, precision_reason = runtime.choose_precision(options.precision, job.device)
     terminal.facts(
         [
             Fact("device", device.type, device_reason),
             Fact("precision", precision, precision_reason),
+            Fact("formulas", *fast.choose(options.formulas)),
         ]
     )
     num_parameters = 0
@@ -404,6 +407,7 @@ def stored_options(run: PlainTextRun, job: Job) -> dict[str, Any]:
         "size": options.size if options.has_init else options.named_size,
         "device": job.device.type,
         "precision": job.precision,
+        "formulas": fast.choose(options.formulas).formulas,
         "corpus": [str(path.absolute()) for path in run.corpus],
         "out": str(run.folder),
         "resume": None,

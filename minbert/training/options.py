@@ -26,6 +26,12 @@ class TrainingOptions(OptionGroup):
         choices=(AUTO, "bf16", "fp32"),
         is_common=True,
     )
+    formulas: str = flag(
+        AUTO,
+        "Which branches of the formulas run (docs/formulas.md). auto: fast, unless you edited a "
+        "lesson file such as minbert/attention.py. Then readable, so that your edit runs.",
+        choices=(AUTO, "readable", "fast"),
+    )
     tensorboard: bool = flag(
         False,
         "Write the losses, learning rates and scores of all stages to tensorboard/ in the run's "

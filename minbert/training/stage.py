@@ -353,6 +353,7 @@ def shared_identity(training: TrainingOptions, pooling: str) -> dict[str, Any]:
     return {
         "pooling": pooling,
         "precision": training.precision,
+        "formulas": training.formulas,
         "weight_decay": training.weight_decay,
         "max_grad_norm": training.max_grad_norm,
         "seed": training.seed,

@@ -67,9 +67,13 @@ def test_what_the_user_has_set_is_not_chosen_again():
     flags += " --token_cache none --encoder_dropout 0 --attention_dropout 0"
     options = options_of(*flags.split())
     after, reasons = resolved(options, 384)
-    assert reasons == {"device": "the only one", "precision": "no fast bf16"}
+    assert reasons == {
+        "device": "the only one",
+        "precision": "no fast bf16",
+        "formulas": "no lesson file was edited",
+    }
     assert meanings(options, 384) == {}
-    assert after == options.with_values(device="cpu", precision="fp32")
+    assert after == options.with_values(device="cpu", precision="fp32", formulas="fast")
 
 
 def test_a_machine_decides_device_precision_and_attention():
@@ -78,6 +82,16 @@ def test_a_machine_decides_device_precision_and_attention():
     assert (reasons["device"], reasons["precision"]) == ("the only one", "no fast bf16")
     assert options.encoder.attention == "eager"
     assert resolved(Options(), 384, GPU)[0].encoder.attention == "fused"
+
+
+def test_readable_formulas_have_attention_step_by_step():
+    """Also where a GPU, or a user before the edit of a lesson file, would have torch's kernel."""
+    formulas = Choice("readable", "minbert/bert.py was edited, so that the edit runs")
+    for given in (Options(), Options.of(attention="fused")):
+        options, choices = resolve(given, 384, GPU, FP32, formulas)
+        assert options.training.formulas == "readable"
+        assert options.encoder.attention == choices["attention"].value == "eager"
+        assert choices["formulas"] == formulas
 
 
 def test_meanings_of_what_stays_auto(monkeypatch):

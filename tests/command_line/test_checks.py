@@ -328,6 +328,10 @@ STAGES = [
 # Device, files and lengths.
 FILES = [
     (
+        "--formulas readable --attention fused",
+        "--formulas readable computes attention step by step, and --attention fused by torch's",
+    ),
+    (
         "--use_gpu --device cpu",
         "--use_gpu asks for cuda and --device for cpu; pass only one of them.",
     ),

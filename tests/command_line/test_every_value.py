@@ -172,6 +172,7 @@ OF_THE_RUN = {
     "output_dir",
     "device",
     "use_gpu",
+    "formulas",
     "attention",
     "compile",
     "save_every",

@@ -179,7 +179,7 @@ def test_run_json_compares_the_estimated_cost_with_the_actual_one(finished):
         assert cost["seconds"] > 0 and cost["peak_memory"] > 1e7
 
 
-CHOSEN = ("device", "precision", "pair_encoding", "lr", "attention", "score", "simcse")
+CHOSEN = ("device", "precision", "formulas", "pair_encoding", "lr", "attention", "score", "simcse")
 EXPLAINED = ("token_cache", "para_head", "encoder_dropout", "attention_dropout")
 
 
