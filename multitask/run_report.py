@@ -26,8 +26,7 @@ from minbert.training.run_page import Curves
 from multitask import plan_registry
 from multitask.combining import GradientSurgery
 from multitask.conflicts import conflict_figure
-from multitask.errors.breakdown import DevOutputs
-from multitask.errors.page import worst_section
+from multitask.errors.mistakes import DevOutputs, worst_section
 from multitask.leaderboard import known_scores, score_titles
 from multitask.soup import name_of_first
 from multitask.tasks import Tasks, answerable_tasks

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from data.examples import Example
-from multitask.probabilities import confidences, probabilities
-from multitask.tasks import Task, labels_of
 
 # The lower edges of all overlap buckets but the first. The last bucket holds pairs of equal words.
 OVERLAP_EDGES = (0.2, 0.4, 0.6, 0.8, 1.0)
@@ -31,42 +27,6 @@ class Bucket(NamedTuple):
 
     name: str
     rows: np.ndarray  # row numbers, int64
-
-
-@dataclass(frozen=True)
-class DevOutputs:
-    """The N dev rows of a task, and the outputs of a model for them."""
-
-    task: Task
-    examples: tuple[Example, ...]  # N, labelled
-    outputs: np.ndarray  # float32: logits (N, C), logits (N,) of two classes, or numbers (N,)
-
-    @cached_property
-    def labels(self) -> np.ndarray:
-        """The gold labels, float32 (N,)."""
-        return labels_of(self.examples)
-
-    @cached_property
-    def predictions(self) -> np.ndarray:
-        """The predictions that are scored, (N,): classes, or numbers that may leave the scale."""
-        return self.task.decode(self.outputs)
-
-    @cached_property
-    def clipped(self) -> np.ndarray:
-        """The predictions (N,). Those beyond an end of the labels' scale are moved to that end."""
-        return np.clip(self.predictions, self.task.format.low, self.task.format.high)
-
-    @cached_property
-    def severity(self) -> np.ndarray:
-        """How wrong each row is, float64 (N,). 0 means that the row is right.
-
-        Classes: the probability that the model gives to its wrong answer.
-        Numbers: the distance between prediction and label, on the scale.
-        """
-        if self.task.is_regression:
-            return np.abs(self.clipped.astype(np.float64) - self.labels)
-        is_right = self.predictions == self.labels
-        return np.where(is_right, 0.0, prediction_probability(self.outputs))
 
 
 def words_of(text: str) -> list[str]:
@@ -97,14 +57,6 @@ def word_overlap(first: str, second: str) -> float:
     return len(first_words & second_words) / max(1, num_all)
 
 
-def prediction_probability(logits: np.ndarray) -> np.ndarray:
-    """The probability of the more probable class, float64 (N,).
-
-    logits: (N, C), or (N,) for the second of two classes.
-    """
-    return confidences(probabilities(logits))
-
-
 def confusion_table(labels: np.ndarray, predictions: np.ndarray, num_classes: int) -> np.ndarray:
     """Count how often each class (row) was predicted as each class (column), int64 (C, C).
 
@@ -116,16 +68,6 @@ def confusion_table(labels: np.ndarray, predictions: np.ndarray, num_classes: in
     # np.add.at counts a cell that occurs several times; counts[cells] += 1 would count it once.
     np.add.at(counts, cells, 1)
     return counts
-
-
-def worst_rows(severity: np.ndarray, limit: int) -> np.ndarray:
-    """The row numbers of at most `limit` mistakes, the worst first, equal ones in file order.
-
-    severity: (N,), 0 for a row that is right.
-    """
-    order = np.argsort(-severity, kind="stable")
-    mistakes = order[severity[order] > 0]
-    return mistakes[:limit]
 
 
 def quartiles(values: np.ndarray) -> list[Bucket]:

@@ -18,13 +18,11 @@ from minbert.reporting.pages import Section, write_html, write_markdown
 from minbert.reporting.tables import (
     NO_VALUE,
     Column,
-    ColumnKind,
     Table,
     heading_and_numbers,
 )
 from multitask.errors.breakdown import (
     Bucket,
-    DevOutputs,
     confusion_table,
     count_words,
     edge_buckets,
@@ -32,8 +30,8 @@ from multitask.errors.breakdown import (
     quartiles,
     scale_edges,
     word_overlap,
-    worst_rows,
 )
+from multitask.errors.mistakes import DevOutputs, worst_section
 from multitask.saved_run import FinishedRun, can_answer, open_run
 
 # Two points always lie on a line, so fewer rows have no correlation.
@@ -254,44 +252,6 @@ def _table_of_units(dev: DevOutputs, low: float, high: float) -> Table:
     titles = [f"predicted {bucket.name}" for bucket in predicted]
     columns = heading_and_numbers("gold", "rows", "mean prediction", "standard deviation", *titles)
     return Table(columns, tuple(rows))
-
-
-def worst_section(dev: DevOutputs, limit: int) -> Section:
-    """The worst mistakes with their texts, gold labels and predictions."""
-    worst = worst_rows(dev.severity, limit)
-    if not len(worst):
-        return Section("Worst mistakes", "No row is wrong.")
-
-    is_class = not dev.task.is_regression
-    order = (
-        "by the probability that the model gave to its wrong answer"
-        if is_class
-        else "by the distance between gold label and prediction"
-    )
-    num_mistakes = int(np.sum(dev.severity > 0))
-    prose = f"{len(worst):,} of {num_mistakes:,} mistakes, the worst first: {order}."
-
-    titles = ("sentence 1", "sentence 2") if dev.task.is_pair else ("sentence",)
-    columns = [Column(title, "sentence") for title in titles]
-    kind: ColumnKind = "words" if is_class else "number"
-    columns += [Column("gold", kind), Column("prediction", kind)]
-    columns += [Column("confidence" if is_class else "off by"), Column("id", "identifier")]
-    rows = [_mistake(dev, row) for row in worst]
-    return Section("Worst mistakes", prose, Table(tuple(columns), tuple(rows)))
-
-
-def _mistake(dev: DevOutputs, row: int) -> tuple[str, ...]:
-    """The cells of one mistake."""
-    example = dev.examples[row]
-    gold = dev.labels[row]
-    prediction = dev.clipped[row]
-    names = dev.task.label_names
-    # A class is shown by its name, a number with its sign of error.
-    if names:
-        cells = (names[int(gold)], names[int(prediction)], f"{dev.severity[row]:.4f}")
-    else:
-        cells = (f"{gold:.2f}", f"{prediction:.2f}", f"{prediction - gold:+.2f}")
-    return (*example.texts, *cells, example.id)
 
 
 def bucket_section(

@@ -8,7 +8,7 @@ import torch
 
 from data.examples import Example
 from multitask.errors import breakdown
-from multitask.errors.breakdown import DevOutputs
+from multitask.errors.mistakes import DevOutputs, prediction_probability, worst_rows
 from multitask.tasks import TASKS
 
 RANDOM = np.random.default_rng(0)
@@ -51,16 +51,16 @@ def test_confusion_is_sklearn_s_and_a_slow_loop_s():
 
 def test_probability_by_hand_and_by_torch():
     logits = np.array([[0, 0], [math.log(3), 0], [1000, -1000]], np.float32)
-    assert breakdown.prediction_probability(logits) == pytest.approx([0.5, 0.75, 1.0])
+    assert prediction_probability(logits) == pytest.approx([0.5, 0.75, 1.0])
     logits = np.array([0, math.log(3), -math.log(3), -1000], np.float32)
-    assert breakdown.prediction_probability(logits) == pytest.approx([0.5, 0.75, 0.75, 1.0])
+    assert prediction_probability(logits) == pytest.approx([0.5, 0.75, 0.75, 1.0])
 
     logits = RANDOM.normal(size=(50, 5)).astype(np.float32)
     expected = torch.from_numpy(logits).double().softmax(1).max(1).values.numpy()
-    assert breakdown.prediction_probability(logits) == pytest.approx(expected, abs=1e-15)
+    assert prediction_probability(logits) == pytest.approx(expected, abs=1e-15)
     second = torch.from_numpy(logits[:, 0]).double().sigmoid().numpy()
     expected = np.maximum(second, 1 - second)
-    assert breakdown.prediction_probability(logits[:, 0]) == pytest.approx(expected, abs=1e-15)
+    assert prediction_probability(logits[:, 0]) == pytest.approx(expected, abs=1e-15)
 
 
 def test_severity_of_classes_is_the_probability_of_the_wrong_answer():
@@ -78,13 +78,13 @@ def test_severity_of_numbers_is_the_distance_on_the_scale():
 
 
 def test_worst_rows_come_first_and_right_ones_never():
-    assert breakdown.worst_rows(np.array([0.5, 0, 0.9, 0.5, 0]), 10).tolist() == [2, 0, 3]
-    assert breakdown.worst_rows(np.array([0.5, 0, 0.9, 0.5, 0]), 2).tolist() == [2, 0]
-    assert breakdown.worst_rows(np.zeros(3), 2).tolist() == []
+    assert worst_rows(np.array([0.5, 0, 0.9, 0.5, 0]), 10).tolist() == [2, 0, 3]
+    assert worst_rows(np.array([0.5, 0, 0.9, 0.5, 0]), 2).tolist() == [2, 0]
+    assert worst_rows(np.zeros(3), 2).tolist() == []
     severity = RANDOM.choice([0, 0.25, 0.5, 0.75], 100)
     wrong = [row for row in range(100) if severity[row] > 0]
     slow = sorted(wrong, key=lambda row: (-severity[row], row))
-    assert breakdown.worst_rows(severity, 100).tolist() == slow
+    assert worst_rows(severity, 100).tolist() == slow
 
 
 # --- words --------------------------------------------------------------------------------------

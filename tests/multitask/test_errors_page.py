@@ -5,7 +5,8 @@ import pytest
 
 from data.examples import Example
 from multitask.errors import page
-from multitask.errors.breakdown import Bucket, DevOutputs
+from multitask.errors.breakdown import Bucket
+from multitask.errors.mistakes import DevOutputs, worst_section
 from multitask.tasks import TASKS
 
 
@@ -88,7 +89,7 @@ def test_similarity_by_hand():
 
 def test_the_worst_classes_come_first():
     outputs = [[0, 0, 0, 0, 9], [5, 0, 0, 0, 0], [0, 0, 9, 0, 0]]
-    section = page.worst_section(outputs_of("sst", [0, 4, 2], outputs), 10)
+    section = worst_section(outputs_of("sst", [0, 4, 2], outputs), 10)
     assert section.body.header == ("sentence", "gold", "prediction", "confidence", "id")
     assert section.body.rows == (
         ("one two", "negative", "positive", "0.9995", "id0"),
@@ -98,7 +99,7 @@ def test_the_worst_classes_come_first():
 
 
 def test_the_worst_numbers_come_first():
-    section = page.worst_section(outputs_of("sts", [0, 5, 2], [2, 1, 2.5]), 2)
+    section = worst_section(outputs_of("sts", [0, 5, 2], [2, 1, 2.5]), 2)
     assert section.body.rows == (
         ("one two", "two three", "5.00", "1.00", "-4.00", "id1"),
         ("one two", "two three", "0.00", "2.00", "+2.00", "id0"),
@@ -107,7 +108,7 @@ def test_the_worst_numbers_come_first():
 
 
 def test_a_model_that_is_never_wrong_has_no_table():
-    section = page.worst_section(outputs_of("para", [1, 0], [3, -3]), 10)
+    section = worst_section(outputs_of("para", [1, 0], [3, -3]), 10)
     assert section.body is None and section.prose == "No row is wrong."
 
 
