@@ -18,7 +18,6 @@ from command_line.options import Options, RunOptions
 from contrastive.options import ContrastiveOptions
 from contrastive.registry import METHODS
 from data.options import DataOptions, InputFileOptions
-from experiments.recipes import recipe_list, values_of
 from minbert.commands import plugins
 from minbert.commands.flags import Formatter, Parser, add_flag
 from minbert.commands.options import (
@@ -170,6 +169,8 @@ def parse(argv: Sequence[str] | None = None) -> tuple[Options, Path | None]:
     parser = build_parser()
     values = vars(parser.parse_args(words))
     if values.pop("list_recipes", False):
+        from experiments.recipes import recipe_list
+
         sys.stdout.write(recipe_list() + "\n")
         parser.exit(0)
 
@@ -198,9 +199,13 @@ def check_resumed(flags: dict[str, Any]) -> None:
 
 def options_of(flags: dict[str, Any]) -> Options:
     """The options of a new run: those of --recipe, with the flags in place of them."""
+    values = dict(flags)
     recipe = flags.get("recipe", NONE)
-    of_recipe = {} if recipe == NONE else values_of(recipe)
-    values = {**of_recipe, **flags}
+    if recipe != NONE:
+        # Imported here, because few runs need it.
+        from experiments.recipes import values_of
+
+        values = {**values_of(recipe), **flags}
     if "plugin" in values:
         values["plugin"] = plugins.paths_in(values["plugin"])
     return Options.of(**values).with_files()

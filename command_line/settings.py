@@ -15,7 +15,6 @@ from command_line.automatic import Choice
 from command_line.checks import check_positions
 from command_line.options import Options
 from contrastive.presets import described, settings_of
-from contrastive.sentence_folder import note_for_training
 from minbert import BertConfig, fast, hub
 from minbert.pooling import check_pooling, note_on_pooling
 from minbert.reporting import terminal
@@ -44,11 +43,7 @@ def settle(options: Options, folder: Path) -> Settings:
     with terminal.paused():  # a download shows its own progress
         model_folder = hub.resolve(options.encoder.model)
     check_pooling(model_folder, options.encoder.pooling)
-    notes = [
-        note_on_pooling(model_folder, options.encoder.pooling),
-        note_for_training(model_folder),
-    ]
-    terminal.say(*(note for note in notes if note is not None))
+    terminal.say(*notes_on_model(model_folder, options.encoder.pooling))
     config = BertConfig.from_pretrained(model_folder)
 
     fitting = automatic.choose_length(options, config.num_positions)
@@ -76,3 +71,14 @@ def settle(options: Options, folder: Path) -> Settings:
         facts.append(Fact.of(method, line))
     terminal.facts(facts)
     return Settings(options, model_folder, device)
+
+
+def notes_on_model(folder: Path, pooling: str) -> list[str]:
+    """What to know of a model that was made for another pooling or by another library."""
+    notes = [note_on_pooling(folder, pooling)]
+    if (folder / "modules.json").is_file():  # a model of sentence-transformers
+        # Imported here, because few runs need it.
+        from contrastive.sentence_folder import note_for_training
+
+        notes.append(note_for_training(folder))
+    return [note for note in notes if note is not None]
