@@ -13,7 +13,7 @@ from contrastive.embed.export import GRAPH, export, export_layout
 from contrastive.embedder import open_embedder
 from minbert import BertTokenizer
 from minbert.commands.optional import ONNX_PACKAGES
-from tools.benchmarks.small_models import make_model
+from tests.small_models import make_model
 
 MAX_LENGTH = 16
 # One of them is longer than 16 tokens.

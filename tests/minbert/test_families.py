@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from minbert import BertConfig, BertModel, BertTokenizer
 from minbert.pretraining.mlm import BertForMaskedLM, Masking
-from tools.benchmarks.small_models import FAMILIES, SENTENCES, make_model
+from tests.small_models import FAMILIES, SENTENCES, make_model
 
 transformers = pytest.importorskip("transformers", reason="run setup.sh --dev")
 

@@ -12,8 +12,8 @@ import torch
 from minbert import BertModel, BertTokenizer
 from minbert.token_batch import NO_LIMIT, TokenBatch
 from tests.minbert.test_tokenizer import PIECES, SENTENCES, SPECIAL
-from tools.benchmarks.small_models import FAMILIES, make_model
-from tools.benchmarks.small_models import SENTENCES as FAMILY_SENTENCES
+from tests.small_models import FAMILIES, make_model
+from tests.small_models import SENTENCES as FAMILY_SENTENCES
 
 transformers = pytest.importorskip("transformers", reason="run setup.sh --dev")
 

@@ -23,7 +23,7 @@ from multitask.export.classifier import classifier_of, write_classifier, write_t
 from multitask.model import MultitaskBert
 from multitask.options import HeadOptions
 from multitask.tasks import TASKS
-from tools.benchmarks.small_models import SENTENCES, make_model
+from tests.small_models import SENTENCES, make_model
 
 transformers = pytest.importorskip("transformers", reason="run setup.sh --dev")
 

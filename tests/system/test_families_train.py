@@ -21,8 +21,8 @@ from minbert import BertModel, BertTokenizer
 from minbert.pretraining import __main__ as pretraining
 from multitask import predict
 from multitask.model import MultitaskBert
+from tests.small_models import SENTENCES, make_model
 from tests.toy_text import LINES
-from tools.benchmarks.small_models import SENTENCES, make_model
 
 transformers = pytest.importorskip("transformers", reason="run setup.sh --dev")
 

@@ -17,9 +17,9 @@ from torch.utils import backend_registration
 
 import run_multitask
 from minbert.training.code_version import ROOT
+from tests.killed_runs import differences, saved_step, stop_when
 from tests.simulated_gpu import TITLE
 from tests.toy_text import LINES
-from tools.benchmarks.kill_resume import differences, saved_step, stop_when
 
 pytestmark = pytest.mark.skipif(
     not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),

@@ -16,7 +16,7 @@ from command_line.folders import load
 from command_line.options import Options
 from minbert.pretraining import __main__ as pretraining
 from minbert.training.loop import Loop
-from tools.benchmarks.kill_resume import differences
+from tests.killed_runs import differences
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 

@@ -15,7 +15,7 @@ from command_line.options import Options
 from minbert.commands.ending import this_python
 from minbert.training import processes
 from minbert.training.run_folder import LOCK_FILE
-from tools.benchmarks.kill_resume import differences, finish, saved_step, settings, start, stop_when
+from tests.killed_runs import differences, finish, saved_step, settings, start, stop_when
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ The files in reading order:
     timing.py               Two sides in turn, each in its own process where that matters.
     settings.py             The flags of a benchmark, and the device and precision of a side.
     inputs.py               What both sides get: a model's folder, sentences, counts of tokens.
-    small_models.py         Small random models of other families, as transformers writes them.
     limit.py                The machine's limit in matrix products.
     jobs.py                 The jobs of a run, made from options.
     training_sides.py       The two sides that train: ours, and a Hugging Face loop.

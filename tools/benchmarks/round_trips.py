@@ -30,9 +30,9 @@ from contrastive.embedder import open_embedder
 from experiments.records import RECORDS, Record, add_records
 from minbert import BertModel, BertTokenizer, hub
 from minbert.commands.ending import exit_code
+from tests.small_models import SENTENCES, make_model
 from tools.benchmarks.inputs import require
 from tools.benchmarks.recording import conditions
-from tools.benchmarks.small_models import SENTENCES, make_model
 
 ROUND_TRIPS = RECORDS / "round-trips.jsonl"
 LIBRARIES = ("transformers", "sentence-transformers", "tokenizers", "torch")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tools.benchmarks.kill_resume import RECORD_KEYS, TENSOR_FILES, read_record
+from tests.killed_runs import RECORD_KEYS, TENSOR_FILES, read_record
 from tools.reliability.children import Call
 
 TEXT = b"a good film\nthe worst film\nthe man plays a guitar\n"

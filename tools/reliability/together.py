@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from minbert.commands.ending import DONE
-from tools.benchmarks.kill_resume import ROOT, saved_step
+from tests.killed_runs import ROOT, saved_step
 from tools.reliability.children import LONGEST, Call, Child
 from tools.reliability.kills import compare, continue_and_compare
 from tools.reliability.targets import call_of, differences, facts_of, prepare, training

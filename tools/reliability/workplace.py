@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from minbert.commands.files import write_atomically
 from minbert.reporting import curves, pages
 from minbert.training import cost_estimate
-from tools.benchmarks.kill_resume import ROOT, cut_data, write_tiny_model
+from tests.killed_runs import ROOT, cut_data, write_tiny_model
 from tools.reliability import children
 from tools.reliability.children import Call, Ending
 from tools.reliability.file_operations import KILL, Fault, watch

@@ -98,7 +98,6 @@ def test_kills_are_recorded_whatever_their_outcome(record_files, monkeypatch, ca
     monkeypatch.setattr(kill_resume, "choose_kills", lambda arguments, record: kills)
     monkeypatch.setattr(kill_resume, "kill_once", lambda kill, flags, folder: KilledRun(True, 3))
     monkeypatch.setattr(kill_resume, "differences", lambda run, other: next(outcomes))
-    monkeypatch.setattr(kill_resume.torch, "set_num_threads", lambda number: None)
     monkeypatch.setattr(kill_resume, "KILL_RESUME", record_files / "kill-resume.jsonl")
 
     with pytest.raises(SystemExit) as stop:

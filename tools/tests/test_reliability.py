@@ -15,7 +15,7 @@ import pytest
 from minbert.commands import files
 from minbert.tokenizer import SPECIAL_TOKENS
 from minbert.training.code_version import code_version
-from tools.benchmarks.kill_resume import vocabulary_of
+from tests.killed_runs import vocabulary_of
 from tools.reliability import (
     campaign,
     children,

@@ -18,7 +18,7 @@ SAMPLE = ROOT / "data" / "sample"
 HUNDRED = ROOT / "tests" / "hundred_sentences.tsv"
 MAX_BYTES = 4_000_000
 SOURCE_OF = {source.value: source for source in Source}
-COURSE = ROOT.parent / "shared" / "data" / "course"
+COURSE = ROOT / "data" / "course"
 
 
 def read_split(task: str, split: str) -> tuple[Example, ...]:
@@ -116,7 +116,7 @@ def test_none_of_the_hundred_sentences_is_inside(sample):
         assert not hundred & {normal_form(text) for text in sentences_of(splits)}
 
 
-@pytest.mark.skipif(not COURSE.is_dir(), reason="the course's files are not beside the clone")
+@pytest.mark.skipif(not COURSE.is_dir(), reason="python -m data.download has not run")
 def test_no_sentence_of_the_course_s_dev_and_test_files_is_inside(sample):
     held_out = read_held_out(COURSE)
     for task, splits in sample.items():
