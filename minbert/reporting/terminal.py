@@ -1,8 +1,8 @@
 """What a command shows while it works: titles, aligned lines, tables and progress.
 
-A terminal gets colours and a bar that moves. A log (a file, a pipe, a notebook) gets plain text. It
-has no bar, but a line about the work at the latest LOG_SECONDS after the line before. These lines
-go to standard error, so that standard output holds results alone.
+A terminal gets colours and a bar that moves. A notebook gets the bar, too. A log (a file or a pipe)
+gets plain text. It has no bar, but a line about the work at the latest LOG_SECONDS after the line
+before. These lines go to standard error, so that standard output holds results alone.
 
     with session("importing PyTorch"):  # a whole command; from here on there is no long silence
         title("Data")
@@ -11,40 +11,44 @@ go to standard error, so that standard output holds results alone.
         with working("multitask", total=100, unit="step") as work:
             work.advance(note="loss 0.4312")
 
-Text is never read as markup, because it may come from a file of the user. Control characters in it
-are shown and do not act. rich draws all that only a terminal gets, so it is imported for a terminal
-alone. `NO_COLOR=1` turns the colours off.
+Control characters in a text are shown and do not act, because it may come from a file of the user.
+tqdm draws the bars. `NO_COLOR=1` turns the colours off.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import textwrap
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO, TypeVar
+
+from tqdm import tqdm
+from tqdm.contrib import DummyTqdmFile
 
 from minbert.commands.streams import drop_output
 from minbert.commands.texts import as_message, visible_everywhere
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from rich.console import Console, RenderableType
-    from rich.live import Live
 
 Item = TypeVar("Item")
 
 # The longest silence of a log is below ten seconds, and a line may come late on a busy machine.
 LOG_SECONDS = 8.0
-REFRESHES = 4  # of the bar in a second
+BAR_SECONDS = 0.25  # between two looks at the bars; work that is shorter gets none
+MAX_BARS = 10
 MIN_WIDTH = 20  # letters of a column that is wrapped
 INDENT = 4  # blanks before a value below its name
 WARNING = "warning: "
+STYLES = {"bold": "1", "title": "1;36", "warning": "33", "best": "32"}  # of ANSI terminals
+# Of a piece of work whose end is known, and of one whose end is not.
+BAR = "{desc}  {bar}  {n_fmt}/{total_fmt}{postfix}  {elapsed} < {remaining}"
+NO_BAR = "{desc}  {elapsed}"
 
 
 class Fact(NamedTuple):
@@ -137,9 +141,16 @@ def is_terminal(stream: TextIO | None) -> bool:
         return False
 
 
-def unwrap(stream: TextIO | None) -> TextIO | None:
-    """The stream itself, where rich has put something in its place to keep the bar whole."""
-    return getattr(stream, "rich_proxied_file", stream)
+def is_ascii(stream: TextIO | None) -> bool:
+    """Whether a stream may lack the characters of lines and bars."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return not encoding.lower().startswith("utf")
+
+
+def is_notebook() -> bool:
+    """Whether this is a notebook that can show bars."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return shell is not None and "IPKernelApp" in shell.config and bool(find_spec("ipywidgets"))
 
 
 def is_muted() -> bool:
@@ -155,6 +166,18 @@ def write_plain(stream: TextIO, text: str) -> None:
         drop_output(stream)
 
 
+def styled(text: str, style: str) -> str:
+    """A text in one of STYLES, unless NO_COLOR forbids it."""
+    if not style or os.environ.get("NO_COLOR"):
+        return text
+    return f"\x1b[{STYLES[style]}m{text}\x1b[0m"
+
+
+def width() -> int:
+    """The number of columns of the terminal."""
+    return shutil.get_terminal_size().columns
+
+
 # --- the screen -----------------------------------------------------------------------------------
 
 
@@ -166,7 +189,10 @@ class Screen:
         self.has_bar = True
         self.works: list[Work] = []  # the outermost first
         self.base: Work | None = None  # of the session
-        self.live: Live | None = None
+        self.bars: dict[Work, tqdm] = {}
+        self.draws_bars = False
+        self.bar_stream: TextIO | None = None  # the terminal of the bars
+        self.redirected = ExitStack()  # the streams of Python, while there are bars in a terminal
         self.pulse: Pulse | None = None
         self.last_line = 0.0  # when it was written
         self.columns: tuple[str, ...] = ()  # of the table whose rows are being written
@@ -174,38 +200,17 @@ class Screen:
     @property
     def stream(self) -> TextIO | None:
         """Where lines go. None: it is closed."""
-        return unwrap(sys.stderr if self.uses_stderr else sys.stdout)
-
-    # --- lines ---
+        return sys.stderr if self.uses_stderr else sys.stdout
 
     def write(self, text: str, style: str = "") -> None:
-        """Write lines, above the bar where there is one. style: of rich, in a terminal."""
+        """Write lines. style: of STYLES, in a terminal. A long line is not broken there."""
         stream = self.stream
         if is_muted() or stream is None:
             return
         self.columns = ()
         self.last_line = time.monotonic()
-        if is_terminal(stream):
-            self.draw(as_message(text), style)
-        else:
-            write_plain(stream, as_message(text))
-
-    def draw(self, text: str, style: str = "") -> None:
-        """Write lines to the terminal. A long line is not broken, so it can be copied."""
-        from rich.text import Text
-
-        self.console.print(Text(text, style=style), soft_wrap=True)
-
-    @property
-    def console(self) -> Console:
-        """The terminal that lines go to."""
-        if self.live is not None and self.live.console.file is self.stream:
-            return self.live.console
-        stream = self.stream
-        assert stream is not None
-        return make_console(stream)
-
-    # --- work ---
+        text = as_message(text)
+        write_plain(stream, styled(text, style) if is_terminal(stream) else text)
 
     def begin(self, work: Work) -> None:
         """Show that some work has begun."""
@@ -220,58 +225,77 @@ class Screen:
         del self.works[self.works.index(work) :]
         if not self.works:
             self.close()
-        elif self.live is not None and work.seconds > 1 / REFRESHES:
-            self.live.refresh()
 
     def open(self) -> None:
-        """Start the bar of a terminal, and the lines of a log."""
-        if is_muted():
+        """Start the bars of a terminal or a notebook, or the lines of a log."""
+        terminals = [stream for stream in (self.stream, sys.stderr) if is_terminal(stream)]
+        if is_muted() or (terminals and not self.has_bar):
             return
+        self.draws_bars = bool(terminals) or is_notebook()
+        if terminals:
+            self.bar_stream = terminals[0]
+            self.redirect()
         self.last_line = time.monotonic()
-        terminals = [stream for stream in (self.stream, unwrap(sys.stderr)) if is_terminal(stream)]
-        if not terminals:
-            self.pulse = Pulse(self)
-            self.pulse.start()
-        elif self.has_bar and terminals[0] is not None:
-            self.live = make_live(terminals[0], self)
-            self.live.start(refresh=True)
+        self.pulse = Pulse(self)
+        self.pulse.start()
+
+    def redirect(self) -> None:
+        """Let all that is printed, also by other libraries, stand above the bars."""
+        for stream, redirect in ((sys.stdout, redirect_stdout), (sys.stderr, redirect_stderr)):
+            if is_terminal(stream):
+                self.redirected.enter_context(redirect(DummyTqdmFile(self.bar_stream)))
 
     def close(self) -> None:
-        """Remove the bar."""
+        """Remove the bars."""
         if self.pulse is not None:
             self.pulse.stop()
             self.pulse = None
-        if self.live is not None:
-            self.live.stop()
-            self.live = None
+        self.show([])
+        self.redirected.close()
 
     @property
     def shown(self) -> list[Work]:
         """The work to show: that of the session only if there is no other."""
         inner = [work for work in self.works if work is not self.base]
-        return inner or self.works
+        return inner or list(self.works)
+
+    def refresh(self) -> None:
+        """Draw the bars, or write a line to a log that was silent for long."""
+        if self.draws_bars:
+            self.show(self.shown)
+        elif time.monotonic() - self.last_line >= LOG_SECONDS:
+            self.report()
+
+    def show(self, works: Sequence[Work]) -> None:
+        """Draw a bar for each of these, and remove all others."""
+        for work in set(self.bars) - set(works):
+            self.bars.pop(work).close()
+        for work in works:
+            if work not in self.bars:
+                self.bars[work] = make_bar(work, self.bar_stream)
+            draw(self.bars[work], work)
 
     def report(self) -> None:
         """Write a line on the work to standard error."""
-        text = "; ".join(str(work) for work in list(self.shown))
+        text = "; ".join(map(str, self.shown))
         if text and sys.stderr is not None:
             self.last_line = time.monotonic()
             write_plain(sys.stderr, visible_everywhere(text))
 
 
 class Pulse(threading.Thread):
-    """Writes a line to the log whenever nothing else was written for some time."""
+    """Draws the bars, or writes a line to the log whenever nothing else was written for long."""
 
     def __init__(self, screen: Screen) -> None:
         super().__init__(name="pulse", daemon=True)
         self.screen = screen
+        self.seconds = BAR_SECONDS if screen.draws_bars else LOG_SECONDS / 8
         self.is_over = threading.Event()
 
     def run(self) -> None:
         """Look every now and then, until `stop` is called."""
-        while not self.is_over.wait(LOG_SECONDS / 8):
-            if time.monotonic() - self.screen.last_line >= LOG_SECONDS:
-                self.screen.report()
+        while not self.is_over.wait(self.seconds):
+            self.screen.refresh()
 
     def stop(self) -> None:
         """Write no more lines."""
@@ -280,77 +304,39 @@ class Pulse(threading.Thread):
 
 
 SCREEN = Screen()
+tqdm.monitor_interval = 0  # Pulse draws the bars, so tqdm needs no thread of its own
 
 
-# --- what a terminal gets -------------------------------------------------------------------------
-
-
-def make_console(stream: TextIO) -> Console:
-    """A terminal, with colours unless NO_COLOR forbids them."""
-    from rich.console import Console
-
-    return Console(
+def make_bar(work: Work, stream: TextIO | None) -> tqdm:
+    """The bar of some work. stream: that of a terminal, or None in a notebook."""
+    if stream is None:
+        # Only a notebook needs it, and it takes a while.
+        from tqdm.auto import tqdm as bar_class
+    else:
+        bar_class = tqdm
+    bar = bar_class(
+        desc=visible_everywhere(work.description),
+        total=work.total,
+        initial=work.num_before,
         file=stream,
-        force_terminal=True,
-        force_jupyter=False,
-        highlight=False,
-        markup=False,
-        emoji=False,
+        bar_format=NO_BAR if work.total is None else BAR,
+        ascii=is_ascii(stream),
+        leave=False,
+        ncols=width() - 1,
+        nrows=MAX_BARS,
+        smoothing=0,  # the time left follows from the mean speed
     )
+    bar.start_t -= work.seconds
+    return bar
 
 
-def make_live(stream: TextIO, screen: Screen) -> Live:
-    """The lines at the bottom of a terminal that follow the work. Others are written above them."""
-    from rich.live import Live
-    from rich.spinner import Spinner
-
-    console = make_console(stream)
-    spinner = Spinner("line" if console.options.ascii_only else "dots", style="cyan")
-
-    def render() -> RenderableType:
-        return draw_works(list(screen.shown), spinner)
-
-    return Live(
-        console=console,
-        get_renderable=render,
-        refresh_per_second=REFRESHES,
-        transient=True,
-        # What other libraries print must not stand in the middle of the bar.
-        redirect_stdout=is_terminal(sys.stdout),
-        redirect_stderr=is_terminal(sys.stderr),
-    )
-
-
-def draw_works(works: Sequence[Work], spinner: RenderableType) -> RenderableType:
-    """One line for each piece of work: a bar where its end is known."""
-    from rich.console import Group
-    from rich.progress_bar import ProgressBar
-    from rich.table import Table
-    from rich.text import Text
-
-    lines = []
-    for work in works:
-        line = Table.grid(padding=(0, 2, 0, 0), expand=work.total is not None)
-        line.add_column(no_wrap=True)
-        line.add_column(no_wrap=True)
-        time_text = clock(work.seconds)
-        cells: list[RenderableType] = [spinner, Text(visible_everywhere(work.description), "bold")]
-        if work.total is not None:
-            line.add_column(ratio=1)
-            bar = ProgressBar(max(1, work.total), work.done, complete_style="cyan")
-            cells.append(bar)
-            texts = [f"{work.done:,}/{work.total:,}", work.note]
-            if work.seconds_left is not None:
-                time_text += f" < {clock(work.seconds_left)}"
-            for text in texts:
-                if text:
-                    line.add_column(no_wrap=True)
-                    cells.append(Text(visible_everywhere(text)))
-        line.add_column(no_wrap=True)
-        cells.append(Text(time_text, "dim"))
-        line.add_row(*cells)
-        lines.append(line)
-    return Group(*lines)
+def draw(bar: tqdm, work: Work) -> None:
+    """Show how far some work has come."""
+    bar.ncols = width() - 1
+    bar.n = work.done
+    bar.set_description_str(visible_everywhere(work.description), refresh=False)
+    bar.set_postfix_str(visible_everywhere(work.note), refresh=False)
+    bar.refresh()
 
 
 # --- words ----------------------------------------------------------------------------------------
@@ -359,12 +345,12 @@ def draw_works(works: Sequence[Work], spinner: RenderableType) -> RenderableType
 def say(*lines: str) -> None:
     """Print lines. A warning is yellow in a terminal."""
     for line in lines:
-        SCREEN.write(line, "yellow" if line.startswith(WARNING) else "")
+        SCREEN.write(line, "warning" if line.startswith(WARNING) else "")
 
 
 def heading(text: str) -> None:
     """Print the first line of a command."""
-    SCREEN.write(text, "bold cyan")
+    SCREEN.write(text, "title")
 
 
 def title(text: str, activity: str = "") -> None:
@@ -374,10 +360,8 @@ def title(text: str, activity: str = "") -> None:
     """
     doing(activity or text)
     if is_terminal(SCREEN.stream):
-        line = f"── {text} ".ljust(SCREEN.console.width, "─")
-        if SCREEN.console.options.ascii_only:
-            line = line.replace("─", "-")
-        SCREEN.write(f"\n{line}", "bold cyan")
+        rule = "-" if is_ascii(SCREEN.stream) else "─"
+        SCREEN.write("\n" + f"{rule}{rule} {text} ".ljust(width(), rule), "title")
     else:
         SCREEN.write(f"\n== {text} ==")
 
@@ -399,13 +383,13 @@ def facts(rows: Iterable[Fact]) -> None:
     if not is_terminal(SCREEN.stream):
         say(*(f"{row.name}: {row.content}" for row in rows))
         return
-    half = SCREEN.console.width // 2
-    width = max((len(row.name) for row in rows if len(row.name) <= half), default=0) + 2
+    half = width() // 2
+    column = max((len(row.name) for row in rows if len(row.name) <= half), default=0) + 2
     for row in rows:
         is_beside = len(row.name) <= half
-        indent = " " * (width if is_beside else INDENT)
-        start = f"{row.name:<{width}}" if is_beside else f"{row.name}\n{indent}"
-        space = max(MIN_WIDTH, SCREEN.console.width - len(indent))
+        indent = " " * (column if is_beside else INDENT)
+        start = f"{row.name:<{column}}" if is_beside else f"{row.name}\n{indent}"
+        space = max(MIN_WIDTH, width() - len(indent))
         lines = textwrap.wrap(row.content, space, break_long_words=False, break_on_hyphens=False)
         say(start + f"\n{indent}".join(lines))
 
@@ -428,25 +412,19 @@ def scores(stage: str, position: str, values: Mapping[str, float], mark: str) ->
         SCREEN.write("step".rjust(first_width) + names, "bold")
     cells = "".join(f"{values[name]:.4f}".rjust(width) for name, width in widths.items())
     row = position.rjust(first_width) + cells
-    SCREEN.write(f"{row}  {mark}".rstrip(), "green" if mark else "")
+    SCREEN.write(f"{row}  {mark}".rstrip(), "best" if mark else "")
     SCREEN.columns = columns
 
 
 def answer(text: str) -> None:
     """Print what a command was asked for, to standard output, above the bar where there is one."""
-    if SCREEN.live is None or not is_terminal(sys.stdout):
-        print(text)
-        return
-    from rich.text import Text
-
-    SCREEN.live.console.print(Text(visible_everywhere(text)), soft_wrap=True)
+    print(visible_everywhere(text) if is_terminal(sys.stdout) else text)
 
 
 def complain(text: str) -> None:
     """Print what went wrong, to standard error."""
-    stream = unwrap(sys.stderr)
-    if stream is not None:
-        write_plain(stream, as_message(text))
+    if sys.stderr is not None:
+        write_plain(sys.stderr, as_message(text))
 
 
 # --- work -----------------------------------------------------------------------------------------

@@ -176,19 +176,18 @@ def test_a_reader_that_has_gone_stops_nothing(monkeypatch):
         assert os.fstat(writer).st_rdev == os.stat(os.devnull).st_rdev, "it is dropped from then on"
 
 
-def test_stderr_may_be_closed_and_a_log_needs_no_rich():
+def test_stderr_may_be_closed():
     code = (
         "import sys\n"
         "from minbert.reporting import terminal\n"
         "with terminal.session('starting'):\n"
         "    terminal.say('a line')\n"
-        "print('rich' in sys.modules)\n"
     )
     command = f'exec "{sys.executable}" -c "$CODE" 2>&-'
     result = subprocess.run(
         ["sh", "-c", command], env={**os.environ, "CODE": code}, stdout=subprocess.PIPE, text=True
     )
-    assert (result.returncode, result.stdout) == (0, "a line\nFalse\n")
+    assert (result.returncode, result.stdout) == (0, "a line\n")
 
 
 # --- progress -------------------------------------------------------------------------------------
@@ -196,8 +195,9 @@ def test_stderr_may_be_closed_and_a_log_needs_no_rich():
 
 @pytest.fixture
 def hurry(monkeypatch):
-    """A log that is silent for no longer than a twentieth of a second."""
+    """A log that is silent for no longer than a twentieth of a second, and bars at once."""
     monkeypatch.setattr(terminal, "LOG_SECONDS", 0.05)
+    monkeypatch.setattr(terminal, "BAR_SECONDS", 0.02)
 
 
 def test_a_log_is_never_silent_for_long(hurry, monkeypatch):
@@ -225,19 +225,53 @@ def test_the_time_left_follows_from_the_units_of_this_run():
 
 def test_a_terminal_has_a_bar_and_removes_it(monkeypatch):
     screen = use(FakeTerminal(), monkeypatch)
-    with terminal.session("starting"):
-        with terminal.working("toy", 4, "step") as work:
-            work.advance(1, "loss 0.5000")
-            terminal.SCREEN.live.refresh()
-            terminal.say("a line")
-        print("from another library")
-    shown = screen.shown
-    assert "toy  " in shown and "1/4  loss 0.5000  0:00 < 0:00" in shown
-    assert "a line\n" in shown and "from another library\n" in shown
+    with terminal.session("starting"), terminal.working("toy", 4, "step") as work:
+        work.advance(1, "loss 0.5000")
+        terminal.SCREEN.refresh()
+        terminal.say("a line")
+        print("from another ", end="")
+        print("library")
+    shown = screen.getvalue()
+    assert "toy  " in shown and "1/4, loss 0.5000  00:00 < 00:00" in shown
     assert "toy: step" not in shown, "lines of a log"
-    # The last thing is to erase the bar and to show the cursor again.
-    assert "\x1b[2K" in screen.getvalue() and "\x1b[?25h" in screen.getvalue()
-    assert sys.stdout is screen and terminal.SCREEN.works == []
+    # Lines stand above the bar, which is erased before them, and at its end.
+    assert "\ra line\n" in shown and "\rfrom another library\n" in shown
+    assert shown.endswith(" \r")
+    assert sys.stdout is screen and not terminal.SCREEN.works and not terminal.SCREEN.bars
+
+
+def test_a_session_shows_what_it_does_until_something_else_works(monkeypatch):
+    screen = use(FakeTerminal(), monkeypatch)
+    with terminal.session("starting"):
+        terminal.doing("reading")
+        terminal.SCREEN.refresh()
+        assert [bar.desc for bar in terminal.SCREEN.bars.values()] == ["reading"]
+        with terminal.working("outer", 4), terminal.working("inner"):
+            terminal.SCREEN.refresh()
+            assert [bar.desc for bar in terminal.SCREEN.bars.values()] == ["outer", "inner"]
+    assert "reading  00:00" in screen.getvalue()
+
+
+def test_bars_of_an_old_terminal_are_ascii(monkeypatch):
+    class OldTerminal(FakeTerminal):
+        encoding = "cp437"
+
+    screen = use(OldTerminal(), monkeypatch)
+    with terminal.working("toy", 4) as work:
+        terminal.title("Data")
+        work.advance(2)
+        terminal.SCREEN.refresh()
+    assert screen.getvalue().isascii() and "-- Data ---" in screen.getvalue()
+
+
+def test_a_notebook_has_bars_of_tqdm(monkeypatch):
+    """Without its widgets, tqdm.auto draws bars of text."""
+    use(io.StringIO(), monkeypatch)
+    monkeypatch.setattr(terminal, "is_notebook", lambda: True)
+    with terminal.working("toy", 4, "step") as work:
+        work.advance(1)
+        terminal.SCREEN.refresh()
+        assert "1/4" in sys.stderr.getvalue()
 
 
 def test_the_bar_is_on_stderr_if_only_that_is_a_terminal(hurry, monkeypatch):
@@ -247,7 +281,7 @@ def test_the_bar_is_on_stderr_if_only_that_is_a_terminal(hurry, monkeypatch):
     with terminal.working("toy", 4, "step"):
         time.sleep(0.12)
         terminal.say("a line")
-    assert log.getvalue() == "a line\n" and "━" in screen.shown
+    assert log.getvalue() == "a line\n" and "0/4" in screen.shown
 
 
 def test_lines_on_progress_are_no_results(hurry, monkeypatch):
@@ -291,7 +325,7 @@ def test_what_fails_leaves_no_bar(monkeypatch):
     with pytest.raises(ValueError, match="broken"), terminal.session("starting"):
         for _ in terminal.track([1, 2], "batches"):
             raise ValueError("broken")
-    assert terminal.SCREEN.works == [] and terminal.SCREEN.live is None and sys.stdout is screen
+    assert not terminal.SCREEN.works and not terminal.SCREEN.bars and sys.stdout is screen
 
 
 def test_items_are_tracked_only_in_a_session(monkeypatch):
@@ -306,5 +340,5 @@ def test_no_bar_while_another_library_shows_its_own(monkeypatch):
     screen = use(FakeTerminal(), monkeypatch)
     with terminal.session("starting"):
         with terminal.paused():
-            assert terminal.SCREEN.live is None and sys.stdout is screen
-        assert terminal.SCREEN.live is not None
+            assert terminal.SCREEN.pulse is None and sys.stdout is screen
+        assert terminal.SCREEN.pulse is not None
