@@ -43,7 +43,7 @@ def part1(course_data, tiny_model, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         skip_fsync(patch)
         # In this process: four new ones would import torch.
-        patch.setattr("course.part1.run_process", run_here)
+        patch.setattr("course.four_runs.run_process", run_here)
         assert main(flags) == 0
     return out, flags
 
