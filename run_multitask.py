@@ -83,14 +83,15 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
 def prepare(options: Options, folder: Path, is_resumed: bool) -> Setup:
     """Step 1: resolve the options, check the paths, read the data, open the encoder."""
     from command_line.settings import settle
-    from minbert.training import processes, run_folder, waiting
+    from minbert.training import processes, run_folder
+    from minbert.training.other_programs import notes_on_others
     from minbert.training.starting_model import open_model
     from multitask.run_data import RunData, place_predictions, read_task_tables, tokenize
 
     # Of several processes the first one decides. The others may have found another name free.
     folder = processes.from_first(lambda: run_folder.hold(folder))
     options, model_folder, device = settle(options, folder)
-    terminal.say(*waiting.notes_on_others(device))
+    terminal.say(*notes_on_others(device))
     check_new_folder("--output_dir", folder)
     inputs = options.input_files()
     paths = place_predictions(options.data, options.multitask, folder, inputs, model_folder)

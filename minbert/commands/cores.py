@@ -35,11 +35,6 @@ def limit_waiting() -> None:
         os.environ.setdefault(LOOKS, NUM_LOOKS)
 
 
-def is_limited() -> bool:
-    """Whether threads wait as `limit_waiting` says, and not as the user has set."""
-    return POLICY not in os.environ and os.environ.get(LOOKS) == NUM_LOOKS
-
-
 def num_usable() -> int:
     """How many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):

@@ -22,7 +22,7 @@ from torch import Tensor
 from minbert.commands.files import check_digest, write_tensors
 from minbert.reporting import terminal
 from minbert.schedule import SCHEDULES
-from minbert.training import checkpoint, processes, runtime, waiting
+from minbert.training import checkpoint, processes, runtime
 from minbert.training.gradients import UpdateLoss, backward
 from minbert.training.interruption import Interrupted, StopSignal
 from minbert.training.job import Job, Part, Progress
@@ -57,8 +57,7 @@ def fit(job: Job, resume: bool = False) -> Progress:
     Interrupted, after saving, on a signal to stop; NonFiniteLoss where a loss or gradient is not
     finite; ValueError where a checkpoint cannot be read or written.
     """
-    with waiting.adapted():
-        return Loop(job, resume).run()
+    return Loop(job, resume).run()
 
 
 class Loop:

@@ -31,7 +31,7 @@ from minbert.commands import cores
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.options import EncoderOptions
-from minbert.training import runtime, waiting
+from minbert.training import runtime
 from multitask.rows import read_tables
 from tools.benchmarks.comparison import versions
 from tools.benchmarks.jobs import build_task_job, encode_rows, make_loop, resolve_options
@@ -49,8 +49,6 @@ WAYS: dict[str, dict[str, str]] = {
     "libgomp's own": {cores.LOOKS: OWN_NUM_LOOKS},
     "threads sleep at once": {cores.POLICY: "passive"},
 }
-# Until our process has noticed that the machine is busy, or quiet again.
-SETTLING = 2.2 * waiting.SECONDS
 BUSY_PROGRAM = """
 import os, sys
 if sys.argv[1] != "0":
@@ -86,11 +84,8 @@ class Timed(NamedTuple):
 def make_side(model: str, num_steps: int) -> Side:
     """Return a function that takes `num_steps` steps of the default job, and times them.
 
-    Its argument is how many seconds of steps go before, which are not timed. Steps come in the
-    order of an epoch, and each round takes the next ones.
+    Steps come in the order of an epoch, and each round takes the next ones.
     """
-    stack = ExitStack()
-    stack.enter_context(waiting.adapted())
     runtime.settle_memory()
     runtime.seed_everything(0)
     encoder = BertModel.from_pretrained(model)
@@ -107,11 +102,8 @@ def make_side(model: str, num_steps: int) -> Side:
         for _ in range(number):
             loop.train_step(steps[loop.progress.step % len(steps)])
 
-    def run_part(settling: float) -> Timed:
-        end = time.monotonic() + settling
-        take(1)
-        while time.monotonic() < end:
-            take(1)
+    def run_part(request: None) -> Timed:
+        take(1)  # not timed
         before = cores.read(counts_nice=True)
         started = time.perf_counter()
         take(num_steps)
@@ -161,8 +153,7 @@ def measure(sides: Mapping[str, Side], num_rounds: int, num_cores: int) -> dict[
         for state in STATES:
             with busy_programs(num_cores if state.are_programs_busy else 0, state.niceness):
                 for name in names:
-                    # Only ours watches the machine.
-                    timed = sides[name](SETTLING if name == "minBERT" else 0.0)
+                    timed = sides[name](None)
                     seconds[state.name].setdefault(name, []).append(timed.seconds)
                     if not state.are_programs_busy and timed.others is not None:
                         cores_of_others.append(timed.others)
@@ -216,7 +207,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 process = SideProcess(num_cores, make_side, options.model, options.steps)
             side = stack.enter_context(process)
             # The first step of a process is slow.
-            side(0.0)
+            side(None)
             sides[name] = side
         measured = measure(sides, options.rounds, num_cores)
     record = make_record(measured, options.model, num_cores)
