@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from data.examples import BUILT_IN_FILES
+from data.tables.numbers import parse_number
 from data.task_flags import EXAMPLE, TaskRequest, parse_tasks
 from minbert.commands.options import AUTO, NONE, OptionGroup, flag, group, with_values
 
@@ -26,8 +27,11 @@ def numbers_by_task(text: str) -> dict[str, float]:
     if text == NONE:
         return numbers
     for item in text.split(","):
-        task, _, number = item.partition("=")
-        numbers[task] = float(number)
+        task, _, written = item.partition("=")
+        number = parse_number(written)
+        if math.isnan(number):
+            raise ValueError(f"'{written}' is not a number")
+        numbers[task] = number
     return numbers
 
 

@@ -24,8 +24,9 @@ from typing import NoReturn
 from data.examples import CFIMDB_FILES, ID_COLUMN, Example, Format, Table, label_text
 from data.tables.columns import ColumnNames
 from data.tables.delimited import note_on_backslashes
+from data.tables.numbers import parse_number
 from data.tables.reader import read_table
-from data.tables.rows import FORMULA_ERRORS, EmptyTable, Layout, RawTable, Row, parse_number
+from data.tables.rows import FORMULA_ERRORS, EmptyTable, Layout, RawTable, Row
 from data.task_columns import TaskColumns, find_task_columns
 
 FETCH = "`python -m data.download --out DIR`"

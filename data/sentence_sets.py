@@ -22,8 +22,10 @@ from typing import NamedTuple
 from data.examples import SST, STS, Example
 from data.readers import read_examples
 from data.tables.columns import ColumnNames, Role, find_column, find_columns
+from data.tables.numbers import parse_number
 from data.tables.reader import read_table
-from data.tables.rows import RawTable, Row, parse_number, thousands_fault
+from data.tables.rows import RawTable, Row
+from data.tables.thousands import thousands_fault
 
 SUBSET = Role("", ("subset",))
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from data.examples import ID_COLUMN, Format
 from data.tables.columns import ColumnNames, Role, find_column, find_columns
 from data.tables.delimited import CMU_DELIMITER
-from data.tables.rows import RawTable, thousands_fault
+from data.tables.rows import RawTable
+from data.tables.thousands import thousands_fault
 
 
 class TaskColumns(NamedTuple):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from data.tables.rows import parse_number
+from data.tables.numbers import parse_number
 from data.task_specs import BUILT_IN, KINDS
 
 # One item of the flag. A value in quotes may hold commas.
@@ -224,7 +224,7 @@ def parse_dev(place: str, values: Mapping[str, str]) -> dict[str, Any]:
             f"{place}: split_seed={seed} has no effect beside a dev file: nothing is drawn. Drop "
             "one of the two."
         )
-    if not seed.isdecimal():
+    if not (seed.isascii() and seed.isdecimal()):
         raise ValueError(f"{place}: split_seed={seed}; it is a whole number, at least 0.")
     parsed["split_seed"] = int(seed)
     return parsed

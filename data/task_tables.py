@@ -20,7 +20,9 @@ from data.options import DataOptions
 from data.readers import open_table, read_examples
 from data.tables.columns import Role, find_columns, positions_of
 from data.tables.label_notes import MISSING_LABELS, notes_on_labels
-from data.tables.rows import NUMBER_SHAPE, RawTable, Row, parse_number, thousands_fault
+from data.tables.numbers import parse_number
+from data.tables.rows import RawTable, Row
+from data.tables.thousands import NUMBER_SHAPE, thousands_fault
 from data.task_flags import TaskRequest
 from data.task_specs import BUILT_IN, KINDS, Kind, TaskSpec
 

@@ -4,6 +4,8 @@ The files in reading order:
 
     reader.py           The one reader of tables: which format a file has, and whether it is one.
     rows.py             A table as text: header, rows, and the faults of a row.
+    numbers.py          What a number is: one grammar for all readers and flags.
+    thousands.py        Columns whose numbers have signs between thousands.
     file_text.py        Bytes -> text: encodings, and files that are no text.
     delimited.py        Delimited text -> rows: the delimiter and the use of quotes.
     records.py          JSON and Excel workbooks -> rows.

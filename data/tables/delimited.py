@@ -15,7 +15,8 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import Any, NamedTuple, NoReturn
 
-from data.tables.rows import DELIMITER_NAMES, EmptyTable, Layout, RawTable, Row, is_number
+from data.tables.numbers import is_number
+from data.tables.rows import DELIMITER_NAMES, EmptyTable, Layout, RawTable, Row
 
 DELIMITERS = ("\t", ",", ";", "|")
 CMU_DELIMITER = " ||| "  # of the files `label ||| sentence`

@@ -9,7 +9,7 @@ import math
 import unicodedata
 from collections import Counter
 
-from data.tables.rows import parse_number
+from data.tables.numbers import parse_number
 
 # Words in small letters that stand for a missing value. SNLI writes "-" where no label won.
 MISSING_LABELS = {"-", "--", "?", "na", "n/a", "nan", "none", "null", "<na>", "nil"}

@@ -6,13 +6,12 @@ what the columns mean. columns.py finds those that a task needs.
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from data.tables.file_text import damage_in
+from data.tables.numbers import decimal_sign_of
 
 DELIMITER_NAMES = {
     "\t": "tab",
@@ -160,89 +159,3 @@ class RawTable:
         if len(row.fields) < len(self.header.fields) or delimiter not in (",", ";", "|"):
             return ""
         return f" (a text that holds a {DELIMITER_NAMES[delimiter]} must stand in quotes)"
-
-
-def parse_number(text: str, has_decimal_comma: bool = False) -> float:
-    """Return the number in a text, or nan where it is none.
-
-    A comma stands for the decimal point, as Excel writes it in many languages. "1,234" may be a
-    thousand, too, so it is a number only with has_decimal_comma.
-    """
-    if re.fullmatch(r"[-+]?\d+,\d+", text):
-        is_thousand = re.fullmatch(r"[-+]?[1-9]\d{0,2},\d{3}", text) is not None
-        if has_decimal_comma or not is_thousand:
-            text = text.replace(",", ".")
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
-
-
-def decimal_sign_of(text: str) -> str:
-    """The decimal sign of a number, or "" for other texts and for a dot that may mean thousands."""
-    number = re.fullmatch(r"[-+]?\d+([.,])\d+", text)
-    return "" if number is None or is_grouped(text, ".") else number[1]
-
-
-SIGNS = {".": "dots", ",": "commas"}
-NUMBER_SHAPE = re.compile(r"[-+]?\d[\d.,]*")  # a number, or several groups of digits
-
-
-def thousands_fault(table: RawTable, column: int) -> str | None:
-    """Say that a column writes thousands as 6.124 or 6,124, or None where it does not.
-
-    Such a number would be read as a fraction, or not at all. A sign is taken for that of thousands
-    only if three digits follow it everywhere in the column, and something else shows it, too.
-    """
-    fields = [row.fields[column].strip() for row in table.rows if len(row.fields) > column]
-    numbers = [field for field in fields if NUMBER_SHAPE.fullmatch(field)]
-    for sign, decimal in ((".", ","), (",", ".")):
-        with_sign = [number for number in numbers if sign in number]
-        if not with_sign or not all(is_grouped(number, sign) for number in with_sign):
-            continue
-        certain = [item for item in with_sign if decimal in item or item.count(sign) > 1]
-        if not certain and not are_thousands(table, numbers, sign):
-            continue
-
-        example = (certain or with_sign)[0]
-        fault = (
-            f"{table.name}, column '{table.columns[column]}': {SIGNS[sign]} stand before three "
-            f"digits, as thousands are written, such as '{example}'. Write such numbers without "
-            f"them: {example.replace(sign, '')}."
-        )
-        if certain:
-            return fault
-        return f"{fault} If it is a fraction, write {example.replace(sign, decimal)}."
-    return None
-
-
-def is_grouped(number: str, sign: str) -> bool:
-    """Whether a sign stands before each three digits of a number, as in 1.234.567."""
-    decimal = "," if sign == "." else "."
-    pattern = rf"[-+]?[1-9]\d{{0,2}}(\{sign}\d{{3}})+(\{decimal}\d+)?"
-    return re.fullmatch(pattern, number) is not None
-
-
-def are_thousands(table: RawTable, numbers: Sequence[str], sign: str) -> bool:
-    """Whether numbers such as 6.124 or 6,124 are thousands, by what else the table holds.
-
-    numbers: those of the column. Only text is doubtful: a workbook and JSON hold numbers.
-    """
-    if table.layout.kind != "delimited":
-        return False
-    # parse_number takes 6,124 for a number only where the comma is the decimal sign.
-    if sign == ",":
-        return not table.has_decimal_comma
-    # A comma that is a decimal sign, anywhere in the file.
-    for row in table.rows:
-        for field in row.fields:
-            if re.fullmatch(r"[-+]?\d+,\d+", field.strip()) and not is_grouped(field.strip(), ","):
-                return True
-    # Whole numbers up to 999, and none above that is written without the sign.
-    digits = [len(number.lstrip("+-")) for number in numbers if sign not in number]
-    return table.has_decimal_comma and max(digits, default=0) == 3
-
-
-def is_number(text: str) -> bool:
-    """Whether a text is a number, with a point or a comma for its decimals."""
-    return re.fullmatch(r"[-+]?\d+([.,]\d+)?([eE][-+]?\d+)?", text) is not None

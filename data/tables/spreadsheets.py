@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from data.tables.rows import is_number
+from data.tables.numbers import is_number
 from minbert.commands.outputs import STREAM
 
 # A spreadsheet takes a cell for a formula by its first character. Some drop a blank before it, or

@@ -170,7 +170,7 @@ BAD_ROWS = {
         STS, "0\taa1\tOne.\tTwo.\t5.1\n", "label '5.1' is not allowed; STS labels are 0 to 5"
     ),
     "label infinite": BadRowCase(
-        STS, "0\taa1\tOne.\tTwo.\tinf\n", "label 'inf' is not allowed; STS labels are 0 to 5"
+        STS, "0\taa1\tOne.\tTwo.\tinf\n", "label 'inf' is not a number; STS labels are 0 to 5"
     ),
     "label negative": BadRowCase(
         SST, "0\taa1\tFine\t-1\n", "label '-1' is not allowed; SST labels are whole numbers"
