@@ -30,7 +30,10 @@ SPLITS = ("train", "dev", "test")
 TEXT_NAMES = ("sentence", "text")  # usual names of the column with the texts
 LABEL_NAMES = ("label",)
 MAX_CLASSES = 200  # more are allowed where the user says kind=classes
-MAX_NUMBERS = 20  # more different numbers than this are no classes
+MAX_NUMBERS = 20  # so many whole numbers are classes. Of more, it depends
+MAX_CODES = 50  # so many numbers with fractions may be codes
+ROWS_OF_A_CLASS = 4  # on average, so that a number comes many times
+MIN_SHARE_OF_SERIES = 0.9  # of the whole numbers from the lowest to the highest
 NUM_STRATA = 10  # of the scores, when dev rows are drawn
 
 
@@ -98,7 +101,8 @@ def resolve_task(request: TaskRequest) -> Resolved:
     )
     # Names that the user lists are meant.
     if not request.labels:
-        line = "\n".join([line, *notes_on_labels(labels.counts, labels.place, choice.kind)])
+        notes = notes_on_labels(labels.counts, labels.place, choice.kind)
+        line = "\n".join(filter(None, [line, choice.warning, *notes]))
     return Resolved(spec, line)
 
 
@@ -201,10 +205,11 @@ def check_thousands(labels: Labels, column: int, request: TaskRequest) -> None:
 
 
 class KindChoice(NamedTuple):
-    """A kind of answer, and why."""
+    """A kind of answer, why, and a warning where another one is possible, or ""."""
 
     kind: Kind
     reason: str
+    warning: str = ""
 
 
 def choose_kind(labels: Labels, request: TaskRequest) -> KindChoice:
@@ -227,14 +232,13 @@ def choose_kind(labels: Labels, request: TaskRequest) -> KindChoice:
     if request.labels:
         kind = "binary" if len(request.labels) == 2 else "classes"
         return KindChoice(kind, f"labels= names {len(request.labels)}")
-    # Otherwise the labels decide. Numbers are classes only where there are few whole ones.
+    # Otherwise the labels decide.
     if num_labels == 2:
         return KindChoice("binary", found)
     if labels.are_numbers:
-        if any(not number.is_integer() for number in labels.numbers):
-            return KindChoice("score", "its labels are numbers with fractions")
-        if num_labels > MAX_NUMBERS:
-            return KindChoice("score", f"its labels are {num_labels:,} different numbers")
+        choice = choose_kind_of_numbers(labels, request)
+        if choice is not None:
+            return choice
     check_repeated(labels, request)
     if num_labels > MAX_CLASSES:
         raise ValueError(
@@ -242,6 +246,39 @@ def choose_kind(labels: Labels, request: TaskRequest) -> KindChoice:
             f"kind=classes in --task {request.name}. Otherwise name another column with label=."
         )
     return KindChoice("classes", found)
+
+
+def choose_kind_of_numbers(labels: Labels, request: TaskRequest) -> KindChoice | None:
+    """The kind that numbers suggest, with a warning where both are possible.
+
+    None: there are few whole numbers, which are classes.
+    """
+    numbers = sorted(set(labels.numbers))
+    num_numbers = len(numbers)
+    has_fractions = any(not number.is_integer() for number in numbers)
+    if num_numbers <= MAX_NUMBERS and not has_fractions:
+        return None
+
+    # The ids of classes leave no number out, and each of them comes many times.
+    width = numbers[-1] - numbers[0] + 1
+    is_series = numbers[0] in (0, 1) and num_numbers >= MIN_SHARE_OF_SERIES * width
+    comes_often = len(labels) >= ROWS_OF_A_CLASS * num_numbers
+    is_score = request.loss in KINDS["score"].losses or request.metric in KINDS["score"].metrics
+    warning = f"warning: {labels.place}: its {num_numbers:,} different numbers come many times each"
+    if is_series and comes_often and not (has_fractions or is_score or num_numbers > MAX_CLASSES):
+        reason = f"its labels are the whole numbers {numbers[0]:g} to {numbers[-1]:g}"
+        advice = f"If they are scores, say kind=score in --task {request.name}."
+        return KindChoice("classes", reason, f"{warning}, so they are classes. {advice}")
+
+    reason = f"its labels are {num_numbers:,} different numbers"
+    if has_fractions:
+        reason = "its labels are numbers with fractions"
+    # Few numbers with fractions may be codes such as 1.1 and 1.2.
+    may_be_classes = comes_often and (num_numbers <= MAX_CODES or not has_fractions)
+    if is_score or not may_be_classes:
+        return KindChoice("score", reason)
+    advice = f"If they are classes, say kind=classes in --task {request.name}."
+    return KindChoice("score", reason, f"{warning}, and are scores. {advice}")
 
 
 def check_repeated(labels: Labels, request: TaskRequest) -> None:

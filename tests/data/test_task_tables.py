@@ -67,6 +67,42 @@ def test_the_kind_that_the_labels_suggest(resolve, labels, kind, names, reason):
     assert reason in line and line.startswith(f"task mine: {kind} (")
 
 
+@pytest.mark.parametrize(
+    ("labels", "kind", "num_classes", "words"),
+    [
+        # Ids of classes, as `datasets` writes them: scikit-learn's type_of_target is multiclass.
+        ([str(n) for n in range(77)] * 10, "classes", 77, "0 to 76), 0, 1, 2"),
+        ([f"{n}.0" for n in range(77)] * 10, "classes", 77, "If they are scores, say kind=score"),
+        ([str(n) for n in range(1, 151)] * 4, "classes", 150, "whole numbers 1 to 150"),
+        # A class or two may have no row in training.
+        ([str(n) for n in range(60) if n % 20 != 7] * 5, "classes", 57, "come many times each"),
+        # Few rows, no series, or a series that begins elsewhere: scores.
+        ([str(n) for n in range(77)] * 2, "score", 0, ""),
+        ([str(10 * n) for n in range(30)] * 5, "score", 0, "If they are classes, say kind=classes"),
+        ([str(n) for n in range(18, 80)] * 5, "score", 0, "If they are classes, say kind=classes"),
+        # More than 200 classes are taken only where the user says so.
+        ([str(n) for n in range(250)] * 5, "score", 0, "If they are classes, say kind=classes"),
+        # Codes of part and kind, or scores with one decimal.
+        ([f"{p}.{k}" for p in range(1, 6) for k in range(6)] * 4, "score", 0, "say kind=classes"),
+        ([f"{n / 100:.2f}" for n in range(300)] * 5, "score", 0, ""),
+    ],
+)
+def test_numbers_that_may_be_classes_or_scores(resolve, labels, kind, num_classes, words):
+    spec, line = resolve(labels)
+    assert (spec.kind, len(spec.label_names)) == (kind, num_classes)
+    assert words in line and ("warning: " in line) == bool(words)
+    # The flag that the warning names decides, without another warning.
+    for flag in ("classes", "score"):
+        decided = resolve(labels, f",kind={flag}")
+        assert decided.spec.kind == flag and "warning" not in decided.line
+
+
+def test_a_metric_of_scores_decides_too(resolve):
+    labels = [str(number) for number in range(77)] * 10
+    spec, line = resolve(labels, ",metric=spearman")
+    assert spec.kind == "score" and "warning" not in line
+
+
 def test_the_order_is_said(resolve):
     assert "9, 10 (by number)" in resolve(["10", "9"] * 3).line
     assert "a, b, c (in alphabetical order)" in resolve(["c", "b", "a"] * 3).line
