@@ -19,7 +19,7 @@ from data.examples import Example, Format, Table, join_some, label_text, list_na
 from data.options import DataOptions
 from data.readers import open_table, read_examples
 from data.tables.columns import Role, find_columns, positions_of
-from data.tables.label_notes import MISSING_LABELS, notes_on_labels
+from data.tables.label_notes import HIDDEN_LABELS, MISSING_LABELS, joined_labels, notes_on_labels
 from data.tables.numbers import parse_number
 from data.tables.rows import RawTable, Row
 from data.tables.thousands import NUMBER_SHAPE, thousands_fault
@@ -294,6 +294,12 @@ def check_repeated(labels: Labels, request: TaskRequest) -> None:
         # One word between numbers makes classes of all of them.
         elif len(others) < len(labels) / 2:
             advice += f", or fix '{others[0][:40]}', which is not a number, if it holds scores"
+        joined = joined_labels(labels.counts)
+        if joined is not None:
+            example = joined.labels[0][:40]
+            advice = (
+                f"It seems to be several labels, with '{joined.separator}' between them. {advice}"
+            )
         raise ValueError(
             f"{labels.place}: it holds {num_labels:,} different labels in {len(labels):,} rows, "
             f"such as '{example}'; a class needs several rows. {advice}."

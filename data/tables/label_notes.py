@@ -8,11 +8,16 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections import Counter
+from typing import NamedTuple
 
 from data.tables.numbers import parse_number
 
 # Words in small letters that stand for a missing value. SNLI writes "-" where no label won.
 MISSING_LABELS = {"-", "--", "?", "na", "n/a", "nan", "none", "null", "<na>", "nil"}
+# Test files whose labels are secret have one of these in every row. GLUE writes -1.
+HIDDEN_LABELS = MISSING_LABELS | {"-1", "hidden", "unknown"}
+# Signs between several labels of one field.
+SEPARATORS = ("|", ";", ",", "/", "+", "&")
 MIN_IDS = 20  # different whole numbers in as many rows
 
 
@@ -23,7 +28,11 @@ def notes_on_labels(counts: Counter[str], place: str, kind: str) -> list[str]:
     """
     if kind == "score":
         return notes_on_numbers(counts, place)
-    return notes_on_missing(counts, place) + notes_on_spellings(counts, place)
+    return [
+        *notes_on_missing(counts, place),
+        *notes_on_spellings(counts, place),
+        *notes_on_several_labels(counts, place),
+    ]
 
 
 def notes_on_missing(counts: Counter[str], place: str) -> list[str]:
@@ -50,6 +59,51 @@ def notes_on_spellings(counts: Counter[str], place: str) -> list[str]:
                 f"and are {len(labels)} classes. If they mean the same, write them alike."
             )
     return warnings
+
+
+def notes_on_several_labels(counts: Counter[str], place: str) -> list[str]:
+    """A warning where fields hold several labels: each combination becomes a class of its own."""
+    joined = joined_labels(counts)
+    if joined is None:
+        return []
+    return [
+        f"warning: {place}: {listed(joined.labels[:3], counts)} seem to be several labels, with "
+        f"'{joined.separator}' between them. A row has one class here, so each combination is "
+        "trained as a class of its own."
+    ]
+
+
+class JoinedLabels(NamedTuple):
+    """Fields that hold several labels, and the sign between these."""
+
+    labels: list[str]
+    separator: str
+
+
+def joined_labels(counts: Counter[str]) -> JoinedLabels | None:
+    """Find fields that hold several labels, such as "a|b". None: there are none.
+
+    All their parts come in other fields, too. Or two of the parts, at least, are labels alone.
+    """
+    for separator in SEPARATORS:
+        parts = {label: set(parts_of(label, separator)) for label in counts}
+        joined = [label for label in sorted(counts) if len(parts[label]) > 1]
+        uses: Counter[str] = Counter()
+        for label in counts:
+            uses.update(parts[label])
+        in_joined = set().union(*(parts[label] for label in joined))
+        alone = [label for label in in_joined if label in counts]
+        is_shared = all(uses[part] > 1 for part in in_joined)
+        if joined and (is_shared or len(alone) > 1):
+            return JoinedLabels(joined, separator)
+    return None
+
+
+def parts_of(label: str, separator: str) -> list[str]:
+    """The labels in a field, such as those of "a|b" and of the list "['a', 'b']"."""
+    inside = label[1:-1] if label.startswith("[") and label.endswith("]") else label
+    parts = [part.strip().strip("'\"") for part in inside.split(separator)]
+    return [part for part in parts if part]
 
 
 def plain_spelling(label: str) -> str:

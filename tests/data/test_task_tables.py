@@ -458,3 +458,40 @@ def test_a_column_of_ids_is_named(resolve):
     assert "all 300 labels are different whole numbers, as ids are" in resolve(ids).line
     assert "warning" not in resolve([*ids, "7"]).line
     assert "warning" not in resolve([*ids, "7.5"]).line
+
+
+@pytest.mark.parametrize(
+    ("labels", "separator"),
+    [
+        (["a", "b", "a;b"], ";"),
+        (["a,b", "b,a", "c"], ","),
+        (["a", "b", "a,b", "c,a"], ","),
+        (["login|billing", "billing", "login"], "|"),
+        (["rock / pop", "pop / jazz", "jazz / rock"], "/"),
+        (["['a' 'b']", "['a'; 'b']", "['b'; 'c']", "['c'; 'a']"], ";"),
+        (["joy+fear", "joy", "fear", "anger"], "+"),
+    ],
+)
+def test_several_labels_in_a_field_are_named(resolve, labels, separator):
+    line = resolve(labels * 4).line
+    assert f"seem to be several labels, with '{separator}' between them" in line
+    if separator not in ",|":
+        assert "several labels" not in resolve(labels * 4, f",labels={'|'.join(labels)}").line
+
+
+def test_one_label_with_a_sign_inside_is_one_label(resolve):
+    for labels in (
+        ["yes, but", "no, but", "yes"],
+        ["C", "C++", "C#"],
+        ["R&B", "R&D", "pop"],
+        ["sport/tennis", "sport/golf", "news/world"],
+        ["product, other", "billing", "login"],
+        ["+", "-1", "1"],
+    ):
+        assert "several labels" not in resolve(labels * 4).line
+
+
+def test_many_combinations_are_refused_with_the_cause(resolve):
+    labels = [f"a{n}|b{m}" for n in range(4) for m in range(4)]
+    with pytest.raises(ValueError, match=r"such as 'a0\|b0'.*several labels, with '\|' between"):
+        resolve(labels)
