@@ -24,6 +24,7 @@ from typing import NoReturn
 from data.examples import CFIMDB_FILES, ID_COLUMN, Example, Format, Table, label_text
 from data.tables.columns import ColumnNames
 from data.tables.delimited import note_on_backslashes
+from data.tables.label_notes import HIDDEN_LABELS
 from data.tables.numbers import parse_number
 from data.tables.reader import read_table
 from data.tables.rows import FORMULA_ERRORS, EmptyTable, Layout, RawTable, Row
@@ -268,6 +269,8 @@ class RowParser:
             return number
         similar = get_close_matches(text, self.format.classes, n=1)
         hint = f"; did you mean '{similar[0]}'?" if similar else ""
+        if label_text(text).casefold() in HIDDEN_LABELS:
+            hint = "; it often stands for a hidden label"
         raise BadRow(f"label '{text}' is not allowed; {self.format.label_rule}{hint}")
 
     def printable_id(self, row: Row) -> str:

@@ -394,26 +394,60 @@ def read_splits(spec: TaskSpec, options: DataOptions) -> dict[str, Table]:
     if request.dev is None:
         tables = draw_dev(train, spec, request)
     else:
+        check_dev_labels(request.dev, spec)
         dev = read_examples(request.dev, spec.format, drop_bad_rows=options.drop_bad_rows)
         tables = {"train": train, "dev": dev}
     if request.test is not None:
-        tables["test"] = read_examples(
-            request.test,
-            spec.format,
-            labelled=has_labels(request.test, spec.format),
-            drop_bad_rows=options.drop_bad_rows,
-        )
+        tables["test"] = read_test(request.test, spec, options.drop_bad_rows)
     return tables
 
 
-def has_labels(path: str, format: Format) -> bool:
-    """Whether a test file has labels: the column is there, and not empty."""
-    table = open_table(path, is_course=False)
+def read_test(path: str, spec: TaskSpec, drop_bad_rows: bool) -> Table:
+    """The table of a user's test file. Its labels may be missing or hidden."""
+    mark = mark_for_labels(open_table(path, is_course=False), spec.format)
+    is_labelled = mark is None
+    table = read_examples(path, spec.format, labelled=is_labelled, drop_bad_rows=drop_bad_rows)
+    if not mark:
+        return table
+    note = f"all its labels are '{mark}', which hides them, so {spec.name} gets no test score"
+    return replace(table, notes=(*table.notes, note))
+
+
+def check_dev_labels(path: str, spec: TaskSpec) -> None:
+    """Raise ValueError where the labels of a dev file are hidden."""
+    mark = mark_for_labels(open_table(path, is_course=False), spec.format)
+    if mark:
+        raise ValueError(
+            f"{path}: all its labels are '{mark}', which stands for a hidden label; dev rows need "
+            f"labels. Name another file with dev= in --task {spec.name}, or drop dev=: then dev "
+            "rows are drawn from the training file."
+        )
+
+
+def mark_for_labels(table: RawTable, format: Format) -> str | None:
+    """The text in place of all labels of a file, such as "-1" in the test files of GLUE.
+
+    "": the column is empty, or there is none. None: the file has labels.
+    """
     columns = positions_of(table, format.label_column)
     if not columns:
-        return False
-    column = columns[0]
-    return any(len(row.fields) > column and row.fields[column].strip() for row in table.rows)
+        return ""
+    marks = set()
+    for row in table.rows:
+        text = label_text(row.fields[columns[0]]) if len(row.fields) > columns[0] else ""
+        if not text:
+            continue
+        if text.casefold() not in HIDDEN_LABELS or is_label(text, format):
+            return None
+        marks.add(text)
+    return min(marks, default="")
+
+
+def is_label(text: str, format: Format) -> bool:
+    """Whether a text is a class of the task, or a number between its lowest and highest score."""
+    if format.classes:
+        return text in {label_text(name) for name in format.classes}
+    return format.low <= parse_number(text) <= format.high
 
 
 # --- dev rows from the training file --------------------------------------------------------------

@@ -298,6 +298,48 @@ def test_a_test_file_with_and_without_labels(tmp_path, content, expected):
     assert [example.label for example in tables["test"].examples] == expected
 
 
+@pytest.mark.parametrize(
+    ("train", "hidden", "mark"),
+    [
+        (["0", "1"], ["-1", "-1"], "-1"),
+        (["0", "1", "2"], ["-1.0", "-1.0"], "-1"),
+        (["a", "b"], ["?", ""], "?"),
+        (["a", "b"], ["hidden", "hidden"], "hidden"),
+        (["0.5", "1", "2"], ["-1", "-1"], "-1"),
+        (["0.5", "1", "2"], ["NA", "NA"], "NA"),
+    ],
+)
+def test_hidden_labels(tmp_path, train, hidden, mark):
+    path = write_table(tmp_path / "hidden.csv", hidden)
+    test = read(tmp_path, train * 4, f",test={path}")["test"]
+    assert [example.label for example in test.examples] == [None, None]
+    assert f"all its labels are '{mark}', which hides them, so mine gets no test" in test.summary
+    # Dev rows need labels. The advice works.
+    with pytest.raises(ValueError, match="dev rows need labels. Name another file with dev="):
+        read(tmp_path, train * 4, f",dev={path}")
+    assert read(tmp_path, train * 4)["dev"].examples
+
+
+def test_a_mark_that_is_a_label_hides_nothing(tmp_path):
+    path = write_table(tmp_path / "test.csv", ["-1", "-1"])
+    test = read(tmp_path, ["-1", "0", "1"] * 4, f",test={path}")["test"]
+    assert [example.label for example in test.examples] == [0, 0]
+    test = read(tmp_path, ["-2", "0.5", "1"] * 4, f",test={path}")["test"]
+    assert [example.label for example in test.examples] == [-1, -1]
+
+
+def test_one_hidden_label_beside_others_is_named(tmp_path):
+    path = write_table(tmp_path / "test.csv", ["0", "-1", "1"])
+    keys = f",test={path}"
+    with pytest.raises(ValueError) as caught:
+        read(tmp_path, ["0", "1"] * 4, keys)
+    message = str(caught.value)
+    assert "line 3: label '-1' is not allowed; mine labels are 0, 1; it often stands for" in message
+    assert "did you mean" not in message and "pass --drop-bad-rows" in message
+    test = read(tmp_path, ["0", "1"] * 4, keys, drop_bad_rows=True)["test"]
+    assert [example.label for example in test.examples] == [0, 1]
+
+
 def test_ids(tmp_path):
     path = tmp_path / "train.csv"
     path.write_text("id,key,text,label\n7,x,one,a\n7,y,two,b\n8,z,three,a\n9,w,four,b\n")
