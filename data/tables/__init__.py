@@ -8,7 +8,8 @@ The files in reading order:
     thousands.py        Columns whose numbers have signs between thousands.
     file_text.py        Bytes -> text: encodings, and files that are no text.
     delimited.py        Delimited text -> rows: the delimiter and the use of quotes.
-    records.py          JSON and Excel workbooks -> rows.
+    json_rows.py        JSON lines and arrays -> rows.
+    workbooks.py        Excel workbooks -> rows.
     columns.py          Which column holds what.
     label_notes.py      Warnings about labels that may be mistakes.
     spreadsheets.py     Writes tables that a spreadsheet opens.

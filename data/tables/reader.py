@@ -19,8 +19,9 @@ from data.tables.delimited import (
     split_lines,
 )
 from data.tables.file_text import ZIP_BYTES, DecodedText, decode, read_content
-from data.tables.records import is_json, read_json, read_workbook
+from data.tables.json_rows import is_json, read_json
 from data.tables.rows import RawTable
+from data.tables.workbooks import read_workbook
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".xlsx", ".xls", ".ods", ".parquet")
 STANDARD_INPUT = "standard input"

@@ -1,4 +1,4 @@
-"""JSON lines, JSON arrays and Excel workbooks -> rows.
+"""JSON lines and JSON arrays -> rows.
 
 Their fields have types. Here they become text, as a CSV file would hold them: 3 and not 3.0, true
 and false, and an empty text for a value that is missing.
@@ -6,18 +6,15 @@ and false, and an empty text for a value that is missing.
 
 from __future__ import annotations
 
-import io
 import json
 import re
-import zipfile
 from collections.abc import Sequence
 from datetime import date, datetime, time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from data.tables.rows import (
     JSON_ARRAY,
     JSON_LINES,
-    WORKBOOK,
     EmptyTable,
     Layout,
     Nested,
@@ -25,18 +22,15 @@ from data.tables.rows import (
     Row,
 )
 
-if TYPE_CHECKING:
-    from openpyxl.worksheet.worksheet import Worksheet
-
 TO_JSON_LINES = (
     "Expected is one JSON object per line. pandas writes it with to_json(PATH, orient='records', "
     "lines=True)."
 )
 # The beginning of an array of objects, on one line or on several.
 ARRAY = re.compile(r"\s*\[\s*\{")
-
-
-# --- JSON -----------------------------------------------------------------------------------------
+# A table of more cells than this must fill one of so many.
+MANY_CELLS = 1_000_000
+MAX_CELLS_PER_VALUE = 100
 
 
 class Record(NamedTuple):
@@ -75,6 +69,10 @@ def read_json(name: str, text: str, encoding: str) -> RawTable:
     columns: dict[str, None] = {}
     for record in records:
         columns.update(dict.fromkeys(record.values))
+    num_values = sum(len(record.values) for record in records)
+    fault = check_filled_part(len(records), len(columns), num_values)
+    if fault:
+        raise ValueError(f"{name}: {fault}. {TO_JSON_LINES}")
     rows = []
     for record in records:
         fields = [to_field(record.values.get(column)) for column in columns]
@@ -135,6 +133,18 @@ def unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
+def check_filled_part(num_rows: int, num_columns: int, num_values: int) -> str:
+    """Say that nearly all cells of a large table would be empty, or "".
+
+    A few values can claim a table that does not fit into memory: one cell far out in a sheet, or
+    JSON objects with different keys each.
+    """
+    num_cells = num_rows * num_columns
+    if num_cells <= max(MANY_CELLS, MAX_CELLS_PER_VALUE * num_values):
+        return ""
+    return f"it has {num_rows:,} rows and {num_columns:,} columns, but only {num_values:,} values"
+
+
 def to_field(value: Any) -> str:
     """Return a value of JSON or of a cell as the text that a CSV file would hold."""
     if value is None:
@@ -155,104 +165,3 @@ def to_field(value: Any) -> str:
     if isinstance(value, date | time):
         return value.isoformat()
     return str(value)
-
-
-# --- Excel workbooks ------------------------------------------------------------------------------
-
-
-def read_workbook(name: str, content: bytes) -> RawTable:
-    """Return the table in an Excel workbook that has one sheet with cells.
-
-    Raises ValueError where openpyxl is missing, where the content is no workbook, for several
-    sheets, and for a formula whose result was not saved.
-    """
-    check_archive(name, content)
-    try:
-        import openpyxl
-    except ModuleNotFoundError:
-        raise ValueError(
-            f"{name}: an Excel workbook needs the package openpyxl, which is not installed. Run "
-            "`bash setup.sh --excel`, or save the sheet as CSV in UTF-8."
-        ) from None
-    try:
-        workbook = openpyxl.load_workbook(io.BytesIO(content), data_only=True)
-        formulas = openpyxl.load_workbook(io.BytesIO(content))
-    # openpyxl raises the errors of many libraries for a damaged file.
-    except Exception as error:
-        raise ValueError(
-            f"{name}: the workbook cannot be opened ({type(error).__name__}: {error}). Save it as "
-            "CSV in UTF-8."
-        ) from None
-
-    # Which of several sheets is meant cannot be known.
-    filled = [sheet for sheet in workbook.worksheets if has_cells(sheet)]
-    if len(filled) != 1:
-        titles = ", ".join(sheet.title for sheet in filled) or "none"
-        raise ValueError(
-            f"{name}: expected is a workbook with one sheet that has cells; it has {len(filled)} "
-            f"({titles}). Save the sheet as CSV in UTF-8, or in a workbook of its own."
-        )
-    rows = read_sheet(name, filled[0], formulas[filled[0].title])
-    return RawTable(name, rows[0], tuple(rows[1:]), Layout(WORKBOOK))
-
-
-def check_archive(name: str, content: bytes) -> None:
-    """Raise ValueError for an archive that is no Excel workbook."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            files = archive.namelist()
-    except zipfile.BadZipFile:
-        raise ValueError(
-            f"{name}: the file begins as an archive, but is damaged. Fetch or save it again."
-        ) from None
-    if "xl/workbook.xml" in files:
-        return
-    if "content.xml" in files:
-        raise ValueError(
-            f"{name}: an OpenDocument file. Save its table as .xlsx, or as CSV in UTF-8."
-        )
-    if "xl/workbook.bin" in files:
-        raise ValueError(
-            f"{name}: a binary workbook (.xlsb). Save it as .xlsx, or as CSV in UTF-8."
-        )
-    listed = ", ".join(files[:3])
-    count = "1 file" if len(files) == 1 else f"{len(files)} files"
-    raise ValueError(f"{name}: an archive of {count} ({listed}). Unpack it first.")
-
-
-def has_cells(sheet: Worksheet) -> bool:
-    """Whether any cell of a sheet holds a value."""
-    values: list[Any] = []
-    for row in sheet.iter_rows(values_only=True):
-        values += row
-    return any(value is not None for value in values)
-
-
-def read_sheet(name: str, sheet: Worksheet, formulas: Worksheet) -> list[Row]:
-    """Return the rows of a sheet that hold values, the header first.
-
-    formulas: the same sheet, with formulas where `sheet` has their results.
-    """
-    rows = []
-    for number, cells in enumerate(sheet.iter_rows(), start=1):
-        values = [cell.value for cell in cells]
-        for cell in cells:
-            # Programs other than Excel may write a formula and leave its result to Excel.
-            formula = formulas[cell.coordinate]
-            if cell.value is None and formula.data_type == "f":
-                raise ValueError(
-                    f"{name}, cell {cell.coordinate}: holds a formula without its result. Open and "
-                    "save the workbook in Excel, or save the sheet as CSV in UTF-8."
-                )
-        if any(value is not None for value in values):
-            rows.append(Row(number, [to_field(value) for value in values]))
-    return without_empty_columns(rows)
-
-
-def without_empty_columns(rows: list[Row]) -> list[Row]:
-    """Return rows without the columns at the right end that no row fills."""
-    width = 0
-    for row in rows:
-        filled = [column for column, field in enumerate(row.fields, start=1) if field]
-        width = max(width, *filled, 0)
-    return [Row(row.line, row.fields[:width]) for row in rows]

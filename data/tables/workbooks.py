@@ -1,0 +1,171 @@
+"""An Excel workbook -> rows.
+
+Its cells have types. Here they become text, as in JSON. A small file can claim a huge sheet, or
+unpack to a huge one, so its size is checked before it is read and while its rows are read.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from data.tables.json_rows import check_filled_part, to_field
+from data.tables.rows import WORKBOOK, Layout, RawTable, Row
+
+if TYPE_CHECKING:
+    from openpyxl.worksheet._read_only import ReadOnlyWorksheet
+
+MAX_ROWS = 1_048_576  # of a sheet, in Excel
+# A workbook that unpacks to more than this, and to so many times its own size, is no table.
+MAX_UNPACKED = 16 << 20
+MAX_RATIO = 100
+
+
+class WorkbookFault(ValueError):
+    """A workbook that can be opened, but holds no table that can be read."""
+
+
+def read_workbook(name: str, content: bytes) -> RawTable:
+    """Return the table in an Excel workbook that has one sheet with cells.
+
+    Raises ValueError where openpyxl is missing, where the content is no workbook, for several
+    sheets, for a formula whose result was not saved, and for a sheet that is nearly empty but huge.
+    """
+    check_archive(name, content)
+    try:
+        import openpyxl
+    except ModuleNotFoundError:
+        raise ValueError(
+            f"{name}: an Excel workbook needs the package openpyxl, which is not installed. Run "
+            "`bash setup.sh --excel`, or save the sheet as CSV in UTF-8."
+        ) from None
+    try:
+        sheets = read_sheets(name, content, openpyxl)
+    except WorkbookFault:
+        raise
+    # openpyxl raises the errors of many libraries for a damaged file.
+    except Exception as error:
+        raise ValueError(
+            f"{name}: the workbook cannot be opened ({type(error).__name__}: {error}). Save it as "
+            "CSV in UTF-8."
+        ) from None
+
+    # Which of several sheets is meant cannot be known.
+    filled = {title: rows for title, rows in sheets.items() if rows}
+    if len(filled) != 1:
+        titles = ", ".join(filled) or "none"
+        raise ValueError(
+            f"{name}: expected is a workbook with one sheet that has cells; it has {len(filled)} "
+            f"({titles}). Save the sheet as CSV in UTF-8, or in a workbook of its own."
+        )
+    (rows,) = filled.values()
+    return RawTable(name, rows[0], tuple(rows[1:]), Layout(WORKBOOK))
+
+
+def check_archive(name: str, content: bytes) -> None:
+    """Raise ValueError for an archive that is no Excel workbook, or that unpacks to a huge one."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            files = archive.namelist()
+            unpacked = sum(file.file_size for file in archive.infolist())
+    except zipfile.BadZipFile:
+        raise ValueError(
+            f"{name}: the file begins as an archive, but is damaged. Fetch or save it again."
+        ) from None
+    if "xl/workbook.xml" in files:
+        if unpacked > max(MAX_UNPACKED, MAX_RATIO * len(content)):
+            raise ValueError(
+                f"{name}: the workbook has {len(content):,} bytes and unpacks to {unpacked:,}, as "
+                "no table does. Save its sheet as CSV in UTF-8."
+            )
+        return
+    if "content.xml" in files:
+        raise ValueError(
+            f"{name}: an OpenDocument file. Save its table as .xlsx, or as CSV in UTF-8."
+        )
+    if "xl/workbook.bin" in files:
+        raise ValueError(
+            f"{name}: a binary workbook (.xlsb). Save it as .xlsx, or as CSV in UTF-8."
+        )
+    listed = ", ".join(files[:3])
+    count = "1 file" if len(files) == 1 else f"{len(files)} files"
+    raise ValueError(f"{name}: an archive of {count} ({listed}). Unpack it first.")
+
+
+def read_sheets(name: str, content: bytes, openpyxl: ModuleType) -> dict[str, list[Row]]:
+    """Return the rows of each sheet that hold values, the header first."""
+    # Read-only: no cell is made that the file does not hold.
+    workbook = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
+    formulas = openpyxl.load_workbook(io.BytesIO(content), read_only=True)
+    sheets = {}
+    for sheet in workbook.worksheets:
+        sheets[sheet.title] = read_sheet(name, sheet, formulas[sheet.title])
+    return sheets
+
+
+def read_sheet(name: str, sheet: ReadOnlyWorksheet, formulas: ReadOnlyWorksheet) -> list[Row]:
+    """Return the rows of a sheet that hold values, all with as many fields.
+
+    formulas: the same sheet, with formulas where `sheet` has their results.
+    """
+    rows = []
+    pairs = zip(rows_of(name, sheet), rows_of(name, formulas), strict=False)
+    for number, (cells, formula_cells) in enumerate(pairs, start=1):
+        if not cells:
+            continue
+        check_formulas(name, number, cells, formula_cells)
+        fields = [to_field(cell.value) for cell in cells]
+        if any(cell.value is not None for cell in cells):
+            rows.append(Row(number, fields))
+    return with_equal_lengths(name, rows)
+
+
+def rows_of(name: str, sheet: ReadOnlyWorksheet) -> Iterator[Sequence[Any]]:
+    """The cells of each row, () where it has none. Raises WorkbookFault below Excel's last row."""
+    # A sheet says how many cells it has, which may be wrong. Without that, only cells are read.
+    sheet.reset_dimensions()
+    for number, cells in enumerate(sheet.iter_rows(), start=1):
+        if number > MAX_ROWS:
+            raise WorkbookFault(
+                f"{name}: its sheet '{sheet.title}' has cells below row {MAX_ROWS:,}, the last one "
+                "of Excel. Save it as CSV in UTF-8."
+            )
+        yield cells
+
+
+def check_formulas(
+    name: str, number: int, cells: Sequence[Any], formula_cells: Sequence[Any]
+) -> None:
+    """Raise WorkbookFault for a formula whose result was not saved.
+
+    Programs other than Excel may write a formula and leave its result to Excel.
+    """
+    for cell, formula in zip_longest(cells, formula_cells):
+        is_formula = formula is not None and formula.data_type == "f"
+        if is_formula and (cell is None or cell.value is None):
+            raise WorkbookFault(
+                f"{name}, cell {formula.coordinate}: holds a formula without its result. Open and "
+                "save the workbook in Excel, or save the sheet as CSV in UTF-8."
+            )
+
+
+def with_equal_lengths(name: str, rows: list[Row]) -> list[Row]:
+    """Return rows with as many fields each, without the columns at the end that no row fills."""
+    width = 0
+    num_filled = 0
+    for row in rows:
+        filled = [column for column, field in enumerate(row.fields, start=1) if field]
+        width = max(width, *filled, 0)
+        num_filled += len(filled)
+    fault = check_filled_part(len(rows), width, num_filled)
+    if fault:
+        raise WorkbookFault(f"{name}: {fault}. Delete the cells that do not belong to the table.")
+    equal = []
+    for row in rows:
+        fields = row.fields[:width]
+        equal.append(Row(row.line, fields + [""] * (width - len(fields))))
+    return equal

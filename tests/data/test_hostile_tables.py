@@ -1,0 +1,129 @@
+"""Tables whose cost is set by what they claim: each is read right or refused, and at once."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+import zipfile
+
+import pytest
+
+from data.tables.reader import parse_table
+from data.tables.workbooks import MAX_ROWS
+
+SECONDS = 5
+SHEET = "xl/worksheets/sheet1.xml"
+ROWS = [["text", "label"], ["one", 1], ["two", 2]]
+FIELDS = [["one", "1"], ["two", "2"]]
+# "lol" to the power of a billion.
+LAUGHS = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))
+
+
+def workbook(rows=ROWS, num_sheets=1) -> bytes:
+    openpyxl = pytest.importorskip("openpyxl", reason="bash setup.sh --excel installs openpyxl")
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(row)
+    for number in range(1, num_sheets):
+        book.create_sheet(f"empty {number}")
+    file = io.BytesIO()
+    book.save(file)
+    return file.getvalue()
+
+
+def changed(member: str, old: str, new: str, content: bytes | None = None) -> bytes:
+    """A workbook with a piece of one of its files replaced."""
+    file = io.BytesIO()
+    source = zipfile.ZipFile(io.BytesIO(content or workbook()))
+    assert member in source.namelist()
+    with source, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as target:
+        for name in source.namelist():
+            text = source.read(name).decode()
+            if name == member:
+                assert old in text
+                text = text.replace(old, new, 1)
+            target.writestr(name, text)
+    return file.getvalue()
+
+
+def with_row(number: int, column: str = "A", content: bytes | None = None) -> bytes:
+    """A workbook with one more cell, in a row far below the others."""
+    cell = f'<row r="{number}"><c r="{column}{number}" t="n"><v>7</v></c></row></sheetData>'
+    return changed(SHEET, "</sheetData>", cell, content)
+
+
+def with_laughs() -> bytes:
+    """A workbook whose first text expands to three billion letters."""
+    doctype = f'<!DOCTYPE worksheet [<!ENTITY l0 "lol">{LAUGHS}]><worksheet'
+    return changed(SHEET, "<t>text</t>", "<t>&l9;</t>", changed(SHEET, "<worksheet", doctype))
+
+
+READ = {
+    "a sheet that claims all cells of Excel": lambda: changed(
+        SHEET, 'ref="A1:B3"', 'ref="A1:XFD1048576"'
+    ),
+    "a sheet that claims one cell": lambda: changed(SHEET, 'ref="A1:B3"', 'ref="A1:A1"'),
+    "all cells merged": lambda: changed(
+        SHEET,
+        "</sheetData>",
+        '</sheetData><mergeCells><mergeCell ref="D1:XFD1048576"/></mergeCells>',
+    ),
+    "300 empty sheets": lambda: workbook(num_sheets=300),
+    "an empty cell far out": lambda: changed(
+        SHEET, "</sheetData>", '<row r="1048576"><c r="XFD1048576" s="0"/></row></sheetData>'
+    ),
+}
+REFUSED = {
+    "a value in the last cell of Excel": (
+        lambda: with_row(MAX_ROWS, "XFD", workbook(ROWS * 50)),
+        "it has 151 rows and 16,384 columns, but only 301 values. Delete the cells that do not",
+    ),
+    "a value below the last row": (lambda: with_row(999_999_999), "has cells below row 1,048,576"),
+    "a value behind the last column": (lambda: with_row(4, "AAAAA"), "cannot be opened"),
+    "200 MB of blanks": (
+        lambda: changed(SHEET, "<sheetData>", " " * 200_000_000 + "<sheetData>"),
+        "and unpacks to 200,0",
+    ),
+    "a bomb of entities": (with_laughs, "cannot be opened"),
+    "a sheet that is cut": (lambda: changed(SHEET, "</sheetData>", ""), "cannot be opened"),
+}
+
+
+def read_in_time(name: str, content: bytes):
+    """Read a table, and check that it did not take long."""
+    start = time.monotonic()
+    try:
+        return parse_table(name, content)
+    finally:
+        assert time.monotonic() - start < SECONDS
+
+
+@pytest.mark.parametrize("case", READ)
+def test_a_workbook_with_a_strange_claim_is_read_right(case):
+    content = READ[case]()
+    table = read_in_time("rows.xlsx", content)
+    assert table.columns[:2] == ["text", "label"]
+    assert [row.fields[:2] for row in table.rows] == FIELDS
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_hostile_workbook_is_refused_at_once(case):
+    make, words = REFUSED[case]
+    content = make()
+    with pytest.raises(ValueError) as caught:
+        read_in_time("rows.xlsx", content)
+    assert words in str(caught.value) and str(caught.value).startswith("rows.xlsx: ")
+
+
+def test_objects_with_different_keys_do_not_fill_the_memory():
+    lines = [json.dumps({"text": "a", f"key {number}": 1}) for number in range(20_000)]
+    with pytest.raises(ValueError, match="it has 20,000 rows and 20,001 columns, but only 40,000"):
+        read_in_time("rows.jsonl", "\n".join(lines).encode())
+    few = read_in_time("rows.jsonl", "\n".join(lines[:500]).encode())
+    assert (len(few.rows), len(few.columns)) == (500, 501)
+
+
+def test_a_wide_row_beside_short_ones_is_named_by_its_fields():
+    table = read_in_time("rows.csv", b"a,b\n1,2\n" + b"," * 1_000_000 + b"x\n" + b"3,4\n" * 1000)
+    assert "the row has 1000001 fields" in table.fault_of(table.rows[1])
