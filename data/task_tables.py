@@ -156,9 +156,12 @@ def read_labels(table: RawTable, columns: Sequence[int], request: TaskRequest) -
     """The labels of the rows that can be used. Other rows are named when the examples are read."""
     rows = []
     texts = []
+    first_fault = ""
     dropped = {label_text(name) for name in request.drop_labels}
     for row in table.rows:
-        if table.fault_of(row, columns):
+        fault = table.fault_of(row, columns)
+        if fault:
+            first_fault = first_fault or f"{table.place(row)}: {fault}. Fix the row."
             continue
         values = [row.fields[column].strip() for column in columns]
         text = label_text(values[-1])
@@ -168,6 +171,8 @@ def read_labels(table: RawTable, columns: Sequence[int], request: TaskRequest) -
     check_dropped(table, columns[-1], request)
     place = f"{table.name}, column '{table.columns[columns[-1]]}'"
     labels = Labels(place, table, tuple(rows), tuple(texts))
+    if not texts and first_fault:
+        raise ValueError(first_fault)
     if not texts:
         raise ValueError(
             f"{place}: no row has a text and a label; expected is one at least. Check the columns "

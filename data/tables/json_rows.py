@@ -7,6 +7,7 @@ and false, and an empty text for a value that is missing.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from datetime import date, datetime, time
@@ -16,6 +17,7 @@ from data.tables.rows import (
     JSON_ARRAY,
     JSON_LINES,
     EmptyTable,
+    HalfCharacter,
     Layout,
     Nested,
     RawTable,
@@ -28,6 +30,8 @@ TO_JSON_LINES = (
 )
 # The beginning of an array of objects, on one line or on several.
 ARRAY = re.compile(r"\s*\[\s*\{")
+# The others, U+DC00 and U+DC80 to U+DCFF, stand for bytes of the file that are no text.
+HALF_CHARACTER = re.compile("[\ud800-\udbff\udc01-\udc7f\udd00-\udfff]")
 # A table of more cells than this must fill one of so many.
 MANY_CELLS = 1_000_000
 MAX_CELLS_PER_VALUE = 100
@@ -150,12 +154,11 @@ def to_field(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        # Half of a pair of escapes such as \ud83d is no character.
-        return value.encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape")
+        return text_field(value)
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
+    if isinstance(value, float):
+        return number_field(value)
     if isinstance(value, dict | list):
         return Nested(json.dumps(value, ensure_ascii=False))
     if isinstance(value, datetime):
@@ -165,3 +168,22 @@ def to_field(value: Any) -> str:
     if isinstance(value, date | time):
         return value.isoformat()
     return str(value)
+
+
+def number_field(value: float) -> str:
+    """Return a number as text. Python's json writes NaN for a number that is missing."""
+    if math.isnan(value):
+        return ""
+    if math.isinf(value):
+        return Nested(json.dumps(value))
+    return str(int(value)) if value.is_integer() else str(value)
+
+
+def text_field(text: str) -> str:
+    """Return a text as a field. Half of a pair of escapes marks it as one that cannot be used."""
+    half = HALF_CHARACTER.search(text)
+    if half is None:
+        return text
+    field = HalfCharacter(HALF_CHARACTER.sub("\ufffd", text))
+    field.escape = f"\\u{ord(half[0]):04x}"
+    return field

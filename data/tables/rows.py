@@ -44,7 +44,16 @@ class Row(NamedTuple):
 
 
 class Nested(str):
-    """A field of JSON that holds a list or an object, as JSON text. It is no sentence."""
+    """A field of JSON that holds a list, an object or Infinity, as JSON text. It is no sentence."""
+
+
+class HalfCharacter(str):
+    """A field of JSON that holds half of a pair of escapes, which is no character.
+
+    escape: the half, such as "\\ud83d", which begins an emoji.
+    """
+
+    escape: str
 
 
 class Layout(NamedTuple):
@@ -149,6 +158,11 @@ class RawTable:
             field = row.fields[column]
             if isinstance(field, Nested):
                 return f"'{self.columns[column]}' holds {field[:40]}; expected is one text"
+            if isinstance(field, HalfCharacter):
+                return (
+                    f"'{self.columns[column]}' holds the escape {field.escape}, which is half of a "
+                    "character; the text was cut there"
+                )
             if field.strip() in FORMULA_ERRORS:
                 return f"'{self.columns[column]}' holds {field}, a spreadsheet's failed formula"
         return None

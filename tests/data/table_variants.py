@@ -212,6 +212,21 @@ READ = {
         '{"id": 7, "sentence": "Café", "label": 3.0}\n\n{"id": 8, "label": null}\n',
         [("7", "Café", "3"), ("8", "", "")],
     ),
+    "JSON with NaN for a missing text": (
+        ".jsonl",
+        '{"id": 7, "sentence": "fine", "label": 3}\n{"id": 8, "sentence": NaN, "label": NaN}\n',
+        [("7", "fine", "3"), ("8", "", "")],
+    ),
+    "JSON with an emoji as a pair of escapes": (
+        ".jsonl",
+        '{"id": 7, "sentence": "\\ud83d\\ude00", "label": 3}\n',
+        [("7", "\U0001f600", "3")],
+    ),
+    "JSON with half an emoji in another column": (
+        ".jsonl",
+        '{"id": 7, "sentence": "x", "label": 3, "user": "\\ud83d"}\n',
+        [("7", "x", "3")],
+    ),
     "JSON in a file of another name": (".txt", as_json(SIMPLE), SIMPLE),
     "a JSON array": (".json", "[" + ",".join(as_json(ROWS).splitlines()) + "]", ROWS),
     "a JSON array with indents": (
@@ -301,6 +316,32 @@ REFUSED = {
     ),
     "a key of JSON comes twice": (".jsonl", '{"id": 1, "id": 2}\n', "the key 'id' comes twice"),
     "a list as a text": (".jsonl", '{"id": 1, "sentence": ["x"], "label": 1}\n', 'holds ["x"]'),
+    "a list as a label": (
+        ".jsonl",
+        '{"id": 1, "sentence": "x", "label": ["a"]}\n',
+        'holds ["a"]; ex',
+    ),
+    "Infinity as a label": (
+        ".jsonl",
+        '{"id": 1, "sentence": "x", "label": Infinity}\n',
+        "'label' holds Infinity; expected is one text",
+    ),
+    "half an emoji in JSON": (
+        ".jsonl",
+        '{"id": 1, "sentence": "x", "label": 1}\n{"id": 2, "sentence": "no \\ud83d", "label": 1}\n',
+        "line 2: 'sentence' holds the escape \\ud83d, which is half of a character",
+    ),
+    "the other half of an emoji in JSON": (
+        ".json",
+        '[{"id": 1, "sentence": "\\ude00 cut", "label": 1}]',
+        "item 1: 'sentence' holds the escape \\ude00, which is half of a character",
+    ),
+    "a damaged byte in JSON": (
+        ".jsonl",
+        '{"id": 1, "sentence": "café", "label": 1}\n'.encode()
+        + b'{"id": 2, "sentence": "caf\xe9"}\n',
+        "line 2: the row holds bytes that are not UTF-8",
+    ),
     "MacRoman": (
         ".csv",
         COMMAS.replace("€", "").encode("mac-roman"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -160,6 +161,14 @@ def test_a_column_that_is_not_named(tmp_path):
     assert (spec.format.text_columns, spec.format.label_column) == (("message",), "team")
     with pytest.raises(ValueError, match="there is no such file. Check the path or --task"):
         resolve_task(parse_task(f"name=mine,train={tmp_path}/none.csv"))
+
+
+def test_labels_that_are_all_lists_are_named(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    rows = [json.dumps({"text": f"text {number}", "label": ["a", "b"]}) for number in range(8)]
+    path.write_text("\n".join(rows))
+    with pytest.raises(ValueError, match=r"line 1: 'label' holds \["):
+        resolve_task(parse_task(f"name=mine,train={path}"))
 
 
 def test_a_specification_is_stored_and_read_back(resolve):
