@@ -80,6 +80,11 @@ class Format:
         return len(self.text_columns) == 2
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of all columns. That of the ids may be ""."""
+        return (*self.text_columns, self.label_column, self.id_column)
+
+    @property
     def label_rule(self) -> str:
         """The allowed labels in words, such as "SST labels are whole numbers 0 to 4"."""
         if self.classes:

@@ -24,6 +24,7 @@ from typing import NoReturn
 from data.examples import CFIMDB_FILES, ID_COLUMN, Example, Format, Table, label_text
 from data.tables.columns import ColumnNames
 from data.tables.delimited import note_on_backslashes
+from data.tables.headers import name_by_position
 from data.tables.label_notes import HIDDEN_LABELS
 from data.tables.numbers import parse_number
 from data.tables.reader import read_table
@@ -62,8 +63,9 @@ def read_examples(
 
     Raises ValueError with file, line, what was found, what is expected and what to do.
     """
-    table = open_table(path, format.is_course)
-    columns = find_task_columns(table, format, labelled, names or ColumnNames())
+    names = names or ColumnNames()
+    table = open_table(path, format.is_course, (*names, *format.columns))
+    columns = find_task_columns(table, format, labelled, names)
     parser = RowParser(table, columns, format, labelled)
 
     examples: list[Example] = []
@@ -89,10 +91,13 @@ def read_examples(
 # --- a file -> rows of text -----------------------------------------------------------------------
 
 
-def open_table(path: str | Path, is_course: bool = True) -> RawTable:
+def open_table(
+    path: str | Path, is_course: bool = True, names: Sequence[str | None] = ()
+) -> RawTable:
     """Return the table in a file of a task. Raises ValueError where there is none.
 
     is_course: whether it is one of the course's files.
+    names: of its columns. Numbers name them by position, where the file has no header.
     """
     if not Path(path).exists():
         place = "--data-dir" if is_course else "--task"
@@ -105,9 +110,9 @@ def open_table(path: str | Path, is_course: bool = True) -> RawTable:
         )
     table = read_course_file(path) if is_course else None
     if table is not None:
-        return table
+        return name_by_position(table, names)
     try:
-        return read_table(path)
+        return read_table(path, names=names)
     except EmptyTable:
         raise empty_file(path, "is empty", is_course) from None
 

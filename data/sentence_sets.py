@@ -85,7 +85,7 @@ def read_pairs(path: str | Path, names: ColumnNames | None = None) -> SentenceSe
     raised where all labels are equal, because they have no correlation with anything.
     """
     names = names or ColumnNames()
-    table = read_table(path)
+    table = read_table(path, names=names)
     if is_of_course(table, SCORE, STS.label_column, names):
         course = read_examples(path, STS)
         pairs = SentenceSet(str(path), course.examples, None, (), course.summary)
@@ -147,7 +147,7 @@ def read_labelled(
     raised for fewer than two classes and for a class with too few different sentences.
     """
     names = names or ColumnNames()
-    table = read_table(path)
+    table = read_table(path, names=names)
     rows = []
     if is_of_course(table, LABEL, SST.label_column, names):
         course = read_examples(path, SST)

@@ -58,8 +58,10 @@ def find_value_columns(
     table: RawTable, format: Format, labelled: bool, names: ColumnNames
 ) -> list[int]:
     """Return the positions of the sentences and, in a labelled file, of the label."""
+    # Only `check --gold` has these flags. Training has none for the course's columns.
+    flags = ("--text", "--text-pair", "--label") if names.are_given else ("", "", "")
     roles = []
-    for flag, name in zip(("--text", "--text-pair"), format.text_columns, strict=False):
+    for flag, name in zip(flags, format.text_columns, strict=False):
         roles.append(Role(flag, (name,)))
     passed = [names.text, names.text_pair][: len(roles)]
     if labelled:
@@ -68,7 +70,7 @@ def find_value_columns(
         usual: tuple[str, ...] = (format.label_column,)
         if is_cmu and "label" not in usual:
             usual = ("label", format.label_column)
-        roles.append(Role("--label", usual))
+        roles.append(Role(flags[2], usual))
         passed.append(names.label)
     ids = [ID_COLUMN] if format.is_course else []
     expected = ", ".join([*ids, *(role.names[-1] for role in roles)])

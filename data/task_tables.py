@@ -55,7 +55,8 @@ def resolve_task(request: TaskRequest) -> Resolved:
 
     Raises ValueError with the place, what was found, what is expected and what to do.
     """
-    table = open_table(request.train, is_course=False)
+    passed = (request.text, request.text_pair, request.label, request.id)
+    table = open_table(request.train, is_course=False, names=passed)
     columns = find_task_columns(table, request)
     labels = read_labels(table, columns, request)
     check_thousands(labels, columns[-1], request)
@@ -409,7 +410,7 @@ def read_splits(spec: TaskSpec, options: DataOptions) -> dict[str, Table]:
 
 def read_test(path: str, spec: TaskSpec, drop_bad_rows: bool) -> Table:
     """The table of a user's test file. Its labels may be missing or hidden."""
-    mark = mark_for_labels(open_table(path, is_course=False), spec.format)
+    mark = mark_for_labels(path, spec.format)
     is_labelled = mark is None
     table = read_examples(path, spec.format, labelled=is_labelled, drop_bad_rows=drop_bad_rows)
     if not mark:
@@ -420,7 +421,7 @@ def read_test(path: str, spec: TaskSpec, drop_bad_rows: bool) -> Table:
 
 def check_dev_labels(path: str, spec: TaskSpec) -> None:
     """Raise ValueError where the labels of a dev file are hidden."""
-    mark = mark_for_labels(open_table(path, is_course=False), spec.format)
+    mark = mark_for_labels(path, spec.format)
     if mark:
         raise ValueError(
             f"{path}: all its labels are '{mark}', which stands for a hidden label; dev rows need "
@@ -429,11 +430,12 @@ def check_dev_labels(path: str, spec: TaskSpec) -> None:
         )
 
 
-def mark_for_labels(table: RawTable, format: Format) -> str | None:
+def mark_for_labels(path: str, format: Format) -> str | None:
     """The text in place of all labels of a file, such as "-1" in the test files of GLUE.
 
     "": the column is empty, or there is none. None: the file has labels.
     """
+    table = open_table(path, is_course=False, names=format.columns)
     columns = positions_of(table, format.label_column)
     if not columns:
         return ""

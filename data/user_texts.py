@@ -97,7 +97,9 @@ def read_texts(
         return take_texts(one_column(name, content, header), roles, names, skips_empty)
     if not (names.are_given or is_table(name, content, roles)):
         return read_lines(name, content, len(roles))
-    return take_texts(parse_table(name, content), roles, names, skips_empty)
+    # A task whose training file has no header calls its columns by position.
+    usual = [column for role in roles for column in role.names]
+    return take_texts(parse_table(name, content, names=(*names, *usual)), roles, names, skips_empty)
 
 
 # --- a table, or plain lines? ---------------------------------------------------------------------

@@ -10,6 +10,7 @@ The files in reading order:
     delimited.py        Delimited text -> rows: the delimiter and the use of quotes.
     json_rows.py        JSON lines and arrays -> rows.
     workbooks.py        Excel workbooks -> rows.
+    headers.py          Tables without a header, and columns by position.
     columns.py          Which column holds what.
     label_notes.py      Warnings about labels that may be mistakes.
     spreadsheets.py     Writes tables that a spreadsheet opens.

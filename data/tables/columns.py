@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from data.tables.headers import missing_header
 from data.tables.rows import RawTable
 
 
@@ -48,6 +49,11 @@ def find_columns(
 
     Raises ValueError where the header lacks a column, or has several that fit.
     """
+    for role, name in zip(roles, passed, strict=True):
+        if not any(
+            positions_of(table, usual) for usual in (role.names if name is None else [name])
+        ):
+            refuse_rows_as_header(table, [role.flag for role in roles])
     positions = []
     missing = []
     for role, name in zip(roles, passed, strict=True):
@@ -81,6 +87,7 @@ def find_column(table: RawTable, role: Role, passed: str | None) -> int | None:
     if passed is not None:
         fitting = positions_of(table, passed)
         if not fitting:
+            refuse_rows_as_header(table, [role.flag])
             raise ValueError(
                 f"{place_of_header(table)}: the header has no column {passed}, which {role.flag} "
                 f"names; found are: {table.shown_columns}. Pass one of these."
@@ -114,3 +121,10 @@ def positions_of(table: RawTable, name: str) -> list[int]:
 def place_of_header(table: RawTable) -> str:
     """Where the header stands, for a message. JSON lines have none."""
     return table.place(table.header) if table.header.line else table.name
+
+
+def refuse_rows_as_header(table: RawTable, flags: Sequence[str]) -> None:
+    """Raise ValueError where a table has no header. flags: those that name columns; may be ""."""
+    fault = missing_header(table, [flag for flag in flags if flag])
+    if fault:
+        raise ValueError(fault)

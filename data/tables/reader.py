@@ -7,6 +7,7 @@ and not as one sentence per line. columns.py then finds the columns that a task 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from data.tables.delimited import (
@@ -19,6 +20,7 @@ from data.tables.delimited import (
     split_lines,
 )
 from data.tables.file_text import ZIP_BYTES, DecodedText, decode, read_content
+from data.tables.headers import name_by_position
 from data.tables.json_rows import is_json, read_json
 from data.tables.rows import RawTable
 from data.tables.workbooks import read_workbook
@@ -27,17 +29,21 @@ TABLE_SUFFIXES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".xlsx", ".xls", 
 STANDARD_INPUT = "standard input"
 
 
-def read_table(path: str | Path | None, has_quotes: bool | None = None) -> RawTable:
-    """Read a table that has a header.
+def read_table(
+    path: str | Path | None, has_quotes: bool | None = None, names: Sequence[str | None] = ()
+) -> RawTable:
+    """Read a table.
 
     path: None is standard input.
     has_quotes: whether quotation marks enclose fields. None: it is found from the file. It only
         matters for tables with tabs.
+    names: those of the columns that the user passed. Numbers name the columns of a table without a
+        header by position.
 
     Raises ValueError with file, line, what was found, what is expected and what to do.
     """
     name = STANDARD_INPUT if path is None else str(path)
-    return parse_table(name, read_source(path), has_quotes)
+    return parse_table(name, read_source(path), has_quotes, names)
 
 
 def read_source(path: str | Path | None) -> bytes:
@@ -45,17 +51,22 @@ def read_source(path: str | Path | None) -> bytes:
     return sys.stdin.buffer.read() if path is None else read_content(path)
 
 
-def parse_table(name: str, content: bytes, has_quotes: bool | None = None) -> RawTable:
+def parse_table(
+    name: str,
+    content: bytes,
+    has_quotes: bool | None = None,
+    names: Sequence[str | None] = (),
+) -> RawTable:
     """Return the table in the bytes of a file. name: its path, or "standard input"."""
     if content.startswith(ZIP_BYTES):
-        return read_workbook(name, content)
+        return name_by_position(read_workbook(name, content), names)
     decoded = decode(name, content)
     suffix = Path(name).suffix.lower()
     if is_json(decoded.text, suffix):
         table = read_json(name, decoded.text, decoded.encoding)
     else:
         table = read_delimited(name, decoded.text, decoded.encoding, suffix, has_quotes)
-    return with_note(table, decoded)
+    return name_by_position(with_note(table, decoded), names)
 
 
 def with_note(table: RawTable, decoded: DecodedText) -> RawTable:

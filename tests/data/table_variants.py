@@ -375,7 +375,11 @@ REFUSED = {
         "id,sentence,label\na1,#NAME?,3\na2,It is dull,1\n",
         "'sentence' holds #NAME?, a spreadsheet's failed formula",
     ),
-    "no header": (".csv", "a1,It is fine,3\na2,It is dull,1\n", "the header has no column id, sen"),
+    "no header": (
+        ".csv",
+        "a1,It is fine,3\na2,It is dull,1\n",
+        "found is a line like the rows bel",
+    ),
     "two columns of a name": (
         ".csv",
         "id,text,text,label\n1,a,b,3\n",

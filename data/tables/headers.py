@@ -1,0 +1,75 @@
+"""Tables without a header: whether the first line looks like a row, and columns by position.
+
+Published sets such as the SMS Spam Collection, CoLA and STS-B have no header. A number names a
+column by its position, if no column has it as its name: text=2,label=1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from data.tables.delimited import column_checks
+from data.tables.numbers import is_number
+from data.tables.rows import RawTable, Row
+
+# A line with one of these is a header, whatever else stands in it.
+USUAL_NAMES = {"id", "text", "sentence", "sentence1", "sentence2", "label", "score", "sentiment"}
+
+
+def name_by_position(table: RawTable, names: Sequence[str | None]) -> RawTable:
+    """Return the table with columns that are called 1, 2, 3, if the user names them so.
+
+    names: those that the user passed. The first line becomes a row, unless it looks like a header.
+    A note says which of the two it is.
+    """
+    positions = [name for name in names if name is not None and name.isascii() and name.isdecimal()]
+    if not positions or any(name in table.columns for name in positions):
+        return table
+    numbers = [str(number) for number in range(1, len(table.header.fields) + 1)]
+    # The keys of JSON are names.
+    if table.header.line == 0:
+        return replace(table, header=Row(0, numbers))
+
+    header = replace(table, header=Row(0, numbers))
+    place = f"line {table.header.line}"
+    if is_first_line_a_row(table) is False:
+        note = f"its columns are named by position, and {place} is read as a header"
+        return replace(header, notes=(*table.notes, note))
+    note = f"its columns are named by position, and {place} is read as a row"
+    return replace(header, rows=(table.header, *table.rows), notes=(*table.notes, note))
+
+
+def is_first_line_a_row(table: RawTable) -> bool | None:
+    """Whether the header holds values as the rows below it do. None: nothing tells.
+
+    Columns that hold only numbers, or few words, can tell: most of them must have such a value.
+    """
+    if any(name.casefold() in USUAL_NAMES for name in table.columns):
+        return False
+    fitting = []
+    for column, words in column_checks(table).items():
+        value = table.header.fields[column].strip()
+        if value and table.header.line:
+            fitting.append(is_number(value) if words is None else value in words)
+    if not fitting:
+        return None
+    return fitting.count(True) > len(fitting) / 2
+
+
+def missing_header(table: RawTable, flags: Sequence[str]) -> str:
+    """A sentence for the user where a table seems to have no header, or "".
+
+    flags: those that name columns, such as "--text".
+    """
+    if not is_first_line_a_row(table):
+        return ""
+    fields = ", ".join(f"'{field[:20]}'" for field in table.header.fields[:3])
+    count = len(table.header.fields)
+    advice = "Write a line with the names of the columns above it."
+    if flags:
+        advice = f"Name the columns by position, from 1 to {count}, with {' and '.join(flags)}."
+    return (
+        f"{table.place(table.header)}: expected is a header with the names of the columns; found "
+        f"is a line like the rows below it: {fields}. {advice}"
+    )
