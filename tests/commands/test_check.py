@@ -4,8 +4,6 @@ If a score is wrong, it most likely follows the place of a row instead of its id
 """
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -345,25 +343,6 @@ def test_check_counts_the_rows_that_the_reader_drops(tmp_path, data_dir, capsys)
     assert "label 'n/a' is not a number" in capsys.readouterr().err
     assert main([path, "--gold", str(gold), "--drop-bad-rows"]) == 0
     assert f"3 rows (2 rows of {gold} dropped), accuracy 0.6667" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "arguments", [[], ["--gold"], ["file.csv", "--unknown"], ["file.csv", "--data", "x"]]
-)
-def test_argparse_errors_exit_2(arguments):
-    with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    assert caught.value.code == 2
-
-
-def test_as_a_command(tmp_path, data_dir):
-    paths = write_six(tmp_path / "out")
-    command = [sys.executable, "-m", "multitask.check", *paths, "--data-dir", str(data_dir)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0
-    assert done.stdout.splitlines()[-1].startswith("overall 2023: ")
-    command[3] = str(tmp_path / "none.csv")
-    assert subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 2
 
 
 # --- two tasks with one header ------------------------------------------------------------------

@@ -447,27 +447,6 @@ def test_ctrl_c(command, tmp_path, monkeypatch):
     assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize(("flags", "code"), [(["--help"], 0), (["minilm", "--nearest", "2"], 2)])
-def test_help_and_bad_input_load_nothing_heavy(flags, code):
-    """They answer at once only because torch is imported late."""
-    command = [sys.executable, "-X", "importtime", "-m", "contrastive.embed", *flags]
-    result = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=60, input="one sentence\n"
-    )
-    assert result.returncode == code, result.stderr[-500:]
-    if code == 0:
-        assert "usage" in result.stdout
-    else:
-        assert "--nearest is 2" in result.stderr
-    loaded = set()
-    for line in result.stderr.splitlines():
-        if "|" in line:
-            module = line.rsplit("|", 1)[-1].strip()
-            loaded.add(module.split(".")[0])
-    heavy = {"torch", "transformers", "tokenizers", "scipy", "numpy", "huggingface_hub"}
-    assert not loaded & heavy
-
-
 def test_the_sentences_of_standard_input_are_not_replaced(tmp_path):
     (tmp_path / "s.txt").write_text("one sentence\n")
     with (tmp_path / "s.txt").open() as sentences:

@@ -369,7 +369,7 @@ def test_an_ensemble_is_written_before_it_is_said(two_runs, tmp_path, monkeypatc
 
 
 def test_a_survey_is_written_before_it_is_said(tiny_model, sample_data, tmp_path, monkeypatch):
-    monkeypatch.setattr("minbert.reporting.pages.render_text", break_pipe)
+    monkeypatch.setattr("contrastive.quality.work.render_text", break_pipe)
     flags = ["--sets", str(sample_data / "sts-dev.csv"), "--out", str(tmp_path / "quality")]
     assert quality.main([str(tiny_model), *flags]) == 0
     assert any((tmp_path / "quality").iterdir())
@@ -458,11 +458,14 @@ LIGHT_COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("name", LIGHT_COMMANDS)
+REFUSED_AT_ONCE = {"a request without a sense": ("-m", "contrastive.embed", "--nearest", "0")}
+
+
+@pytest.mark.parametrize("name", [*LIGHT_COMMANDS, *REFUSED_AT_ONCE])
 def test_it_loads_nothing_heavy(name):
     """It answers within a second only because torch and its like are imported late."""
-    result = run_python("-X", "importtime", *LIGHT_COMMANDS[name])
-    assert result.returncode == 0, (
+    result = run_python("-X", "importtime", *(LIGHT_COMMANDS | REFUSED_AT_ONCE)[name])
+    assert result.returncode == (2 if name in REFUSED_AT_ONCE else 0), (
         f"{name} failed:\n{result.stdout[-500:]}\n{result.stderr[-1000:]}"
     )
     loaded = set()

@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -388,18 +386,3 @@ def test_numbers_that_cannot_be(two_runs, out, capsys, flags):
 def test_more_folds_than_rows(two_runs, out, capsys):
     message = refused(capsys, *two_runs, "--out", out, "--folds", 25)
     assert "--folds is 25; it must be from 2 to 24, the number of dev rows" in message
-
-
-@pytest.mark.parametrize("flags", [["--method", "vote"], ["--fold", "3"]])
-def test_argparse_errors_exit_2(two_runs, flags):
-    with pytest.raises(SystemExit, match="2"):
-        run(*two_runs, *flags)
-
-
-def test_as_a_command(tmp_path, out):
-    arguments = [str(tmp_path / "none"), str(tmp_path), "--out", str(out)]
-    command = [sys.executable, "-m", "multitask.ensemble", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith("python -m multitask.ensemble: ")
-    assert done.stderr.count("\n") == 1

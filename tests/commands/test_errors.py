@@ -153,12 +153,6 @@ def test_no_mistakes_asked_for(capsys, run, worst):
     )
 
 
-def test_words_for_a_number(capsys, run):
-    with pytest.raises(SystemExit) as stop:
-        main([str(run), "--worst", "many"])
-    assert stop.value.code == 2 and "--worst" in capsys.readouterr().err
-
-
 def test_no_run_there(capsys, tmp_path, run):
     assert "no finished run there" in complaint(capsys, tmp_path / "nowhere")
     assert "no finished run there" in complaint(capsys, tmp_path)

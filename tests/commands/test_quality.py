@@ -19,7 +19,6 @@ from data.batching import EncodedExamples
 from data.sentence_sets import read_pairs
 from minbert import BertModel, BertTokenizer
 from minbert.pooling import save_pooling
-from tests.commands.test_ending import HEAVY
 from tests.report_reader import Page, markdown_cells
 from tests.toy_sets import write_class_file, write_sts_file
 
@@ -213,16 +212,6 @@ def test_columns_of_other_names(capsys, tiny_model, tmp_path):
 
 
 # --- bad input ----------------------------------------------------------------------------------
-
-
-def test_help_answers_without_torch():
-    command = [sys.executable, "-X", "importtime", "-m", "contrastive.quality", "--help"]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert result.returncode == 0 and "--baselines" in result.stdout
-    loaded = set()
-    for line in result.stderr.splitlines():
-        loaded.add(line.rsplit("|", 1)[-1].strip().split(".")[0])
-    assert "contrastive" in loaded and not loaded & {*HEAVY, "matplotlib", "jinja2"}
 
 
 # STS and SST are the two files, MODEL is the model.

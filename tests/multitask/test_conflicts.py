@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from multitask.conflicts import conflict_table, draw_conflicts, report
+from multitask.conflicts import draw_conflicts, report
 from tests.toy_surgery import make_surgery
 
 TASKS = ["sst", "para", "sts"]
@@ -31,16 +31,6 @@ def test_gradients_at_a_right_angle_are_no_conflict():
     assert entry["conflicts"] == pytest.approx(1 / 3)
     assert entry["cosine"] == 0.0
     assert entry["steps"] == 3
-
-
-def test_table_by_hand():
-    text = conflict_table(
-        [{"tasks": ["sst", "sts"], "steps": 1200, "conflicts": 0.25, "cosine": -0.0625}]
-    )
-    assert text.splitlines() == [
-        "gradients of         steps   conflicts   mean cosine",
-        "SST and STS          1,200       25.0%       -0.0625",
-    ]
 
 
 def test_report_writes_the_plots_and_says_where(surgery, tmp_path):

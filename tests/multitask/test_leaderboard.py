@@ -150,18 +150,6 @@ def test_baselines(sample_data):
     assert baselines["majority"]["sts"] == 0.0
 
 
-def test_the_closing_table():
-    baselines = {"majority": dict.fromkeys(SCORES, 0.25)}
-    assert leaderboard.closing_table(SCORES, baselines).splitlines() == [
-        "dev            minBERT  majority",
-        "SST accuracy    0.5000    0.2500",
-        "PARA accuracy   0.7500    0.2500",
-        "STS Pearson     0.8750    0.2500",
-        "overall 2023    0.7083    0.2500",
-        "overall 2024    0.7292    0.2500",
-    ]
-
-
 def test_what_was_not_trained_has_no_score():
     baselines = {"majority": dict.fromkeys(SCORES, 0.25)}
     lines = leaderboard.closing_table(SCORES, baselines, known=["sst"]).splitlines()

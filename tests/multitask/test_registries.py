@@ -29,10 +29,6 @@ HEAD_FIELDS = {item.name: item for item in direct_fields(HeadOptions)}
 OF_SOME = {name: item for name, item in HEAD_FIELDS.items() if item.metadata["only_with"]}
 
 
-def test_samplers():
-    assert list(SAMPLERS) == list(FIELDS["sampling"].metadata["choices"])
-
-
 def test_surgery():
     assert list(SURGERIES) == list(FIELDS["surgery"].metadata["choices"])
     changing = {name for name, entry in SURGERIES.items() if entry.changes_gradients}

@@ -26,7 +26,6 @@ from multitask.soup import (
     mean_of,
     num_evaluations,
     soup_sections,
-    soup_table,
     warning_of_soup,
 )
 from multitask.stage import SEED_STRIDE, seed_of
@@ -363,15 +362,6 @@ def test_the_record_holds_the_ingredients_and_the_scores_of_the_soup(run, record
     assert {"multitask", "multitask-2"} <= stages
 
 
-def test_the_table_has_a_row_for_each_ingredient_and_the_soup(record):
-    titles = {"sst": "SST accuracy", "sts": "STS Pearson", "overall_2023": "overall 2023"}
-    rows = soup_table(record["soup"], titles)
-    assert rows[0] == ["model soup", "SST accuracy", "STS Pearson"], "only scores that it has"
-    assert [row[0] for row in rows[1:]] == ["ingredient 1", "ingredient 2", "the soup"]
-    assert rows[-1][1] == f"{record['soup']['scores']['sst']:.4f}"
-    assert rows[1][2] == f"{record['soup']['ingredients'][0]['scores']['sts']:.4f}"
-
-
 def test_the_report_and_the_card_say_it(run, record):
     from multitask.model_card import card_sections
     from multitask.run_report import ReportedRun
@@ -384,8 +374,3 @@ def test_the_report_and_the_card_say_it(run, record):
     assert "the mean of 2 models" in card_sections(reported)[0].prose
     without = {name: value for name, value in record.items() if name != "soup"}
     assert soup_sections(without, tasks) == []
-
-
-def test_fewer_than_one_training_is_refused():
-    with pytest.raises(ValueError, match="--soup"):
-        Options.of(soup=0)

@@ -26,7 +26,6 @@ from minbert.training.cost_estimate import (
     comparison,
     estimate,
     probe,
-    table,
     write_estimates,
 )
 from minbert.training.job import Job, TaskBatch
@@ -226,20 +225,6 @@ def test_predictions_are_not_dearer_where_the_steps_are(tmp_path, monkeypatch):
     assert cost.seconds == pytest.approx(tokens * 0.1)
 
 
-def test_the_estimates_as_a_table():
-    estimates = [
-        CostEstimate("toy", 1200, 90.0, 2 * 10**9, 3 * 10**6),
-        CostEstimate("longer", 7, 30.0, 10**9, 12 * 10**9),
-    ]
-    assert table(estimates).splitlines() == [
-        "cost estimate  steps  minutes  memory, at least       disk",
-        "toy            1,200      1.5            2.0 GB       3 MB",
-        "longer             7      0.5            1.0 GB  12,000 MB",
-        "together                  2.0",
-    ]
-    assert "together" not in table(estimates[:1]), "one job is all of it"
-
-
 def test_of_several_processes_one_alone_predicts(tmp_path, monkeypatch):
     """So a predicted token takes it as long as a token of a shared step takes all of them."""
     fake_clock(monkeypatch, *[1.0] * 6)
@@ -248,14 +233,6 @@ def test_of_several_processes_one_alone_predicts(tmp_path, monkeypatch):
     cost = probe(make_job(tmp_path, evaluation_tokens=60, closing_tokens=30))
     tokens = 12 * 8 + 3 * (2 * 60 + 30) / 3
     assert cost.seconds == pytest.approx(tokens / 8)  # a step of 8 tokens takes a second
-
-
-@pytest.mark.parametrize("factor", [1, 3, 10])
-def test_the_estimate_scales_with_the_steps(tmp_path, monkeypatch, factor):
-    fake_clock(monkeypatch, *[1.0] * 6)
-    cost = probe(make_job(tmp_path, epochs=2 * factor))
-    assert cost.num_steps == 12 * factor
-    assert cost.seconds == pytest.approx(12 * factor)  # a second each
 
 
 def rehearsed_sizes(monkeypatch) -> list[int]:

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from minbert.training.job import Job
+from minbert.training.job_logs import log_steps
 from minbert.training.loop import fit
-from minbert.training.step_log import StepLog
-from minbert.training.tensorboard import TensorBoardLog
 from tests.toy_job import NUM_STEPS, Kill, make_job
 
 pytest.importorskip("tensorboard", reason="it is optional; run setup.sh --plots")
@@ -19,15 +18,8 @@ pytestmark = pytest.mark.usefixtures("no_fsync")
 
 def watched(folder: Path, **changes) -> Job:
     """The toy job with both logs in `folder`, as a new process would make it."""
-    step_log = StepLog(folder)
-    board = TensorBoardLog(folder)
-
-    def on_step(record):
-        step_log.write(record)
-        board.write(record)
-
-    job = make_job(folder, on_step=on_step, save_every=2, **changes)
-    job.on_evaluation = lambda history: board.write_scores(job.name, history)
+    job = make_job(folder, save_every=2, **changes)
+    log_steps([job], folder, has_tensorboard=True)
     return job
 
 
