@@ -3,7 +3,7 @@
 The files in reading order:
 
     comparison.py           Our median next to the peer's, and the closing line of JSON.
-    report.py               The closing lines as Markdown, and the dated report of all benchmarks.
+    report.py               The closing line as a table, and how busy the machine was.
     recording.py            Measurements as records: with their machine, code and date.
     timing.py               Two sides in turn, each in its own process where that matters.
     settings.py             The flags of a benchmark, and the device and precision of a side.

@@ -13,16 +13,15 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.records import RECORDS
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
-from minbert.commands.outputs import check_new_folder
-from tools.benchmarks.report import Conditions, busy_cores, format_line, format_report
+from tools.benchmarks.report import busy_cores, format_line
 
 BENCHMARKS = RECORDS / "benchmarks.jsonl"
 ROOT = Path(__file__).resolve().parents[2]
@@ -123,12 +122,6 @@ def build_parser() -> Parser:
     add_sides(parser)
     parser.add_argument("--n", type=int, help="rounds, instead of each benchmark's own number")
     parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="DIR",
-        help="where `all` writes a dated report (none without this flag)",
-    )
-    parser.add_argument(
         "--record",
         action="store_true",
         help="add the results to experiments/records/benchmarks.jsonl, from which the tables of "
@@ -198,8 +191,6 @@ def find_problem(arguments: argparse.Namespace) -> str:
         if similar:
             hint = f"did you mean {similar[0]}?"
         return f"no benchmark is called '{name}'; {hint}"
-    if arguments.out is not None and name != "all":
-        return f"--out is for the report of all; {name} alone ends with its line of JSON."
     if arguments.record and arguments.quick:
         return "--record is for full measurements; drop it, or drop --quick."
 
@@ -318,44 +309,14 @@ def run_all(arguments: argparse.Namespace, log: Callable[[str], None]) -> dict[s
     return lines
 
 
-def describe_settings(arguments: argparse.Namespace, model: str) -> str:
-    """Return the settings of a report in words. A folder is given by its name alone."""
-    kind = "A quick look" if arguments.quick else "A full run"
-    threads = "1 thread" if arguments.threads == 1 else f"{arguments.threads} threads"
-    compiled = " and compiled" if arguments.compile else ""
-    return (
-        f"{kind} with {model}, batches of {arguments.batch_size}, {threads}, train_step and "
-        f"inference on {arguments.device}{compiled} with the vector {arguments.pooling}, data of "
-        f"the folder {Path(arguments.data_dir).resolve().name}"
-    )
-
-
-def write_report(
-    arguments: argparse.Namespace, lines: dict[str, Line | None], load: float, start: datetime
-) -> Path:
-    """Write the report of `all` and return its path.
-
-    The file is named after the minute in which the run began. load: busy cores before that.
-    """
-    folder = arguments.out
-    folder.mkdir(parents=True, exist_ok=True)
-    # The benchmarks themselves say which model "auto" was.
-    models = [line["model"] for line in lines.values() if line]
-    model = models[0] if models else arguments.model
-    conditions = Conditions(describe_settings(arguments, model), load, start)
-    path = folder / f"{start:%Y-%m-%d-%H%M}.md"
-    path.write_text(format_report(lines, QUESTIONS, conditions), encoding="utf-8")
-    return path
-
-
 def log(text: str) -> None:
     """Print a line at once, even where the output is no terminal."""
     print(text, flush=True)
 
 
-def report_all(arguments: argparse.Namespace) -> int:
-    """Run all benchmarks and write the report. Return 0, or 1 where one of them failed."""
-    start = datetime.now()
+def measure_all(arguments: argparse.Namespace) -> int:
+    """Run all benchmarks. Return 0, or 1 where one of them failed."""
+    start = time.monotonic()
     load = busy_cores()
     if load > QUIET:
         log(
@@ -363,15 +324,16 @@ def report_all(arguments: argparse.Namespace) -> int:
             "worth noting."
         )
     lines = run_all(arguments, log)
-    minutes = (datetime.now() - start).total_seconds() / 60
+    minutes = (time.monotonic() - start) / 60
     log(f"\nall of it took {minutes:.1f} minutes")
-    if arguments.out is not None:
-        log(f"\nreport: {write_report(arguments, lines, load, start)}")
     if arguments.record:
         # Every benchmark but the first begins while the load of the one before still counts.
         measured = {name: line | {"busy_cores": load} for name, line in lines.items() if line}
         record_lines(arguments, measured)
-    return 0 if all(lines.values()) else 1
+    failed = [name for name, line in lines.items() if line is None]
+    if failed:
+        log(f"failed: {', '.join(failed)}")
+    return 1 if failed else 0
 
 
 @exit_code("python -m tools.benchmarks", "Stopped; nothing was written.")
@@ -382,10 +344,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name, question in QUESTIONS.items():
             print(f"{name:<12}{question}")
         return 0
-    if arguments.out is not None:
-        check_new_folder("--out", arguments.out)
     if arguments.name == "all":
-        return report_all(arguments)
+        return measure_all(arguments)
     line = run_one(arguments)
     if arguments.record:
         record_lines(arguments, {arguments.name: line})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -13,7 +14,6 @@ from data.examples import COURSE_FILES
 from experiments.records import Record, add_records, data_digest
 from minbert.training.code_version import code_version
 from minbert.training.run_folder import describe_machine
-from tools.benchmarks.report import processor_name
 
 HELP = "add the result to experiments/records, from which the tables of the documents are made"
 
@@ -49,3 +49,14 @@ def record_measurement(path: Path, measured: Mapping[str, Any]) -> None:
     record = {**conditions(), **measured, "date": date.today().isoformat()}
     add_records(path, [record])
     print(f"recorded in {path}; python -m tools.tables writes its tables")
+
+
+def processor_name() -> str:
+    """Return the processor's name, as far as the system tells it."""
+    # platform.processor() is empty on many Linux systems.
+    path = Path("/proc/cpuinfo")
+    if path.is_file():
+        for line in path.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,28 +1,14 @@
-"""The closing lines of benchmarks as Markdown, and the dated report of all of them."""
+"""The closing line of a benchmark as a table, and how busy the machine was before."""
 
 from __future__ import annotations
 
 import os
-import platform
-from datetime import datetime
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 HEAD = [
     "| ours : peer | ours | peer | unit | ratio | goal | n | spread |",
     "|---|---|---|---|---|---|---|---|",
 ]
-
-
-class Conditions(NamedTuple):
-    """How the benchmarks of a report were run.
-
-    settings: the flags in words. busy_cores: see `busy_cores`, before the start.
-    """
-
-    settings: str
-    busy_cores: float
-    start: datetime
 
 
 def format_number(value: float) -> str:
@@ -59,7 +45,7 @@ def format_comparison(comparison: dict[str, Any]) -> str:
 
 
 def format_line(line: dict[str, Any]) -> list[str]:
-    """Return a benchmark's part of the report, from its closing line."""
+    """Return the table of a closing line, with checks and notes below it."""
     # Under the table: checks, the share of the limit, notes, versions.
     details = []
     for check in line["checks"]:
@@ -76,43 +62,6 @@ def format_line(line: dict[str, Any]) -> list[str]:
 
     rows = [format_comparison(comparison) for comparison in line["comparisons"]]
     return [*HEAD, *rows, "", *(f"- {detail}" for detail in details)]
-
-
-def format_report(
-    lines: dict[str, dict[str, Any] | None], questions: dict[str, str], conditions: Conditions
-) -> str:
-    """Return the dated document of a run of all benchmarks.
-
-    lines: the closing lines by benchmark; None stands for one that failed.
-    questions: what each benchmark asks.
-    """
-    parts = [
-        f"# Benchmarks · {conditions.start:%Y-%m-%d %H:%M}",
-        "",
-        f"{conditions.settings}. {processor_name()}, {os.cpu_count()} cores, {platform.system()}; "
-        f"before the start {conditions.busy_cores:.1f} processes wanted to run. The sides take "
-        "turns; ours and peer are medians of n, spread is the distance of the outer quartiles over "
-        "the median, of ours and of the peer. How to read it: `tools/benchmarks/README.md`.",
-        "",
-    ]
-    for name, line in lines.items():
-        # A benchmark whose peer is not installed fails, and the others go on.
-        body = ["It failed; its message stood in the terminal."]
-        if line is not None:
-            body = format_line(line)
-        parts += [f"## {name}", "", questions[name], "", *body, ""]
-    return "\n".join(parts)
-
-
-def processor_name() -> str:
-    """Return the processor's name, as far as the system tells it."""
-    # platform.processor() is empty on many Linux systems.
-    path = Path("/proc/cpuinfo")
-    if path.is_file():
-        for line in path.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def busy_cores() -> float:

@@ -1,16 +1,13 @@
-"""tools/benchmarks: turns, medians, the closing line and the report. Nothing is timed."""
+"""tools/benchmarks: turns, medians, the closing line. Nothing is timed."""
 
 from __future__ import annotations
 
 import json
-from datetime import datetime
 
 import pytest
 import torch
 
-from tools.benchmarks import __main__ as command
 from tools.benchmarks.comparison import Check, Comparison, Goal, Spread, json_line, versions
-from tools.benchmarks.report import Conditions, format_line, format_report
 from tools.benchmarks.timing import SideProcess, alternate, relative_spread
 
 FIELDS = {"name", "ours", "peer", "unit", "ratio", "n", "share_of_limit", "versions"}
@@ -146,18 +143,3 @@ def test_the_closing_line_has_all_fields(line):
     assert torch.__version__.partition("+")[0] in stored["versions"]["torch"]
     results = [item["is_met"] for item in stored["comparisons"] + stored["checks"]]
     assert results == [True, None, True]
-
-
-def test_the_report_shows_every_benchmark_and_what_failed(line):
-    conditions = Conditions("A full run", 0.1, datetime(2026, 1, 2, 3, 4))
-    lines = {"optimizer": line, "memory": None}
-    text = format_report(lines, command.QUESTIONS, conditions)
-    assert text.startswith("# Benchmarks · 2026-01-02 03:04\n")
-    assert "\n".join(format_line(line)) in text
-    assert "| ours : theirs | 2 | 8 | ms | 0.250 | <= 0.35: met | 5 | 1.0%, 2.0% |" in text
-    assert "| ours : another | 2 | 1 | ms | 2.000 |  | 5 | 1.0%, 2.0% |" in text
-    assert "25.0% of the 2,000 GFLOP/s" in text
-    assert "- largest difference: 3e-08 (goal <= 1e-06: met)" in text
-    assert "- a note" in text
-    assert "## memory" in text
-    assert "It failed" in text

@@ -17,7 +17,7 @@ from tools.benchmarks import (
     scaling,
 )
 from tools.benchmarks.inputs import write_model
-from tools.benchmarks.json_lines import format_mean, run_missing
+from tools.benchmarks.json_lines import run_missing
 from tools.benchmarks.settings import Settings
 
 
@@ -28,14 +28,6 @@ def run_command(module, monkeypatch, *flags):
 
 
 # --- a series of runs -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [([], "-"), ([0.5], "0.5000"), ([1.0, 2.0, 3.0], "2.0000 ± 1.0000")],
-)
-def test_a_mean_is_shown_with_its_deviation(values, expected):
-    assert format_mean(values) == expected
 
 
 def test_a_run_whose_line_is_there_is_not_run_again(tmp_path):
@@ -197,10 +189,6 @@ def test_the_readable_path_uses_no_fast_twin(tiny_model, sample_data, monkeypatc
     assert called["readable"] == {"update"}
     assert called["fast"] == {"adamw_update", "dropout_mask"}
 
-    # The last line is of the readable path.
-    first_row = readable.format_table([line]).splitlines()[1]
-    assert first_row.split() == ["fast", *"-" * len(readable.SCORES)]
-
 
 # --- scaling --------------------------------------------------------------------------------------
 
@@ -250,19 +238,6 @@ def test_a_profile_counts_the_products_of_a_step_and_their_flops():
     assert seconds.keys() >= {"addmm", "mm", "exp"}
     assert profile["products"] == pytest.approx(seconds["addmm"] + seconds["mm"])
     assert profile["total"] == pytest.approx(sum(seconds.values()) + profile["between"])
-
-
-def test_the_table_of_a_profile_by_hand():
-    seconds = {"mm": 1.0, "exp": 0.75}
-    profile = {"total": 2.0, "products": 1.0, "between": 0.25, "seconds": seconds}
-    assert profiles.format_table({"a": profile}, 1).splitlines() == [
-        "| ms, share of the time | a |",
-        "|---|---|",
-        "| everything | 2,000, 100.0% |",
-        "| matrix products | 1,000, 50.0% |",
-        "| between the operations | 250, 12.5% |",
-        "| mm | 1,000, 50.0% |",
-    ]
 
 
 @pytest.mark.parametrize("name", profiles.SIDES)
