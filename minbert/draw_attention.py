@@ -30,9 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_command(PictureOptions, PROGRAM, description, arguments)
     output = Output("--out", options.out, is_our_picture)
     check_outputs([output], folders=[Path(options.model)], overwrite=options.overwrite)
-    from minbert.attention_picture import picture, write_picture
+    from minbert import attention_picture
 
-    write_picture(picture(options), options.out)
+    attention_picture.write_picture(attention_picture.picture(options), options.out)
     print(options.out)
 
 

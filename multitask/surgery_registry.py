@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from data.options import check_numbers
 from minbert.commands.options import NONE, MethodOptions, OptionGroup, flag
-from minbert.commands.registry import Entry, Fixture, Registry
+from minbert.commands.registry import Entry, Registry
 
 if TYPE_CHECKING:
     import torch
@@ -156,31 +156,24 @@ SURGERIES["weighted"] = Surgery(
     needs_several_tasks=False,
     check=check_loss_weights,
     options=(LossWeightOptions,),
-    fixture=Fixture(
-        options={"loss_weights": "sst=3"}, values={"loss_weights": ["sst=3", "sst=2", "para=2"]}
-    ),
 )
 SURGERIES["pcgrad"] = Surgery(
     title="projects gradients that conflict (Yu et al. 2020)",
     changes_gradients=True,
     options=(ReductionOptions,),
-    fixture=Fixture(values={"surgery_reduction": ["sum", "mean"]}),
 )
 SURGERIES["gradvac"] = Surgery(
     title="moves gradients towards a target cosine (Wang et al. 2021)",
     changes_gradients=True,
     options=(ReductionOptions, GradVacOptions),
-    fixture=Fixture(values={"gradvac_beta": [0.01, 0.9], "surgery_reduction": ["sum", "mean"]}),
 )
 SURGERIES["cagrad"] = Surgery(
     title="near the mean gradient, the update that helps the worst task most (Liu et al. 2021)",
     changes_gradients=True,
     options=(ReductionOptions, CaGradOptions),
-    fixture=Fixture(values={"cagrad_radius": [0.5, 0.9], "surgery_reduction": ["sum", "mean"]}),
 )
 SURGERIES["upgrad"] = Surgery(
     title="projects each gradient so that it conflicts with no task (Quinton and Rey 2024)",
     changes_gradients=True,
     options=(ReductionOptions,),
-    fixture=Fixture(values={"surgery_reduction": ["sum", "mean"]}),
 )

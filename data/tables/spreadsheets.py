@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from data.tables.numbers import is_number
+from minbert.commands.files import write_atomically
 from minbert.commands.outputs import STREAM
 
 # A spreadsheet takes a cell for a formula by its first character. Some drop a blank before it, or
@@ -108,8 +109,6 @@ def write_spreadsheet(
 
     Raises ValueError where the folder cannot be written or the disk is full.
     """
-    from minbert.commands.files import write_atomically
-
     if path == STREAM:
         sys.stdout.buffer.write(csv_of(header, rows, delimiter))
         return

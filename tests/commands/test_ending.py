@@ -26,13 +26,22 @@ from multitask.ensemble.__main__ import main as join_runs
 ROOT = Path(__file__).resolve().parents[2]
 LIGHT = (
     "minbert.pretraining",
+    "minbert.draw_attention",
     "contrastive.embed",
     "contrastive.quality",
     "experiments",
+    "multitask.check",
+    "multitask.ensemble",
     "multitask.errors",
+    "multitask.export",
     "multitask.predict",
-    "tools.sample.controlled",
+    "course.part1",
+    "course.predict",
+    "course.submit",
+    "teaching.handout",
+    "teaching.notebooks",
     "data.download",
+    "tools.sample.controlled",
     "tools.benchmarks",
 )
 HEAVY = {"torch", "transformers", "tokenizers", "sklearn", "scipy", "numpy", "huggingface_hub"}

@@ -70,6 +70,19 @@ MAY_PRINT = {
     "course/datasets.py",
     "course/cs224n_2023.py",
 }
+# Files that import others of ours in functions: parts of a run that only some runs need, and what
+# must not be loaded before a message or a signal.
+MAY_IMPORT_LATE = {
+    "run_multitask.py",
+    "command_line/parser.py",
+    "command_line/settings.py",
+    "experiments/records.py",
+    "experiments/run_files.py",
+    "minbert/commands/start.py",
+    "minbert/training/job_logs.py",
+    "multitask/results.py",
+    "multitask/user_rows.py",
+}
 UNPICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal"}
 SEEDED_ROOTS = {"torch", "random", "np", "numpy"}
 
@@ -312,6 +325,31 @@ def work_at_import(source: Source) -> list[str]:
     ]
 
 
+def late_imports(source: Source) -> list[str]:
+    """Files of ours are imported at the top, where an editor finds them.
+
+    The main function of a command imports the module that works, once the command line is
+    understood. It has one such import.
+    """
+    if source.path in MAY_IMPORT_LATE:
+        return []
+    complaints = []
+    num_of_main = 0
+    for function in ast.walk(source.tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        for line, module in imported_modules(function):
+            if module.split(".")[0] not in OURS:
+                continue
+            num_of_main += function.name == "main"
+            if function.name != "main" or num_of_main > 1:
+                complaints.append(
+                    f"{source.path}, line {line}: imports '{module}' in a function. Import it at "
+                    "the top. A command may import one module in `main`: the one that works."
+                )
+    return complaints
+
+
 def undocumented(source: Source) -> list[str]:
     named = [
         (node.lineno, node.name, node)
@@ -342,7 +380,14 @@ def test_every_file_keeps(rule):
     complain([text for source in EVERYTHING for text in rule(source)])
 
 
-CORE_RULES = [prints, work_at_import, undocumented, whole_options, unlisted_files]
+CORE_RULES = [
+    prints,
+    work_at_import,
+    late_imports,
+    undocumented,
+    whole_options,
+    unlisted_files,
+]
 
 
 @pytest.mark.parametrize("rule", CORE_RULES, ids=lambda rule: rule.__name__)
@@ -439,6 +484,12 @@ BROKEN = [
     (work_at_import, "data/readers.py", "torch.manual_seed(0)\n"),
     (work_at_import, "data/readers.py", "class A:\n    x = torch.zeros(3)\n"),
     (work_at_import, "data/readers.py", "def f(generator=np.random.default_rng(0)):\n    pass\n"),
+    (late_imports, "data/readers.py", "def f():\n    import data.examples\n"),
+    (
+        late_imports,
+        "multitask/check.py",
+        "def main():\n    from multitask import tasks\n    from multitask import rows\n",
+    ),
     (undocumented, "data/readers.py", '"""Module."""\ndef read():\n    return 1\n'),
 ]
 
