@@ -90,7 +90,8 @@ def find_column(table: RawTable, role: Role, passed: str | None) -> int | None:
             refuse_rows_as_header(table, [role.flag])
             raise ValueError(
                 f"{place_of_header(table)}: the header has no column {passed}, which {role.flag} "
-                f"names; found are: {table.shown_columns}. Pass one of these."
+                f"names; found are: {table.shown_columns}. Pass one of these, or its position, "
+                f"1 to {len(table.columns)}, if the file has no header."
             )
         names: tuple[str, ...] = (passed,)
     else:

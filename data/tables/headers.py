@@ -1,7 +1,7 @@
 """Tables without a header: whether the first line looks like a row, and columns by position.
 
 Published sets such as the SMS Spam Collection, CoLA and STS-B have no header. A number names a
-column by its position, if no column has it as its name: text=2,label=1.
+column by its position, if no header has it as a name: text=2,label=1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ def name_by_position(table: RawTable, names: Sequence[str | None]) -> RawTable:
     A note says which of the two it is.
     """
     positions = [name for name in names if name is not None and name.isascii() and name.isdecimal()]
-    if not positions or any(name in table.columns for name in positions):
+    is_row = is_first_line_a_row(table)
+    # Of a header, a number may also be a name.
+    are_names = all(name in table.columns for name in positions)
+    if not positions or (are_names and not is_row):
         return table
     numbers = [str(number) for number in range(1, len(table.header.fields) + 1)]
     # The keys of JSON are names.
@@ -32,8 +35,8 @@ def name_by_position(table: RawTable, names: Sequence[str | None]) -> RawTable:
         return replace(table, header=Row(0, numbers))
 
     header = replace(table, header=Row(0, numbers))
-    place = f"line {table.header.line}"
-    if is_first_line_a_row(table) is False:
+    place = table.place_in_file(table.header)
+    if is_row is False:
         note = f"its columns are named by position, and {place} is read as a header"
         return replace(header, notes=(*table.notes, note))
     note = f"its columns are named by position, and {place} is read as a row"
@@ -45,7 +48,11 @@ def is_first_line_a_row(table: RawTable) -> bool | None:
 
     Columns that hold only numbers, or few words, can tell: most of them must have such a value.
     """
-    if any(name.casefold() in USUAL_NAMES for name in table.columns):
+    columns = table.columns
+    if any(name.casefold() in USUAL_NAMES for name in columns):
+        return False
+    # pandas writes 0, 1, 2 above columns without names.
+    if columns == [str(number) for number in range(len(columns))]:
         return False
     fitting = []
     for column, words in column_checks(table).items():

@@ -49,6 +49,46 @@ SETS = {
 }
 
 
+def test_sets_that_other_programs_wrote(tmp_path):
+    """Sentiment140 quotes every field. AG News has commas, and no quotes around the class."""
+    tweets = "".join(
+        f'"{4 * (n % 2)}","{1467810000 + n}","Mon Apr 06","NO_QUERY","u{n}","@x ""{n}"", ok"\n'
+        for n in range(24)
+    )
+    news = "".join(f'{n % 4 + 1},"Title {n}","Text, number {n}"\n' for n in range(24))
+    for name, content, keys in (
+        ("tweets", tweets, "text=6,label=1"),
+        ("news", news, "text=3,label=1"),
+    ):
+        path = tmp_path / f"{name}.csv"
+        path.write_text(content, encoding="utf-8")
+        spec = resolve_task(parse_task(f"name=t,train={path},{keys}")).spec
+        assert len(read_examples(path, spec.format).examples) == 24
+        with pytest.raises(ValueError, match=r"line 1: expected is a header.*position, from 1 to"):
+            resolve_task(parse_task(f"name=t,train={path}"))
+
+
+def test_a_workbook_without_a_header(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl", reason="bash setup.sh --excel installs openpyxl")
+    workbook = openpyxl.Workbook()
+    for number in range(12):
+        workbook.active.append([f"text {number}", number % 3])
+    path = tmp_path / "rows.xlsx"
+    workbook.save(path)
+    spec = resolve_task(parse_task(f"name=t,train={path},text=1,label=2")).spec
+    table = read_examples(path, spec.format)
+    assert len(table.examples) == 12 and "and row 1 is read as a row" in table.summary
+
+
+def test_a_name_that_is_no_column_may_be_a_position(tmp_path):
+    path = tmp_path / "rows.tsv"
+    path.write_text("first text\tx\nsecond text\ty\nthird text\tz\n")
+    names = ColumnNames(text="text")
+    with pytest.raises(ValueError, match=r"or its position, 1 to 2, if the file has no header"):
+        read_texts(path, [TEXT], names)
+    assert len(read_texts(path, [TEXT], ColumnNames(text="1")).rows) == 3
+
+
 @pytest.fixture(params=SETS)
 def published(request, tmp_path):
     """A file without a header, its rows, and the keys of --task for it."""
@@ -127,6 +167,12 @@ def test_a_number_that_is_a_name_is_a_name(tmp_path):
     path.write_text("1,0\n" + "".join(f"{'ab'[n % 2]},text {n}\n" for n in range(12)))
     spec = resolve_task(parse_task(f"name=t,train={path},text=0,label=1")).spec
     assert spec.label_names == ("a", "b")
+    assert len(read_examples(path, spec.format).examples) == 12
+
+    # pandas calls columns without names 0, 1, 2.
+    path.write_text("0,1\n" + "".join(f"text {n},{n % 3}\n" for n in range(12)))
+    spec = resolve_task(parse_task(f"name=t,train={path},text=0,label=1")).spec
+    assert spec.label_names == ("0", "1", "2")
     assert len(read_examples(path, spec.format).examples) == 12
 
 
