@@ -279,6 +279,16 @@ def choose_kind_of_numbers(labels: Labels, request: TaskRequest) -> KindChoice |
     reason = f"its labels are {num_numbers:,} different numbers"
     if has_fractions:
         reason = "its labels are numbers with fractions"
+    # 2,5 may be a number, or the labels 2 and 5.
+    joined = joined_labels(labels.counts)
+    is_comma_known = is_score or labels.table.has_decimal_comma
+    if has_fractions and joined is not None and joined.separator == "," and not is_comma_known:
+        warning = (
+            f"warning: {labels.place}: labels such as '{joined.labels[0]}' are read as numbers "
+            "with a decimal comma. If they are several labels, say kind=classes in --task "
+            f"{request.name}."
+        )
+        return KindChoice("score", reason, warning)
     # Few numbers with fractions may be codes such as 1.1 and 1.2.
     may_be_classes = comes_often and (num_numbers <= MAX_CODES or not has_fractions)
     if is_score or not may_be_classes:

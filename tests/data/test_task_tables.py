@@ -98,6 +98,19 @@ def test_numbers_that_may_be_classes_or_scores(resolve, labels, kind, num_classe
         assert decided.spec.kind == flag and "warning" not in decided.line
 
 
+def test_several_ids_with_a_comma_are_no_silent_numbers(resolve):
+    """GoEmotions writes 2,5 for a text with the labels 2 and 5."""
+    labels = ["27", "2", "5", "2,5", "5,27", "2"] * 4
+    spec, line = resolve(labels)
+    assert spec.kind == "score"
+    assert "labels such as '2,5' are read as numbers with a decimal comma. If they are sev" in line
+    spec, line = resolve(labels, ",kind=classes")
+    assert len(spec.label_names) == 5 and "several labels, with ',' between them" in line
+    assert "warning" not in resolve(labels, ",kind=score").line
+    # Three labels are no number.
+    assert resolve([*labels, "2,5,27", "2,5,27"]).spec.kind == "classes"
+
+
 def test_a_metric_of_scores_decides_too(resolve):
     labels = [str(number) for number in range(77)] * 10
     spec, line = resolve(labels, ",metric=spearman")
