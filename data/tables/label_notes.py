@@ -15,9 +15,10 @@ from data.tables.numbers import parse_number
 # Words in small letters that stand for a missing value. SNLI writes "-" where no label won.
 MISSING_LABELS = {"-", "--", "?", "na", "n/a", "nan", "none", "null", "<na>", "nil"}
 # Test files whose labels are secret have one of these in every row. GLUE writes -1.
-HIDDEN_LABELS = MISSING_LABELS | {"-1", "hidden", "unknown"}
+HIDDEN_LABELS = MISSING_LABELS | {"-1", "-100", "hidden", "unknown"}
 # Signs between several labels of one field.
 SEPARATORS = ("|", ";", ",", "/", "+", "&")
+MAX_SHARE_OF_MISSING = 0.1  # of the rows, where -1 may also be a label
 MIN_IDS = 20  # different whole numbers in as many rows
 
 
@@ -38,12 +39,25 @@ def notes_on_labels(counts: Counter[str], place: str, kind: str) -> list[str]:
 def notes_on_missing(counts: Counter[str], place: str) -> list[str]:
     """A warning where classes are words that often stand for a missing value."""
     missing = sorted(label for label in counts if label.casefold() in MISSING_LABELS)
+    if is_minus_one_missing(counts):
+        missing.insert(0, "-1")
     if not missing:
         return []
     return [
         f"warning: {place}: {listed(missing, counts)} may stand for a missing label, and is "
         f'trained as a class. To drop such rows, add drop_labels="{"|".join(missing)}" to --task.'
     ]
+
+
+def is_minus_one_missing(counts: Counter[str]) -> bool:
+    """Whether -1 stands for a missing label, as in SNLI by `datasets`: beside 0, 1, 2 and so on.
+
+    The labels -1, 0 and 1 may be a scale. Then -1 must be rare.
+    """
+    others = counts.keys() - {"-1"}
+    are_ids = others == {str(number) for number in range(len(others))}
+    is_rare = counts["-1"] < MAX_SHARE_OF_MISSING * counts.total()
+    return "-1" in counts and len(others) > 1 and are_ids and (len(others) > 2 or is_rare)
 
 
 def notes_on_spellings(counts: Counter[str], place: str) -> list[str]:

@@ -500,6 +500,23 @@ def test_a_label_that_stands_for_a_missing_one_is_named_and_dropped(resolve, tmp
     assert f"label '{word}', which drop_labels= names" in train.summary
 
 
+@pytest.mark.parametrize(
+    ("labels", "is_missing"),
+    [
+        (["0", "1", "2", "-1"], True),
+        ([*["0", "1"] * 10, "-1"], True),
+        (["-1", "0", "1"], False),
+        (["-1", "1"], False),
+        (["-2", "-1", "0", "1", "2"], False),
+    ],
+)
+def test_minus_one_beside_ids_of_classes_is_named(resolve, labels, is_missing):
+    line = resolve(labels * 4).line
+    assert ("'-1' (4 rows) may stand for a missing label" in line) == is_missing
+    if is_missing:
+        assert "-1" not in resolve(labels * 4, ",drop_labels=-1").spec.label_names
+
+
 def test_dropped_labels_are_stored_with_the_task(resolve):
     spec = resolve(["a", "b", "-", "NA"] * 4, ",drop_labels=-|NA").spec
     assert from_stored(stored({"mine": spec}), TaskSpec) == {"mine": spec}
