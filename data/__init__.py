@@ -9,7 +9,9 @@ The files in reading order:
     task_specs.py       What a task is, as data: kind, columns, label names, loss, metric.
     task_flags.py       --task name=...,train=...: a task of the user, as text.
     options.py          The options of the files that a run reads.
-    task_tables.py      A task's files -> its specification and its tables; draws dev rows.
+    task_kinds.py       The labels of a training file -> classes, two classes, or a score.
+    task_tables.py      A task's files -> its specification and its tables.
+    dev_rows.py         Draws dev rows from the training rows, where there is no dev file.
     task_columns.py     Which columns of a task's file hold the sentences, the label and the id.
     tables/             Tables that other programs wrote: encodings, Excel, quotes, JSON, columns.
     user_texts.py       The texts that a user gives a command: a table, or plain lines.

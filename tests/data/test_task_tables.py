@@ -1,4 +1,4 @@
-"""data/task_tables.py: the kind, the label names and the split that the files of a task give."""
+"""data/task_tables.py and task_kinds.py: the kind, the labels and the rows that files give."""
 
 from __future__ import annotations
 
@@ -76,7 +76,12 @@ def test_the_kind_that_the_labels_suggest(resolve, labels, kind, names, reason):
         ([f"{n}.0" for n in range(77)] * 10, "classes", 77, "If they are scores, say kind=score"),
         ([str(n) for n in range(1, 151)] * 4, "classes", 150, "whole numbers 1 to 150"),
         # A class or two may have no row in training.
-        ([str(n) for n in range(60) if n % 20 != 7] * 5, "classes", 57, "come many times each"),
+        (
+            [str(n) for n in range(60) if n % 20 != 7] * 5,
+            "classes",
+            57,
+            "each of these numbers comes many times",
+        ),
         # Few rows, no series, or a series that begins elsewhere: scores.
         ([str(n) for n in range(77)] * 2, "score", 0, ""),
         ([str(10 * n) for n in range(30)] * 5, "score", 0, "If they are classes, say kind=classes"),

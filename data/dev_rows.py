@@ -1,0 +1,94 @@
+"""Dev rows of a task that has no dev file: drawn from its training rows."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from data.examples import Example, Table, join_some, quoted
+from data.task_flags import TaskRequest
+from data.task_specs import TaskSpec
+
+NUM_STRATA = 10  # of the scores, when dev rows are drawn
+
+
+def draw_dev(table: Table, spec: TaskSpec, request: TaskRequest) -> dict[str, Table]:
+    """Split a training table into training and dev rows, with a seed and stratified by label.
+
+    Rows with the same texts stay together. Both parts keep the order of the file. The draw depends
+    on the texts and the seed, and not on the order of the rows.
+    """
+    # Equal texts in training and dev would flatter the score.
+    groups = group_by_texts(table.examples)
+    dev_texts: set[tuple[str, ...]] = set()
+    for stratum in strata_of(groups, spec):
+        drawn = sorted(stratum, key=lambda texts: draw_key(texts, request.split_seed))
+        dev_texts.update(drawn[: num_dev(len(drawn), request.dev_share)])
+
+    # False: training rows. True: dev rows.
+    parts: dict[bool, list[Example]] = {False: [], True: []}
+    for example in table.examples:
+        parts[example.texts in dev_texts].append(example)
+    if not parts[True] or not parts[False]:
+        raise ValueError(
+            f"{table.path}: its {len(table.examples):,} rows are too few to draw dev rows from. "
+            f"Name a file with dev= in --task {spec.name}."
+        )
+    # The sentences for the user stand in place of the counts of a whole file.
+    num_rows = len(table.examples)
+    stratified = ", stratified by label" + describe_labels(parts[True], spec)
+    dev_origin = (
+        f"{table.path}: {len(parts[True]):,} of {num_rows:,} rows are dev rows of {spec.name}, "
+        f"drawn with seed {request.split_seed}{stratified}"
+    )
+    train_origin = f"{table.summary}; {len(parts[False]):,} of them are for training"
+    return {
+        "train": replace(table, examples=tuple(parts[False]), origin=train_origin),
+        "dev": Table(table.path, tuple(parts[True]), (), origin=dev_origin),
+    }
+
+
+def group_by_texts(examples: Sequence[Example]) -> dict[tuple[str, ...], float]:
+    """The different texts, each with the label of its first row."""
+    groups: dict[tuple[str, ...], float] = {}
+    for example in examples:
+        groups.setdefault(example.texts, example.label or 0.0)
+    return groups
+
+
+def strata_of(groups: dict[tuple[str, ...], float], spec: TaskSpec) -> list[list[tuple[str, ...]]]:
+    """The texts in parts with alike labels: one for each class, or tenths of the scores."""
+    if not spec.is_regression:
+        by_label: dict[float, list[tuple[str, ...]]] = {}
+        for texts, label in groups.items():
+            by_label.setdefault(label, []).append(texts)
+        return list(by_label.values())
+    # Scores have no classes. Neighbours in their order are alike.
+    ordered = sorted(groups, key=lambda texts: (groups[texts], texts))
+    num_strata = max(1, min(NUM_STRATA, len(ordered) // NUM_STRATA))
+    ends = [len(ordered) * number // num_strata for number in range(num_strata + 1)]
+    return [ordered[start:end] for start, end in pairwise(ends)]
+
+
+def num_dev(num_texts: int, share: float) -> int:
+    """How many texts of a stratum are dev: at least one of two, and never all."""
+    return min(max(1, round(num_texts * share)), num_texts - 1)
+
+
+def draw_key(texts: tuple[str, ...], seed: int) -> bytes:
+    """A number that is random, but always the same for a text and a seed."""
+    return hashlib.sha256("\t".join([str(seed), *texts]).encode()).digest()
+
+
+def describe_labels(examples: Sequence[Example], spec: TaskSpec) -> str:
+    """How many dev rows each class has, such as ": 5 no, 7 yes"."""
+    if spec.is_regression:
+        return ""
+    counts = Counter(int(example.label or 0) for example in examples)
+    listed = []
+    for number, name in enumerate(spec.label_names):
+        listed.append(f"{counts[number]:,} {quoted(name)}")
+    return f": {join_some(listed)}"
