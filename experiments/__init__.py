@@ -11,7 +11,6 @@ The files in reading order:
     records.py     The records of measured runs, in records/*.jsonl.
     comparable.py  Which records may stand in one row, and which rows may be compared.
     controls.py    The control of each method, and which runs --record methods takes.
-    conditions.py  When, where and with which code numbers were measured.
     figures.py     Curves and bars of runs.
     results.py     What the finished runs of a series say, and how they were made.
     __main__.py    `python -m experiments`: run what is missing and print the tables.

@@ -20,8 +20,6 @@ from minbert.commands.locks import locked
 from minbert.commands.options import NONE
 
 RECORDS = Path(__file__).parent / "records"
-# The rows of the two course reports, on one cut of the data (reports.py).
-REPORTS = RECORDS / "reports.jsonl"
 # Options that say where a run and its data are. A digest stands for the content of the data.
 PLACES = ("name", "output_dir", "data_dir", "token_cache", "seed", "recipe")
 BYTES_PER_GB = 1e9

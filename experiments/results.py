@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from experiments.comparable import check_runs
-from experiments.conditions import describe_code, join
 from experiments.figures import History, build_sections, keep_trained
 from experiments.flags import is_different, parse_flags
 from experiments.recipes import published_tasks, values_of
@@ -28,8 +27,9 @@ from experiments.tables import (
 )
 from minbert.commands.options import AUTO
 from minbert.reporting.pages import Section
+from minbert.training.code_version import name_of
 
-# Digits of a SHA-256 that tell files apart.
+# Digits of a SHA-256 that tell files or commits apart.
 NUM_DIGITS = 10
 
 
@@ -147,3 +147,23 @@ def describe_codes(runs: Sequence[dict[str, Any]]) -> str:
     """Return the commits that made runs. A run of an older version does not say it."""
     codes = [run["code"] for run in runs if "code" in run]
     return describe_code(codes) if codes else "unknown"
+
+
+# --- in words -------------------------------------------------------------------------------------
+
+
+def join(values: Iterable[str]) -> str:
+    """The different values in their order, such as "a, b and c"."""
+    *others, last = dict.fromkeys(values)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def shorten(commit: str) -> str:
+    """The first digits of a commit, with the "-dirty" of files that were edited."""
+    digits, *edited = commit.split("-")
+    return "-".join([digits[:NUM_DIGITS], *edited])
+
+
+def describe_code(codes: Iterable[Mapping[str, str]]) -> str:
+    """The commits of code versions, such as "commit `0123456789`"."""
+    return f"commit {join(f'`{shorten(name_of(dict(code)))}`' for code in codes)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from experiments.recipes import RECIPES, Published
@@ -83,14 +83,6 @@ def format_difference(differences: Sequence[float]) -> str:
     """
     strength = strength_of(differences)
     return format_scores(differences) + (f" ({strength})" if strength else "")
-
-
-def score_cells(runs: Sequence[Mapping[str, float]], scores: Iterable[str]) -> list[str]:
-    """Return a cell for each score: the mean over the runs, with the deviation of several."""
-    cells = []
-    for score in scores:
-        cells.append(format_scores([run[score] for run in runs]))
-    return cells
 
 
 def differences_of(runs: Sequence[Scores], controls: Sequence[Scores], score: str) -> list[float]:

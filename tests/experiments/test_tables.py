@@ -2,7 +2,6 @@
 
 import pytest
 
-from experiments.conditions import join, measured_on, not_measured
 from experiments.run_files import stage_records
 from experiments.tables import (
     build_difference_table,
@@ -144,22 +143,3 @@ def test_seconds_of_stages_come_from_the_folders_of_the_encoders(tmp_path):
     (tmp_path / "encoder").mkdir()
     (tmp_path / "encoder" / "stage.json").write_text('{"seconds": 4.5}')
     assert stage_records(tmp_path, record)["simcse"]["seconds"] == 4.5
-
-
-def test_records_of_several_machines_are_all_named():
-    machine = {"system": "Linux-6.1", "threads": 2, "device": "cpu", "processor": "A", "cores": 4}
-    first = {
-        "machine": machine,
-        "versions": {"torch": "2.13.0", "transformers": "5.23.0"},
-        "code": {"git": "0123456789abcdef-dirty", "sha256": "f" * 64},
-        "date": "2026-11-25",
-    }
-    other = {**first, "date": "2026-11-26", "machine": {**machine, "gpu": "H100"}}
-    text = measured_on([first, first, other], ["torch", "transformers"])
-    assert text == (
-        "Measured on 2026-11-25 and 2026-11-26 with commit `0123456789-dirty`: "
-        "Linux, A with 4 cores, 2 threads, cpu and "
-        "Linux, A with 4 cores, 2 threads, H100, torch 2.13.0, transformers 5.23.0."
-    )
-    assert join("aabca") == "a, b and c"
-    assert not_measured("reliability", "--parts soak").endswith("--record --parts soak`")

@@ -5,6 +5,7 @@ A table is an entry in tables.toml. The files in reading order:
     cut.py               The cut of the data on which the rows of the reports are measured.
     reports.py           Command: measures these rows, and records them.
     ensembles.py         Command: records ensembles.
+    conditions.py        When, where and with which code numbers were measured.
     rows.py              A row of a table: the records of its numbers, and of their controls.
     report_rows.py       The rows of the two reports: published beside measured.
     preparations.py      Other rows, records and notes that need a computation, by name.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from experiments.conditions import count, measured_on, not_measured
 from experiments.records import BYTES_PER_GB, Record, group_records
-from experiments.tables import format_head, format_row, score_cells
+from experiments.tables import format_head, format_row, format_scores
 from minbert.training.options import TrainingOptions
+from tools.tables.conditions import count, measured_on, not_measured
 from tools.tables.generic import (
     make_table,
     read_entries,
@@ -46,9 +46,9 @@ def first_model_answers() -> list[Answer]:
     scores = read_entries()["first-results"]["scores"]
     for model, records in group_records(measured("real-sentences"), "model").items():
         parts = []
-        cells = score_cells([run["scores"] for run in records], scores)
-        for score, cell in zip(scores, cells, strict=True):
-            parts.append(f"{score} {cell}")
+        for score in scores:
+            values = [record["scores"][score] for record in records]
+            parts.append(f"{score} {format_scores(values)}")
         title = f"How good is {model}, trained by the default job?"
         answers.append(Answer(title, "<br>".join(parts), "first-model.md"))
     return answers

@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from data.examples import COURSE_FILES
-from experiments.conditions import join
 from experiments.flags import is_different
 from experiments.recipes import RECIPES, Values, values_of
+from experiments.records import RECORDS
+from experiments.results import join
 from minbert.commands.files import write_text
 
+# The rows of the two reports.
+REPORTS = RECORDS / "reports.jsonl"
 # The triplets of --nli, beside the course's files.
 TRIPLETS = "nli-triplets.tsv"
 

@@ -14,7 +14,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from experiments.conditions import join
 from experiments.records import (
     RECORDS,
     Record,
@@ -27,6 +26,7 @@ from experiments.records import (
     read_records,
     record_of,
 )
+from experiments.results import join
 from experiments.run_files import read_json
 from experiments.run_files import read_record as read_run
 from experiments.tables import COLUMNS, OVERALL

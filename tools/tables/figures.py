@@ -13,7 +13,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.conditions import measured_on
 from experiments.figures import History, build_sections, keep_trained
 from experiments.recipes import RECIPES
 from experiments.records import RECORDS, Record, command_of, read_records
@@ -29,6 +28,7 @@ from minbert.commands.outputs import (
     check_outputs,
 )
 from minbert.reporting.pages import Section, write_html
+from tools.tables.conditions import measured_on
 from tools.tables.cut import describe_cut, report_of
 from tools.tables.report_rows import runs_by_recipe
 

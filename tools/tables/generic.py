@@ -40,7 +40,6 @@ from pathlib import Path
 from typing import Any
 
 from experiments.comparable import check_row, compared_options
-from experiments.conditions import count, not_measured
 from experiments.records import RECORDS, Record, group_by, newest_of, read_records
 from experiments.tables import (
     COLUMNS,
@@ -49,6 +48,7 @@ from experiments.tables import (
     format_row,
     format_scores,
 )
+from tools.tables.conditions import count, not_measured
 from tools.tables.preparations import NOTES, PREPARATIONS, ROWS
 from tools.tables.rows import Content, Entry, Row, by_seed, pair_rows, runs_of, value_of, values_of
 

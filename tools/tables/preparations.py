@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from experiments.comparable import check_pair, check_row, compared_options
-from experiments.conditions import count, describe_code, join, measured_on
 from experiments.controls import CONTROLS, check_methods
 from experiments.records import Record, group_by, group_records, newest_of
+from experiments.results import describe_code, join
 from experiments.tables import COLUMNS, OVERALL
 from minbert.options import EncoderOptions
 from tools.sample.grades import FIRST, choose_shares
 from tools.sample.shares import Shares
+from tools.tables.conditions import count, measured_on
 from tools.tables.ensembles import ROWS as WAYS_TO_JOIN
 from tools.tables.ensembles import check_table, distinct
 from tools.tables.report_rows import REPORT_NOTES, REPORT_ROWS

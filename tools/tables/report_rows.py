@@ -11,7 +11,6 @@ import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from experiments.conditions import join, measured_on
 from experiments.recipes import (
     GEN_RECIPES,
     POOLED_RECIPES,
@@ -23,7 +22,8 @@ from experiments.recipes import (
     Recipe,
     published_tasks,
 )
-from experiments.records import REPORTS, Record, command_of, group_by, group_records, newest_of
+from experiments.records import Record, command_of, group_by, group_records, newest_of
+from experiments.results import join
 from experiments.run_files import Scores
 from experiments.tables import (
     CLEARLY,
@@ -34,7 +34,8 @@ from experiments.tables import (
     format_scores,
     strength_of,
 )
-from tools.tables.cut import describe_cut, differences, is_current, option_of, report_of
+from tools.tables.conditions import measured_on
+from tools.tables.cut import REPORTS, describe_cut, differences, is_current, option_of, report_of
 from tools.tables.rows import Content, Entry, Row, pairs_of
 
 RECIPES_OF: dict[str, Mapping[str, Recipe]] = {"rob": ROB_RECIPES, "gen": GEN_RECIPES}

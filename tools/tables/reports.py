@@ -31,7 +31,6 @@ from experiments.recipes import (
     ROB_RECIPES,
 )
 from experiments.records import (
-    REPORTS,
     Record,
     add_records,
     check_file,
@@ -45,6 +44,7 @@ from minbert.commands.flags import Parser
 from minbert.commands.locks import locked
 from minbert.reporting import terminal
 from tools.tables.cut import (
+    REPORTS,
     Digests,
     differences,
     flags_of,

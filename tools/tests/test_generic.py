@@ -7,8 +7,10 @@ import re
 import pytest
 
 from experiments.records import RECORDS, add_records, read_records
+from experiments.results import join
 from minbert.options import EncoderOptions
 from tools.tables.answers import all_tables, main_results
+from tools.tables.conditions import measured_on, not_measured
 from tools.tables.generic import build_table, make_table, read_entries, select, show_table
 
 MACHINE = {"system": "Linux-6.1-x86_64", "threads": 2, "device": "cpu"}
@@ -130,6 +132,25 @@ def test_a_table_without_records_names_its_command(record_files, name):
 def test_records_that_were_just_measured_have_no_note_on_where(record_files):
     record = {**CONDITIONS, "stages": "simcse", "n": 5, "killed": 5, "identical": 4}
     assert show_table("kill-resume", [record]).endswith("| `simcse` | 5 | 5 | 4 |")
+
+
+def test_records_of_several_machines_are_all_named():
+    machine = {"system": "Linux-6.1", "threads": 2, "device": "cpu", "processor": "A", "cores": 4}
+    first = {
+        "machine": machine,
+        "versions": {"torch": "2.13.0", "transformers": "5.23.0"},
+        "code": {"git": "0123456789abcdef-dirty", "sha256": "f" * 64},
+        "date": "2026-11-25",
+    }
+    other = {**first, "date": "2026-11-26", "machine": {**machine, "gpu": "H100"}}
+    text = measured_on([first, first, other], ["torch", "transformers"])
+    assert text == (
+        "Measured on 2026-11-25 and 2026-11-26 with commit `0123456789-dirty`: "
+        "Linux, A with 4 cores, 2 threads, cpu and "
+        "Linux, A with 4 cores, 2 threads, H100, torch 2.13.0, transformers 5.23.0."
+    )
+    assert join("aabca") == "a, b and c"
+    assert not_measured("reliability", "--parts soak").endswith("--record --parts soak`")
 
 
 # --- records that cannot stand in one table -------------------------------------------------------

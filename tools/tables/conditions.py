@@ -5,20 +5,11 @@ A table without records says which command measures it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.records import RECORDS, Record, command_of
-from minbert.training.code_version import name_of
-
-# Digits of a commit that tell it apart.
-NUM_DIGITS = 10
-
-
-def join(values: Iterable[str]) -> str:
-    """The different values in their order, such as "a, b and c"."""
-    *others, last = dict.fromkeys(values)
-    return f"{', '.join(others)} and {last}" if others else last
+from experiments.results import describe_code, join
 
 
 def count(number: int, noun: str) -> str:
@@ -35,17 +26,6 @@ def describe_machine(machine: Mapping[str, Any]) -> str:
     parts.append(count(machine["threads"], "thread"))
     parts.append(machine.get("gpu", machine["device"]))
     return ", ".join(parts)
-
-
-def shorten(commit: str) -> str:
-    """The first digits of a commit, with the "-dirty" of files that were edited."""
-    digits, *edited = commit.split("-")
-    return "-".join([digits[:NUM_DIGITS], *edited])
-
-
-def describe_code(codes: Iterable[Mapping[str, str]]) -> str:
-    """The commits of code versions, such as "commit `0123456789`"."""
-    return f"commit {join(f'`{shorten(name_of(dict(code)))}`' for code in codes)}"
 
 
 def measured_on(records: Sequence[Record], libraries: Sequence[str] = ("torch",)) -> str:
