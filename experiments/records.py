@@ -15,9 +15,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from command_line.options import Options
 from experiments.run_files import dev_scores
 from minbert.commands.locks import locked
-from minbert.commands.options import NONE
+from minbert.commands.options import NONE, all_fields
 
 RECORDS = Path(__file__).parent / "records"
 # Options that say where a run and its data are. A digest stands for the content of the data.
@@ -109,10 +110,6 @@ def unrecorded_options() -> set[str]:
 
 def option_fields() -> list[Field]:
     """Return the fields of all options."""
-    # Imported late: this reads the options of all packages.
-    from command_line.options import Options
-    from minbert.commands.options import all_fields
-
     return list(all_fields(Options))
 
 

@@ -6,7 +6,6 @@ options.py      Option groups: how a package declares its options, and how they 
 registry.py     Registries: the methods that an option names, each with all that belongs to it.
 plugins.py      --plugin: a user's file that registers methods.
 flags.py        Flags and help, made from the fields of an option group.
-arguments.py    Checks of arguments that several commands share.
 paths.py        Checks of the paths that a user gives, and paths as a shell takes them.
 outputs.py      The one check of every path that a user gives a command to write to.
 cores.py        How threads wait for each other, and who else uses the cores.

@@ -127,7 +127,8 @@ def help_of(item: Field) -> str:
     """The help text of a flag with its default."""
     default: Any = item.default
     text = text_of(item)
-    if default is None or item.metadata["is_positional"]:
+    is_nothing = default is None or (default == () and item.metadata["metavar"])
+    if is_nothing or item.metadata["is_positional"]:
         return text.replace("%", "%%")
     if isinstance(default, bool):
         default = "off"

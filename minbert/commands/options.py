@@ -340,7 +340,7 @@ def check_value(item: Field, value: Any, name: str) -> None:
         expected = " or ".join(words)
         raise ValueError(f"{name} is {value!r}; it must be {expected}.")
     if isinstance(value, tuple) and not all(is_part(part, words) for part in value):
-        kind = "a text" if "tuple[str, ...]" in words else f"one of {words[0]}"
+        kind = {"tuple[str, ...]": "a text", "tuple[Path, ...]": "a path"}.get(words[0], "a number")
         raise ValueError(f"{name} is {value!r}; each of its values must be {kind}.")
 
     choices = item.metadata["choices"]

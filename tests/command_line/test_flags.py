@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from minbert.commands.flags import Formatter, Parser, add_flag
-from minbert.commands.options import AUTO, OptionGroup, direct_fields, flag
+from minbert.commands.flags import Formatter, Parser, add_flag, parse_command, parser_of
+from minbert.commands.options import (
+    AUTO,
+    CommandOptions,
+    OptionGroup,
+    argument,
+    direct_fields,
+    flag,
+    positional,
+)
 
 
 @dataclass(frozen=True)
@@ -104,3 +113,83 @@ def test_a_narrow_and_a_wide_terminal(monkeypatch, capsys):
         assert max(map(len, lines)) <= widest
         indents = {line.index("- ") for line in lines if line.strip().startswith("- ")}
         assert len(indents) == 1
+
+
+# --- the whole command line of a command ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ToyCommand(CommandOptions):
+    """A command line with everything that `argument` and `positional` can say."""
+
+    model: str = positional("MODEL", "what to read")
+    sets: tuple[Path, ...] = argument((), "files", "FILE...")
+    out_dir: Path = argument(None, "where it goes", "DIR", is_required=True)
+    from_: Path | None = argument(None, "where it comes from", "DIR")
+    range: tuple[float, float] | None = argument(None, "both ends", "LOW HIGH")
+    max_length: int | None = argument(None, "at most (default: all)", low=3)
+    seed: int = argument(7, "of all numbers", low=0)
+
+
+def toy(line: str) -> ToyCommand:
+    return parse_command(ToyCommand, "toy", "A toy.", line.split())
+
+
+def test_a_command_line_becomes_a_group():
+    options = toy("mini --sets a b --out-dir x --from y --range 0 2.5 --max-length 4")
+    assert options == ToyCommand(
+        model="mini",
+        sets=(Path("a"), Path("b")),
+        out_dir=Path("x"),
+        from_=Path("y"),
+        range=(0.0, 2.5),
+        max_length=4,
+        seed=7,
+    )
+    # Both spellings are accepted, also of a flag that is required.
+    assert toy("mini --out_dir x") == ToyCommand(model="mini", out_dir=Path("x"))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--out-dir x", "toy: the following arguments are required: MODEL"),
+        ("mini", "toy: the following arguments are required: --out-dir/--out_dir"),
+        ("mini --out-dir x --form y", "toy: unknown flag --form; did you mean --from?"),
+        ("mini --out-dir x --range 1", "toy: argument --range: expected 2 arguments"),
+    ],
+)
+def test_a_wrong_command_line_ends_the_program(line, message, capsys):
+    with pytest.raises(SystemExit) as caught:
+        toy(line)
+    assert caught.value.code == 2 and capsys.readouterr().err.strip() == message
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_length": 2}, "--max-length is 2; it must be a whole number, at least 3."),
+        ({"max_length": "2"}, "--max-length is '2'; it must be int or None."),
+        ({"out_dir": None}, "--out-dir is missing."),
+        ({"model": None}, "MODEL is missing."),
+        ({"sets": ("a",)}, "--sets is ('a',); each of its values must be a path."),
+        ({"range": (0, True)}, "--range is (0, True); each of its values must be a number."),
+    ],
+)
+def test_values_that_no_command_line_gives_are_refused(changes, message):
+    """A program may make the options, too."""
+    with pytest.raises(ValueError) as caught:
+        ToyCommand(**{"model": "mini", "out_dir": Path("x"), **changes})
+    assert str(caught.value).startswith(message)
+
+
+def test_the_help_of_a_command(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "90")
+    lines = parser_of(ToyCommand, "toy", "A toy.", "An end.").format_help().splitlines()
+    shown = [" ".join(line.split()) for line in lines]
+    assert "MODEL what to read" in shown and "A toy." in shown and "An end." in shown
+    assert "--sets FILE [FILE ...] files" in shown
+    assert "--from DIR where it comes from" in shown
+    assert "--range LOW HIGH both ends" in shown
+    assert "--max-length N at most (default: all)" in shown
+    assert "--seed N of all numbers (default: 7)" in shown

@@ -76,7 +76,6 @@ MAY_IMPORT_LATE = {
     "run_multitask.py",
     "command_line/parser.py",
     "command_line/settings.py",
-    "experiments/records.py",
     "experiments/run_files.py",
     "minbert/commands/start.py",
     "minbert/training/job_logs.py",

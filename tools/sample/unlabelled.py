@@ -29,7 +29,6 @@ import numpy as np
 
 from data.examples import COURSE_FILES, FORMATS, Example
 from data.readers import read_examples
-from minbert.commands.arguments import check_at_least
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.commands.outputs import check_new_folder
@@ -413,8 +412,9 @@ def check_arguments(arguments: argparse.Namespace) -> None:
         raise ValueError(
             f"{arguments.out} exists; nothing is overwritten. Choose another folder as --out."
         )
-    check_at_least(arguments, {"sentences": 0})
     check_sources(arguments)
+    if arguments.sentences < 0:
+        raise ValueError(f"--sentences is {arguments.sentences}; pass a whole number of 0 or more.")
     if min(arguments.question_pairs + arguments.sentence_pairs) < 0:
         raise ValueError(
             "--question-pairs and --sentence-pairs are numbers of pairs; pass 0 or more."
