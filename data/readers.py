@@ -49,7 +49,7 @@ def read_examples(
     path: str | Path,
     format: Format,
     labelled: bool = True,
-    drop_bad_rows: bool = False,
+    drop_bad_rows: bool | None = None,
     names: ColumnNames | None = None,
 ) -> Table:
     """Read one file of a task.
@@ -59,6 +59,7 @@ def read_examples(
         and named (the course's Quora dev file has two). An unlabelled file loses no row, because a
         leaderboard wants a prediction for each id.
     drop_bad_rows: drop and name the malformed rows of a labelled file too, instead of raising.
+        None: the command has no flag for this.
     names: the columns, where they are not those of the format.
 
     Raises ValueError with file, line, what was found, what is expected and what to do.
@@ -76,7 +77,7 @@ def read_examples(
         except BadRow as problem:
             is_droppable = labelled and (problem.is_empty or drop_bad_rows)
             if not is_droppable:
-                parser.refuse(row, problem)
+                parser.refuse(row, problem, has_flag=drop_bad_rows is not None)
             place = table.place_in_file(row)
             dropped.append(f"{place}, id {parser.printable_id(row)}: {problem}")
 
@@ -286,10 +287,15 @@ class RowParser:
         row_id = row.fields[column].strip() if column < len(row.fields) else ""
         return row_id if row_id.isprintable() else "unusable"
 
-    def refuse(self, row: Row, problem: BadRow) -> NoReturn:
-        """Raise the ValueError about a row that is not dropped."""
-        if self.labelled:
+    def refuse(self, row: Row, problem: BadRow, has_flag: bool) -> NoReturn:
+        """Raise the ValueError about a row that is not dropped.
+
+        has_flag: whether the command can drop such rows.
+        """
+        if self.labelled and has_flag:
             advice = "Fix the row, or pass --drop-bad-rows to skip and count such rows."
+        elif self.labelled:
+            advice = "Fix or remove the row."
         else:
             advice = (
                 "Fix the row: each row of a file without labels needs a prediction, so none is "

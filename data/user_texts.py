@@ -75,6 +75,7 @@ def read_texts(
     names: ColumnNames,
     has_lines: bool = False,
     skips_empty: bool = False,
+    has_ids: bool = False,
 ) -> UserTexts:
     """Read the texts of a file, or of standard input for None.
 
@@ -83,6 +84,7 @@ def read_texts(
     has_lines: whether the user says that each line is a row, and the input no table.
     skips_empty: whether rows of a table without a text are left out and noted. Else they are
         refused.
+    has_ids: whether rows are called by the column of ids, if there is one. Else by their lines.
 
     Raises ValueError with the place, what was found, what is expected and what to do.
     """
@@ -94,12 +96,13 @@ def read_texts(
         return read_lines(name, content, len(roles))
     header = header_of_one_column(name, content, roles, names)
     if header:
-        return take_texts(one_column(name, content, header), roles, names, skips_empty)
+        return take_texts(one_column(name, content, header), roles, names, skips_empty, has_ids)
     if not (names.are_given or is_table(name, content, roles)):
         return read_lines(name, content, len(roles))
     # A task whose training file has no header calls its columns by position.
     usual = [column for role in roles for column in role.names]
-    return take_texts(parse_table(name, content, names=(*names, *usual)), roles, names, skips_empty)
+    table = parse_table(name, content, names=(*names, *usual))
+    return take_texts(table, roles, names, skips_empty, has_ids)
 
 
 # --- a table, or plain lines? ---------------------------------------------------------------------
@@ -219,7 +222,11 @@ def read_lines(name: str, content: bytes, num_texts: int) -> UserTexts:
 
 
 def take_texts(
-    table: RawTable, roles: Sequence[Role], names: ColumnNames, skips_empty: bool
+    table: RawTable,
+    roles: Sequence[Role],
+    names: ColumnNames,
+    skips_empty: bool,
+    has_ids: bool,
 ) -> UserTexts:
     """Return the texts in the columns of a table."""
     flags = " and ".join(f"{role.flag} NAME" for role in roles)
@@ -228,7 +235,7 @@ def take_texts(
     )
     passed = [names.text, names.text_pair][: len(roles)]
     columns = find_columns(table, roles, passed, advice)
-    id_column = find_column(table, ID, names.id)
+    id_column = find_column(table, ID, names.id) if has_ids else None
 
     rows = []
     places = []

@@ -29,7 +29,9 @@ def read_sentences(request: EmbedOptions, log: Callable[[str], None]) -> list[Se
     # Stored vectors have a row for each row of the input.
     skips_empty = request.out is None and request.vectors is None
     with terminal.typing("sentence", request.input):
-        texts = read_texts(request.input, [TEXT], request.column_names, request.lines, skips_empty)
+        texts = read_texts(
+            request.input, [TEXT], request.column_names, request.lines, skips_empty, has_ids=True
+        )
     for note in texts.notes:
         log(note)
     sentences = [Sentence(row.id, row.texts[0]) for row in texts.rows]

@@ -216,8 +216,11 @@ def test_bad_row_is_an_error_with_line_and_advice_or_is_dropped_and_named(write,
     good_start = HEADERS[format.name] + GOOD_ROWS[format.name]
     path = write(good_start.encode() + bad_row)
 
+    # A command without the flag does not name it.
     message = message_of(path, format)
     assert message.startswith(f"{path}, line 3: {expected}")
+    assert message.endswith("Fix or remove the row.")
+    message = message_of(path, format, drop_bad_rows=False)
     assert message.endswith("Fix the row, or pass --drop-bad-rows to skip and count such rows.")
 
     table = read_examples(path, format, drop_bad_rows=True)

@@ -16,7 +16,8 @@ def read(tmp_path):
     def read_file(content, roles=ONE, suffix=".txt", has_lines=False, skips_empty=False, **names):
         path = tmp_path / f"input{suffix}"
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return read_texts(path, roles, ColumnNames(**names), has_lines, skips_empty)
+        names = ColumnNames(**names)
+        return read_texts(path, roles, names, has_lines, skips_empty, has_ids=True)
 
     return read_file
 
@@ -150,3 +151,12 @@ def test_a_first_line_that_may_be_a_header_is_not_guessed(read, header):
     assert len(read(content, TWO, has_lines=True).rows) == 2
     first, second = header.split("\t")
     assert len(read(content, TWO, text=first, text_pair=second).rows) == 1
+
+
+def test_columns_of_ids_do_not_matter_where_no_ids_are_read(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("id,id,text\n1,2,one\n3,4,two\n")
+    texts = read_texts(path, ONE, ColumnNames())
+    assert rows_of(texts) == [("2", "one"), ("3", "two")]
+    with pytest.raises(ValueError, match="2 columns may be 'id'.* Pass one with --id"):
+        read_texts(path, ONE, ColumnNames(), has_ids=True)
