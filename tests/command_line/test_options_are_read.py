@@ -59,8 +59,14 @@ def group_in(annotation: ast.expr | None) -> type[OptionGroup] | None:
 class Reader(ast.NodeVisitor):
     """Collects the options that one file reads, as patterns of their names."""
 
-    def __init__(self, attributes: dict[str, type[OptionGroup]]) -> None:
+    def __init__(
+        self,
+        attributes: dict[str, type[OptionGroup]],
+        classes: dict[str, dict[str, type[OptionGroup]]],
+    ) -> None:
         self.attributes = attributes  # group of an attribute, such as `setup.options`
+        self.classes = classes  # the same by class, of all files
+        self.holders: dict[str, dict[str, type[OptionGroup]]] = {}  # local names of such classes
         self.variables: dict[str, type[OptionGroup]] = {}  # group of a local name
         self.arguments: dict[str, type[OptionGroup]] = {}  # group of an argument of any function
         self.patterns: set[str] = set()
@@ -74,6 +80,8 @@ class Reader(ast.NodeVisitor):
             return self.variables.get(node.id)
         if not isinstance(node, ast.Attribute):
             return None
+        if isinstance(node.value, ast.Name) and node.value.id in self.holders:
+            return self.holders[node.value.id].get(node.attr)
         outer = self.group_of(node.value)
         return inner_groups(outer).get(node.attr) if outer else self.attributes.get(node.attr)
 
@@ -91,7 +99,11 @@ class Reader(ast.NodeVisitor):
         if "self" in self.variables and node.name.startswith("check"):
             return
         before = dict(self.variables)
+        self.holders = {}
         for argument in [*node.args.args, *node.args.kwonlyargs]:
+            annotation = ast.unparse(argument.annotation) if argument.annotation else ""
+            if annotation in self.classes:
+                self.holders[argument.arg] = self.classes[annotation]
             group = group_in(argument.annotation)
             if group is not None:
                 self.variables[argument.arg] = group
@@ -156,12 +168,25 @@ def attributes_in(trees: Iterable[ast.Module]) -> dict[str, type[OptionGroup]]:
     return attributes
 
 
+def classes_with_groups(
+    trees: Iterable[ast.Module],
+) -> dict[str, dict[str, type[OptionGroup]]]:
+    """The groups of the fields of each class that has some, by the name of the class."""
+    classes = {}
+    for tree in trees:
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and node.name not in GROUPS:
+                classes[node.name] = attributes_in([ast.Module(node.body, [])])
+    return {name: fields for name, fields in classes.items() if fields}
+
+
 def unread(names: Iterable[str], sources: Collection[str]) -> list[str]:
     """The options that none of the sources reads."""
     trees = [ast.parse(source) for source in sources]
+    classes = classes_with_groups(trees)
     patterns = set()
     for tree in trees:
-        reader = Reader(attributes_in([tree]))
+        reader = Reader(attributes_in([tree]), classes)
         reader.visit(tree)
         patterns |= reader.patterns
     return [name for name in names if not any(re.fullmatch(pattern, name) for pattern in patterns)]
