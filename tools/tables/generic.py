@@ -22,12 +22,16 @@ An entry has these keys. Only `source` and `columns` or `scores` are expected in
                      format: a number format for their mean, "scores", "count" or one of FORMATS;
                      per: a unit to divide the mean by; names: texts in the place of some values;
               or the name of another entry, which has the same columns.
-    scores    A column for each of these scores. "dev": those of experiments/tables.py.
+    scores    A column for each of these scores. "dev": those of experiments/tables.py. They are in
+              the field "scores" of a record, or in the place of `scores_in`.
     compared  Whether scores are those of the records less those of their controls.
     turned    Whether the scores are rows, and the groups columns. Without `scores`: all of them.
     note      Paragraphs below the table, with {functions} of preparations.py and {fields} of the
               newest record. Without it: when and where the records were measured.
+    libraries Whose versions {measured} names. Without it: torch.
     flags     Of the command that measures, where nothing was measured yet.
+
+A function of preparations.py may read further keys.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ from __future__ import annotations
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -215,7 +220,7 @@ def cell_of(column: Mapping[str, Any], row: Row) -> str:
     kind = column.get("format", "")
     if kind == "count":
         return str(len(row.records)) if row.count is None else row.count
-    values = measured(row.records, column["value"])
+    values = measured(row, column["value"])
     if kind == "scores":
         return format_scores(values, row.published.get(column["value"]))
     if kind == "difference":
@@ -224,23 +229,29 @@ def cell_of(column: Mapping[str, Any], row: Row) -> str:
         return FORMATS[kind](values[0])
     if not kind:
         return str(column.get("names", {}).get(values[0], values[0]))
-    return format(
-        statistics.mean(values) / column["per"] if "per" in column else statistics.mean(values),
-        kind,
-    )
+    mean = statistics.mean(values)
+    return format(mean / column["per"] if "per" in column else mean, kind)
 
 
-def measured(records: Sequence[Record], path: str) -> list[Any]:
-    """Return a field of the records that have it."""
-    values = [value_of(record, path) for record in records]
-    return [value for value in values if value is not None]
+def measured(row: Row, path: str) -> list[Any]:
+    """Return a field of the records of a row. Raises ValueError where one lacks it, as a rule."""
+    values = []
+    for record in row.records:
+        value = value_of(record, path)
+        if value is not None:
+            values.append(value)
+        elif path and not row.may_lack:
+            raise ValueError(f"a record of the row {row.title!r} has no field {path}.")
+    return values
 
 
 def difference_cell(row: Row, path: str) -> str:
     """Return the mean difference of runs and controls, and what it says."""
     differences = []
-    for run, control in zip(row.records, row.controls, strict=True):
-        differences.append(value_of(run, path) - value_of(control, path))
+    runs = measured(row, path)
+    controls = measured(replace(row, records=row.controls), path)
+    for value, control in zip(runs, controls, strict=True):
+        differences.append(value - control)
     return format_difference(differences) if row.is_judged else format_scores(differences)
 
 

@@ -137,7 +137,14 @@ def report_row(
     for column, score in zip(TASK_COLUMNS, published.train or (None, None, None), strict=True):
         printed[f"train_scores.{column.score}"] = score
     count = str(len(records)) if records else "not measured yet"
-    return Row(f"`{name}`", counted(records), published=printed, values=values, count=count)
+    return Row(
+        f"`{name}`",
+        counted(records),
+        published=printed,
+        values=values,
+        count=count,
+        may_lack=True,
+    )
 
 
 def recipe_rows(entry: Entry, records: Sequence[Record]) -> list[Row]:

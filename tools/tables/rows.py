@@ -18,7 +18,8 @@ class Row:
     title: names it. records: those that its numbers are computed from. controls: those that are
     subtracted, seed by seed. published: the score in brackets, by the field of the measured one.
     values: for templates, beside the fields of the first record. count: a text in the place of the
-    number of records. is_judged: whether a difference may be called a hint or clear.
+    number of records. is_judged: whether a difference may be called a hint or clear. may_lack:
+    whether some records may lack a score, such as that of a task that was not trained.
     """
 
     title: str
@@ -28,6 +29,7 @@ class Row:
     values: Mapping[str, Any] = field(default_factory=dict)
     count: str | None = None
     is_judged: bool = True
+    may_lack: bool = False
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,14 @@ def test_scores_as_rows_have_the_majority_beside_them():
     assert len(table_of({**entry, "scores": ["STS"]}, records)) == 1
 
 
+def test_a_field_that_a_record_lacks_is_named():
+    """A wrong field in an entry would leave out records without a word."""
+    entry = {"group": ["part"], "scores": ["sst"]}
+    records = [{"part": "a", "scores": {"sst": 0.4}}, {"part": "a", "scores": {"sts": 0.4}}]
+    with pytest.raises(ValueError, match="row 'a' has no field scores.sst"):
+        table_of(entry, records)
+
+
 # --- notes ----------------------------------------------------------------------------------------
 
 
