@@ -110,6 +110,22 @@ def share_within_words(draws: Tensor, continues: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
+class MaskedRows:
+    """A batch for the loop, with its masks."""
+
+    input_ids: Tensor  # (B, T) int64, some of them hidden
+    labels: Tensor  # (B, T) int64, as in MaskedBatch
+    token_type_ids: Tensor  # (B, T) int64
+    attention_mask: Tensor | None  # (B, T) int64; None: there is no padding
+    ids: tuple[str, ...]  # names of the rows, for messages
+
+
+def num_chosen(_: str, batch: MaskedRows) -> int:
+    """The masked tokens of a batch, over which its loss is the mean (Job.size)."""
+    return int((batch.labels != IGNORED).sum())
+
+
+@dataclass(frozen=True)
 class Masking:
     """`mask_tokens` for one vocabulary."""
 
@@ -235,6 +251,11 @@ class BertForMaskedLM(nn.Module):
         # A process without rows has encoded one only to keep step, and its share is 0.
         num_chosen = int((labels != IGNORED).sum())  # of all processes
         return total * bool(share) / max(1, num_chosen)
+
+    def loss_of(self, batch: MaskedRows) -> Tensor:
+        """`loss` of a batch of the loop, on the device of the model."""
+        inputs = (batch.input_ids, batch.labels, batch.token_type_ids, batch.attention_mask)
+        return self.loss(*on_device(self.bias.device, inputs))
 
     @torch.no_grad()
     def score(

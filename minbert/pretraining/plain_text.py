@@ -25,7 +25,7 @@ from minbert.commands.ending import only_warn
 from minbert.commands.options import flat
 from minbert.config import BertConfig
 from minbert.optimizer import AdamW, parameter_groups
-from minbert.pretraining.mlm import BertForMaskedLM, Masking
+from minbert.pretraining.mlm import BertForMaskedLM, MaskedRows, Masking, num_chosen
 from minbert.pretraining.options import PlainTextOptions, PlainTextRun
 from minbert.pretraining.packing import (
     PackedText,
@@ -55,14 +55,6 @@ DROPOUT = 0.1  # BERT's own, for whoever fine-tunes the encoder
 PAGES = {"model card": write_model_card, "report": write_report}
 FEW_HELD_OUT = 50
 FEW = ", which are few: held-out loss and accuracy, by which the weights are chosen, are rough"
-
-
-@dataclass(frozen=True)
-class PackedBatch:
-    """A batch for the loop."""
-
-    input_ids: Tensor  # (B, T) int64
-    ids: tuple[str, ...]  # names for messages: the numbers of the sequences
 
 
 class Corpus(NamedTuple):
@@ -139,7 +131,6 @@ class PlainTextTraining:
     sep_token_id: int
     packed: PackedText
     rounds: Rounds
-    device: torch.device
     precision: str
 
     def plan(self, epoch: int, generator: torch.Generator) -> list[Step]:
@@ -152,17 +143,15 @@ class PlainTextTraining:
             self.options.seed,
         )
 
-    def load(self, task: str, rows: list[int]) -> PackedBatch:
-        """The training sequences with these numbers."""
-        return PackedBatch(as_ids(self.packed.train[rows]), tuple(map(str, rows)))
+    def load(self, task: str, rows: list[int]) -> MaskedRows:
+        """The training sequences with these numbers, under masks that are drawn anew.
 
-    def loss(self, task: str, batch: PackedBatch) -> Tensor:
-        """The masked-language-model loss of a batch, with pairs where --pairs asks for them."""
-        share = self.options.pairs
-        input_ids, token_type_ids = pair_up(batch.input_ids, share, self.sep_token_id)
-        corrupted, labels = self.masking(input_ids)
-        inputs = (corrupted, labels, token_type_ids)
-        return self.model.loss(*(tensor.to(self.device) for tensor in inputs))
+        Some of them are pairs where --pairs asks for them.
+        """
+        sequences = as_ids(self.packed.train[rows])  # (B, T)
+        paired, token_type_ids = pair_up(sequences, self.options.pairs, self.sep_token_id)
+        input_ids, labels = self.masking(paired)
+        return MaskedRows(input_ids, labels, token_type_ids, None, tuple(map(str, rows)))
 
     def evaluate(self) -> dict[str, float]:
         """Loss and accuracy at the masked tokens of the held-out sequences."""
@@ -200,7 +189,6 @@ def build_job(
         tokenizer.sep_token_id,
         PackedText(train, held_out),
         rounds,
-        device,
         precision,
     )
     num_tokens = rounds.number * rounds.num_batches * options.batch_tokens
@@ -214,7 +202,8 @@ def build_job(
         optimizer=AdamW(parameters, lr=options.lr, betas=BETAS, fused=True),
         plan=training.plan,
         load=training.load,
-        loss=training.loss,
+        loss=lambda task, batch: model.loss_of(batch),
+        size=num_chosen,
         evaluate=training.evaluate,
         score="-held_out_loss",
         epochs=rounds.number,

@@ -18,13 +18,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from data.batching import Batch, EncodedExamples, sorted_batches
+from data.batching import EncodedExamples, sorted_batches
 from data.examples import Example
 from minbert import AdamW
 from minbert.commands.options import flat
 from minbert.optimizer import parameter_groups
 from minbert.pooling import stored_pooling
-from minbert.pretraining.mlm import BertForMaskedLM, Masking
+from minbert.pretraining.mlm import BertForMaskedLM, MaskedRows, Masking, num_chosen
 from minbert.pretraining.options import MlmOptions
 from minbert.training import processes
 from minbert.training.job import Job, Step
@@ -68,8 +68,9 @@ class MlmTraining:
             model=self.model,
             optimizer=AdamW(parameters, lr=float(self.options.mlm_lr), fused=True),
             plan=lambda epoch, generator: self.rows.plan(generator),
-            load=lambda task, rows: self.rows.train[task].batch(rows),
-            loss=self.loss,
+            load=self.load,
+            loss=lambda task, batch: self.model.loss_of(batch),
+            size=num_chosen,
             evaluate=self.quality,
             score=SCORE,
             epochs=self.options.mlm_epochs,
@@ -83,12 +84,11 @@ class MlmTraining:
             evaluation_tokens=sum(int(split.sizes.sum()) for split in self.rows.dev),
         )
 
-    def loss(self, task: str, batch: Batch) -> Tensor:
-        """The masked-language-model loss of a batch, under masks that are drawn anew."""
-        device = torch.device(self.training.device)
-        corrupted, labels = self.masking(batch.input_ids)
-        inputs = (corrupted, labels, batch.token_type_ids, batch.attention_mask)
-        return self.model.loss(*(tensor.to(device) for tensor in inputs))
+    def load(self, task: str, indices: list[int]) -> MaskedRows:
+        """A batch of training rows, under masks that are drawn anew."""
+        batch = self.rows.train[task].batch(indices)
+        input_ids, labels = self.masking(batch.input_ids)
+        return MaskedRows(input_ids, labels, batch.token_type_ids, batch.attention_mask, batch.ids)
 
     def quality(self) -> dict[str, float]:
         """Loss and accuracy at the masked tokens of the dev rows. It reads no labels."""

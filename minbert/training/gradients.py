@@ -2,6 +2,10 @@
 
 K tasks, P elements of one parameter.
 
+An update is the mean over its rows of each task, however the rows are cut into batches: a batch of
+8 rows weighs 8 times as much as a batch of one. For masked language modelling it is the mean over
+the masked tokens.
+
 No graph is kept and no copy of the model is made. Each batch has its own backward pass, and a
 task's gradient is taken out of .grad before the next task begins. A surgery that needs only dot
 products of the gradients (PCGrad, GradVac; multitask/surgery.py) gets their K x K Gramian.
@@ -10,8 +14,9 @@ products of the gradients (PCGrad, GradVac; multitask/surgery.py) gets their K x
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -30,11 +35,19 @@ LEAST_SQUARE = 1e-24
 LEAST_FACTOR = 1e-18
 
 
+class LoadedPart(NamedTuple):
+    """A batch of an update, before its forward pass."""
+
+    part: Part
+    batch: Any  # as Job.load gives it
+    size: int  # of what its loss is the mean: rows, or masked tokens
+
+
 class UpdateLoss(NamedTuple):
     """The loss of one update.
 
-    part: its last batch, or the batch whose loss is not finite. by_task: the mean loss of each
-    task, without weights. num_tokens: of all its batches, padding included.
+    part: its last batch, or the batch whose loss is not finite. by_task: the mean loss over the
+    rows of each task, without weights. num_tokens: of all its batches, padding included.
     """
 
     loss: float
@@ -43,24 +56,22 @@ class UpdateLoss(NamedTuple):
     num_tokens: int
 
 
-class BatchLoss(NamedTuple):
-    """The loss of one batch over all processes, and its tokens, padding included."""
-
-    loss: float
-    num_tokens: int
-
-
 def backward(job: Job, update: list[Part]) -> UpdateLoss:
     """Put the gradient of one update into .grad, which must be None before.
 
     Without job.surgery it is the gradient of the weighted sum of the losses. With a surgery the
-    weights are not used: the losses of one task are averaged, and the tasks' gradients are
-    combined.
+    weights are not used: the mean over the rows of each task gives its gradient, and the tasks'
+    gradients are combined.
 
     Where a loss is not finite it stops before the backward pass of that batch, and returns the loss
     and the batch for the error message.
     """
-    groups = [update] if job.surgery is None else group_by_task(update)
+    # All batches are loaded first: the weight of each depends on the sizes of the others.
+    loaded = [load(job, part) for part in update]
+    by_task = group_by_task(loaded)
+    groups = [weigh_by_size(loaded)]
+    if job.surgery is not None:
+        groups = [weigh_by_size(equally_weighted(group)) for group in by_task.values()]
     parameters = []
     for parameter_group in job.optimizer.param_groups:
         parameters += parameter_group["params"]
@@ -71,12 +82,12 @@ def backward(job: Job, update: list[Part]) -> UpdateLoss:
     gradients = []
     for group in groups:
         # Each batch has its own backward pass, so that one graph is in memory at a time.
-        for part in group:
-            loss, num_tokens_of_batch = accumulate(job, part)
+        for part, batch, _ in group:
+            loss = accumulate(job, part, batch)
             if not math.isfinite(loss):
                 return UpdateLoss(loss, part, {}, num_tokens)
             total += loss * part.weight / len(groups)
-            num_tokens += num_tokens_of_batch
+            num_tokens += batch.input_ids.numel()
             losses.setdefault(part.task, []).append(loss)
         processes.add_gradients(parameters)
         if job.surgery is not None:
@@ -84,21 +95,59 @@ def backward(job: Job, update: list[Part]) -> UpdateLoss:
 
     if job.surgery is not None:
         surgery = job.surgery
-        tasks = [group[0].task for group in groups]
+        tasks = list(by_task)
         combine(parameters, gradients, lambda products: surgery(products, tasks))
-    by_task = {task: sum(values) / len(values) for task, values in losses.items()}
-    return UpdateLoss(total, part, by_task, num_tokens)
+    means = {}
+    for task, values in losses.items():
+        means[task] = mean_of(values, [part.size for part in by_task[task]])
+    return UpdateLoss(total, part, means, num_tokens)
 
 
-def group_by_task(update: list[Part]) -> list[list[Part]]:
-    """The batches of each task, with weights that average them, in the order of the tasks."""
-    rows_of_tasks: dict[str, list[list[int]]] = {}
-    for task, rows, _ in update:
-        rows_of_tasks.setdefault(task, []).append(rows)
-    groups = []
-    for task, batches in rows_of_tasks.items():
-        groups.append([Part(task, rows, 1 / len(batches)) for rows in batches])
+def load(job: Job, part: Part) -> LoadedPart:
+    """A batch of an update with its size. Raises ValueError where the GPU's memory is full."""
+    with telling_of_full_memory(job, part):
+        batch = job.load(part.task, part.rows)
+    return LoadedPart(part, batch, job.size(part.task, batch))
+
+
+def group_by_task(update: Iterable[LoadedPart]) -> dict[str, list[LoadedPart]]:
+    """The batches of each task, in the order of the tasks."""
+    groups: dict[str, list[LoadedPart]] = {}
+    for loaded in update:
+        groups.setdefault(loaded.part.task, []).append(loaded)
     return groups
+
+
+def equally_weighted(group: Sequence[LoadedPart]) -> list[LoadedPart]:
+    """The batches of one task with weights that average them."""
+    weight = 1 / len(group)
+    return [loaded._replace(part=loaded.part._replace(weight=weight)) for loaded in group]
+
+
+def weigh_by_size(update: Sequence[LoadedPart]) -> list[LoadedPart]:
+    """Share out the weight of each task among its batches, in proportion to their sizes.
+
+    Batches of one size and one weight keep it to the bit.
+    """
+    of_tasks = group_by_task(update)
+    weighed = []
+    for loaded in update:
+        group = of_tasks[loaded.part.task]
+        if len({(other.size, other.part.weight) for other in group}) > 1:
+            weight = math.fsum(other.part.weight for other in group)
+            total = sum(other.size for other in group)
+            share = loaded.size / total if total else 0.0
+            loaded = loaded._replace(part=loaded.part._replace(weight=weight * share))
+        weighed.append(loaded)
+    return weighed
+
+
+def mean_of(losses: Sequence[float], sizes: Sequence[int]) -> float:
+    """The mean of the losses of some batches over all that is in them."""
+    if len(set(sizes)) == 1:
+        return sum(losses) / len(losses)
+    total = math.fsum(loss * size for loss, size in zip(losses, sizes, strict=True))
+    return total / sum(sizes)
 
 
 def take(parameters: Sequence[nn.Parameter]) -> list[Tensor | None]:
@@ -109,22 +158,30 @@ def take(parameters: Sequence[nn.Parameter]) -> list[Tensor | None]:
     return gradients
 
 
-def accumulate(job: Job, part: Part) -> BatchLoss:
+def accumulate(job: Job, part: Part, batch: Any) -> float:
     """Add this process's share of a batch's weighted gradient to .grad.
 
     A loss that is not finite adds nothing.
 
+    batch: the rows of the part, as Job.load gives them.
     Returns the loss of the batch over all processes, without its weight.
     Raises ValueError where the batch does not fit into the GPU's memory.
     """
-    try:
-        batch = job.load(part.task, part.rows)
+    with telling_of_full_memory(job, part):
         with runtime.autocast(job.device, job.precision):
             loss = job.loss(part.task, batch)
         # `add` sums in place, hence the clone.
         value = float(processes.add(loss.detach().clone()))
         if math.isfinite(value):
             (loss * part.weight).backward()
+    return value
+
+
+@contextmanager
+def telling_of_full_memory(job: Job, part: Part) -> Iterator[None]:
+    """Within it a GPU without memory becomes a ValueError that says what to lower."""
+    try:
+        yield
     except torch.OutOfMemoryError as error:
         reason = str(error).split(". ")[0]
         raise ValueError(
@@ -133,7 +190,6 @@ def accumulate(job: Job, part: Part) -> BatchLoss:
             "update; for a stage of --pretrain --mlm-batch-size, or --contrastive-chunk), or "
             "--precision bf16."
         ) from error
-    return BatchLoss(value, batch.input_ids.numel())
 
 
 def combine(

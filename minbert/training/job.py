@@ -72,6 +72,11 @@ def equal_weights(tasks: Sequence[str]) -> Sequence[float]:
     return [1 / len(tasks)] * len(tasks)
 
 
+def number_of_rows(_: str, batch: Any) -> int:
+    """The rows of a batch: a loss is the mean over them where a job says nothing else."""
+    return len(batch.ids)
+
+
 def do_nothing(_: Any) -> None:
     """The default of the functions that a job may ask the loop to call."""
 
@@ -103,6 +108,8 @@ class Job:
     precision: str  # "fp32" or "bf16", of matrix products; weights and losses stay in float32
     seed: int
 
+    # Task and batch -> the number of things whose mean the loss is: rows, or masked tokens.
+    size: Callable[[str, Any], int] = number_of_rows
     weigh: Callable[[Sequence[str]], Sequence[float]] = equal_weights  # of the losses of a step
     surgery: Surgery | None = None  # replaces the weights, see gradients.py
     schedule: str = "linear"  # a name in SCHEDULES of minbert/schedule.py
@@ -154,18 +161,24 @@ class Job:
     def epoch_steps(self, epoch: int, generator: torch.Generator) -> list[list[Part]]:
         """The updates of one epoch: `accumulation` steps of the plan make one update.
 
-        generator: a CPU generator that gives the plan; it is advanced. The last update of an epoch
-        may join fewer steps. Its weights are divided by their number.
+        The share of a step in its update is its share of the rows: an update is the mean over its
+        rows, however the rows are cut into batches. The last update of an epoch may join fewer
+        steps.
+
+        generator: a CPU generator that gives the plan; it is advanced.
         """
         plan = self.plan(epoch, generator)
         updates = []
         for start in range(0, len(plan), self.accumulation):
             joined = plan[start : start + self.accumulation]
+            num_rows = [sum(len(batch.rows) for batch in step) for step in joined]
             update = []
-            for step in joined:
+            for step, num_rows_of_step in zip(joined, num_rows, strict=True):
                 weights = self.weigh([task for task, _ in step])
+                # For steps of equal length it is the number of steps, without rounding.
+                divisor = sum(num_rows) / num_rows_of_step
                 for (task, rows), weight in zip(step, weights, strict=True):
-                    update.append(Part(task, rows, weight / len(joined)))
+                    update.append(Part(task, rows, weight / divisor))
             updates.append(update)
         return updates
 

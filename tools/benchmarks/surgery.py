@@ -124,7 +124,8 @@ def torchjd_side(loop: Loop) -> Side:
         loop.job.optimizer.zero_grad(set_to_none=True)
         gradients = []
         for batch in update:
-            accumulate(loop.job, Part(batch.task, batch.rows, 1.0))
+            rows = loop.job.load(batch.task, batch.rows)
+            accumulate(loop.job, Part(batch.task, batch.rows, 1.0), rows)
             gradients.append(take(loop.parameters))
         aggregate(aggregator, loop, gradients)
         torch.nn.utils.clip_grad_norm_(loop.parameters, loop.job.max_grad_norm)
