@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from minbert.commands.options import all_fields
 from minbert.commands.registry import Fixture, Registry
 
 YES_NO = ["yes", "no"]
@@ -124,3 +127,17 @@ FIXTURES: dict[str, dict[str, Fixture]] = {
 def fixture_of(methods: Registry, name: str) -> Fixture:
     """What the tests need of a method, ours or a user's."""
     return FIXTURES[methods.kind].get(name, methods[name].fixture)
+
+
+def tried_with(fixture: Fixture, option: str) -> dict[str, Any]:
+    """The options with which the values of an own option are tried."""
+    options = {name: value for name, value in fixture.options.items() if name != option}
+    return options | dict(fixture.beside.get(option, {}))
+
+
+def own_options(methods: Registry) -> list[str]:
+    """The names of the options that only some methods of a registry read."""
+    names: list[str] = []
+    for group in methods.groups():
+        names += [item.name for item in all_fields(group)]
+    return names

@@ -14,7 +14,7 @@ from multitask.head_registry import HEADS
 from multitask.regulariser_registry import REGULARISERS
 from multitask.sampler_registry import SAMPLERS
 from multitask.surgery_registry import SURGERIES
-from tests.method_values import fixture_of
+from tests.method_values import fixture_of, own_options, tried_with
 
 REGISTRIES: dict[str, Registry] = {
     "sampling": SAMPLERS,
@@ -63,7 +63,7 @@ def context_of(name: str) -> list[str]:
         if name in entry.own_options:
             return ["--pretrain", method, *needed_flags(method, name)]
     for chosen_by, methods in REGISTRIES.items():
-        if name in methods.option_names():
+        if name in own_options(methods):
             return context_of_own_option(name, chosen_by, methods)
     for stage in all_stages():
         if name.startswith(f"{stage}_"):
@@ -84,6 +84,6 @@ def context_of_own_option(name: str, chosen_by: str, methods: Registry) -> list[
     """The flags without which an own option of a sampler, surgery or head would have no effect."""
     method = methods.readers(name)[0]
     flags = [f"--{chosen_by}", method]
-    for option, value in fixture_of(methods, method).context_of(name).items():
+    for option, value in tried_with(fixture_of(methods, method), name).items():
         flags += [f"--{option}", str(value)]
     return [*flags, "--sampling", "joint"] if chosen_by == "surgery" else flags

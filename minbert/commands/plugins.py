@@ -151,12 +151,6 @@ def forget(registered: Iterable[Registered]) -> None:
         REGISTERED.remove(item)
 
 
-def unload(plugin: Plugin) -> None:
-    """Take all that a file registered out again, as tests do."""
-    forget(plugin.registered)
-    LOADED.pop(real_path(plugin.path))
-
-
 def load_again(paths: Iterable[str], digests: Mapping[str, str], what: str) -> None:
     """Load the files of a run that began before.
 

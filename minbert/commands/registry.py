@@ -33,11 +33,6 @@ class Fixture:
     values: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     beside: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def context_of(self, option: str) -> dict[str, Any]:
-        """The options with which the values of an own option are tried."""
-        options = {name: value for name, value in self.options.items() if name != option}
-        return options | dict(self.beside.get(option, {}))
-
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
@@ -120,13 +115,6 @@ class Registry(Generic[EntryT], dict[str, EntryT]):
         for entry in self.values():
             groups |= dict.fromkeys(entry.options)
         return list(groups)
-
-    def option_names(self) -> list[str]:
-        """The names of all options in these groups."""
-        names: list[str] = []
-        for group in self.groups():
-            names += [item.name for item in all_fields(group)]
-        return names
 
     def readers(self, option: str) -> tuple[str, ...]:
         """The names of the methods that read an option."""

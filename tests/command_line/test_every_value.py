@@ -31,7 +31,7 @@ from multitask.regulariser_registry import REGULARISERS
 from multitask.rows import read_tables
 from multitask.sampler_registry import SAMPLERS
 from multitask.surgery_registry import SURGERIES
-from tests.method_values import fixture_of
+from tests.method_values import fixture_of, own_options, tried_with
 from tests.toy_multitask import after_two_steps, differ, encoded, resolved, task_job
 from tests.toy_options import FIELDS, REGISTRIES
 
@@ -53,7 +53,7 @@ BI_MLP = {"pair_encoding": "bi", "head": "mlp"}
 # Options that decide which batches come when.
 OF_THE_PLAN = {
     "sampling",
-    *SAMPLERS.option_names(),
+    *own_options(SAMPLERS),
     "tasks",
     "max_tokens",
     "epochs",
@@ -105,7 +105,7 @@ def own_cases_of(chosen_by: str, methods: Registry) -> list[Case]:
     for name in methods:
         fixture = fixture_of(methods, name)
         for option, values in fixture.values.items():
-            of_method = {**fixture.context_of(option), chosen_by: name}
+            of_method = {**tried_with(fixture, option), chosen_by: name}
             cases.append(Case(option, list(values), context | of_method))
     return cases
 

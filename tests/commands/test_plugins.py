@@ -11,10 +11,11 @@ import pytest
 
 from command_line.parser import parse
 from minbert.commands import plugins
-from minbert.commands.plugins import PluginError, digest_of_plugin, load, load_again, unload
+from minbert.commands.plugins import PluginError, digest_of_plugin, load, load_again
 from minbert.commands.registry import REGISTERED
 from multitask.head_registry import HEADS
 from multitask.sampler_registry import SAMPLERS
+from tests.plugins.loading import unload
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLER = """

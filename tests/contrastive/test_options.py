@@ -22,7 +22,7 @@ from minbert.training.job import Job
 from minbert.training.loop import fit
 from multitask.rows import read_tables
 from tests.contrastive.method_cases import batch_of
-from tests.method_values import fixture_of
+from tests.method_values import fixture_of, tried_with
 from tests.toy_multitask import after_two_steps, differ
 from tests.toy_options import FIELDS
 from tests.toy_stages import write_triplets
@@ -44,7 +44,7 @@ def own_cases() -> dict[tuple[str, str], Case]:
     for method in METHODS:
         fixture = fixture_of(METHODS, method)
         for option, values in fixture.values.items():
-            context = fixture.context_of(option)
+            context = tried_with(fixture, option)
             cases[option, method] = Case(method, list(values), context)
     return cases
 

@@ -21,7 +21,7 @@ from multitask.regulariser_registry import REGULARISERS
 from multitask.sampler_registry import SAMPLERS
 from multitask.surgery_registry import SURGERIES
 from multitask.tasks import BUILT_IN_TASKS, COURSE_TASKS, DECODERS, LOSSES, METRICS, TASKS
-from tests.method_values import fixture_of
+from tests.method_values import fixture_of, own_options
 
 FIELDS = {item.name: item for item in direct_fields(TaskOptions)}
 ALL_FIELDS = {item.name: item for item in all_fields(MultitaskOptions)}
@@ -42,7 +42,7 @@ def test_surgery():
 @pytest.mark.parametrize(("chosen_by", "methods"), [("sampling", SAMPLERS), ("surgery", SURGERIES)])
 def test_an_own_option_needs_a_method_that_reads_it(chosen_by, methods):
     """Each other value of the option is refused, and the message names all readers."""
-    for option in methods.option_names():
+    for option in own_options(methods):
         readers = methods.readers(option)
         values = fixture_of(methods, readers[0]).values[option]
         value = next(value for value in values if value != ALL_FIELDS[option].default)

@@ -9,9 +9,16 @@ from pathlib import Path
 from types import ModuleType
 
 from minbert.commands import plugins
+from minbert.commands.paths import real_path
 
 FOLDER = Path(__file__).resolve().parent
 FILES = {name: FOLDER / f"{name}.py" for name in ("dcl", "mgda", "spread", "product")}
+
+
+def unload(plugin: plugins.Plugin) -> None:
+    """Take all that a file has registered out again."""
+    plugins.forget(plugin.registered)
+    plugins.LOADED.pop(real_path(plugin.path))
 
 
 def module_of(name: str) -> ModuleType:
@@ -19,5 +26,5 @@ def module_of(name: str) -> ModuleType:
     is_loaded = FILES[name] in plugins.LOADED  # by --plugin-file
     plugin = plugins.load(FILES[name])
     if not is_loaded:
-        plugins.unload(plugin)
+        unload(plugin)
     return plugin.module

@@ -16,6 +16,7 @@ from multitask.sampler_registry import Epoch
 from multitask.sampling import plan_epoch
 from multitask.surgery_registry import SURGERIES, GradientStep
 from tests.lessons.test_samplers import MAKE_BATCHES, seeded, tasks_in
+from tests.plugins.loading import unload
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 NONE_OWN = MethodOptions(())
@@ -33,7 +34,7 @@ def modules(tmp_path) -> list[ModuleType]:
         loaded.append(plugins.load(path))
     yield [plugin.module for plugin in loaded]
     for plugin in loaded:
-        plugins.unload(plugin)
+        unload(plugin)
 
 
 def test_the_loss(modules):

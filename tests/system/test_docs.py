@@ -26,6 +26,7 @@ from minbert.commands import plugins
 from minbert.commands.flags import text_of
 from minbert.commands.options import all_fields
 from tests.packages import PACKAGES
+from tests.plugins.loading import unload
 
 ROOT = Path(__file__).resolve().parents[2]
 EVERYWHERE = (*PACKAGES, "tests", "tools")
@@ -275,7 +276,7 @@ def fault_of_run(flags: list[str]) -> str | None:
             return said.getvalue().strip().splitlines()[-1] if stop.code else None
         finally:
             for place in set(plugins.LOADED) - loaded:
-                plugins.unload(plugins.LOADED[place])
+                unload(plugins.LOADED[place])
     return None
 
 
