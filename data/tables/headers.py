@@ -24,23 +24,22 @@ def name_by_position(table: RawTable, names: Sequence[str | None]) -> RawTable:
     A note says which of the two it is.
     """
     positions = [name for name in names if name is not None and name.isascii() and name.isdecimal()]
-    is_row = is_first_line_a_row(table)
+    if not positions:
+        return table
     # Of a header, a number may also be a name.
-    are_names = all(name in table.columns for name in positions)
-    if not positions or (are_names and not is_row):
+    is_row = is_first_line_a_row(table)
+    if not is_row and all(name in table.columns for name in positions):
         return table
     numbers = [str(number) for number in range(1, len(table.header.fields) + 1)]
-    # The keys of JSON are names.
+    by_position = replace(table, header=Row(0, numbers))
     if table.header.line == 0:
-        return replace(table, header=Row(0, numbers))
+        return by_position
 
-    header = replace(table, header=Row(0, numbers))
+    rows = table.rows if is_row is False else (table.header, *table.rows)
+    meaning = "a header" if is_row is False else "a row"
     place = table.place_in_file(table.header)
-    if is_row is False:
-        note = f"its columns are named by position, and {place} is read as a header"
-        return replace(header, notes=(*table.notes, note))
-    note = f"its columns are named by position, and {place} is read as a row"
-    return replace(header, rows=(table.header, *table.rows), notes=(*table.notes, note))
+    note = f"its columns are named by position, and {place} is read as {meaning}"
+    return replace(by_position, rows=rows, notes=(*table.notes, note))
 
 
 def is_first_line_a_row(table: RawTable) -> bool | None:
@@ -49,6 +48,9 @@ def is_first_line_a_row(table: RawTable) -> bool | None:
     Columns that hold only numbers, or few words, can tell: most of them must have such a value.
     """
     columns = table.columns
+    # JSON has names in every row.
+    if table.header.line == 0:
+        return False
     if any(name.casefold() in USUAL_NAMES for name in columns):
         return False
     # pandas writes 0, 1, 2 above columns without names.
@@ -57,8 +59,11 @@ def is_first_line_a_row(table: RawTable) -> bool | None:
     fitting = []
     for column, words in column_checks(table).items():
         value = table.header.fields[column].strip()
-        if value and table.header.line:
-            fitting.append(is_number(value) if words is None else value in words)
+        if words is None:
+            # pandas writes its index of numbers below an empty name.
+            fitting.append(is_number(value))
+        elif value:
+            fitting.append(value in words)
     if not fitting:
         return None
     return fitting.count(True) > len(fitting) / 2

@@ -162,6 +162,13 @@ def test_positions_in_a_table_with_a_header(tmp_path):
     assert "named by position, and line 1 is read as a header" in table.summary
 
 
+def test_an_index_without_a_name_shows_a_header(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text(",message,reply\n" + "".join(f"{n},text {n},reply {n}\n" for n in range(6)))
+    read = read_texts(path, [TEXT], ColumnNames(text="3"))
+    assert [row.texts for row in read.rows] == [(f"reply {n}",) for n in range(6)]
+
+
 def test_a_number_that_is_a_name_is_a_name(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("1,0\n" + "".join(f"{'ab'[n % 2]},text {n}\n" for n in range(12)))
