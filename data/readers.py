@@ -33,8 +33,10 @@ from data.task_columns import TaskColumns, find_task_columns
 
 FETCH = "`python -m data.download --out DIR`"
 TRUTH_VALUES = {"true": 1.0, "false": 0.0}
-# The course's files hold none of these. tables/ knows what they mean.
-UNUSUAL = re.compile("|".join(["\0", r'\\"', r"\\N", *map(re.escape, sorted(FORMULA_ERRORS))]))
+# The course's files hold none of these: a zero byte, marks of databases, and a failed formula that
+# fills a field. tables/ knows what they mean.
+ERRORS = "|".join(map(re.escape, sorted(FORMULA_ERRORS)))
+UNUSUAL = re.compile(rf'\0|\\"|\\N|[\t\n,"]\s*({ERRORS})\s*([\t\n,"]|\Z)')
 
 
 class BadRow(Exception):
