@@ -22,7 +22,16 @@ from minbert.training import cost_estimate, run_folder
 from minbert.training.cost_estimate import CostEstimate
 from minbert.training.options import TrainingOptions
 from minbert.training.stage import Quality
-from multitask import conflicts, evaluation, leaderboard, plan_registry, prediction_files, summary
+from multitask import (
+    conflicts,
+    evaluation,
+    leaderboard,
+    model_card,
+    plan_registry,
+    prediction_files,
+    run_report,
+    summary,
+)
 from multitask.combining import GradientSurgery
 from multitask.options import MultitaskOptions
 from multitask.plan import TrainedTasks
@@ -197,8 +206,6 @@ def write_report(
 
     The results are on the disk by now. An error here is one line of warning.
     """
-    from multitask import model_card, run_report
-
     writers = {"model card": model_card.write_model_card, "report": run_report.write_report}
     with only_warn("the report"):
         reported = run_report.ReportedRun(

@@ -79,7 +79,6 @@ MAY_IMPORT_LATE = {
     "experiments/run_files.py",
     "minbert/commands/start.py",
     "minbert/training/job_logs.py",
-    "multitask/results.py",
     "multitask/user_rows.py",
 }
 UNPICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal"}
