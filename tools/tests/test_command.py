@@ -15,27 +15,18 @@ from tools.benchmarks import __main__ as command
 from tools.benchmarks.inputs import MINILM_SHAPE, require, write_model
 
 
-def test_every_name_has_a_question_and_a_function(capsys):
+def test_every_name_has_a_question_and_a_function():
     assert command.load_benchmarks().keys() == command.QUESTIONS.keys()
-    assert command.main(["--list"]) == 0
-    listed = capsys.readouterr().out
-    for name, question in command.QUESTIONS.items():
-        assert name in listed
-        assert question in listed
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         (["train-stepp"], "no benchmark is called 'train-stepp'; did you mean train_step?"),
-        (["xyz"], "no benchmark is called 'xyz'; there are train_step, "),
         ([], "no name is given"),
         (["memory", "--n", "0"], "--n is 0; pass 1 or more"),
         (["memory", "--record", "--quick"], "--record is for full measurements; drop it, or drop"),
-        (["simcse", "--batch-size", "4"], "--batch-size has no effect on simcse; drop it"),
         (["memory", "--device", "cuda"], "--device has no effect on memory; drop it"),
-        (["memory", "--pooling", "cls"], "--pooling has no effect on memory; drop it"),
-        (["surgery", "--compile"], "--compile has no effect on surgery; drop it"),
     ],
 )
 def test_flags_that_are_refused(capsys, flags, message):

@@ -14,7 +14,6 @@ from tools.benchmarks import real_sentences
 from tools.benchmarks.real_sentences import (
     SENTENCES,
     class_scores,
-    format_table,
     hundred_scores,
     main,
     polarity_accuracy,
@@ -69,12 +68,6 @@ def test_the_hundred_are_scored_by_kind():
         "50 sentences, positive, polarity": 1.0,
         "20 sentences, with a negation, polarity": 9 / 20,
     }
-
-
-def test_the_table_has_the_mean_and_the_deviation():
-    table = format_table([{"STS, Pearson": 0.5}, {"STS, Pearson": 0.7}], {"STS, Pearson": 0.0})
-    assert table.splitlines()[0] == "| | 2 runs, mean ± standard deviation | majority |"
-    assert table.splitlines()[-1] == "| STS, Pearson | 0.600 ± 0.141 | 0.000 |"
 
 
 def test_a_run_is_measured(two_runs, sample_data, capsys):

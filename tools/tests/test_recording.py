@@ -8,7 +8,7 @@ import pytest
 
 from experiments.records import read_records
 from minbert.training.code_version import code_version
-from tools.benchmarks import kill_resume, readable, recording, scaling
+from tools.benchmarks import kill_resume, readable, scaling
 from tools.benchmarks.kill_resume import Kill, KilledRun
 from tools.benchmarks.recording import digest_of_folder, record_measurement
 from tools.tables.generic import make_table
@@ -104,9 +104,3 @@ def test_kills_are_recorded_whatever_their_outcome(record_files, monkeypatch, ca
         run_command(kill_resume, monkeypatch, "--kills", 2, "--pretrain", "mlm", "--record")
     assert stop.value.code == 1
     assert "| `mlm` | 2 | 2 | 1 |" in make_table("kill-resume")
-
-
-def test_help_of_every_command_that_records_says_where(capsys):
-    for module in (kill_resume, readable, scaling):
-        help_text = " ".join(module.build_parser().format_help().split())
-        assert recording.HELP.split(", from")[0] in help_text

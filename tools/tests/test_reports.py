@@ -529,18 +529,6 @@ def test_the_rows_of_a_comparison_differ_in_what_it_says(comparison):
         assert rest <= {"pretrain", "hand_on", "labelled_negatives"}
 
 
-def test_a_row_at_two_learning_rates_has_a_line_for_each(records):
-    rows = read_records(records)
-    for rate, sst in ((4e-5, 0.4), (2e-4, 0.2)):
-        options = values_on_cut("gen-given") | {"contrastive_lr": rate}
-        scores = {**SCORES, "sst": sst}
-        row = {**rows[0], "recipe": "gen-given", "options": options, "scores": scores}
-        add_records(records, [{**row, "trained": list(SCORES)}])
-    text = make_table("gen-rates")
-    assert "| `gen-given` | 4e-05 | 1 | 0.400 | 0.700 | 0.500 |" in text
-    assert "| `gen-given` | 0.0002 | 1 | 0.200 | 0.700 | 0.500 |" in text
-
-
 def test_the_order_of_the_rows_is_compared(records):
     assert "Spearman" not in make_table("rob-dev")
     first = read_records(records)[0]
