@@ -162,7 +162,7 @@ def plan_tasks(setup: Setup) -> TaskStage:
     """
     from multitask.model import MultitaskBert
     from multitask.plan import StageParts
-    from multitask.plan_registry import plan_tasks
+    from multitask.plan_registry import TaskStage
 
     options = setup.options
     encoder = setup.model.encoder
@@ -176,7 +176,7 @@ def plan_tasks(setup: Setup) -> TaskStage:
         from contrastive.stage import build_companion
 
         parts.companion = build_companion(options.contrastive, options.training, pooling, encoder)
-    return plan_tasks(parts)
+    return TaskStage.of(parts)
 
 
 def estimate(setup: Setup, stages: Chain, tasks: TaskStage) -> list[CostEstimate]:

@@ -28,6 +28,11 @@ class TaskStage:
     parts: StageParts
     plans: list[Plan]
 
+    @classmethod
+    def of(cls, parts: StageParts) -> TaskStage:
+        """The stage that the options in `parts` ask for, with its jobs."""
+        return cls(parts, [plan(parts) for plan in PLANS if plan.is_asked_for(parts.options)])
+
     @property
     def jobs(self) -> list[Job]:
         """All jobs, in the order of their training."""
@@ -59,11 +64,6 @@ class TaskStage:
         for plan in self.plans:
             entries.update(plan.stored())
         return entries
-
-
-def plan_tasks(parts: StageParts) -> TaskStage:
-    """The multitask stage that the options ask for."""
-    return TaskStage(parts, [plan(parts) for plan in PLANS if plan.is_asked_for(parts.options)])
 
 
 # --- from run.json to what a person reads ---------------------------------------------------------

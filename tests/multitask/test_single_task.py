@@ -22,7 +22,7 @@ from multitask.export import work as export_command
 from multitask.export.__main__ import main as export
 from multitask.model import MultitaskBert
 from multitask.plan import TrainedTasks
-from multitask.plan_registry import plan_tasks
+from multitask.plan_registry import TaskStage
 from multitask.prediction_files import read_predictions
 from multitask.rows import read_tables
 from multitask.saved_run import open_run
@@ -55,7 +55,7 @@ class Trained:
     """The plans of all tasks and of each task alone, as a run trains them."""
 
     def __init__(self, options, rows, folder, is_resumed=False, killed_in=""):
-        stage = plan_tasks(stage_parts(options, rows, folder))
+        stage = TaskStage.of(stage_parts(options, rows, folder))
         together, single = stage.plans
         self.job = stage.parts.job
         self.jobs = dict(zip(TWO, single.jobs, strict=True))
