@@ -232,9 +232,8 @@ class Screen:
         if is_muted() or (terminals and not self.has_bar):
             return
         self.draws_bars = bool(terminals) or is_notebook()
-        if terminals:
-            self.bar_stream = terminals[0]
-            self.redirect()
+        self.bar_stream = terminals[0] if terminals else None
+        self.redirect()
         self.last_line = time.monotonic()
         self.pulse = Pulse(self)
         self.pulse.start()
