@@ -11,7 +11,7 @@ from data.examples import COURSE_FILES
 from minbert.commands.files import DamagedFile, read_json
 from minbert.commands.options import AUTO, NONE
 from minbert.commands.paths import LATEST, in_shell, is_free
-from minbert.commands.plugins import PluginError, load_again
+from minbert.commands.plugins import PluginError, check_named, flags_of_named
 from minbert.training.code_version import writer_of
 
 
@@ -36,7 +36,8 @@ def choose_folder(options: Options) -> Path:
     folder = parent / name
     if not is_free(folder):
         raise ValueError(
-            f"{folder} exists. Pass --resume {in_shell(folder)} to continue it, or another --name."
+            f"{folder} exists. Pass --resume {in_shell(folder)}{flags_of_named()} to continue it, "
+            "or another --name."
         )
     return folder
 
@@ -64,7 +65,7 @@ def load(folder: Path) -> Options:
         stored = read_json(path)
         files = stored.get("files")
         digests = files if isinstance(files, dict) else {}
-        load_again(stored["options"].get("plugin", ()), digests, f"--resume {folder}")
+        check_named(stored["options"].get("plugin", ()), digests, f"--resume {folder}")
         options = Options.of(**with_old_tasks(stored["options"]))
         # The digests of the run's input files, which it compares.
         if not isinstance(stored["files"], dict):

@@ -120,7 +120,7 @@ def build_parser(shows_all: bool = False) -> MainParser:
                 "--resume",
                 metavar="RUN",
                 help="Continue the run in this folder. Other flags are refused, except for the "
-                "paths of leaderboard files.",
+                "paths of leaderboard files, and --plugin for a run with plugins.",
             )
         for group in groups:
             for item in direct_fields(group):
@@ -187,13 +187,18 @@ def parse(argv: Sequence[str] | None = None) -> tuple[Options, Path | None]:
 
 
 def check_resumed(flags: dict[str, Any]) -> None:
-    """Refuse flags beside --resume, except those that say where the files of predictions go."""
+    """Refuse flags beside --resume, except the paths of predictions, and the run's plugins.
+
+    --plugin is taken out: the run has its own list.
+    """
+    flags.pop("plugin", None)
     free = [item.name for item in direct_fields(PredictionFileOptions)]
     for name in flags:
         if name not in free:
             raise ValueError(
                 f"--resume continues a run with its own options; drop --{name}, or start a new run "
-                "without --resume. Only the paths of the leaderboard files may change."
+                "without --resume. Only the paths of the leaderboard files may change. --plugin "
+                "names the run's own plugins."
             )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from course.editions import DEFAULT_EDITION, EDITIONS, HELP_OF_COURSE, MODES, Edition
 from minbert.commands.options import CommandOptions, argument, positional
 from minbert.commands.outputs import HELP_OF_OVERWRITE
+from minbert.commands.plugins import plugin_argument
 
 MODES_OF_2024 = EDITIONS["cs224n-2024"].modes
 
@@ -25,6 +26,7 @@ class PredictOptions(CommandOptions):
     out: Path = argument(
         None, "the files are DIR/predictions/TASK-SPLIT-output.csv", "DIR", is_required=True
     )
+    plugin: tuple[str, ...] = plugin_argument()
     drop_bad_rows: bool = argument(
         False, "skip malformed dev rows, as the run did if it had this flag"
     )

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from course.options import PredictOptions
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import parse_command
+from minbert.commands.plugins import load_named
 from minbert.reporting import terminal
 
 PROGRAM = "python -m course.predict"
@@ -26,6 +27,7 @@ EPILOG = "course.submit takes the folder of --out together with --data-dir."
 def main(argv: Sequence[str] | None = None) -> None:
     """Write the files and print a line for each. Exit code 2 where a file cannot be used."""
     options = parse_command(PredictOptions, PROGRAM, DESCRIPTION, argv, EPILOG)
+    load_named(options.plugin)
     with terminal.session("importing PyTorch"):
         from course.predicted_files import write_all
 

@@ -76,8 +76,12 @@ def command_of(folder: Path, flags: Sequence[str]) -> list[str] | None:
     if (folder / "run.json").is_file():
         return None
     is_begun = (folder / "options.json").is_file()
-    words = ["--resume", str(folder)] if is_begun else flags
-    return [sys.executable, str(COMMAND), *words]
+    if not is_begun:
+        return [sys.executable, str(COMMAND), *flags]
+    # A run does not run its plugins by itself.
+    plugins = parse_flags(flags).get("plugin", "").split()
+    named = [f"--plugin={path}" for path in plugins]
+    return [sys.executable, str(COMMAND), "--resume", str(folder), *named]
 
 
 def run_process(command: list[str], log: Path) -> int:

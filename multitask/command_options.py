@@ -8,6 +8,7 @@ from pathlib import Path
 from data.tables.columns import ColumnNames
 from minbert.commands.options import AUTO, CommandOptions, argument, positional
 from minbert.commands.outputs import OVERWRITE, STREAM
+from minbert.commands.plugins import plugin_argument
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class PredictOptions(CommandOptions):
         "of matrix products. auto: that of the run. fp32: that of multitask.export",
         choices=(AUTO, "fp32", "bf16"),
     )
+    plugin: tuple[str, ...] = plugin_argument()
     # The input, and the file to write.
     input: Path | None = argument(
         None,

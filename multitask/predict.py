@@ -29,6 +29,7 @@ from pathlib import Path
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import parse_command
 from minbert.commands.paths import in_shell
+from minbert.commands.plugins import load_named
 from minbert.reporting import terminal
 from multitask.command_options import PredictOptions
 from multitask.user_rows import check_request, choose_task, read_rows
@@ -48,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Read rows, and print or write them with their predictions."""
     description = "Predict rows of your own with finished runs."
     options = parse_command(PredictOptions, PROGRAM, description, arguments)
+    load_named(options.plugin)
     with terminal.session("reading the rows", uses_stderr=True):
         if not options.runs:
             options = use_bundled_run(options)

@@ -24,7 +24,7 @@ from minbert.commands.ending import this_python
 from minbert.commands.files import DamagedFile, digest_of_file, read_json
 from minbert.commands.options import AUTO, OptionGroup, all_fields, from_flat
 from minbert.commands.paths import in_shell
-from minbert.commands.plugins import PluginError, digest_of_plugin, load_again
+from minbert.commands.plugins import check_named, digest_of_plugin
 from minbert.options import EncoderOptions
 from minbert.reporting import terminal
 from minbert.training import runtime
@@ -117,7 +117,7 @@ def read_record(folder: str | Path) -> Record:
             "folder that run_multitask.py wrote, such as runs/NAME."
         ) from error
 
-    load_heads_again(values, files, folder)
+    check_heads(values, files, folder)
     for path in values.get("plugin", ()):
         files.pop(path, None)  # no data file
     missing = [name for name in NEEDED_OPTIONS if name not in values]
@@ -139,28 +139,21 @@ def read_record(folder: str | Path) -> Record:
     return Record(folder, options, tasks, scores, files, alone)
 
 
-def load_heads_again(values: Mapping[str, Any], files: Mapping[str, str], folder: Path) -> None:
-    """Load the plugins of a run that its heads need. Nothing else of them predicts.
+def check_heads(values: Mapping[str, Any], files: Mapping[str, str], folder: Path) -> None:
+    """PluginError where a head of the run is in a plugin that the user has not named.
 
-    values: its options. files: SHA-256 by path. PluginError if the file of a head is not there, or
-    is another one now.
+    Nothing else of a plugin predicts. No code runs here.
+
+    values: its options. files: SHA-256 by path.
     """
     names = {values.get("head", AUTO), values.get("para_head", AUTO)} - {AUTO}
     paths = values.get("plugin", ())
     if all(name in HEADS and not digest_of_plugin(HEADS, name) for name in names):
         return
-    problems = []
-    for path in paths:
-        try:
-            load_again([path], files, str(folder))
-        except PluginError as error:
-            problems.append(error)
-
     # A plugin of another run may have a head of the same name.
     digests = {"", *(files.get(path, "") for path in paths)}
-    has_heads = all(name in HEADS and digest_of_plugin(HEADS, name) in digests for name in names)
-    if problems and not has_heads:
-        raise problems[0]
+    if not all(name in HEADS and digest_of_plugin(HEADS, name) in digests for name in names):
+        check_named(paths, files, str(folder))
 
 
 def check_finished(folder: Path) -> None:

@@ -14,6 +14,7 @@ from data.examples import Example, Table
 from minbert import BertTokenizer
 from minbert.commands.ending import this_python
 from minbert.commands.paths import in_shell
+from minbert.commands.plugins import flags_of_named
 from multitask.evaluation import predict
 from multitask.model import MultitaskBert
 from multitask.probabilities import confidences, probabilities
@@ -135,10 +136,11 @@ def next_commands(run: Path, task: Task, dev_file: str) -> str:
     task: one that was trained. dev_file: its dev file, whose sentences are compared.
     """
     folder = in_shell(run)
+    named = flags_of_named()
     column = shlex.quote(task.format.text_columns[0])
     commands = {
-        f"multitask.errors {folder}": "where it is wrong",
-        f"multitask.predict {folder} --task {task.name}": "rows of your own",
+        f"multitask.errors {folder}{named}": "where it is wrong",
+        f"multitask.predict {folder} --task {task.name}{named}": "rows of your own",
         f"contrastive.embed {folder}/model --input {in_shell(Path(dev_file))} --text {column} "
         "--nearest 3": "similar sentences",
     }

@@ -21,6 +21,7 @@ from pathlib import Path
 from minbert.commands import start, streams
 from minbert.commands.ctrl_c import INTERRUPTION
 from minbert.commands.paths import in_shell
+from minbert.commands.plugins import flags_of_named
 from minbert.commands.texts import visible_everywhere
 
 Arguments = Sequence[str] | None
@@ -70,7 +71,8 @@ def resumable(program: str, folder: Path) -> Iterator[None]:
             raise
         advice = "Nothing was written yet."
         if (folder / "options.json").is_file():
-            advice = f"Continue with: {this_launcher()} {program} --resume {in_shell(folder)}"
+            command = f"{this_launcher()} {program} --resume {in_shell(folder)}"
+            advice = f"Continue with: {command}{flags_of_named()}"
         raise KeyboardInterrupt(advice) from error
 
 

@@ -5,7 +5,8 @@ register_head of multitask. Their docstrings have examples. It runs before the f
 that its names are choices and its options have flags. Like every Python file it can do whatever
 its user can: run only files that you trust.
 
-A run records the SHA-256 of the file. Whoever opens the run later loads the same file again.
+A run records the SHA-256 of the file. Whoever opens the run later has to name the same file again:
+a run's folder may come from someone else, so the folder alone must not make any code run.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from importlib.abc import SourceLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-from minbert.commands.options import OptionGroup
-from minbert.commands.paths import real_path
+from minbert.commands.options import OptionGroup, argument
+from minbert.commands.paths import in_shell, real_path
 from minbert.commands.registry import REGISTERED, Entry, Registered, Registry
 
 HOW = "register_method, register_sampler, register_surgery or register_head"
@@ -151,26 +153,55 @@ def forget(registered: Iterable[Registered]) -> None:
         REGISTERED.remove(item)
 
 
-def load_again(paths: Iterable[str], digests: Mapping[str, str], what: str) -> None:
-    """Load the files of a run that began before.
+def load_named(values: Sequence[str]) -> None:
+    """Run the files that a user names with --plugin, for a command that opens runs."""
+    for path in paths_in(values):
+        load(path)
 
-    digests: SHA-256 by path, as the run recorded them. what: of the message, such as the run's
-    folder. PluginError where a file is not there, or is another one now: it is not run then.
+
+def check_named(paths: Any, digests: Mapping[str, str], what: str) -> None:
+    """PluginError unless the user has named each plugin of a run in this very command.
+
+    The run alone makes no code run: whoever wrote the folder chose the files and their digests. A
+    file that was named counts wherever it lies, if it has the recorded digest.
+
+    paths: the plugins of the run, a list of texts in an intact record. digests: SHA-256 by path, as
+    the run recorded them. what: of the message, such as the run's folder.
     """
+    named = {plugin.digest for plugin in LOADED.values()}
+    if not isinstance(paths, list | tuple) or not all(isinstance(path, str) for path in paths):
+        raise PluginError(f"{what}: its list of plugins is damaged. Bring the run back as it was.")
     for path in paths:
-        try:
-            digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-        except OSError as error:
-            raise PluginError(
-                f"{what}: its plugin {path} cannot be read ({error.strerror}). Bring the file back "
-                "to this place."
-            ) from error
-        if digest != digests.get(path):
+        if digests.get(path) in named:
+            continue
+        place = real_path(path)
+        if place in LOADED:
             raise PluginError(
                 f"{what}: its plugin {path} has changed since the run began. Bring the file back "
                 "as it was, or start a new run."
             )
-        load(path)
+        raise PluginError(
+            f"{what}: it was trained with the plugin {path}, whose code runs only if you name it. "
+            f"Read the file. If you trust it, add --plugin {in_shell(Path(path))} to this command."
+        )
+
+
+def flags_of_named() -> str:
+    """The flags that name the files of this command again, for advice; each begins with a blank."""
+    words = []
+    for plugin in LOADED.values():
+        words.append(f" --plugin {in_shell(Path(plugin.path))}")
+    return "".join(words)
+
+
+def plugin_argument() -> Any:
+    """The flag --plugin of a command that opens runs, as a field of a `CommandOptions`."""
+    return argument(
+        (),
+        "a Python file with methods of your own that a run was trained with. Its code runs only if "
+        "you name it here",
+        "FILE",
+    )
 
 
 def digest_of_plugin(registry: Registry, name: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from minbert.commands.options import CommandOptions, argument, positional
 from minbert.commands.outputs import check_new_folder
 from minbert.commands.paths import real_path
+from minbert.commands.plugins import plugin_argument
 
 # The ways to join runs (voting.py).
 METHOD_NAMES = ("best", "average", "weighted")
@@ -22,6 +23,7 @@ class EnsembleOptions(CommandOptions):
     )
     out: Path = argument(Path("runs/ensemble"), "new folder for files and ensemble.json", "DIR")
     method: str = argument("average", "what the files hold", choices=METHOD_NAMES)
+    plugin: tuple[str, ...] = plugin_argument()
     folds: int = argument(5, "parts of dev; what is fitted is scored on the part left out", low=2)
     seed: int = argument(11711, "seed of the folds", low=0)
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import parse_command
+from minbert.commands.plugins import load_named
 from minbert.reporting import terminal
 from multitask.errors.options import TITLE_START, ErrorsOptions, check_output_files
 
@@ -25,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Write both files and print their paths."""
     description = "Shows where a finished run is wrong."
     request = parse_command(ErrorsOptions, PROGRAM, description, arguments)
+    load_named(request.plugin)
     # Checked now, and not after all rows have been predicted.
     check_output_files(request)
     title = f"{TITLE_START}{request.run.resolve().name}"

@@ -15,6 +15,7 @@ from minbert.commands.outputs import (
     check_outputs,
 )
 from minbert.commands.paths import check_writable
+from minbert.commands.plugins import plugin_argument
 
 TITLE_START = "Errors of "
 
@@ -24,6 +25,7 @@ class ErrorsOptions(CommandOptions):
     """The command line of multitask.errors."""
 
     run: Path = positional("RUN", "folder that run_multitask.py wrote, such as runs/NAME")
+    plugin: tuple[str, ...] = plugin_argument()
     out: Path | None = argument(None, "folder for errors.md and errors.html; default: RUN", "DIR")
     overwrite: bool = argument(False, HELP_OF_OVERWRITE)
     worst: int = argument(10, "number of mistakes shown per task", low=1)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import parse_command
+from minbert.commands.plugins import load_named
 from multitask.export.options import ExportOptions, check_request
 
 PROGRAM = "python -m multitask.export"
@@ -25,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Export, and say how the result is opened."""
     description = "Write a task of a finished run as a model of other libraries."
     options = parse_command(ExportOptions, PROGRAM, description, arguments)
+    load_named(options.plugin)
     check_request(options)
     from multitask.export.work import export
 

@@ -9,6 +9,7 @@ from minbert.commands.optional import check_onnx_packages
 from minbert.commands.options import CommandOptions, argument, positional
 from minbert.commands.outputs import check_new_folder
 from minbert.commands.paths import is_free
+from minbert.commands.plugins import plugin_argument
 
 FORMATS = ("transformers", "onnx")
 
@@ -24,6 +25,7 @@ class ExportOptions(CommandOptions):
         "NAME",
     )
     out: Path = argument(None, "a new folder for the model", "FOLDER", is_required=True)
+    plugin: tuple[str, ...] = plugin_argument()
     format: str = argument(
         FORMATS[0],
         "transformers: a folder for AutoModelForSequenceClassification. onnx: model.onnx for "

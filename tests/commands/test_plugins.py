@@ -11,7 +11,7 @@ import pytest
 
 from command_line.parser import parse
 from minbert.commands import plugins
-from minbert.commands.plugins import PluginError, digest_of_plugin, load, load_again
+from minbert.commands.plugins import PluginError, check_named, digest_of_plugin, load
 from minbert.commands.registry import REGISTERED
 from multitask.head_registry import HEADS
 from multitask.sampler_registry import SAMPLERS
@@ -192,22 +192,28 @@ def test_no_compiled_file_is_written_or_read(write):
     assert SAMPLERS["toy"].title == "a toy of that test"
 
 
-@pytest.mark.parametrize("change", ["missing", "changed"])
-def test_a_run_refuses_another_file_than_its_own(write, change):
+def test_a_run_runs_no_code_that_the_user_has_not_named(write):
+    """Its folder names the file and the digest, so both may be a stranger's."""
     path = write(SAMPLER)
     plugin = load(path)
+    check_named([str(path)], {str(path): plugin.digest}, "runs/mine")
     unload(plugin)
-    load_again([str(path)], {str(path): plugin.digest}, "runs/mine")
-    unload(plugins.LOADED[path.resolve()])
-    if change == "missing":
-        path.unlink()
-        words = r"runs/mine: its plugin .*mine.py cannot be read \(No such file or directory\)"
-    else:
-        path.write_text("raise SystemExit('this is never run')")
-        words = "runs/mine: its plugin .*mine.py has changed since the run began"
+    words = rf"runs/mine: it was trained with the plugin {path}, whose code .* add --plugin {path} "
     with pytest.raises(PluginError, match=words):
-        load_again([str(path)], {str(path): plugin.digest}, "runs/mine")
+        check_named([str(path)], {str(path): plugin.digest}, "runs/mine")
     assert "toy" not in SAMPLERS
+
+
+def test_a_named_file_counts_wherever_it_lies_and_only_as_it_was(write, tmp_path):
+    path = write(SAMPLER)
+    plugin = load(path)
+    elsewhere = str(tmp_path / "before" / "mine.py")
+    check_named([elsewhere], {elsewhere: plugin.digest}, "runs/mine")
+    with pytest.raises(PluginError, match="mine.py has changed since the run began"):
+        check_named([str(path)], {str(path): "0" * 64}, "runs/mine")
+    for damaged in ("mine.py", None, [3], {"mine.py": 1}):
+        with pytest.raises(PluginError, match="its list of plugins is damaged"):
+            check_named(damaged, {}, "runs/mine")
 
 
 # --- the examples in the docstrings ---------------------------------------------------------------

@@ -19,6 +19,11 @@ from tests.plugins.loading import FILES
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def named(*files: object) -> list[str]:
+    """The flags that name plugins."""
+    return [f"--plugin={file}" for file in files]
+
+
 def call(*command: object, cwd: Path = ROOT) -> subprocess.CompletedProcess:
     """Run a Python command to its end."""
     words = [sys.executable, *map(str, command)]
@@ -94,8 +99,8 @@ def test_a_stage_is_used_again_only_with_the_same_file(run, trained, files):
         files["dcl"].write_text(original)
 
 
-def test_a_head_and_a_sampler_are_opened_again(headed, tmp_path):
-    """From another folder, without --plugin: the run knows its files."""
+def test_a_head_and_a_sampler_are_opened_again(headed, files, tmp_path):
+    """From another folder, where --plugin names the file of the head again."""
     record = json.loads((headed / "run.json").read_text())
     assert record["options"]["pair_encoding"] == "bi", "the head's first encoding"
     assert record["options"]["spread_jitter"] == 0.0
@@ -105,6 +110,7 @@ def test_a_head_and_a_sampler_are_opened_again(headed, tmp_path):
     rows = tmp_path / "rows.tsv"
     rows.write_text("a cat sleeps\ta cat is asleep\n")
     command = ["-m", "multitask.predict", headed, "--task", "sts", "--input", rows, "--lines"]
+    command += named(files["product"])
     result = subprocess.run(
         [sys.executable, *map(str, command)],
         cwd=tmp_path,
@@ -139,6 +145,7 @@ def test_a_run_is_predicted_without_the_file_of_its_sampler(headed, files, tmp_p
     rows = tmp_path / "rows.tsv"
     rows.write_text("a cat sleeps\ta cat is asleep\n")
     command = ["-m", "multitask.predict", headed, "--task", "sts", "--input", rows, "--lines"]
+    command += named(files["product"])
     expected = call(*command)
     assert expected.returncode == 0, expected.stderr
 
@@ -147,40 +154,70 @@ def test_a_run_is_predicted_without_the_file_of_its_sampler(headed, files, tmp_p
         files["spread"].unlink()
         result = call(*command)
         assert (result.returncode, result.stdout) == (0, expected.stdout), result.stderr
-        report = call("-m", "multitask.errors", headed, "--out", tmp_path / "report")
+        flags = named(files["product"])
+        report = call("-m", "multitask.errors", headed, "--out", tmp_path / "report", *flags)
         assert report.returncode == 0, report.stderr
-        refused = call("run_multitask.py", "--resume", headed)
+        refused = call("run_multitask.py", "--resume", headed, *flags)
         assert refused.returncode == 2
-        assert f"its plugin {files['spread']} cannot be read" in refused.stderr
+        assert f"it was trained with the plugin {files['spread']}, whose code" in refused.stderr
     finally:
         files["spread"].write_text(original)
 
 
-@pytest.mark.parametrize("change", ["changed", "missing"])
-def test_a_run_is_not_opened_with_another_file(headed, files, change):
-    """The file of its head."""
+def test_a_run_is_not_opened_with_another_file(headed, files):
+    """The file of its head has changed, and the user has named it."""
     original = files["product"].read_text()
     words = "has changed since the run began. Bring the file back as it was, or start a new run."
     try:
-        if change == "changed":
-            files["product"].write_text(original + "\nraise SystemExit('this is never run')\n")
-        else:
-            files["product"].unlink()
-            words = "cannot be read (No such file or directory). Bring the file back to this place."
+        files["product"].write_text(original + "\nEDITED = True\n")
         for command in (["-m", "multitask.errors"], ["run_multitask.py", "--resume"]):
-            result = call(*command, headed)
+            result = call(*command, headed, *named(files["product"], files["spread"]))
             assert result.returncode == 2
             assert f"its plugin {files['product']} {words}" in result.stderr
     finally:
         files["product"].write_text(original)
 
 
-def test_a_run_with_plugins_is_resumed(headed, tmp_path):
-    """--resume takes no other flag: the plugins are those of options.json."""
+def test_no_command_runs_the_code_of_a_run_that_the_user_has_not_named(headed, files, tmp_path):
+    """The digest in the folder fits the file: a stranger writes both."""
+    trace = tmp_path / "trace"
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("a cat sleeps\ta cat is asleep\n")
+    run = Path(shutil.copytree(headed, tmp_path / "theirs"))
+    evil = tmp_path / "evil.py"
+    evil.write_text(files["product"].read_text() + f"\nopen({str(trace)!r}, 'w').close()\n")
+    digest = hashlib.sha256(evil.read_bytes()).hexdigest()
+    for name in ("run.json", "options.json"):
+        content = json.loads((run / name).read_text())
+        content.pop("checksum", None)
+        content["options"]["plugin"] = [str(evil)]
+        content["files"][str(evil)] = digest
+        (run / name).write_text(json.dumps(content))
+    commands = [
+        ["-m", "multitask.predict", run, "--task", "sts", "--input", rows, "--lines"],
+        ["-m", "multitask.errors", run],
+        ["-m", "multitask.ensemble", run, headed, "--out", tmp_path / "joined"],
+        ["-m", "multitask.export", run, "--task", "sts", "--out", tmp_path / "exported"],
+        ["-m", "course.predict", run, "--out", tmp_path / "hand-in"],
+        ["run_multitask.py", "--resume", run],
+    ]
+    for command in commands:
+        result = call(*command)
+        assert result.returncode == 2
+        assert f"trained with the plugin {evil}, whose code runs only if" in result.stderr, command
+        assert not trace.exists(), command
+    # The control: named by the user, it runs.
+    assert call(*commands[0], *named(evil)).returncode == 0
+    assert trace.exists()
+
+
+def test_a_run_with_plugins_is_resumed(headed, files, tmp_path):
+    """--plugin names its files again."""
     begun = Path(shutil.copytree(headed, tmp_path / "begun"))
     expected = json.loads((begun / "run.json").read_text())
     (begun / "run.json").unlink()
-    result = call("run_multitask.py", "--resume", begun)
+    flags = named(files["spread"], files["product"])
+    result = call("run_multitask.py", "--resume", begun, *flags)
     assert result.returncode == 0, result.stderr
     assert json.loads((begun / "run.json").read_text())["scores"] == expected["scores"]
 
