@@ -6,8 +6,8 @@ and upgrad change the gradients themselves. combining.py calls them in the train
 These methods look at gradients only through their dot products. So the K x K Gramian tells
 everything, and the long gradients are read once. A gradient that is being changed is kept as its
 weights w on the original ones. Its dot product with g_j is then G[j] . w, and its squared length
-w . G w. Each method therefore computes K weights: pcgrad_weights(gramian) is the method, and
-pcgrad(gradients) adds up the gradients with these weights.
+w . G w. Each method therefore computes K weights: pcgrad_weights(gramian) is the method, which the
+training loop calls. pcgrad(gradients) adds up a matrix of gradients with these weights.
 
 Legend: K tasks of a step, P parameters, G the Gramian with G[i, j] = g_i . g_j.
 """

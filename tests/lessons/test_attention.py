@@ -426,3 +426,20 @@ def test_layer_equals_torch_multihead_attention(implementation):
         "from self.key, value from self.value; is the mask passed on; are the heads transposed "
         "back before they are joined; and is self.output applied, with nothing added to it?",
     )
+
+
+# --- what is attended to --------------------------------------------------------------------------
+
+
+def test_probabilities_times_values_are_the_output():
+    """They are what `forward` takes the weighted mean with."""
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(BertConfig(hidden_size=12, num_attention_heads=3)).double().eval()
+    hidden_states = draw(2, 5, 12)
+    bias = mask_to_bias(torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]), torch.float64)
+    weights = layer.probabilities(hidden_states, bias)  # (2, 3, 5, 5)
+    assert_close(weights.sum(dim=-1), torch.ones(2, 3, 5).double(), "each row sums to 1")
+    assert (weights[1, :, :, 3:] == 0).all(), "padding is attended to"
+    values = layer.split_heads(layer.value(hidden_states))
+    joined = (weights @ values).transpose(1, 2).flatten(2)  # (2, 5, 12)
+    assert_close(layer.output(joined), layer(hidden_states, bias), "the weights are other ones")

@@ -2,7 +2,7 @@
 
 The first test says what a wrong number most likely means. The others check the loss by hand, by a
 slow loop, against torch's cross-entropy, by its properties and by wrong pairs. The other losses are
-in tests/contrastive/test_losses.py.
+in test_other_contrastive_losses.py.
 """
 
 import math

@@ -409,6 +409,14 @@ def test_defaults_and_ways_to_read_the_output():
     assert explicit.hidden_states is None
 
 
+def test_embed_and_encode_are_the_two_steps_of_forward():
+    model = make_model()
+    batch = make_batch()
+    embedded = model.embed(batch["input_ids"], batch["token_type_ids"])
+    found = model.encode(embedded, batch["attention_mask"])
+    assert torch.equal(found, model(**batch).last_hidden_state)
+
+
 def test_too_many_tokens_are_refused():
     with pytest.raises(ValueError, match=r"21 tokens.*20 positions"):
         make_model()(torch.ones(1, 21, dtype=torch.long))

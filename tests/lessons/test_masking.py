@@ -2,7 +2,7 @@
 
 Corner cases worked by hand, then the law of the draws, then whole words. A test of a law fails by
 chance at most once in 10,000 runs of right code. The model that predicts the tokens is tested in
-tests/pretraining/test_mlm.py.
+tests/lessons/test_mlm.py.
 
 B batch, T tokens.
 """

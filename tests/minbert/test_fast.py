@@ -25,7 +25,7 @@ from data.examples import Example
 from minbert import AdamW, BertModel, BertTokenizer, fast
 from minbert.attention import attention, mask_to_bias
 from minbert.dropout import dropout
-from minbert.pooling import POOLINGS, pool, positions_read
+from minbert.pooling import POOLINGS, pool
 from minbert.pretraining.mlm import IGNORED, BertForMaskedLM, summed_cross_entropy
 from tests.lessons import test_attention as attention_lesson
 from tests.lessons import test_optimizer as optimizer_lesson
@@ -382,13 +382,6 @@ def test_a_layer_at_positions_is_that_layer_with_dropout():
     found = layer(hidden_states, None, positions=POSITIONS)
     expected = layer.feed_forward_norm(layer.attention_norm(hidden_states)).flatten(0, 1)
     torch.testing.assert_close(found.squeeze(1), expected[POSITIONS])
-
-
-def test_the_first_tokens_are_what_cls_and_pooler_read():
-    mask = make_batch()["attention_mask"]  # (3, 9)
-    assert positions_read(mask, "mean") is None
-    assert positions_read(mask, "cls").tolist() == [0, 9, 18]
-    assert positions_read(mask, "pooler").tolist() == [0, 9, 18]
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)

@@ -1,4 +1,4 @@
-"""contrastive/losses.py: every loss but plain info_nce, which tests/lessons holds.
+"""contrastive/losses.py: every loss but plain info_nce, which test_contrastive_losses.py holds.
 
 Each formula is checked by a slow loop, by hand, against its other names, by finite differences and
 by its properties.
@@ -14,6 +14,7 @@ from contrastive.losses import (
     bsc,
     contrastive_tension,
     contrastive_tension_in_batch,
+    distillation,
     divide_by_range,
     info_nce,
     label_error,
@@ -446,3 +447,16 @@ def test_the_maximised_loss_pushes_a_labelled_negative_apart():
     stepped = second - 0.01 * moved.grad
     before = torch.cosine_similarity(first[0], second[0], dim=0)
     assert torch.cosine_similarity(first[0], stepped[0], dim=0) < before
+
+
+# --- distillation ---------------------------------------------------------------------------------
+
+
+def test_distillation_by_hand():
+    """The cosines are 0, 1 and -1, whatever the lengths. Only the student gets a gradient."""
+    student = torch.tensor([[1.0, 0], [2, 2], [3, 0]], requires_grad=True)
+    teacher = torch.tensor([[0.0, 5], [1, 1], [-1, 0]], requires_grad=True)
+    loss = distillation(student, teacher)
+    assert float(loss) == pytest.approx((1 + 0 + 2) / 3)
+    loss.backward()
+    assert teacher.grad is None and student.grad.abs().sum() > 0

@@ -173,6 +173,20 @@ def test_a_hundred_steps_learn_a_text_by_heart():
     assert loss.item() < 0.1
 
 
+def test_the_score_of_held_out_text_by_hand():
+    """With logits of 0 each of the 60 tokens has the probability 1 / 60."""
+    model = make_model()
+    for parameter in model.parameters():
+        torch.nn.init.zeros_(parameter)
+    batch, _ = make_batch()
+    labels = torch.full_like(batch, IGNORED)
+    labels[:, 1] = batch[:, 1]
+    score = model.score([(batch,)], lambda input_ids: (input_ids, labels), "fp32")
+    assert score["held_out_loss"] == pytest.approx(math.log(model.bert.config.vocab_size))
+    # Of equal logits, argmax takes token 0, which is padding.
+    assert score["masked_accuracy"] == 0
+
+
 def test_negative_control_another_matrix_is_noticed():
     """The output matrix is the word embedding: scaling it must move the logits of the head."""
     model = make_model()

@@ -11,7 +11,16 @@ import torch.nn.functional as F
 
 from minbert import BertModel
 from minbert.bert import BertOutput
-from minbert.pooling import POOLINGS, check_pooling, mean, pool, save_pooling, stored_pooling
+from minbert.pooling import (
+    POOLINGS,
+    SENTENCE_POOLINGS,
+    check_pooling,
+    mean,
+    pool,
+    positions_read,
+    save_pooling,
+    stored_pooling,
+)
 
 ROW = [[1.0, 2], [3, 4], [5, 9]]
 PADDED_ROW = [[7, 7], [100, -100], [100, -100]]
@@ -25,6 +34,30 @@ def test_by_hand():
     assert pool(OUTPUT, MASK, "mean").tolist() == [[3, 5], [7, 7]]
     assert pool(OUTPUT, MASK, "cls").tolist() == [[1, 2], [7, 7]]
     assert pool(OUTPUT, MASK, "pooler").tolist() == [[0.5, -0.5], [0.25, 0.75]]
+
+
+def test_the_poolings_of_sentence_transformers_by_hand():
+    root = 3**0.5
+    expected = {
+        "cls": [[1, 2], [7, 7]],
+        "max": [[5, 9], [7, 7]],
+        "mean": [[3, 5], [7, 7]],
+        # The sums 9 and 15 over the root of 3 tokens.
+        "mean_sqrt_len_tokens": [[9 / root, 15 / root], [7, 7]],
+        # (1 + 2 * 3 + 3 * 5) / 6 and (2 + 2 * 4 + 3 * 9) / 6.
+        "weightedmean": [[22 / 6, 37 / 6], [7, 7]],
+        "lasttoken": [[5, 9], [7, 7]],
+    }
+    for name, pooling in SENTENCE_POOLINGS.items():
+        found = pooling(HIDDEN, MASK)
+        assert found.flatten().tolist() == pytest.approx(sum(expected[name], [])), name
+
+
+def test_only_the_first_tokens_are_read_where_the_mean_is_not():
+    """Token 0 of row b is number b T of the flat batch."""
+    assert positions_read(MASK, "mean") is None
+    assert positions_read(MASK, "cls").tolist() == [0, 3]
+    assert positions_read(MASK, "pooler").tolist() == [0, 3]
 
 
 def test_mean_is_a_slow_loop():
