@@ -74,7 +74,7 @@ def read_json(name: str, text: str, encoding: str) -> RawTable:
     for record in records:
         columns.update(dict.fromkeys(record.values))
     num_values = sum(len(record.values) for record in records)
-    fault = check_filled_part(len(records), len(columns), num_values)
+    fault = emptiness(len(records) * len(columns), num_values)
     if fault:
         raise ValueError(f"{name}: {fault}. {TO_JSON_LINES}")
     rows = []
@@ -137,16 +137,15 @@ def unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-def check_filled_part(num_rows: int, num_columns: int, num_values: int) -> str:
-    """Say that nearly all cells of a large table would be empty, or "".
+def emptiness(num_cells: int, num_values: int) -> str:
+    """Say that nearly all cells of a large table are empty, or "".
 
     A few values can claim a table that does not fit into memory: one cell far out in a sheet, or
     JSON objects with different keys each.
     """
-    num_cells = num_rows * num_columns
     if num_cells <= max(MANY_CELLS, MAX_CELLS_PER_VALUE * num_values):
         return ""
-    return f"it has {num_rows:,} rows and {num_columns:,} columns, but only {num_values:,} values"
+    return f"it has {num_cells:,} cells, but only {num_values:,} values"
 
 
 def to_field(value: Any) -> str:

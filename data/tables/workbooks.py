@@ -7,13 +7,13 @@ unpack to a huge one, so its size is checked before it is read and while its row
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from collections.abc import Iterator, Sequence
-from itertools import zip_longest
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from data.tables.json_rows import check_filled_part, to_field
+from data.tables.json_rows import emptiness, to_field
 from data.tables.rows import WORKBOOK, Layout, RawTable, Row
 
 if TYPE_CHECKING:
@@ -23,6 +23,10 @@ MAX_ROWS = 1_048_576  # of a sheet, in Excel
 # A workbook that unpacks to more than this, and to so many times its own size, is no table.
 MAX_UNPACKED = 16 << 20
 MAX_RATIO = 100
+SHEET_NAME = re.compile(r"xl/worksheets/.*\.xml")
+# In the XML of a sheet: the number of a row, and the beginning of a formula.
+ROW_NUMBER = re.compile(rb'<(?:[a-z]+:)?row [^>]*?\br="(-?[0-9]+)"')
+FORMULA = re.compile(rb"<([a-z]+:)?f[ >/]")
 
 
 class WorkbookFault(ValueError):
@@ -100,72 +104,99 @@ def read_sheets(name: str, content: bytes, openpyxl: ModuleType) -> dict[str, li
     """Return the rows of each sheet that hold values, the header first."""
     # Read-only: no cell is made that the file does not hold.
     workbook = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
-    formulas = openpyxl.load_workbook(io.BytesIO(content), read_only=True)
-    sheets = {}
-    for sheet in workbook.worksheets:
-        sheets[sheet.title] = read_sheet(name, sheet, formulas[sheet.title])
-    return sheets
+    members = sheet_files(content)
+    check_order(name, members)
+    if any(FORMULA.search(member) for member in members):
+        formulas = openpyxl.load_workbook(io.BytesIO(content), read_only=True)
+        for sheet in formulas.worksheets:
+            check_formulas(name, workbook[sheet.title], sheet)
+    return {sheet.title: read_sheet(name, sheet) for sheet in workbook.worksheets}
 
 
-def read_sheet(name: str, sheet: ReadOnlyWorksheet, formulas: ReadOnlyWorksheet) -> list[Row]:
-    """Return the rows of a sheet that hold values, all with as many fields.
+def sheet_files(content: bytes) -> list[bytes]:
+    """Return the XML of the sheets of a workbook."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        names = [name for name in archive.namelist() if SHEET_NAME.fullmatch(name)]
+        return [archive.read(name) for name in names]
+
+
+def check_order(name: str, members: Sequence[bytes]) -> None:
+    """Raise WorkbookFault where the rows of a sheet are not in order.
+
+    The read-only mode would leave out a row that comes too late, without a word.
+    """
+    for member in members:
+        last = 0
+        for match in ROW_NUMBER.finditer(member):
+            number = int(match[1])
+            if number <= last:
+                raise WorkbookFault(
+                    f"{name}: row {number} comes behind row {last}. Open and save the workbook in "
+                    "a spreadsheet, or save its sheet as CSV in UTF-8."
+                )
+            last = number
+
+
+def check_formulas(name: str, sheet: ReadOnlyWorksheet, formulas: ReadOnlyWorksheet) -> None:
+    """Raise WorkbookFault for a formula whose result was not saved.
+
+    Programs other than Excel may write a formula and leave its result to Excel.
 
     formulas: the same sheet, with formulas where `sheet` has their results.
     """
+    for cells, formula_cells in zip(rows_of(name, sheet), rows_of(name, formulas), strict=True):
+        for cell, formula in zip(cells, formula_cells, strict=True):
+            if formula.data_type == "f" and cell.value is None:
+                raise WorkbookFault(
+                    f"{name}, cell {formula.coordinate}: holds a formula without its result. Open "
+                    "and save the workbook in Excel, or save the sheet as CSV in UTF-8."
+                )
+
+
+def read_sheet(name: str, sheet: ReadOnlyWorksheet) -> list[Row]:
+    """Return the rows of a sheet that hold values, all with as many fields."""
     rows = []
-    pairs = zip(rows_of(name, sheet), rows_of(name, formulas), strict=False)
-    for number, (cells, formula_cells) in enumerate(pairs, start=1):
-        if not cells:
-            continue
-        check_formulas(name, number, cells, formula_cells)
+    width = 0
+    for number, cells in enumerate(rows_of(name, sheet), start=1):
         fields = [to_field(cell.value) for cell in cells]
-        if any(cell.value is not None for cell in cells):
+        filled = [column for column, field in enumerate(fields, start=1) if field]
+        if filled:
             rows.append(Row(number, fields))
-    return with_equal_lengths(name, rows)
+            width = max(width, filled[-1])
+    num_values = sum(len(row.fields) - row.fields.count("") for row in rows)
+    refuse_emptiness(name, len(rows) * width, num_values)
+
+    # Columns at the end that no row fills are no columns.
+    equal = []
+    for row in rows:
+        fields = row.fields[:width]
+        equal.append(Row(row.line, fields + [""] * (width - len(fields))))
+    return equal
 
 
 def rows_of(name: str, sheet: ReadOnlyWorksheet) -> Iterator[Sequence[Any]]:
-    """The cells of each row, () where it has none. Raises WorkbookFault below Excel's last row."""
+    """The cells of each row, () where it has none.
+
+    Raises WorkbookFault below Excel's last row, and where nearly all cells are empty.
+    """
     # A sheet says how many cells it has, which may be wrong. Without that, only cells are read.
     sheet.reset_dimensions()
+    num_cells = 0
+    num_values = 0
     for number, cells in enumerate(sheet.iter_rows(), start=1):
         if number > MAX_ROWS:
             raise WorkbookFault(
                 f"{name}: its sheet '{sheet.title}' has cells below row {MAX_ROWS:,}, the last one "
                 "of Excel. Save it as CSV in UTF-8."
             )
+        num_cells += len(cells)
+        num_values += len(cells) - [cell.value for cell in cells].count(None)
+        refuse_emptiness(name, num_cells, num_values)
         yield cells
 
 
-def check_formulas(
-    name: str, number: int, cells: Sequence[Any], formula_cells: Sequence[Any]
-) -> None:
-    """Raise WorkbookFault for a formula whose result was not saved.
-
-    Programs other than Excel may write a formula and leave its result to Excel.
-    """
-    for cell, formula in zip_longest(cells, formula_cells):
-        is_formula = formula is not None and formula.data_type == "f"
-        if is_formula and (cell is None or cell.value is None):
-            raise WorkbookFault(
-                f"{name}, cell {formula.coordinate}: holds a formula without its result. Open and "
-                "save the workbook in Excel, or save the sheet as CSV in UTF-8."
-            )
-
-
-def with_equal_lengths(name: str, rows: list[Row]) -> list[Row]:
-    """Return rows with as many fields each, without the columns at the end that no row fills."""
-    width = 0
-    num_filled = 0
-    for row in rows:
-        filled = [column for column, field in enumerate(row.fields, start=1) if field]
-        width = max(width, *filled, 0)
-        num_filled += len(filled)
-    fault = check_filled_part(len(rows), width, num_filled)
+def refuse_emptiness(name: str, num_cells: int, num_values: int) -> None:
+    """Raise WorkbookFault for a large table of which nearly all cells are empty."""
+    fault = emptiness(num_cells, num_values)
     if fault:
         raise WorkbookFault(f"{name}: {fault}. Delete the cells that do not belong to the table.")
-    equal = []
-    for row in rows:
-        fields = row.fields[:width]
-        equal.append(Row(row.line, fields + [""] * (width - len(fields))))
-    return equal

@@ -16,6 +16,8 @@ SECONDS = 5
 SHEET = "xl/worksheets/sheet1.xml"
 ROWS = [["text", "label"], ["one", 1], ["two", 2]]
 FIELDS = [["one", "1"], ["two", "2"]]
+STRANGE_TEXT = '<row r="4"><c r="A4" t="s"><v>4000000000</v></c></row>'
+ANOTHER_FILE = '<!DOCTYPE w [<!ENTITY x SYSTEM "file:///etc/passwd">]>'
 # "lol" to the power of a billion.
 LAUGHS = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))
 
@@ -53,6 +55,12 @@ def with_row(number: int, column: str = "A", content: bytes | None = None) -> by
     return changed(SHEET, "</sheetData>", cell, content)
 
 
+def with_far_cells(num_rows: int) -> str:
+    """Rows with a cell in the last column of Excel, and the end of a sheet."""
+    rows = [f'<row r="{n}"><c r="XFD{n}"><v>1</v></c></row>' for n in range(4, 4 + num_rows)]
+    return "".join(rows) + "</sheetData>"
+
+
 def with_laughs() -> bytes:
     """A workbook whose first text expands to three billion letters."""
     doctype = f'<!DOCTYPE worksheet [<!ENTITY l0 "lol">{LAUGHS}]><worksheet'
@@ -70,6 +78,18 @@ READ = {
         '</sheetData><mergeCells><mergeCell ref="D1:XFD1048576"/></mergeCells>',
     ),
     "300 empty sheets": lambda: workbook(num_sheets=300),
+    "a formula for all cells": lambda: changed(
+        SHEET, 't="n"><v>1</v>', 't="n"><f t="array" ref="B2:XFD1048576">1</f><v>1</v>'
+    ),
+    "a list of choices for all cells": lambda: changed(
+        SHEET,
+        "</sheetData>",
+        '</sheetData><dataValidations count="1"><dataValidation sqref="A1:XFD1048576" type="list">'
+        '<formula1>"a"</formula1></dataValidation></dataValidations>',
+    ),
+    "XML that is 50,000 levels deep": lambda: changed(
+        SHEET, "</sheetData>", "<a>" * 50_000 + "</a>" * 50_000 + "</sheetData>"
+    ),
     "an empty cell far out": lambda: changed(
         SHEET, "</sheetData>", '<row r="1048576"><c r="XFD1048576" s="0"/></row></sheetData>'
     ),
@@ -77,7 +97,7 @@ READ = {
 REFUSED = {
     "a value in the last cell of Excel": (
         lambda: with_row(MAX_ROWS, "XFD", workbook(ROWS * 50)),
-        "it has 151 rows and 16,384 columns, but only 301 values. Delete the cells that do not",
+        "it has 2,473,984 cells, but only 301 values. Delete the cells that do not belong",
     ),
     "a value below the last row": (lambda: with_row(999_999_999), "has cells below row 1,048,576"),
     "a value behind the last column": (lambda: with_row(4, "AAAAA"), "cannot be opened"),
@@ -86,6 +106,30 @@ REFUSED = {
         "and unpacks to 200,0",
     ),
     "a bomb of entities": (with_laughs, "cannot be opened"),
+    "a cell in the last column of many rows": (
+        lambda: changed(SHEET, "</sheetData>", with_far_cells(20_000)),
+        "but only 68 values. Delete the cells",
+    ),
+    "a row that comes twice": (lambda: with_row(3), "row 3 comes behind row 3"),
+    "a row that comes too late": (
+        lambda: with_row(2, content=with_row(9)),
+        "row 2 comes behind row 9",
+    ),
+    "a row below zero": (lambda: with_row(-5), "row -5 comes behind row 3"),
+    "a text that is not there": (
+        lambda: changed(SHEET, "</sheetData>", f"{STRANGE_TEXT}</sheetData>"),
+        "cannot be opened",
+    ),
+    "an entity of another file": (
+        lambda: changed(
+            SHEET,
+            "<t>text</t>",
+            "<t>&x;</t>",
+            changed(SHEET, "<worksheet", f"{ANOTHER_FILE}<worksheet"),
+        ),
+        "cannot be opened",
+    ),
+    "half a workbook": (lambda: workbook()[:2000], "begins as an archive, but is damaged"),
     "a sheet that is cut": (lambda: changed(SHEET, "</sheetData>", ""), "cannot be opened"),
 }
 
@@ -118,7 +162,7 @@ def test_a_hostile_workbook_is_refused_at_once(case):
 
 def test_objects_with_different_keys_do_not_fill_the_memory():
     lines = [json.dumps({"text": "a", f"key {number}": 1}) for number in range(20_000)]
-    with pytest.raises(ValueError, match="it has 20,000 rows and 20,001 columns, but only 40,000"):
+    with pytest.raises(ValueError, match="it has 400,020,000 cells, but only 40,000 values"):
         read_in_time("rows.jsonl", "\n".join(lines).encode())
     few = read_in_time("rows.jsonl", "\n".join(lines[:500]).encode())
     assert (len(few.rows), len(few.columns)) == (500, 501)
