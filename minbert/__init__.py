@@ -2,6 +2,7 @@
 
 In reading order:
 
+weight_files.py     Which files of a folder hold its weights, by their names.
 hub.py              Where a model is: bundled, in a folder, or on the hub.
 config.py           The numbers that fix an encoder's shape.
 tokenizer_files.py  The files of a tokenizer, as other libraries write them.
@@ -12,6 +13,7 @@ attention.py        Multi-head self-attention.
 activations.py      The activation of the feed-forward network, by its name.
 call_checks.py      What a call of the encoder must look like.
 bert.py             The encoder: embeddings, layers, pooler.
+adapters.py         LoRA adapters, merged into the weights of their base.
 weights.py          How weights are named, read and written.
 onnx_files.py       Models as ONNX files, and the check of a file against torch.
 pooling.py          Token vectors -> one vector per row.

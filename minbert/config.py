@@ -216,7 +216,7 @@ class BertConfig:
         folder = name_or_folder
         if isinstance(folder, str):
             folder = hub.resolve(folder, local_files_only)
-        path = folder / "config.json"
+        path = hub.base_of(folder, local_files_only) / "config.json"
         content = _read_json_object(path)
         _check_architecture(path, content)
         _check_names(overrides, [entry.name for entry in fields(cls)])
@@ -271,7 +271,9 @@ def _read_json_object(path: Path) -> dict[str, Any]:
     folder = path.parent
     if not path.is_file():
         # The folder of a run holds its models one level below.
-        models = [str(inner.parent) for inner in sorted(folder.glob("*/config.json"))]
+        models = []
+        for name in ("config.json", hub.ADAPTER_CONFIG):
+            models += [str(inner.parent) for inner in sorted(folder.glob(f"*/{name}"))]
         hint = f"Did you mean {' or '.join(models)}?" if models else "Check the path."
         raise ValueError(
             f"{folder}: no config.json in it; a model folder in Hugging Face layout holds it "

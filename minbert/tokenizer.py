@@ -203,7 +203,7 @@ class BertTokenizer:
         files.settings.update(overrides)
         tokenizer = cls._of_files(files, folder, cache)
         tokenizer._read_call_settings(files.settings, folder)
-        if (folder / "config.json").is_file():
+        if (hub.base_of(folder) / "config.json").is_file():
             config = BertConfig.from_pretrained(folder)
             _check_vocabulary_size(folder, tokenizer.vocabulary, config.vocab_size)
             tokenizer.model_max_length = min(tokenizer.model_max_length, config.num_positions)

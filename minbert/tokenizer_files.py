@@ -16,6 +16,10 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 
 from minbert.commands.digests import check_recorded
 from minbert.commands.files import read_json
+from minbert.hub import base_of
+
+# One of these holds the tokens of a folder.
+VOCABULARY_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model")
 
 # Each special token's key in tokenizer_config.json, and its usual name.
 SPECIAL_TOKEN_KEYS = {
@@ -81,6 +85,9 @@ def read_tokenizer_files(folder: Path) -> TokenizerFiles:
     Raises ValueError for a file that is missing or damaged, and for a tokenizer class with other
     rules. The message names it.
     """
+    # An adapter that stands alone often has no tokenizer: it is that of the base.
+    if not any((folder / name).is_file() for name in VOCABULARY_FILES):
+        folder = base_of(folder)
     settings = _read_table(folder / "tokenizer_config.json")
     _check_settings(folder, settings)
     kind = _class_of(folder, settings)
@@ -236,7 +243,7 @@ def _class_of(folder: Path, settings: dict[str, Any]) -> str:
     name = settings.get("tokenizer_class")
     if name is None:
         file_name = "config.json"
-        config = _read_table(folder / file_name)
+        config = _read_table(base_of(folder) / file_name)
         name = config.get("tokenizer_class")
         if name is None:
             name = CLASS_OF_MODEL.get(config.get("model_type", "bert"), "BertTokenizer")

@@ -10,17 +10,27 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from minbert import adapters, hub
+from minbert.adapters import StoredTensor, check_type
 from minbert.commands.digests import check_recorded, recording
 from minbert.commands.files import read_json, write_tensors
 from minbert.config import FAMILIES, BertConfig
-from minbert.hub import INDEX, WEIGHT_SOURCES, first_line
+from minbert.hub import first_line
+from minbert.weight_files import (
+    choose_weights,
+    describe_weights,
+    find_adapter,
+    list_weights,
+    names_in,
+    unread_files,
+)
 
 # A layer's number in Hugging Face's names, and in ours.
 THEIR_LAYER = re.compile(r"(?:encoder|transformer)\.layer\.(\d+)\.")
@@ -57,19 +67,19 @@ DISTILBERT_NAMES = {
 NAME_TABLES = dict.fromkeys(FAMILIES, NAME_TABLE)
 NAME_TABLES["distilbert"] = NAME_TABLE | DISTILBERT_NAMES
 
-# Wrappers put these before each name: DataParallel, torch.compile, a model with a head.
-PREFIXES = ("module.", "model.", "_orig_mod.", "bert.", "distilbert.", "roberta.")
+# Wrappers put these before each name: DataParallel, peft, torch.compile, a model with a head.
+PREFIXES = ("module.", "base_model.", "model.", "_orig_mod.", "bert.", "distilbert.", "roberta.")
 
 # Training scripts often store the weights under one of these, beside the optimizer's state.
 NESTED_KEYS = ("state_dict", "model_state_dict", "model")
+
+# A large file's stand-in, which git leaves where Git LFS is not installed.
+LFS_POINTER = b"version https://git-lfs"
 
 # What an encoder may have beyond twice its stored numbers: a pooler, and mistakes that are told
 # more exactly later.
 MARGIN = 10_000_000
 MARGIN_OF_LAYERS = 100
-
-# Other types hold quantised numbers, which mean nothing without their scales.
-PLAIN_TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
 class Encoder(Protocol):
@@ -97,13 +107,25 @@ class LoadReport:
     # Tensors of the file that belong to no parameter.
     ignored: tuple[str, ...]
 
+    # The base of an adapter that was merged into the parameters.
+    adapter_base: str | None = None
+
+    # Files of weights in the folder that were not read.
+    unread: tuple[str, ...] = ()
+
     def __str__(self) -> str:
         missing = f" ({', '.join(self.missing)}: newly initialised)" if self.missing else ""
         ignored = f" ({', '.join(self.ignored)})" if self.ignored else ""
-        return (
+        text = (
             f"{self.source}: {self.num_loaded} tensors loaded, {len(self.missing)} missing"
             f"{missing}, {len(self.ignored)} ignored{ignored}"
         )
+        if self.adapter_base is not None:
+            place = "in" if self.adapter_base == self.source else f"into {self.adapter_base}"
+            text += f"; its LoRA adapter is merged {place}"
+        if self.unread:
+            text += f"; not read: {', '.join(self.unread)}"
+        return text
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -145,24 +167,24 @@ def _prefix_of(name: str) -> str:
 
 
 def read_tensors(folder: str | Path) -> dict[str, Tensor]:
-    """Read all tensors of a folder by their stored names.
+    """Read all tensors of a folder by their stored names, those of an adapter apart.
 
     They are in model.safetensors, in shards that model.safetensors.index.json lists, or else in
-    pytorch_model.bin or its shards. Objects are never unpickled, since that can run code. Raises
-    ValueError for a file that is missing, damaged, or holds other things than tensors.
+    pytorch_model.bin or its shards. Where only a variant is there, such as model.fp16.safetensors,
+    it is read. Objects are never unpickled, since that can run code. Raises ValueError for a file
+    that is missing, damaged, or holds other things than tensors.
     """
     folder = Path(folder)
-    paths = [folder / file_name for file_name in WEIGHT_SOURCES]
-    path = next((path for path in paths if path.is_file()), None)
-    if path is None:
+    source = choose_weights(names_in(folder))
+    if source is None:
         raise ValueError(
             f"{folder}: neither model.safetensors nor pytorch_model.bin in it (nor an index of "
-            "shards); one must hold the weights."
+            f"shards); one must hold the weights. {describe_weights(list_weights(folder))}"
         )
-    if not path.name.endswith(INDEX):
-        return _read_table(path)
+    if not source.endswith(".json"):
+        return _read_table(folder / source)
     tensors = {}
-    for shard in _shards_of(path):
+    for shard in _shards_of(folder / source):
         tensors.update(_read_table(shard))
     return tensors
 
@@ -210,6 +232,7 @@ def _open_weights(path: Path) -> Any:
             return load_file(path)
         return torch.load(path, "cpu", weights_only=True)
     except (SafetensorError, RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+        _check_no_pointer(path)
         raise ValueError(
             f"{path}: cannot be read ({first_line(error)}): cut short or damaged. Fetch it again."
         ) from error
@@ -217,26 +240,47 @@ def _open_weights(path: Path) -> Any:
         # The name is compared, so that nothing here imports pickle.
         if type(error).__name__ != "UnpicklingError":
             raise
+        _check_no_pointer(path)
         raise ValueError(
             f"{path}: holds more than tensors, or is damaged; it is not unpickled, since that "
             "could run code. Convert it to model.safetensors."
         ) from error
 
 
-class StoredTensor(NamedTuple):
-    """A tensor of a file, and the name under which the file holds it."""
-
-    name: str
-    tensor: Tensor
+def _check_no_pointer(path: Path) -> None:
+    """Raise ValueError if a file that cannot be read is a pointer of Git LFS."""
+    try:
+        with open(path, "rb") as file:
+            is_pointer = file.read(len(LFS_POINTER)) == LFS_POINTER
+    except OSError:
+        return
+    if is_pointer:
+        raise ValueError(
+            f"{path}: holds no weights, but a pointer of Git LFS to them. Run `git lfs pull` where "
+            "the model was cloned."
+        )
 
 
 def read_by_name(folder: str | Path) -> dict[str, StoredTensor]:
     """Read all tensors of a folder by their names in today's form, as `modernise` makes it.
 
-    Raises ValueError as `read_tensors`, and if two different tensors have the same name.
+    An adapter in the folder is merged into its base, which may stand elsewhere. Raises ValueError
+    as `read_tensors` and `adapters.merge`, and if two different tensors have the same name.
     """
+    folder = Path(folder)
+    path = find_adapter(folder)
+    if path is None:
+        return _by_name(read_tensors(folder), folder)
+    base = hub.base_of(folder)
+    stored = _by_name(read_tensors(folder), folder) if base == folder else read_by_name(base)
+    config = adapters.read_adapter(folder)
+    return adapters.merge(stored, _by_name(_read_table(path), folder), config, path)
+
+
+def _by_name(tensors: Mapping[str, Tensor], folder: Path) -> dict[str, StoredTensor]:
+    """Give each tensor today's name; ValueError if two different ones have the same."""
     stored: dict[str, StoredTensor] = {}
-    for name, tensor in read_tensors(folder).items():
+    for name, tensor in tensors.items():
         entry = StoredTensor(name, tensor)
         first = stored.setdefault(modernise(name), entry)
         if first is not entry and not _are_equal(first.tensor, tensor):
@@ -303,7 +347,15 @@ def load(
     present = {name: p for name, p in parameters.items() if name in stored}
     tensors = {name: entry.tensor for name, entry in stored.items()}
     copy_tensors(present, tensors, folder)
-    return LoadReport(str(folder), len(present), missing, ignored)
+    has_adapter = find_adapter(Path(folder)) is not None
+    return LoadReport(
+        str(folder),
+        len(present),
+        missing,
+        ignored,
+        str(hub.base_of(Path(folder))) if has_adapter else None,
+        unread_files(Path(folder)),
+    )
 
 
 def _check_layers(names: Sequence[str], num_layers: int, folder: str | Path) -> None:
@@ -330,13 +382,7 @@ def copy_tensors(
     of PLAIN_TYPES. All parameters then stay as they were.
     """
     for name, parameter in parameters.items():
-        stored_type = str(stored[name].dtype).removeprefix("torch.")
-        if stored[name].dtype not in PLAIN_TYPES:
-            raise ValueError(
-                f"{folder}: '{name}' is stored as {stored_type}. These are quantised weights, "
-                "whose numbers mean nothing without their scales. Use the float32, float16 or "
-                "bfloat16 weights of the model."
-            )
+        check_type(name, stored[name], folder)
         if stored[name].shape != parameter.shape:
             raise ValueError(
                 f"{folder}: '{name}' has shape {tuple(stored[name].shape)}; config.json asks for "
@@ -349,8 +395,14 @@ def copy_tensors(
 def save(model: Encoder, folder: str | Path, left_out: Sequence[str] = ()) -> None:
     """Write `folder`/model.safetensors in float32 under Hugging Face's names.
 
-    left_out: Hugging Face's names of parameters that are not written.
+    left_out: Hugging Face's names of parameters that are not written. Raises ValueError for a
+    folder with an adapter, which would be merged once more when the folder is opened.
     """
+    if find_adapter(Path(folder)) is not None:
+        raise ValueError(
+            f"{folder}: holds an adapter, which would change the saved weights once more when "
+            "they are opened. Save them into another folder."
+        )
     tensors = {}
     for name, parameter in model.named_parameters():
         their_name = to_hugging_face(name, model.config.model_type)

@@ -34,6 +34,8 @@ OWN_FILES = (
     ("config.json", "model.safetensors.index.json"),
     ("config.json", "pytorch_model.bin"),
     ("config.json", "pytorch_model.bin.index.json"),
+    ("adapter_config.json", "adapter_model.safetensors"),
+    ("adapter_config.json", "adapter_model.bin"),
 )
 
 

@@ -6,6 +6,7 @@ The expected hidden states and logits are those of transformers on the same fold
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import torch
@@ -115,6 +116,95 @@ def test_a_damaged_index_is_refused(tmp_path, theirs, content, message):
     (tmp_path / "model.safetensors").unlink()
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match=message):
+        BertModel.from_pretrained(tmp_path)
+
+
+# --- files of other names -------------------------------------------------------------------------
+
+
+def rename(folder, name):
+    """Give the weights another name, and return the message of the refusal."""
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / "model.safetensors").rename(folder / name)
+    with pytest.raises(
+        ValueError, match="neither model.safetensors nor pytorch_model.bin"
+    ) as error:
+        BertModel.from_pretrained(folder)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["fp16", "fp32", "non_ema"])
+def test_the_only_variant_is_opened(tmp_path, kind):
+    theirs = make_folder(tmp_path)
+    theirs.save_pretrained(tmp_path, variant=kind)
+    (tmp_path / "model.safetensors").unlink()
+    assert (tmp_path / f"model.{kind}.safetensors").exists()
+    assert_equal_outputs(tmp_path, theirs)
+
+
+def test_shards_of_a_variant(tmp_path):
+    theirs = make_folder(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    theirs.save_pretrained(tmp_path, variant="fp16", max_shard_size="2KB")
+    assert (tmp_path / "model.safetensors.index.fp16.json").exists()
+    assert_equal_outputs(tmp_path, theirs)
+
+
+def test_a_variant_of_torch(tmp_path, theirs):
+    torch.save(load_file(tmp_path / "model.safetensors"), tmp_path / "pytorch_model.fp16.bin")
+    (tmp_path / "model.safetensors").unlink()
+    assert_equal_outputs(tmp_path, theirs)
+
+
+def test_of_two_variants_the_reader_chooses(tmp_path, theirs):
+    (tmp_path / "model.int8.safetensors").write_bytes(b"")
+    message = rename(tmp_path, "model.fp16.safetensors")
+    assert "model.fp16.safetensors (PyTorch), model.int8.safetensors (PyTorch)" in message
+    assert "Rename the one that is meant to model.safetensors" in message
+
+
+def test_the_usual_name_comes_before_a_variant(tmp_path, theirs):
+    (tmp_path / "model.fp16.safetensors").write_bytes(b"damaged")
+    (tmp_path / "tf_model.h5").write_bytes(b"damaged")
+    (tmp_path / "optimizer.pt").write_bytes(b"damaged")
+    assert_equal_outputs(tmp_path, theirs)
+    report = str(BertModel.from_pretrained(tmp_path).load_report)
+    assert report.endswith("; not read: model.fp16.safetensors, tf_model.h5")
+
+
+@pytest.mark.parametrize(
+    ("name", "program", "advice"),
+    [
+        ("tf_model.h5", "TensorFlow", "transformers 4 and TensorFlow.*from_tf=True"),
+        ("flax_model.msgpack", "Flax", "transformers 4 and Flax.*from_flax=True"),
+        ("model.onnx", "ONNX", "This format is not read. Fetch model.safetensors"),
+        ("onnx/model.onnx", "ONNX", "This format is not read. Fetch model.safetensors"),
+        ("bert-q8_0.gguf", "GGUF", "This format is not read. Fetch model.safetensors"),
+        ("rust_model.ot", "Rust", "This format is not read. Fetch model.safetensors"),
+        ("bert_model.ckpt.index", "TensorFlow 1", "This format is not read. Fetch"),
+        ("weights.safetensors", "PyTorch", "If this is the whole model, rename it to model.saf"),
+        ("bert.bin", "PyTorch", "If this is the whole model, rename it to pytorch_model.bin"),
+        ("model-00001-of-00002.safetensors", "PyTorch", r"Fetch .*model.safetensors.index.json"),
+        ("0_Transformer/model.safetensors", "PyTorch", "Give the folder 0_Transformer in it"),
+    ],
+)
+def test_weights_of_another_name_are_named(tmp_path, theirs, name, program, advice):
+    message = rename(tmp_path, name)
+    assert f"It holds {name} ({program})" in message
+    assert re.search(advice, message)
+
+
+def test_a_folder_without_any_weights(tmp_path, theirs):
+    assert "It holds no weights of any kind" in rename(tmp_path, "notes.txt")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_a_pointer_of_git_lfs_is_named(tmp_path, theirs, name):
+    """Git leaves it in place of a large file where Git LFS is not installed."""
+    (tmp_path / "model.safetensors").unlink()
+    lines = ["version https://git-lfs.github.com/spec/v1", "oid sha256:" + "0" * 64, "size 4096"]
+    (tmp_path / name).write_text("\n".join(lines) + "\n")
+    with pytest.raises(ValueError, match=f"{name}: holds no weights, but a pointer of Git LFS"):
         BertModel.from_pretrained(tmp_path)
 
 

@@ -74,6 +74,35 @@ def home(tmp_path, monkeypatch):
     return tmp_path / "home"
 
 
+@pytest.fixture
+def answering_hub(home, folder, monkeypatch):
+    """A hub that has the files of the folder. Returns the place in the cache, which is empty."""
+    import huggingface_hub
+    from huggingface_hub import constants
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    snapshot = home / "snapshot"
+
+    def fetch(name, file, local_files_only=False):
+        if not (snapshot / file).is_file():
+            if local_files_only:
+                raise LocalEntryNotFoundError("not in the cache")
+            if not (folder / file).is_file():
+                raise EntryNotFoundError("404")
+            (snapshot / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(folder / file, snapshot / file)
+        return str(snapshot / file)
+
+    def list_files(name):
+        paths = [path for path in folder.rglob("*") if path.is_file()]
+        return sorted(path.relative_to(folder).as_posix() for path in paths)
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
+    monkeypatch.setattr(huggingface_hub, "list_repo_files", list_files)
+    return snapshot
+
+
 def test_hub_name_is_found_in_the_cache(home, folder, model):
     snapshot = make_cache(home, folder)
     assert resolve("acme/tiny-bert") == snapshot
@@ -141,8 +170,10 @@ def test_a_hub_that_fails_on_one_file_is_no_answer(home, folder, monkeypatch):
     A model that has none is another matter.
     """
     import huggingface_hub
+    from huggingface_hub import constants
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     snapshot = make_cache(home, folder, files=("config.json", "vocab.txt"))
 
     def fetch(name, file, local_files_only=False):
@@ -170,11 +201,8 @@ def test_a_hub_that_fails_on_one_file_is_no_answer(home, folder, monkeypatch):
     assert resolve("acme/tiny-bert") == snapshot
 
 
-def test_tokenizer_modules_and_shards_are_fetched(home, folder, monkeypatch):
+def test_tokenizer_modules_and_shards_are_fetched(answering_hub, folder):
     """A model saved by transformers 5 has no vocab.txt; sentence-transformers adds modules."""
-    import huggingface_hub
-    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
-
     (folder / "vocab.txt").unlink()
     (folder / "model.safetensors").rename(folder / "model-1.safetensors")
     index = {"weight_map": {"pooler.dense.bias": "model-1.safetensors"}}
@@ -184,22 +212,9 @@ def test_tokenizer_modules_and_shards_are_fetched(home, folder, monkeypatch):
     (folder / "1_Pooling").mkdir()
     for name in ("tokenizer.json", "1_Pooling/config.json", "sentence_bert_config.json"):
         (folder / name).write_text("{}")
-    snapshot = make_cache(home, folder, files=("config.json",))
-    (snapshot / "1_Pooling").mkdir()
-
-    def fetch(name, file, local_files_only=False):
-        if not (snapshot / file).is_file():
-            if local_files_only:
-                raise LocalEntryNotFoundError("not in the cache")
-            if not (folder / file).is_file():
-                raise EntryNotFoundError("404")
-            shutil.copy(folder / file, snapshot / file)
-        return str(snapshot / file)
-
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
-    assert resolve("acme/tiny-bert") == snapshot
+    assert resolve("acme/tiny-bert") == answering_hub
     for path in folder.rglob("*.*"):
-        assert (snapshot / path.relative_to(folder)).exists(), path
+        assert (answering_hub / path.relative_to(folder)).exists(), path
 
 
 @pytest.mark.parametrize(
@@ -211,32 +226,30 @@ def test_tokenizer_modules_and_shards_are_fetched(home, folder, monkeypatch):
         (["vocab.txt"], ["vocab.txt"]),
     ],
 )
-def test_the_vocabulary_of_each_family_is_fetched(home, folder, monkeypatch, names, fetched):
+def test_the_vocabulary_of_each_family_is_fetched(answering_hub, folder, names, fetched):
     """RoBERTa has two files, XLM-R a sentencepiece model. tokenizer.json alone is enough."""
-    import huggingface_hub
-    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
-
     (folder / "vocab.txt").unlink()
     for name in names:
         (folder / name).write_text("{}")
-    snapshot = make_cache(home, folder, files=("config.json",))
-
-    def fetch(name, file, local_files_only=False):
-        if not (snapshot / file).is_file():
-            if local_files_only:
-                raise LocalEntryNotFoundError("not in the cache")
-            if not (folder / file).is_file():
-                raise EntryNotFoundError("404")
-            shutil.copy(folder / file, snapshot / file)
-        return str(snapshot / file)
-
-    monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
-    assert resolve("acme/tiny-bert") == snapshot
-    assert {path.name for path in snapshot.iterdir()} == {
+    assert resolve("acme/tiny-bert") == answering_hub
+    assert {path.name for path in answering_hub.iterdir()} == {
         "config.json",
         "model.safetensors",
         *fetched,
     }
+
+
+def test_a_variant_on_the_hub(answering_hub, folder, model):
+    (folder / "model.safetensors").rename(folder / "model.fp16.safetensors")
+    assert_loads("acme/tiny-bert", model)
+
+
+def test_weights_on_the_hub_that_are_not_read_are_named(answering_hub, folder):
+    (folder / "model.safetensors").rename(folder / "tf_model.h5")
+    (folder / "onnx").mkdir()
+    (folder / "onnx" / "model.onnx").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"the hub has neither .*onnx.model.onnx \(ONNX\), tf_mod"):
+        resolve("acme/tiny-bert")
 
 
 def test_hub_name_with_the_older_weights_format(home, folder, model):
@@ -248,15 +261,19 @@ def test_hub_name_with_the_older_weights_format(home, folder, model):
 
 def test_hub_name_whose_cache_lacks_the_weights(home, folder):
     make_cache(home, folder, files=("config.json", "vocab.txt"))
-    with pytest.raises(ValueError, match="acme/tiny-bert: .* the network, .* minilm"):
+    with pytest.raises(ValueError, match="acme/tiny-bert: .*HF_HUB_OFFLINE is set.* minilm"):
         resolve("acme/tiny-bert")
 
 
-def test_unknown_hub_name_offline(home):
-    with pytest.raises(
-        ValueError, match="acme/no-such-bert: .* the spelling and the network, .* --model minilm"
-    ):
+@pytest.mark.parametrize("switch", ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])
+def test_an_unknown_hub_name_names_the_offline_switch(home, monkeypatch, switch):
+    """Neither the spelling nor the network is to blame."""
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(switch, "1")
+    with pytest.raises(ValueError, match=f"acme/no-such-bert: .*because {switch} is set") as error:
         resolve("acme/no-such-bert")
+    assert "spelling" not in str(error.value) and "network" not in str(error.value)
 
 
 def test_offline_switch_and_cache_place_are_the_librarys_own(folder, tmp_path):
@@ -282,4 +299,4 @@ def test_offline_switch_and_cache_place_are_the_librarys_own(folder, tmp_path):
     assert answer.returncode == 0, answer.stderr
     config = Path(answer.stdout.strip()) / "config.json"
     assert json.loads(config.read_text())["hidden_size"] == 8
-    assert "not in the Hugging Face cache" in ask("acme/other").stderr
+    assert "not complete in the Hugging Face cache" in ask("acme/other").stderr

@@ -26,9 +26,9 @@ ONLY_LINKED = (
     "data/tables",
     "minbert/commands",
     "minbert/reporting",
+    "multitask/export",
     "course",
     "experiments",
-    "course",
     "tools",
 )
 PAGE = ROOT / "docs" / "README.md"
