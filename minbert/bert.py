@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from minbert import hub, weights
 from minbert.activations import activation_of
 from minbert.attention import MultiHeadAttention, mask_to_bias
-from minbert.call_checks import check_ids, check_outputs
+from minbert.call_checks import check_ids, check_mask, check_outputs
 from minbert.config import BertConfig
 from minbert.dropout import Dropout
 
@@ -224,7 +224,8 @@ class BertModel(nn.Module):
         Compare with transformers.BertModel.
 
         input_ids: (B, T) int64 in [0, vocab_size).
-        attention_mask: (B, T), 1 for tokens and 0 for padding. Default: all 1.
+        attention_mask: (B, T), 1 for tokens and 0 for padding, or prepared as in `bias_of`.
+            Default: all 1.
         token_type_ids: (B, T) int64, 0 for the first sentence and 1 for the second. Default: all 0.
         output_hidden_states: whether to return all L + 1 states, the embeddings first.
         output_attentions: whether to return the attention probabilities of all L layers. They are
@@ -241,9 +242,7 @@ class BertModel(nn.Module):
         check_outputs(self.config, output_attentions, return_dict)
 
         hidden = self.embed(input_ids, token_type_ids)  # (B, T, H)
-        mask_bias = None
-        if attention_mask is not None:
-            mask_bias = mask_to_bias(attention_mask, hidden.dtype)  # (B, 1, 1, T)
+        mask_bias = self.bias_of(attention_mask, hidden)  # (B, 1, 1, T)
 
         hidden_states = [hidden]
         attentions: list[Tensor] = []
@@ -276,14 +275,33 @@ class BertModel(nn.Module):
             token_type_ids = torch.zeros_like(input_ids)
         return self.embeddings(input_ids, token_type_ids)  # (B, T, H)
 
+    def bias_of(self, attention_mask: Tensor | None, hidden_states: Tensor) -> Tensor | None:
+        """Turn the mask of a call into the bias that `attention` adds to its scores.
+
+        attention_mask: (B, T), or prepared once by training code: (B, 1, 1, T), (B, 1, T, T) or
+            (B, N, T, T). A prepared mask of bool or int is 1 where a token may be attended to, and
+            one of floating point is the bias itself, as in transformers.
+        hidden_states: (B, T, H).
+
+        Returns (B, 1, 1, T), or the shape of the prepared mask. None masks nothing.
+        """
+        if attention_mask is None:
+            return None
+        check_mask(self.config, attention_mask, hidden_states)
+        dtype = hidden_states.dtype
+        if attention_mask.dim() == 2:
+            return mask_to_bias(attention_mask, dtype)  # (B, 1, 1, T)
+        if attention_mask.is_floating_point():
+            return attention_mask.clamp(min=torch.finfo(dtype).min).to(dtype)
+        rows = attention_mask.flatten(0, 2)  # each token's own mask, one below the other
+        return mask_to_bias(rows, dtype).view(attention_mask.shape)
+
     def encode(self, hidden_states: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Apply all layers to embeddings: (B, T, H) -> last_hidden_state (B, T, H).
 
-        attention_mask: (B, T), 1 for tokens and 0 for padding. Default: all 1.
+        attention_mask: as in `forward`.
         """
-        mask_bias = None
-        if attention_mask is not None:
-            mask_bias = mask_to_bias(attention_mask, hidden_states.dtype)  # (B, 1, 1, T)
+        mask_bias = self.bias_of(attention_mask, hidden_states)  # (B, 1, 1, T)
         for layer in self.layers:
             hidden_states = layer(hidden_states, mask_bias)  # (B, T, H)
         return hidden_states

@@ -58,6 +58,37 @@ def check_shape(config: BertConfig, input_ids: object) -> None:
         )
 
 
+def check_mask(config: BertConfig, attention_mask: object, hidden_states: Tensor) -> None:
+    """Raise ValueError for a mask that does not fit hidden states (B, T, H).
+
+    The masks that fit are those of BertModel.bias_of. config: of the encoder.
+    """
+    # A graph that is exported has sizes that are not known yet.
+    if torch.compiler.is_compiling():
+        return
+    if not isinstance(attention_mask, Tensor):
+        kind = type(attention_mask).__name__
+        raise ValueError(f"attention_mask is a {kind}; expected is a tensor (rows, tokens).")
+    rows, tokens = hidden_states.shape[:2]
+    shape = tuple(attention_mask.shape)
+    sizes = [(1, rows), (1, config.num_attention_heads), (1, tokens), (tokens,)]
+    if len(shape) == 2:
+        sizes = [(1, rows), (tokens,)]
+    fits = len(shape) == len(sizes)
+    if not fits or any(size not in known for size, known in zip(shape, sizes, strict=True)):
+        raise ValueError(
+            f"attention_mask has the shape {shape}; expected is (rows, tokens), here ({rows}, "
+            f"{tokens}), or a prepared mask (rows, 1, 1, tokens) or (rows, 1, tokens, tokens)."
+        )
+    is_bias = len(shape) == 4 and attention_mask.is_floating_point()
+    if is_bias and (attention_mask > 0).any():
+        raise ValueError(
+            f"attention_mask has the shape {shape}, floating point and positive numbers. A "
+            "prepared mask of floating point is a bias: 0 where a token may be attended to, and "
+            "a very large negative number where not. Pass (mask == 1) for a mask of 1 and 0."
+        )
+
+
 def check_segments(config: BertConfig, token_type_ids: Tensor | None) -> None:
     """Raise ValueError for a second segment where the model has one."""
     # Only models with one segment are asked, since reading a tensor makes a GPU wait. A graph that

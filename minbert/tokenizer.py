@@ -50,12 +50,14 @@ from minbert.tokenizer_files import (
 
 SPECIAL_TOKENS = tuple(SPECIAL_TOKEN_KEYS.values())
 
-# Settings of tokenizer_config.json that only calls and `decode` read, and their defaults.
+# Settings of tokenizer_config.json beside those of the vocabulary's rules, and their defaults. They
+# are about calls and `decode`. split_special_tokens: "[SEP]" in a text is text, and no separator.
 CALL_SETTINGS = {
     "model_max_length": NO_LIMIT,
     "padding_side": "right",
     "truncation_side": "right",
     "clean_up_tokenization_spaces": False,
+    "split_special_tokens": False,
 }
 TokenIds = int | Sequence[int] | Tensor | np.ndarray
 
@@ -238,8 +240,12 @@ class BertTokenizer:
         try:
             for name in ("padding_side", "truncation_side"):
                 check_choice(name, self._setting(name), ("right", "left"))
+            if type(self.splits_special_tokens) is not bool:
+                value = self.splits_special_tokens
+                raise ValueError(f"split_special_tokens is {value!r}; it is true or false.")
         except ValueError as error:
             raise ValueError(f"{folder / 'tokenizer_config.json'}: {error}") from error
+        self.backend.encode_special_tokens = self.splits_special_tokens
         length = self._setting("model_max_length")
 
         # transformers writes numbers from 1e20 on where there is no limit.
@@ -251,6 +257,11 @@ class BertTokenizer:
         value = self.call_settings.get(name)
         return CALL_SETTINGS[name] if value is None else value
 
+    @property
+    def splits_special_tokens(self) -> bool:
+        """Whether a text that holds the name of a special token, such as [SEP], is plain text."""
+        return self._setting("split_special_tokens")
+
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of everything that the token ids of a text depend on."""
@@ -259,6 +270,8 @@ class BertTokenizer:
             identity.append(self.definition)
         if self._setting("truncation_side") == "left":
             identity.append("truncated on the left")
+        if self.splits_special_tokens:
+            identity.append("split_special_tokens")
         text = json.dumps(identity, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -329,6 +329,8 @@ def encoder_fingerprint(encoder: BertModel, tokenizer: BertTokenizer) -> str:
     identity: list[Any] = [encoder.config.identity, tokenizer.vocabulary, tokenizer.settings]
     if tokenizer.definition is not None:
         identity.append(tokenizer.definition)
+    if tokenizer.splits_special_tokens:
+        identity.append("split_special_tokens")
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode())
     for parameter in encoder.parameters():
         digest.update(parameter.detach().cpu().numpy().tobytes())

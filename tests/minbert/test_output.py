@@ -211,3 +211,70 @@ def test_embed_and_encode_are_the_two_steps_of_forward(hugging_face_folder, is_t
     hidden_states = model.encode(model.embed(input_ids=INPUT_IDS), BATCH["attention_mask"])
     expected = model(INPUT_IDS, BATCH["attention_mask"]).last_hidden_state
     assert torch.equal(hidden_states, expected)
+
+
+# --- prepared masks -------------------------------------------------------------------------------
+
+IS_TOKEN = BATCH["attention_mask"].bool()
+BLOCKS = BATCH["token_type_ids"][:, :, None] == BATCH["token_type_ids"][:, None, :]
+
+
+def bias(mask):
+    """0 where a token may be attended to, and else the most negative number."""
+    return torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        IS_TOKEN[:, None, None, :],
+        bias(IS_TOKEN[:, None, None, :]),
+        (IS_TOKEN[:, None, :] & BLOCKS)[:, None],
+        bias((IS_TOKEN[:, None, :] & BLOCKS)[:, None]),
+        torch.ones(6, 6, dtype=torch.bool).tril()[None, None],
+    ],
+    ids=["tokens", "bias of tokens", "blocks", "bias of blocks", "causal"],
+)
+def test_a_prepared_mask_is_that_of_transformers(hugging_face_folder, mask):
+    # The kernel of transformers reads a mask of bool, its eager attention does not.
+    theirs = transformers.BertModel.from_pretrained(hugging_face_folder, attn_implementation="sdpa")
+    for implementation in ("eager", "fused"):
+        ours = BertModel.from_pretrained(
+            hugging_face_folder, attention_implementation=implementation
+        )
+        # A token that sees no other token has no meaning: of padding nobody reads anything.
+        sees = (mask == 0).any(-1) if mask.is_floating_point() else mask.any(-1)
+        read = IS_TOKEN & sees[:, 0].expand(2, 6)
+        with torch.no_grad():
+            found = ours(INPUT_IDS, attention_mask=mask).last_hidden_state
+            expected = theirs(INPUT_IDS, attention_mask=mask).last_hidden_state
+        assert_close(found[read], expected[read])
+
+
+def test_a_prepared_mask_of_whole_numbers_and_of_heads(ours):
+    plain = encode(ours).last_hidden_state
+    mask = BATCH["attention_mask"]
+    heads = ours.config.num_attention_heads
+    for prepared in (mask[:, None, None, :], IS_TOKEN[:, None, None, :].expand(2, heads, 6, 6)):
+        with torch.no_grad():
+            found = ours(INPUT_IDS, prepared, BATCH["token_type_ids"]).last_hidden_state
+        assert_close(found[IS_TOKEN], plain[IS_TOKEN])
+
+
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        (IS_TOKEN[:, None, :], r"the shape \(2, 1, 6\); expected is \(rows, tokens\), here \(2, 6"),
+        (IS_TOKEN[:, None, :, None], r"the shape \(2, 1, 6, 1\)"),
+        (IS_TOKEN[:, :5], r"the shape \(2, 5\)"),
+        (IS_TOKEN[:, None, None, :5], r"the shape \(2, 1, 1, 5\)"),
+        (torch.ones(3, 6), r"the shape \(3, 6\)"),
+        (torch.ones(2, 3, 6, 6).bool(), r"the shape \(2, 3, 6, 6\)"),
+        (IS_TOKEN[0], r"the shape \(6,\)"),
+        (IS_TOKEN[:, None, None, :].float(), r"floating point and positive numbers.*mask == 1"),
+        ([[1] * 6] * 2, "attention_mask is a list"),
+    ],
+)
+def test_a_mask_that_does_not_fit_is_named(ours, mask, message):
+    with pytest.raises(ValueError, match=message):
+        ours(INPUT_IDS, attention_mask=mask)

@@ -459,3 +459,42 @@ def test_negative_control_the_arguments_are_told_apart(ours):
         {"padding_side": "left", "max_length": 12},
     ):
         assert as_lists(ours(TEXTS, PAIRS, **arguments)) != plain, arguments
+
+
+# --- names of special tokens in a text ------------------------------------------------------------
+
+INJECTED = "[MASK] hello [SEP] world [CLS] <mask> the </s> world <s>[PAD]"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_split_special_tokens(tmp_path, family):
+    """With it, a text injects no separator. transformers gives the same ids."""
+    make_model(family, tmp_path / family)
+    path = tmp_path / family / "tokenizer_config.json"
+    plain = BertTokenizer.from_pretrained(tmp_path / family)
+    content = json.loads(path.read_text()) | {"split_special_tokens": True}
+    path.write_text(json.dumps(content))
+    ours = BertTokenizer.from_pretrained(tmp_path / family)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / family)
+    ids, _ = ours.encode([INJECTED])
+    assert ids == theirs([INJECTED])["input_ids"]
+    assert ours(INJECTED, return_tensors=None)["input_ids"] == ids[0]
+    # </s> is also a piece of a Unigram vocabulary, in transformers as here.
+    assert ids[0].count(ours.sep_token_id) == (2 if family == "xlm-roberta" else 1)
+    assert ours.tokenize(INJECTED) == theirs.tokenize(INJECTED)
+    pair, _ = ours.encode([INJECTED], ["[SEP] world"])
+    assert pair == theirs([INJECTED], ["[SEP] world"])["input_ids"]
+
+    # It is another tokenizer: its token ids are never taken from the cache of the plain one.
+    assert ids != plain.encode([INJECTED])[0]
+    assert ours.fingerprint != plain.fingerprint
+    ours.save_pretrained(tmp_path / "again")
+    assert BertTokenizer.from_pretrained(tmp_path / "again").encode([INJECTED])[0] == ids
+
+
+def test_split_special_tokens_as_an_argument(folder):
+    ours = BertTokenizer.from_pretrained(folder, split_special_tokens=True)
+    theirs = transformers.AutoTokenizer.from_pretrained(folder, split_special_tokens=True)
+    assert ours.encode([INJECTED])[0] == theirs([INJECTED])["input_ids"]
+    with pytest.raises(ValueError, match="split_special_tokens is 'yes'; it is true or false"):
+        BertTokenizer.from_pretrained(folder, split_special_tokens="yes")
