@@ -304,6 +304,7 @@ class Pulse(threading.Thread):
 
 SCREEN = Screen()
 tqdm.monitor_interval = 0  # Pulse draws the bars, so tqdm needs no thread of its own
+tqdm.set_lock(threading.RLock())  # tqdm's own is shared by forked processes, which may be killed
 
 
 def make_bar(work: Work, stream: TextIO | None) -> tqdm:
