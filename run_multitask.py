@@ -26,7 +26,7 @@ from minbert.commands.ctrl_c import INTERRUPTION
 from minbert.commands.ending import exit_code, resumable
 from minbert.commands.optional import check_tensorboard
 from minbert.commands.outputs import check_new_folder
-from minbert.commands.paths import in_shell
+from minbert.commands.paths import check_plain_inputs, in_shell
 from minbert.reporting import terminal
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ def prepare(options: Options, folder: Path, is_resumed: bool) -> Setup:
     terminal.say(*notes_on_others(device))
     check_new_folder("--output_dir", folder)
     inputs = options.input_files()
+    check_plain_inputs(inputs)
     paths = place_predictions(options.data, options.multitask, folder, inputs, model_folder)
     tasks, tables = read_task_tables(options.data, options.multitask)
     seed = options.training.seed

@@ -14,6 +14,8 @@ from minbert.commands.paths import LATEST, in_shell, is_free
 from minbert.commands.plugins import PluginError, check_named, flags_of_named
 from minbert.training.code_version import writer_of
 
+LONGEST = 500  # letters of a reason in a message, which may quote a damaged file
+
 
 def choose_folder(options: Options) -> Path:
     """The folder of a new run, not created yet: OUTPUT_DIR/NAME.
@@ -79,8 +81,8 @@ def load(folder: Path) -> Options:
         raise ValueError(f"--resume {folder}: options.json cannot be used: {error}.") from error
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{path}: not the options of this version ({error}{writer_of(stored)}). Start a new "
-            "run instead."
+            f"{path}: not the options of this version ({str(error)[:LONGEST]}{writer_of(stored)}). "
+            "Start a new run instead."
         ) from error
     return options
 

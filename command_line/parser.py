@@ -21,13 +21,16 @@ from data.options import DataOptions, InputFileOptions
 from minbert.commands import plugins
 from minbert.commands.flags import Formatter, Parser, add_flag
 from minbert.commands.options import (
+    AUTO,
     NONE,
     OptionGroup,
     all_fields,
     direct_fields,
+    flat,
     groups_of_methods,
 )
-from minbert.commands.paths import behind_link
+from minbert.commands.outputs import check_no_links
+from minbert.commands.paths import behind_link, in_shell, real_path
 from minbert.options import EncoderOptions
 from minbert.pretraining.options import MlmOptions
 from minbert.training.options import TrainingOptions
@@ -181,7 +184,8 @@ def parse(argv: Sequence[str] | None = None) -> tuple[Options, Path | None]:
             return options_of(values), None
         check_resumed(values)
         folder = behind_link(Path(run))
-        return load(folder).with_values(**values), folder
+        stored = load(folder)
+        return stored.with_values(**trusted_places(stored, values, folder)), folder
     except (ValueError, OSError) as error:
         parser.exit(2, f"{PROGRAM}: {error}\n")
 
@@ -200,6 +204,34 @@ def check_resumed(flags: dict[str, Any]) -> None:
                 "without --resume. Only the paths of the leaderboard files may change. --plugin "
                 "names the run's own plugins."
             )
+
+
+def trusted_places(stored: Options, flags: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The flags of --resume, with which nothing is written outside the run's folder unasked.
+
+    The folder may come from someone else. ValueError for a link in it that leads out of it, and for
+    a file of predictions outside of it that the user has not named in this command.
+
+    stored: the options of the run.
+    """
+    check_no_links(folder)
+    values = dict(flags)
+    stored_paths = flat(stored.multitask.files)
+    stored_paths.pop("overwrite")
+    for name, path in stored_paths.items():
+        is_inside = real_path(folder) in real_path(path).parents
+        if path != AUTO and not is_inside and name not in flags:
+            raise ValueError(
+                f"--resume {folder}: its options.json sends predictions to {path}, which is not in "
+                f"its folder. Add --{name} {in_shell(Path(path))} if they shall go there, or "
+                f"--{name} auto."
+            )
+    # Files of others are replaced only if this command says so.
+    values.setdefault("overwrite", False)
+    # Token ids are kept in the user's own cache, wherever the run kept them.
+    if stored.data.token_cache != NONE:
+        values["token_cache"] = AUTO
+    return values
 
 
 def options_of(flags: dict[str, Any]) -> Options:

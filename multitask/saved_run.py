@@ -55,6 +55,7 @@ NEEDED_OPTIONS = (
     "tasks",
     "head",
 )
+LONGEST = 500  # letters of a reason in a message, which may quote a damaged file
 ADVICE = "so another version wrote it. Start the run anew with this one."
 
 
@@ -128,7 +129,7 @@ def read_record(folder: str | Path) -> Record:
     except ValueError as error:
         raise ValueError(
             f"{folder}: its run.json has an option that this version does not know "
-            f"({error}), {ADVICE}"
+            f"({str(error)[:LONGEST]}), {ADVICE}"
         ) from error
     # A file that is named but has no digest cannot be checked, so it counts as missing.
     for name, task in tasks.items():

@@ -107,6 +107,22 @@ def check_new_folder(flag: str, folder: Path) -> None:
     check_place(Output(flag, folder), ())
 
 
+def check_no_links(run: Path) -> None:
+    """Raise ValueError for a link in a run's folder that leads out of it.
+
+    The run may come from someone else. What is written into it must stay in it.
+    """
+    place = real_path(run)
+    for parent, folders, files in os.walk(run):
+        for name in (*folders, *files):
+            path = Path(parent) / name
+            if path.is_symlink() and place not in real_path(path).parents:
+                raise ValueError(
+                    f"{path}: a link that leads out of the run's folder, to {os.readlink(path)}. "
+                    "Replace it with what it leads to."
+                )
+
+
 def check_kind(output: Output) -> None:
     """Raise ValueError unless a plain file or nothing is at the path, links followed."""
     path = output.path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -45,6 +45,18 @@ def check_writable(run: Path, files: Sequence[Path] = ()) -> None:
         _check_folder(folder)
     for path in (run, *files):
         _check_names(path)
+
+
+def check_plain_inputs(paths: Iterable[str | Path]) -> None:
+    """Raise ValueError for an input that is a device, a pipe or a socket, which may never end.
+
+    A run reads its inputs more than once. A path where nothing is passes: its reader says so.
+    """
+    for path in paths:
+        if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+            raise ValueError(
+                f"{path}: it is not a plain file, but a device, a pipe or a socket. Give a file."
+            )
 
 
 def _check_folder(folder: Path) -> None:

@@ -18,7 +18,7 @@ from minbert.commands.ending import exit_code, resumable
 from minbert.commands.files import DamagedFile, read_json
 from minbert.commands.flags import parser_of
 from minbert.commands.options import NONE, all_fields, from_flat
-from minbert.commands.outputs import check_new_folder
+from minbert.commands.outputs import check_new_folder, check_no_links
 from minbert.commands.paths import is_free
 from minbert.hub import BUNDLED
 from minbert.pretraining.options import (
@@ -77,6 +77,7 @@ def absolute(name: str) -> str:
 def load(folder: Path) -> PlainTextRun:
     """The run that began in `folder`; ValueError where there is none, or one of another version."""
     content = None
+    check_no_links(folder)
     try:
         content = read_json(folder / "options.json")
         stored = content["options"]

@@ -12,6 +12,7 @@ from minbert.commands.outputs import (
     PAGE_START,
     Output,
     begins_with,
+    check_no_links,
     check_outputs,
 )
 from minbert.commands.paths import check_writable
@@ -45,6 +46,7 @@ def check_output_files(request: ErrorsOptions) -> None:
     folder = request.folder
     if request.out is None and not folder.is_dir():
         return  # the reader of the run says what is wrong
+    check_no_links(request.folder)
     check_writable(folder)
     outputs = []
     for name, start in (("errors.md", f"# {TITLE_START}"), ("errors.html", PAGE_START)):
