@@ -314,7 +314,7 @@ def make_bar(work: Work, stream: TextIO | None) -> tqdm:
         from tqdm.auto import tqdm as bar_class
     else:
         bar_class = tqdm
-    bar = bar_class(
+    return bar_class(
         desc=visible_everywhere(work.description),
         total=work.total,
         initial=work.num_before,
@@ -326,14 +326,13 @@ def make_bar(work: Work, stream: TextIO | None) -> tqdm:
         nrows=MAX_BARS,
         smoothing=0,  # the time left follows from the mean speed
     )
-    bar.start_t -= work.seconds
-    return bar
 
 
 def draw(bar: tqdm, work: Work) -> None:
     """Show how far some work has come."""
     bar.ncols = width() - 1
     bar.n = work.done
+    bar.start_t = time.time() - work.seconds  # `doing` starts anew
     bar.set_description_str(visible_everywhere(work.description), refresh=False)
     bar.set_postfix_str(visible_everywhere(work.note), refresh=False)
     bar.refresh()

@@ -246,6 +246,13 @@ def test_a_session_shows_what_it_does_until_something_else_works(monkeypatch):
         terminal.doing("reading")
         terminal.SCREEN.refresh()
         assert [bar.desc for bar in terminal.SCREEN.bars.values()] == ["reading"]
+        # Its time is that of what is done now.
+        terminal.SCREEN.base.started -= 70
+        terminal.SCREEN.refresh()
+        assert screen.getvalue().endswith("reading  01:10")
+        terminal.doing("counting")
+        terminal.SCREEN.refresh()
+        assert screen.getvalue().rstrip().endswith("counting  00:00")
         with terminal.working("outer", 4), terminal.working("inner"):
             terminal.SCREEN.refresh()
             assert [bar.desc for bar in terminal.SCREEN.bars.values()] == ["outer", "inner"]
