@@ -1,6 +1,8 @@
 """data/readers.py: the course's format, the message of each bad input, and no row lost."""
 
 import gzip
+import sys
+from collections import Counter
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -400,6 +402,24 @@ def test_every_file_of_the_course_goes_the_short_way():
     for names in COURSE_FILES.values():
         for name in names.values():
             assert read_course_file(SAMPLE_FOLDER / name) is not None, name
+
+
+def test_a_row_of_the_course_passes_few_functions():
+    calls: Counter[str] = Counter()
+
+    def count(frame, event, _):
+        if event == "call" and "/data/" in frame.f_code.co_filename:
+            calls[frame.f_code.co_name] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        table = read_examples(SAMPLE_FOLDER / "sts-dev.csv", STS)
+    finally:
+        sys.setprofile(before)
+    of_each_row = [name for name, number in calls.items() if number >= len(table.examples)]
+    assert {"parse", "parse_label"} <= set(of_each_row)
+    assert len(of_each_row) <= 6, f"a row passes {', '.join(of_each_row)}"
 
 
 def test_quotes_of_the_sst_test_file_are_those_of_csv(write):
