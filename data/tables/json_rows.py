@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from datetime import date, datetime, time
 from typing import Any, NamedTuple
 
+from data.tables.file_text import damage_in
 from data.tables.rows import (
     JSON_ARRAY,
     JSON_LINES,
@@ -30,8 +31,7 @@ TO_JSON_LINES = (
 )
 # The beginning of an array of objects, on one line or on several.
 ARRAY = re.compile(r"\s*\[\s*\{")
-# The others, U+DC00 and U+DC80 to U+DCFF, stand for bytes of the file that are no text.
-HALF_CHARACTER = re.compile("[\ud800-\udbff\udc01-\udc7f\udd00-\udfff]")
+HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 # A table of more cells than this must fill one of so many.
 MANY_CELLS = 1_000_000
 MAX_CELLS_PER_VALUE = 100
@@ -77,9 +77,11 @@ def read_json(name: str, text: str, encoding: str) -> RawTable:
     fault = emptiness(len(records) * len(columns), num_values)
     if fault:
         raise ValueError(f"{name}: {fault}. {TO_JSON_LINES}")
+    # Bytes that are no text look like halves of characters. rows.py names them.
+    is_damaged = damage_in(text) is not None
     rows = []
     for record in records:
-        fields = [to_field(record.values.get(column)) for column in columns]
+        fields = [to_field(record.values.get(column), is_damaged) for column in columns]
         rows.append(Row(record.line, fields))
     layout = Layout(JSON_ARRAY if is_array else JSON_LINES, encoding)
     return RawTable(name, Row(0, list(columns)), tuple(rows), layout)
@@ -148,12 +150,15 @@ def emptiness(num_cells: int, num_values: int) -> str:
     return f"it has {num_cells:,} cells, but only {num_values:,} values"
 
 
-def to_field(value: Any) -> str:
-    """Return a value of JSON or of a cell as the text that a CSV file would hold."""
+def to_field(value: Any, is_damaged: bool = False) -> str:
+    """Return a value of JSON or of a cell as the text that a CSV file would hold.
+
+    is_damaged: whether the file holds bytes that are no text.
+    """
     if value is None:
         return ""
     if isinstance(value, str):
-        return text_field(value)
+        return value if is_damaged else text_field(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):

@@ -179,6 +179,12 @@ def test_an_item_of_an_array_is_named_by_its_number():
     assert table.fault_of(table.rows[1], [0]) == """'id' holds ["x"]; expected is one text"""
 
 
+@pytest.mark.parametrize("half", ["\\ud83d", "\\udc4d", "\\udc00", "\\udc80", "\\ude00", "\\udfff"])
+def test_each_half_of_a_character_is_named_as_it_is_written(half):
+    table = parse(f'{{"text": "{half} x"}}\n', "rows.jsonl")
+    assert f"holds the escape {half}, which is half" in table.fault_of(table.rows[0], [0])
+
+
 def test_as_many_right_characters_as_wrong_bytes_show_damaged_utf_8():
     table = parse("id,sentence\n1,Café\n".encode() + b"2,caf\xe9\n")
     assert (table.rows[0].fields[1], table.layout.encoding) == ("Café", "UTF-8")
