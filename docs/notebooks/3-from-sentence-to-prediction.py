@@ -192,14 +192,16 @@ for axes, text, answer in zip(all_axes, sentences, answers, strict=True):
 plt.show()
 
 assert answers[0].argmax() > answers[1].argmax()
+assert names[answers[2].argmax()] == names[answers[3].argmax()] == "somewhat positive"
 
 # %% [markdown]
-# **Question.** Look at "Not bad at all!". Is the answer right? What may be the reason?
+# **Question.** Look at the last two sentences. Which answer is right, and which is not?
 #
 # <details><summary>Answer</summary>
 #
-# A small model often reads the words one by one. "Not" and "bad" both occur in negative sentences
-# mostly. A larger model, or more sentences with negations, would help.
+# "Not bad at all!" is right: *somewhat positive*. A list of good and bad words would not say that.
+# In the encoder, "bad" can attend to "not". "It is a film about a dog." holds no opinion, so
+# *neutral* would be right. The model learned from reviews, and most of those have an opinion.
 #
 # </details>
 #

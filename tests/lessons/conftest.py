@@ -1,4 +1,4 @@
-"""Each lesson test runs twice: with the readable branches, then with the fast ones."""
+"""Each lesson test runs with readable and with fast branches, and its hint stands last."""
 
 from __future__ import annotations
 
@@ -14,3 +14,29 @@ def formulas(request: pytest.FixtureRequest) -> Iterator[str]:
     """Take one kind of branches in a test. The readable ones come first."""
     with fast.switched(is_fast=request.param == "fast"):
         yield request.param
+
+
+class Hints:
+    """A pytest plugin that keeps the message of the first failure and prints it at the end."""
+
+    def __init__(self) -> None:
+        self.first = ""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep what the first failed test says."""
+        crash = getattr(report.longrepr, "reprcrash", None)
+        if report.failed and crash is not None and not self.first:
+            # pytest's own explanation of the assertion stands behind the first line.
+            message = crash.message.splitlines()[0]
+            self.first = message.removeprefix("AssertionError: ")
+
+    def pytest_unconfigure(self, config: pytest.Config) -> None:
+        """Print the hint below pytest's own last line."""
+        terminal = config.pluginmanager.get_plugin("terminalreporter")
+        if self.first and terminal is not None:
+            terminal.write_line(f"\nHINT: {self.first}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Add the plugin."""
+    config.pluginmanager.register(Hints())

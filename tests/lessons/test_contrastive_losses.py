@@ -80,13 +80,108 @@ def test_two_sentences_by_hand():
         row_2 = math.log(1 + math.exp((0 - 1 / math.sqrt(2)) / temperature))
         expected = (row_1 + row_2) / 2
         loss = info_nce(anchors, positives, temperature)
-        assert loss.item() == pytest.approx(expected, rel=1e-5)  # fp32
+        # fp32: a sum of logits up to 1 / t, less one of them.
+        assert loss.item() == pytest.approx(expected, rel=1e-5, abs=1e-7 / temperature)
 
 
 def test_unrelated_vectors_give_log_b():
     """Where all cosines are equal, each of 8 questions has 8 answers that are equally likely."""
     anchors = torch.ones(8, 3)
     assert info_nce(anchors, anchors).item() == pytest.approx(math.log(8))
+
+
+# --- hard negatives, and pairs that say the same --------------------------------------------------
+
+# Positives as above, and the hard negatives (1, 1) and (0, -2). Their cosines are 1/sqrt 2 and 0 in
+# row one, 1/sqrt 2 and -1 in row two. The own ones are 1/sqrt 2 and -1. At t = .5 with the weight
+# 1.5, the loss is 1.1517.
+HARD_MISTAKES = {
+    0.3301: "the hard negatives are not heeded.",
+    0.8164: "hard_negative_weight is not heeded; add it to the logit of the own one.",
+    1.6544: "hard_negative_weight belongs to the own hard negative alone, j = i, not to all.",
+    1.8106: "hard_negative_weight is added to the cosine; add it to the logit, after 1 / t.",
+    0.8644: "each anchor meets its own hard negative alone; all of them join its sum.",
+    0.9252: "the own logit is multiplied by hard_negative_weight; add it.",
+    0.9159: "the cosines of the hard negatives are not divided by the temperature.",
+    1.0093: "anchors and hard negatives are swapped: row i belongs to anchor i.",
+}
+OTHER_HARD_MISTAKE = (
+    "do the hard negatives join the sum under the fraction, and none of them the one above it?"
+)
+
+
+def check_hard_negatives(loss) -> None:
+    """The mistakes with hard negatives, each by its number."""
+    anchors = torch.tensor([[1.0, 0], [0, 2]])
+    positives = torch.tensor([[1.0, 0], [3, 3]])
+    hard = torch.tensor([[1.0, 1], [0, -2]])
+    number = loss(anchors, positives, 0.5, hard, 1.5).item()
+    hint = OTHER_HARD_MISTAKE
+    for wrong, mistake in HARD_MISTAKES.items():
+        if math.isclose(number, wrong, abs_tol=1e-3):
+            hint = mistake
+    expected = hard_by_loop(anchors, positives, hard, 1.5, 0.5)
+    message = f"found {number:.4f}, expected {expected:.4f}: {hint}"
+    assert number == pytest.approx(expected, abs=1e-4), message
+
+
+def hard_by_loop(anchors, positives, hard, weight, temperature, same=None, same_hard=None) -> float:
+    """Equation 5 of Gao et al. 2021, one term at a time, in float64."""
+    total = 0.0
+    for i, anchor in enumerate(anchors.double()):
+        terms = []
+        for j, positive in enumerate(positives.double()):
+            score = F.cosine_similarity(anchor, positive, dim=0).item() / temperature
+            if i == j:
+                own = score
+            if i == j or same is None or not same[i, j]:
+                terms.append(math.exp(score))
+        for j, negative in enumerate(hard.double()):
+            score = F.cosine_similarity(anchor, negative, dim=0).item() / temperature
+            if same_hard is None or not same_hard[i, j]:
+                terms.append(math.exp(score + weight * (i == j)))
+        total += math.log(sum(terms)) - own
+    return total / len(anchors)
+
+
+def test_hard_negatives_with_hints():
+    check_hard_negatives(info_nce)
+
+
+def check_same(loss) -> None:
+    """Positives and hard negatives that say the same as an anchor are left out of its sum."""
+    anchors, positives = vectors(10, dtype=torch.float64)
+    hard, _ = vectors(11, dtype=torch.float64)
+    same = torch.zeros(6, 6, dtype=torch.bool)
+    same[0, 3] = same[0, 0] = same[4, 1] = True
+    same_hard = torch.zeros(6, 6, dtype=torch.bool)
+    same_hard[2, 2] = same_hard[2, 5] = True
+    found = loss(anchors, positives, 0.5, hard, 0.7, same, "cos", same_hard).item()
+    without = hard_by_loop(anchors, positives, hard, 0.7, 0.5, None, same_hard)
+    without_hard = hard_by_loop(anchors, positives, hard, 0.7, 0.5, same, None)
+    expected = hard_by_loop(anchors, positives, hard, 0.7, 0.5, same, same_hard)
+    hint = "is an entry of same[i, j] left out of row i, and never the diagonal of `same`?"
+    if math.isclose(found, without, abs_tol=1e-6):
+        hint = "`same` is not heeded."
+    if math.isclose(found, without_hard, abs_tol=1e-6):
+        hint = "`same_hard` is not heeded."
+    if not math.isfinite(found):
+        hint = "the diagonal of `same` does not matter: the anchor keeps its own positive."
+    message = f"found {found:.4f}, expected {expected:.4f}: {hint}"
+    assert found == pytest.approx(expected, abs=1e-6), message
+
+
+def test_pairs_that_say_the_same_with_hints():
+    check_same(info_nce)
+
+
+def test_dot_products():
+    """(1, 0) with (1, 0) and (3, 3): 1 and 3. (0, 2) with them: 0 and 6."""
+    anchors = torch.tensor([[1.0, 0], [0, 2]])
+    positives = torch.tensor([[1.0, 0], [3, 3]])
+    expected = (math.log(1 + math.exp(2)) + math.log(1 + math.exp(-6))) / 2
+    found = info_nce(anchors, positives, 1.0, similarity="dot").item()
+    assert found == pytest.approx(expected, rel=1e-5), "similarity='dot' divides by no length"
 
 
 # --- a slow loop, and a library -------------------------------------------------------------------
@@ -145,7 +240,7 @@ def test_the_precision_it_computes_in(dtype, result):
     loss = info_nce(anchors, positives)
     assert loss.dtype == result
     expected = info_nce(anchors.double(), positives.double())
-    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5, abs=2e-6)
 
 
 def test_bf16_autocast_does_not_reach_the_scores():

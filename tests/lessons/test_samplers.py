@@ -143,11 +143,13 @@ def test_joint_samples_the_larger_down_to_the_smallest():
 
 
 def test_mt_dnn_by_hand():
-    order = torch.randperm(3, generator=seeded()).tolist()
-    pool = [("sst", [0, 1]), ("sst", [2]), ("sts", [5])]
-    assert mt_dnn(BY_HAND, seeded()) == [[pool[index]] for index in order], (
-        "all batches of all tasks, in the order of one torch.randperm with the generator"
+    steps = mt_dnn(BY_HAND, seeded())
+    assert sorted(steps) == [[("sst", [0, 1])], [("sst", [2])], [("sts", [5])]], (
+        "all batches of all tasks, one in each step"
     )
+    assert mt_dnn(BY_HAND, seeded()) == steps, "the same generator state gives the same plan"
+    orders = {str(mt_dnn(BY_HAND, seeded(seed))) for seed in range(40)}
+    assert len(orders) == 6, "three batches have six orders, and each of them may come"
 
 
 def test_mt_dnn_takes_every_row_of_every_task_exactly_once_a_batch_per_step():

@@ -19,8 +19,9 @@ from minbert.training.job import Part
 from multitask import combining
 from multitask.combining import update_weights
 from multitask.options import TaskOptions
+from multitask.surgery import pcgrad
 from multitask.surgery_registry import SURGERIES, GradientStep
-from tests.lessons.test_surgery import orders_of, plain_pcgrad, rows
+from tests.lessons.test_surgery import conflicting, orders_of, plain_pcgrad, rows
 from tests.toy_job import make_job
 from tests.toy_surgery import make_surgery
 
@@ -233,3 +234,19 @@ def test_a_method_without_a_function_is_refused():
     )
     with pytest.raises(ValueError, match="surgery is 'mean', which changes no gradients"):
         update_weights("mean", step)
+
+
+# --- the draws of a run ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_tasks", range(2, 7))
+def test_pcgrad_agrees_with_torchjd(num_tasks):
+    """Both draw an order of all K tasks for each task, so that runs repeat those of before."""
+    aggregation = pytest.importorskip(
+        "torchjd.aggregation", reason="torchjd is the reference; run setup.sh --dev"
+    )
+    gradients = conflicting(num_tasks)
+    torch.manual_seed(7)
+    expected = aggregation.PCGrad()(gradients)
+    torch.manual_seed(7)
+    torch.testing.assert_close(pcgrad(gradients), expected)
