@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from minbert.optimizer import AdamW
     from minbert.tokenizer import BertTokenizer
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = ["AdamW", "BertConfig", "BertModel", "BertOutput", "BertTokenizer"]
 
