@@ -68,3 +68,8 @@ def __getattr__(name: str) -> type:
         raise AttributeError(f"module 'minbert' has no attribute '{name}'")
     module = import_module(f"minbert.{DEFINED_IN[name]}")
     return getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    """All public names, also those that are not imported yet."""
+    return sorted({*globals(), *__all__})

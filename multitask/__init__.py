@@ -44,6 +44,7 @@ saved_run.py         Opens a finished run again.
 probabilities.py     From raw outputs to probabilities to predictions.
 command_options.py   The options of predict.py and check.py.
 user_rows.py         The task and the rows of predict.py.
+predictor.py         Predictor: a finished run, to predict from Python.
 answers.py           What the runs say of these rows.
 predict.py           Command: predicts rows of your own.
 checked_files.py     Leaderboard files against the rows that they are for.
@@ -54,6 +55,8 @@ errors/              Command: where a run is wrong.
 """
 
 import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 try:
     from minbert.commands.hidden import check_packages
@@ -73,13 +76,30 @@ from multitask.head_registry import HeadEntry, register_head  # noqa: E402
 from multitask.sampler_registry import Epoch, Sampler, register_sampler  # noqa: E402
 from multitask.surgery_registry import GradientStep, Surgery, register_surgery  # noqa: E402
 
+# At run time it waits until it is asked for, because torch takes a second or two.
+if TYPE_CHECKING:
+    from multitask.predictor import Predictor
+
 __all__ = [
     "Epoch",
     "GradientStep",
     "HeadEntry",
+    "Predictor",
     "Sampler",
     "Surgery",
     "register_head",
     "register_sampler",
     "register_surgery",
 ]
+
+
+def __getattr__(name: str) -> type:
+    """Import Predictor when it is first asked for (PEP 562)."""
+    if name != "Predictor":
+        raise AttributeError(f"module 'multitask' has no attribute '{name}'")
+    return import_module("multitask.predictor").Predictor
+
+
+def __dir__() -> list[str]:
+    """All public names, also those that are not imported yet."""
+    return sorted({*globals(), *__all__})

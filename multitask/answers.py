@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data.batching import EncodedExamples
 from data.examples import Example
 from data.known_words import load_words, rows_of_unknown_words
 from data.tables.spreadsheets import new_column, write_spreadsheet
@@ -22,10 +21,9 @@ from data.task_specs import TaskSpec
 from data.user_texts import UserTexts, one_line
 from minbert.reporting import terminal
 from multitask.command_options import PredictOptions
-from multitask.evaluation import predict
-from multitask.probabilities import decode, probabilities
-from multitask.rows import describe_cuts
-from multitask.saved_run import Record, all_tasks, check_trained, open_model, read_record
+from multitask.predictor import Predictor
+from multitask.probabilities import decode, votes_by_class
+from multitask.saved_run import Record, all_tasks, check_trained, read_record
 from multitask.tasks import Task
 from multitask.user_rows import to_examples
 
@@ -50,10 +48,18 @@ def predict_rows(options: PredictOptions, spec: TaskSpec, texts: UserTexts) -> A
     log(*texts.notes)
     rows = to_examples(texts)
     warn_of_unknown_words(runs, task, rows, texts, log)
-    total = votes_of(runs[0], task, rows, log, options.precision)
-    for run in runs[1:]:
-        total = total + votes_of(run, task, rows, log, options.precision)
+    total = votes_of(options.runs[0], options, task, rows)
+    for folder in options.runs[1:]:
+        total = total + votes_of(folder, options, task, rows)
     return Answer(task, decode(task, total / len(runs)), total / len(runs))
+
+
+def votes_of(
+    folder: Path, options: PredictOptions, task: Task, rows: Sequence[Example]
+) -> np.ndarray:
+    """The probabilities or numbers of one run, (N, C) or (N,). Its model is closed afterwards."""
+    predictor = Predictor(folder, task.name, precision=options.precision)
+    return predictor.votes(task, rows, terminal.say)
 
 
 def print_rows(texts: UserTexts, cells: Sequence[Sequence[str]]) -> None:
@@ -124,32 +130,6 @@ def warn_of_unknown_words(
     )
 
 
-def votes_of(
-    run: Record,
-    task: Task,
-    rows: Sequence[Example],
-    log: Callable[[str], None],
-    precision: str = "auto",
-) -> np.ndarray:
-    """The run's probabilities, or its similarities, in row order.
-
-    log: is told about rows that are cut. precision: of matrix products. auto: that of the run.
-    """
-
-    model, tokenizer = open_model(run)
-    max_length = run.options.data.max_length
-    encoded = EncodedExamples(rows, tokenizer, max_length, model.pair_encoding)
-    if encoded.num_truncated:
-        log(describe_cuts({task.name: {"input": encoded}}, max_length))
-    warning = encoded.warn_of_unknown(f"the rows, for {run.folder}")
-    if warning is not None:
-        log(warning)
-    if precision == "auto":
-        precision = run.options.training.precision
-    outputs = predict(model, task.name, encoded, precision)
-    return outputs if task.is_regression else probabilities(outputs)
-
-
 # --- the file for a spreadsheet -------------------------------------------------------------------
 
 
@@ -212,8 +192,3 @@ def answer_columns(answer: Answer, has_probabilities: bool) -> list[AnswerColumn
 def probability_column(name: str, values: np.ndarray) -> AnswerColumn:
     """A column of probabilities (N,)."""
     return AnswerColumn(name, [f"{value:.4f}" for value in values], is_number=True)
-
-
-def votes_by_class(votes: np.ndarray) -> np.ndarray:
-    """Probabilities (N, C) of C classes. votes: those, or (N,) of the second of two classes."""
-    return votes if votes.ndim == 2 else np.stack([1 - votes, votes], axis=1)

@@ -24,7 +24,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import parse_command
@@ -32,11 +31,9 @@ from minbert.commands.paths import in_shell
 from minbert.commands.plugins import load_named
 from minbert.reporting import terminal
 from multitask.command_options import PredictOptions
-from multitask.user_rows import check_request, choose_task, read_rows
+from multitask.user_rows import BUNDLED_RUN, check_request, choose_task, read_rows
 
 PROGRAM = "python -m multitask.predict"
-# A finished run of the main job that comes with minBERT, so that a sentence can be tried at once.
-BUNDLED_RUN = Path(__file__).parent / "bundled"
 
 
 def use_bundled_run(options: PredictOptions) -> PredictOptions:

@@ -44,3 +44,8 @@ def confidences(values: np.ndarray) -> np.ndarray:
     values: probabilities (N, C), or (N,) of the second of two classes.
     """
     return values.max(axis=1) if values.ndim == 2 else np.maximum(values, 1 - values)
+
+
+def votes_by_class(votes: np.ndarray) -> np.ndarray:
+    """Probabilities (N, C) of C classes. votes: those, or (N,) of the second of two classes."""
+    return votes if votes.ndim == 2 else np.stack([1 - votes, votes], axis=1)

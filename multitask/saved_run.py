@@ -208,11 +208,11 @@ def can_answer(run: Record, task: str) -> bool:
     return task in answerable_tasks(run.tasks, run.options.tasks.order, run.options.heads.head)
 
 
-def open_model(run: Record) -> tuple[MultitaskBert | TaskModels, BertTokenizer]:
+def open_model(run: Record, device: str = AUTO) -> tuple[MultitaskBert | TaskModels, BertTokenizer]:
     """Load the run's model, in evaluation mode, and its tokenizer.
 
-    The model goes to the device of the run, as `choose_device` says. Raises ValueError if the files
-    cannot be read.
+    device: a name of torch. auto: that of the run, as `choose_device` says. Raises ValueError if
+    the files cannot be read, and for a device that is not here.
     """
     source = run.folder / SHARED_FOLDER
     runtime.settle_memory()
@@ -232,7 +232,8 @@ def open_model(run: Record) -> tuple[MultitaskBert | TaskModels, BertTokenizer]:
             "it, or start the run anew."
         ) from error
 
-    return model.to(choose_device(run)), tokenizer
+    place = choose_device(run) if device == AUTO else runtime.choose_device(device).device
+    return model.to(place), tokenizer
 
 
 def choose_device(run: Record) -> torch.device:

@@ -15,6 +15,9 @@ from minbert.commands.outputs import Output, check_outputs
 from minbert.commands.paths import in_shell
 from multitask.command_options import PredictOptions
 
+# A finished run of the main job that comes with minBERT, so that a sentence can be tried at once.
+BUNDLED_RUN = Path(__file__).parent / "bundled"
+
 
 class RunTasks(NamedTuple):
     """The tasks of a run: what they are by name, and which of them were trained."""

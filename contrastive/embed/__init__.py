@@ -25,3 +25,8 @@ def __getattr__(name: str) -> Any:
     if name != "SentenceEncoder":
         raise AttributeError(f"module 'contrastive.embed' has no attribute '{name}'")
     return import_module("contrastive.embed.sentence_encoder").SentenceEncoder
+
+
+def __dir__() -> list[str]:
+    """All public names, also those that are not imported yet."""
+    return sorted({*globals(), *__all__})

@@ -36,8 +36,8 @@ from data.batching import EncodedExamples
 from data.examples import Example
 from minbert.pooling import mean
 from minbert.reporting.attention_pictures import draw_attention
-from multitask.predict import BUNDLED_RUN
 from multitask.saved_run import open_model, read_record
+from multitask.user_rows import BUNDLED_RUN
 
 model, tokenizer = open_model(read_record(BUNDLED_RUN))
 model = model.to("cpu")

@@ -36,9 +36,9 @@ import torch
 from data.batching import EncodedExamples
 from data.options import SAMPLE_FOLDER
 from data.readers import read_examples
-from multitask.predict import BUNDLED_RUN
 from multitask.saved_run import open_model, read_record
 from multitask.surgery import pcgrad
+from multitask.user_rows import BUNDLED_RUN
 
 # %% [markdown]
 # ## Two tasks in a plane

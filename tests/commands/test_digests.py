@@ -14,7 +14,7 @@ from minbert import BertConfig, BertModel, BertTokenizer, hub
 from minbert.commands.digests import RECORD_FILE, check_recorded, read_record, recording
 from minbert.commands.files import DamagedFile, digest_of_file, write_json, write_text
 from minbert.pooling import save_pooling, stored_pooling
-from multitask.predict import BUNDLED_RUN
+from multitask.user_rows import BUNDLED_RUN
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
 TINY = BertConfig(

@@ -16,7 +16,7 @@ import pytest
 
 import run_multitask
 from data.examples import COURSE_FILES
-from multitask import check
+from multitask import Predictor, check
 from multitask import predict as predict_command
 from multitask.ensemble import __main__ as ensemble
 from multitask.errors import __main__ as errors
@@ -184,6 +184,10 @@ def test_predict_needs_no_task_where_there_is_one(two_tickets, predict):
     assert all(0.25 <= float(share) <= 1 for share in shares)
     named = predict("to it woman woman\n", two_tickets[0], "--task", "tickets")[1]
     assert named == printed.splitlines(keepends=True)[0]
+    # Python needs no name either.
+    predictor = Predictor(two_tickets[0])
+    assert predictor.label_names == tuple(sorted(TEAMS))
+    assert predictor.predict(texts).tolist() == list(labels)
 
 
 def test_predict_says_which_tasks_there_are(two_tickets, mixed, predict):

@@ -32,8 +32,14 @@ def run_snippet(monkeypatch, tmp_path):
     return run
 
 
-def test_the_first_page(run_snippet):
-    names = run_snippet("README.md")
+def test_a_run_on_the_first_page(run_snippet, two_runs):
+    names = run_snippet("README.md", **{"runs/latest": two_runs[0]})
+    assert len(names["classes"]) == 2 and names["probabilities"].shape == (1, 5)
+    assert names["similarities"].shape == (1,)
+
+
+def test_the_encoder_on_the_first_page(run_snippet):
+    names = run_snippet("README.md", "BertModel")
     num_tokens = names["batch"].input_ids.size(1)
     assert names["states"].shape == (2, num_tokens, 192)
     assert names["tokens"][:2] == ["[CLS]", "a"] and names["tokens"][-1] == "[PAD]"
