@@ -41,6 +41,7 @@ from minbert.reporting.curves import Curves, missing_libraries
 from minbert.reporting.terminal import Fact
 from minbert.tokenizer import BertTokenizer
 from minbert.training import cost_estimate, processes, run_folder, runtime
+from minbert.training.code_version import code_version
 from minbert.training.job import Job, Progress, Step
 from minbert.training.loop import fit
 from minbert.training.step_log import StepLog
@@ -317,12 +318,21 @@ def pretrain(run: PlainTextRun) -> None:
 def train(run: PlainTextRun) -> None:
     """Train and write the folder; raises ValueError for what cannot be used."""
     processes.join(run.options.device)
+    flags = {f"--{name}": value for name, value in flat(run.options).items()}
+    code = code_version()["sha256"]
+    processes.check_agreement({"code": code, "--resume": run.is_resumed, **flags})
     terminal.title("Text", "reading the text")
     corpus = read_corpus(run)
     runtime.settle_memory()
     terminal.doing("building the model")
     job = build_job(run, *corpus)
     describe(run.options, job, corpus)
+    # The ids depend on the text, the vocabulary and the length, and on nothing else.
+    ids = np.concatenate([corpus.train, corpus.held_out]).tobytes()
+    files = {"the corpus": hashlib.sha256(ids).hexdigest()}
+    if processes.count() > 1:
+        facts = {"corpus": files["the corpus"], "model": digest_of_weights(job.model)}
+        processes.check_agreement(facts)
     terminal.title("Cost estimate", "planning the steps")
     estimates = cost_estimate.estimate([job], run.folder, run.is_resumed)
     terminal.table(cost_estimate.table(estimates))
@@ -330,9 +340,6 @@ def train(run: PlainTextRun) -> None:
         terminal.say(missing_libraries())
 
     options = stored_options(run, job)
-    # The ids depend on the text, the vocabulary and the length, and on nothing else.
-    ids = np.concatenate([corpus.train, corpus.held_out]).tobytes()
-    files = {"the corpus": hashlib.sha256(ids).hexdigest()}
     save_tokenizer = corpus.tokenizer.save_pretrained
     run_folder.claim(run.folder, options, files, run.is_resumed, save_tokenizer)
     cost_estimate.write_estimates(estimates, run.folder)
@@ -363,6 +370,14 @@ def train(run: PlainTextRun) -> None:
     for what, write in PAGES.items():
         with only_warn(f"the {what}"):
             terminal.say(f"{what}: {write(run, record)}")
+
+
+def digest_of_weights(model: torch.nn.Module) -> str:
+    """SHA-256 of all weights of a model."""
+    digest = hashlib.sha256()
+    for parameter in model.parameters():
+        digest.update(parameter.detach().cpu().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def describe(options: PlainTextOptions, job: Job, corpus: Corpus) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar, cast
@@ -26,6 +26,9 @@ Result = TypeVar("Result")
 # The others wait this long while the first process predicts a large file. They notice at once when
 # a process ends.
 TIMEOUT = timedelta(days=1)
+
+
+LONGEST_VALUE = 40  # letters of a value in a message
 
 
 class OwnRows(NamedTuple):
@@ -199,6 +202,38 @@ def from_first(make: Callable[[], Result]) -> Result:
     with _together():
         dist.broadcast_object_list(results)
     return cast(Result, results[0])
+
+
+def check_agreement(facts: Mapping[str, Any]) -> None:
+    """ValueError in all processes, with the number and the difference, where they disagree.
+
+    Processes with other options, inputs, weights or code would train one model all the same, and
+    nothing would show it.
+
+    facts: what must be equal, by the name that the message gives it.
+    """
+    if count() == 1:
+        return
+    texts = {name: str(value) for name, value in facts.items()}
+    of_all: list[dict[str, str]] = [{}] * count()
+    with _together():
+        dist.all_gather_object(of_all, texts)
+    first = of_all[0]
+    for rank, other in enumerate(of_all):
+        for name in [*first, *(name for name in other if name not in first)]:
+            if first.get(name) != other.get(name):
+                values = [shortened(other.get(name)), shortened(first.get(name))]
+                raise ValueError(
+                    f"process {rank} has another {name} than process 0: {values[0]}, not "
+                    f"{values[1]}. Start all processes with the same command, files and code."
+                )
+
+
+def shortened(value: str | None) -> str:
+    """A value of another process for a message. A digest is cut."""
+    if value is None:
+        return "none"
+    return value if len(value) <= LONGEST_VALUE else f"{value[:LONGEST_VALUE]}..."
 
 
 @contextmanager
