@@ -101,7 +101,7 @@ def read_texts(
         return read_lines(name, content, len(roles))
     # A task whose training file has no header calls its columns by position.
     usual = [column for role in roles for column in role.names]
-    table = parse_table(name, content, names=(*names, *usual))
+    table = parse_table(name, content, names=names if names.are_given else usual)
     return take_texts(table, roles, names, skips_empty, has_ids)
 
 

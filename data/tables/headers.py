@@ -24,7 +24,8 @@ def name_by_position(table: RawTable, names: Sequence[str | None]) -> RawTable:
     A note says which of the two it is.
     """
     positions = [name for name in names if name is not None and name.isascii() and name.isdecimal()]
-    if not positions:
+    is_beyond = any(int(name) > len(table.header.fields) for name in positions)
+    if not positions or is_beyond:
         return table
     # Of a header, a number may also be a name.
     is_row = is_first_line_a_row(table)

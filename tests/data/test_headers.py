@@ -151,6 +151,17 @@ def test_the_other_readers(tmp_path):
     assert [example.id for example in gold.examples] == [f"a{n}" for n in range(15)]
 
 
+def test_a_task_by_position_predicts_tables_with_other_names(tmp_path):
+    """Its columns 6 and 7 are those of its training file."""
+    roles = [Role("--text", ("6",)), Role("--text-pair", ("7",))]
+    path = tmp_path / "rows.csv"
+    path.write_text("first,second\n" + "".join(f"one {n},two {n}\n" for n in range(5)))
+    with pytest.raises(ValueError, match=r"no column 6, 7; found are: first, second. Pass the col"):
+        read_texts(path, roles, ColumnNames())
+    read = read_texts(path, roles, ColumnNames(text="first", text_pair="second"))
+    assert [row.texts for row in read.rows] == [(f"one {n}", f"two {n}") for n in range(5)]
+
+
 def test_positions_in_a_table_with_a_header(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text(
