@@ -4,6 +4,7 @@ In reading order:
 
 weight_files.py     Which files of a folder hold its weights, by their names.
 hub.py              Where a model is: bundled, in a folder, or on the hub.
+families.py         The families of encoders, and how each differs from BERT.
 config.py           The numbers that fix an encoder's shape.
 tokenizer_files.py  The files of a tokenizer, as other libraries write them.
 token_batch.py      What a call of the tokenizer takes and returns.
@@ -11,6 +12,7 @@ tokenizer.py        Text -> token ids.
 dropout.py          Dropout, as a function and as a module.
 attention.py        Multi-head self-attention.
 activations.py      The activation of the feed-forward network, by its name.
+relative_positions.py  How far two tokens are apart, as MPNet's bias of the attention.
 call_checks.py      What a call of the encoder must look like.
 bert.py             The encoder: embeddings, layers, pooler.
 adapters.py         LoRA adapters, merged into the weights of their base.

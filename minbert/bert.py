@@ -1,6 +1,7 @@
 """The BERT encoder (Devlin et al. 2019): embeddings, layers, pooler.
 
-B batch, T tokens, H hidden, I intermediate, L layers, N heads, P positions that are read.
+B batch, T tokens, E embedding (H in all families but ELECTRA), H hidden, I intermediate, L layers,
+N heads, P positions that are read.
 
 Its parameters correspond one to one to those of Hugging Face's BertModel. The table of names is
 in weights.py, which is the next file to read.
@@ -22,6 +23,7 @@ from minbert.attention import MultiHeadAttention, mask_to_bias
 from minbert.call_checks import check_ids, check_mask, check_outputs
 from minbert.config import BertConfig
 from minbert.dropout import Dropout
+from minbert.relative_positions import NUM_BUCKETS, relative_bias
 
 
 @dataclass
@@ -77,39 +79,46 @@ class BertOutput:
 class BertEmbeddings(nn.Module):
     """Word, position and segment embeddings, added and normalised (Devlin et al. 2019, fig. 2).
 
-    DistilBERT has no segments. RoBERTa counts positions from another number.
+    DistilBERT has no segments. RoBERTa counts positions from another number. ELECTRA projects its
+    embeddings from E units to H.
     """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        size = config.hidden_size
+        size = config.word_size
         self.word = nn.Embedding(config.vocab_size, size, padding_idx=config.pad_token_id)
         self.position = nn.Embedding(config.max_position_embeddings, size)
         self.first_position = config.first_position
         self.segment = nn.Embedding(config.type_vocab_size, size) if config.has_segments else None
         self.norm = nn.LayerNorm(size, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.hidden_dropout_prob)
+        self.project = nn.Linear(size, config.hidden_size) if size != config.hidden_size else None
+        has_relative = config.family.has_relative_positions
+        self.relative = (
+            nn.Embedding(NUM_BUCKETS, config.num_attention_heads) if has_relative else None
+        )
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor) -> Tensor:
         """Embed tokens: input_ids and token_type_ids (B, T) int64 -> (B, T, H)."""
-        words = self.word(input_ids)  # (B, T, H)
-        segments = 0 if self.segment is None else self.segment(token_type_ids)  # (B, T, H)
-        positions = self.positions_of(input_ids)  # (T, H)
+        words = self.word(input_ids)  # (B, T, E)
+        segments = 0 if self.segment is None else self.segment(token_type_ids)  # (B, T, E)
+        positions = self.positions_of(input_ids)  # (T, E)
 
-        embedded = self.norm(words + segments + positions)  # (B, T, H)
-        return self.dropout(embedded)
+        embedded = self.norm(words + segments + positions)  # (B, T, E)
+        dropped = self.dropout(embedded)
+        return dropped if self.project is None else self.project(dropped)  # (B, T, H)
 
     def positions_of(self, input_ids: Tensor) -> Tensor:
-        """Look up the position embeddings: (B, T) -> (T, H), or (B, T, H) in RoBERTa."""
+        """Look up the position embeddings: (B, T) -> (T, E), or (B, T, E) in RoBERTa."""
         if self.first_position == 0:
             # Row t of the table belongs to token t, and all rows of the batch share it.
-            return self.position.weight[: input_ids.size(1)]  # (T, H)
+            return self.position.weight[: input_ids.size(1)]  # (T, E)
 
         # Liu et al. 2019 (fairseq): tokens are counted from the row behind padding's own row.
         padding = self.first_position - 1
         is_token = input_ids != padding  # (B, T)
         numbers = is_token.cumsum(dim=1) * is_token  # (B, T): 1, 2, 3, ..., and 0 for padding
-        return self.position(numbers + padding)  # (B, T, H)
+        return self.position(numbers + padding)  # (B, T, E)
 
 
 class FeedForward(nn.Module):
@@ -173,6 +182,16 @@ def tokens_at(hidden_states: Tensor, positions: Tensor) -> Tensor:
     positions (P,) int64 in [0, B T): b T + t stands for token t of row b.
     """
     return hidden_states.flatten(0, 1).index_select(0, positions).unsqueeze(1)
+
+
+def mask_as_bias(attention_mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """Turn a mask of two or four dimensions into a bias, as BertModel.bias_of describes it."""
+    if attention_mask.dim() == 2:
+        return mask_to_bias(attention_mask, dtype)  # (B, 1, 1, T)
+    if attention_mask.is_floating_point():
+        return attention_mask.clamp(min=torch.finfo(dtype).min).to(dtype)
+    rows = attention_mask.flatten(0, 2)  # each token's own mask, one below the other
+    return mask_to_bias(rows, dtype).view(attention_mask.shape)
 
 
 class BertModel(nn.Module):
@@ -283,18 +302,18 @@ class BertModel(nn.Module):
             one of floating point is the bias itself, as in transformers.
         hidden_states: (B, T, H).
 
-        Returns (B, 1, 1, T), or the shape of the prepared mask. None masks nothing.
+        Returns (B, 1, 1, T), or the shape of the prepared mask. None masks nothing. MPNet adds its
+        relative positions to it, so there it is (B, N, T, T).
         """
-        if attention_mask is None:
-            return None
-        check_mask(self.config, attention_mask, hidden_states)
-        dtype = hidden_states.dtype
-        if attention_mask.dim() == 2:
-            return mask_to_bias(attention_mask, dtype)  # (B, 1, 1, T)
-        if attention_mask.is_floating_point():
-            return attention_mask.clamp(min=torch.finfo(dtype).min).to(dtype)
-        rows = attention_mask.flatten(0, 2)  # each token's own mask, one below the other
-        return mask_to_bias(rows, dtype).view(attention_mask.shape)
+        bias = None
+        if attention_mask is not None:
+            check_mask(self.config, attention_mask, hidden_states)
+            bias = mask_as_bias(attention_mask, hidden_states.dtype)
+        if self.embeddings.relative is None:
+            return bias
+        relative = relative_bias(self.embeddings.relative.weight, hidden_states.size(1))
+        relative = relative.to(hidden_states.dtype)  # (1, N, T, T)
+        return relative if bias is None else bias + relative  # (B, N, T, T)
 
     def encode(self, hidden_states: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Apply all layers to embeddings: (B, T, H) -> last_hidden_state (B, T, H).

@@ -1,13 +1,12 @@
 """BertConfig: the numbers that fix an encoder's shape, read from and written to config.json.
 
-Four families are read: BERT (multilingual BERT and MiniLM among them), DistilBERT, RoBERTa and
-XLM-R. FAMILIES lists how their files differ. Next: tokenizer.py.
+families.py lists the families that are read, and how their files differ. Next: tokenizer.py.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import Field, asdict, dataclass, field, fields, replace
+from dataclasses import Field, asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,8 @@ from typing import Any
 from minbert import hub
 from minbert.commands.digests import check_recorded, recording
 from minbert.commands.files import read_json, write_text
+from minbert.families import FAMILIES, Family
+from minbert.relative_positions import NUM_BUCKETS
 
 ATTENTION_IMPLEMENTATIONS = ("eager", "fused")
 
@@ -35,47 +36,6 @@ OTHER_ACTIVATIONS = {
 }
 
 
-@dataclass(frozen=True)
-class Family:
-    """How the files of one model_type of transformers differ from BERT's."""
-
-    # The beginning of its class names in transformers, such as RobertaModel.
-    class_name: str
-
-    # The encoder's tensors stand behind this prefix where the file also holds a head.
-    prefix: str
-
-    # Its names of our fields, where they are not BERT's.
-    keys: dict[str, str] = field(default_factory=dict)
-
-    # Its values of fields that a config.json leaves out, where they are not BERT's.
-    defaults: dict[str, Any] = field(default_factory=dict)
-
-    # Fields that it has no name for: their values are fixed.
-    fixed: tuple[str, ...] = ()
-
-
-FAMILIES = {
-    "bert": Family("Bert", "bert."),
-    "distilbert": Family(
-        "DistilBert",
-        "distilbert.",
-        keys={
-            "hidden_size": "dim",
-            "num_hidden_layers": "n_layers",
-            "num_attention_heads": "n_heads",
-            "intermediate_size": "hidden_dim",
-            "hidden_dropout_prob": "dropout",
-            "attention_probs_dropout_prob": "attention_dropout",
-            "hidden_act": "activation",
-        },
-        defaults={"num_hidden_layers": 6},
-        fixed=("type_vocab_size", "layer_norm_eps"),
-    ),
-    "roberta": Family("Roberta", "roberta.", defaults={"vocab_size": 50265, "pad_token_id": 1}),
-    "xlm-roberta": Family("XLMRoberta", "roberta.", defaults={"pad_token_id": 1}),
-}
-
 # Keys of config.json that change the mathematics, and the effect of each.
 UNSUPPORTED_KEYS = {
     "is_decoder": "its attention masks the future (causal attention)",
@@ -83,6 +43,9 @@ UNSUPPORTED_KEYS = {
     "quantization_config": "its weights are quantised",
     "pruned_heads": "some of its attention heads were removed",
 }
+
+# The only value that is computed, where a config.json has the key.
+ONLY_VALUES = {"position_embedding_type": "absolute", "relative_attention_num_buckets": NUM_BUCKETS}
 
 
 @dataclass(frozen=True)
@@ -92,6 +55,8 @@ class BertConfig:
     The defaults are those of bert-base-uncased. The names of the fields are Hugging Face's, except
     `attention_implementation`. There, "eager" is the attention written out, and "fused" is torch's
     scaled_dot_product_attention. Both compute the same function. `model_type` is a key of FAMILIES.
+    `embedding_size` is that of the embeddings, which an ELECTRA projects to hidden_size. 0 stands
+    for hidden_size.
 
     Raises ValueError for a value of another type or out of its range.
     """
@@ -111,6 +76,7 @@ class BertConfig:
     pad_token_id: int = 0
     attention_implementation: str = "eager"
     model_type: str = "bert"
+    embedding_size: int = 0
 
     def __post_init__(self) -> None:
         for entry in fields(self):
@@ -156,7 +122,7 @@ class BertConfig:
         if type(value) is not kind and not is_int_for_float:
             raise ValueError(f"{entry.name} is {value!r}; it must be of type {kind.__name__}.")
 
-        minimum = 0 if entry.name == "pad_token_id" else 1
+        minimum = 0 if entry.name in ("pad_token_id", "embedding_size") else 1
         if kind is int and value < minimum:
             raise ValueError(f"{entry.name} is {value}; it must be at least {minimum}.")
 
@@ -166,17 +132,27 @@ class BertConfig:
         return self.hidden_size // self.num_attention_heads
 
     @property
+    def family(self) -> Family:
+        """The row of FAMILIES."""
+        return FAMILIES[self.model_type]
+
+    @property
     def has_segments(self) -> bool:
-        """Whether the encoder has segment embeddings. DistilBERT has none."""
-        return self.model_type != "distilbert"
+        """Whether the encoder has segment embeddings. DistilBERT and MPNet have none."""
+        return self.family.has_segments
 
     @property
     def first_position(self) -> int:
         """The row of the position table that the first token reads.
 
-        RoBERTa and XLM-R begin behind the row of padding, which has the padding token's id.
+        RoBERTa and its like begin behind the row of padding, which has the padding token's id.
         """
-        return self.pad_token_id + 1 if self.model_type in ("roberta", "xlm-roberta") else 0
+        return self.pad_token_id + 1 if self.family.counts_behind_padding else 0
+
+    @property
+    def word_size(self) -> int:
+        """The units of an embedding, before any projection to hidden_size."""
+        return self.embedding_size or self.hidden_size
 
     @property
     def num_parameters(self) -> int:
@@ -184,7 +160,11 @@ class BertConfig:
         size, inner = self.hidden_size, self.intermediate_size
         segments = self.type_vocab_size if self.has_segments else 0
         rows = self.vocab_size + self.max_position_embeddings + segments
-        embeddings = (rows + 2) * size
+        embeddings = (rows + 2) * self.word_size
+        if self.word_size != size:
+            embeddings += self.word_size * size + size
+        if self.family.has_relative_positions:
+            embeddings += NUM_BUCKETS * self.num_attention_heads
         attention = 4 * (size * size + size)
         feed_forward = 2 * size * inner + inner + size
         layer = attention + feed_forward + 4 * size
@@ -199,6 +179,8 @@ class BertConfig:
     def identity(self) -> dict[str, Any]:
         """The fields for a fingerprint. A BERT has those of versions that knew no other family."""
         values = dict(self.__dict__)
+        if not self.embedding_size:
+            del values["embedding_size"]
         if self.model_type == "bert":
             del values["model_type"]
         return values
@@ -221,8 +203,7 @@ class BertConfig:
         _check_architecture(path, content)
         _check_names(overrides, [entry.name for entry in fields(cls)])
 
-        model_type = content.get("model_type", "bert")
-        family = FAMILIES[model_type]
+        family = FAMILIES[content.get("model_type", "bert")]
         values = dict(family.defaults)
         for name in [entry.name for entry in fields(cls)]:
             # transformers reads the family's own name, and BERT's as well.
@@ -242,12 +223,12 @@ class BertConfig:
         kind: the end of the name of the class of transformers that opens it, such as "ForMaskedLM".
             That class computes in float32.
         """
-        family = FAMILIES[self.model_type]
+        family = self.family
         content: dict[str, Any] = {
             "architectures": [f"{family.class_name}{kind}"],
             "dtype": "float32",
         }
-        for name, value in asdict(self).items():
+        for name, value in (asdict(self) | {"embedding_size": self.word_size}).items():
             # attention_implementation says how to compute. It is no property of the weights.
             if name != "attention_implementation" and name not in family.fixed:
                 content[family.keys.get(name, name)] = value
@@ -306,12 +287,9 @@ def _check_architecture(path: Path, content: dict[str, Any]) -> None:
         raise ValueError(
             f"{path}: model_type is '{model_type}'; this encoder loads {', '.join(FAMILIES)} only."
         )
-    position_type = content.get("position_embedding_type", "absolute")
-    if position_type != "absolute":
-        raise ValueError(
-            f"{path}: position_embedding_type is '{position_type}'; only 'absolute' position "
-            "embeddings are built here."
-        )
+    for key, only in ONLY_VALUES.items():
+        if content.get(key, only) != only:
+            raise ValueError(f"{path}: {key} is {content[key]!r}; only {only!r} is built here.")
 
     # A falsy value, such as false or {}, switches the key off.
     for key, effect in UNSUPPORTED_KEYS.items():

@@ -12,10 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
 
 from minbert.commands.digests import check_recorded
 from minbert.commands.files import read_json
+from minbert.families import FAMILIES
 from minbert.hub import base_of
 
 # One of these holds the tokens of a folder.
@@ -30,7 +39,7 @@ SPECIAL_TOKEN_KEYS = {
     "mask_token": "[MASK]",
 }
 
-# The usual names in RoBERTa and XLM-R.
+# The usual names in RoBERTa and its like.
 ROBERTA_TOKENS = {
     "pad_token": "<pad>",
     "unk_token": "<unk>",
@@ -48,14 +57,13 @@ BERT_CLASSES = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer")
 # Classes that do what tokenizer.json says. Transformers 5 calls the first one TokenizersBackend.
 FILE_CLASSES = ("PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend")
 ROBERTA = "RobertaTokenizer"
-XLM_ROBERTA = "XLMRobertaTokenizer"
+MPNET = "MPNetTokenizer"
+UNIGRAM_CLASSES = ("XLMRobertaTokenizer", "CamembertTokenizer")
 
-# The class of a model whose files name none, by the model_type in config.json.
-CLASS_OF_MODEL = {
-    "bert": "BertTokenizer",
-    "distilbert": "DistilBertTokenizer",
-    "roberta": ROBERTA,
-    "xlm-roberta": XLM_ROBERTA,
+# The usual names of the special tokens of a class, where they are not BERT's.
+USUAL_NAMES = {
+    **dict.fromkeys((ROBERTA, *UNIGRAM_CLASSES), ROBERTA_TOKENS),
+    MPNET: ROBERTA_TOKENS | {"unk_token": "[UNK]"},
 }
 
 
@@ -96,8 +104,7 @@ def read_tokenizer_files(folder: Path) -> TokenizerFiles:
     if "added_tokens_decoder" not in settings:
         names.update(_read_table(folder / "special_tokens_map.json"))
     special_tokens = {}
-    usual_names = ROBERTA_TOKENS if kind in (ROBERTA, XLM_ROBERTA) else SPECIAL_TOKEN_KEYS
-    for key, usual_name in usual_names.items():
+    for key, usual_name in USUAL_NAMES.get(kind, SPECIAL_TOKEN_KEYS).items():
         special_tokens[key] = _content_of(names.get(key)) or usual_name
 
     backend = None
@@ -123,6 +130,8 @@ def _read_backend(
     """Read the tokenizer of a class that is not a BERT's."""
     if not definition and kind == ROBERTA:
         return _byte_level_bpe(folder, settings, special_tokens)
+    if not definition and kind == MPNET:
+        return _framed_word_piece(folder, settings, special_tokens)
     if not definition:
         raise ValueError(
             f"{folder}: tokenizer_class is '{kind}', which is defined by tokenizer.json, and there "
@@ -137,10 +146,10 @@ def _read_backend(
     # transformers takes this setting from tokenizer_config.json, whatever tokenizer.json says.
     if kind == ROBERTA and isinstance(backend.pre_tokenizer, pre_tokenizers.ByteLevel):
         backend.pre_tokenizer.add_prefix_space = settings.get("add_prefix_space", False)
-    # These two classes know how ids become text again, whatever tokenizer.json says.
+    # These classes know how ids become text again, whatever tokenizer.json says.
     if kind == ROBERTA:
         backend.decoder = decoders.ByteLevel()
-    elif kind == XLM_ROBERTA:
+    elif kind in UNIGRAM_CLASSES:
         scheme = "always" if settings.get("add_prefix_space", True) else "never"
         backend.decoder = decoders.Metaspace(prepend_scheme=scheme)
     return backend
@@ -180,16 +189,46 @@ def _byte_level_bpe(
     has_space = settings.get("add_prefix_space", False)
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=has_space)
     backend.decoder = decoders.ByteLevel()
+    backend.post_processor = _roberta_frame(backend, paths[0], special_tokens)
+    return backend
+
+
+def _framed_word_piece(
+    folder: Path, settings: dict[str, Any], special_tokens: dict[str, str]
+) -> Tokenizer:
+    """Build MPNet's tokenizer from vocab.txt: BERT's words and pieces in RoBERTa's frame."""
+    vocabulary = _read_lines(folder)
+    backend = Tokenizer(
+        models.WordPiece(
+            vocabulary, unk_token=special_tokens["unk_token"], max_input_chars_per_word=100
+        )
+    )
+    backend.normalizer = normalizers.BertNormalizer(
+        lowercase=settings.get("do_lower_case", True),
+        strip_accents=settings.get("strip_accents"),
+        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+    )
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece(prefix="##")
+    backend.post_processor = _roberta_frame(backend, folder / "vocab.txt", special_tokens)
+    mask = AddedToken(special_tokens["mask_token"], lstrip=True, special=True)
+    backend.add_special_tokens([mask])
+    return backend
+
+
+def _roberta_frame(
+    backend: Tokenizer, path: Path, special_tokens: dict[str, str]
+) -> processors.RobertaProcessing:
+    """The step that makes rows `<s> a </s>`. path: of the vocabulary, for the message."""
     frame = []
     for key in ("sep_token", "cls_token"):
         token_id = backend.token_to_id(special_tokens[key])
         if token_id is None:
             raise ValueError(
-                f"{paths[0]}: lacks the token '{special_tokens[key]}'. Fetch the model again."
+                f"{path}: lacks the token '{special_tokens[key]}'. Fetch the model again."
             )
         frame.append((special_tokens[key], token_id))
-    backend.post_processor = processors.RobertaProcessing(frame[0], frame[1])
-    return backend
+    return processors.RobertaProcessing(frame[0], frame[1])
 
 
 def add_special_tokens(backend: Tokenizer, special_tokens: dict[str, str]) -> None:
@@ -246,16 +285,17 @@ def _class_of(folder: Path, settings: dict[str, Any]) -> str:
         config = _read_table(base_of(folder) / file_name)
         name = config.get("tokenizer_class")
         if name is None:
-            name = CLASS_OF_MODEL.get(config.get("model_type", "bert"), "BertTokenizer")
+            family = FAMILIES.get(config.get("model_type", "bert"), FAMILIES["bert"])
+            name = family.tokenizer_class
     if name in FILE_CLASSES:
         return str(name)
     kind = str(name).removesuffix("Fast")
-    if kind in (*BERT_CLASSES, ROBERTA, XLM_ROBERTA):
+    if kind in (*BERT_CLASSES, *USUAL_NAMES):
         return kind
     raise ValueError(
         f"{folder / file_name}: tokenizer_class is '{name}', whose rules are not built here; its "
-        f"token ids would be others. Supported are {', '.join(BERT_CLASSES)}, {ROBERTA}, "
-        f"{XLM_ROBERTA} and, with a tokenizer.json, PreTrainedTokenizerFast."
+        f"token ids would be others. Supported are {', '.join([*BERT_CLASSES, *USUAL_NAMES])} "
+        "and, with a tokenizer.json, PreTrainedTokenizerFast."
     )
 
 

@@ -21,7 +21,8 @@ from minbert import adapters, hub
 from minbert.adapters import StoredTensor, check_type
 from minbert.commands.digests import check_recorded, recording
 from minbert.commands.files import read_json, write_tensors
-from minbert.config import FAMILIES, BertConfig
+from minbert.config import BertConfig
+from minbert.families import FAMILIES
 from minbert.hub import first_line
 from minbert.weight_files import (
     choose_weights,
@@ -36,7 +37,7 @@ from minbert.weight_files import (
 THEIR_LAYER = re.compile(r"(?:encoder|transformer)\.layer\.(\d+)\.")
 OUR_LAYER = re.compile(r"layers\.(\d+)\.")
 
-# Ours -> Hugging Face's. {i} is the layer's number.
+# Ours -> Hugging Face's for a BERT. {i} is the layer's number.
 NAME_TABLE = {
     "embeddings.word": "embeddings.word_embeddings",
     "embeddings.position": "embeddings.position_embeddings",
@@ -53,22 +54,12 @@ NAME_TABLE = {
     "pooler": "pooler.dense",
 }
 
-# DistilBERT's names, where they are not BERT's. RoBERTa and XLM-R have BERT's names.
-DISTILBERT_NAMES = {
-    "layers.{i}.attention.query": "transformer.layer.{i}.attention.q_lin",
-    "layers.{i}.attention.key": "transformer.layer.{i}.attention.k_lin",
-    "layers.{i}.attention.value": "transformer.layer.{i}.attention.v_lin",
-    "layers.{i}.attention.output": "transformer.layer.{i}.attention.out_lin",
-    "layers.{i}.attention_norm": "transformer.layer.{i}.sa_layer_norm",
-    "layers.{i}.feed_forward.up": "transformer.layer.{i}.ffn.lin1",
-    "layers.{i}.feed_forward.down": "transformer.layer.{i}.ffn.lin2",
-    "layers.{i}.feed_forward_norm": "transformer.layer.{i}.output_layer_norm",
-}
-NAME_TABLES = dict.fromkeys(FAMILIES, NAME_TABLE)
-NAME_TABLES["distilbert"] = NAME_TABLE | DISTILBERT_NAMES
+# Each family's names: BERT's, with its own in their place.
+NAME_TABLES = {key: NAME_TABLE | family.names for key, family in FAMILIES.items()}
 
 # Wrappers put these before each name: DataParallel, peft, torch.compile, a model with a head.
-PREFIXES = ("module.", "base_model.", "model.", "_orig_mod.", "bert.", "distilbert.", "roberta.")
+WRAPPERS = ("module.", "base_model.", "model.", "_orig_mod.")
+PREFIXES = tuple(dict.fromkeys([*WRAPPERS, *(family.prefix for family in FAMILIES.values())]))
 
 # Training scripts often store the weights under one of these, beside the optimizer's state.
 NESTED_KEYS = ("state_dict", "model_state_dict", "model")

@@ -7,7 +7,7 @@ kind of tokenizer and their layout of files. A tokenizer is trained on a few sen
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,22 +88,37 @@ def write_distilbert_tokenizer(folder: Path) -> None:
     write_word_piece(folder, is_cased=False, class_name="DistilBertTokenizer")
 
 
+def write_electra_tokenizer(folder: Path) -> None:
+    """ELECTRA's tokenizer, which is BERT's by another name."""
+    write_word_piece(folder, is_cased=False, class_name="ElectraTokenizer")
+
+
+def write_mpnet_tokenizer(folder: Path) -> None:
+    """MPNet's tokenizer: BERT's words and pieces, with RoBERTa's special tokens around them."""
+    write_word_piece(folder, is_cased=False)
+    path = folder / "vocab.txt"
+    tokens = path.read_text(encoding="utf-8").splitlines()[len(WORD_PIECE_TOKENS) :]
+    tokens = [*ROBERTA_TOKENS, "[UNK]", *tokens, MASK]
+    path.write_text("\n".join(tokens) + "\n", encoding="utf-8")
+    write_special_names(folder, "MPNetTokenizer", unk_token="[UNK]")
+
+
 def add_frame(backend: Tokenizer) -> None:
     """Add <mask>, and make rows `<s> a </s>` and `<s> a </s></s> b </s>`."""
     backend.add_special_tokens([AddedToken(MASK, lstrip=True, special=True)])
     backend.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>",
         pair="<s> $A </s> </s> $B:0 </s>",
-        special_tokens=[("<s>", 0), ("</s>", 2)],
+        special_tokens=[(name, backend.token_to_id(name)) for name in ("<s>", "</s>")],
     )
 
 
-def write_special_names(folder: Path, class_name: str) -> None:
+def write_special_names(folder: Path, class_name: str, unk_token: str = "<unk>") -> None:
     """Write tokenizer_config.json of RoBERTa's and XLM-R's tokens."""
     content = {
         "tokenizer_class": class_name,
         "pad_token": "<pad>",
-        "unk_token": "<unk>",
+        "unk_token": unk_token,
         "cls_token": "<s>",
         "bos_token": "<s>",
         "sep_token": "</s>",
@@ -143,19 +158,29 @@ def write_byte_level(folder: Path) -> None:
     write_special_names(folder, "RobertaTokenizer")
 
 
-def write_unigram(folder: Path) -> None:
+def write_unigram(
+    folder: Path,
+    class_name: str = "XLMRobertaTokenizer",
+    special_tokens: Sequence[str] = ROBERTA_TOKENS,
+) -> None:
     """XLM-R's tokenizer: a Unigram model in tokenizer.json."""
     backend = Tokenizer(models.Unigram())
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
     )
     trainer = trainers.UnigramTrainer(
-        vocab_size=250, special_tokens=ROBERTA_TOKENS, unk_token="<unk>", show_progress=False
+        vocab_size=250, special_tokens=list(special_tokens), unk_token="<unk>", show_progress=False
     )
     backend.train_from_iterator(SENTENCES, trainer)
     add_frame(backend)
     backend.save(str(folder / "tokenizer.json"))
-    write_special_names(folder, "XLMRobertaTokenizer")
+    write_special_names(folder, class_name)
+
+
+def write_camembert_tokenizer(folder: Path) -> None:
+    """CamemBERT's tokenizer: XLM-R's, with three special tokens that are not used."""
+    unused = ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"]
+    write_unigram(folder, "CamembertTokenizer", [*unused, "<s>", "</s>"])
 
 
 # --- models ---------------------------------------------------------------------------------------
@@ -168,7 +193,13 @@ FAMILIES: dict[str, tuple[str, Callable[[Path], None]]] = {
     "distilbert": ("DistilBert", write_distilbert_tokenizer),
     "roberta": ("Roberta", write_byte_level),
     "xlm-roberta": ("XLMRoberta", write_unigram),
+    "camembert": ("Camembert", write_camembert_tokenizer),
+    "electra": ("Electra", write_electra_tokenizer),
+    "mpnet": ("MPNet", write_mpnet_tokenizer),
 }
+
+# Families whose tokens are `<s> a </s>`, without segments, with positions behind padding's own.
+LIKE_ROBERTA = ("roberta", "xlm-roberta", "camembert", "mpnet")
 
 
 def make_model(family: str, folder: Path, kind: str = "Model", **settings: Any) -> Any:
@@ -190,8 +221,10 @@ def make_model(family: str, folder: Path, kind: str = "Model", **settings: Any) 
 
     shape = DISTILBERT_SHAPE if class_name == "DistilBert" else SHAPE
     values = {**shape, "vocab_size": vocab_size}
-    if "Roberta" in class_name or "XLM" in class_name:
+    if family in LIKE_ROBERTA:
         values |= {"type_vocab_size": 1, "pad_token_id": 1, "layer_norm_eps": 1e-5}
+    if family == "electra":
+        values["embedding_size"] = 20
     config = getattr(transformers, f"{class_name}Config")(**(values | settings))
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)

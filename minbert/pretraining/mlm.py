@@ -19,7 +19,6 @@ from minbert.activations import activation_of
 from minbert.bert import BertModel
 from minbert.commands.digests import recording
 from minbert.commands.files import write_tensors
-from minbert.config import FAMILIES
 from minbert.hub import resolve
 from minbert.tokenizer import BertTokenizer
 from minbert.training import processes, runtime
@@ -27,29 +26,6 @@ from minbert.weights import copy_tensors, read_by_name, to_hugging_face
 
 IGNORED = -100  # the label of a token that is not predicted
 
-
-class HeadNames(NamedTuple):
-    """transformers' names of the head's parameters, without ".weight" and ".bias"."""
-
-    transform: str
-    norm: str
-    bias: str  # with its end
-    decoder: str  # the output matrix, and a second name for the bias
-
-
-HEAD_NAMES = {
-    "bert": HeadNames(
-        "cls.predictions.transform.dense",
-        "cls.predictions.transform.LayerNorm",
-        "cls.predictions.bias",
-        "cls.predictions.decoder",
-    ),
-    "distilbert": HeadNames(
-        "vocab_transform", "vocab_layer_norm", "vocab_projector.bias", "vocab_projector"
-    ),
-    "roberta": HeadNames("lm_head.dense", "lm_head.layer_norm", "lm_head.bias", "lm_head.decoder"),
-}
-HEAD_NAMES["xlm-roberta"] = HEAD_NAMES["roberta"]
 
 # --- masking --------------------------------------------------------------------------------------
 
@@ -197,13 +173,11 @@ class BertForMaskedLM(nn.Module):
         super().__init__()
         config = bert.config
         self.bert = bert
-        self.transform = nn.Linear(config.hidden_size, config.hidden_size)
-        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.transform = nn.Linear(config.hidden_size, config.word_size)
+        self.norm = nn.LayerNorm(config.word_size, eps=config.layer_norm_eps)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
-        self.names = HEAD_NAMES[config.model_type]
-        # RoBERTa's head has GELU, whatever the encoder has.
-        is_roberta = self.names is HEAD_NAMES["roberta"]
-        self.activation = activation_of("gelu" if is_roberta else config.hidden_act)
+        self.names = config.family.head
+        self.activation = activation_of("gelu" if self.names.is_gelu else config.hidden_act)
         bert.initialise(self.transform)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
@@ -293,11 +267,12 @@ class BertForMaskedLM(nn.Module):
 
     def save_pretrained(self, folder: str | Path, dtype: torch.dtype = torch.float32) -> None:
         """Write a folder for BertModel.from_pretrained and transformers.AutoModelForMaskedLM."""
-        family = self.bert.config.model_type
+        config = self.bert.config
         tensors = self.head_tensors()
         for name, parameter in self.bert.named_parameters():
             if "pooler" not in name:  # masked language modelling does not train it
-                tensors[FAMILIES[family].prefix + to_hugging_face(name, family)] = parameter
+                their_name = to_hugging_face(name, config.model_type)
+                tensors[config.family.prefix + their_name] = parameter
         converted = {name: tensor.to(dtype) for name, tensor in tensors.items()}
         path = Path(folder) / "model.safetensors"
         with recording(path.parent) as digests:

@@ -26,7 +26,8 @@ from data.batching import Batch
 from minbert import BertModel, BertTokenizer
 from minbert.commands.digests import recording
 from minbert.commands.files import read_json, write_json, write_tensors
-from minbert.config import FAMILIES, BertConfig
+from minbert.config import BertConfig
+from minbert.families import ClassifierNames
 from minbert.weights import read_tensors, to_hugging_face
 from multitask.heads import DenseHead
 from multitask.model import MultitaskBert
@@ -40,21 +41,6 @@ class Classifier(NamedTuple):
 
     dense: nn.Linear  # W and b, (H, H)
     output: nn.Linear  # C and c, (C, H), without the row that a binary task gets
-
-
-class LayerNames(NamedTuple):
-    """transformers' names of the two layers, without ".weight" and ".bias"."""
-
-    dense: str
-    output: str
-
-
-ROBERTA_NAMES = LayerNames("classifier.dense", "classifier.out_proj")
-LAYER_NAMES = {
-    "bert": LayerNames("bert.pooler.dense", "classifier"),
-    "roberta": ROBERTA_NAMES,
-    "xlm-roberta": ROBERTA_NAMES,
-}
 
 
 # --- which models can be written ------------------------------------------------------------------
@@ -78,6 +64,9 @@ def classifier_of(model: MultitaskBert, task: Task) -> Classifier:
 
 def reason_against(model: MultitaskBert, task: Task) -> str | None:
     """Why transformers' formula is not that of the task, or None where it is."""
+    config = model.encoder.config
+    if config.family.classifier is None and config.word_size != config.hidden_size:
+        return "its embeddings are projected, and the classifier of its family has no tanh"
     if task.is_pair and model.pair_encoding != "cross":
         return f"--pair_encoding {model.pair_encoding} reads a pair in two rows"
     if model.pooling == "mean":
@@ -97,25 +86,27 @@ def reason_against(model: MultitaskBert, task: Task) -> str | None:
 def write_classifier(model: MultitaskBert, task: Task, folder: Path) -> str:
     """Write config.json and model.safetensors into a folder.
 
-    DistilBERT's own class has a ReLU where tanh is expected. Its encoder is therefore written as a
-    BERT whose segment embeddings are 0, which computes the same.
+    The own classes of DistilBERT and ELECTRA have a ReLU and a GELU where tanh is expected. Their
+    encoders are therefore written as a BERT, which computes the same. Segment embeddings of 0 stand
+    for none.
 
     Returns the name of the class of transformers. Raises ValueError as `classifier_of`.
     """
     classifier = classifier_of(model, task)
     config = model.encoder.config
     tensors: dict[str, Tensor] = {}
-    # Segment embeddings of 0 add nothing.
-    if not config.has_segments:
-        config = replace(config, model_type="bert")
-        shape = (config.type_vocab_size, config.hidden_size)
-        tensors["bert.embeddings.token_type_embeddings.weight"] = torch.zeros(shape)
-    family = FAMILIES[config.model_type]
+    if config.family.classifier is None:
+        # Segment embeddings of 0 add nothing.
+        if not config.has_segments:
+            shape = (config.type_vocab_size, config.hidden_size)
+            tensors["bert.embeddings.token_type_embeddings.weight"] = torch.zeros(shape)
+        config = replace(config, model_type="bert", embedding_size=0)
+    family = config.family
     for name, parameter in model.encoder.named_parameters():
         if not name.startswith("pooler."):
             tensors[family.prefix + to_hugging_face(name, config.model_type)] = parameter
 
-    names = LAYER_NAMES[config.model_type]
+    names = names_of_layers(config)
     weight, bias = output_rows(task, classifier.output)
     tensors[f"{names.dense}.weight"] = classifier.dense.weight
     tensors[f"{names.dense}.bias"] = classifier.dense.bias
@@ -128,6 +119,13 @@ def write_classifier(model: MultitaskBert, task: Task, folder: Path) -> str:
         digests[path.name] = write_tensors(path, stored)
     write_config(config, task, folder)
     return f"{family.class_name}{KIND}"
+
+
+def names_of_layers(config: BertConfig) -> ClassifierNames:
+    """The names of the two layers in the folder of a family that has such a classifier."""
+    names = config.family.classifier
+    assert names is not None
+    return names
 
 
 def output_rows(task: Task, layer: nn.Linear) -> tuple[Tensor, Tensor]:
@@ -189,7 +187,7 @@ def largest_difference(
     """
     encoder = BertModel.from_pretrained(folder)
     stored = read_tensors(folder)
-    names = LAYER_NAMES[encoder.config.model_type]
+    names = names_of_layers(encoder.config)
     largest = 0.0
     for batch in batches:
         inputs = (batch.input_ids, batch.attention_mask, batch.token_type_ids)

@@ -313,7 +313,7 @@ def test_a_model_of_one_segment_reads_sentences_and_refuses_pairs(tmp_path):
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
         ({"position_embedding_type": "alibi"}, "position_embedding_type is 'alibi'"),
         ({"model_type": "albert"}, "model_type is 'albert'"),
-        ({"model_type": "electra"}, "model_type is 'electra'"),
+        ({"model_type": "deberta-v2"}, "model_type is 'deberta-v2'"),
         ({"auto_map": {"AutoModel": "modeling_own.OwnModel"}}, "auto_map.*modeling_own.OwnModel"),
         ({"hidden_act": "gelu_10"}, "hidden_act is 'gelu_10', which is not computed here"),
         ({"hidden_act": "quick_gelu"}, "hidden_act is 'quick_gelu'"),

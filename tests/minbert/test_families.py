@@ -1,4 +1,4 @@
-"""DistilBERT, RoBERTa, XLM-R and multilingual BERT: the numbers and token ids of transformers."""
+"""The families beside BERT: the numbers and token ids of transformers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from minbert import BertConfig, BertModel, BertTokenizer
 from minbert.pretraining.mlm import BertForMaskedLM, Masking
-from tests.small_models import FAMILIES, SENTENCES, make_model
+from tests.small_models import FAMILIES, LIKE_ROBERTA, SENTENCES, make_model
 
 transformers = pytest.importorskip("transformers", reason="run setup.sh --dev")
 
@@ -104,7 +104,7 @@ def test_the_most_tokens_of_a_row(family, folder):
     theirs = make_model(family, folder)
     ours = BertModel.from_pretrained(folder)
     num_rows = theirs.config.max_position_embeddings
-    limit = num_rows - 2 if "roberta" in family else num_rows
+    limit = num_rows - 2 if family in LIKE_ROBERTA else num_rows
     assert ours.config.num_positions == limit
     longest = torch.full((1, limit), 5)
     with torch.no_grad():
@@ -113,7 +113,7 @@ def test_the_most_tokens_of_a_row(family, folder):
         ours(torch.full((1, limit + 1), 5))
 
 
-@pytest.mark.parametrize("name", ["roberta", "xlm-roberta"])
+@pytest.mark.parametrize("name", LIKE_ROBERTA)
 def test_positions_skip_padding_wherever_it_stands(tmp_path, name):
     """As in fairseq: padding takes no position, also between and before tokens."""
     theirs = make_model(name, tmp_path / name)
@@ -148,6 +148,10 @@ def test_two_segments_of_a_roberta_are_read_only_where_they_are_given(tmp_path):
         ("roberta", {"pad_token_id": 3}),
         ("roberta", {"hidden_act": "gelu_new"}),
         ("xlm-roberta", {"layer_norm_eps": 1e-12}),
+        ("camembert", {"type_vocab_size": 2}),
+        ("electra", {"embedding_size": 32}),
+        ("electra", {"type_vocab_size": 1}),
+        ("mpnet", {"hidden_act": "relu"}),
     ],
 )
 def test_settings_of_a_config(tmp_path, name, values):
@@ -167,8 +171,7 @@ def test_settings_of_a_config(tmp_path, name, values):
         ("roberta", {"max_position_embeddings": 2}),
         ("xlm-roberta", {"position_embedding_type": "relative_key"}),
         ("xlm-roberta", {"model_type": "xlm-roberta-xl"}),
-        ("bert", {"model_type": "camembert"}),
-        ("bert", {"model_type": "mpnet"}),
+        ("mpnet", {"relative_attention_num_buckets": 16}),
         ("bert", {"model_type": "modernbert"}),
     ],
 )
@@ -188,12 +191,18 @@ def test_a_config_with_few_keys_has_the_defaults_of_its_family(tmp_path):
         ("distilbert", "DistilBertConfig"),
         ("roberta", "RobertaConfig"),
         ("xlm-roberta", "XLMRobertaConfig"),
+        ("camembert", "CamembertConfig"),
+        ("electra", "ElectraConfig"),
+        ("mpnet", "MPNetConfig"),
     ):
         (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
         ours = BertConfig.from_pretrained(tmp_path)
         theirs = getattr(transformers, class_name)()
         names = ["vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"]
-        for name in [*names, "max_position_embeddings", "pad_token_id"]:
+        names += ["intermediate_size", "max_position_embeddings", "pad_token_id"]
+        for name in names:
+            if name == "intermediate_size" and model_type == "distilbert":
+                continue
             assert getattr(ours, name) == getattr(theirs, name), (model_type, name)
 
 
@@ -234,7 +243,7 @@ def test_segments_of_a_pair(family, folder):
     ours = BertTokenizer.from_pretrained(folder)
     theirs = encode(transformers.AutoTokenizer.from_pretrained(folder), *PAIRS)
     segments = ours(*PAIRS)["token_type_ids"]
-    assert ours.has_segments == ("roberta" not in family)
+    assert ours.has_segments == (family not in LIKE_ROBERTA)
     if "token_type_ids" in theirs:
         assert torch.equal(segments, theirs["token_type_ids"])
     elif family != "distilbert":
@@ -242,7 +251,7 @@ def test_segments_of_a_pair(family, folder):
         assert not segments.any()
 
 
-@pytest.mark.parametrize("name", ["roberta", "xlm-roberta"])
+@pytest.mark.parametrize("name", LIKE_ROBERTA)
 def test_sentences_of_a_pair_without_segments(tmp_path, name):
     """`<s> a </s>` is the first sentence, `</s> b </s>` the second."""
     make_model(name, tmp_path / name)
@@ -277,7 +286,7 @@ def test_byte_level_bpe_from_either_form(tmp_path, space, form):
     assert_equal_ids(BertTokenizer.from_pretrained(folder), theirs)
 
 
-@pytest.mark.parametrize("name", ["roberta", "xlm-roberta", "distilbert"])
+@pytest.mark.parametrize("name", [*LIKE_ROBERTA, "distilbert", "electra"])
 def test_a_tokenizer_class_that_only_the_model_type_tells(tmp_path, name):
     folder = tmp_path / name
     make_model(name, folder)

@@ -30,7 +30,7 @@ transformers = pytest.importorskip("transformers", reason="run setup.sh --dev")
 has_onnx = all(importlib.util.find_spec(name) for name in ONNX_PACKAGES)
 needs_onnx = pytest.mark.skipif(not has_onnx, reason="run setup.sh --onnx")
 
-FAMILIES = ("bert", "distilbert", "roberta", "xlm-roberta", "multilingual")
+FAMILIES = ("bert", "distilbert", "roberta", "xlm-roberta", "multilingual", "camembert", "mpnet")
 EXACT = {"cls": "tanh", "pooler": "none"}
 
 
@@ -88,6 +88,26 @@ def test_transformers_computes_the_same_logits(tmp_path, family, pooling):
             expected = ours if ours.dim() == 2 else ours.unsqueeze(1)
         torch.testing.assert_close(logits, expected, atol=1e-5, rtol=0)
         assert expected.std() > 0.01, "equal because constant"
+
+
+def test_an_electra_is_written_as_a_bert_where_that_is_exact(tmp_path):
+    """Its own classifier has a GELU, and a BERT has no projection of the embeddings."""
+    task = TASKS["sst"]
+    make_model("electra", tmp_path / "plain", embedding_size=32)
+    model = make_task_model(tmp_path / "plain", "cls")
+    (tmp_path / "out").mkdir()
+    assert write_classifier(model, task, tmp_path / "out").startswith("Bert")
+    tokenizer = BertTokenizer.from_pretrained(tmp_path / "plain")
+    write_tokenizer(tokenizer, 24, tmp_path / "out")
+    _, logits = their_logits(tmp_path / "out", task)
+    with torch.no_grad():
+        ours = model("sst", make_batch(tokenizer, task, max_length=24))
+    torch.testing.assert_close(logits, ours, atol=1e-5, rtol=0)
+
+    make_model("electra", tmp_path / "projected")
+    model = make_task_model(tmp_path / "projected", "cls")
+    with pytest.raises(ValueError, match="its embeddings are projected"):
+        write_classifier(model, task, tmp_path / "out")
 
 
 @pytest.mark.parametrize("name", TASKS)

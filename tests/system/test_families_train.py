@@ -26,7 +26,7 @@ from tests.toy_text import LINES
 
 transformers = pytest.importorskip("transformers", reason="run setup.sh --dev")
 
-FAMILIES = ("distilbert", "roberta", "xlm-roberta", "multilingual")
+FAMILIES = ("distilbert", "roberta", "xlm-roberta", "multilingual", "electra", "mpnet")
 
 
 @pytest.fixture(params=FAMILIES)

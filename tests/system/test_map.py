@@ -26,6 +26,7 @@ ONLY_LINKED = (
     "data/tables",
     "minbert/commands",
     "minbert/reporting",
+    "contrastive/quality",
     "multitask/export",
     "course",
     "experiments",
