@@ -28,6 +28,7 @@ soup.py              A plan: all tasks together, once or for a mean of several m
 single_tasks.py      A plan: each task alone, from a copy of the model.
 plan_registry.py     The plans in the order of their training.
 evaluation.py        Predicts and scores.
+intervals.py         How far chance in rows and seeds moves a score or a difference.
 prediction_files.py  Leaderboard files: writes, reads, verifies and scores them. Other tables.
 baselines.py         The majority answer, and TF-IDF with a linear model.
 leaderboard.py       The prediction files of a run and its closing table.

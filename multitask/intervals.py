@@ -1,0 +1,438 @@
+"""Intervals: how far chance in the rows and in the seeds moves a score or a difference.
+
+A score on a few hundred rows would be another one on other rows, and after training with another
+seed. All intervals here hold the true value in 95 of 100 cases (LEVEL).
+
+Chance in the rows is measured by a bootstrap. Rows are drawn with replacement, as many as there
+are, and the score is computed anew. Rows that share a text are drawn together, for they are wrong
+together: two pairs with the same question, or a sentence that stands in the file twice.
+
+Chance in the seeds is measured by several runs. Both sources meet in `Estimate`, as readers and
+cases do in medical studies (Obuchowski and Rockette 1995): the variance of a mean over runs is that
+between the runs, plus what the rows do to all runs alike. A t interval follows. Few seeds make it
+wide, so its level stays the same.
+
+Legend: N rows, G groups of rows, K runs, R resamples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+LEVEL = 0.95
+NUM_RESAMPLES = 1000
+SEED = 0  # of the draws: the same files give the same interval
+EXPONENT = 1.5  # see Estimate
+MAX_NUMBERS = 2_000_000  # of a block of weights, 16 MB
+
+MAX_SEEDS = 100  # more are not asked for
+
+# Differences below this one hardly matter: a point of accuracy.
+MARGIN = 0.01
+
+
+# --- resampling rows ------------------------------------------------------------------------------
+
+
+def groups_of(texts: Sequence[Sequence[str]]) -> np.ndarray:
+    """The group of each row, int (N,), 0 to G - 1. Rows that share a text are one group.
+
+    texts: of each of N rows, one or two. Rows that are linked by other rows are one group, too.
+    """
+    # Imported late: scipy takes half a second.
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    number_of_text: dict[str, int] = {}
+    rows = []
+    columns = []
+    for row, of_row in enumerate(texts):
+        for text in of_row:
+            rows.append(row)
+            columns.append(len(texts) + number_of_text.setdefault(text, len(number_of_text)))
+    # A graph of rows and texts, with a line from each row to its texts.
+    size = len(texts) + len(number_of_text)
+    graph = coo_array((np.ones(len(rows)), (rows, columns)), shape=(size, size))
+    components = connected_components(graph, directed=False)[1][: len(texts)]
+    return np.unique(components, return_inverse=True)[1]
+
+
+def draw_weights(groups: np.ndarray, num_resamples: int, seed: int) -> Iterator[np.ndarray]:
+    """How often each row stands in each resample, in blocks of float64 (r, N).
+
+    groups: (N,), of groups_of. G groups are drawn with replacement.
+    """
+    generator = np.random.default_rng(seed)
+    num_groups = int(groups.max()) + 1
+    block = max(1, MAX_NUMBERS // len(groups))
+    for start in range(0, num_resamples, block):
+        size = min(block, num_resamples - start)
+        counts = np.empty((size, num_groups))
+        for row in range(size):
+            drawn = generator.integers(num_groups, size=num_groups)
+            counts[row] = np.bincount(drawn, minlength=num_groups)
+        yield counts[:, groups]
+
+
+def resample(
+    metric_name: str,
+    predictions: np.ndarray,
+    labels: np.ndarray,
+    groups: np.ndarray,
+    num_resamples: int = NUM_RESAMPLES,
+) -> np.ndarray:
+    """The scores of K runs on resampled rows, float64 (R, K). All runs get the same resamples.
+
+    metric_name: of multitask.tasks.METRICS. predictions: (K, N). labels, groups: (N,).
+    """
+    score = WEIGHTED_SCORES[metric_name]
+    blocks = []
+    for weights in draw_weights(groups, num_resamples, SEED):
+        of_runs = [score(of_run, labels, weights) for of_run in predictions]
+        blocks.append(np.stack(of_runs, axis=1))  # (r, K)
+    return np.concatenate(blocks)
+
+
+# --- scores of weighted rows ----------------------------------------------------------------------
+# Each gives what multitask/tasks.py gives for a table in which a row stands `weights` times.
+# predictions, labels: (N,). weights: (R, N). Returns (R,).
+
+
+def weighted_accuracy(
+    predictions: np.ndarray, labels: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """The share of right predictions."""
+    return weights @ (predictions == labels) / weights.sum(axis=1)
+
+
+class ClassCounts(NamedTuple):
+    """Numbers of rows by class, each (R, C): right ones, those with the prediction, the label."""
+
+    right: np.ndarray
+    predicted: np.ndarray
+    labelled: np.ndarray
+
+
+def count_classes(predictions: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> ClassCounts:
+    """Count the rows of each class in each resample."""
+    names = np.union1d(predictions, labels)
+    is_predicted = (predictions[:, None] == names).astype(np.float64)  # (N, C)
+    is_label = (labels[:, None] == names).astype(np.float64)  # (N, C)
+    return ClassCounts(
+        weights @ (is_predicted * is_label), weights @ is_predicted, weights @ is_label
+    )
+
+
+def weighted_macro_f1(
+    predictions: np.ndarray, labels: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """The mean of F1 over the classes that a resample has."""
+    counts = count_classes(predictions, labels, weights)
+    either = counts.predicted + counts.labelled
+    scores = 2 * counts.right / np.maximum(either, 1)
+    return scores.sum(axis=1) / (either > 0).sum(axis=1)
+
+
+def weighted_matthews(
+    predictions: np.ndarray, labels: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """Matthews correlation, 0 where all predictions or all labels are one class."""
+    counts = count_classes(predictions, labels, weights)
+    num_rows = weights.sum(axis=1)
+    both = counts.right.sum(axis=1) * num_rows - (counts.predicted * counts.labelled).sum(axis=1)
+    of_predictions = num_rows**2 - (counts.predicted**2).sum(axis=1)
+    of_labels = num_rows**2 - (counts.labelled**2).sum(axis=1)
+    return ratio(both, np.sqrt(of_predictions * of_labels))
+
+
+def weighted_pearson(
+    predictions: np.ndarray, labels: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """Pearson correlation, 0 where predictions or labels are constant."""
+    # Numbers around 0 lose no digits when the squares of the means are subtracted.
+    x = predictions.astype(np.float64) - predictions.mean(dtype=np.float64)
+    y = labels.astype(np.float64) - labels.mean(dtype=np.float64)
+    num_rows = weights.sum(axis=1)
+    moments = weights @ np.stack([x, y, x * x, y * y, x * y], axis=1) / num_rows[:, None]  # (R, 5)
+    mean_x, mean_y, xx, yy, xy = moments.T
+    spread = np.maximum(xx - mean_x**2, 0) * np.maximum(yy - mean_y**2, 0)
+    return ratio(xy - mean_x * mean_y, np.sqrt(spread))
+
+
+def weighted_spearman(
+    predictions: np.ndarray, labels: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """Spearman correlation: the ranks are those within each resample."""
+    scores = []
+    for row in weights:
+        of_predictions = ranks_in(predictions, row)
+        of_labels = ranks_in(labels, row)
+        scores.append(weighted_pearson(of_predictions, of_labels, row[None])[0])
+    return np.array(scores)
+
+
+def ranks_in(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The rank of each value among the weighted ones, (N,). Equal values share their mean rank."""
+    _, place = np.unique(values, return_inverse=True)
+    counts = np.bincount(place, weights)
+    return (np.cumsum(counts) - counts / 2)[place]
+
+
+def ratio(numbers: np.ndarray, divisors: np.ndarray) -> np.ndarray:
+    """numbers / divisors, 0 where a divisor is 0 or rounding alone. Both (R,)."""
+    return np.where(divisors > 1e-12, numbers / np.maximum(divisors, 1e-12), 0.0)
+
+
+WEIGHTED_SCORES = {
+    "accuracy": weighted_accuracy,
+    "macro_f1": weighted_macro_f1,
+    "matthews": weighted_matthews,
+    "pearson": weighted_pearson,
+    "spearman": weighted_spearman,
+}
+
+
+# --- rows and seeds together ----------------------------------------------------------------------
+
+
+class Interval(NamedTuple):
+    """From low to high."""
+
+    low: float
+    high: float
+
+
+class Estimate(NamedTuple):
+    """A score or a difference, with what chance does to it.
+
+    The variances are those of `value`. The seeds count less with a power of their share, for a t
+    interval by Satterthwaite's rule is too narrow where few seeds meet many rows. With EXPONENT the
+    interval misses the true value in 4 to 6 of 100 cases, whatever the share, from two seeds on
+    each side on. `python -m tools.calibration` measures it.
+    """
+
+    value: float
+    row_variance: float  # what the rows do to all runs alike
+    num_groups: int = 0  # that were resampled; 0: the rows are taken as they are
+    seed_variance: float = 0.0  # between the runs
+    degrees_of_seeds: int = 0  # degrees of freedom of seed_variance; 0: one run, no seeds
+
+    @property
+    def standard_error(self) -> float:
+        """Of both sources together."""
+        return math.sqrt(self.row_variance + self.seed_variance)
+
+    def quantile(self, level: float) -> float:
+        """How many standard errors an interval of this level reaches to each side."""
+        from scipy.stats import t
+
+        of_rows = t.ppf((1 + level) / 2, max(1, self.num_groups - 1))
+        if not self.degrees_of_seeds:
+            return float(of_rows)
+        of_seeds = t.ppf((1 + level) / 2, self.degrees_of_seeds)
+        variance = self.row_variance + self.seed_variance
+        share = (self.seed_variance / variance) ** EXPONENT if variance else 0.0
+        # Without resampled rows the seeds are the only source, and the share is 1.
+        return float(of_seeds if not self.num_groups else of_rows + (of_seeds - of_rows) * share)
+
+    @property
+    def interval(self) -> Interval:
+        """The values that hold the true one in LEVEL of all cases."""
+        half = self.quantile(LEVEL) * self.standard_error
+        return Interval(self.value - half, self.value + half)
+
+    @property
+    def p_value(self) -> float:
+        """Of the two-sided test that the true value is 0: its widest interval ends at 0."""
+        from scipy.optimize import brentq
+
+        if self.standard_error == 0:
+            return 1.0 if self.value == 0 else 0.0
+        statistic = abs(self.value) / self.standard_error
+        largest = 1 - 1e-12
+        if self.quantile(largest) <= statistic:
+            return 1 - largest
+        level = brentq(lambda level: self.quantile(level) - statistic, 0.0, largest)
+        return float(1 - level)
+
+
+def estimate_score(scores: np.ndarray, resampled: np.ndarray, num_groups: int) -> Estimate:
+    """The mean score of K runs. scores: (K,). resampled: on the same rows, (R, K)."""
+    covariance = covariance_of(resampled, num_groups)
+    num_runs = len(scores)
+    value = float(np.mean(scores))
+    if num_runs == 1:
+        return Estimate(value, float(covariance[0, 0]), num_groups)
+    between = float(np.var(scores, ddof=1))
+    shared = max(mean_off_diagonal(covariance), 0.0)
+    return Estimate(value, shared, num_groups, between / num_runs, num_runs - 1)
+
+
+def estimate_difference(
+    scores: tuple[np.ndarray, np.ndarray],
+    resampled: tuple[np.ndarray, np.ndarray],
+    num_groups: int,
+) -> Estimate:
+    """The mean score of the second system's runs minus that of the first one's.
+
+    scores: of the runs of both, (K,) and (L,). resampled: on the same rows, (R, K) and (R, L).
+    Raises ValueError unless both have one run, or both several.
+    """
+    first, second = scores
+    num_first, num_second = len(first), len(second)
+    value = float(np.mean(second) - np.mean(first))
+    if num_first == num_second == 1:
+        differences = resampled[1] - resampled[0]
+        return Estimate(value, float(covariance_of(differences, num_groups)[0, 0]), num_groups)
+    if min(num_first, num_second) == 1:
+        raise ValueError(
+            "one side has one run and the other side several. Give one run on each side, or "
+            "several on each, for chance in the seeds is measured on both."
+        )
+
+    # What the rows do to all runs of a system alike is the covariance of two of its runs. What
+    # they do to both systems alike does not change the difference.
+    covariance = covariance_of(np.concatenate(resampled, axis=1), num_groups)  # (K + L, K + L)
+    shared = mean_off_diagonal(covariance[:num_first, :num_first])
+    shared += mean_off_diagonal(covariance[num_first:, num_first:])
+    shared -= 2 * float(covariance[:num_first, num_first:].mean())
+
+    # What the rows do to each run by itself is part of the variance between the runs.
+    degrees = num_first + num_second - 2
+    squares = float(np.sum((first - first.mean()) ** 2) + np.sum((second - second.mean()) ** 2))
+    between = squares / degrees * (1 / num_first + 1 / num_second)
+    return Estimate(value, max(shared, 0.0), num_groups, between, degrees)
+
+
+def estimate_over_seeds(differences: Sequence[float]) -> Estimate:
+    """The mean of K >= 2 differences, one for each seed, where only scores are known.
+
+    Its interval is the t interval of a mean. It holds for the rows that were scored, and says
+    nothing about others.
+    """
+    between = float(np.var(differences, ddof=1)) / len(differences)
+    value = float(np.mean(differences))
+    return Estimate(value, 0.0, 0, between, len(differences) - 1)
+
+
+def covariance_of(resampled: np.ndarray, num_groups: int) -> np.ndarray:
+    """The covariances of K runs over the resamples (R, K): (K, K)."""
+    covariance = np.atleast_2d(np.cov(resampled, rowvar=False))
+    # A bootstrap of G groups divides by G, not by G - 1.
+    return covariance * num_groups / max(1, num_groups - 1)
+
+
+def mean_off_diagonal(matrix: np.ndarray) -> float:
+    """The mean of all numbers of a matrix (K, K) but those on its diagonal."""
+    size = len(matrix)
+    return float(matrix.sum() - np.trace(matrix)) / (size * (size - 1))
+
+
+def score_interval(
+    metric_name: str, score: float, resampled: np.ndarray, num_groups: int, num_rows: int
+) -> Interval:
+    """The interval of one score of one run, inside the range of its metric.
+
+    Accuracy of rows without a common text: Wilson's interval, which also holds where every row is
+    right. Other scores: the middle LEVEL of the resampled ones, (R,).
+    """
+    if metric_name == "accuracy" and num_groups == num_rows:
+        from scipy.stats import binomtest
+
+        num_right = round(score * num_rows)
+        wilson = binomtest(num_right, num_rows).proportion_ci(LEVEL, method="wilson")
+        return Interval(float(wilson.low), float(wilson.high))
+    return middle_of(resampled)
+
+
+def middle_of(resampled: np.ndarray) -> Interval:
+    """The quantiles of resampled scores (R,) that hold the middle LEVEL."""
+    low, high = np.quantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(float(low), float(high))
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p values corrected for the number of comparisons in one table (Holm 1979), in their order.
+
+    With them, a table without any true difference says "better" somewhere in 5 of 100 cases.
+    """
+    order = np.argsort(p_values, kind="stable")
+    corrected = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, place in enumerate(order):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = largest
+    return corrected
+
+
+def is_better_or_worse(p_value: float) -> bool:
+    """Whether there is a difference. p_value: corrected where several stand in a table."""
+    return p_value <= 1 - LEVEL
+
+
+def describe_difference(
+    difference: Estimate,
+    names: tuple[str, str],
+    p_value: float | None = None,
+    margin: float = MARGIN,
+) -> str:
+    """What a difference says in words.
+
+    difference: the second system minus the first one. names: of both. p_value: corrected, where the
+    difference is one of several. margin: smaller differences count as none.
+    """
+    first, second = names
+    low, high = difference.interval
+    if is_better_or_worse(difference.p_value if p_value is None else p_value):
+        better = second if difference.value > 0 else first
+        bounds = sorted((abs(low), abs(high)))
+        if low <= 0 <= high:  # never without a correction
+            bounds[0] = 0.0
+        return (
+            f"{better} is better by {abs(difference.value):.3f} [{bounds[0]:.3f}, {bounds[1]:.3f}]"
+        )
+    if max(abs(low), abs(high)) <= margin:
+        return f"the same within {margin:g}"
+    seen = f"{difference.value:+.3f} [{low:+.3f}, {high:+.3f}]"
+    return f"cannot tell ({seen}): {what_it_needs(difference, margin)}"
+
+
+def what_it_needs(difference: Estimate, margin: float) -> str:
+    """How many more rows or seeds would likely tell, in words.
+
+    The interval must be as narrow as the difference that was seen, or as the rest of the margin.
+    """
+    target = max(abs(difference.value), margin - abs(difference.value))
+    ways = []
+    for_rows = (target / difference.quantile(LEVEL)) ** 2 - difference.seed_variance
+    if for_rows > 0:
+        factor = difference.row_variance / for_rows
+        ways.append(f"{round_up(difference.num_groups * (factor - 1)):,} more rows")
+    if difference.degrees_of_seeds:
+        # More seeds also make the quantile smaller.
+        num_seeds = 1 + difference.degrees_of_seeds // 2
+        for more in range(1, MAX_SEEDS):
+            variance = difference.seed_variance * num_seeds / (num_seeds + more)
+            degrees = difference.degrees_of_seeds + 2 * more
+            then = difference._replace(seed_variance=variance, degrees_of_seeds=degrees)
+            if then.quantile(LEVEL) * then.standard_error <= target:
+                ways.append(f"{more} more seeds")
+                break
+    if not ways:
+        return "more rows and more seeds are needed"
+    return f"about {' or '.join(ways)} are needed"
+
+
+def round_up(number: float) -> int:
+    """A number of rows to two digits, at least 1."""
+    if number <= 1:
+        return 1
+    step = 10 ** max(0, math.floor(math.log10(number)) - 1)
+    return math.ceil(number / step) * step
