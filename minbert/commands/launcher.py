@@ -24,6 +24,7 @@ class Command(NamedTuple):
     name: str
     module: str
     line: str
+    needs_clone: bool = False  # it reads files of the repository that no package holds
 
 
 COMMANDS = (
@@ -42,8 +43,8 @@ COMMANDS = (
     Command("leaderboard", "course.predict", "Predict other data as leaderboard files."),
     Command("submit", "course.submit", "Verify the files of a hand-in and write its zip."),
     Command("download", "data.download", "Download the course's files."),
-    Command("handout", "teaching.handout", "Write a copy of the clone without the answers."),
-    Command("notebooks", "teaching.notebooks", "Build the notebooks of docs/notebooks/."),
+    Command("handout", "teaching.handout", "Write a copy of the clone without the answers.", True),
+    Command("notebooks", "teaching.notebooks", "Build the notebooks of docs/notebooks/.", True),
 )
 
 
@@ -68,14 +69,24 @@ def is_ours(module: str) -> bool:
     return (ROOT / package).is_dir() or (ROOT / f"{package}.py").is_file()
 
 
+def is_clone() -> bool:
+    """Whether our packages stand in a clone of the repository, and not in site-packages."""
+    return (ROOT / "docs").is_dir() and (ROOT / "pyproject.toml").is_file()
+
+
 def listing() -> str:
-    """The text that `minbert` prints: each command with its line, and what it is short for."""
+    """The text that `minbert` prints: each command with its line, and what it is short for.
+
+    Commands that need a clone are listed only in one.
+    """
+    commands = [command for command in COMMANDS if is_clone() or not command.needs_clone]
     lines = [USAGE, ""]
-    for command in COMMANDS:
+    for command in commands:
         lines.append(f"  {command.name:12} {command.line}")
-    lines += ["", "The same as modules, from the folder of the clone:", ""]
-    for command in COMMANDS:
-        lines.append(f"  {command.name:12} {long_form(command)}")
+    if is_clone():
+        lines += ["", "The same as modules, from the folder of the clone:", ""]
+        for command in commands:
+            lines.append(f"  {command.name:12} {long_form(command)}")
     return "\n".join(lines)
 
 
@@ -92,7 +103,13 @@ def find(name: str) -> Command:
     # The long names are taken, too.
     by_name |= {command.module: command for command in by_name.values()}
     if name in by_name:
-        return by_name[name]
+        command = by_name[name]
+        if command.needs_clone and not is_clone():
+            raise ValueError(
+                f"{name} reads files of the repository, which {ROOT} does not hold. Clone the "
+                f"repository, and start it there: python -m {command.module}"
+            )
+        return command
     if name.startswith("-"):
         raise ValueError(
             f"{name} is a flag, and a command must stand before it, such as `minbert train {name}`."
