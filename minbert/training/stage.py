@@ -29,6 +29,7 @@ from minbert.training.code_version import digest_of
 from minbert.training.job import Job
 from minbert.training.loop import fit
 from minbert.training.options import TrainingOptions
+from minbert.training.step_log import LOG_FILE, forget_stage
 
 STAGE_FILE = "stage.json"
 QUALITY_KEYS = ("before", "after", "is_kept", "found", "settings")
@@ -69,7 +70,9 @@ class Stage:
     """A job that trains `encoder` in place, its selection scores, and the folder of its result.
 
     A finished encoder with the same `fingerprint` (of start, options and text) is reused. One of
-    another run is reused only if the `code` that trained it (see code_of) is the same, too.
+    another run is reused only if the `code` that trained it (see code_of) is the same, too, and the
+    number of processes: each process draws its own dropout masks. A finished stage of this run
+    stays finished, with whatever code and processes the run goes on.
 
     All stages of a chain are built before the first one trains the encoder in place. So a stage
     that needs copies of the encoder makes them in `begin`, which is called when the stage starts.
@@ -145,7 +148,11 @@ class Stage:
             path = self.folder / "projection.safetensors"
             with recording(self.folder) as digests:
                 digests[path.name] = write_tensors(path, projection)
-        identity = {"fingerprint": self.fingerprint, "code": self.code}
+        identity = {
+            "fingerprint": self.fingerprint,
+            "code": self.code,
+            "processes": processes.count(),
+        }
         # What another run copies, and this one reads again.
         content = {**identity, **record, "files": read_record(self.folder)}
         write_json(self.folder / STAGE_FILE, content, has_checksum=True)
@@ -161,7 +168,7 @@ class Stage:
             try:
                 stored = read_json(folder / STAGE_FILE)
                 is_same = stored["fingerprint"] == self.fingerprint
-                if is_same and (folder == self.folder or stored["code"] == self.code):
+                if is_same and (folder == self.folder or self.has_maker_of(stored)):
                     check_quality(stored)
                     check_files(folder, stored)
                     weights.read_tensors(folder)
@@ -172,15 +179,29 @@ class Stage:
                 continue
         return None
 
+    def has_maker_of(self, stored: Mapping[str, Any]) -> bool:
+        """Whether this run would make a stage of another run with the same bits.
+
+        stored: the content of its stage.json. Older versions counted the processes in the
+        fingerprint.
+        """
+        return stored["code"] == self.code and stored.get("processes", 1) == processes.count()
+
     def reuse(self, source: Path) -> StageResult:
         """Load the finished encoder in `source`, and copy its folder to this run's.
 
         Returns the quality as `train` does. The seconds of another run do not count for this one.
+        If this run had begun the stage, the rows of its steps go out of the log: a part of them
+        would look like all. The other run's log has them.
         """
         stored = read_json(source / STAGE_FILE)
         is_own = source == self.folder
         if not is_own:
             processes.from_first(lambda: self.copy_from(source, stored))
+            processes.from_first(lambda: forget_stage(self.folder.parent, self.job.name))
+            log = source.parent / LOG_FILE
+            if log.is_file():
+                terminal.say(f"{self.job.name}: the losses of its steps are in {log}")
         weights.load(self.encoder, self.folder)
         quality = {name: stored[name] for name in QUALITY_KEYS}
         return StageResult(quality, stored["seconds"] if is_own else 0.0)
@@ -341,9 +362,9 @@ def stage_fingerprint(start: str, settings: Mapping[str, Any], examples: Iterabl
     """SHA-256 of the start of a stage, its settings and its examples.
 
     start: the fingerprint of the encoder, or of the stage before this one.
-    The number of processes counts, too: each process draws its own dropout masks.
     """
-    identity = [start, settings, processes.count()]
+    # Earlier versions had the number of processes in the place of the 1.
+    identity = [start, settings, 1]
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode())
     for example in examples:
         digest.update(f"{example}\n".encode())

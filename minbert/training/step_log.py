@@ -142,6 +142,15 @@ class StepLog:
         return csv_line(fields)
 
 
+def forget_stage(folder: Path, stage: str) -> None:
+    """Take the rows of a stage out of the log of a run, if it has any. folder: of the run."""
+    log = StepLog(folder)
+    rows = log.intact_rows()
+    kept = [row for row in rows if row.split(",")[COLUMNS.index("stage")] != stage]
+    if len(kept) < len(rows):
+        log.rewrite(kept, [])
+
+
 def csv_line(fields: Sequence[Any]) -> str:
     """A line of a CSV file. A float is written so that it can be read back exactly."""
     line = io.StringIO()

@@ -22,6 +22,7 @@ from minbert.training.stage import (
     run_chain,
     stage_fingerprint,
 )
+from minbert.training.step_log import LOG_FILE, StepLog, read_log
 
 
 @dataclass
@@ -227,11 +228,33 @@ def test_what_other_code_trained_is_trained_anew_but_for_the_runs_own(make_chain
     assert replace(own, code="new").reusable([own.folder]) == own.folder
 
 
-def test_another_number_of_processes_makes_another_encoder(monkeypatch):
-    """Each draws dropout masks of its own."""
-    one = stage_fingerprint("start", {"lr": 1}, ("row",))
+def test_another_number_of_processes_makes_another_encoder(make_chain, tmp_path, monkeypatch):
+    """Each draws dropout masks of its own. A finished stage of the run itself stays finished."""
+    run_chain(plan_chain(make_chain("one", {"up": 3.0}), []), is_resumed=False)
+    (other,) = make_chain("two", {"up": 3.0})
+    (own,) = make_chain("one", {"up": 3.0})
+    assert other.reusable(folders_of(tmp_path)) == own.folder
     monkeypatch.setattr("minbert.training.stage.processes.count", lambda: 2)
-    assert stage_fingerprint("start", {"lr": 1}, ("row",)) != one
+    assert other.reusable(folders_of(tmp_path)) is None
+    assert own.reusable(folders_of(tmp_path)) == own.folder
+
+
+def test_a_stage_that_a_sibling_finished_leaves_no_part_of_its_log(make_chain, tmp_path, capsys):
+    """A run was stopped in it. Two of three rows would look like the whole stage."""
+    (sibling,) = make_chain("one", {"up": 3.0})
+    sibling.job.on_step = StepLog(tmp_path / "one").write
+    run_chain([ChainStep(sibling, None)], is_resumed=False)
+    assert [record.step for record in read_log(tmp_path / "one" / LOG_FILE)] == [1, 2, 3]
+
+    lines = (tmp_path / "one" / LOG_FILE).read_text().splitlines(keepends=True)
+    earlier = lines[1].replace("up,", "before,", 1)
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / LOG_FILE).write_text("".join([lines[0], earlier, *lines[1:3]]))
+    (stage,) = make_chain("two", {"up": 3.0})
+    run_chain(plan_chain([stage], [sibling.folder]), is_resumed=True)
+    assert (tmp_path / "two" / LOG_FILE).read_text() == lines[0] + earlier
+    said = capsys.readouterr().out
+    assert f"up: the losses of its steps are in {tmp_path / 'one' / LOG_FILE}" in said
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", json.dumps({"seconds": 1})])
