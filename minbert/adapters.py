@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from minbert.hub import read_adapter_config
+from minbert.weight_files import ADAPTER_CONFIG, read_adapter_config
 
 # Other types hold quantised numbers, which mean nothing without their scales.
 PLAIN_TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -74,14 +74,15 @@ PART = re.compile(
 )
 
 # The beginnings of names that belong to an encoder, and not to a head.
-ENCODER_NAMES = ("embeddings.", "encoder.", "transformer.", "pooler.")
+ENCODER_NAMES = ("embeddings", "encoder.", "transformer.", "pooler.")
 
 # The most quantifiers in a pattern of adapter_config.json. More could take hours to compare.
 MOST_QUANTIFIERS = 3
 
 MERGE_ADVICE = (
     "Merge it once with peft, where that is installed: "
-    "AutoPeftModel.from_pretrained(FOLDER).merge_and_unload().save_pretrained(NEW)"
+    "PeftModel.from_pretrained(AutoModel.from_pretrained(BASE), FOLDER)"
+    ".merge_and_unload().save_pretrained(NEW)"
 )
 
 
@@ -156,19 +157,8 @@ def read_adapter(folder: Path) -> AdapterConfig:
     Raises ValueError for another kind of adapter than LoRA, and for a setting that changes the
     formula. The message names it.
     """
-    path = folder / "adapter_config.json"
+    path = folder / ADAPTER_CONFIG
     content = read_adapter_config(folder)
-    kind = content.get("peft_type")
-    if kind is None:
-        raise ValueError(
-            f"{path}: has no peft_type, so it is no adapter of peft. Other adapters are not "
-            "applied here. Move it and its weights elsewhere to open the model without it."
-        )
-    if kind != "LORA":
-        raise ValueError(
-            f"{path}: peft_type is '{kind}'. Only LoRA adapters can be merged into the weights "
-            "here. Use peft for this one, or move it elsewhere to open the model without it."
-        )
     for key, value in content.items():
         # A falsy value, such as null or {}, switches a key off.
         if value and key not in READ_KEYS and key not in OTHER_KEYS:
@@ -199,6 +189,11 @@ def merge(
     path: of the adapter's weights, for messages. Raises ValueError for a tensor that belongs to
     another method, that the base lacks, or whose shape does not fit.
     """
+    if not adapter:
+        raise ValueError(
+            f"{path}: holds no tensors, so it would change nothing. It was not saved whole. Fetch "
+            "or save the adapter again."
+        )
     merged = dict(base)
     changes: dict[str, dict[str, StoredTensor]] = {}
     for name, entry in adapter.items():

@@ -16,6 +16,7 @@ from minbert.commands.digests import check_recorded, recording
 from minbert.commands.files import read_json, write_text
 from minbert.families import FAMILIES, Family
 from minbert.relative_positions import NUM_BUCKETS
+from minbert.weight_files import list_weights, listed
 
 ATTENTION_IMPLEMENTATIONS = ("eager", "fused")
 
@@ -256,6 +257,9 @@ def _read_json_object(path: Path) -> dict[str, Any]:
         for name in ("config.json", hub.ADAPTER_CONFIG):
             models += [str(inner.parent) for inner in sorted(folder.glob(f"*/{name}"))]
         hint = f"Did you mean {' or '.join(models)}?" if models else "Check the path."
+        names = list_weights(folder)
+        if names and not models:
+            hint = f"It holds {listed(names)}. Fetch config.json of the same model, too."
         raise ValueError(
             f"{folder}: no config.json in it; a model folder in Hugging Face layout holds it "
             f"beside vocab.txt and model.safetensors (or pytorch_model.bin). {hint}"

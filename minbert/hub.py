@@ -13,9 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
-from minbert.commands.digests import check_recorded
 from minbert.commands.files import read_json
 from minbert.weight_files import (
     ADAPTER_CONFIG,
@@ -25,6 +23,7 @@ from minbert.weight_files import (
     choose_weights,
     describe_weights,
     names_in,
+    read_adapter_config,
     weights_among,
 )
 
@@ -78,6 +77,11 @@ def _find(name: str, local_files_only: bool) -> Path:
     if Path(name).is_dir():
         return Path(name)
 
+    if Path(name).is_file():
+        raise ValueError(
+            f"{name}: is a file. Give the folder that holds it, beside config.json and the "
+            "tokenizer's files."
+        )
     looks_like_hub_name = re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name)
     if not looks_like_hub_name or name.startswith("."):
         raise ValueError(
@@ -95,19 +99,6 @@ def _find(name: str, local_files_only: bool) -> Path:
 
 
 # --- adapters -------------------------------------------------------------------------------------
-
-
-def read_adapter_config(folder: Path) -> dict[str, Any]:
-    """Read adapter_config.json of a folder; ValueError if it is no table of named values."""
-    path = folder / ADAPTER_CONFIG
-    check_recorded(path)
-    try:
-        content = read_json(path)
-    except (ValueError, OSError) as error:
-        raise ValueError(f"{path}: not JSON ({error}). Fetch the adapter again.") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path}: not a table of named values. Fetch the adapter again.")
-    return content
 
 
 def base_of(folder: Path, local_files_only: bool = False) -> Path:
@@ -128,6 +119,12 @@ def base_of(folder: Path, local_files_only: bool = False) -> Path:
         raise ValueError(
             f"{described} names no base_model_name_or_path. Write the base's folder there."
         )
+    revision = content.get("revision")
+    if revision not in (None, "main") and published_name(name):
+        raise ValueError(
+            f"{described} asks for the revision '{revision}' of '{name}'; only main is fetched "
+            "here. Download that revision and write its folder as base_model_name_or_path."
+        )
     try:
         # As peft reads it, or else beside the adapter.
         is_beside = not Path(name).is_dir() and (folder / name).is_dir()
@@ -137,12 +134,6 @@ def base_of(folder: Path, local_files_only: bool = False) -> Path:
             f"{described} names the base '{name}', which cannot be opened: {error} Or write the "
             "base's folder as base_model_name_or_path."
         ) from error
-    revision = content.get("revision")
-    if revision not in (None, "main") and published_name(name):
-        raise ValueError(
-            f"{described} asks for the revision '{revision}' of '{name}'; only main is fetched "
-            "here. Download that revision and write its folder as base_model_name_or_path."
-        )
     if not (base / "config.json").is_file():
         raise ValueError(
             f"{described} names the base '{base}', which holds no config.json: it is no complete "

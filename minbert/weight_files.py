@@ -10,6 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
+
+from minbert.commands.digests import check_recorded
+from minbert.commands.files import read_json
 
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")
 
@@ -101,12 +105,13 @@ def list_weights(folder: Path) -> list[str]:
     return weights_among([*names_in(folder), *inner])
 
 
-def unread_files(folder: Path) -> tuple[str, ...]:
+def unread_files(folder: Path, is_base_elsewhere: bool = False) -> tuple[str, ...]:
     """Files of weights in a folder that `read_tensors` and the adapter beside it leave alone.
 
+    is_base_elsewhere: whether the adapter alone is read, and the weights of another folder.
     Adapters one level below count, too. Other folders hold the weights of other modules.
     """
-    source = choose_weights(names_in(folder))
+    source = None if is_base_elsewhere else choose_weights(names_in(folder))
     adapter = find_adapter(folder)
     read = {source, None if adapter is None else adapter.name}
     names = []
@@ -118,11 +123,39 @@ def unread_files(folder: Path) -> tuple[str, ...]:
     return tuple(names)
 
 
+def read_adapter_config(folder: Path) -> dict[str, Any]:
+    """Read adapter_config.json of a folder.
+
+    Raises ValueError if it is no table of named values, and for another kind of adapter than LoRA,
+    which the message names.
+    """
+    path = folder / ADAPTER_CONFIG
+    check_recorded(path)
+    try:
+        content = read_json(path)
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{path}: not JSON ({error}). Fetch the adapter again.") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: not a table of named values. Fetch the adapter again.")
+    kind = content.get("peft_type")
+    if kind is None:
+        raise ValueError(
+            f"{path}: has no peft_type, so it is no adapter of peft. Other adapters are not "
+            "applied here. Move it and its weights elsewhere to open the model without it."
+        )
+    if kind != "LORA":
+        raise ValueError(
+            f"{path}: peft_type is '{kind}'. Only LoRA adapters can be merged into the weights "
+            "here. Use peft for this one, or move it elsewhere to open the model without it."
+        )
+    return content
+
+
 def find_adapter(folder: Path) -> Path | None:
     """Find the weights of an adapter in a folder, or None where there is no adapter.
 
-    Raises ValueError for weights without the adapter_config.json that explains them, and for the
-    reverse.
+    Raises ValueError for weights without the adapter_config.json that explains them, for the
+    reverse, and for another kind of adapter than LoRA.
     """
     has_config = (folder / ADAPTER_CONFIG).is_file()
     if not has_config:
@@ -134,6 +167,7 @@ def find_adapter(folder: Path) -> Path | None:
                 "elsewhere to open the model without it."
             )
         return None
+    read_adapter_config(folder)
     for name in ADAPTER_WEIGHTS:
         if (folder / name).is_file():
             return folder / name
@@ -151,11 +185,15 @@ def describe_weights(names: Sequence[str]) -> str:
     """
     if not names:
         return "It holds no weights of any kind. Fetch model.safetensors of this model."
+    return f"It holds {listed(names)}. {_advice_on(names)}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names of files of weights, with the programs that read them."""
     shown = []
     for name in names[:6]:
         shown.append(f"{name} ({FORMATS[Path(name).suffix.lower()]})")
-    listed = ", ".join(shown) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-    return f"It holds {listed}. {_advice_on(names)}"
+    return ", ".join(shown) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
 def _advice_on(names: Sequence[str]) -> str:

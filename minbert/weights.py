@@ -338,15 +338,11 @@ def load(
     present = {name: p for name, p in parameters.items() if name in stored}
     tensors = {name: entry.tensor for name, entry in stored.items()}
     copy_tensors(present, tensors, folder)
-    has_adapter = find_adapter(Path(folder)) is not None
-    return LoadReport(
-        str(folder),
-        len(present),
-        missing,
-        ignored,
-        str(hub.base_of(Path(folder))) if has_adapter else None,
-        unread_files(Path(folder)),
-    )
+    folder = Path(folder)
+    base = hub.base_of(folder)
+    adapter_base = str(base) if find_adapter(folder) is not None else None
+    unread = unread_files(folder, is_base_elsewhere=base != folder)
+    return LoadReport(str(folder), len(present), missing, ignored, adapter_base, unread)
 
 
 def _check_layers(names: Sequence[str], num_layers: int, folder: str | Path) -> None:

@@ -436,6 +436,28 @@ def test_tensors_that_do_not_fit_are_named(base, theirs, added, removed, message
         BertModel.from_pretrained(base)
 
 
+def test_an_adapter_without_tensors_is_refused(base, theirs):
+    """Some ways to train in parts save such files. They would change nothing."""
+    make_adapter(base, base, theirs, {})
+    with pytest.raises(ValueError, match="holds no tensors, so it would change nothing"):
+        BertModel.from_pretrained(base)
+
+
+def test_weights_beside_an_adapter_whose_base_is_elsewhere(base, theirs, tmp_path):
+    """Without config.json they cannot be the base, so a line names them."""
+    make_adapter(tmp_path / "adapter", base, theirs, {QUERY: (4, 8)})
+    shutil.copy(base / "model.safetensors", tmp_path / "adapter" / "model.safetensors")
+    ours = assert_equal_outputs(tmp_path / "adapter", theirs)
+    assert str(ours.load_report).endswith(f"into {base}; not read: model.safetensors")
+
+
+def test_another_library_s_adapter_is_named(base):
+    (base / "adapter_config.json").write_text('{"config": {"architecture": "pfeiffer"}}')
+    (base / "pytorch_adapter.bin").write_bytes(b"")
+    with pytest.raises(ValueError, match="has no peft_type, so it is no adapter of peft"):
+        BertModel.from_pretrained(base)
+
+
 def test_half_an_adapter_is_no_model(base, theirs, tmp_path):
     make_adapter(base, base, theirs, {QUERY: (4, 8)})
     config, weights = base / "adapter_config.json", base / "adapter_model.safetensors"
@@ -451,7 +473,7 @@ def test_half_an_adapter_is_no_model(base, theirs, tmp_path):
     with pytest.raises(ValueError, match="neither of its weights .adapter_model.safetensors"):
         BertModel.from_pretrained(base)
     config.write_text("{")
-    with pytest.raises(ValueError, match="adapter_config.json|neither of its weights"):
+    with pytest.raises(ValueError, match="adapter_config.json: not JSON"):
         BertModel.from_pretrained(base)
 
 
@@ -463,6 +485,8 @@ def test_half_an_adapter_is_no_model(base, theirs, tmp_path):
         ({"base_model_name_or_path": "{adapter}"}, "which holds no config.json"),
         ({"base_model_name_or_path": "minbert-mini", "revision": "v2"}, "the revision 'v2'"),
         ({"base_model_name_or_path": "minbert-mini"}, "shape|no such matrix"),
+        ({"peft_type": None, "model_name": "bert-base-uncased"}, "has no peft_type"),
+        ({"peft_type": "PREFIX_TUNING"}, "peft_type is 'PREFIX_TUNING'"),
     ],
 )
 def test_a_base_that_is_not_there(base, theirs, tmp_path, values, message):

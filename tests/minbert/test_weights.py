@@ -238,7 +238,16 @@ def expect_error(folder: Path, *parts: str) -> None:
 
 def test_folder_without_config(folder):
     (folder / "config.json").unlink()
+    expect_error(folder, "no config.json", "holds model.safetensors (PyTorch)", "Fetch config.json")
+    (folder / "model.safetensors").rename(folder / "bert.Q8_0.gguf")
+    expect_error(folder, "no config.json", "It holds bert.Q8_0.gguf (GGUF)")
+    (folder / "bert.Q8_0.gguf").unlink()
     expect_error(folder, "no config.json", "Check the path")
+
+
+def test_a_file_in_place_of_its_folder(folder):
+    with pytest.raises(ValueError, match=r"model.safetensors: is a file. Give the folder"):
+        BertModel.from_pretrained(folder / "model.safetensors")
 
 
 def test_folder_without_weights(folder):

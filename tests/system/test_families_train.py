@@ -10,7 +10,7 @@ import shutil
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import run_multitask
 from contrastive.embed.__main__ import main as embed
@@ -89,6 +89,32 @@ def test_a_run(family, folder, sample_data, tmp_path, no_fsync, flags, capsys):
     run = str(tmp_path / "runs" / "run")
     assert predict.main([run, "--task", "sts", "--input", str(text)]) == 0
     assert capsys.readouterr().out.count("\n") == 2
+
+
+def test_a_run_from_an_adapter_alone(sample_data, tmp_path, no_fsync, capsys):
+    """Its base stands elsewhere. The run saves a whole model, into which the adapter is merged."""
+    base, folder = tmp_path / "base", tmp_path / "adapter"
+    make_model("bert", base, "ForMaskedLM")
+    config = {"peft_type": "LORA", "r": 2, "base_model_name_or_path": str(base)}
+    name = "base_model.model.bert.encoder.layer.1.attention.self.value"
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    pair = {
+        f"{name}.lora_A.weight": torch.randn(2, 32),
+        f"{name}.lora_B.weight": torch.randn(32, 2),
+    }
+    save_file(pair, folder / "adapter_model.safetensors")
+
+    flags = ["--pretrain", "mlm", "--tasks", "sst"]
+    assert call(folder, sample_data, tmp_path / "runs", *flags) == 0
+    assert "its LoRA adapter is merged into" in " ".join(capsys.readouterr().out.split())
+    model = tmp_path / "runs" / "run" / "model"
+    assert not (model / "adapter_config.json").exists()
+    theirs = transformers.AutoModel.from_pretrained(model).eval()
+    merged = BertModel.from_pretrained(folder).layers[1].attention.value.weight
+    plain = BertModel.from_pretrained(base).layers[1].attention.value.weight
+    trained = theirs.encoder.layer[1].attention.self.value.weight
+    assert (trained - merged).norm() < 0.2 * (trained - plain).norm()
 
 
 def test_mean_pooling_of_a_pair_reads_each_sentence_by_itself(family, folder):
