@@ -19,6 +19,7 @@ adapters.py         LoRA adapters, merged into the weights of their base.
 weights.py          How weights are named, read and written.
 onnx_files.py       Models as ONNX files, and the check of a file against torch.
 pooling.py          Token vectors -> one vector per row.
+sentence_modules.py  An encoder and layers as a folder for sentence-transformers.
 optimizer.py        AdamW.
 schedule.py         The learning rate of each step.
 fast.py             The switch for fast formulas, and the longer ones.

@@ -2,9 +2,8 @@
 
 H hidden.
 
-Beside the encoder's files, the folder holds a list of modules (modules.json) and a folder for each
-module after the encoder. Names and keys are the oldest ones of sentence-transformers. Old and new
-releases read them.
+No pooling module of sentence-transformers knows BERT's pooler. It is written as two modules: the
+first token, then a linear layer with tanh.
 """
 
 from __future__ import annotations
@@ -12,67 +11,17 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from contrastive.embedder import Embedder
 from minbert import BertModel, BertTokenizer, onnx_files
-from minbert.commands.digests import recording
-from minbert.commands.files import write_json, write_tensors
 from minbert.pooling import pool, save_pooling
-
-DENSE = "2_Dense"
+from minbert.sentence_modules import DenseLayer, write_modules
 
 # Where sentence-transformers looks for a graph.
 GRAPH = "onnx/model.onnx"
-
-
-def export_layout(
-    hidden_size: int, max_length: int, pooling: str, is_normalised: bool
-) -> dict[str, Any]:
-    """The JSON files that say what becomes of the encoder's output, by path inside the folder.
-
-    No pooling module of sentence-transformers knows BERT's pooler. It is written as two modules:
-    the first token, then a linear layer with tanh. The layer's weights belong into DENSE.
-    """
-    files: dict[str, Any] = {
-        # do_lower_case: the tokenizer does that.
-        "sentence_bert_config.json": {"max_seq_length": max_length, "do_lower_case": False},
-        "1_Pooling/config.json": {
-            "word_embedding_dimension": hidden_size,
-            "pooling_mode_cls_token": pooling != "mean",
-            "pooling_mode_mean_tokens": pooling == "mean",
-            "pooling_mode_max_tokens": False,
-            "pooling_mode_mean_sqrt_len_tokens": False,
-        },
-    }
-
-    # The modules that follow one another.
-    modules = ["Transformer", "Pooling"]
-    if pooling == "pooler":
-        modules.append("Dense")
-        files[f"{DENSE}/config.json"] = {
-            "in_features": hidden_size,
-            "out_features": hidden_size,
-            "bias": True,
-            "activation_function": "torch.nn.modules.activation.Tanh",
-        }
-    if is_normalised:
-        modules.append("Normalize")  # has no settings, so no file
-    files["modules.json"] = list_modules(modules)
-    return files
-
-
-def list_modules(names: list[str]) -> list[dict[str, Any]]:
-    """The content of modules.json: the modules in order. The encoder has no folder of its own."""
-    modules = []
-    for place, name in enumerate(names):
-        path = "" if place == 0 else f"{place}_{name}"
-        module_type = f"sentence_transformers.models.{name}"
-        modules.append({"idx": place, "name": str(place), "path": path, "type": module_type})
-    return modules
 
 
 def export(
@@ -111,15 +60,9 @@ def write_folder(
     encoder.save_pretrained(folder, pooling)
     tokenizer.save_pretrained(folder)
     save_pooling(folder, pooling)
-    layout = export_layout(encoder.config.hidden_size, max_length, pooling, is_normalised)
-    with recording(folder) as digests:
-        for name, content in layout.items():
-            digests[name] = write_json(folder / name, content)
-        if pooling == "pooler":
-            pooler = encoder.pooler
-            tensors = {"linear.weight": pooler.weight, "linear.bias": pooler.bias}
-            name = f"{DENSE}/model.safetensors"
-            digests[name] = write_tensors(folder / name, tensors)
+    layers = [DenseLayer(encoder.pooler, "Tanh")] if pooling == "pooler" else []
+    hidden_size = encoder.config.hidden_size
+    write_modules(folder, hidden_size, max_length, pooling == "mean", layers, is_normalised)
 
 
 # --- ONNX -----------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """Export a task of a run: `python -m multitask.export RUN --task sst --out FOLDER`.
 
 --format transformers writes a folder that AutoModelForSequenceClassification opens, with the names
-of the classes. It is refused where transformers has no class with the same formula. --format onnx
-writes a graph for onnxruntime, whatever the head.
+of the classes. --format sentence-transformers writes one for SentenceTransformer, whose vectors are
+then the logits. By default it is the first of both that can compute the formula of the task.
+--format onnx writes a graph for onnxruntime, whatever the head.
 
 The command compares the result with the run's model on a few texts, and prints the largest
 difference.

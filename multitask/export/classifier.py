@@ -29,7 +29,7 @@ from minbert.commands.files import read_json, write_json, write_tensors
 from minbert.config import BertConfig
 from minbert.families import ClassifierNames
 from minbert.weights import read_tensors, to_hugging_face
-from multitask.heads import DenseHead
+from multitask.heads import DenseHead, MlpHead
 from multitask.model import MultitaskBert
 from multitask.tasks import Task
 
@@ -50,11 +50,14 @@ def classifier_of(model: MultitaskBert, task: Task) -> Classifier:
     """Find the two layers of a task; ValueError with the reason where transformers has others."""
     reason = reason_against(model, task)
     if reason is not None:
+        others = "sentence-transformers or onnx"
+        if reason_against_layers(model, task) is not None:
+            others = "onnx"
         raise ValueError(
             f"{task.title} of this model cannot be a {KIND} of transformers: {reason}. That class "
             "reads [CLS] through a linear layer with tanh, and then a linear layer. Exactly this "
             "are --pooling cls with --common_layer tanh, and --pooling pooler with --common_layer "
-            "none. Pass --format onnx, which writes this model as it is, or train with these."
+            f"none. Pass --format {others}, or train with these."
         )
     head = model.head_of(task.name)
     assert isinstance(head, DenseHead)
@@ -77,6 +80,17 @@ def reason_against(model: MultitaskBert, task: Task) -> str | None:
         return "no layer with tanh stands between [CLS] and the head (--common_layer none)"
     if model.pooling == "pooler" and model.shared is not None:
         return "two layers with tanh stand before the head, the pooler and the common layer"
+    return None
+
+
+def reason_against_layers(model: MultitaskBert, task: Task) -> str | None:
+    """Why the task is more than linear layers on one vector, or None where it is not."""
+    if task.is_pair and model.has_two_vectors:
+        return "its pairs have two vectors"
+    is_known = model.has_own_head(task.name)
+    is_known = is_known and isinstance(model.head_of(task.name), DenseHead | MlpHead)
+    if not is_known:
+        return f"its head is more than linear layers (--head {model.options.head_of(task.name)})"
     return None
 
 
@@ -154,9 +168,12 @@ def as_columns(outputs: Tensor, task: Task) -> Tensor:
     return torch.cat([torch.zeros_like(column), column], dim=-1) if is_binary(task) else column
 
 
-def write_config(config: BertConfig, task: Task, folder: Path) -> None:
-    """Write config.json with the names of the classes and the kind of problem."""
-    config.save_pretrained(folder, KIND)
+def write_config(config: BertConfig, task: Task, folder: Path, kind: str = KIND) -> None:
+    """Write config.json with the names of the classes and the kind of problem.
+
+    kind: the end of the name of transformers' class that opens the folder.
+    """
+    config.save_pretrained(folder, kind)
     path = folder / "config.json"
     content: dict[str, Any] = read_json(path)
     # A regression has one output, whose name is that of the task.

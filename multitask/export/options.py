@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minbert.commands.optional import check_onnx_packages
-from minbert.commands.options import CommandOptions, argument, positional
+from minbert.commands.options import AUTO, CommandOptions, argument, positional
 from minbert.commands.outputs import check_new_folder
 from minbert.commands.paths import is_free
 from minbert.commands.plugins import plugin_argument
 
-FORMATS = ("transformers", "onnx")
+FORMATS = (AUTO, "transformers", "sentence-transformers", "onnx")
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,9 @@ class ExportOptions(CommandOptions):
     plugin: tuple[str, ...] = plugin_argument()
     format: str = argument(
         FORMATS[0],
-        "transformers: a folder for AutoModelForSequenceClassification. onnx: model.onnx for "
-        "onnxruntime, after `bash setup.sh --onnx`",
+        "transformers: a folder for AutoModelForSequenceClassification. sentence-transformers: one "
+        "for SentenceTransformer, whose vectors are the logits. auto: the first of both that can "
+        "hold the model. onnx: model.onnx for onnxruntime, after `bash setup.sh --onnx`",
         choices=FORMATS,
     )
 

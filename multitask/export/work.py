@@ -10,11 +10,21 @@ from pathlib import Path
 from data.batching import Batch, EncodedExamples
 from data.examples import Example
 from minbert import BertTokenizer
+from minbert.commands.options import AUTO
 from minbert.commands.paths import in_shell, temporary_name
 from minbert.onnx_files import CHECKED_TEXTS
-from multitask.export.classifier import largest_difference, write_classifier, write_tokenizer
+from multitask.export.classifier import (
+    largest_difference,
+    reason_against,
+    write_classifier,
+    write_tokenizer,
+)
 from multitask.export.graph import FILE_NAME, write_graph
 from multitask.export.options import ExportOptions
+from multitask.export.sentence_classifier import (
+    largest_difference_of_layers,
+    write_sentence_classifier,
+)
 from multitask.model import MultitaskBert
 from multitask.saved_run import check_trained, open_model, read_record
 from multitask.task_models import TaskModels
@@ -41,7 +51,7 @@ def export(options: ExportOptions) -> list[str]:
     try:
         beside.mkdir(parents=True)
         write_tokenizer(tokenizer, max_length, beside)
-        lines = write_model(model, task, options, beside, batches)
+        lines = write_model(model, task, options, max_length, beside, batches)
         lines += note_on_precision(record.options.training.precision)
         if options.out.exists():
             options.out.rmdir()
@@ -59,6 +69,13 @@ def note_on_precision(precision: str) -> list[str]:
         f"both compute in fp32. The run predicts in {precision}, which rounds more. "
         "multitask.predict --precision fp32 agrees with the exported model."
     ]
+
+
+def choose_format(name: str, model: MultitaskBert, task: Task) -> str:
+    """The format for "auto": that of transformers if it has the formula of the task."""
+    if name != AUTO:
+        return name
+    return "transformers" if reason_against(model, task) is None else "sentence-transformers"
 
 
 def find_task(model: MultitaskBert | TaskModels, name: str) -> Task:
@@ -86,6 +103,7 @@ def write_model(
     model: MultitaskBert,
     task: Task,
     options: ExportOptions,
+    max_length: int,
     folder: Path,
     batches: Sequence[Batch],
 ) -> list[str]:
@@ -95,6 +113,10 @@ def write_model(
     if options.format == "onnx":
         difference = write_graph(model, task, folder, batches)
         how = f'onnxruntime.InferenceSession("{out}/{FILE_NAME}"), see {out}/onnx.json'
+    elif choose_format(options.format, model, task) == "sentence-transformers":
+        write_sentence_classifier(model, task, max_length, folder)
+        difference = largest_difference_of_layers(model, task, folder, batches)
+        how = f'SentenceTransformer("{out}"), whose encode gives the logits'
     else:
         name = write_classifier(model, task, folder)
         difference = largest_difference(model, task, folder, batches)

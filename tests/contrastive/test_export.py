@@ -9,10 +9,11 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from contrastive.embed.__main__ import main as embed_main
-from contrastive.embed.export import GRAPH, export, export_layout
+from contrastive.embed.export import GRAPH, export
 from contrastive.embedder import open_embedder
 from minbert import BertTokenizer
 from minbert.commands.optional import ONNX_PACKAGES
+from minbert.sentence_modules import DenseLayer, module_files
 from tests.small_models import make_model
 
 MAX_LENGTH = 16
@@ -30,7 +31,7 @@ SENTENCES = [
 
 
 def test_the_layout_by_hand():
-    files = export_layout(24, MAX_LENGTH, "cls", is_normalised=False)
+    files = module_files(24, MAX_LENGTH, is_mean=False)
     assert sorted(files) == ["1_Pooling/config.json", "modules.json", "sentence_bert_config.json"]
     modules = [(module["idx"], module["path"], module["type"]) for module in files["modules.json"]]
     assert modules == [
@@ -53,7 +54,9 @@ def test_the_layout_by_hand():
     ],
 )
 def test_modules_follow_one_another(pooling, is_normalised, paths):
-    modules = export_layout(8, MAX_LENGTH, pooling, is_normalised)["modules.json"]
+    layers = [DenseLayer(torch.nn.Linear(8, 8), "Tanh")] if pooling == "pooler" else []
+    files = module_files(8, MAX_LENGTH, pooling == "mean", layers, is_normalised)
+    modules = files["modules.json"]
     assert [module["path"] for module in modules] == paths
     assert [module["idx"] for module in modules] == list(range(len(paths)))
 
@@ -108,7 +111,7 @@ def test_sentence_transformers_gives_our_vectors(
 def test_another_pooling_gives_other_vectors(tiny_model, tmp_path, no_fsync):
     """The negative control: the equality above comes from the layout."""
     vectors = exported(tiny_model, tmp_path / "model", "cls")
-    layout = export_layout(32, MAX_LENGTH, "mean", is_normalised=False)
+    layout = module_files(32, MAX_LENGTH, is_mean=True)
     wrong = json.dumps(layout["1_Pooling/config.json"])
     (tmp_path / "model" / "1_Pooling" / "config.json").write_text(wrong, encoding="utf-8")
     assert (their_vectors(tmp_path / "model") - vectors).abs().max() > 0.1
@@ -142,7 +145,7 @@ def test_an_export_that_fails_leaves_nothing(tiny_model, tmp_path, monkeypatch, 
     def stop(path, content):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("contrastive.embed.export.write_json", stop)
+    monkeypatch.setattr("minbert.sentence_modules.write_json", stop)
     with pytest.raises(KeyboardInterrupt):
         exported(tiny_model, tmp_path / "model", "mean")
     assert not [*tmp_path.iterdir()]
