@@ -18,6 +18,6 @@ The files in reading order:
     sentence_sets.py    STS sets and labelled sentences, for measuring sentence vectors.
     known_words.py      The words of the training rows, and rows that hold few of them.
     corpus.py           Files of plain text -> paragraphs.
-    transfer.py         One file over HTTP: continued, limited, every fault in plain words.
+    transfer.py         One file over HTTP. Every fault is told in plain words.
     download.py         Downloads the course's files and verifies them.
 """

@@ -1,8 +1,8 @@
 """The course's nine files, from their public repository: `python -m data.download --out DIR`.
 
-A file is written to NAME.part and continued there after an interruption. It is compared with its
-SHA-256, and only then renamed. So a file of the right name is always whole. --cfimdb adds the three
-files of part 1. --from takes the files that a student already has.
+A file is written to NAME.part and compared with its SHA-256. Only then it is renamed. So a file of
+the right name is always whole, and the same command goes on with the missing files. --cfimdb adds
+the three files of part 1. --from takes the files that a student already has.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from data.examples import BUILT_IN_FILES, CFIMDB_FILES, COURSE_FILES
 from data.options import SAMPLE_FOLDER
 from data.readers import read_examples
 from data.task_specs import BUILT_IN
-from data.transfer import Download, Limits, Part
+from data.transfer import Limits, fetch, finish
 from minbert.commands.ending import exit_code
 from minbert.commands.files import digest_of_file, write_text
 from minbert.commands.flags import parse_command
@@ -179,12 +179,11 @@ def check_folder(folder: Path, names: Sequence[str]) -> None:
     outputs = [Output("--out", folder / SUMS, is_checked_later)]
     for name in names:
         part = part_of(folder / name)
+        # What a link points to belongs to somebody else.
+        if part.is_symlink():
+            raise ValueError(f"--out {part}: it is a link. Remove it, or choose another --out.")
         outputs.append(Output("--out", folder / name, is_checked_later))
-        for path in (part.path, part.source):
-            # What a link points to belongs to somebody else.
-            if path.is_symlink():
-                raise ValueError(f"--out {path}: it is a link. Remove it, or choose another --out.")
-            outputs.append(Output("--out", path, is_checked_later))
+        outputs.append(Output("--out", part, is_checked_later))
     check_outputs(outputs)
 
 
@@ -193,9 +192,9 @@ def is_checked_later(path: Path) -> bool:
     return True
 
 
-def part_of(path: Path) -> Part:
-    """The part of a file that is being downloaded."""
-    return Part(path.with_name(f"{path.name}.part"))
+def part_of(path: Path) -> Path:
+    """Where a file is written until it is whole."""
+    return path.with_name(f"{path.name}.part")
 
 
 @contextmanager
@@ -214,12 +213,9 @@ def only_process(folder: Path) -> Iterator[None]:
 
 
 def remove_leftovers(folder: Path, names: Sequence[str]) -> None:
-    """Remove what a killed download left and nobody needs. Parts of missing files stay."""
+    """Remove what a killed download left."""
     for name in names:
-        part = part_of(folder / name)
-        part.source.with_name(temporary_name(part.source)).unlink(missing_ok=True)
-        if (folder / name).exists():
-            part.remove()
+        part_of(folder / name).unlink(missing_ok=True)
     (folder / temporary_name(folder / SUMS)).unlink(missing_ok=True)
 
 
@@ -272,9 +268,8 @@ def take_file(name: str, folder: Path, path: Path, recorded: dict[str, str]) -> 
     """
     task, split = task_and_split(name)
     part = part_of(folder / name)
-    part.remove()
-    shutil.copyfile(path, part.path)
-    digest = digest_of_file(part.path)
+    shutil.copyfile(path, part)
+    digest = digest_of_file(part)
     published = PUBLISHED.get(name)
     if published is not None and digest == published.sha256:
         check = "SHA-256 verified"
@@ -282,7 +277,7 @@ def take_file(name: str, folder: Path, path: Path, recorded: dict[str, str]) -> 
         try:
             table = read_examples(path, BUILT_IN[task].training_format, labelled=split != "test")
         except ValueError:
-            part.remove()
+            part.unlink()
             raise
         is_other = published is not None
         state = "not the file of the public repository" if is_other else "no published checksum"
@@ -291,7 +286,7 @@ def take_file(name: str, folder: Path, path: Path, recorded: dict[str, str]) -> 
 
     recorded[name] = digest
     write_recorded_sums(folder, recorded)
-    part.finish(folder / name)
+    finish(part, folder / name)
     return f"{folder / name}: taken from {path}; {check}"
 
 
@@ -338,14 +333,13 @@ def download_file(
             expected = published.sha256 if published else None
     if not is_here:
         size = None if published is None else published.num_bytes
-        check = checker(name, expected)
-        Download(part, check, size, expected is not None, LIMITS, say).run(urls)
+        fetch(urls, part, lambda file: find_fault(file, name, expected), size, LIMITS)
 
     # The checksum is recorded before the file gets its name: a file of that name always has one.
-    recorded[name] = digest_of_file(path if is_here else part.path)
+    recorded[name] = digest_of_file(path if is_here else part)
     write_recorded_sums(folder, recorded)
     if not is_here:
-        part.finish(path)
+        finish(part, path)
 
     state = "here already" if is_here else f"{path.stat().st_size:,} bytes"
     if is_taken and published is not None and recorded[name] != published.sha256:
@@ -358,11 +352,6 @@ def download_file(
     if is_taken and not is_published:
         check_text += warning_of_rows(name, count_rows(path))
     return f"{path}: {state}; {check_text}"
-
-
-def say(text: str) -> None:
-    """Print a line about the way of a download."""
-    print(text, flush=True)
 
 
 def read_recorded_sums(folder: Path) -> dict[str, str]:
@@ -442,11 +431,6 @@ def warning_of_rows(name: str, num_rows: int) -> str:
     """`describe_rows` as a line below that of the file, or ""."""
     note = describe_rows(name, num_rows)
     return f"\n  warning: {note}." if note else ""
-
-
-def checker(name: str, expected: str | None) -> Callable[[Path], str | None]:
-    """`find_fault` for a file of this name."""
-    return lambda path: find_fault(path, name, expected)
 
 
 def find_fault(path: Path, name: str, expected: str | None) -> str | None:
@@ -536,7 +520,7 @@ class DownloadOptions(CommandOptions):
 PROGRAM = "python -m data.download"
 
 
-@exit_code(PROGRAM, "Stopped. Run the same command again: it goes on from what is there.")
+@exit_code(PROGRAM, "Stopped. Run the same command again: it goes on with the missing files.")
 def main(argv: Sequence[str] | None = None) -> None:
     """Download the files. Exit code 0: all are there. 2: bad input or no connection."""
     description = "Fetch the course's nine files; continue and verify them."

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import re
 import resource
 import sys
 import threading
@@ -41,9 +40,8 @@ CONTENTS = {name: content_of(name) for name in NAMES}
 class Server(ThreadingHTTPServer):
     """Serves `contents` on 127.0.0.1.
 
-    cuts: the bytes after which the next answers end. requests: the names and ranges asked for.
-    knows_ranges: whether it can send a part of a file. failure: a status instead of every file.
-    versions: of files, in the header `version_header`.
+    cuts: the bytes after which the next answers end. requests: the names asked for. failure: a
+    status instead of every file.
     """
 
     def __init__(self):
@@ -51,10 +49,7 @@ class Server(ThreadingHTTPServer):
         self.contents = dict(CONTENTS)
         self.cuts = []
         self.requests = []
-        self.knows_ranges = True
         self.failure = None
-        self.versions = {}
-        self.version_header = "ETag"
         self.url = f"http://127.0.0.1:{self.server_port}/data/"
 
 
@@ -62,31 +57,17 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):  # noqa: N802, the name that http.server calls
         server = self.server
         name = self.path.rsplit("/", 1)[-1]
-        byte_range = self.headers.get("Range")
-        server.requests.append((name, byte_range))
+        server.requests.append(name)
         if server.failure or name not in server.contents:
             self.send_error(server.failure or 404)
             return
 
         body = server.contents[name]
-        start = 0
-        version = server.versions.get(name)
-        is_same = self.headers.get("If-Range") in (None, version)
-        if byte_range and server.knows_ranges and is_same:
-            start = int(re.fullmatch(r"bytes=(\d+)-", byte_range)[1])
-        if start >= len(body):
-            self.send_error(416)
-            return
-
-        self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(body) - start))
-        if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
-        if version:
-            self.send_header(server.version_header, version)
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        end = start + server.cuts.pop(0) if server.cuts else len(body)
-        self.wfile.write(body[start:end])
+        end = server.cuts.pop(0) if server.cuts else len(body)
+        self.wfile.write(body[:end])
 
     def log_message(self, *arguments):
         pass
@@ -160,65 +141,37 @@ def test_a_blank_line_in_the_checksum_file_is_none(server, tmp_path):
     assert server.requests == []
 
 
-def test_part_of_an_earlier_run_is_continued(server, tmp_path):
-    (tmp_path / "sts-dev.csv.part").write_bytes(CONTENTS["sts-dev.csv"][:1000])
-    fetch_all(tmp_path, server)
-    assert_complete(tmp_path)
-    assert ("sts-dev.csv", "bytes=1000-") in server.requests
-    assert ("sts-dev.csv", None) not in server.requests
-
-
-def test_part_that_is_already_whole(server, tmp_path):
-    (tmp_path / "sts-dev.csv.part").write_bytes(CONTENTS["sts-dev.csv"])
+def test_what_a_killed_download_left_is_not_used(server, tmp_path):
+    for name in ("sts-dev.csv.part", ".SHA256SUMS.writing"):
+        (tmp_path / name).write_text("half")
     fetch_all(tmp_path, server)
     assert_complete(tmp_path)
 
 
-def test_server_that_knows_no_ranges_sends_it_all_again(server, tmp_path):
-    server.knows_ranges = False
-    (tmp_path / "sts-dev.csv.part").write_bytes(CONTENTS["sts-dev.csv"][:1000])
-    fetch_all(tmp_path, server)
-    assert_complete(tmp_path)
-
-
-@pytest.mark.parametrize("stale", [b"of an older version", b"x" * 10**6], ids=["shorter", "longer"])
-def test_part_of_a_file_that_has_changed_is_started_again(server, tmp_path, stale):
-    """The digest notices it, where the server names no versions."""
-    (tmp_path / "sts-dev.csv.part").write_bytes(stale)
-    fetch_all(tmp_path, server)
-    assert_complete(tmp_path)
-    assert ("sts-dev.csv", None) in server.requests
-
-
-def test_dropped_connection_is_continued_in_the_same_run(server, tmp_path):
+def test_a_dropped_connection_is_asked_again(server, tmp_path):
     server.cuts = [5000, 7000]
     fetch_all(tmp_path, server)
     assert_complete(tmp_path)
-    assert server.requests[:3] == [
-        (NAMES[0], None),
-        (NAMES[0], "bytes=5000-"),
-        (NAMES[0], "bytes=12000-"),
-    ]
+    assert server.requests[:4] == [NAMES[0], NAMES[0], NAMES[0], NAMES[1]]
 
 
-def test_connection_that_keeps_dropping_leaves_a_part_for_the_next_run(server, tmp_path):
-    server.cuts = [1000, 500] + [0] * download.LIMITS.attempts
+def test_a_connection_that_keeps_dropping_keeps_the_files_that_are_whole(server, tmp_path):
+    whole = len(CONTENTS[NAMES[0]])
+    server.cuts = [whole] + [500] * download.LIMITS.attempts
     message = fetch_error(tmp_path, server)
-    assert "the connection ended after 0 of" in message
-    assert "Run the same command again: it goes on from the 1,500 bytes" in message
-    assert names_in(tmp_path) == {NAMES[0] + ".part"}
-    assert (tmp_path / (NAMES[0] + ".part")).stat().st_size == 1500
+    assert "the connection ended after 500 of" in message
+    assert names_in(tmp_path) == {NAMES[0], "SHA256SUMS"}
     server.requests.clear()
     fetch_all(tmp_path, server)
     assert_complete(tmp_path)
-    assert server.requests[0] == (NAMES[0], "bytes=1500-")
+    assert NAMES[0] not in server.requests
 
 
 def test_wrong_checksum_is_refused_and_nothing_is_left(server, tmp_path):
     server.contents[NAMES[0]] = CONTENTS[NAMES[0]].replace(b"id7", b"id8")
     message = fetch_error(tmp_path, server)
     assert f"{NAMES[0]}: what came is not the course's file: SHA-256" in message
-    assert "Open the address in a browser" in message
+    assert "pass another one with --base-url" in message
     assert names_in(tmp_path) == set()
 
 
@@ -238,58 +191,6 @@ def test_file_without_a_checksum_must_match_the_recorded_one_later(server, tmp_p
     assert "is not the course's file: SHA-256" in fetch_error(tmp_path, server)
 
 
-@pytest.mark.parametrize("header", ["ETag", "Last-Modified"])
-def test_two_versions_are_never_mixed(server, tmp_path, header):
-    """quora-train.csv has no published checksum, so only If-Range can notice another version."""
-    name = "quora-train.csv"
-    server.versions[name] = '"first"'
-    server.version_header = header
-    size = len(CONTENTS[name])
-    for other in NAMES:
-        if other != name:
-            (tmp_path / other).write_bytes(CONTENTS[other])
-    server.cuts = [20_000] + [0] * download.LIMITS.attempts
-    fetch_error(tmp_path, server)
-    assert (tmp_path / f"{name}.part").read_bytes() == CONTENTS[name][:20_000]
-
-    # The same version goes on.
-    server.requests.clear()
-    server.cuts = [10_000] + [0] * download.LIMITS.attempts
-    fetch_error(tmp_path, server)
-    assert server.requests[:2] == [(name, "bytes=20000-"), (name, "bytes=30000-")]
-
-    # Another one begins anew.
-    server.versions[name] = '"second"'
-    server.contents[name] = CONTENTS[name].replace(b"\t1.0", b"\t0.0")
-    fetch_all(tmp_path, server)
-    assert (tmp_path / name).read_bytes() == server.contents[name]
-    assert size == len(server.contents[name])
-    assert names_in(tmp_path) == {*NAMES, "SHA256SUMS"}
-
-
-def test_a_part_of_unknown_origin_is_not_continued_without_a_checksum(server, tmp_path):
-    (tmp_path / "quora-train.csv.part").write_bytes(CONTENTS["quora-train.csv"][:1000])
-    fetch_all(tmp_path, server)
-    assert_complete(tmp_path)
-    assert ("quora-train.csv", None) in server.requests
-
-
-def test_a_whole_part_is_not_asked_for_again(server, tmp_path):
-    """A kill between the last byte and the new name."""
-    (tmp_path / "sts-dev.csv.part").write_bytes(CONTENTS["sts-dev.csv"])
-    fetch_all(tmp_path, server)
-    assert_complete(tmp_path)
-    assert "sts-dev.csv" not in {name for name, _ in server.requests}
-
-
-def test_leftovers_of_a_kill_are_removed(server, tmp_path):
-    fetch_all(tmp_path, server)
-    for name in ("sts-dev.csv.part", "sts-dev.csv.part.from", ".SHA256SUMS.writing"):
-        (tmp_path / name).write_text("half")
-    fetch_all(tmp_path, server)
-    assert_complete(tmp_path)
-
-
 def test_a_copy_is_asked_where_the_first_address_fails(server, tmp_path, capsys):
     del server.contents["sts-dev.csv"]
     with Server() as copy:
@@ -299,7 +200,7 @@ def test_a_copy_is_asked_where_the_first_address_fails(server, tmp_path, capsys)
         copy.shutdown()
         thread.join()
     assert_complete(tmp_path)
-    assert copy.requests == [("sts-dev.csv", None)]
+    assert copy.requests == ["sts-dev.csv"]
 
 
 def test_other_file_of_the_name_is_replaced_only_when_asked(server, tmp_path):
@@ -314,13 +215,13 @@ def test_other_file_of_the_name_is_replaced_only_when_asked(server, tmp_path):
 
 def test_address_that_does_not_exist_is_asked_once(server, tmp_path):
     del server.contents[NAMES[0]]
-    assert "the server has no such file (404 Not Found)" in fetch_error(tmp_path, server)
+    assert "the server answered 404 Not Found" in fetch_error(tmp_path, server)
     assert len(server.requests) == 1
 
 
 def test_failing_server_is_asked_again(server, tmp_path):
     server.failure = 503
-    assert "the server is busy (503 Service Unavailable)" in fetch_error(tmp_path, server)
+    assert "the server answered 503 Service Unavailable" in fetch_error(tmp_path, server)
     assert len(server.requests) == download.LIMITS.attempts
 
 
@@ -352,7 +253,7 @@ def test_exit_codes(monkeypatch, capsys, tmp_path, error, code):
     assert capsys.readouterr().err.strip()
 
 
-def test_ctrl_c_keeps_the_part(server, tmp_path, monkeypatch, capsys):
+def test_ctrl_c_says_how_to_go_on(server, tmp_path, monkeypatch, capsys):
     def stop(seconds):
         raise KeyboardInterrupt
 
@@ -360,7 +261,6 @@ def test_ctrl_c_keeps_the_part(server, tmp_path, monkeypatch, capsys):
     server.cuts = [1000]
     assert download.main(["--out", str(tmp_path), "--base-url", server.url]) == 130
     assert "Stopped. Run the same command again" in capsys.readouterr().err
-    assert (tmp_path / (NAMES[0] + ".part")).stat().st_size == 1000
 
 
 def test_a_second_download_to_the_folder_waits_outside(server, tmp_path):
@@ -484,7 +384,7 @@ def test_files_of_a_student_are_taken_and_the_others_downloaded(server, tmp_path
     download.download_course(out, [server.url], source=mine)
     assert (out / "ids-sst-train.csv").read_bytes() == CONTENTS["ids-sst-train.csv"]
     assert (out / "sts-dev.csv").read_text() == other
-    asked = {name for name, _ in server.requests}
+    asked = set(server.requests)
     assert asked == set(NAMES) - {"ids-sst-train.csv", "sts-dev.csv"}
     printed = capsys.readouterr().out
     assert "ids-sst-train.csv; SHA-256 verified" in printed

@@ -29,7 +29,7 @@ def run_trial(workplace: Workplace, trial: Trial, folder: Path) -> Outcome:
     way = ways[trial.number % len(ways)]
     folder.mkdir()
     place = folder / "course"
-    # Every second round goes on from the beginning of a file, right or wrong.
+    # Every second round finds what a killed download left.
     is_begun = trial.number // len(ways) % 2 == 1
     if is_begun:
         place.mkdir()
@@ -72,7 +72,7 @@ def expect_files_of(source: Path) -> Callable[[], None]:
         for path in source.glob("*.csv"):
             published[path.name] = download.Published(path.stat().st_size, digest_of_file(path))
         download.PUBLISHED = published
-        download.LIMITS = Limits(wait=0.01, longest_wait=0.1, silence=1.0, seconds=4.0)
+        download.LIMITS = Limits(wait=0.01, silence=1.0, seconds=2.0)
 
     return before
 
