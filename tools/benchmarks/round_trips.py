@@ -47,6 +47,9 @@ MODELS = {
     "DistilBERT": "distilbert",
     "RoBERTa": "roberta",
     "XLM-R": "xlm-roberta",
+    "CamemBERT": "camembert",
+    "ELECTRA": "electra",
+    "MPNet": "mpnet",
 }
 
 
