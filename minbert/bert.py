@@ -80,7 +80,7 @@ class BertEmbeddings(nn.Module):
     """Word, position and segment embeddings, added and normalised (Devlin et al. 2019, fig. 2).
 
     DistilBERT has no segments. RoBERTa counts positions from another number. ELECTRA projects its
-    embeddings from E units to H.
+    embeddings from E units to H. MPNet has a table of relative positions, which bias_of reads.
     """
 
     def __init__(self, config: BertConfig) -> None:

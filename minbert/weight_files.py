@@ -85,8 +85,8 @@ def choose_weights(names: Iterable[str]) -> str | None:
 
 
 def names_in(folder: Path) -> list[str]:
-    """The names of the files and folders in a folder. Empty where there is no folder."""
-    return sorted(path.name for path in folder.glob("*"))
+    """The names of the files in a folder. Empty where there is no folder."""
+    return sorted(path.name for path in folder.glob("*") if path.is_file())
 
 
 def weights_among(names: Iterable[str]) -> list[str]:
