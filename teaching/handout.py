@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import parse_command
+from minbert.commands.new_folders import new_folder
 from minbert.commands.options import CommandOptions, argument, positional
 from minbert.commands.outputs import check_new_folder
 from minbert.commands.paths import is_free
@@ -159,6 +160,12 @@ def tracked() -> list[str]:
 
 def hand_out(folder: Path, exercises: Sequence[str]) -> None:
     """Write what git tracks into a new folder, without the answers of the exercises."""
+    with new_folder(folder) as beside:
+        copy_without_answers(beside, exercises)
+
+
+def copy_without_answers(folder: Path, exercises: Sequence[str]) -> None:
+    """`hand_out` into a folder that exists."""
     for name in tracked():
         if name not in LEFT_OUT:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -8,8 +8,6 @@ first token, then a linear layer with tanh.
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
 
 import torch.nn.functional as F
@@ -32,31 +30,11 @@ def export(
     max_length: int,
     is_normalised: bool,
 ) -> None:
-    """Write the new folder with all its files, or nothing. `--model` opens it, too.
+    """Write all files into a folder that is being made. `--model` opens it, too.
 
     pooling: the sentence vector. max_length: tokens of a sentence at most. is_normalised: whether
     vectors are brought to length 1. ValueError or OSError where the folder cannot be written.
     """
-    # The folder is made beside its place and renamed when it is complete.
-    beside = folder.with_name(f".{folder.name}.writing")
-    shutil.rmtree(beside, ignore_errors=True)  # of a process that was killed
-    try:
-        beside.mkdir(parents=True)
-        write_folder(beside, encoder, tokenizer, pooling, max_length, is_normalised)
-        os.replace(beside, folder)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-
-
-def write_folder(
-    folder: Path,
-    encoder: BertModel,
-    tokenizer: BertTokenizer,
-    pooling: str,
-    max_length: int,
-    is_normalised: bool,
-) -> None:
-    """Write all files into an existing folder. Arguments as of `export`."""
     encoder.save_pretrained(folder, pooling)
     tokenizer.save_pretrained(folder)
     save_pooling(folder, pooling)

@@ -18,6 +18,7 @@ optional.py     Packages that only some commands need.
 hidden.py       Files of a user that hide a package of ours.
 launcher.py     The command `minbert`, which lists and starts all commands.
 files.py        Files that are written whole or not at all.
+new_folders.py  Folders that are written whole or not at all.
 locks.py        Locks on files, which keep two processes from the same work.
 digests.py      The record of a model's files, which every reader compares.
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import platform
@@ -18,8 +17,9 @@ import tokenizers
 import torch
 from filelock import FileLock, Timeout
 
-from minbert.commands.files import flush_folder, read_json, remove_half_written, write_json
+from minbert.commands.files import read_json, remove_half_written, write_json
 from minbert.commands.locks import lock_file
+from minbert.commands.new_folders import new_folder
 from minbert.commands.paths import LATEST, temporary_name
 from minbert.reporting import terminal
 from minbert.training import processes
@@ -123,43 +123,15 @@ def make_folder(folder: Path, content: dict[str, Any], write: Callable[[Path], N
 
     content: of options.json. ValueError where something else than an empty folder is in its place.
     """
-    beside = folder.with_name(f"{temporary_name(folder)}.{os.getpid()}")
-    remove_leftovers(folder)
     try:
-        write_json(beside / OPTIONS_FILE, content, has_checksum=True)
-        write(beside)
-        # The system renames only to where nothing or an empty folder is.
-        beside.rename(folder)
-        flush_folder(folder.parent)
+        with new_folder(folder) as beside:
+            write_json(beside / OPTIONS_FILE, content, has_checksum=True)
+            write(beside)
     except OSError as error:
         raise ValueError(
             f"{folder}: the run's folder cannot be made ({error.strerror}). Start the command "
             "again, or choose another folder."
         ) from error
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Remove what earlier processes have left of this folder: they were killed while they made it.
-
-    The name of such a folder ends in the number of its process.
-    """
-    for path in folder.parent.glob(f"{glob.escape(temporary_name(folder))}.*"):
-        number = path.name.rpartition(".")[2]
-        if number.isdecimal() and not is_running(int(number)):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def is_running(number: int) -> bool:
-    """Whether there is a process of this number."""
-    try:
-        os.kill(number, 0)  # sends nothing
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):  # it belongs to another user, or is no possible number
-        return True
-    return True
 
 
 def point_to_latest(folder: Path) -> None:

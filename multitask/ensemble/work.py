@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 
 from minbert.commands.files import write_json
+from minbert.commands.new_folders import new_folder
 from minbert.reporting import terminal
 from minbert.reporting.tables import score_table
 from multitask.ensemble.options import EnsembleOptions
 from multitask.ensemble.voting import METHODS, Outcome, apply_method, gather_votes, make_folds
 from multitask.leaderboard import (
     PREDICTED,
+    FileScores,
     Paths,
     Predictions,
     default_paths,
@@ -190,9 +192,9 @@ def content_of_files(method: str, num_folds: int) -> dict[str, str]:
 def write_ensemble(
     options: EnsembleOptions, outcomes: Outcomes, tables: Tables, rows: Scores, tasks: Tasks
 ) -> Paths:
-    """Write the files of the chosen method, verified, then ensemble.json. Returns their paths.
+    """Write the new folder with the files of the chosen method, verified, and ensemble.json.
 
-    ensemble.json comes last: if it is there, all else is.
+    Returns the paths of the files.
     """
     predictions = {}
     for name, outcome in outcomes[options.method].items():
@@ -200,9 +202,18 @@ def write_ensemble(
             "dev": Predictions(outcome.dev, outcome.dev_confidence),
             "test": Predictions(outcome.test, outcome.test_confidence),
         }
-    paths = default_paths(options.out, tables)
-    scores = write_files(predictions, tables, paths, tasks)
-    record = {
+    with new_folder(options.out) as beside:
+        scores = write_files(predictions, tables, default_paths(beside, tables), tasks)
+        record = record_of(options, outcomes, rows, scores)
+        write_json(beside / "ensemble.json", record, has_checksum=True)
+    return default_paths(options.out, tables)
+
+
+def record_of(
+    options: EnsembleOptions, outcomes: Outcomes, rows: Scores, scores: FileScores
+) -> dict[str, Any]:
+    """The content of ensemble.json. scores: of the files."""
+    return {
         "runs": [str(folder) for folder in options.runs],
         "method": options.method,
         "num_folds": options.folds,
@@ -215,8 +226,6 @@ def write_ensemble(
         "weights": weights_by_task(outcomes, "weights"),
         "fold_weights": weights_by_task(outcomes, "fold_weights"),
     }
-    write_json(options.out / "ensemble.json", record, has_checksum=True)
-    return paths
 
 
 def weights_by_task(outcomes: Outcomes, field: str) -> dict[str, dict[str, Any]]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from data.batching import Batch, EncodedExamples
 from data.examples import Example
 from minbert import BertTokenizer
+from minbert.commands.new_folders import new_folder
 from minbert.commands.options import AUTO
-from minbert.commands.paths import in_shell, temporary_name
+from minbert.commands.paths import in_shell
 from minbert.onnx_files import CHECKED_TEXTS
 from multitask.export.classifier import (
     largest_difference,
@@ -45,19 +44,10 @@ def export(options: ExportOptions) -> list[str]:
     max_length = record.options.data.max_length
     batches = batches_to_check(model.cpu(), task, tokenizer, max_length)
 
-    # The folder is made beside its place and renamed when it is complete.
-    beside = options.out.with_name(temporary_name(options.out))
-    shutil.rmtree(beside, ignore_errors=True)  # of a process that was killed
-    try:
-        beside.mkdir(parents=True)
+    with new_folder(options.out) as beside:
         write_tokenizer(tokenizer, max_length, beside)
         lines = write_model(model, task, options, max_length, beside, batches)
         lines += note_on_precision(record.options.training.precision)
-        if options.out.exists():
-            options.out.rmdir()
-        os.replace(beside, options.out)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
     return lines
 
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy
 import torch
 
-from contrastive.embed.export import write_folder
+from contrastive.embed.export import export
 from contrastive.embed.stored_vectors import read_vectors, record_of, write_vectors
 from contrastive.sentence_folder import read_sentence_folder
 from data import token_cache
@@ -264,7 +264,7 @@ def make_model(folder: Path) -> list[Kind]:
 def make_export(folder: Path) -> list[Kind]:
     """A model as embed exports it for sentence-transformers. --model opens it, too."""
     encoder = BertModel(tiny_config())
-    write_folder(folder, encoder, tiny_tokenizer(), "pooler", 8, is_normalised=True)
+    export(folder, encoder, tiny_tokenizer(), "pooler", 8, is_normalised=True)
 
     def read() -> Any:
         opened = read_sentence_folder(folder)
