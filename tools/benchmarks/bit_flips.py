@@ -264,7 +264,7 @@ def make_model(folder: Path) -> list[Kind]:
 def make_export(folder: Path) -> list[Kind]:
     """A model as embed exports it for sentence-transformers. --model opens it, too."""
     encoder = BertModel(tiny_config())
-    export(folder, encoder, tiny_tokenizer(), "pooler", 8, is_normalised=True)
+    export(encoder, tiny_tokenizer(), folder, "pooler", 8, is_normalised=True)
 
     def read() -> Any:
         opened = read_sentence_folder(folder)
