@@ -29,6 +29,7 @@ single_tasks.py      A plan: each task alone, from a copy of the model.
 plan_registry.py     The plans in the order of their training.
 evaluation.py        Predicts and scores.
 intervals.py         How far chance in rows and seeds moves a score or a difference.
+score_intervals.py   The same for tasks, their rows, and the overall scores.
 prediction_files.py  Leaderboard files: writes, reads, verifies and scores them. Other tables.
 baselines.py         The majority answer, and TF-IDF with a linear model.
 leaderboard.py       The prediction files of a run and its closing table.
@@ -43,13 +44,15 @@ Commands on finished runs and on leaderboard files, and the files that they shar
 
 saved_run.py         Opens a finished run again.
 probabilities.py     From raw outputs to probabilities to predictions.
-command_options.py   The options of predict.py and check.py.
+command_options.py   The options of predict.py, check.py and compare.py.
 user_rows.py         The task and the rows of predict.py.
 predictor.py         Predictor: a finished run, to predict from Python.
 answers.py           What the runs say of these rows.
 predict.py           Command: predicts rows of your own.
 checked_files.py     Leaderboard files against the rows that they are for.
 check.py             Command: scores or verifies leaderboard files.
+comparison.py        Two systems on the same dev rows.
+compare.py           Command: says whether one of two systems is better.
 export/              Command: a task as a model of transformers, or as an ONNX graph.
 ensemble/            Command: several runs together.
 errors/              Command: where a run is wrong.

@@ -1,4 +1,4 @@
-"""The options of `python -m multitask.predict` and `python -m multitask.check`. No torch here."""
+"""The options of multitask.predict, multitask.check and multitask.compare. No torch here."""
 
 from __future__ import annotations
 
@@ -116,4 +116,49 @@ class CheckOptions(CommandOptions):
         if self.column_names.are_given and not self.gold:
             raise ValueError(
                 "--id, --text, --text-pair and --label name columns of --gold; pass it, too."
+            )
+
+
+@dataclass(frozen=True)
+class CompareOptions(CommandOptions):
+    """The command line of multitask.compare."""
+
+    systems: tuple[Path, ...] = positional(
+        "RUN...",
+        "A and B: folders of finished runs, or files of predictions for the same rows. With "
+        "--with: all runs of A, which differ in their seeds",
+    )
+    with_: tuple[Path, ...] = argument((), "all runs of B, which differ in their seeds", "RUN...")
+    within: float = argument(
+        0.01, "differences up to this one count as none: the same within 0.01", "X", low=0
+    )
+    gold: str | None = argument(None, "labelled file for the files of predictions", "FILE")
+    data_dir: Path | None = argument(
+        None, "folder of the labelled files, as for `python -m multitask.check`", "DIR"
+    )
+    json: bool = argument(False, "print JSON")
+
+    @property
+    def sides(self) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+        """The runs or files of A and of B."""
+        if self.with_:
+            return self.systems, self.with_
+        return self.systems[:1], self.systems[1:]
+
+    def check(self) -> None:
+        if not self.with_ and len(self.systems) != 2:
+            raise ValueError(
+                f"{len(self.systems)} runs or files are given. Give A and B, or several runs of "
+                "each: RUN RUN --with RUN RUN."
+            )
+        paths = [*self.systems, *self.with_]
+        for path in paths:
+            if not path.exists():
+                raise ValueError(f"{path} does not exist. Check the path.")
+            if paths.count(path) > 1:
+                raise ValueError(f"{path} is given twice. Name each run once.")
+        if self.with_ and min(len(self.systems), len(self.with_)) == 1 and len(paths) > 2:
+            raise ValueError(
+                "one side has one run and the other side several. Give one run on each side, or "
+                "several on each, for chance in the seeds is measured on both."
             )

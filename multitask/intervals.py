@@ -25,7 +25,6 @@ import numpy as np
 
 LEVEL = 0.95
 NUM_RESAMPLES = 1000
-SEED = 0  # of the draws: the same files give the same interval
 EXPONENT = 1.5  # see Estimate
 MAX_NUMBERS = 2_000_000  # of a block of weights, 16 MB
 
@@ -83,15 +82,17 @@ def resample(
     predictions: np.ndarray,
     labels: np.ndarray,
     groups: np.ndarray,
+    seed: int = 0,
     num_resamples: int = NUM_RESAMPLES,
 ) -> np.ndarray:
     """The scores of K runs on resampled rows, float64 (R, K). All runs get the same resamples.
 
-    metric_name: of multitask.tasks.METRICS. predictions: (K, N). labels, groups: (N,).
+    metric_name: of multitask.tasks.METRICS. predictions: (K, N). labels, groups: (N,). seed:
+    of the draws, so that the same files give the same interval.
     """
     score = WEIGHTED_SCORES[metric_name]
     blocks = []
-    for weights in draw_weights(groups, num_resamples, SEED):
+    for weights in draw_weights(groups, num_resamples, seed):
         of_runs = [score(of_run, labels, weights) for of_run in predictions]
         blocks.append(np.stack(of_runs, axis=1))  # (r, K)
     return np.concatenate(blocks)

@@ -81,7 +81,7 @@ def simulate(generator: np.random.Generator, setting: Setting) -> Estimate:
     score = METRICS[setting.metric].score
     scores = np.array([score(of_run, labels) for of_run in stacked])
     groups = np.arange(setting.num_rows)
-    resampled = resample(setting.metric, stacked, labels, groups, NUM_RESAMPLES)
+    resampled = resample(setting.metric, stacked, labels, groups, num_resamples=NUM_RESAMPLES)
     cut = setting.num_runs
     return estimate_difference(
         (scores[:cut], scores[cut:]), (resampled[:, :cut], resampled[:, cut:]), setting.num_rows

@@ -34,6 +34,7 @@ COMMANDS = (
     Command("export", "multitask.export", "Write a task as a model of transformers or ONNX."),
     Command("errors", "multitask.errors", "Show where a finished run is wrong."),
     Command("ensemble", "multitask.ensemble", "Join several finished runs."),
+    Command("compare", "multitask.compare", "Say whether one run is better than another one."),
     Command("check", "multitask.check", "Verify or score leaderboard files."),
     Command("embed", "contrastive.embed", "Use sentence vectors: store, search, compare, export."),
     Command("quality", "contrastive.quality", "Measure the sentence vectors of a model."),

@@ -31,6 +31,7 @@ LIGHT = (
     "contrastive.quality",
     "experiments",
     "multitask.check",
+    "multitask.compare",
     "multitask.ensemble",
     "multitask.errors",
     "multitask.export",

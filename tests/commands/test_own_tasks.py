@@ -16,7 +16,7 @@ import pytest
 
 import run_multitask
 from data.examples import COURSE_FILES
-from multitask import Predictor, check
+from multitask import Predictor, check, compare
 from multitask import predict as predict_command
 from multitask.ensemble import __main__ as ensemble
 from multitask.errors import __main__ as errors
@@ -403,3 +403,14 @@ def test_heads_that_have_no_meaning_for_the_task(flags, tables, tmp_path, capsys
     assert run_multitask.main([*flags, *own, *arguments.split()]) == 2
     assert words in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_two_runs_of_an_own_task_are_compared(two_tickets, capsys):
+    """The scores are those of run.json, though a class is called =sales in the file."""
+    assert compare.main([*map(str, two_tickets), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    scores = [record_of(run)["scores"]["tickets"] for run in two_tickets]
+    assert printed["tickets"]["scores"] == pytest.approx(scores)
+    assert printed["tickets"]["rows"] == len(
+        open_run(two_tickets[0]).tables["tickets"]["dev"].examples
+    )

@@ -57,7 +57,7 @@ def test_standard_error_of_an_accuracy_is_that_of_a_share():
     """70 of 100 rows: sqrt(.7 * .3 / 99)."""
     labels = np.zeros(100)
     predictions = np.repeat([0.0, 1.0], [70, 30])
-    resampled = resample("accuracy", predictions[None], labels, np.arange(100), 4000)
+    resampled = resample("accuracy", predictions[None], labels, np.arange(100), num_resamples=4000)
     estimate = estimate_score(np.array([0.7]), resampled, 100)
     assert estimate.standard_error == pytest.approx(math.sqrt(0.7 * 0.3 / 99), rel=0.04)
 
@@ -67,7 +67,7 @@ def test_each_row_twice_makes_no_interval_narrower():
     labels = np.zeros(200)
     predictions = np.repeat([0.0, 1.0], [140, 60])
     groups = np.arange(200) // 2
-    resampled = resample("accuracy", predictions[None], labels, groups, 4000)
+    resampled = resample("accuracy", predictions[None], labels, groups, num_resamples=4000)
     assert resampled.std() == pytest.approx(math.sqrt(0.7 * 0.3 / 100), rel=0.04)
 
 
@@ -76,7 +76,9 @@ def test_one_run_each_is_a_paired_t_test_of_rows():
     labels = np.zeros(400)
     first = (generator.random(400) < 0.4).astype(float)
     second = np.where(generator.random(400) < 0.8, first, 1 - first)
-    resampled = resample("accuracy", np.stack([first, second]), labels, np.arange(400), 4000)
+    resampled = resample(
+        "accuracy", np.stack([first, second]), labels, np.arange(400), num_resamples=4000
+    )
     scores = np.array([np.mean(first == 0)]), np.array([np.mean(second == 0)])
     estimate = estimate_difference(scores, (resampled[:, :1], resampled[:, 1:]), 400)
     test = stats.ttest_1samp(first - second, 0.0)
@@ -168,7 +170,7 @@ def equal_systems(num_pairs, num_runs=2):
         skills = 0.6 + 0.08 * generator.normal(size=(2, num_runs, 1))
         wrong = (of_row + of_run > skills).astype(float)
         stacked = wrong.reshape(2 * num_runs, 300)
-        resampled = resample("accuracy", stacked, labels, np.arange(300), 200)
+        resampled = resample("accuracy", stacked, labels, np.arange(300), num_resamples=200)
         scores = 1 - wrong.mean(axis=2)
         sides = resampled[:, :num_runs], resampled[:, num_runs:]
         estimates.append(estimate_difference((scores[0], scores[1]), sides, 300))
