@@ -1,6 +1,6 @@
 """The baselines of the closing table: the majority answer, and TF-IDF with a linear model.
 
-Both scores take (task, train, dev) and return the task's dev score. A trained encoder should beat
+Both take (task, train, dev) and return predictions of the dev rows. A trained encoder should beat
 them. If it does not, it has learned no more than the counts of words tell.
 
 Legend: N rows, V words and word pairs in the vocabulary.
@@ -41,37 +41,37 @@ def repeated_rows(tables: Tables, tasks: Tasks = TASKS) -> str:
     return f"dev rows that are training rows too: {', '.join(counts)}"
 
 
-def majority_score(task: Task, train: Sequence[Example], dev: Sequence[Example]) -> float:
-    """The dev score of one answer to every row.
+def majority_predictions(
+    task: Task, train: Sequence[Example], dev: Sequence[Example]
+) -> np.ndarray:
+    """One answer to every row, float32 (N,).
 
     The answer is the most frequent training label, the lower one in a tie. For a regression it is
     the mean label, and the score is 0.0 by definition (see tasks.pearson).
 
-    train, dev: labelled examples.
+    train: labelled examples. dev: N examples.
     """
     labels = answers_of(task, train)
-    dev_labels = answers_of(task, dev)
     values, counts = np.unique(labels, return_counts=True)  # ascending
     answer = labels.mean() if task.is_regression else values[counts.argmax()]
-    predictions = np.full(len(dev_labels), answer, dtype=np.float32)
-    return task.score(predictions, dev_labels)
+    return np.full(len(dev), answer, dtype=np.float32)
 
 
-def tfidf_score(
+def tfidf_predictions(
     task: Task,
     train: Sequence[Example],
     dev: Sequence[Example],
     max_training_rows: int = MAX_TRAINING_ROWS,
-) -> float:
-    """The dev score of a linear model on TF-IDF features of words and word pairs (scikit-learn's).
+) -> np.ndarray:
+    """What a linear model on TF-IDF features of words and word pairs says, float32 (N,).
 
     Single sentences: logistic regression on the vector of the sentence. Pairs: the same on [|u -
     v|, u * v, cos(u, v)] of the two sentences' vectors u, v. Similarities: ridge regression on
     those. Nothing is tuned, and nothing is drawn at random.
 
-    train, dev: labelled examples. max_training_rows: a longer training set is cut to so many rows
-    at even distances, which keeps this to seconds. (Of a file sorted by label, the first rows
-    would be a bad sample.)
+    train: labelled examples. dev: N examples. max_training_rows: a longer training set is cut to
+    so many rows at even distances, which keeps this to seconds. (Of a file sorted by label, the
+    first rows would be a bad sample.)
     """
     # Imported late: scikit-learn takes a second.
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -84,7 +84,7 @@ def tfidf_score(
         texts += example.texts
     has_words = re.search(r"\w", " ".join(texts))
     if len(np.unique(labels)) == 1 or not has_words:
-        return majority_score(task, train, dev)  # there is nothing to learn
+        return majority_predictions(task, train, dev)  # there is nothing to learn
 
     # \w+ keeps one-letter words ("I", "C"), which scikit-learn drops. With sublinear_tf a word
     # counts as 1 + log(count).
@@ -94,8 +94,7 @@ def tfidf_score(
     # nothing at random.
     model = Ridge(solver="lsqr") if task.is_regression else LogisticRegression(solver="newton-cg")
     model.fit(tfidf_features(vectorizer, train), labels)
-    predictions = model.predict(tfidf_features(vectorizer, dev)).astype(np.float32)
-    return task.score(predictions, answers_of(task, dev))
+    return model.predict(tfidf_features(vectorizer, dev)).astype(np.float32)
 
 
 def tfidf_features(vectorizer: TfidfVectorizer, examples: Sequence[Example]) -> csr_matrix:

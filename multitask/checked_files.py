@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from data.download import GOETTINGEN_STEMS, describe_doubt, is_of_sample
 from data.examples import BUILT_IN_FILES, Table
 from data.options import SAMPLE_FOLDER
@@ -18,6 +20,7 @@ from minbert.commands import streams
 from minbert.commands.files import read_json
 from minbert.commands.texts import as_message
 from multitask.command_options import CheckOptions
+from multitask.intervals import Interval
 from multitask.prediction_files import (
     find_tasks,
     is_as_written,
@@ -25,6 +28,7 @@ from multitask.prediction_files import (
     score_predictions,
     verify_predictions,
 )
+from multitask.score_intervals import resample_scores
 from multitask.tasks import BUILT_IN_TASKS, TASKS, Task, overall_2023, overall_2024
 
 # The names that a course gives its files say what they predict, such as sst-dev-output.csv.
@@ -95,7 +99,8 @@ def check_file(file: str, options: CheckOptions) -> CheckResult:
         result = "every id once, no labels to score against"
     else:
         score = score_predictions(file, task, rows.table)
-        result = f"{task.metric} {score:.4f}"
+        low, high = interval_of(file, task, rows.table)
+        result = f"{task.metric} {score:.4f} [{low:.3f}, {high:.3f}]"
 
     num_dropped = len(rows.table.dropped)
     dropped = f" ({num_dropped} rows of {rows.table.path} dropped)" if num_dropped else ""
@@ -104,6 +109,13 @@ def check_file(file: str, options: CheckOptions) -> CheckResult:
     is_as_written = run is None or not run.is_changed
     line = f"{file}: {task.title} {rows.split}, {num_rows}, {result}{note}"
     return CheckResult(task, line, score, is_as_written, doubts_about(task, rows))
+
+
+def interval_of(file: str, task: Task, table: Table) -> Interval:
+    """The 95 % interval of the score of a file."""
+    by_id = read_predictions(file, task)
+    values = np.array([by_id[example.id] for example in table.examples], dtype=np.float32)
+    return resample_scores(task, [values], table.examples).interval()
 
 
 def doubts_about(task: Task, rows: SplitRows) -> dict[str, str]:

@@ -25,6 +25,7 @@ import numpy as np
 
 LEVEL = 0.95
 NUM_RESAMPLES = 1000
+MAX_SHARE = 0.1  # see groups_of
 EXPONENT = 1.5  # see Estimate
 MAX_NUMBERS = 2_000_000  # of a block of weights, 16 MB
 
@@ -40,7 +41,10 @@ MARGIN = 0.01
 def groups_of(texts: Sequence[Sequence[str]]) -> np.ndarray:
     """The group of each row, int (N,), 0 to G - 1. Rows that share a text are one group.
 
-    texts: of each of N rows, one or two. Rows that are linked by other rows are one group, too.
+    Rows that are linked by other rows are one group, too. If one group has more than MAX_SHARE of
+    the rows, there are too few groups to draw from, and each row is a group of its own.
+
+    texts: of each of N rows, one or two.
     """
     # Imported late: scipy takes half a second.
     from scipy.sparse import coo_array
@@ -57,7 +61,10 @@ def groups_of(texts: Sequence[Sequence[str]]) -> np.ndarray:
     size = len(texts) + len(number_of_text)
     graph = coo_array((np.ones(len(rows)), (rows, columns)), shape=(size, size))
     components = connected_components(graph, directed=False)[1][: len(texts)]
-    return np.unique(components, return_inverse=True)[1]
+    groups = np.unique(components, return_inverse=True)[1]
+    if np.bincount(groups).max() > MAX_SHARE * len(texts):
+        return np.arange(len(texts))
+    return groups
 
 
 def draw_weights(groups: np.ndarray, num_resamples: int, seed: int) -> Iterator[np.ndarray]:
@@ -338,16 +345,32 @@ def score_interval(
 ) -> Interval:
     """The interval of one score of one run, inside the range of its metric.
 
-    Accuracy of rows without a common text: Wilson's interval, which also holds where every row is
-    right. Other scores: the middle LEVEL of the resampled ones, (R,).
+    Accuracy: Wilson's interval, which also has a width where every row is right. Other scores: the
+    middle LEVEL of the resampled ones, (R,).
     """
-    if metric_name == "accuracy" and num_groups == num_rows:
-        from scipy.stats import binomtest
+    if metric_name != "accuracy":
+        return middle_of(resampled)
+    size = float(num_rows)
+    if num_groups < num_rows:
+        # As many single rows as would vary as much as these groups do.
+        variance = float(resampled.var())
+        size = score * (1 - score) / variance if variance else float(num_groups)
+    return wilson(score, size)
 
-        num_right = round(score * num_rows)
-        wilson = binomtest(num_right, num_rows).proportion_ci(LEVEL, method="wilson")
-        return Interval(float(wilson.low), float(wilson.high))
-    return middle_of(resampled)
+
+def wilson(share: float, size: float) -> Interval:
+    """The interval of a share of `size` rows (Wilson 1927).
+
+    Compare with scipy's binomtest(...).proportion_ci(method="wilson"), for whole numbers.
+    """
+    from scipy.stats import norm
+
+    z = float(norm.ppf((1 + LEVEL) / 2))
+    middle = share + z**2 / (2 * size)
+    half = z * math.sqrt(share * (1 - share) / size + z**2 / (4 * size**2))
+    low = (middle - half) / (1 + z**2 / size)
+    high = (middle + half) / (1 + z**2 / size)
+    return Interval(max(low, 0.0), min(high, 1.0))
 
 
 def middle_of(resampled: np.ndarray) -> Interval:

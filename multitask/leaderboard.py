@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from data.examples import Example, Table
 from minbert.commands.options import AUTO
 from minbert.commands.outputs import Output, begins_with, check_outputs
 from minbert.reporting.tables import score_table
-from multitask.baselines import majority_score, tfidf_score
+from multitask.baselines import answers_of, majority_predictions, tfidf_predictions
 from multitask.evaluation import predict
 from multitask.model import MultitaskBert
 from multitask.options import PredictionFileOptions
@@ -27,6 +27,7 @@ from multitask.prediction_files import (
 )
 from multitask.probabilities import confidences, probabilities
 from multitask.rows import EncodedTables, Tables
+from multitask.score_intervals import compare_scores, resample_scores, with_overall_scores
 from multitask.task_models import TaskModels
 from multitask.tasks import (
     BUILT_IN_TASKS,
@@ -40,8 +41,10 @@ from multitask.tasks import (
 
 PREDICTED = ("dev", "test")
 OVERALL_TITLES = {"overall_2023": "overall 2023", "overall_2024": "overall 2024"}
-Baseline = Callable[[Task, Sequence[Example], Sequence[Example]], float]
-BASELINES: dict[str, Baseline] = {"majority": majority_score, "TF-IDF": tfidf_score}
+Baseline = Callable[[Task, Sequence[Example], Sequence[Example]], np.ndarray]
+TFIDF = "TF-IDF"
+BASELINES: dict[str, Baseline] = {"majority": majority_predictions, TFIDF: tfidf_predictions}
+INTERVAL_TITLE = "95 % interval"
 
 
 Paths = dict[str, dict[str, Path]]  # [task][split]
@@ -205,16 +208,67 @@ def score_of(task: Task, table: Table, predictions: Predictions) -> float:
     return task.score(predictions.values.astype(np.float32), labels_of(table.examples))
 
 
-def baseline_scores(tables: Tables, tasks: Tasks = TASKS) -> dict[str, dict[str, float]]:
-    """Majority and TF-IDF dev scores, as scores[baseline][task or overall]."""
-    baselines = {}
-    for title, score in BASELINES.items():
-        scores = {}
+BaselinePredictions = dict[str, dict[str, np.ndarray]]  # [baseline][task]: (N,)
+
+
+def predict_baselines(tables: Tables, tasks: Tasks = TASKS) -> BaselinePredictions:
+    """What the majority answer and TF-IDF say of the dev rows."""
+    predictions: BaselinePredictions = {}
+    for title, predict_rows in BASELINES.items():
+        predictions[title] = {}
         for name, task in tasks.items():
             train = tables[name]["train"].examples
-            scores[name] = score(task, train, tables[name]["dev"].examples)
+            dev = tables[name]["dev"].examples
+            predictions[title][name] = predict_rows(task, train, dev)
+    return predictions
+
+
+def baseline_scores(
+    predictions: BaselinePredictions, tables: Tables, tasks: Tasks = TASKS
+) -> dict[str, dict[str, float]]:
+    """Majority and TF-IDF dev scores, as scores[baseline][task or overall]."""
+    baselines = {}
+    for title, of_tasks in predictions.items():
+        scores = {}
+        for name, values in of_tasks.items():
+            labels = answers_of(tasks[name], tables[name]["dev"].examples)
+            scores[name] = tasks[name].score(values, labels)
         baselines[title] = with_overall(scores)
     return baselines
+
+
+class Chance(NamedTuple):
+    """What chance in the dev rows does to the scores of a run, by task or overall, for run.json.
+
+    intervals: [low, high] of each score. against_tfidf: the difference to TF-IDF.
+    """
+
+    intervals: dict[str, list[float]]
+    against_tfidf: dict[str, dict[str, Any]]
+
+
+def measure_chance(
+    dev_outputs: Mapping[str, np.ndarray],
+    baselines: BaselinePredictions,
+    tables: Tables,
+    tasks: Tasks,
+    known: Collection[str],
+) -> Chance:
+    """The intervals of the dev scores, and what they say beside TF-IDF.
+
+    dev_outputs: raw, by task, (N, C) or (N,). known: the tasks that the run can answer.
+    """
+    of_tasks = {}
+    for name in known:
+        task = tasks[name]
+        predictions = [task.decode(dev_outputs[name]), baselines[TFIDF][name]]
+        of_tasks[name] = resample_scores(task, predictions, tables[name]["dev"].examples)
+    scores = with_overall_scores(of_tasks)
+    intervals = {name: list(score.interval(0)) for name, score in scores.items()}
+    # Both overall scores hold the same three tasks, so one of them is compared.
+    scores.pop("overall_2024", None)
+    compared = compare_scores(scores, first=[1], second=[0])
+    return Chance(intervals, {name: line.stored() for name, line in compared.items()})
 
 
 def known_scores(scores: Mapping[str, float], known: Collection[str]) -> dict[str, float]:
@@ -231,25 +285,50 @@ def closing_table(
     baselines: dict[str, dict[str, float]],
     tasks: Tasks = TASKS,
     known: Collection[str] | None = None,
+    chance: Chance | None = None,
 ) -> str:
     """Dev scores beside the baselines: a line per task, then both overall scores.
 
     tasks: of the run. known: those that the run can answer (tasks.answerable_tasks), or None for
-    all. The others have a dash, and a last line says why.
+    all. The others have a dash, and a last line says why. chance: None for a run of an older
+    version, which has no intervals.
     """
     answered = [name for name in tasks if known is None or name in known]
-    columns = {"minBERT": known_scores(scores, answered), **baselines}
+    columns: dict[str, Mapping[str, float | str]] = {"minBERT": known_scores(scores, answered)}
+    if chance is not None:
+        columns[INTERVAL_TITLE] = interval_cells(chance.intervals)
+    columns |= baselines
     rows = {}
     for key, title in score_titles(tasks).items():
         rows[title] = {name: column[key] for name, column in columns.items() if key in column}
     headings = {name: name for name in columns}
     table = score_table("dev", headings, rows)
 
+    lines = [table]
     untrained = [task.title for name, task in tasks.items() if name not in answered]
-    if not untrained:
-        return table
-    names = ", ".join(untrained)
-    return f"{table}\n–: not trained; the files of {names} hold what an untrained head says"
+    if untrained:
+        names = ", ".join(untrained)
+        lines.append(f"–: not trained; the files of {names} hold what an untrained head says")
+    if chance is not None:
+        lines += lines_on_tfidf(chance, score_titles(tasks))
+    return "\n".join(lines)
+
+
+def interval_cells(intervals: Mapping[str, Sequence[float]]) -> dict[str, str]:
+    """The intervals for a table."""
+    return {name: f"{low:.3f} to {high:.3f}" for name, (low, high) in intervals.items()}
+
+
+def lines_on_tfidf(chance: Chance, titles: Mapping[str, str]) -> list[str]:
+    """A line with the scores whose difference to TF-IDF can't be told from chance, if any."""
+    untold = []
+    for name, title in titles.items():
+        line = chance.against_tfidf.get(name)
+        if line is not None and not line["is_told"]:
+            untold.append(title)
+    if not untold:
+        return []
+    return [f"The difference to TF-IDF can't be told from chance: {', '.join(untold)}."]
 
 
 def score_lines(split: str, scores: dict[str, float], tasks: Tasks) -> str:

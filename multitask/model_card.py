@@ -18,7 +18,7 @@ from minbert.reporting.pages import Section
 from minbert.reporting.tables import Column, Table
 from minbert.training import run_page
 from multitask import plan_registry
-from multitask.run_report import ReportedRun, score_table
+from multitask.run_report import ReportedRun, prose_on_chance, score_table
 from multitask.tasks import Task
 
 SAMPLE_NAME = "minbert-sample"
@@ -157,6 +157,7 @@ def score_prose(run: ReportedRun) -> str:
     return (
         f"The dev rows: {', '.join(counts)}. They also selected the best epoch, so their scores "
         f"are a little too high for new rows. The baselines read the same rows."
+        f"{prose_on_chance(run)}"
     )
 
 

@@ -81,6 +81,12 @@ class TrainedRun:
         """The tasks of --tasks, in their order."""
         return {name: self.data.tasks[name] for name in self.options.tasks.order}
 
+    @property
+    def answered(self) -> list[str]:
+        """The tasks that the models can answer."""
+        options = self.options
+        return answerable_tasks(self.data.tasks, options.tasks.order, options.heads.head)
+
 
 @dataclass(frozen=True)
 class Results:
@@ -88,6 +94,7 @@ class Results:
 
     record: dict[str, Any]  # the content of run.json
     scores: leaderboard.FileScores
+    chance: leaderboard.Chance
     dev_outputs: dict[str, np.ndarray]  # by task, raw: (N, C) or (N,)
     conflicts: str  # a table, "" without --surgery
     cost: str  # a sentence: predicted and actual
@@ -121,7 +128,12 @@ def write_results(run: TrainedRun) -> Results:
     models.save_pretrained(run.folder, run.tokenizer)
     save_words(run.folder / "model", data.examples("train"))
     terminal.doing("baselines: majority and TF-IDF")
-    baselines = leaderboard.baseline_scores(data.tables, data.tasks)
+    of_baselines = leaderboard.predict_baselines(data.tables, data.tasks)
+    baselines = leaderboard.baseline_scores(of_baselines, data.tables, data.tasks)
+    terminal.doing("intervals of the scores")
+    chance = leaderboard.measure_chance(
+        dev_outputs, of_baselines, data.tables, data.tasks, run.answered
+    )
     terminal.doing("writing run.json")
     device = run.outcome.tasks.parts.job.device
     actual = {"seconds": seconds, "peak_memory": cost_estimate.peak_memory(device)}
@@ -135,6 +147,7 @@ def write_results(run: TrainedRun) -> Results:
         **({"test_scores": scores.test} if scores.test else {}),
         **({"train_scores": train_scores} if train_scores else {}),
         baselines=baselines,
+        **chance._asdict(),
         epochs=run.outcome.trained.epochs,
         best_step=run.outcome.trained.best_step,
         **run.outcome.tasks.stored(),
@@ -145,7 +158,7 @@ def write_results(run: TrainedRun) -> Results:
     )
     run_folder.point_to_latest(run.folder)
     cost = cost_estimate.comparison(run.costs, **actual)
-    return Results(record, scores, dev_outputs, conflict_table, cost)
+    return Results(record, scores, chance, dev_outputs, conflict_table, cost)
 
 
 def print_tables(run: TrainedRun, results: Results) -> None:
@@ -161,9 +174,9 @@ def print_tables(run: TrainedRun, results: Results) -> None:
         terminal.table(table)
         terminal.say("")
 
-    options = run.options
-    trained = answerable_tasks(tasks, options.tasks.order, options.heads.head)
-    table = leaderboard.closing_table(results.scores.dev, record["baselines"], tasks, trained)
+    table = leaderboard.closing_table(
+        results.scores.dev, record["baselines"], tasks, run.answered, results.chance
+    )
     terminal.table(table)
     for split in ("test", "train"):
         scores = record.get(f"{split}_scores", {})

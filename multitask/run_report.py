@@ -27,7 +27,14 @@ from multitask import plan_registry
 from multitask.combining import GradientSurgery
 from multitask.conflicts import conflict_figure
 from multitask.errors.mistakes import DevOutputs, worst_section
-from multitask.leaderboard import known_scores, score_titles
+from multitask.leaderboard import (
+    INTERVAL_TITLE,
+    Chance,
+    interval_cells,
+    known_scores,
+    lines_on_tfidf,
+    score_titles,
+)
 from multitask.soup import name_of_first
 from multitask.tasks import Tasks, answerable_tasks
 
@@ -107,16 +114,33 @@ def score_section(run: ReportedRun) -> Section:
     prose = (
         f"The encoder {options['model']} was trained on {', '.join(run.trained)}. The baselines "
         "read the same rows: one answer for all rows, and TF-IDF with a linear model."
+        f"{prose_on_chance(run)}"
     )
     return Section("Scores", prose, score_table(run), level=2)
+
+
+def prose_on_chance(run: ReportedRun) -> str:
+    """What the intervals are, and where TF-IDF may be as good. "" for a run of an older version."""
+    record = run.record
+    if "intervals" not in record:
+        return ""
+    chance = Chance(record["intervals"], record["against_tfidf"])
+    sentences = [
+        "The interval holds the score on all such rows in 95 of 100 cases. It says nothing about "
+        "other seeds.",
+        *lines_on_tfidf(chance, score_titles(run.tasks)),
+    ]
+    return "".join(f" {sentence}" for sentence in sentences)
 
 
 def score_table(run: ReportedRun) -> Table:
     """A row for each score: dev, the test files that have labels, and the baselines on dev."""
     record = run.record
-    columns = {
+    columns: dict[str, Mapping[str, float | str]] = {
         "dev": known_scores({name: record["scores"][name] for name in run.tasks}, run.answered)
     }
+    if "intervals" in record:
+        columns[f"{INTERVAL_TITLE}, dev"] = interval_cells(record["intervals"])
     if "test_scores" in record:
         columns["test"] = known_scores(record["test_scores"], run.answered)
     for name, scores in record["baselines"].items():
@@ -124,7 +148,8 @@ def score_table(run: ReportedRun) -> Table:
 
     rows = []
     for key, title in score_titles(run.tasks).items():
-        cells = [f"{scores[key]:.4f}" if key in scores else NO_VALUE for scores in columns.values()]
+        scores = [of_column.get(key, NO_VALUE) for of_column in columns.values()]
+        cells = [score if isinstance(score, str) else f"{score:.4f}" for score in scores]
         rows.append((title, *cells))
     return Table(heading_and_numbers("score", *columns), tuple(rows))
 

@@ -27,8 +27,6 @@ from multitask.intervals import (
 )
 from multitask.tasks import COURSE_TASKS, Task, labels_of, with_overall
 
-TFIDF = "TF-IDF"
-
 
 class ResampledScores(NamedTuple):
     """K scores of the same rows, and the same scores on resampled rows."""
@@ -72,8 +70,11 @@ def resample_scores(
 
 def with_overall_scores(of_tasks: Mapping[str, ResampledScores]) -> dict[str, ResampledScores]:
     """The scores of the tasks, then both overall scores if no task of the course is missing."""
-    scores = with_overall({name: of_task.scores for name, of_task in of_tasks.items()})
-    resampled = with_overall({name: of_task.resampled for name, of_task in of_tasks.items()})
+    # The formulas of the overall scores hold for arrays as well.
+    arrays: dict[str, Any] = {name: of_task.scores for name, of_task in of_tasks.items()}
+    scores: dict[str, Any] = with_overall(arrays)
+    arrays = {name: of_task.resampled for name, of_task in of_tasks.items()}
+    resampled: dict[str, Any] = with_overall(arrays)
     num_groups = sum(of_tasks[name].num_groups for name in COURSE_TASKS if name in of_tasks)
     num_rows = sum(of_tasks[name].num_rows for name in COURSE_TASKS if name in of_tasks)
     result = dict(of_tasks)

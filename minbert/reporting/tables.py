@@ -72,23 +72,29 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 
 def score_table(
-    heading: str, columns: Mapping[str, str], rows: Mapping[str, Mapping[str, float]]
+    heading: str, columns: Mapping[str, str], rows: Mapping[str, Mapping[str, float | str]]
 ) -> str:
     """Write scores with four decimals as a table for the terminal.
 
     heading: the title above the names of the rows.
     columns: the title of each column by its key.
-    rows: the scores of each row by the columns' keys. A row without a score gets "–".
+    rows: the scores of each row by the columns' keys. A text stays as it is. A row without a score
+        gets "–".
     """
     name_width = max(len(name) for name in (heading, *rows))
     # Two spaces between columns, and room for "-0.1234" below a short title.
     widths = {key: max(9, len(title) + 2) for key, title in columns.items()}
+    for key in columns:
+        for scores in rows.values():
+            if isinstance(scores.get(key), str):
+                widths[key] = max(widths[key], len(str(scores[key])) + 2)
     titles = [title.rjust(widths[key]) for key, title in columns.items()]
     lines = [heading.ljust(name_width) + "".join(titles)]
     for name, scores in rows.items():
         line = name.ljust(name_width)
         for key, width in widths.items():
-            cell = f"{scores[key]:.4f}" if key in scores else NO_VALUE
+            score = scores.get(key, NO_VALUE)
+            cell = score if isinstance(score, str) else f"{score:.4f}"
             line += cell.rjust(width)
         lines.append(line)
     return "\n".join(lines)

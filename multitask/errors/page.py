@@ -32,7 +32,9 @@ from multitask.errors.breakdown import (
     word_overlap,
 )
 from multitask.errors.mistakes import DevOutputs, worst_section
+from multitask.leaderboard import INTERVAL_TITLE
 from multitask.saved_run import FinishedRun, can_answer, open_run
+from multitask.score_intervals import resample_scores
 
 # Two points always lie on a line, so fewer rows have no correlation.
 MIN_ROWS_OF_CORRELATION = 3
@@ -77,7 +79,8 @@ def overview_section(run: FinishedRun, rows: list[tuple[str, ...]]) -> Section:
     task = Column("task", "heading")
     metric = Column("metric", "words")
     trained = Column("trained", "words")
-    columns = (task, Column("rows"), metric, Column("score"), Column("in run.json"), trained)
+    scores = (Column("score"), Column("in run.json"), Column(INTERVAL_TITLE))
+    columns = (task, Column("rows"), metric, *scores, trained)
     prose = (
         f"Model {options.encoder.model}, pairs encoded {options.heads.pair_encoding}, seed "
         f"{options.training.seed}, {dev_files(run)}. All rows were predicted "
@@ -96,9 +99,10 @@ def dev_files(run: FinishedRun) -> str:
 
 
 def _overview_row(run: FinishedRun, dev: DevOutputs) -> tuple[str, ...]:
-    """The cells of one task: rows, metric, score now and in run.json, whether it was trained."""
+    """The cells of one task: rows, metric, score now and in run.json, interval, if trained."""
     task = dev.task
     score = task.score(dev.predictions, dev.labels)
+    low, high = resample_scores(task, [dev.predictions], dev.examples).interval()
     score_of_run = run.scores[task.name]
     return (
         task.title,
@@ -106,6 +110,7 @@ def _overview_row(run: FinishedRun, dev: DevOutputs) -> tuple[str, ...]:
         task.metric,
         f"{score:.4f}",
         f"{score_of_run:.4f}",
+        f"{low:.3f} to {high:.3f}",
         _is_trained(run, task.name),
     )
 

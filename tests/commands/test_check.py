@@ -30,6 +30,9 @@ VALUES = {
 }
 LABELS = {"sst": [3, 1, 4], "para": [1, 0, 0], "sts": [2.5, 0.0, 4.75]}
 
+# The score of two right rows of three, and its interval by Wilson.
+TWO_OF_THREE = "accuracy 0.6667 [0.208, 0.939]"
+
 
 def write_table(path: Path, task, ids, labels) -> None:
     """A file of the course. labels: None in a test file."""
@@ -114,11 +117,11 @@ def test_check_scores_dev_verifies_test_and_gives_both_overalls(tmp_path, data_d
         "1,101 rows, and this one has 3. Maybe it is cut off."
     )
     assert printed.out.splitlines() == [
-        f"{paths[0]}: SST dev, 3 rows, accuracy 0.6667",
+        f"{paths[0]}: SST dev, 3 rows, accuracy 0.6667 [0.208, 0.939]",
         f"{paths[1]}: SST test, 3 rows, every id once, no labels to score against",
-        f"{paths[2]}: PARA dev, 3 rows, accuracy 0.6667",
+        f"{paths[2]}: PARA dev, 3 rows, accuracy 0.6667 [0.208, 0.939]",
         f"{paths[3]}: PARA test, 3 rows, every id once, no labels to score against",
-        f"{paths[4]}: STS dev, 3 rows, Pearson {pearson:.4f}",
+        f"{paths[4]}: STS dev, 3 rows, Pearson {pearson:.4f} [0.000, 1.000]",
         f"{paths[5]}: STS test, 3 rows, every id once, no labels to score against",
         f"overall 2023: {overall_2023:.4f}, overall 2024: {overall_2024:.4f}",
     ]
@@ -135,7 +138,7 @@ def test_check_says_whether_the_run_wrote_the_file(tmp_path, data_dir, capsys):
     assert "NOT as" not in capsys.readouterr().out
     write(path, SST, IDS[::-1], VALUES["sst"])
     assert main(words) == 2
-    expected = "accuracy 0.0000; NOT as the run run wrote it: it was edited, is damaged, or is of"
+    expected = "accuracy 0.0000 [0.000, 0.561]; NOT as the run run wrote it: it was edited"
     assert expected in capsys.readouterr().out
     # A damaged record cannot tell, so the file is not as it should be either.
     (run / "run.json").write_text("[]")
@@ -169,12 +172,12 @@ def test_a_copy_of_part_1_is_compared_with_its_run(tmp_path, data_dir, capsys):
         copy.parent.mkdir(exist_ok=True)
         shutil.copyfile(good, copy)
         assert main([str(copy)]) == 0
-        assert capsys.readouterr().out == f"{copy}: SST dev, 3 rows, accuracy 0.6667\n"
+        assert capsys.readouterr().out == f"{copy}: SST dev, 3 rows, {TWO_OF_THREE}\n"
 
         # Edited by hand, and the file of the other mode in its place.
         copy.write_text(copy.read_text("utf-8").replace(" , 0 ", " , 1 "), "utf-8")
         assert main([str(copy)]) == 2
-        message = "accuracy 1.0000; NOT as the run finetune-sst wrote it"
+        message = "accuracy 1.0000 [0.439, 1.000]; NOT as the run finetune-sst wrote it"
         assert message in capsys.readouterr().out
         shutil.copyfile(poor, copy)
         assert main([str(copy)]) == 2
@@ -201,7 +204,7 @@ def test_check_finds_the_data_of_a_run(tmp_path, data_dir, capsys):
     shutil.copyfile(path, renamed)
     for file in (path, copy, renamed):
         assert main([str(file)]) == 0
-        assert capsys.readouterr().out == f"{file}: SST dev, 3 rows, accuracy 0.6667\n"
+        assert capsys.readouterr().out == f"{file}: SST dev, 3 rows, {TWO_OF_THREE}\n"
     # The negative control: this file belongs to no run, so its ids are looked up in the sample.
     other = copy.with_name("other.csv")
     write(other, SST, IDS[::-1], VALUES["sst"])
@@ -233,9 +236,9 @@ def test_the_name_tells_dev_from_test_where_the_ids_are_the_same(tmp_path, data_
     write_table(data_dir / COURSE_FILES["sst"]["dev"], SST, ids, [3, 1, 4])
     write_table(data_dir / COURSE_FILES["sst"]["test"], SST, ids[:2], None)
     expected = {
-        "sst-dev-output.csv": "SST dev, 3 rows, accuracy 1.0000",
+        "sst-dev-output.csv": "SST dev, 3 rows, accuracy 1.0000 [0.439, 1.000]",
         "sst-test-output.csv": "SST test, 2 rows, every id once",
-        "dev.csv": "SST dev, 3 rows, accuracy 1.0000",
+        "dev.csv": "SST dev, 3 rows, accuracy 1.0000 [0.439, 1.000]",
         "test.csv": "SST test, 2 rows, every id once",
     }
     for name, words in expected.items():
@@ -302,7 +305,7 @@ def test_check_against_a_gold_file(tmp_path, data_dir, capsys):
     paths = write_six(tmp_path / "out")
     gold = str(data_dir / COURSE_FILES["sst"]["dev"])
     assert main([paths[0], "--gold", gold]) == 0
-    assert capsys.readouterr().out == f"{paths[0]}: SST gold, 3 rows, accuracy 0.6667\n"
+    assert capsys.readouterr().out == f"{paths[0]}: SST gold, 3 rows, {TWO_OF_THREE}\n"
     assert main([paths[4], "--gold", gold]) == 2
     assert "the header has no column" in capsys.readouterr().err
 
@@ -317,7 +320,7 @@ def test_a_gold_file_of_another_program_with_other_columns(tmp_path, data_dir, c
     gold.write_bytes("\r\n".join(lines).encode("cp1252"))
     columns = ["--id", "nummer", "--text", "Satz", "--label", "Klasse"]
     assert main([paths[0], "--gold", str(gold), *columns]) == 0
-    assert capsys.readouterr().out == f"{paths[0]}: SST gold, 3 rows, accuracy 0.6667\n"
+    assert capsys.readouterr().out == f"{paths[0]}: SST gold, 3 rows, {TWO_OF_THREE}\n"
     assert main([paths[0], "--gold", str(gold)]) == 2
     assert "the header has no column sentence, sentiment; found are: Nummer" in (
         capsys.readouterr().err
@@ -342,7 +345,7 @@ def test_check_counts_the_rows_that_the_reader_drops(tmp_path, data_dir, capsys)
     assert main([path, "--gold", str(gold)]) == 2
     assert "label 'n/a' is not a number" in capsys.readouterr().err
     assert main([path, "--gold", str(gold), "--drop-bad-rows"]) == 0
-    assert f"3 rows (2 rows of {gold} dropped), accuracy 0.6667" in capsys.readouterr().out
+    assert f"3 rows (2 rows of {gold} dropped), {TWO_OF_THREE}" in capsys.readouterr().out
 
 
 # --- two tasks with one header ------------------------------------------------------------------
@@ -373,9 +376,9 @@ def test_the_ids_tell_cfimdb_from_sst(with_cfimdb, tmp_path, capsys):
     write(sst, SST, IDS, VALUES["sst"])
     assert main([dev, test, sst, "--data-dir", str(with_cfimdb)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"{dev}: CFIMDB dev, 4 rows, accuracy 0.7500"
+    assert lines[0] == f"{dev}: CFIMDB dev, 4 rows, accuracy 0.7500 [0.301, 0.954]"
     assert lines[1].startswith(f"{test}: CFIMDB test, 4 rows, every id once")
     assert lines[2].startswith(f"{sst}: SST dev")
     # The labels of --gold say so, too.
     assert main([dev, "--gold", str(with_cfimdb / CFIMDB_FILES["dev"])]) == 0
-    assert "CFIMDB gold, 4 rows, accuracy 0.7500" in capsys.readouterr().out
+    assert "CFIMDB gold, 4 rows, accuracy 0.7500 [0.301, 0.954]" in capsys.readouterr().out

@@ -13,12 +13,28 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from data.examples import Example, Table
-from multitask.baselines import majority_score, repeated_rows, tfidf_features, tfidf_score
+from multitask.baselines import (
+    answers_of,
+    majority_predictions,
+    repeated_rows,
+    tfidf_features,
+    tfidf_predictions,
+)
 from multitask.tasks import TASKS
 
 ROOT = Path(__file__).parents[2]
 WORDS = ["dreadful", "weak", "plain", "good", "superb"]
 NOUNS = ["film", "story", "cast", "plot", "score", "scene", "ending", "camera", "actor", "script"]
+
+
+def majority_score(task, train, dev) -> float:
+    """The dev score of the majority answer."""
+    return task.score(majority_predictions(task, train, dev), answers_of(task, dev))
+
+
+def tfidf_score(task, train, dev, **options) -> float:
+    """The dev score of TF-IDF."""
+    return task.score(tfidf_predictions(task, train, dev, **options), answers_of(task, dev))
 
 
 def singles(num_rows: int, seed: int) -> list[Example]:

@@ -18,6 +18,7 @@ from multitask.intervals import (
     holm,
     resample,
     score_interval,
+    wilson,
 )
 from multitask.tasks import METRICS
 
@@ -38,10 +39,16 @@ def test_weights_count_as_repeated_rows(name):
 def test_rows_that_share_a_text_are_one_group():
     """A first and a second question count alike, and rows may be linked by a third one."""
     texts = [("a", "b"), ("c", "d"), ("b", "e"), ("f", "g"), ("e", "h")]
-    groups = groups_of(texts)
+    others = [(str(number),) for number in range(25)]
+    groups = groups_of(texts + others)
     assert groups[0] == groups[2] == groups[4]
     assert len({groups[0], groups[1], groups[3]}) == 3
-    assert sorted(set(groups)) == [0, 1, 2]
+    assert sorted(set(groups)) == list(range(28))
+
+
+def test_one_group_of_nearly_all_rows_is_no_group():
+    """All rows have the same first sentence: one group could not be drawn from."""
+    assert groups_of([("a", str(number)) for number in range(12)]).tolist() == list(range(12))
 
 
 def test_rows_of_a_group_are_drawn_together():
@@ -110,7 +117,14 @@ def test_all_rows_right_leaves_room_below():
     """Wilson's interval: 20 of 20 rows say little about the next row."""
     low, high = score_interval("accuracy", 1.0, np.ones(10), num_groups=20, num_rows=20)
     assert low == pytest.approx(0.839, abs=1e-3)
-    assert high == 1.0
+    assert high == pytest.approx(1.0)
+    # Twice the rows in the same groups say no more.
+    assert score_interval("accuracy", 1.0, np.ones(10), num_groups=20, num_rows=40) == (low, high)
+
+
+def test_interval_of_wilson_is_that_of_scipy():
+    expected = stats.binomtest(37, 120).proportion_ci(method="wilson")
+    assert wilson(37 / 120, 120) == pytest.approx((expected.low, expected.high))
 
 
 def test_correction_of_holm_by_hand():

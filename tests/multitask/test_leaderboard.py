@@ -142,7 +142,7 @@ def test_scores_of_the_files_are_those_of_evaluate(
 
 def test_baselines(sample_data):
     tables = read_tables(DataOptions(data_dir=str(sample_data)).with_files())
-    baselines = leaderboard.baseline_scores(tables)
+    baselines = leaderboard.baseline_scores(leaderboard.predict_baselines(tables), tables)
     assert list(baselines) == ["majority", "TF-IDF"]
     for scores in baselines.values():
         mean = (scores["sst"] + scores["para"] + scores["sts"]) / 3
@@ -159,3 +159,34 @@ def test_what_was_not_trained_has_no_score():
         "overall 2024         –    0.2500",
         "–: not trained; the files of PARA, STS hold what an untrained head says",
     ]
+
+
+def test_intervals_and_what_chance_may_have_done():
+    """sst is told from TF-IDF, para is not."""
+    baselines = {"TF-IDF": dict.fromkeys(SCORES, 0.25)}
+    intervals = {name: [score - 0.04, score + 0.05] for name, score in SCORES.items()}
+    told = {name: {"is_told": name in ("sst", "sts")} for name in SCORES}
+    del told["overall_2024"]  # it holds the same tasks
+    chance = leaderboard.Chance(intervals, told)
+    lines = leaderboard.closing_table(SCORES, baselines, chance=chance).splitlines()
+    assert lines[:2] == [
+        "dev            minBERT   95 % interval   TF-IDF",
+        "SST accuracy    0.5000  0.460 to 0.550   0.2500",
+    ]
+    line = "The difference to TF-IDF can't be told from chance: PARA accuracy, overall 2023."
+    assert lines[-1] == line
+
+
+def test_perfect_answers_are_told_from_tfidf_and_tfidf_itself_is_not(sample_data):
+    """TF-IDF's own predictions as outputs of a model, and the labels."""
+    tables = read_tables(DataOptions(data_dir=str(sample_data)).with_files())
+    baselines = leaderboard.predict_baselines(tables)
+    outputs = {
+        "para": baselines["TF-IDF"]["para"] - 0.5,
+        "sts": np.array([row.label for row in tables["sts"]["dev"].examples], dtype=np.float32),
+    }
+    chance = leaderboard.measure_chance(outputs, baselines, tables, TASKS, ["para", "sts"])
+    assert not chance.against_tfidf["para"]["is_told"]
+    assert chance.against_tfidf["para"]["difference"] == 0.0
+    assert chance.against_tfidf["sts"]["is_told"]
+    assert chance.intervals["sts"] == pytest.approx([1.0, 1.0])

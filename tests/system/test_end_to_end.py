@@ -221,14 +221,19 @@ def test_token_ids_are_kept_for_the_next_run(finished):
 
 def test_the_closing_table(finished):
     lines = finished.lines
-    header = ["dev", "minBERT", "majority", "TF-IDF"]
+    header = ["dev", "minBERT", "95", "%", "interval", "majority", "TF-IDF"]
     start = [line.split() for line in lines].index(header)
     record = finished.record
-    columns = [record["scores"], record["baselines"]["majority"], record["baselines"]["TF-IDF"]]
+    baselines = [record["baselines"]["majority"], record["baselines"]["TF-IDF"]]
     titles = ["SST accuracy", "PARA accuracy", "STS Pearson", "overall 2023", "overall 2024"]
     for line, name, title in zip(lines[start + 1 :], SCORE_NAMES, titles, strict=False):
         assert line.startswith(title)
-        assert line[len(title) :].split() == [f"{column[name]:.4f}" for column in columns]
+        low, high = record["intervals"][name]
+        assert low <= record["scores"][name] <= high
+        expected = [f"{record['scores'][name]:.4f}", f"{low:.3f}", "to", f"{high:.3f}"]
+        assert line[len(title) :].split() == expected + [
+            f"{column[name]:.4f}" for column in baselines
+        ]
 
 
 def test_quiet_where_the_output_is_no_terminal(finished):
