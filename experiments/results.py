@@ -31,6 +31,11 @@ from minbert.training.code_version import name_of
 
 # Digits of a SHA-256 that tell files or commits apart.
 NUM_DIGITS = 10
+ABOUT_DIFFERENCES = (
+    "Differences: the mean with its 95 % interval over the seeds, then each seed. A cell says "
+    "better or worse where the interval, corrected for the number of cells, does not hold 0. It "
+    "speaks of these dev rows. For others, see python -m multitask.compare RUN... --with RUN..."
+)
 
 
 @dataclass
@@ -74,7 +79,7 @@ class Results:
         tables = [build_score_table(self.scores)]
         if self.against:
             self.check_controls()
-            tables.append(build_difference_table(self.scores, self.against))
+            tables += [build_difference_table(self.scores, self.against), ABOUT_DIFFERENCES]
         if self.train:
             tables.append(build_train_table(self.train))
         if self.stages:
@@ -101,7 +106,8 @@ class Results:
         models = [str(run["options"].get("model", "unknown")) for run in runs]
         sentences = [
             "Each number is the mean over the seeds ± the standard deviation, which divides by "
-            "n - 1. In brackets: the published score.",
+            "n - 1. In brackets: the published score. All seeds share the dev rows, so ± says "
+            "nothing about other rows.",
             f"Seeds: {', '.join(map(str, self.series.seeds))}.",
             f"Flags of --with: {f'`{flags}`' if flags else 'none'}.",
             *describe_replaced(self.series),

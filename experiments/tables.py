@@ -19,14 +19,9 @@ class Column(NamedTuple):
 
 
 OVERALL = "overall_2023"
-# What a difference says, by its mean in standard deviations over the seeds: nothing up to the first
-# one, a hint up to the second one, and more than a hint above it. docs/results/methods.md has the
-# rule in words.
-HINT = 1.0
-CLEAR = 3.0
-ENOUGH_SEEDS = 3  # fewer say nothing
-MAY = "may"
-CLEARLY = "clearly"
+ENOUGH_SEEDS = 3  # tables name the rows that have fewer
+BETTER = "better"
+WORSE = "worse"
 COLUMNS = (
     Column("sst", "SST", "sst"),
     Column("para", "PARA", "para"),
@@ -62,27 +57,41 @@ def format_scores(scores: Sequence[float], published: float | None = None) -> st
     return text
 
 
-def strength_of(differences: Sequence[float]) -> str:
-    """Return what differences say: "clearly", "may", or "" for nothing.
+def judge(cells: Sequence[Sequence[float]]) -> list[str]:
+    """Return what each cell of a table of differences says: "better", "worse", or "" for nothing.
 
-    differences: one for each seed. Those of fewer than three seeds say nothing.
+    The rule has a constant level, whatever the number of seeds: the t interval of the mean over the
+    seeds does not hold 0. Holm's method corrects for the number of cells (multitask/intervals.py).
+
+    cells: of each cell the differences, one for each seed. One seed says nothing.
     """
-    if len(differences) < ENOUGH_SEEDS:
-        return ""
-    mean = abs(statistics.mean(differences))
-    deviation = statistics.stdev(differences)
-    if mean == 0.0 or mean < HINT * deviation:
-        return ""
-    return CLEARLY if mean > CLEAR * deviation else MAY
+    # Imported late: it imports numpy, which --help does not need.
+    from multitask.intervals import estimate_over_seeds, holm, is_better_or_worse
+
+    judged = [place for place, differences in enumerate(cells) if len(differences) > 1]
+    estimates = [estimate_over_seeds(cells[place]) for place in judged]
+    corrected = holm([estimate.p_value for estimate in estimates])
+    words = [""] * len(cells)
+    for place, estimate, p_value in zip(judged, estimates, corrected, strict=True):
+        if is_better_or_worse(p_value):
+            words[place] = BETTER if estimate.value > 0 else WORSE
+    return words
 
 
 def format_difference(differences: Sequence[float]) -> str:
-    """Return "mean ± standard deviation", and in brackets what it says, if anything.
+    """Return "mean [low, high]", the 95 % t interval over the seeds. One seed has no interval.
 
-    differences: one for each seed.
+    differences: one for each seed. Without any, the text is "-".
     """
-    strength = strength_of(differences)
-    return format_scores(differences) + (f" ({strength})" if strength else "")
+    # Imported late, as in judge.
+    from multitask.intervals import estimate_over_seeds
+
+    text = format_scores(differences[:1]) if len(differences) < 2 else ""
+    if text:
+        return text
+    low, high = estimate_over_seeds(differences).interval
+    mean = format_scores([statistics.mean(differences)])
+    return f"{mean} [{low:.3f}, {high:.3f}]".replace("-0.000", "0.000")
 
 
 def differences_of(runs: Sequence[Scores], controls: Sequence[Scores], score: str) -> list[float]:
@@ -94,19 +103,18 @@ def differences_of(runs: Sequence[Scores], controls: Sequence[Scores], score: st
     return differences
 
 
-def format_differences(runs: Sequence[Scores], controls: Sequence[Scores], score: str) -> str:
-    """Return a score of each run minus that of the control run with the same seed.
+def format_differences(differences: Sequence[float], word: str) -> str:
+    """Return the mean with its interval, what it says, and each difference.
 
-    The text has mean, deviation, what they say, and each difference. The runs of one seed share
-    the order of the rows and the dropout masks. So a difference holds less chance than the
-    difference of two means.
-    Returns "-" where no pair of runs has the score.
+    differences: those of `differences_of`. The runs of one seed share the order of the rows and the
+    dropout masks. So a difference holds less chance than the difference of two means. word: of
+    `judge`.
     """
-    differences = differences_of(runs, controls, score)
     if not differences:
         return "-"
     listed = ", ".join(f"{difference:+.3f}" for difference in differences)
-    return f"{format_difference(differences)}: {listed}"
+    text = format_difference(differences)
+    return f"{text} ({word}): {listed}" if word else f"{text}: {listed}"
 
 
 def build_score_table(scores: Mapping[str, Sequence[Scores]]) -> str:
@@ -133,12 +141,19 @@ def build_difference_table(scores: Mapping[str, Sequence[Scores]], control: str)
     """
     titles = [f"recipe less {control}", "n", *(column.title for column in COLUMNS)]
     lines = format_head(titles)
+    differences = {}
     for name, runs in scores.items():
-        if name == control:
-            continue
-        cells = [name, str(len(runs))]
+        if name != control:
+            for column in COLUMNS:
+                of_cell = differences_of(runs, scores[control], column.score)
+                differences[name, column.score] = of_cell
+    words = dict(zip(differences, judge(list(differences.values())), strict=True))
+
+    for name in dict.fromkeys(name for name, _ in differences):
+        cells = [name, str(len(scores[name]))]
         for column in COLUMNS:
-            cells.append(format_differences(runs, scores[control], column.score))
+            cell = name, column.score
+            cells.append(format_differences(differences[cell], words[cell]))
         lines.append(format_row(cells))
     return "\n".join(lines)
 

@@ -52,6 +52,7 @@ from experiments.tables import (
     format_head,
     format_row,
     format_scores,
+    judge,
 )
 from tools.tables.conditions import count, not_measured
 from tools.tables.preparations import NOTES, PREPARATIONS, ROWS
@@ -246,13 +247,33 @@ def measured(row: Row, path: str) -> list[Any]:
 
 
 def difference_cell(row: Row, path: str) -> str:
-    """Return the mean difference of runs and controls, and what it says."""
+    """Return the mean difference of runs and controls with its interval."""
+    return format_difference(differences_in(row, path))
+
+
+def differences_in(row: Row, path: str) -> list[float]:
+    """Return each run's value less that of its control."""
     differences = []
     runs = measured(row, path)
     controls = measured(replace(row, records=row.controls), path)
     for value, control in zip(runs, controls, strict=True):
         differences.append(value - control)
-    return format_difference(differences) if row.is_judged else format_scores(differences)
+    return differences
+
+
+def judge_table(columns: Sequence[Mapping[str, Any]], rows: Sequence[Row]) -> list[list[str]]:
+    """Return what each cell of a table says, row by row, corrected for the number of differences.
+
+    Cells that hold no difference, and rows that are not judged, say "".
+    """
+    cells: list[list[float]] = []
+    for row in rows:
+        for column in columns:
+            is_judged = row.is_judged and column.get("format") == "difference"
+            cells.append(differences_in(row, column["value"]) if is_judged else [])
+    words = judge(cells)
+    width = len(columns)
+    return [words[start : start + width] for start in range(0, len(words), width)]
 
 
 # --- a whole table --------------------------------------------------------------------------------
@@ -264,8 +285,11 @@ def lines_of(entry: Entry, rows: Sequence[Row]) -> list[str]:
         return turned_lines(entry, rows)
     columns = columns_of(entry)
     lines = format_head([column["title"] for column in columns])
-    for row in rows:
-        lines.append(format_row([cell_of(column, row) for column in columns]))
+    for row, words in zip(rows, judge_table(columns, rows), strict=True):
+        cells = []
+        for column, word in zip(columns, words, strict=True):
+            cells.append(cell_of(column, row) + (f" ({word})" if word else ""))
+        lines.append(format_row(cells))
     return lines
 
 

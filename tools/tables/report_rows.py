@@ -26,13 +26,14 @@ from experiments.records import Record, command_of, group_by, group_records, new
 from experiments.results import join
 from experiments.run_files import Scores
 from experiments.tables import (
-    CLEARLY,
+    BETTER,
     COLUMNS,
     ENOUGH_SEEDS,
     OVERALL,
     Column,
+    format_difference,
     format_scores,
-    strength_of,
+    judge,
 )
 from tools.tables.conditions import measured_on
 from tools.tables.cut import REPORTS, describe_cut, differences, is_current, option_of, report_of
@@ -283,43 +284,48 @@ def closing(content: Content) -> str:
 
 SAME = "the same"
 OPPOSITE = "the opposite"
-NOTHING = "nothing"
+NOTHING = "cannot tell"
 TOO_FEW = "too few seeds"
 UNPUBLISHED = "none published"
 
 
-def compare(published: float, measured: Sequence[float]) -> str:
+def compare(published: float, measured: Sequence[float], word: str) -> str:
     """Return the direction of measured differences beside the published one.
 
-    published: a difference of two scores. measured: ours, one for each seed.
+    published: a difference of two scores. measured: ours, one for each seed. word: what they say,
+    of `judge`.
     """
     if len(measured) < ENOUGH_SEEDS:
         return TOO_FEW
     if round(published, 3) == 0.0:  # The reports print three decimals.
         return UNPUBLISHED
-    strength = strength_of(measured)
-    if not strength:
+    if not word:
         return NOTHING
-    direction = SAME if statistics.mean(measured) * published > 0.0 else OPPOSITE
-    return f"{CLEARLY if strength == CLEARLY else 'may be'} {direction}"
+    return SAME if (word == BETTER) == (published > 0.0) else OPPOSITE
 
 
 def comparison_rows(entry: Entry, records: Sequence[Record]) -> list[Row]:
     """Return a row for each comparison: the published difference, ours, and their directions."""
     runs = runs_by_recipe(records)
+    compared = entry["compared_rows"]
+    cells = []
+    for comparison in compared:
+        score = comparison.get("score", OVERALL)
+        row, control = comparison["row"], comparison["less"]
+        cells.append(seed_differences(runs, row, control, score, counted_scores))
+
     rows = []
-    for comparison in entry["compared_rows"]:
+    for comparison, measured, word in zip(compared, cells, judge(cells), strict=True):
         row, control = comparison["row"], comparison["less"]
         column = column_of(comparison.get("score", OVERALL))
         published = published_score(row, column) - published_score(control, column)
-        measured = seed_differences(runs, row, control, column.score, counted_scores)
         values = {
             **comparison,
             "score": column.title,
             "published": f"{published:+.3f}",
             "n": len(measured),
-            "measured": format_scores(measured),
-            "direction": compare(published, measured),
+            "measured": format_difference(measured),
+            "direction": compare(published, measured, word),
         }
         rows.append(Row(comparison["what"], values=values))
     return rows
@@ -364,11 +370,9 @@ def count_directions(directions: Sequence[str]) -> str:
     for word, text in (
         (SAME, "with the published direction"),
         (OPPOSITE, "with the opposite one"),
-        (NOTHING, "that say nothing"),
+        (NOTHING, "that can't be told from chance"),
     ):
-        number = sum(direction.endswith(word) for direction in directions)
-        clear = directions.count(f"{CLEARLY} {word}")
-        counts.append(f"{number} {text}" + (f" ({clear} clearly)" if clear else ""))
+        counts.append(f"{directions.count(word)} {text}")
     return f"Of {len(directions)} differences: {join(counts)}."
 
 
