@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import shlex
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import Field
 from datetime import date
@@ -24,6 +26,9 @@ RECORDS = Path(__file__).parent / "records"
 # Options that say where a run and its data are. A digest stands for the content of the data.
 PLACES = ("name", "output_dir", "data_dir", "token_cache", "seed", "recipe")
 BYTES_PER_GB = 1e9
+# With these options, the model of the scores is none of those after an epoch.
+CHANGED_AFTER_EPOCHS = {"soup", "single_task_epochs"}
+COURSE_TASKS = ("sst", "para", "sts")
 DIGEST = "digest"
 # What makes the records of a file. Every other file holds runs of `python -m experiments`.
 COMMANDS = {
@@ -52,17 +57,21 @@ def record_of(run: Mapping[str, Any], day: date) -> Record:
     """Return the record of a finished run.
 
     run: the content of its run.json. day: on which it is recorded. The record holds the recipe, the
-    seed, the options that differ from their defaults, a digest of the data, the SHA-256 of each
-    file of --plugin, scores after the best and after each epoch (of training rows, too, where
-    --score_train asked for them), the scores before and after each stage of --pretrain, the
-    ingredients of --soup, machine, versions, commit, minutes and gigabytes.
+    command that starts the run again, the seed, the options that differ from their defaults, a
+    digest of the data, the SHA-256 of each file of --plugin, scores after the best and after each
+    epoch (of training rows, too, where --score_train asked for them), the scores before and after
+    each stage of --pretrain, the ingredients of --soup, machine, versions, commit, minutes and
+    gigabytes.
     """
     options = run["options"]
     actual = run["actual"]
     parts = ("train_scores", "stages", "soup")
     parts_of_some_runs = {name: run[name] for name in parts if run.get(name)}
+    # A run that was resumed was last started with --resume. Older runs have no other command.
+    command = shlex.split(run.get("reproduction", "")) or run.get("command", [])
     return {
         "recipe": options.get("recipe", NONE),
+        "command": without_folders(command),
         "seed": options["seed"],
         "options": changed_options(options),
         "data": data_digest(data_files(run)),
@@ -79,6 +88,11 @@ def record_of(run: Mapping[str, Any], day: date) -> Record:
         "code": run["code"],
         "date": day.isoformat(),
     }
+
+
+def without_folders(words: Sequence[str]) -> str:
+    """Return a command without the folders of one machine: of a whole path its last name stays."""
+    return shlex.join(Path(word).name if Path(word).is_absolute() else word for word in words)
 
 
 def changed_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,6 +156,42 @@ def data_digest(files: Mapping[str, str]) -> str:
     return digest.hexdigest()
 
 
+def check_committed(code: Mapping[str, str]) -> None:
+    """Raise ValueError for code that is in no commit: nobody could run it again.
+
+    code: of code_version.
+    """
+    if code["git"].endswith("-dirty"):
+        raise ValueError(
+            f"the code has changed since commit {code['git'].removesuffix('-dirty')}, and a record "
+            "must name code that others have. Commit the changes, and measure again."
+        )
+
+
+def contradictions(record: Mapping[str, Any]) -> list[str]:
+    """Return what does not fit together in the record of a run: a score was edited, or is wrong.
+
+    The overall score is the mean of the tasks. The scores are those of one epoch, but for a mean of
+    several models, and for what was trained afterwards.
+    """
+    scores = record.get("scores", {})
+    faults = []
+    if scores.keys() >= {*COURSE_TASKS, "overall_2023"}:
+        mean = sum(scores[task] for task in COURSE_TASKS) / len(COURSE_TASKS)
+        if not math.isclose(mean, scores["overall_2023"], abs_tol=1e-9):
+            faults.append("overall_2023 is not the mean of the three tasks")
+
+    options = record.get("options", {})
+    epochs = record.get("epochs", [])
+    # A benchmark may record their number alone.
+    is_of_tasks = isinstance(epochs, list) and options.get("contrastive_order") != "last"
+    if is_of_tasks and epochs and not CHANGED_AFTER_EPOCHS & options.keys():
+        names = epochs[0].keys() & scores.keys()
+        if not any(all(epoch[name] == scores[name] for name in names) for epoch in epochs):
+            faults.append("the scores are those of no epoch")
+    return faults
+
+
 # --- on disk --------------------------------------------------------------------------------------
 
 
@@ -160,7 +210,8 @@ def add_records(path: Path, records: Sequence[Mapping[str, Any]]) -> int:
     """Append records to a file, and return how many were new.
 
     A record that the file holds already, whatever its date, is not written again. Several processes
-    may add at the same time. Raises ValueError where the file is damaged.
+    may add at the same time. Raises ValueError where the file is damaged, or for code that is in no
+    commit.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     num_new = 0
@@ -170,6 +221,7 @@ def add_records(path: Path, records: Sequence[Mapping[str, Any]]) -> int:
         with open(path, "a", encoding="utf-8") as file:
             for new in records:
                 record = as_read(new)
+                check_committed(record.get("code", {"git": ""}))
                 if without_date(record) in known:
                     continue
                 file.write(json.dumps({**record, DIGEST: digest_of(record)}) + "\n")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from experiments.recipes import RECIPES, Published
 from experiments.run_files import Scores
+from multitask.differences import estimate_over_seeds, holm, is_better_or_worse
 
 
 class Column(NamedTuple):
@@ -61,13 +62,11 @@ def judge(cells: Sequence[Sequence[float]]) -> list[str]:
     """Return what each cell of a table of differences says: "better", "worse", or "" for nothing.
 
     The rule has a constant level, whatever the number of seeds: the t interval of the mean over the
-    seeds does not hold 0. Holm's method corrects for the number of cells (multitask/intervals.py).
+    seeds does not hold 0. Holm's method corrects for the number of cells. The formulas stand in
+    multitask/differences.py.
 
     cells: of each cell the differences, one for each seed. One seed says nothing.
     """
-    # Imported late: it imports numpy, which --help does not need.
-    from multitask.intervals import estimate_over_seeds, holm, is_better_or_worse
-
     judged = [place for place, differences in enumerate(cells) if len(differences) > 1]
     estimates = [estimate_over_seeds(cells[place]) for place in judged]
     corrected = holm([estimate.p_value for estimate in estimates])
@@ -83,12 +82,8 @@ def format_difference(differences: Sequence[float]) -> str:
 
     differences: one for each seed. Without any, the text is "-".
     """
-    # Imported late, as in judge.
-    from multitask.intervals import estimate_over_seeds
-
-    text = format_scores(differences[:1]) if len(differences) < 2 else ""
-    if text:
-        return text
+    if len(differences) < 2:
+        return format_scores(differences)
     low, high = estimate_over_seeds(differences).interval
     mean = format_scores([statistics.mean(differences)])
     return f"{mean} [{low:.3f}, {high:.3f}]".replace("-0.000", "0.000")

@@ -20,7 +20,7 @@ from minbert.commands import streams
 from minbert.commands.files import read_json
 from minbert.commands.texts import as_message
 from multitask.command_options import CheckOptions
-from multitask.intervals import Interval
+from multitask.differences import Interval
 from multitask.prediction_files import (
     find_tasks,
     is_as_written,

@@ -150,6 +150,7 @@ def write_results(run: TrainedRun) -> Results:
         **chance._asdict(),
         epochs=run.outcome.trained.epochs,
         best_step=run.outcome.trained.best_step,
+        reproduction=run.command,
         **run.outcome.tasks.stored(),
         conflicts=conflict_record,
         stages=run.outcome.pretraining,

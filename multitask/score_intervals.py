@@ -14,14 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from data.examples import Example
-from multitask.intervals import (
+from multitask.differences import (
     Estimate,
     Interval,
     describe_difference,
-    estimate_difference,
-    groups_of,
     holm,
     is_better_or_worse,
+)
+from multitask.intervals import (
+    estimate_difference,
+    groups_of,
     resample,
     score_interval,
 )

@@ -18,7 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import norm
 
-from multitask.intervals import LEVEL, Estimate, estimate_difference, resample
+from multitask.differences import LEVEL, Estimate
+from multitask.intervals import estimate_difference, resample
 from multitask.tasks import METRICS
 
 METRICS_MEASURED = ("accuracy", "macro_f1", "pearson")

@@ -10,11 +10,13 @@ from datetime import date
 import pytest
 from filelock import FileLock
 
+from experiments import records
 from experiments.records import (
     COMMANDS,
     RECORDS,
     add_records,
     command_of,
+    contradictions,
     data_digest,
     newest_of,
     read_records,
@@ -164,3 +166,47 @@ def test_every_file_of_records_is_readable_and_has_a_command():
     commands = [command_of(path) for path in (*paths, RECORDS / "mine.jsonl")]
     assert commands[-1] == "python -m experiments RECIPE --record mine"
     assert commands[0] == COMMANDS[paths[0].stem]
+
+
+# --- what must agree ------------------------------------------------------------------------------
+
+
+def test_code_that_is_in_no_commit_cannot_record(tmp_path, monkeypatch, _records_of_edited_code):
+    """The tests leave this check out (conftest.py), so it is put back here."""
+    monkeypatch.setattr(records, "check_committed", _records_of_edited_code)
+    path = tmp_path / "mine.jsonl"
+    code = {"git": "0123456789abcdef", "sha256": "f" * 64}
+    assert add_records(path, [{"seed": 0, "code": code}]) == 1
+    edited = {**code, "git": f"{code['git']}-dirty"}
+    with pytest.raises(ValueError, match="the code has changed since commit 0123456789abcdef"):
+        add_records(path, [{"seed": 1, "code": edited}])
+    assert len(read_records(path)) == 1
+
+
+@pytest.mark.parametrize("path", sorted(RECORDS.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_our_records_contradict_nothing(path):
+    for number, record in enumerate(read_records(path), start=1):
+        assert contradictions(record) == [], f"{path.name}, line {number}"
+
+
+def test_a_shifted_score_is_noticed_though_its_digest_is_computed_anew():
+    """In each run of the tables of methods, each score by itself."""
+    num_shifted = 0
+    for record in read_records(RECORDS / "methods.jsonl"):
+        if "single_task_epochs" in record["options"]:
+            continue
+        for name in ("sst", "para", "sts", "overall_2023"):
+            scores = {**record["scores"], name: record["scores"][name] + 0.001}
+            assert contradictions({**record, "scores": scores}), (record["recipe"], name)
+            num_shifted += 1
+    assert num_shifted > 50
+
+
+def test_the_record_of_a_run_has_the_whole_command(two_runs):
+    run = json.loads((two_runs[0] / "run.json").read_text())
+    command = record_of(run, DAY)["command"]
+    assert command.startswith("python run_multitask.py") and "--epochs 6" in command
+    # A run that was resumed says the same, and not --resume.
+    assert (
+        record_of({**run, "command": ["run_multitask.py", "--resume"]}, DAY)["command"] == command
+    )

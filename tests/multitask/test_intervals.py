@@ -6,16 +6,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from multitask.intervals import (
-    WEIGHTED_SCORES,
+from multitask.differences import (
     Estimate,
     describe_difference,
+    estimate_over_seeds,
+    holm,
+)
+from multitask.intervals import (
+    WEIGHTED_SCORES,
     draw_weights,
     estimate_difference,
-    estimate_over_seeds,
     estimate_score,
     groups_of,
-    holm,
     resample,
     score_interval,
     wilson,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import sys
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from data.examples import COURSE_FILES
-from experiments.records import Record, add_records, data_digest
+from experiments.records import Record, add_records, data_digest, without_folders
 from minbert.training.code_version import code_version
 from minbert.training.run_folder import describe_machine
 
@@ -46,7 +47,8 @@ def record_measurement(path: Path, measured: Mapping[str, Any]) -> None:
 
     measured: its numbers. "machine" and "code" are those of this process where it has none.
     """
-    record = {**conditions(), **measured, "date": date.today().isoformat()}
+    command = without_folders(sys.argv)
+    record = {**conditions(), "command": command, **measured, "date": date.today().isoformat()}
     add_records(path, [record])
     print(f"recorded in {path}; python -m tools.tables writes its tables")
 

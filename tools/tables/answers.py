@@ -16,6 +16,7 @@ from tools.tables.generic import (
     rows_of,
     three_digits,
 )
+from tools.tables.preparations import count_faults
 from tools.tables.report_rows import TOO_FEW, UNPUBLISHED, count_directions
 
 
@@ -119,10 +120,9 @@ def fault_answers() -> list[Answer]:
     """Return all trials of the newest campaign together."""
     answers = []
     for record in measured("reliability"):
-        tried = sum(row["tried"] for row in record["rows"])
-        survived = sum(row["survived"] for row in record["rows"])
+        survived, tried = count_faults(record)
         question = "Does a kill, a full disk or a damaged file cost anything?"
-        result = f"{survived:,} of {tried:,} trials survived"
+        result = f"{survived:,} of {tried:,} faults survived"
         answers.append(Answer(question, result, "reliability.md"))
     return answers
 

@@ -152,19 +152,31 @@ def conditions_of_benchmarks(content: Content) -> str:
 # --- reliability ----------------------------------------------------------------------------------
 
 
+NO_FAULT = "no kill"  # a kind of rows begins so if the command ended before its signal came
+
+
+def count_faults(record: Record) -> tuple[int, int]:
+    """Return how many faults of a campaign were survived, and how many there were.
+
+    A command that ended before its signal came is no fault that it could survive.
+    """
+    rows = [row for row in record["rows"] if not row["kind"].startswith(NO_FAULT)]
+    return sum(row["survived"] for row in rows), sum(row["tried"] for row in rows)
+
+
 def trials_of_faults(content: Content) -> str:
-    """Return how many trials were survived, and how many of a full campaign were done."""
+    """Return how many faults were survived, and how many of a full campaign were tried."""
     record = content.records[-1]
     parts = []
     for name, goal in record["goals"].items():
         rows = [row for row in record["rows"] if row["part"] == name]
-        # A command that ends before its signal is no kill.
-        tried = sum(row["tried"] for row in rows if not row["kind"].startswith("no kill"))
+        tried = count_faults({"rows": rows})[1]
         parts.append(f"{name} {tried:,} of {goal:,}")
-    tried = sum(row["tried"] for row in record["rows"])
-    survived = sum(row["survived"] for row in record["rows"])
+    survived, tried = count_faults(record)
+    num_ended = sum(row["tried"] for row in record["rows"]) - tried
     return (
-        f"{survived:,} of {tried:,} trials were survived, in {record['seconds']:,} s.\n\n"
+        f"{survived:,} of {tried:,} faults were survived, in {record['seconds']:,} s. "
+        f"{num_ended:,} commands ended before their signal came, and are not counted.\n\n"
         f"Trials of a full campaign that were done: {', '.join(parts)}."
     )
 

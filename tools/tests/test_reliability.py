@@ -35,6 +35,8 @@ from tools.reliability.file_operations import KILL, Fault, watch
 from tools.reliability.soak import Sample
 from tools.reliability.trial import Outcome, Trial, complaint
 from tools.reliability.workplace import Workplace, stamps
+from tools.tables.preparations import count_faults, trials_of_faults
+from tools.tables.rows import Content
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the campaign forks")
 
@@ -239,3 +241,32 @@ def test_another_campaign_is_not_continued(tmp_path, capsys):
     assert "at most 1" in refusal("--share", "2")
     assert "such as kills:17" in refusal("--repeat", "nothing:1")
     assert code_version()["sha256"] != "other"
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def test_one_failed_trial_of_many_is_counted():
+    """Of three faults of one kind, one was not survived. The other kinds are not touched."""
+    outcomes = [Outcome("SIGTERM", "", ""), Outcome("SIGTERM", "", "a file is gone")]
+    outcomes += [Outcome("SIGTERM", "", ""), Outcome("Ctrl-C", "", "")]
+    done = []
+    for number, outcome in enumerate(outcomes):
+        done.append(Done(Trial("kills", number, 0), outcome, 1.0))
+    rows = rows_of(done)
+    assert [(row.kind, row.tried, row.survived) for row in rows] == [
+        ("Ctrl-C", 1, 1),
+        ("SIGTERM", 3, 2),
+    ]
+
+
+def test_the_documents_say_so_and_count_no_command_that_had_ended():
+    kinds = {"SIGTERM": (3, 2), "Ctrl-C": (1, 1), "no kill: it ended before the signal": (7, 7)}
+    rows = []
+    for kind, (tried, survived) in kinds.items():
+        rows.append({"part": "kills", "kind": kind, "tried": tried, "survived": survived})
+    record = {"rows": rows, "goals": {"kills": 20}, "seconds": 9}
+    assert count_faults(record) == (3, 4)
+    text = trials_of_faults(Content({}, [record], []))
+    assert "3 of 4 faults were survived" in text and "kills 4 of 20" in text
+    assert "7 commands ended before their signal came" in text
