@@ -14,7 +14,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import parse_command
@@ -22,101 +21,12 @@ from minbert.commands.new_folders import new_folder
 from minbert.commands.options import CommandOptions, argument, positional
 from minbert.commands.outputs import check_new_folder
 from minbert.commands.paths import is_free
+from teaching.exercises import DEFAULT_EXERCISES, EXERCISES, functions
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# The body of a function that the student writes.
-TO_WRITE = 'raise NotImplementedError("{name} is not written yet")  # yours to write'
-
-
-class Exercise(NamedTuple):
-    """What the students write, and the tests that they run."""
-
-    # From a file to the functions that the students write.
-    to_write: Mapping[str, Sequence[str]]
-
-    # The file of tests.
-    tests: str
-
-    def bodies(self) -> dict[str, dict[str, str]]:
-        """Collect the new bodies of all functions, by file and name."""
-        bodies: dict[str, dict[str, str]] = {}
-        for file, names in self.to_write.items():
-            bodies[file] = {name: TO_WRITE.format(name=name) for name in names}
-        return bodies
-
-
-EXERCISES: dict[str, Exercise] = {
-    "attention": Exercise(
-        to_write={
-            "minbert/attention.py": (
-                "attention",
-                "mask_to_bias",
-                "MultiHeadAttention.project",
-                "MultiHeadAttention.forward",
-            )
-        },
-        tests="tests/lessons/test_attention.py",
-    ),
-    "optimizer": Exercise(
-        to_write={"minbert/optimizer.py": ("AdamW.update",)},
-        tests="tests/lessons/test_optimizer.py",
-    ),
-    "layers": Exercise(
-        to_write={
-            "minbert/bert.py": (
-                "BertEmbeddings.forward",
-                "FeedForward.forward",
-                "BertLayer.forward",
-            )
-        },
-        tests="tests/lessons/test_layers.py",
-    ),
-    "schedules": Exercise(
-        to_write={"minbert/schedule.py": ("linear", "cosine")},
-        tests="tests/lessons/test_schedules.py",
-    ),
-    "masking": Exercise(
-        to_write={"minbert/pretraining/mlm.py": ("mask_tokens",)},
-        tests="tests/lessons/test_masking.py",
-    ),
-    "losses": Exercise(
-        to_write={"multitask/losses.py": ("sentiment_loss", "paraphrase_loss", "similarity_loss")},
-        tests="tests/lessons/test_task_losses.py",
-    ),
-    "contrastive": Exercise(
-        to_write={"contrastive/losses.py": ("info_nce",)},
-        tests="tests/lessons/test_contrastive_losses.py",
-    ),
-    "samplers": Exercise(
-        to_write={"multitask/sampling.py": ("joint", "mt_dnn")},
-        tests="tests/lessons/test_samplers.py",
-    ),
-    "surgery": Exercise(
-        to_write={"multitask/surgery.py": ("pcgrad_weights",)},
-        tests="tests/lessons/test_surgery.py",
-    ),
-}
-DEFAULT_EXERCISES = ("attention", "optimizer", "layers")
-
-# Files that a hand-out lacks: those of tests/teaching/ hold whole answers, or look for this file.
-LEFT_OUT = (
-    "teaching/handout.py",
-    "tests/teaching/test_handout.py",
-    "tests/teaching/test_student_losses.py",
-    "tests/teaching/test_student_mistakes.py",
-)
-
-
-def functions(tree: ast.AST, prefix: str = "") -> dict[str, ast.FunctionDef]:
-    """Find the functions of a module and the methods of its classes, by names as "AdamW.update"."""
-    by_name = {}
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.FunctionDef):
-            by_name[prefix + node.name] = node
-        elif isinstance(node, ast.ClassDef):
-            by_name |= functions(node, f"{node.name}.")
-    return by_name
+# Folders that a hand-out lacks: they hold whole answers, and what looks for them.
+LEFT_OUT = ("teaching/", "tests/teaching/")
 
 
 def without_answers(source: str, bodies: Mapping[str, str]) -> str:
@@ -167,7 +77,7 @@ def hand_out(folder: Path, exercises: Sequence[str]) -> None:
 def copy_without_answers(folder: Path, exercises: Sequence[str]) -> None:
     """`hand_out` into a folder that exists."""
     for name in tracked():
-        if name not in LEFT_OUT:
+        if not name.startswith(LEFT_OUT):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
     for exercise in exercises:
@@ -204,8 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_new_folder("DIR", options.folder)
     hand_out(options.folder, options.exercises)
     for exercise in options.exercises:
-        to_write, tests = EXERCISES[exercise]
-        for file, names in to_write.items():
+        tests = EXERCISES[exercise].tests
+        for file, names in EXERCISES[exercise].to_write.items():
             print(
                 f"{exercise}: {', '.join(names)} in {file}; .venv/bin/python -m pytest -x {tests}"
             )

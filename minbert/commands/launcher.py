@@ -45,6 +45,7 @@ COMMANDS = (
     Command("submit", "course.submit", "Verify the files of a hand-in and write its zip."),
     Command("download", "data.download", "Download the course's files."),
     Command("handout", "teaching.handout", "Write a copy of the clone without the answers.", True),
+    Command("grade", "teaching.grade", "Grade what students hand in.", True),
     Command("notebooks", "teaching.notebooks", "Build the notebooks of docs/notebooks/.", True),
 )
 

@@ -39,6 +39,7 @@ LIGHT = (
     "course.part1",
     "course.predict",
     "course.submit",
+    "teaching.grade",
     "teaching.handout",
     "teaching.notebooks",
     "data.download",

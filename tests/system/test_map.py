@@ -30,6 +30,7 @@ ONLY_LINKED = (
     "multitask/export",
     "course",
     "experiments",
+    "teaching",
     "tools",
 )
 PAGE = ROOT / "docs" / "README.md"

@@ -16,15 +16,8 @@ from typing import NamedTuple
 import pytest
 
 from teaching import handout
-from teaching.handout import (
-    DEFAULT_EXERCISES,
-    EXERCISES,
-    LEFT_OUT,
-    ROOT,
-    functions,
-    main,
-    without_answers,
-)
+from teaching.exercises import DEFAULT_EXERCISES, EXERCISES, TO_WRITE, functions
+from teaching.handout import LEFT_OUT, ROOT, main, without_answers
 
 
 def is_clone() -> bool:
@@ -66,7 +59,7 @@ def f(x):
 
 
 def test_bodies_by_hand():
-    bodies = {"C.f": handout.TO_WRITE.format(name="C.f"), "f": "y = x\nreturn y"}
+    bodies = {"C.f": TO_WRITE.format(name="C.f"), "f": "y = x\nreturn y"}
     assert (
         without_answers(SOURCE, bodies)
         == '''\

@@ -1,0 +1,270 @@
+"""The child's side of grading: how each function of the exercises is called.
+
+A case comes from judging.py as arrays and plain values. The answer goes back as plain lists, which
+JSON can hold. Nothing here knows which result is right.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from minbert import AdamW, BertConfig, fast
+from minbert.attention import MultiHeadAttention
+from minbert.bert import BertEmbeddings, BertLayer, FeedForward
+
+Tensors = dict[str, Tensor]
+Settings = Mapping[str, Any]
+
+# --- a call and its answer ------------------------------------------------------------------------
+
+
+def warm_up() -> None:
+    """Let torch open the files that it opens once. A child may open none."""
+    # A thread of torch's would not be there in a forked process.
+    torch.set_num_threads(1)
+    AdamW([nn.Parameter(torch.zeros(1))])
+    torch.zeros(2, 2).half().float().log_softmax(dim=-1)
+    torch.zeros(2, 2).bfloat16() @ torch.zeros(2, 2).bfloat16()
+
+
+def answer(name: str, function: Any, inputs: Mapping[str, np.ndarray], options: Settings) -> str:
+    """Call a function, and describe its result as JSON.
+
+    The JSON holds `output`, `changed` (names of inputs that it changed) and `gradients` (by name of
+    the inputs in options["gradients_of"]: of the sum of output times the input "probe"). An
+    exception of the function is `error` instead.
+    """
+    torch.manual_seed(options.get("seed", 0))
+    tensors = {key: torch.from_numpy(np.array(value)) for key, value in inputs.items()}
+    before = {key: value.clone() for key, value in tensors.items()}
+    wanted = options.get("gradients_of", ())
+    for key in wanted:
+        tensors[key].requires_grad_()
+    try:
+        with fast.switched(is_fast=False):
+            output = CALLS[name](function, dict(tensors), options)
+        gradients = gradients_of(output, tensors, wanted)
+    except Exception as error:  # whatever the student's code raises
+        return json.dumps({"error": f"{type(error).__name__}: {error}"[:500]})
+    changed = []
+    for key, value in tensors.items():
+        if not torch.equal(value.detach().nan_to_num(), before[key].nan_to_num()):
+            changed.append(key)
+    described = {key: described_tensor(value) for key, value in gradients.items()}
+    return json.dumps({"output": describe(output), "changed": changed, "gradients": described})
+
+
+def gradients_of(output: Any, tensors: Tensors, names: tuple[str, ...]) -> Tensors:
+    """The gradients of sum(output x probe), 0 where none flows."""
+    if not names:
+        return {}
+    total = (output * tensors["probe"]).sum() if "probe" in tensors else output
+    wanted = [tensors[name] for name in names]
+    found = torch.autograd.grad(total, wanted, allow_unused=True)
+    gradients = {}
+    for name, tensor, gradient in zip(names, wanted, found, strict=True):
+        gradients[name] = torch.zeros_like(tensor) if gradient is None else gradient
+    return gradients
+
+
+def describe(value: Any) -> Any:
+    """A result as plain lists; an object of another type as its type's name."""
+    if isinstance(value, Tensor):
+        return described_tensor(value)
+    if isinstance(value, list | tuple):
+        return [describe(item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return {"value": value}
+    return {"type": type(value).__name__}
+
+
+def described_tensor(value: Tensor) -> dict[str, Any]:
+    """Numbers, shape and dtype of a tensor."""
+    value = value.detach()
+    numbers = value.double() if value.is_floating_point() else value
+    dtype = str(value.dtype).removeprefix("torch.")
+    return {"dtype": dtype, "shape": list(value.shape), "numbers": numbers.flatten().tolist()}
+
+
+# --- the calls ------------------------------------------------------------------------------------
+
+
+def call_attention(function: Any, inputs: Tensors, options: Settings) -> Any:
+    """Call `attention` in the dtype of the case."""
+    dtype = getattr(torch, options.get("dtype", "float64"))
+    query, key, value = (inputs[name].to(dtype) for name in ("query", "key", "value"))
+    bias = inputs.get("bias")
+    return function(query, key, value, bias, options.get("p", 0.0), options.get("training", False))
+
+
+def call_mask_to_bias(function: Any, inputs: Tensors, options: Settings) -> Any:
+    """Call `mask_to_bias` for the dtype of the case."""
+    return function(inputs["mask"], getattr(torch, options["dtype"]))
+
+
+def config_of(options: Settings) -> BertConfig:
+    """A small encoder. Its dropout is 0 unless the case says otherwise."""
+    sizes = {"vocab_size": 30, "num_hidden_layers": 1, "max_position_embeddings": 12}
+    drops = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    return BertConfig(**{**sizes, **drops, **options["config"]})
+
+
+def filled(module: nn.Module, inputs: Tensors, options: Settings) -> nn.Module:
+    """A module with the weights of a case, in float64."""
+    module = module.double()
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            parameter.copy_(inputs[f"weights.{name}"])
+    return module.train(options.get("training", False))
+
+
+def call_module(build: Callable[[BertConfig], nn.Module], *names: str) -> Callable[..., Any]:
+    """A call of a method: the module is built, and the inputs of these names are passed."""
+
+    def call(function: Any, inputs: Tensors, options: Settings) -> Any:
+        module = filled(build(config_of(options)), inputs, options)
+        arguments = [inputs.get(name) for name in names]
+        return function(module, *arguments)
+
+    return call
+
+
+def call_update(function: Any, inputs: Tensors, options: Settings) -> Any:
+    """Train two parameters of one group; the second one has no gradient at first."""
+    parameters = [nn.Parameter(value.clone()) for value in inputs["start"]]
+    optimizer = AdamW(parameters, **options["settings"])
+    group = optimizer.param_groups[0]
+    steps = []
+    for step, rate in enumerate(options["rates"]):
+        group["lr"] = rate
+        settings = {key: value for key, value in group.items() if key != "params"}
+        for number, parameter in enumerate(parameters):
+            if step < options["first_steps"][number]:
+                continue
+            gradient = inputs["gradients"][step, number]
+            parameter.grad = gradient.clone()
+            optimizer.prepare(parameter)
+            with torch.no_grad():
+                function(optimizer, parameter, group)
+            if not torch.equal(parameter.grad, gradient):
+                raise ValueError("the gradient was changed")
+        if settings != {key: value for key, value in group.items() if key != "params"}:
+            raise ValueError("the settings of the group were changed")
+        steps.append(torch.stack([parameter.detach() for parameter in parameters]))
+    return torch.stack(steps)
+
+
+def call_schedule(function: Any, inputs: Tensors, options: Settings) -> Any:
+    """The factors of all steps of the case."""
+    return [function(*arguments) for arguments in options["calls"]]
+
+
+def call_mask_tokens(function: Any, inputs: Tensors, options: Settings) -> Any:
+    """Mask twice with the same seed, and once more with what follows."""
+    results = []
+    for is_seeded in (True, True, False):
+        if is_seeded:
+            torch.manual_seed(options["seed"])
+        results.append(
+            function(
+                inputs["ids"],
+                inputs["is_special"],
+                options["vocab_size"],
+                options["mask_id"],
+                options["p"],
+                inputs.get("continues"),
+            )
+        )
+    return results
+
+
+def call_loss(first: str) -> Callable[..., Any]:
+    """A call of a loss of one task."""
+
+    def call(function: Any, inputs: Tensors, options: Settings) -> Any:
+        prediction = inputs[first].to(getattr(torch, options.get("dtype", "float32")))
+        more = (options["shift"],) if "shift" in options else ()
+        return function(prediction, inputs["labels"], *more)
+
+    return call
+
+
+def call_info_nce(function: Any, inputs: Tensors, options: Settings) -> Any:
+    """Call `info_nce` with the arguments that the case has."""
+    return function(
+        inputs["anchors"],
+        inputs["positives"],
+        options["temperature"],
+        inputs.get("hard"),
+        options.get("weight", 0.0),
+        inputs.get("same"),
+        options.get("similarity", "cos"),
+        inputs.get("same_hard"),
+    )
+
+
+def call_sampler(function: Any, inputs: Tensors, options: Settings) -> Any:
+    """Call a sampler several times. Also returns which passes it asked for."""
+    results = []
+    generator = torch.Generator().manual_seed(options["seed"])
+    for call in range(options.get("num_calls", 1)):
+        if options.get("is_reseeded"):
+            generator.manual_seed(options["seed"])
+        asked: list[list[Any]] = []
+        makes = {}
+        for task, num_rows in options["num_rows"].items():
+            makes[task] = batch_maker(task, num_rows, asked)
+        arguments = [options["argument"]] if "argument" in options else []
+        steps = function(makes, generator, *arguments)
+        plain = [[[task, list(rows)] for task, rows in step] for step in steps]
+        results.append({"call": call, "steps": plain, "passes": asked})
+    return json.dumps(results)
+
+
+def batch_maker(task: str, num_rows: int, asked: list[list[Any]]) -> Callable[..., Any]:
+    """A function that forms batches of two rows in a new order, and notes them in `asked`."""
+
+    def make(generator: torch.Generator) -> list[list[int]]:
+        order = torch.randperm(num_rows, generator=generator).tolist()
+        batches = [order[start : start + 2] for start in range(0, num_rows, 2)]
+        asked.append([task, [list(batch) for batch in batches]])
+        return batches
+
+    return make
+
+
+def call_pcgrad(function: Any, inputs: Tensors, options: Settings) -> Any:
+    """The weights of many steps, (steps, K)."""
+    generator = torch.Generator().manual_seed(options["seed"])
+    steps = []
+    for _ in range(options.get("num_steps", 1)):
+        steps.append(function(inputs["gramian"], options.get("reduction", "sum"), generator))
+    return torch.stack(steps)
+
+
+CALLS: dict[str, Callable[..., Any]] = {
+    "attention": call_attention,
+    "mask_to_bias": call_mask_to_bias,
+    "MultiHeadAttention.project": call_module(MultiHeadAttention, "hidden"),
+    "MultiHeadAttention.forward": call_module(MultiHeadAttention, "hidden", "bias"),
+    "AdamW.update": call_update,
+    "BertEmbeddings.forward": call_module(BertEmbeddings, "ids", "segments"),
+    "FeedForward.forward": call_module(FeedForward, "hidden"),
+    "BertLayer.forward": call_module(BertLayer, "hidden", "bias", "positions"),
+    "linear": call_schedule,
+    "cosine": call_schedule,
+    "mask_tokens": call_mask_tokens,
+    "sentiment_loss": call_loss("logits"),
+    "paraphrase_loss": call_loss("logits"),
+    "similarity_loss": call_loss("prediction"),
+    "info_nce": call_info_nce,
+    "joint": call_sampler,
+    "mt_dnn": call_sampler,
+    "pcgrad_weights": call_pcgrad,
+}

@@ -1,0 +1,117 @@
+"""The exercises of a course: what the students write, and the tests that they run.
+
+Next: handout.py, which removes the answers, and grafting.py, which takes the students' answers.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+# The body of a function that the student writes.
+TO_WRITE = 'raise NotImplementedError("{name} is not written yet")  # yours to write'
+
+
+class Exercise(NamedTuple):
+    """What the students write, and the tests that they run."""
+
+    # From a file to the functions that the students write.
+    to_write: Mapping[str, Sequence[str]]
+
+    # The file of tests.
+    tests: str
+
+    # For the students: about how long it takes, and what it is worth.
+    minutes: int = 60
+    points: int = 10
+
+    def bodies(self) -> dict[str, dict[str, str]]:
+        """Collect the new bodies of all functions, by file and name."""
+        bodies: dict[str, dict[str, str]] = {}
+        for file, names in self.to_write.items():
+            bodies[file] = {name: TO_WRITE.format(name=name) for name in names}
+        return bodies
+
+
+EXERCISES: dict[str, Exercise] = {
+    "attention": Exercise(
+        to_write={
+            "minbert/attention.py": (
+                "attention",
+                "mask_to_bias",
+                "MultiHeadAttention.project",
+                "MultiHeadAttention.forward",
+            )
+        },
+        tests="tests/lessons/test_attention.py",
+        minutes=90,
+        points=15,
+    ),
+    "optimizer": Exercise(
+        to_write={"minbert/optimizer.py": ("AdamW.update",)},
+        tests="tests/lessons/test_optimizer.py",
+        minutes=60,
+        points=10,
+    ),
+    "layers": Exercise(
+        to_write={
+            "minbert/bert.py": (
+                "BertEmbeddings.forward",
+                "FeedForward.forward",
+                "BertLayer.forward",
+            )
+        },
+        tests="tests/lessons/test_layers.py",
+        minutes=60,
+        points=10,
+    ),
+    "schedules": Exercise(
+        to_write={"minbert/schedule.py": ("linear", "cosine")},
+        tests="tests/lessons/test_schedules.py",
+        minutes=30,
+        points=5,
+    ),
+    "masking": Exercise(
+        to_write={"minbert/pretraining/mlm.py": ("mask_tokens",)},
+        tests="tests/lessons/test_masking.py",
+        minutes=60,
+        points=10,
+    ),
+    "losses": Exercise(
+        to_write={"multitask/losses.py": ("sentiment_loss", "paraphrase_loss", "similarity_loss")},
+        tests="tests/lessons/test_task_losses.py",
+        minutes=45,
+        points=10,
+    ),
+    "contrastive": Exercise(
+        to_write={"contrastive/losses.py": ("info_nce",)},
+        tests="tests/lessons/test_contrastive_losses.py",
+        minutes=60,
+        points=10,
+    ),
+    "samplers": Exercise(
+        to_write={"multitask/sampling.py": ("joint", "mt_dnn")},
+        tests="tests/lessons/test_samplers.py",
+        minutes=60,
+        points=10,
+    ),
+    "surgery": Exercise(
+        to_write={"multitask/surgery.py": ("pcgrad_weights",)},
+        tests="tests/lessons/test_surgery.py",
+        minutes=90,
+        points=15,
+    ),
+}
+DEFAULT_EXERCISES = ("attention", "optimizer", "layers")
+
+
+def functions(tree: ast.AST, prefix: str = "") -> dict[str, ast.FunctionDef]:
+    """Find the functions of a module and the methods of its classes, by names as "AdamW.update"."""
+    by_name = {}
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef):
+            by_name[prefix + node.name] = node
+        elif isinstance(node, ast.ClassDef):
+            by_name |= functions(node, f"{node.name}.")
+    return by_name

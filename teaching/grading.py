@@ -1,0 +1,147 @@
+"""From a student's folder to points, and to the files that hold them.
+
+The exercises of a student are graded one after the other. A file that is missing gets 0, and so
+does a function that breaks. The others are graded all the same.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from minbert.commands.files import write_text
+from teaching.calls import warm_up
+from teaching.exercises import EXERCISES
+from teaching.grade_options import GradeOptions
+from teaching.grafting import module_of
+from teaching.judging import CHECKS
+from teaching.running import CheckResult, FunctionResult, grade_function
+
+ROOT = Path(__file__).resolve().parent.parent
+LONGEST = 1_000_000  # characters of a file that are read
+
+
+class ExerciseResult(NamedTuple):
+    """What a student gets for an exercise."""
+
+    exercise: str
+    functions: list[FunctionResult]
+
+    @property
+    def points(self) -> float:
+        """The points: each function counts alike."""
+        share = sum(function.share for function in self.functions) / len(self.functions)
+        return round(share * self.most, 2)
+
+    @property
+    def most(self) -> int:
+        """The points of a right answer."""
+        return EXERCISES[self.exercise].points
+
+
+def find_file(student: Path, file: str) -> Path | None:
+    """A student's version of a file: at its path, or anywhere in the folder under its name.
+
+    A link is not followed: it could lead to the answers.
+    """
+    name = Path(file).name
+    paths = [student / file, *sorted(student.rglob(name))]
+    if student.is_file():
+        paths = [student] if student.name == name else []
+    own = [path for path in paths if path.is_file() and is_inside(path, student)]
+    is_clear = len(set(own)) == 1 or own[:1] == [student / file]
+    return own[0] if own and is_clear else None
+
+
+def is_inside(path: Path, student: Path) -> bool:
+    """Whether a path leads to a file of the student, and not through a link."""
+    return path.resolve() == student.resolve() / path.relative_to(student)
+
+
+def grade_exercise(student: Path, exercise: str) -> ExerciseResult:
+    """Grade one exercise of a student. A file that is missing gets 0."""
+    results = []
+    for file, names in EXERCISES[exercise].to_write.items():
+        path = find_file(student, file)
+        clean = (ROOT / file).read_text(encoding="utf-8")
+        for name in names:
+            if path is None:
+                missing = [CheckResult(check.name, f"{file} is missing") for check in CHECKS[name]]
+                results.append(FunctionResult(name, missing))
+                continue
+            with path.open(encoding="utf-8", errors="replace") as opened:
+                text = opened.read(LONGEST)
+            results.append(grade_function(name, clean, text, module_of(file)))
+    return ExerciseResult(exercise, results)
+
+
+# --- what is written ------------------------------------------------------------------------------
+
+
+def as_table(results: dict[str, list[ExerciseResult]]) -> str:
+    """One row for each student, and what is wrong below."""
+    exercises = [result.exercise for result in next(iter(results.values()))]
+    lines = [" ".join(["student".ljust(20), *(name.rjust(12) for name in exercises), "   sum"])]
+    for student, graded in results.items():
+        cells = [f"{result.points:g}/{result.most}".rjust(12) for result in graded]
+        total = sum(result.points for result in graded)
+        lines.append(" ".join([student.ljust(20), *cells, f"{total:6g}"]))
+    for student, graded in results.items():
+        for result in graded:
+            for function in result.functions:
+                for message in dict.fromkeys(c.message for c in function.checks if c.message):
+                    names = ", ".join(c.name for c in function.checks if c.message == message)
+                    lines.append(f"{student}: {function.function} ({names}): {message}")
+    return "\n".join(lines)
+
+
+def as_json(graded: list[ExerciseResult]) -> list[dict[str, Any]]:
+    """The results of a student as plain values."""
+    rows = []
+    for result in graded:
+        functions = {f.function: {c.name: c.message for c in f.checks} for f in result.functions}
+        row = {"exercise": result.exercise, "points": result.points, "of": result.most}
+        rows.append({**row, "functions": functions})
+    return rows
+
+
+def as_gradescope(graded: list[ExerciseResult]) -> str:
+    """Gradescope's results.json: one test for each function."""
+    tests = []
+    for result in graded:
+        most = result.most / len(result.functions)
+        for function in result.functions:
+            wrong = [f"{c.name}: {c.message}" for c in function.checks if c.message]
+            tests.append(
+                {
+                    "name": f"{result.exercise}: {function.function}",
+                    "score": round(function.share * most, 3),
+                    "max_score": round(most, 3),
+                    "output": "\n".join(wrong) or "all checks passed",
+                }
+            )
+    score = round(sum(result.points for result in graded), 2)
+    return json.dumps({"score": score, "tests": tests}, indent=2) + "\n"
+
+
+def grade_all(options: GradeOptions) -> str:
+    """Grade the students of a command line, write its files, and return the table."""
+    warm_up()
+    results: dict[str, list[ExerciseResult]] = {}
+    for student in options.students:
+        graded = results.setdefault(str(student), [])
+        for exercise in options.exercises:
+            graded.append(grade_exercise(student, exercise))
+            # After each exercise, so that a stop later loses nothing.
+            write_results(options, results)
+    return as_table(results)
+
+
+def write_results(options: GradeOptions, results: dict[str, list[ExerciseResult]]) -> None:
+    """Write the files that were asked for."""
+    if options.json:
+        plain = {student: as_json(graded) for student, graded in results.items()}
+        write_text(options.json, json.dumps(plain, indent=2) + "\n")
+    if options.gradescope:
+        write_text(options.gradescope, as_gradescope(next(iter(results.values()))))

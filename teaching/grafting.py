@@ -1,0 +1,317 @@
+"""From a student's file to one function that can be called: only its body is taken.
+
+The body may use what its exercise allows, and nothing else: the names, attributes and kinds of
+statements are those of lists. A list of what is forbidden always has holes. The function is then
+made with these names as its only globals and builtins, so a name that slipped through is not there.
+
+Module-level code, other functions, classes and decorators of the student's file are never run.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import math
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from teaching.exercises import functions
+
+# --- what a body may use --------------------------------------------------------------------------
+
+BUILTIN_NAMES = """
+abs all any bool dict divmod enumerate filter float int isinstance iter len list map max min next
+pow range reversed round set slice sorted str sum tuple zip ArithmeticError AssertionError Exception
+IndexError KeyError NotImplementedError RuntimeError TypeError ValueError ZeroDivisionError
+"""
+
+# Modules whose names a file may import, and which a body finds under these names.
+MODULES: dict[str, Any] = {
+    "math": math,
+    "torch": torch,
+    "torch.nn": nn,
+    "torch.nn.functional": F,
+}
+GLOBALS: dict[str, Any] = {"math": math, "torch": torch, "F": F, "nn": nn, "Tensor": Tensor}
+
+# Attributes of tensors, of torch and its modules, of math, and of Python's containers. None of them
+# is an answer, opens a file, or leads to the rest of the process.
+ATTRIBUTE_NAMES = """
+T mT Tensor nn functional shape ndim dtype device size dim numel item tolist new_zeros new_ones
+new_full new_tensor new_empty is_floating_point finfo iinfo min max eps tiny float16 bfloat16
+float32 float64 float half double int16 int32 int64 int long bool to type_as cpu detach clone
+contiguous requires_grad no_grad enable_grad autocast type enabled
+tensor as_tensor zeros ones full empty eye arange linspace zeros_like ones_like full_like empty_like
+view reshape flatten unflatten unsqueeze squeeze transpose permute swapaxes swapdims movedim t mT
+expand expand_as broadcast_to repeat repeat_interleave chunk split unbind stack cat concat hstack
+vstack narrow select index_select gather take take_along_dim scatter scatter_ scatter_add
+masked_fill masked_fill_ masked_select where nonzero flip roll tril triu tril_ triu_ diag diagonal
+diag_embed fill_diagonal_ fill_ zero_ copy_
+add add_ sub sub_ mul mul_ div div_ true_divide neg pow pow_ square sqrt sqrt_ rsqrt exp exp_ log
+log_ log1p log2 expm1 abs sign sin cos tanh sigmoid erf reciprocal clamp clamp_ clamp_min clip
+minimum maximum addcmul addcmul_ addcdiv addcdiv_ lerp lerp_ round floor ceil floor_ remainder fmod
+sum mean prod var std norm linalg vector_norm amax amin argmax argmin cumsum cummax cumprod sort
+argsort topk unique all any logsumexp softmax log_softmax logsigmoid softplus relu isfinite isnan
+isinf isclose allclose equal eq ne lt le gt ge logical_and logical_or logical_not nan_to_num values
+indices matmul mm bmm einsum dot mv outer inner baddbmm addmm tensordot
+rand randn rand_like randint randint_like randperm bernoulli bernoulli_ multinomial uniform_
+random_ dropout Dropout linear Linear normalize cosine_similarity CosineSimilarity one_hot
+cross_entropy CrossEntropyLoss nll_loss NLLLoss binary_cross_entropy_with_logits
+BCEWithLogitsLoss binary_cross_entropy mse_loss MSELoss gelu GELU Softmax Softmax LogSoftmax
+layer_norm embedding pi inf e isfinite append extend pop get keys items update index insert sort
+count copy setdefault join add remove weight bias
+"""
+BUILTINS = BUILTIN_NAMES.split()
+COMMON = ATTRIBUTE_NAMES.split()
+
+
+class Allowed(NamedTuple):
+    """What one function may use beside the names for all."""
+
+    # Names of its own module, such as helpers that are given.
+    names: str = ""
+
+    # Attributes, such as those of `self`.
+    attributes: str = ""
+
+    # Attributes that it may assign.
+    assigned: str = ""
+
+
+HEADS = "query key value output project split_heads num_heads head_size dropout_probability"
+ALLOWED: dict[str, Allowed] = {
+    "attention": Allowed("dropout"),
+    "mask_to_bias": Allowed(),
+    "MultiHeadAttention.project": Allowed(attributes=HEADS),
+    "MultiHeadAttention.forward": Allowed("attention", f"{HEADS} training is_fused"),
+    "AdamW.update": Allowed(attributes="state grad data", assigned="data"),
+    "BertEmbeddings.forward": Allowed(
+        attributes="word position segment positions_of first_position norm"
+    ),
+    "FeedForward.forward": Allowed(attributes="up down activation"),
+    "BertLayer.forward": Allowed(
+        "tokens_at", "attention attention_norm feed_forward feed_forward_norm"
+    ),
+    "linear": Allowed("warmup"),
+    "cosine": Allowed("warmup"),
+    "mask_tokens": Allowed("share_within_words IGNORED MaskedBatch"),
+    "sentiment_loss": Allowed(),
+    "paraphrase_loss": Allowed(),
+    "similarity_loss": Allowed("shape_error"),
+    "info_nce": Allowed(
+        "check_same_shape check_positive similarities diagonal_mask score_dtype Similarity"
+    ),
+    "joint": Allowed("first_passes TaskBatch Step"),
+    "mt_dnn": Allowed("first_passes check_names TaskBatch Step"),
+    "pcgrad_weights": Allowed("reduce"),
+}
+
+# Kinds of syntax. No import, class, global, match (whose patterns read attributes) or generator.
+KINDS = (
+    *(ast.FunctionDef, ast.Lambda, ast.arguments, ast.arg, ast.Return, ast.Delete, ast.Assign),
+    *(ast.AugAssign, ast.AnnAssign, ast.For, ast.While, ast.If, ast.With, ast.withitem, ast.Raise),
+    *(ast.Try, ast.ExceptHandler, ast.Assert, ast.Expr, ast.Pass, ast.Break, ast.Continue),
+    *(ast.BoolOp, ast.NamedExpr, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Dict, ast.Set, ast.List),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.comprehension, ast.Compare),
+    *(ast.Call, ast.keyword, ast.FormattedValue, ast.JoinedStr, ast.Constant, ast.Attribute),
+    *(ast.Subscript, ast.Slice, ast.Starred, ast.Name, ast.Tuple, ast.expr_context),
+    *(ast.boolop, ast.operator, ast.unaryop, ast.cmpop),
+)
+
+
+class Refused(ValueError):
+    """A body uses something that its exercise does not allow."""
+
+
+# --- taking a function ----------------------------------------------------------------------------
+
+
+class Graft(NamedTuple):
+    """A student's function, with the functions that it calls."""
+
+    function: Any  # to call
+    methods: dict[str, Any]  # new methods of its class, by name
+
+
+def graft(clean: str, student: str, name: str, module: ModuleType) -> Graft:
+    """Make a student's function callable.
+
+    clean, student: the text of the file as handed out, and as handed in. name: such as
+    "AdamW.update". module: the clean file, imported. Raises Refused, which says where and why.
+    """
+    clean_functions = functions(ast.parse(clean))
+    tree = parse(student)
+    by_name = functions(tree)
+    if name not in by_name:
+        raise Refused(f"{name} is not in the file.")
+    node = by_name[name]
+    given = clean_functions[name].args
+    if argument_names(node.args) != argument_names(given):
+        raise Refused(
+            f"line {node.lineno}: {name} has other arguments than those that were handed out."
+        )
+    node.args.defaults = given.defaults
+    node.args.kw_defaults = given.kw_defaults
+
+    # Functions that the student added, in the module and in the class.
+    prefix = name.rpartition(".")[0] + "."
+    added: dict[str, ast.FunctionDef] = {}
+    for other, other_node in by_name.items():
+        is_near = "." not in other or (prefix != "." and other.startswith(prefix))
+        if other not in clean_functions and is_near:
+            added[other] = other_node
+
+    imported = dict(imports_of(tree, name))
+    allowed = ALLOWED[name]
+    names = {"__builtins__": safe_builtins(), "__name__": "answer", **GLOBALS, **imported}
+    names |= {word: getattr(module, word) for word in allowed.names.split()}
+    attributes = {*COMMON, *allowed.attributes.split()}
+    attributes |= {other.removeprefix(prefix) for other in added if "." in other}
+    bodies = [node, *reached(node, added)]
+    known = {*names, *BUILTINS, *(other for other in added if "." not in other), "print"}
+    for body in bodies:
+        check_body(body, known, attributes, set(allowed.assigned.split()))
+
+    made = {}
+    for body in bodies:
+        made[body.name] = make_function(body, names)
+    methods = {}
+    for other, other_node in added.items():
+        if "." in other and other_node in bodies:
+            methods[other_node.name] = made[other_node.name]
+    return Graft(made[node.name], methods)
+
+
+def parse(student: str) -> ast.Module:
+    """Parse a student's file. Raises Refused where it is no Python."""
+    try:
+        return ast.parse(student)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise Refused(f"the file is no Python: {error}") from error
+
+
+def argument_names(args: ast.arguments) -> list[str]:
+    """The names of the arguments of a function, in order."""
+    names = [arg.arg for arg in [*args.posonlyargs, *args.args, *args.kwonlyargs]]
+    return names + [arg.arg for arg in (args.vararg, args.kwarg) if arg is not None]
+
+
+def reached(node: ast.FunctionDef, added: Mapping[str, ast.FunctionDef]) -> list[ast.FunctionDef]:
+    """The added functions that a function calls, also through each other."""
+    short = {name.rpartition(".")[2]: function for name, function in added.items()}
+    found: list[ast.FunctionDef] = []
+    todo = [node]
+    while todo:
+        for inner in ast.walk(todo.pop()):
+            word = getattr(inner, "id", getattr(inner, "attr", None))
+            if word in short and short[word] not in found and short[word] is not node:
+                found.append(short[word])
+                todo.append(short[word])
+    return found
+
+
+def imports_of(tree: ast.Module, name: str) -> Iterator[tuple[str, Any]]:
+    """The names that a file imports at its top from the modules of MODULES. Others are left out."""
+    attributes = {*COMMON, *ALLOWED[name].attributes.split()}
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name in MODULES and alias.asname:
+                    yield alias.asname, MODULES[alias.name]
+        if isinstance(node, ast.ImportFrom) and node.module in MODULES:
+            for alias in node.names:
+                if alias.name in attributes and hasattr(MODULES[node.module], alias.name):
+                    yield alias.asname or alias.name, getattr(MODULES[node.module], alias.name)
+
+
+def safe_builtins() -> dict[str, Any]:
+    """The builtins of a body. print does nothing, so that a forgotten one costs no points."""
+    names = {word: getattr(builtins, word) for word in BUILTINS}
+    names["print"] = lambda *values, **options: None
+    # torch's own code imports with the builtins of its caller. A body cannot use this name.
+    names["__import__"] = __import__
+    return names
+
+
+def without_annotations(node: ast.FunctionDef) -> None:
+    """Remove annotations, which are never evaluated, and decorators."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.FunctionDef):
+            inner.returns = None
+            inner.decorator_list = [] if inner is node else inner.decorator_list
+        if isinstance(inner, ast.arg):
+            inner.annotation = None
+        if isinstance(inner, ast.AnnAssign):
+            inner.annotation = ast.Constant(None, lineno=inner.lineno, col_offset=0)
+
+
+def check_body(
+    node: ast.FunctionDef, known: set[str], attributes: set[str], assigned: set[str]
+) -> None:
+    """Raise Refused where a function uses something that is on no list."""
+    without_annotations(node)
+    known = known | bound_names(node)
+    for inner in ast.walk(node):
+        line = f"line {getattr(inner, 'lineno', node.lineno)}"
+        if not isinstance(inner, KINDS):
+            kind = type(inner).__name__
+            raise Refused(f"{line}: {kind} is not allowed in an answer.")
+        if isinstance(inner, ast.FunctionDef) and inner.decorator_list:
+            raise Refused(f"{line}: a decorator is not allowed in an answer.")
+        if isinstance(inner, ast.Name) and (inner.id not in known or "__" in inner.id):
+            raise Refused(f"{line}: the name {inner.id} is not allowed in this exercise.")
+        if isinstance(inner, ast.Attribute):
+            is_read = isinstance(inner.ctx, ast.Load)
+            if inner.attr not in (attributes if is_read else assigned):
+                verb = "used" if is_read else "assigned"
+                raise Refused(f"{line}: .{inner.attr} may not be {verb} in this exercise.")
+
+
+def bound_names(node: ast.FunctionDef) -> set[str]:
+    """The names that a function defines: arguments, assigned names, inner functions."""
+    names = set()
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.arg):
+            names.add(inner.arg)
+        elif isinstance(inner, ast.Name) and not isinstance(inner.ctx, ast.Load):
+            names.add(inner.id)
+        elif isinstance(inner, ast.FunctionDef | ast.ExceptHandler) and inner.name:
+            names.add(inner.name)
+    return names
+
+
+def make_function(node: ast.FunctionDef, names: dict[str, Any]) -> FunctionType:
+    """Compile one function with `names` as its only globals, and add it to them."""
+    defaults = tuple(literal(value) for value in node.args.defaults)
+    keyword_defaults = {}
+    for arg, value in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
+        if value is not None:
+            keyword_defaults[arg.arg] = literal(value)
+    # Without its defaults, the function is the only code of this module.
+    node.args.defaults = []
+    node.args.kw_defaults = [None] * len(node.args.kwonlyargs)
+    compiled = compile(ast.Module([node], []), "the answer", "exec")
+    (code,) = (value for value in compiled.co_consts if isinstance(value, CodeType))
+    function = FunctionType(code, names, node.name, defaults)
+    function.__kwdefaults__ = keyword_defaults
+    names[node.name] = function
+    return function
+
+
+def literal(value: ast.expr) -> Any:
+    """The value of a default. Raises Refused where it is no number, text, bool or None."""
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, TypeError) as error:
+        raise Refused(f"line {value.lineno}: a default must be a plain value.") from error
+
+
+def module_of(file: str) -> ModuleType:
+    """Import a file of the exercises, such as "minbert/attention.py"."""
+    return import_module(file.removesuffix(".py").replace("/", "."))

@@ -1,0 +1,171 @@
+"""The formulas of the exercises in numpy, to judge answers with. No other code of ours is used.
+
+B batch, T tokens, H hidden, N heads, D head size, K tasks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erf, log_softmax, softmax
+
+Array = NDArray[Any]
+Arrays = Mapping[str, Array]
+
+
+def attention(inputs: Arrays) -> Array:
+    """softmax(Q K^T / sqrt(D) + bias) V, for query, key and value (B, N, T, D)."""
+    query = inputs["query"]
+    scores = query @ inputs["key"].swapaxes(-2, -1) / math.sqrt(query.shape[-1])
+    return softmax(scores + inputs.get("bias", 0.0), axis=-1) @ inputs["value"]
+
+
+def linear(inputs: Arrays, name: str, hidden: Array) -> Array:
+    """x W^T + b with the weights of a module's part."""
+    return hidden @ inputs[f"weights.{name}.weight"].T + inputs[f"weights.{name}.bias"]
+
+
+def norm(inputs: Arrays, name: str, hidden: Array, eps: float) -> Array:
+    """LayerNorm over the last dimension."""
+    centred = hidden - hidden.mean(-1, keepdims=True)
+    scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + eps)
+    return scaled * inputs[f"weights.{name}.weight"] + inputs[f"weights.{name}.bias"]
+
+
+def multi_head(inputs: Arrays, hidden: Array, num_heads: int, prefix: str = "") -> Array:
+    """Multi-head attention: (B, T, H) -> (B, T, H)."""
+    heads = {}
+    for name in ("query", "key", "value"):
+        projected = linear(inputs, prefix + name, hidden)
+        split = projected.reshape(*projected.shape[:2], num_heads, -1)
+        heads[name] = split.transpose(0, 2, 1, 3)
+    if "bias" in inputs:
+        heads["bias"] = inputs["bias"]
+    context = attention(heads).transpose(0, 2, 1, 3)
+    return linear(inputs, prefix + "output", context.reshape(hidden.shape))
+
+
+def activation(name: str, values: Array) -> Array:
+    """GELU in the erf form, or ReLU."""
+    if name == "relu":
+        return np.maximum(values, 0)
+    return values * 0.5 * (1 + erf(values / math.sqrt(2)))
+
+
+def feed_forward(inputs: Arrays, hidden: Array, act: str = "gelu", prefix: str = "") -> Array:
+    """down(activation(up(x)))."""
+    return linear(inputs, prefix + "down", activation(act, linear(inputs, prefix + "up", hidden)))
+
+
+def embeddings(inputs: Arrays, eps: float) -> Array:
+    """Words, positions and segments, added and normalised."""
+    ids = inputs["ids"]
+    total = (
+        inputs["weights.word.weight"][ids] + inputs["weights.segment.weight"][inputs["segments"]]
+    )
+    return norm(inputs, "norm", total + inputs["weights.position.weight"][: ids.shape[1]], eps)
+
+
+def layer(inputs: Arrays, num_heads: int, eps: float) -> Array:
+    """One layer with its norms after the sums; of the tokens at `positions` alone, if given."""
+    hidden = inputs["hidden"]
+    attended = multi_head(inputs, hidden, num_heads, "attention.")
+    if "positions" in inputs:
+        hidden = hidden.reshape(-1, hidden.shape[-1])[inputs["positions"]][:, None]
+        attended = attended.reshape(-1, attended.shape[-1])[inputs["positions"]][:, None]
+    hidden = norm(inputs, "attention_norm", hidden + attended, eps)
+    transformed = feed_forward(inputs, hidden, prefix="feed_forward.")
+    return norm(inputs, "feed_forward_norm", hidden + transformed, eps)
+
+
+def adamw(inputs: Arrays, options: Mapping[str, Any]) -> Array:
+    """The places of the parameters after each step, (steps, parameters, units)."""
+    settings = options["settings"]
+    beta_1, beta_2 = settings["betas"]
+    places = inputs["start"].copy()
+    first = np.zeros_like(places)
+    second = np.zeros_like(places)
+    steps = []
+    for step, rate in enumerate(options["rates"]):
+        for number, place in enumerate(places):
+            t = step - options["first_steps"][number] + 1
+            if t < 1:
+                continue
+            gradient = inputs["gradients"][step, number]
+            first[number] = beta_1 * first[number] + (1 - beta_1) * gradient
+            second[number] = beta_2 * second[number] + (1 - beta_2) * gradient**2
+            size = rate
+            if settings["correct_bias"]:
+                size *= math.sqrt(1 - beta_2**t) / (1 - beta_1**t)
+            place -= size * first[number] / (np.sqrt(second[number]) + settings["eps"])
+            place -= rate * settings["weight_decay"] * place
+        steps.append(places.copy())
+    return np.stack(steps)
+
+
+def schedule(name: str, step: int, num_steps: int, num_warmup: int) -> float:
+    """The factor of "linear" or "cosine"."""
+    rise = min(1.0, (step + 1) / num_warmup) if num_warmup else 1.0
+    rest = max(1, num_steps - num_warmup)
+    if name == "linear":
+        return min(rise, max(0.0, (num_steps - step) / rest))
+    if step < num_warmup:
+        return rise
+    return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - num_warmup) / rest)))
+
+
+def sentiment(inputs: Arrays) -> float:
+    """The mean cross-entropy of classes."""
+    logs = log_softmax(inputs["logits"], axis=-1)
+    rows = np.arange(len(logs))
+    return float(-logs[rows, inputs["labels"].astype(int)].mean())
+
+
+def paraphrase(inputs: Arrays, shift: float = 0.0) -> float:
+    """The mean binary cross-entropy; `shift` is for labels of 0 and 1 alone."""
+    labels = inputs["labels"]
+    logits = inputs["logits"] + shift * np.isin(labels, (0, 1))
+    return float((np.logaddexp(0, logits) - labels * logits).mean())
+
+
+def info_nce(inputs: Arrays, options: Mapping[str, Any]) -> float:
+    """InfoNCE with hard negatives, and pairs that say the same left out."""
+
+    def scores(others: Array) -> Array:
+        vectors = [inputs["anchors"], others]
+        if options.get("similarity", "cos") == "cos":
+            vectors = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in vectors]
+        return vectors[0] @ vectors[1].T / options["temperature"]
+
+    logits = scores(inputs["positives"])
+    own = logits.diagonal().copy()
+    is_own = np.eye(len(own), dtype=bool)
+    if "same" in inputs:
+        logits = np.where(inputs["same"] & ~is_own, -np.inf, logits)
+    if "hard" in inputs:
+        hard = scores(inputs["hard"]) + options.get("weight", 0.0) * is_own
+        hard = np.where(inputs.get("same_hard", ~is_own & is_own), -np.inf, hard)
+        logits = np.concatenate([logits, hard], axis=1)
+    return float((np.logaddexp.reduce(logits, axis=1) - own).mean())
+
+
+def pcgrad(gramian: Array) -> Array:
+    """The weights of all orders: (orders, K)."""
+    num_tasks = len(gramian)
+    sums = np.zeros((1, num_tasks))
+    for i in range(num_tasks):
+        rows = []
+        for order in permutations([j for j in range(num_tasks) if j != i]):
+            weights = np.eye(num_tasks)[i]
+            for j in order:
+                product = gramian[j] @ weights
+                if product < 0 < gramian[j, j]:
+                    weights[j] -= product / gramian[j, j]
+            rows.append(weights)
+        sums = (sums[:, None] + np.stack(rows)).reshape(-1, num_tasks)
+    return sums

@@ -1,0 +1,165 @@
+"""Runs a student's function in a child process, with limits, and judges what comes back.
+
+The child is forked for each function. It holds no expected result: those are computed after it has
+answered. It writes one line for each check, so the lines before a crash still count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import select
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import numpy as np
+
+from teaching.calls import answer
+from teaching.grafting import Refused, graft
+from teaching.judging import CHECKS, Case, Check, read_answer
+
+SECONDS = 10  # for all checks of a function
+MEMORY = 2 * 1024**3  # bytes beside those that Python and torch take
+LONGEST = 64 * 1024**2  # bytes of an answer
+
+
+class CheckResult(NamedTuple):
+    """The result of one check."""
+
+    name: str
+    message: str  # "" where it passed
+
+
+class FunctionResult(NamedTuple):
+    """The result of all checks of a function."""
+
+    function: str
+    checks: list[CheckResult]
+
+    @property
+    def share(self) -> float:
+        """The share of the checks that passed."""
+        return sum(not check.message for check in self.checks) / len(self.checks)
+
+
+def grade_function(name: str, clean: str, student: str, module: ModuleType) -> FunctionResult:
+    """Run and judge one function. clean, student, module: as in `graft`."""
+    checks = CHECKS[name]
+    # No student knows the seed.
+    rng = np.random.default_rng()
+    cases = [check.draw(rng) for check in checks]
+
+    def work(send: Callable[[str], None]) -> None:
+        try:
+            made = graft(clean, student, name, module)
+        except Refused as error:
+            send(json.dumps({"refused": str(error)}))
+            return
+        owner = getattr(module, name.split(".")[0])
+        for method, function in made.methods.items():
+            setattr(owner, method, function)
+        for case in cases:
+            send(answer(name, made.function, case.inputs, case.options))
+
+    lines, ending = run_in_child(work)
+    results: list[CheckResult] = []
+    for number, (check, case) in enumerate(zip(checks, cases, strict=True)):
+        line = lines[number] if number < len(lines) else json.dumps({"error": ending})
+        if lines and "refused" in json.loads(lines[0]):
+            line = lines[0]
+        message = judge(check, case, line)
+        if check.is_weak and results[0].message:
+            message = message or f"counts only where '{checks[0].name}' passes"
+        results.append(CheckResult(check.name, message))
+    return FunctionResult(name, results)
+
+
+def judge(check: Check, case: Case, line: str) -> str:
+    """Say what is wrong with an answer, or ""."""
+    parts = json.loads(line)
+    if "refused" in parts:
+        return f"refused: {parts['refused']}"
+    if "error" in parts:
+        is_expected = check.error and parts["error"].startswith(f"{check.error}:")
+        return "" if is_expected else str(parts["error"])
+    try:
+        return check.judge(case, read_answer(line))
+    except Exception as error:
+        # A result of another kind than every right one may break a judge in any way.
+        return f"the result cannot be read ({type(error).__name__}: {error})"
+
+
+# --- the child ------------------------------------------------------------------------------------
+
+
+def run_in_child(work: Callable[[Callable[[str], None]], None]) -> tuple[list[str], str]:
+    """Run `work` in a forked process. Returns the lines that it sent, and how it ended."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(reader)
+            limit()
+
+            def send(line: str) -> None:
+                data = line.encode() + b"\n"
+                while data:
+                    data = data[os.write(writer, data) :]
+
+            work(send)
+        except Exception:
+            send(json.dumps({"error": traceback.format_exc()[-1500:]}))
+        finally:
+            # Neither pytest nor any handler of the parent runs in the child.
+            os._exit(0)
+    os.close(writer)
+    data, ending = read_until(reader, time.monotonic() + SECONDS)
+    os.close(reader)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    # A line without its end was cut off.
+    return data.decode(errors="replace").split("\n")[:-1], ending
+
+
+def limit() -> None:
+    """Take from this process its outputs, its network, and more memory and time than it needs."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    limits = {
+        resource.RLIMIT_CPU: SECONDS,
+        resource.RLIMIT_FSIZE: 0,
+        resource.RLIMIT_CORE: 0,
+        # No new file or socket: the highest number of an open file, and none above it.
+        resource.RLIMIT_NOFILE: 3,
+    }
+    sizes = Path("/proc/self/statm")
+    if sizes.exists():
+        pages = int(sizes.read_text().split()[0])
+        limits[resource.RLIMIT_AS] = pages * resource.getpagesize() + MEMORY
+    for kind, number in limits.items():
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(kind, (number, number))
+
+
+def read_until(reader: int, deadline: float) -> tuple[bytes, str]:
+    """Read a pipe to its end, up to a time and a length. Returns the data, and what ended it."""
+    data = b""
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([reader], [], [], left)[0]:
+            return data, f"stopped after {SECONDS} seconds"
+        part = os.read(reader, 1 << 20)
+        if not part:
+            return data, "the process died: too much memory, or too deep a recursion?"
+        data += part
+        if len(data) > LONGEST:
+            return data, "the answer is too long"

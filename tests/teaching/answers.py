@@ -1,0 +1,447 @@
+"""Answers to the exercises for tests: right ones in several styles, and hostile ones.
+
+A file of a student is the released one with the bodies of some functions replaced.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from teaching.exercises import EXERCISES, functions
+from teaching.handout import without_answers
+
+ROOT = Path(__file__).resolve().parents[2]
+
+FILE_OF: dict[str, str] = {}
+for exercise in EXERCISES.values():
+    for file, names in exercise.to_write.items():
+        FILE_OF |= dict.fromkeys(names, file)
+
+
+class WithoutFastBranches(ast.NodeTransformer):
+    """Removes the branches that no student writes."""
+
+    def visit_If(self, node: ast.If) -> ast.If | None:
+        return None if "fast.is_on()" in ast.unparse(node.test) else node
+
+
+def released_body(name: str) -> str:
+    """The body of a function as released, without docstring, comments and fast branches."""
+    source = (ROOT / FILE_OF[name]).read_text(encoding="utf-8")
+    node = WithoutFastBranches().visit(functions(ast.parse(source))[name])
+    statements = node.body[1:] if ast.get_docstring(node) else node.body
+    return "\n".join(ast.unparse(statement) for statement in statements)
+
+
+def student_file(name: str, body: str, before: str = "") -> str:
+    """The file of a function with this body. before: code at the top of the file."""
+    source = (ROOT / FILE_OF[name]).read_text(encoding="utf-8")
+    text = without_answers(source, {name: body})
+    first = "from __future__ import annotations\n"
+    return text.replace(first, first + before, 1)
+
+
+# --- right answers in other styles ----------------------------------------------------------------
+
+STYLES: list[tuple[str, str]] = [
+    (
+        "attention",
+        """
+scores = torch.einsum("bnid,bnjd->bnij", query, key) * query.shape[-1] ** -0.5
+scores = scores if mask_bias is None else scores + mask_bias
+weights = F.dropout(F.softmax(scores, -1), p=dropout_probability, training=training)
+return torch.einsum("bnij,bnjd->bnid", weights, value)
+""",
+    ),
+    (
+        "attention",
+        """
+d_k = query.shape[3]
+scores = torch.matmul(query, key.permute(0, 1, 3, 2)).div(d_k ** 0.5)
+if mask_bias is not None:
+    scores = torch.add(scores, mask_bias)
+scores = scores - scores.amax(dim=-1, keepdim=True)
+e = torch.exp(scores)
+p = e / e.sum(dim=3, keepdim=True)
+if training and dropout_probability > 0:
+    keep = (torch.rand_like(p) >= dropout_probability).to(p.dtype)
+    p = p * keep / (1.0 - dropout_probability)
+print("attention", p.shape)
+return torch.matmul(p, value)
+""",
+    ),
+    (
+        "attention",
+        """
+rows = []
+for b in range(query.size(0)):
+    heads = []
+    for n in range(query.size(1)):
+        s = query[b, n] @ key[b, n].t() / math.sqrt(query.size(-1))
+        if mask_bias is not None:
+            s = s + mask_bias[b, 0]
+        heads.append(nn.Dropout(dropout_probability)(s.softmax(1)) if training else s.softmax(1))
+    rows.append(torch.stack(heads))
+return torch.stack(rows) @ value
+""",
+    ),
+    (
+        "mask_to_bias",
+        "return (1.0 - attention_mask.to(dtype)).view(-1, 1, 1, attention_mask.size(1)) * "
+        "torch.finfo(dtype).min",
+    ),
+    (
+        "mask_to_bias",
+        "bias = torch.zeros(attention_mask.shape, dtype=dtype)\n"
+        "bias[attention_mask == 0] = -10000.0\n"
+        "return bias.unsqueeze(1).unsqueeze(2)",
+    ),
+    (
+        "MultiHeadAttention.project",
+        "return tuple(layer(hidden_states) for layer in (self.query, self.key, self.value))",
+    ),
+    (
+        "MultiHeadAttention.project",
+        "w = self.query\nq = F.linear(hidden_states, w.weight, w.bias)\n"
+        "k = hidden_states @ self.key.weight.T + self.key.bias\nreturn q, k, "
+        "self.value(hidden_states)",
+    ),
+    (
+        "MultiHeadAttention.forward",
+        """
+b, t, h = hidden_states.shape
+q, k, v = (
+    x.view(b, t, self.num_heads, self.head_size).transpose(1, 2)
+    for x in self.project(hidden_states)
+)
+out = attention(q, k, v, mask_bias, self.dropout_probability, self.training)
+return self.output(out.transpose(1, 2).contiguous().view(b, t, h))
+""",
+    ),
+    (
+        "MultiHeadAttention.forward",
+        """
+q, k, v = map(self.split_heads, self.project(hidden_states))
+scores = q @ k.mT / math.sqrt(self.head_size)
+if mask_bias is not None:
+    scores += mask_bias
+p = F.dropout(scores.softmax(-1), self.dropout_probability, self.training)
+context = p @ v
+return self.output(torch.cat([context[:, n] for n in range(self.num_heads)], dim=-1))
+""",
+    ),
+    (
+        "AdamW.update",
+        """
+g = parameter.grad
+state = self.state[parameter]
+b1, b2 = group["betas"]
+state["first_moment"] = b1 * state["first_moment"] + (1 - b1) * g
+state["second_moment"] = b2 * state["second_moment"] + (1 - b2) * g ** 2
+size = group["lr"]
+if group["correct_bias"]:
+    size = size * (1 - b2 ** state["step"]) ** 0.5 / (1 - b1 ** state["step"])
+step = size * state["first_moment"] / (state["second_moment"].sqrt() + group["eps"])
+parameter.data = parameter.data - step
+parameter.data.mul_(1 - group["lr"] * group["weight_decay"])
+""",
+    ),
+    (
+        "AdamW.update",
+        """
+(b1, b2), lr, s = group["betas"], group["lr"], self.state[parameter]
+m, v, t = s["first_moment"], s["second_moment"], s["step"]
+m *= b1
+m += (1 - b1) * parameter.grad
+v.copy_(v * b2 + torch.square(parameter.grad) * (1 - b2))
+alpha = lr * math.sqrt(1 - math.pow(b2, t)) / (1 - pow(b1, t)) if group["correct_bias"] else lr
+with torch.no_grad():
+    parameter -= alpha * m.div(torch.sqrt(v).add(group["eps"]))
+    if group["weight_decay"]:
+        parameter -= lr * group["weight_decay"] * parameter
+""",
+    ),
+    (
+        "BertEmbeddings.forward",
+        """
+b, t = input_ids.shape
+places = torch.arange(t, device=input_ids.device).unsqueeze(0).expand(b, t)
+x = self.word(input_ids) + self.position(places)
+x += self.segment(token_type_ids)
+return self.dropout(self.norm(x))
+""",
+    ),
+    (
+        "BertEmbeddings.forward",
+        """
+x = self.word.weight[input_ids] + self.positions_of(input_ids)
+if self.segment is not None:
+    x = x + F.embedding(token_type_ids, self.segment.weight)
+mean = x.mean(-1, keepdim=True)
+variance = ((x - mean) ** 2).mean(-1, keepdim=True)
+x = (x - mean) / torch.sqrt(variance + self.norm.eps) * self.norm.weight + self.norm.bias
+return self.dropout(x)
+""",
+    ),
+    (
+        "FeedForward.forward",
+        "x = self.up(hidden_states)\nx = self.activation(x)\nreturn self.down(x)",
+    ),
+    (
+        "BertLayer.forward",
+        """
+def add_and_norm(x, update, norm):
+    return norm(x + self.dropout(update))
+
+update = self.attention(hidden_states, mask_bias)
+x = hidden_states
+if positions is not None:
+    x, update = tokens_at(x, positions), tokens_at(update, positions)
+x = add_and_norm(x, update, self.attention_norm)
+return add_and_norm(x, self.feed_forward(x), self.feed_forward_norm)
+""",
+    ),
+    (
+        "linear",
+        """
+if num_warmup_steps > 0 and step < num_warmup_steps:
+    rise = (step + 1) / num_warmup_steps
+    return min(rise, max(0.0, falling(step, num_steps, num_warmup_steps)))
+return max(0.0, falling(step, num_steps, num_warmup_steps))
+""",
+    ),
+    (
+        "cosine",
+        """
+if step < num_warmup_steps:
+    return (step + 1) / num_warmup_steps
+x = (step - num_warmup_steps) / max(1, num_steps - num_warmup_steps)
+x = 1.0 if x > 1 else x
+return math.cos(math.pi * x / 2) ** 2
+""",
+    ),
+    (
+        "mask_tokens",
+        """
+chance = torch.full(input_ids.shape, probability)
+draw = torch.rand(input_ids.shape)
+if continues is not None:
+    draw = share_within_words(draw, continues)
+chosen = (draw < chance) & (is_special == False)
+labels = input_ids.clone()
+labels[~chosen] = -100
+out = input_ids.clone()
+hide = torch.bernoulli(torch.full(input_ids.shape, 0.8)).bool() & chosen
+out[hide] = mask_token_id
+swap = torch.bernoulli(torch.full(input_ids.shape, 0.5)).bool() & chosen & ~hide
+out[swap] = torch.randint(0, vocab_size, (int(swap.sum()),))
+return MaskedBatch(out, labels)
+""",
+    ),
+    (
+        "sentiment_loss",
+        "logits = logits.float()\nreturn (logits.logsumexp(1) - logits.gather(1, "
+        "labels.long()[:, None]).squeeze(1)).mean()",
+    ),
+    (
+        "sentiment_loss",
+        "p = torch.log_softmax(logits.float(), dim=1)\n"
+        "return -p[torch.arange(len(p)), labels.long()].mean()",
+    ),
+    (
+        "paraphrase_loss",
+        """
+if logit.shape != labels.shape:
+    raise ValueError("shapes")
+y = labels.float()
+x = logit.float() + torch.where((y == 0) | (y == 1), shift, 0.0)
+return (F.softplus(x) - x * y).mean()
+""",
+    ),
+    (
+        "similarity_loss",
+        "if prediction.shape != labels.shape:\n    raise ValueError(prediction.shape)\n"
+        "return (prediction.float() - labels.float()).pow(2).sum() / len(labels)",
+    ),
+    (
+        "info_nce",
+        """
+if anchors.shape != positives.shape:
+    raise ValueError("shapes")
+if not 0 < float(temperature) < math.inf:
+    raise ValueError("temperature")
+b = len(anchors)
+own = torch.eye(b, dtype=torch.bool)
+
+def scores(x):
+    if similarity == "dot":
+        return anchors @ x.T / temperature
+    lengths = anchors.norm(dim=1)[:, None] * x.norm(dim=1)[None]
+    return anchors @ x.T / lengths / temperature
+
+s = scores(positives)
+diagonal = s.diagonal()
+if same is not None:
+    s = torch.where(same & ~own, float("-inf"), s)
+if hard_negatives is not None:
+    h = scores(hard_negatives) + torch.diag(torch.full((b,), hard_negative_weight))
+    if same_hard is not None:
+        h = h.masked_fill(same_hard, -1e30)
+    s = torch.hstack([s, h])
+return torch.mean(torch.logsumexp(s, 1) - diagonal)
+""",
+    ),
+    (
+        "joint",
+        """
+if limit not in ("largest", "smallest"):
+    raise ValueError(limit)
+passes = first_passes(make_batches, generator)
+sizes = [len(b) for b in passes.values()]
+n = max(sizes) if limit == "largest" else min(sizes)
+steps = [[] for _ in range(n)]
+for name in make_batches:
+    queue = passes[name]
+    for i in range(n):
+        if i >= len(queue):
+            queue += make_batches[name](generator)
+        steps[i].append(TaskBatch(name, queue[i]))
+return steps
+""",
+    ),
+    (
+        "mt_dnn",
+        """
+check_names(weights or {}, make_batches)
+pool = []
+for name, batches in first_passes(make_batches, generator).items():
+    wanted = max(1, round(len(batches) * (weights or {}).get(name, 1)))
+    while len(batches) < wanted:
+        batches = batches + make_batches[name](generator)
+    pool.extend([TaskBatch(name, b)] for b in batches[:wanted])
+keys = torch.rand(len(pool), generator=generator)
+return [pool[i] for i in torch.argsort(keys)]
+""",
+    ),
+    (
+        "pcgrad_weights",
+        """
+k = gramian.shape[0]
+rows = []
+for i in range(k):
+    w = torch.zeros(k, dtype=gramian.dtype)
+    w[i] = 1
+    others = [j for j in range(k) if j != i]
+    for index in torch.randperm(k - 1, generator=generator):
+        j = others[int(index)]
+        dot = torch.dot(gramian[j], w)
+        length = gramian[j, j].sqrt()
+        if dot < 0 and length > 0:
+            w[j] = w[j] - dot / length ** 2
+    rows.append(w)
+return torch.stack(rows).sum(0) if reduction == "sum" else torch.stack(rows).mean(0)
+""",
+    ),
+]
+
+# Code at the top of a student's file that a style above calls.
+BEFORE_STYLES = """
+import torch.nn.functional as functional
+from math import sqrt, pi
+
+
+def falling(step, num_steps, num_warmup_steps):
+    return (num_steps - step) / max(1, num_steps - num_warmup_steps)
+
+"""
+
+# --- hostile answers ------------------------------------------------------------------------------
+
+ARGUMENTS = "query, key, value, mask_bias"
+HOSTILE: list[tuple[str, str]] = [
+    ("attention", f"return F.scaled_dot_product_attention({ARGUMENTS})"),
+    ("attention", f"return torch._scaled_dot_product_attention_math({ARGUMENTS})[0]"),
+    ("attention", f"return torch.ops.aten.scaled_dot_product_attention({ARGUMENTS})"),
+    ("attention", f"return getattr(F, 'scaled_dot_' + 'product_attention')({ARGUMENTS})"),
+    ("attention", f"return F.__dict__['scaled_dot_product_attention']({ARGUMENTS})"),
+    ("attention", f"return vars(F)['scaled_dot_product_attention']({ARGUMENTS})"),
+    ("attention", f"return eval('F.scaled_dot_product_attention({ARGUMENTS})')"),
+    ("attention", f"def eval():\n    eval = 1\nreturn eval('F.x({ARGUMENTS})')"),
+    ("attention", "import os\nos._exit(0)"),
+    ("attention", "__import__('os')._exit(0)"),
+    ("attention", "raise SystemExit(0)"),
+    ("attention", "return exit()"),
+    ("attention", "return query.__class__.__mro__[-1].__subclasses__()"),
+    ("attention", "return ''.join('{0.__class__}'.format(query))"),
+    ("attention", "return f'{query.__class__}'"),
+    (
+        "attention",
+        "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n"
+        "    return e.__traceback__.tb_frame.f_back.f_locals['cases']",
+    ),
+    ("attention", "match query:\n    case Tensor(__class__=c):\n        return c"),
+    ("attention", "class Easy:\n    pass\nreturn Easy()"),
+    ("attention", "global F\nF = None\nreturn query"),
+    ("attention", "torch.softmax = torch.exp\nreturn query"),
+    ("attention", "for torch.softmax in [1]:\n    pass\nreturn query"),
+    ("attention", "del torch.softmax\nreturn query"),
+    ("attention", "@print\ndef f():\n    pass\nreturn f"),
+    ("attention", "yield query"),
+    ("attention", "while True:\n    pass"),
+    ("attention", "return torch.zeros(10 ** 11)"),
+    ("attention", "rows = []\nwhile True:\n    rows.append(torch.ones(10 ** 6))"),
+    ("attention", "def f():\n    return f()\nreturn f()"),
+    ("attention", "a = []\na.append(a)\nreturn a"),
+    ("attention", "return query.to('meta')"),
+    ("attention", "return query * float('nan')"),
+    ("attention", "return torch.zeros_like(value)"),
+    ("attention", "return value"),
+    ("attention", "return value.mean(dim=-2, keepdim=True).expand_as(value)"),
+    ("attention", "return {'dtype': 'float64', 'shape': [2, 3, 5, 4], 'numbers': []}"),
+    ("attention", "return open('/proc/self/environ').read()"),
+    ("attention", "return is_right"),
+    ("mask_to_bias", "return attention_mask"),
+    ("MultiHeadAttention.project", "return [self.query(hidden_states)] * 3"),
+    ("MultiHeadAttention.forward", "return self.probabilities(hidden_states, mask_bias)"),
+    ("MultiHeadAttention.forward", "return nn.MultiheadAttention(8, 2)(hidden_states)"),
+    ("MultiHeadAttention.forward", "return super(MultiHeadAttention, self).forward(hidden_states)"),
+    ("AdamW.update", "torch.optim.AdamW([parameter]).step()"),
+    ("AdamW.update", "fast.adamw_update(self, [parameter], group)"),
+    ("AdamW.update", "torch._fused_adamw_([parameter], [parameter.grad], [], [], [], [])"),
+    ("AdamW.update", "group['lr'] = 0.0"),
+    ("AdamW.update", "parameter.data.zero_()"),
+    ("BertEmbeddings.forward", "return self.dropout(self.norm(self.word(input_ids)))"),
+    ("FeedForward.forward", "return self.down(self.up(hidden_states))"),
+    ("BertLayer.forward", "return nn.TransformerEncoderLayer(8, 2)(hidden_states)"),
+    ("linear", "return constant(step, num_steps, num_warmup_steps)"),
+    ("linear", "return SCHEDULES['linear'](step, num_steps, num_warmup_steps)"),
+    ("cosine", "return 0.0"),
+    ("mask_tokens", "return MaskedBatch(input_ids, input_ids.masked_fill(~is_special, -100))"),
+    ("sentiment_loss", "return torch.tensor(1.609)"),
+    ("paraphrase_loss", "raise ValueError('as the shapes differ')"),
+    ("similarity_loss", "raise ValueError('as the shapes differ')"),
+    ("similarity_loss", "return absolute_loss(prediction, labels) ** 2"),
+    ("info_nce", "raise ValueError('as the shapes differ')"),
+    ("info_nce", "return multiple_negatives_ranking(anchors, positives, 1 / temperature)"),
+    ("info_nce", "return nt_xent(anchors, positives, temperature)"),
+    ("joint", "return batch_round_robin(make_batches, generator)"),
+    ("joint", "return []"),
+    ("mt_dnn", "return power(make_batches, generator, 1.0)"),
+    ("pcgrad_weights", "return gradvac_weights(gramian, 0 * gramian, 0.0, reduction).weights"),
+    ("pcgrad_weights", "return upgrad_weights(gramian, reduction)"),
+    ("pcgrad_weights", "return torch.ones(len(gramian), dtype=gramian.dtype)"),
+]
+
+# Code at the top of a hostile file: none of it may run, or change what a body means.
+BEFORE_HOSTILE = """
+import os, sys
+from torch.nn.functional import scaled_dot_product_attention as softmax
+from multitask.surgery import gradvac_weights as reduce
+os.environ["PYTHONHASHSEED"] = "0"
+is_right = sys.modules.get("teaching.judging")
+sys.exit = lambda code: None
+open("/dev/full", "w").close()
+raise SystemExit(0)
+
+"""

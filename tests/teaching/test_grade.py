@@ -1,0 +1,149 @@
+"""teaching/grade.py: nobody gets points without the formula, and everybody who has it gets all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from teaching import running
+from teaching.calls import warm_up
+from teaching.exercises import EXERCISES
+from teaching.grade import main
+from teaching.grafting import ALLOWED, module_of
+from teaching.judging import CHECKS
+from teaching.running import FunctionResult, grade_function
+from tests.teaching.answers import (
+    BEFORE_HOSTILE,
+    BEFORE_STYLES,
+    FILE_OF,
+    HOSTILE,
+    ROOT,
+    STYLES,
+    released_body,
+    student_file,
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _warm():
+    warm_up()
+
+
+def grade(name: str, text: str) -> FunctionResult:
+    clean = (ROOT / FILE_OF[name]).read_text(encoding="utf-8")
+    return grade_function(name, clean, text, module_of(FILE_OF[name]))
+
+
+def test_each_function_has_its_lists():
+    assert ALLOWED.keys() == CHECKS.keys() == FILE_OF.keys()
+
+
+# --- right and missing answers --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FILE_OF)
+def test_the_released_answer_gets_all_points(name):
+    assert grade(name, student_file(name, released_body(name))).checks == [
+        (check.name, "") for check in CHECKS[name]
+    ]
+
+
+@pytest.mark.parametrize(("name", "body"), STYLES)
+def test_a_right_answer_in_another_style_gets_all_points(name, body):
+    result = grade(name, student_file(name, body.strip(), BEFORE_STYLES))
+    assert [check.message for check in result.checks if check.message] == []
+
+
+@pytest.mark.parametrize("name", FILE_OF)
+def test_a_blank_gets_no_point(name):
+    blank = student_file(name, 'raise NotImplementedError("not written yet")')
+    assert grade(name, blank).share == 0
+
+
+# --- hostile answers ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "body"), HOSTILE)
+def test_a_hostile_answer_gets_no_point(name, body, monkeypatch):
+    monkeypatch.setattr(running, "SECONDS", 3)
+    assert grade(name, student_file(name, body, BEFORE_HOSTILE)).share == 0
+    assert grade(name, student_file(name, body)).share == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "def attention(:", "\0", "(" * 5000, "def attention(query): return query", "x = 1\n" * 9],
+)
+def test_a_file_that_is_no_answer(text):
+    assert grade("attention", text).share == 0
+
+
+def test_what_ran_before_a_crash_still_counts(monkeypatch):
+    monkeypatch.setattr(running, "SECONDS", 2)
+    body = "if mask_bias is not None:\n    while True:\n        pass\n" + released_body("attention")
+    messages = {
+        c.name: c.message for c in grade("attention", student_file("attention", body)).checks
+    }
+    assert messages["values"] == "" and "stopped after" in messages["mask"]
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def hand_in(folder: Path, *exercises: str) -> Path:
+    """A folder with the files of some exercises as released."""
+    for exercise in exercises:
+        for file, names in EXERCISES[exercise].to_write.items():
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            text = student_file(names[0], released_body(names[0]))
+            (folder / file).write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_a_table_and_files(tmp_path, capsys):
+    """The second student hands in nothing, and has none of the first one's points."""
+    ann = hand_in(tmp_path / "ann", "schedules", "surgery")
+    bob = tmp_path / "bob"
+    bob.mkdir()
+    chosen = ["--exercises", "schedules", "surgery"]
+    table = tmp_path / "all.json"
+    assert main([str(ann), str(bob), *chosen, "--json", str(table)]) == 0
+    printed = capsys.readouterr().out
+    assert "5/5" in printed and "15/15" in printed and "surgery.py is missing" in printed
+    stored = json.loads(table.read_text())
+    assert [row["points"] for row in stored[str(ann)]] == [5, 15]
+    assert [row["points"] for row in stored[str(bob)]] == [0, 0]
+
+    results = tmp_path / "results.json"
+    (ann / "multitask" / "surgery.py").write_text("no python")
+    assert main([str(ann), *chosen, "--gradescope", str(results)]) == 0
+    stored = json.loads(results.read_text())
+    assert stored["score"] == 5
+    assert sum(test["max_score"] for test in stored["tests"]) == 20
+    assert "no Python" in stored["tests"][-1]["output"]
+
+
+def test_a_file_is_found_by_its_name_and_a_link_is_not_followed(tmp_path):
+    flat = hand_in(tmp_path / "flat", "surgery")
+    shutil.move(flat / "multitask" / "surgery.py", flat / "surgery.py")
+    results = tmp_path / "results.json"
+    flags = ["--exercises", "surgery", "--gradescope", str(results)]
+    assert main([str(flat), *flags]) == 0
+    assert json.loads(results.read_text())["score"] == 15
+    assert main([str(flat / "surgery.py"), *flags]) == 0
+    assert json.loads(results.read_text())["score"] == 15
+
+    (flat / "surgery.py").unlink()
+    (flat / "surgery.py").symlink_to(ROOT / "multitask" / "surgery.py")
+    assert main([str(flat), *flags]) == 0
+    assert json.loads(results.read_text())["score"] == 0
+
+
+def test_arguments_that_are_refused(tmp_path, capsys):
+    assert main([str(tmp_path / "nobody")]) == 2
+    assert "is not there" in capsys.readouterr().err
+    assert main([str(tmp_path), str(tmp_path), "--gradescope", "x.json"]) == 2
+    assert "exactly one STUDENT" in capsys.readouterr().err
