@@ -22,6 +22,7 @@ The files in reading order:
     memory.py               Peak memory of training.
     __main__.py             `python -m tools.benchmarks NAME`: one of the eight above, or all.
 
+    formulas.py             Command: what does each fast branch of a formula save?
     table_readers.py        Command: which readers find the delimiter and the quotes of a table?
     lesson_digests.py       Command: write the digests of the released lesson files.
     json_lines.py           A series of runs that continues where it was stopped.
