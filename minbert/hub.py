@@ -230,7 +230,7 @@ def _fetch(name: str, is_local: bool) -> Path:
     if model.fetch_optional("modules.json"):
         _fetch_modules(model)
 
-    if model.fetch_optional(ADAPTER_CONFIG):
+    if (model.folder / ADAPTER_CONFIG).is_file():
         model.fetch_first(ADAPTER_WEIGHTS)
     if not is_alone:
         _fetch_weights(model)

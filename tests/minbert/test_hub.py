@@ -239,6 +239,34 @@ def test_the_vocabulary_of_each_family_is_fetched(answering_hub, folder, names, 
     }
 
 
+@pytest.mark.parametrize("name", ["adapter_model.safetensors", "adapter_model.bin"])
+def test_an_adapter_beside_its_base_on_the_hub_is_fetched(answering_hub, folder, name):
+    (folder / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    (folder / name).write_bytes(b"")
+    assert resolve("acme/tiny-bert") == answering_hub
+    fetched = {path.name for path in answering_hub.iterdir()}
+    assert {"adapter_config.json", name, "model.safetensors", "config.json"} <= fetched
+
+
+@pytest.mark.parametrize("vocabulary", ["vocab.txt", "tokenizer.json", None])
+def test_an_adapter_alone_on_the_hub_is_fetched(answering_hub, folder, tmp_path, vocabulary):
+    """Its base is a folder here. It needs no config.json, no weights and no vocabulary."""
+    base = tmp_path / "base"
+    shutil.copytree(folder, base)
+    for name in ("config.json", "model.safetensors", "vocab.txt", "SHA256SUMS"):
+        (folder / name).unlink()
+    config = {"peft_type": "LORA", "base_model_name_or_path": str(base)}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    (folder / "adapter_model.safetensors").write_bytes(b"")
+    if vocabulary is not None:
+        (folder / vocabulary).write_text("{}")
+    for _ in range(2):
+        # The second time it is complete in the cache.
+        assert resolve("acme/tiny-lora") == answering_hub
+    kept = {path.name for path in folder.iterdir()}
+    assert {path.name for path in answering_hub.iterdir()} == kept
+
+
 def test_a_variant_on_the_hub(answering_hub, folder, model):
     (folder / "model.safetensors").rename(folder / "model.fp16.safetensors")
     assert_loads("acme/tiny-bert", model)
