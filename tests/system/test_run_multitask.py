@@ -249,7 +249,7 @@ BAD_MODELS = {
     "no config.json": BadFile(
         "config.json",
         Path.unlink,
-        ("tiny: no config.json in it; a model folder", "Check the path."),
+        ("tiny: no config.json in it; a model folder", "It holds model.safetensors (PyTorch)."),
     ),
     "config.json not JSON": BadFile(
         "config.json",
@@ -320,8 +320,8 @@ def test_bad_model(command, name):
         (
             "no-such-model",
             [
-                "no-such-model: not a folder here, not in the Hugging Face cache",
-                "Check the spelling",
+                "no-such-model: not a folder here, and not complete in the Hugging Face cache",
+                "HF_HUB_OFFLINE is set",
             ],
         ),
     ],
