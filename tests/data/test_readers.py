@@ -25,7 +25,7 @@ from data.options import SAMPLE_FOLDER
 from data.readers import read_course_file, read_examples
 from data.tables.columns import ColumnNames
 
-COURSE = Path(__file__).parents[3] / "shared" / "data" / "course"
+COURSE = Path(__file__).parents[2] / "data" / "course"
 SST_HEADER = "\tid\tsentence\tsentiment\n"
 STS_HEADER = "\tid\tsentence1\tsentence2\tsimilarity\n"
 PARA_HEADER = "\tid\tsentence1\tsentence2\tis_duplicate\n"
@@ -484,7 +484,7 @@ def test_the_short_way_gives_what_the_reader_of_all_tables_gives(write, monkeypa
     assert 100 < num_short < 300, "the files should be of both kinds"
 
 
-@pytest.mark.skipif(not COURSE.is_dir(), reason="the course's files are not beside this repository")
+@pytest.mark.skipif(not COURSE.is_dir(), reason="python -m data.download has not run")
 def test_course_files_lose_only_the_two_broken_quora_rows():
     num_rows = {}
     for format in (SST, PARA, STS):

@@ -3,11 +3,13 @@
 SST, for example, was built on the film reviews that the sample also draws from, and it split some
 of them into several sentences. So a sentence is left out if it contains a held-out sentence, or is
 contained in one. Only letters and digits are compared, and sentences of fewer than 20 of them are
-too common to tell anything.
+too common to tell anything. A near copy is left out as well: nearly all of its words are those of a
+held-out sentence.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections import defaultdict
@@ -18,20 +20,50 @@ from data.examples import COURSE_FILES, FORMATS
 from data.readers import read_examples
 
 MIN_LENGTH = 20
+# The treebank of SST writes brackets in this way: -LRB- is a left round one.
+BRACKET = re.compile(r"-[LR][RCS]B-", re.IGNORECASE)
+# The treebank puts a blank before these ends of words.
+SHORT_FORM = re.compile(r" (n't|'(?:s|re|ve|ll|d|m))\b")
+# A near copy shares this part of all words of both sentences (the Jaccard index).
+NEAR = 0.8
+MIN_WORDS = 6
 HELD_OUT_SPLITS = ("dev", "test")
 
 
 def normal_form(text: str) -> str:
-    """Return the letters a to z and the digits of a text. Accents are folded."""
+    """Return the letters a to z and the digits of a text. Accents are folded.
+
+    The names of the treebank's brackets are no letters of the text.
+    """
+    return re.sub(r"[^a-z0-9]", "", folded(text))
+
+
+def folded(text: str) -> str:
+    """Return a text in small letters without accents, and with brackets as signs."""
     # NFKD splits an accented letter into the letter and its accent.
-    decomposed = unicodedata.normalize("NFKD", text)
-    return re.sub(r"[^a-z0-9]", "", decomposed.lower())
+    decomposed = unicodedata.normalize("NFKD", BRACKET.sub(" ", text))
+    without_accents = "".join(sign for sign in decomposed if not unicodedata.combining(sign))
+    return without_accents.lower()
+
+
+def words_of(text: str) -> frozenset[str]:
+    """Return the different words of a text. "does n't" of the treebank is the word "doesn't"."""
+    joined = SHORT_FORM.sub(r"\1", folded(text).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'"))
+    return frozenset(re.findall(r"[a-z0-9]+", joined.replace("'", "")))
 
 
 class HeldOut:
-    """A set of sentences. `touches` tells whether a text contains, or is part of, one of them."""
+    """A set of sentences. `touches` tells whether a text holds one, is part of one, or is near."""
 
     def __init__(self, texts: Iterable[str]) -> None:
+        texts = list(texts)
+        word_sets = {words_of(text) for text in texts}
+        self.word_sets = [words for words in word_sets if len(words) >= MIN_WORDS]
+        self.by_word: dict[str, list[int]] = defaultdict(list)
+        for number, words in enumerate(self.word_sets):
+            for word in words:
+                self.by_word[word].append(number)
+
         forms = {normal_form(text) for text in texts}
         self.forms = sorted(form for form in forms if len(form) >= MIN_LENGTH)
 
@@ -44,6 +76,25 @@ class HeldOut:
                 self.by_part[part].append(number)
 
     def touches(self, text: str) -> bool:
+        """Return whether the text holds a held-out sentence, is a part of one, or a near copy."""
+        return self.overlaps(text) or self.is_near(text)
+
+    def is_near(self, text: str) -> bool:
+        """Return whether nearly all words of the text are those of one held-out sentence."""
+        words = words_of(text)
+        if len(words) < MIN_WORDS:
+            return False
+        # A near copy lacks at most this many words of the text. So it has one of the rarest ones.
+        num_rarest = len(words) - math.ceil(NEAR * len(words)) + 1
+        rarest = sorted(words, key=lambda word: (len(self.by_word.get(word, [])), word))
+        for word in rarest[:num_rarest]:
+            for number in self.by_word.get(word, []):
+                other = self.word_sets[number]
+                if len(words & other) >= NEAR * len(words | other):
+                    return True
+        return False
+
+    def overlaps(self, text: str) -> bool:
         """Return whether the text contains a held-out sentence or is contained in one."""
         form = normal_form(text)
         if len(form) < MIN_LENGTH:
