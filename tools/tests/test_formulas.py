@@ -1,4 +1,4 @@
-"""tools/benchmarks/formulas.py and table_readers.py: each branch is switched off, files are judged."""
+"""tools/benchmarks/formulas.py and table_readers.py: a branch is off, and a reading is judged."""
 
 from __future__ import annotations
 
