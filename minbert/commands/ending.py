@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shlex
 import signal
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -37,6 +38,21 @@ STOPPED = start.STOPPED
 FAILS_AGAIN = (DIVERGED, BAD_INPUT, DEFECT)
 
 FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)  # errors of a disk without space
+
+# What libraries say where an allocation fails: torch, oneDNN, CUDA, C++, the loader of libraries.
+FULL_MEMORY = (
+    "can't allocate memory",
+    "annot allocate memory",
+    "out of memory",
+    "bad_alloc",
+    "bad allocation",
+    "could not create a primitive",
+    "could not create a memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "failed to map segment from shared object",
+    "can't start new thread",
+    "Unable to allocate",
+)
 
 
 def this_python() -> str:
@@ -160,10 +176,7 @@ class Ending:
             # Our own files say their names.
             self.message = message_of_full_output(self.name, error)
         elif is_lack_of_memory(error):
-            self.message = (
-                f"{self.name}: there is not enough memory ({first_line_of(error)}). Choose smaller "
-                "batches, shorter rows or a smaller model, or stop other programs."
-            )
+            self.message = f"{self.name}: {message_of_full_memory(error)}"
         # NotImplementedError is an exercise of the hand-out that is not written yet, and says so.
         elif not isinstance(error, ValueError | OSError | NotImplementedError):
             self.code = DEFECT
@@ -180,10 +193,48 @@ def is_interruption(error: BaseException) -> bool:
 
 
 def is_lack_of_memory(error: BaseException) -> bool:
-    """Whether an exception says that the memory of the machine or of the GPU is full."""
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return True
-    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    """Whether an exception, or one that it was made of, says that the memory is full.
+
+    A ValueError that speaks of memory says itself what to do.
+    """
+    if isinstance(error, ValueError) and "memory" in str(error):
+        return False
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MemoryError) or type(cause).__name__ == "OutOfMemoryError":
+            return True
+        if isinstance(cause, OSError) and cause.errno == errno.ENOMEM:
+            return True
+        text = str(cause)
+        is_of_library = isinstance(cause, RuntimeError | ImportError | OSError)
+        if is_of_library and any(words in text for words in FULL_MEMORY):
+            return True
+        cause = cause.__cause__
+    return False
+
+
+def message_of_full_memory(error: BaseException) -> str:
+    """What was asked for, what there is, and what to lower."""
+    asked = re.search(r"allocate ([\d.]+) ?(bytes|[KMGT]i?B)", str(error))
+    figures = []
+    if asked and asked[2] == "bytes":
+        figures.append(f"{int(float(asked[1])) / 1e9:.2f} GB more were asked for")
+    elif asked:
+        figures.append(f"{asked[1]} {asked[2]} more were asked for")
+    sizes = {}
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            name, size = line.split()[:2]
+            sizes[name] = int(size) * 1024
+        free = sizes["MemAvailable:"] / 1e9
+        figures.append(f"{free:.1f} of {sizes['MemTotal:'] / 1e9:.1f} GB of the machine are free")
+    if not asked:
+        figures.append(first_line_of(error))
+    return (
+        f"there is not enough memory ({', '.join(figures)}). Choose smaller batches, shorter rows "
+        "or a smaller model, or stop other programs. If the memory of this process is limited "
+        "(ulimit -v, a container), raise the limit."
+    )
 
 
 def message_of_full_output(name: str, error: OSError) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -119,16 +121,58 @@ def test_a_defect_is_one_line_and_a_file(tmp_path, monkeypatch, capsys):
     assert "could not be written (No such file or directory)" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: 8 bytes")]
-)
+def made_of(cause: BaseException) -> ValueError:
+    """An error that a reader makes of another one."""
+    error = ValueError("runs/a/model: the model cannot be read. Bring it back")
+    error.__cause__ = cause
+    return error
+
+
+ALLOCATION = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 165888000 bytes."
+LACKS = [
+    MemoryError(),
+    RuntimeError(ALLOCATION),
+    RuntimeError("could not create a primitive"),
+    RuntimeError("std::bad_alloc"),
+    RuntimeError("CUDA error: out of memory"),
+    RuntimeError("can't start new thread"),
+    OSError(errno.ENOMEM, "Cannot allocate memory"),
+    ImportError("libscipy_openblas.so: failed to map segment from shared object"),
+    made_of(RuntimeError(ALLOCATION)),
+]
+
+
+@pytest.mark.parametrize("error", LACKS, ids=lambda error: f"{type(error).__name__}: {error}"[:40])
 def test_too_little_memory_is_no_defect(error, capsys):
     @exit_code("x")
     def main(arguments=None):
         raise error
 
     assert main() == 2
-    assert "there is not enough memory" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.startswith("x: there is not enough memory (") and "smaller batches" in said
+    assert re.search(r"[\d.]+ of [\d.]+ GB of the machine are free", said)
+    if str(error) == ALLOCATION:
+        assert "0.17 GB more were asked for" in said
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ValueError("a batch of 9 does not fit into the GPU's memory. Pass a smaller one"), 2),
+        (RuntimeError("shapes do not fit"), 70),
+        (ImportError("cannot import name 'x'"), 70),
+    ],
+)
+def test_other_errors_are_no_lack_of_memory(error, code, capsys):
+    """One that says itself what to do, and two defects."""
+
+    @exit_code("x")
+    def main(arguments=None):
+        raise error from RuntimeError("out of memory") if code == 2 else None
+
+    assert main() == code
+    assert "there is not enough memory" not in capsys.readouterr().err
 
 
 # --- input and output -----------------------------------------------------------------------------
