@@ -251,6 +251,7 @@ def write_results(setup: Setup, costs: list[CostEstimate], outcome: Outcome) -> 
         command=command_of(options),
         data=setup.data,
         tokenizer=setup.model.tokenizer,
+        model_folder=setup.model.folder,
         costs=costs,
         outcome=outcome,
     )

@@ -32,7 +32,9 @@ differences.py       A difference with its interval, and the one rule for words.
 intervals.py         How far chance in rows and seeds moves a score or a difference.
 score_intervals.py   The same for tasks, their rows, and the overall scores.
 prediction_files.py  Leaderboard files: writes, reads, verifies and scores them. Other tables.
-baselines.py         The majority answer, and TF-IDF with a linear model.
+baselines.py         The majority answer, and linear models on simple features.
+start_vectors.py     The vectors of the encoder before training, for a baseline.
+verdict.py           Whether the model is better than the baselines, and what to try.
 leaderboard.py       The prediction files of a run and its closing table.
 run_data.py          All rows that a run reads, and where its predictions go.
 results.py           The end of a run: what it writes and prints.

@@ -20,6 +20,7 @@ from minbert.training import run_page
 from multitask import plan_registry
 from multitask.run_report import ReportedRun, prose_on_chance, score_table
 from multitask.tasks import Task
+from multitask.verdict import describe_verdict
 
 SAMPLE_NAME = "minbert-sample"
 # The hub's names of metrics.
@@ -155,6 +156,7 @@ def score_prose(run: ReportedRun) -> str:
     """What the scores were measured on."""
     counts = [f"{len(run.dev_rows[name]):,} of {run.tasks[name].title}" for name in run.answered]
     return (
+        f"{describe_verdict(run.record, run.tasks, run.answered)} "
         f"The dev rows: {', '.join(counts)}. They also selected the best epoch, so their scores "
         f"are a little too high for new rows. The baselines read the same rows."
         f"{prose_on_chance(run)}"

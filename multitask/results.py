@@ -31,13 +31,16 @@ from multitask import (
     prediction_files,
     run_report,
     summary,
+    verdict,
 )
+from multitask.baselines import vectors_predictions
 from multitask.combining import GradientSurgery
 from multitask.options import MultitaskOptions
 from multitask.plan import TrainedTasks
 from multitask.plan_registry import TaskStage
 from multitask.run_data import RunData
 from multitask.soup import name_of_first
+from multitask.start_vectors import StartVectors
 from multitask.task_models import TaskModels
 from multitask.tasks import Task, answerable_tasks
 
@@ -63,6 +66,7 @@ class TrainedRun:
     command: str  # that gives the same run again
     data: RunData
     tokenizer: BertTokenizer
+    model_folder: Path  # of the encoder before any training
     costs: list[CostEstimate]
     outcome: Outcome
 
@@ -129,6 +133,8 @@ def write_results(run: TrainedRun) -> Results:
     save_words(run.folder / "model", data.examples("train"))
     terminal.doing("baselines: majority and TF-IDF")
     of_baselines = leaderboard.predict_baselines(data.tables, data.tasks)
+    if any(not task.is_built_in for task in data.tasks.values()):
+        of_baselines["vectors"] = predict_from_start_vectors(run)
     baselines = leaderboard.baseline_scores(of_baselines, data.tables, data.tasks)
     terminal.doing("intervals of the scores")
     chance = leaderboard.measure_chance(
@@ -162,6 +168,21 @@ def write_results(run: TrainedRun) -> Results:
     return Results(record, scores, chance, dev_outputs, conflict_table, cost)
 
 
+def predict_from_start_vectors(run: TrainedRun) -> dict[str, np.ndarray]:
+    """The dev predictions of a linear model on the encoder before training, of own tasks."""
+    terminal.doing("baseline: the vectors of the encoder before training")
+    data = run.data
+    device = run.outcome.tasks.parts.job.device
+    start = StartVectors(run.model_folder, data.options.max_length, device)
+    predictions = {}
+    for name, task in data.tasks.items():
+        if not task.is_built_in:
+            train = data.tables[name]["train"].examples
+            dev = data.tables[name]["dev"].examples
+            predictions[name] = vectors_predictions(task, train, dev, start.encode)
+    return predictions
+
+
 def print_tables(run: TrainedRun, results: Results) -> None:
     """Print the conflicts, the tables of the plans, and the closing table."""
     record = results.record
@@ -175,10 +196,14 @@ def print_tables(run: TrainedRun, results: Results) -> None:
         terminal.table(table)
         terminal.say("")
 
+    answered = run.answered
+    terminal.say(*verdict.warnings_of_leads(record, run.trained_tasks, answered, run.options))
     table = leaderboard.closing_table(
         results.scores.dev, record["baselines"], tasks, run.answered, results.chance
     )
     terminal.table(table)
+    if "vectors" in record["baselines"]:
+        terminal.say("vectors: a linear model on the encoder's vectors before training")
     for split in ("test", "train"):
         scores = record.get(f"{split}_scores", {})
         terminal.say(*leaderboard.score_lines(split, scores, tasks).splitlines())

@@ -37,6 +37,7 @@ from multitask.leaderboard import (
 )
 from multitask.soup import name_of_first
 from multitask.tasks import Tasks, answerable_tasks
+from multitask.verdict import describe_verdict
 
 NUM_WORST = 5  # mistakes of each task
 
@@ -112,8 +113,10 @@ def score_section(run: ReportedRun) -> Section:
     """The scores beside the baselines."""
     options = run.options
     prose = (
+        f"{describe_verdict(run.record, run.tasks, run.answered)} "
         f"The encoder {options['model']} was trained on {', '.join(run.trained)}. The baselines "
-        "read the same rows: one answer for all rows, and TF-IDF with a linear model."
+        "read the same rows: one answer for all rows (majority), a linear model on counts of words "
+        "(TF-IDF) and, for your own tasks, on the encoder's vectors before training (vectors)."
         f"{prose_on_chance(run)}"
     )
     return Section("Scores", prose, score_table(run), level=2)

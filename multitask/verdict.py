@@ -1,0 +1,90 @@
+"""Whether a model is better than the baselines, in a sentence, and what to try where it is not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from multitask.head_registry import HEADS
+from multitask.options import MultitaskOptions
+from multitask.tasks import Task, Tasks
+
+ENOUGH_STEPS = 200  # of training; with fewer ones a model is often worse than it could be
+
+
+class Lead(NamedTuple):
+    """A baseline that is better than the model in a task."""
+
+    task: Task
+    baseline: str
+    baseline_score: float
+    score: float  # of the model
+
+    @property
+    def sentence(self) -> str:
+        """Both scores in words."""
+        return (
+            f"In {self.task.title}, {self.baseline} is better than this model: "
+            f"{self.task.metric} {self.baseline_score:.4f} and {self.score:.4f}."
+        )
+
+
+def leads(record: Mapping[str, Any], tasks: Tasks, answered: Collection[str]) -> list[Lead]:
+    """The best baseline of each task in which one is better than the model.
+
+    record: the content of run.json. answered: the tasks that the model has learned.
+    """
+    found = []
+    for name in answered:
+        score = record["scores"][name]
+        of_task = {}
+        for title, scores in record["baselines"].items():
+            if name in scores:
+                of_task[title] = scores[name]
+        best = max(of_task, key=lambda title: of_task[title])
+        if of_task[best] > score:
+            found.append(Lead(tasks[name], best, of_task[best], score))
+    return found
+
+
+def describe_verdict(record: Mapping[str, Any], tasks: Tasks, answered: Collection[str]) -> str:
+    """How good the model is beside the baselines, for the first line of a page."""
+    sentences = [lead.sentence for lead in leads(record, tasks, answered)]
+    if not sentences:
+        return "On the dev rows, this model is better than each baseline."
+    return f"On the dev rows: {' '.join(sentences)}"
+
+
+def warnings_of_leads(
+    record: Mapping[str, Any],
+    tasks: Tasks,
+    answered: Collection[str],
+    options: MultitaskOptions,
+) -> list[str]:
+    """A line for each task in which a baseline is better, with what to try."""
+    lines = []
+    for lead in leads(record, tasks, answered):
+        lines.append(f"warning: {lead.sentence} Try {advice(record, lead.task, options)}.")
+    return lines
+
+
+def advice(record: Mapping[str, Any], task: Task, options: MultitaskOptions) -> str:
+    """Flags that are likely to help a task, or something else to do."""
+    history = record["epochs"]
+    num_steps = history[-1]["step"] if history else ENOUGH_STEPS
+    more_epochs = ""
+    if num_steps < ENOUGH_STEPS:
+        more_epochs = f" --epochs {math.ceil(len(history) * ENOUGH_STEPS / num_steps)}"
+
+    if task.is_pair and task.is_regression:
+        # Few rows do not teach a head to compare two vectors. The cosine needs no teaching.
+        if HEADS[options.heads.head_of(task.name)].answers_by_cosine:
+            return "a smaller --lr, or compare the vectors themselves with contrastive.embed"
+        # Beside other tasks, the cosine may leave one of them nothing to train.
+        alone = f"--tasks {task.name} " if len(options.tasks.order) > 1 else ""
+        return f"{alone}--head cosine --pair-encoding bi{more_epochs}"
+    if task.is_pair and options.fine_tuning.option != "pretrain":
+        # Few pairs teach a large encoder to know them by heart. A head on its vectors learns.
+        return "--option pretrain --epochs 30, which trains the head alone"
+    return more_epochs.strip() or "another encoder, such as --model minilm"
