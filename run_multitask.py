@@ -67,10 +67,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 def run(options: Options, folder: Path, is_resumed: bool) -> None:
     """The main job. `folder` receives all that is written."""
     from minbert.training import processes, run_folder
-    from minbert.training.code_version import code_version
 
     processes.join(options.training.device)
-    processes.check_agreement({"code": code_version()["sha256"], **flags_of(options, is_resumed)})
+    processes.check_agreement({"--resume": is_resumed, **options.as_flags()})
     if run_folder.is_finished(folder):
         return
     setup = prepare(options, folder, is_resumed)  # device, precision, rows, encoder, tokenizer
@@ -80,18 +79,6 @@ def run(options: Options, folder: Path, is_resumed: bool) -> None:
     begin_run(setup, cost)  # options.json exists from here on, so the run can be resumed
     outcome = train(setup, stages, tasks)  # stages before, after or together with the tasks
     write_results(setup, cost, outcome)  # verified files, the model, run.json, the report
-
-
-def flags_of(options: Options, is_resumed: bool) -> dict[str, object]:
-    """The options by their flags, as several processes compare them.
-
-    Where token ids are kept does not matter. It may be another place on each machine.
-    """
-    values: dict[str, object] = {"--resume": is_resumed}
-    for name, value in options.flat().items():
-        if name != "token_cache":
-            values[f"--{name}"] = value
-    return values
 
 
 def prepare(options: Options, folder: Path, is_resumed: bool) -> Setup:
@@ -118,7 +105,7 @@ def prepare(options: Options, folder: Path, is_resumed: bool) -> Setup:
     data = RunData(options.data, inputs, tasks, tables, rows, paths)
     if processes.count() > 1:
         weights = {f"--model {options.encoder.model}": model.fingerprint}
-        processes.check_agreement({**flags_of(options, is_resumed), **data.digests, **weights})
+        processes.check_agreement({**options.as_flags(), **data.digests, **weights})
     return Setup(options, folder, is_resumed, data, model)
 
 

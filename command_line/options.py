@@ -119,6 +119,13 @@ class Options(OptionGroup):
         """All values by their flat names, as options.json holds them."""
         return flat(self)
 
+    def as_flags(self) -> dict[str, Any]:
+        """All values by their flags, as several processes compare them.
+
+        Where token ids are kept is left out: it may be another place on each machine.
+        """
+        return {f"--{name}": value for name, value in flat(self).items() if name != "token_cache"}
+
     def with_values(self, **values: Any) -> Options:
         """The same options with other values by flat name."""
         return with_values(self, **values)

@@ -41,7 +41,6 @@ from minbert.reporting.curves import Curves, missing_libraries
 from minbert.reporting.terminal import Fact
 from minbert.tokenizer import BertTokenizer
 from minbert.training import cost_estimate, processes, run_folder, runtime
-from minbert.training.code_version import code_version
 from minbert.training.job import Job, Progress, Step
 from minbert.training.loop import fit
 from minbert.training.step_log import StepLog
@@ -319,8 +318,7 @@ def train(run: PlainTextRun) -> None:
     """Train and write the folder; raises ValueError for what cannot be used."""
     processes.join(run.options.device)
     flags = {f"--{name}": value for name, value in flat(run.options).items()}
-    code = code_version()["sha256"]
-    processes.check_agreement({"code": code, "--resume": run.is_resumed, **flags})
+    processes.check_agreement({"--resume": run.is_resumed, **flags})
     terminal.title("Text", "reading the text")
     corpus = read_corpus(run)
     runtime.settle_memory()

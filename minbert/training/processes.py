@@ -21,6 +21,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from minbert.training.code_version import code_version
+
 Result = TypeVar("Result")
 
 # The others wait this long while the first process predicts a large file. They notice at once when
@@ -210,11 +212,12 @@ def check_agreement(facts: Mapping[str, Any]) -> None:
     Processes with other options, inputs, weights or code would train one model all the same, and
     nothing would show it.
 
-    facts: what must be equal, by the name that the message gives it.
+    facts: what must be equal beside the code, by the name that the message gives it.
     """
     if count() == 1:
         return
-    texts = {name: str(value) for name, value in facts.items()}
+    texts = {"code": code_version()["sha256"]}
+    texts |= {name: str(value) for name, value in facts.items()}
     of_all: list[dict[str, str]] = [{}] * count()
     with _together():
         dist.all_gather_object(of_all, texts)
