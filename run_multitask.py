@@ -49,7 +49,7 @@ class Setup:
     model: StartingModel  # encoder and tokenizer
 
 
-@exit_code("run_multitask.py", outlives_reader=True)
+@exit_code("run_multitask.py", outlives_reader=True, takes_processes=True)
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command. After Ctrl-C it says how the run is continued."""
     options, resumed = parse(argv)

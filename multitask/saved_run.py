@@ -316,14 +316,29 @@ def all_tasks(runs: Sequence[Record]) -> dict[str, Task]:
     return built_in | tasks
 
 
-def meaning_of(task: Task) -> tuple[str, tuple[str, ...], bool, str]:
-    """What must be equal for the answers of two runs to mean the same."""
-    return task.kind, task.label_names, task.is_pair, task.metric_name
+def meaning_of(task: Task) -> tuple[str, tuple[str, ...], bool]:
+    """What must be equal for the answers of two runs to mean the same. Metrics only score them."""
+    return task.kind, task.label_names, task.is_pair
 
 
 def described(task: Task) -> str:
     """A task in words, for a message."""
-    return f"{task.kind} {', '.join(task.label_names)}".strip()
+    texts = "pairs of texts" if task.is_pair else "single texts"
+    return f"{task.kind} {', '.join(task.label_names)}".strip() + f" of {texts}"
+
+
+def notes_on_metrics(runs: Sequence[Record]) -> list[str]:
+    """A line for each task whose runs were scored by different metrics: which one counts here."""
+    notes = []
+    for name, task in all_tasks(runs).items():
+        metrics = [run.tasks[name].metric for run in runs if name in run.tasks]
+        others = sorted(set(metrics) - {task.metric})
+        if others:
+            notes.append(
+                f"{name}: scored by {task.metric}, as the first run that reads it. Others of the "
+                f"runs chose their best epoch by {' and '.join(others)}."
+            )
+    return notes
 
 
 def same_data(runs: Sequence[Record]) -> None:

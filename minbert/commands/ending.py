@@ -106,13 +106,18 @@ def only_warn(what: str) -> Iterator[None]:
 
 
 def exit_code(
-    name: str, stopped: str = "Stopped.", outlives_reader: bool = False
+    name: str,
+    stopped: str = "Stopped.",
+    outlives_reader: bool = False,
+    takes_processes: bool = False,
 ) -> Callable[[Main], Callable[..., int]]:
     """Decorate main(arguments), so that it returns an exit code and prints errors as one line.
 
     name: the command, which stands before its error messages. stopped: is printed after Ctrl-C,
     and the message of the interruption follows it. outlives_reader: whether the command goes on
     where the reader of its output goes away, as in `| head`. Otherwise it ends, with code 0.
+    takes_processes: whether torchrun may start it in several processes. Otherwise the first one
+    refuses, and the others end without a word.
 
     main may return a code of its own, or nothing. Otherwise the codes are 0 (done), 1 (diverged:
     FloatingPointError, a loss that is not finite), 2 (bad input: ValueError or OSError, or an
@@ -130,6 +135,8 @@ def exit_code(
             try:
                 if is_program:
                     INTERRUPTION.listen()
+                if not takes_processes:
+                    refuse_processes()
                 ending.code = main(arguments) or DONE
                 _ignore_signals(is_program)
             except (Exception, KeyboardInterrupt) as error:
@@ -143,6 +150,23 @@ def exit_code(
         return run
 
     return decorate
+
+
+def refuse_processes() -> None:
+    """Refuse several processes, which would all do the whole work and write the same files.
+
+    Only the first one says so. If another one failed before, torchrun would end the first one.
+    """
+    count = os.environ.get("WORLD_SIZE", "1")
+    if count == "1":
+        return
+    if os.environ.get("RANK", "0") != "0":
+        os._exit(DONE)
+    raise ValueError(
+        f"torchrun started {count} processes, and this command works in one. Start it with "
+        f"{this_python()} in the place of torchrun. Several processes only train: run_multitask.py "
+        "and minbert.pretraining."
+    )
 
 
 @dataclass

@@ -100,7 +100,7 @@ def load(folder: Path) -> PlainTextRun:
     return PlainTextRun(corpus, folder, options, is_resumed=True)
 
 
-@exit_code(PROGRAM, outlives_reader=True)
+@exit_code(PROGRAM, outlives_reader=True, takes_processes=True)
 def main(argv: Sequence[str] | None = None) -> None:
     """Train an encoder from plain text, as the command line says."""
     run = parse(argv)

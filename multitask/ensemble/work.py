@@ -28,7 +28,14 @@ from multitask.leaderboard import (
     write_files,
 )
 from multitask.rows import Tables, read_tables
-from multitask.saved_run import Record, all_tasks, open_run, read_record, same_data
+from multitask.saved_run import (
+    Record,
+    all_tasks,
+    notes_on_metrics,
+    open_run,
+    read_record,
+    same_data,
+)
 from multitask.tasks import TASKS, Tasks, labels_of, with_overall
 
 CAUTION = (
@@ -45,6 +52,7 @@ def join_runs(options: EnsembleOptions) -> None:
     # Scores of runs on different rows cannot be compared.
     records = [read_record(folder) for folder in options.runs]
     same_data(records)
+    terminal.say(*notes_on_metrics(records))
     terminal.doing("reading the data")
     tasks = all_tasks(records)
     tables = tables_of(records, tasks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import io
 import os
 import re
@@ -24,6 +25,7 @@ from minbert.commands.paths import in_shell
 from minbert.pretraining import __main__ as pretraining
 from multitask.ensemble import work as ensemble
 from multitask.ensemble.__main__ import main as join_runs
+from tests.forked_processes import forked
 
 ROOT = Path(__file__).resolve().parents[2]
 LIGHT = (
@@ -531,3 +533,23 @@ def test_it_loads_nothing_heavy(name):
     assert not loaded & HEAVY, (
         f"it imports {sorted(loaded & HEAVY)}. Import them in the functions that need them."
     )
+
+
+# --- several processes ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", LIGHT)
+def test_torchrun_starts_only_commands_that_train_in_several_processes(command, tmp_path):
+    """The others would all do the whole work, and write the same files."""
+    main = importlib.import_module(f"{command}.__main__" if is_package(command) else command).main
+    if command == "minbert.pretraining" or not hasattr(main, "__wrapped__"):
+        pytest.skip("it trains, or starts other commands")
+    first, second = forked(tmp_path, [lambda: main(["--no-such-flag"])] * 2)
+    assert (first.code, second.code, second.text) == (2, 0, "")
+    assert "torchrun started 2 processes, and this command works in one" in first.text
+    assert first.text.count("\n") == 1
+
+
+def is_package(command: str) -> bool:
+    """Whether a command is a folder with __main__.py."""
+    return (ROOT / command.replace(".", "/")).is_dir()

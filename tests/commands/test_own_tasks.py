@@ -10,7 +10,9 @@ import csv
 import io
 import json
 import random
+import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -325,6 +327,24 @@ def test_runs_on_other_rows_or_labels_are_not_joined(two_tickets, flags, tables,
 
 
 # --- options that change what is read -------------------------------------------------------------
+
+
+def test_runs_that_differ_in_their_metric_are_joined(two_tickets, tmp_path, capsys):
+    """A metric chose the best epoch of a run. It does not change what an answer means."""
+    other = Path(shutil.copytree(two_tickets[1], tmp_path / "other"))
+    record = json.loads((other / "run.json").read_text())
+    record["tasks"] = [
+        task | {"metric_name": "macro_f1"} if task["name"] == "tickets" else task
+        for task in record["tasks"]
+    ]
+    del record["checksum"]
+    (other / "run.json").write_text(json.dumps(record))
+    out = tmp_path / "joined"
+    assert ensemble.main([str(two_tickets[0]), str(other), "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "tickets: scored by accuracy, as the first run that reads it." in said
+    assert "chose their best epoch by macro F1." in said
+    assert (out / "ensemble.json").is_file()
 
 
 def test_dev_and_labelled_test_files(flags, tables, tmp_path, capsys):
