@@ -13,6 +13,8 @@ The files in reading order:
     controls.py    The control of each method, and which runs --record methods takes.
     figures.py     Curves and bars of runs.
     results.py     What the finished runs of a series say, and how they were made.
+    reproduction.py  A run trained again, and how its results compare.
+    reproduce.py   Command: trains a run or a record again and says whether it comes out the same.
     __main__.py    `python -m experiments`: run what is missing and print the tables.
 """
 

@@ -68,7 +68,7 @@ def record_of(run: Mapping[str, Any], day: date) -> Record:
     parts = ("train_scores", "stages", "soup")
     parts_of_some_runs = {name: run[name] for name in parts if run.get(name)}
     # A run that was resumed was last started with --resume. Older runs have no other command.
-    command = shlex.split(run.get("reproduction", "")) or run.get("command", [])
+    command = split_command(run.get("reproduction", "")) or run.get("command", [])
     return {
         "recipe": options.get("recipe", NONE),
         "command": without_folders(command),
@@ -88,6 +88,11 @@ def record_of(run: Mapping[str, Any], day: date) -> Record:
         "code": run["code"],
         "date": day.isoformat(),
     }
+
+
+def split_command(command: str) -> list[str]:
+    """Return the words of a command that a backslash may continue on the next line."""
+    return shlex.split(command.replace("\\\n", " "))
 
 
 def without_folders(words: Sequence[str]) -> str:

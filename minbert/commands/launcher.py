@@ -40,6 +40,7 @@ COMMANDS = (
     Command("quality", "contrastive.quality", "Measure the sentence vectors of a model."),
     Command("attention", "minbert.draw_attention", "Draw the attention of a sentence."),
     Command("experiments", "experiments", "Run recipes over several seeds and compare them."),
+    Command("reproduce", "experiments.reproduce", "Train a run again, and compare."),
     Command("part1", "course.part1", "Train part 1 of the course, and write its eight files."),
     Command("leaderboard", "course.predict", "Predict other data as leaderboard files."),
     Command("submit", "course.submit", "Verify the files of a hand-in and write its zip."),

@@ -34,6 +34,7 @@ LIGHT = (
     "contrastive.embed",
     "contrastive.quality",
     "experiments",
+    "experiments.reproduce",
     "multitask.check",
     "multitask.compare",
     "multitask.ensemble",

@@ -1,0 +1,153 @@
+"""experiments/reproduction.py: the same bits, tampered runs, tampered records."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from experiments import reproduction
+from experiments.records import RECORDS, add_records, read_records
+from experiments.reproduce import main
+from experiments.reproduction import differences_of_runs, unlike_seeds
+from minbert.commands.files import write_json
+
+METHODS = read_records(RECORDS / "methods.jsonl")
+
+
+@pytest.fixture
+def reproduce(capsys):
+    """A function: arguments -> exit code, what was printed, what was said."""
+
+    def run(*arguments) -> tuple[int, str, str]:
+        code = main([str(argument) for argument in arguments])
+        return (code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def copy(two_runs, tmp_path):
+    return shutil.copytree(two_runs[0], tmp_path / "copy")
+
+
+def change_record(folder, **changes):
+    """Edit run.json so that its checksum fits again."""
+    record = json.loads((folder / "run.json").read_text())
+    record.pop("checksum", None)
+    write_json(folder / "run.json", {**record, **changes}, has_checksum=True)
+    return record
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+
+def test_a_run_comes_out_in_the_same_bits(two_runs, tmp_path, reproduce):
+    """In a process of its own. Then two tampered copies are compared with what was trained."""
+    code, printed, said = reproduce(two_runs[0], "--out", tmp_path / "again")
+    assert code == 0, said + printed
+    assert "same bits" in printed
+    again = tmp_path / "again" / two_runs[0].name
+
+    copy = shutil.copytree(two_runs[0], tmp_path / "copy")
+    path = copy / "model" / "heads.safetensors"
+    tensors = load_file(path)
+    key = sorted(tensors)[0]
+    flat = tensors[key].reshape(-1).copy()
+    flat.view("uint8")[0] ^= 1
+    save_file({**tensors, key: flat.reshape(tensors[key].shape)}, path)
+    assert differences_of_runs(copy, again) == [f"model/heads.safetensors: {key}"]
+
+    record = json.loads((two_runs[0] / "run.json").read_text())
+    change_record(copy, best_step=1)
+    assert "best_step in run.json" in differences_of_runs(copy, again)
+    assert record["best_step"] != 1
+
+
+def test_two_seeds_differ_first_at_the_first_step(two_runs):
+    assert differences_of_runs(*two_runs)
+    assert "first at step 1 of multitask" in reproduction.first_difference(*two_runs)
+
+
+@pytest.mark.parametrize("name", ["seed", "lr", "epochs"])
+def test_an_edited_option_of_a_run_is_noticed(copy, tmp_path, reproduce, name):
+    options = json.loads((copy / "run.json").read_text())["options"]
+    change_record(copy, options={**options, name: options[name] * 2})
+    code, _, said = reproduce(copy, "--out", tmp_path / "again")
+    assert code == 2 and f"run.json has --{name}" in said and "was edited" in said
+
+
+def test_an_edited_digest_and_an_edited_file_of_a_run_are_noticed(copy, tmp_path, reproduce):
+    files = json.loads((copy / "run.json").read_text())["files"]
+    path = next(iter(files))
+    change_record(copy, files={**files, path: "0" * 64})
+    code, _, said = reproduce(copy, "--out", tmp_path / "again")
+    assert code == 2 and "has changed since the run read it" in said
+    change_record(copy, files=files)
+    (copy / "predictions" / "sst-dev-output.csv").write_text("nothing")
+    code, _, said = reproduce(copy, "--out", tmp_path / "again")
+    assert code == 2 and "the run did not write this file" in said
+
+
+# --- records --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tampered(tmp_path, monkeypatch):
+    """A function: changes to the first record of the methods -> its name in another folder."""
+    monkeypatch.setattr(reproduction, "RECORDS", tmp_path)
+
+    def write(**changes) -> str:
+        (tmp_path / "mine.jsonl").unlink(missing_ok=True)
+        add_records(tmp_path / "mine.jsonl", [{**METHODS[0], **changes}])
+        return "mine:1"
+
+    return write
+
+
+def test_a_record_says_what_it_needs(reproduce):
+    code, printed, said = reproduce("methods:1")
+    assert code == 0, said
+    assert f"It took {METHODS[0]['minutes']} minutes" in printed
+    assert METHODS[0]["data"][:10] in printed and METHODS[0]["code"]["git"][:10] in printed
+    assert "--seed 0" in printed and "--start trains" in printed
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"scores": {**METHODS[0]["scores"], "sst": 0.9}}, "overall_2023 is not the mean"),
+        ({"epochs": METHODS[0]["epochs"][:1]}, "those of no epoch"),
+        ({"data": "0" * 64}, "and the record was made with 0000000000"),
+        ({"code": {"git": "0" * 40, "sha256": "0" * 64}}, "no commit 0000000000"),
+        ({"code": {"git": "abc-dirty", "sha256": "0" * 64}}, "in no commit"),
+        ({"options": {"invented": 1}}, "--invented is no option"),
+    ],
+)
+def test_a_tampered_record_is_noticed_before_it_is_trained(tampered, reproduce, changes, message):
+    code, _, said = reproduce(tampered(**changes))
+    assert code == 2 and message in said
+
+
+def test_a_record_that_was_edited_by_hand_is_refused(tampered, reproduce, tmp_path):
+    name = tampered()
+    path = tmp_path / "mine.jsonl"
+    path.write_text(path.read_text().replace('"seed": 0', '"seed": 3', 1))
+    code, _, said = reproduce(name)
+    assert code == 2 and "this record was edited" in said
+
+
+@pytest.mark.parametrize("name", ["methods:999", "nothing:1", "benchmarks:1", "methods"])
+def test_a_name_of_no_record_is_refused(reproduce, name):
+    code, _, said = reproduce(name)
+    assert code == 2 and "record" in said
+
+
+def test_another_score_is_within_the_noise_of_the_seeds_or_not():
+    """Seeds .50, .52 and .54: mean .52, deviation .02. A new one may be 4.3 * .02 * 1.15 away."""
+    runs = [{"scores": {"sst": score}} for score in (0.50, 0.52, 0.54)]
+    assert unlike_seeds(runs[0], runs[1:], {"sst": 0.61}) == []
+    assert unlike_seeds(runs[0], runs[1:], {"sst": 0.63}) == ["sst"]
+    assert unlike_seeds(runs[0], [], {"sst": 0.5}) is None
