@@ -40,6 +40,7 @@ READERS: dict[str, Callable[[str], Any]] = {
 }
 METAVARS = {"int": "N", "float": "X"}
 REPEATED = "tuple[str, ...]"  # the type of a flag that may be given several times
+CLOSE = 0.7  # of difflib, from 0 to 1: how alike a typo and the flag that it means must be
 MAX_WIDTH = 100  # columns of the help in a wide terminal
 
 
@@ -98,8 +99,15 @@ class Parser(argparse.ArgumentParser):
         if not word.startswith("-"):
             self.error(f"unknown argument {word}; {self.help_flag} lists all arguments.")
         flags = self._option_string_actions
-        close = difflib.get_close_matches(word.split("=")[0], flags, n=1)
-        hint = f"; did you mean {close[0]}?" if close else f"; {self.help_flag} lists all flags."
+        # Without the dashes, which every flag has. They would make short names look alike.
+        names = {flag.lstrip("-"): flag for flag in flags}
+        name = word.split("=")[0].lstrip("-")
+        close = difflib.get_close_matches(name, names, n=1, cutoff=CLOSE)
+        hint = (
+            f"; did you mean {names[close[0]]}?"
+            if close
+            else f"; {self.help_flag} lists all flags."
+        )
         self.error(f"unknown flag {word}{hint}")
 
 

@@ -78,6 +78,8 @@ def parser() -> Parser:
     parser = Parser(prog="toy")
     parser.add_argument("file")
     parser.add_argument("--task", required=True)
+    parser.add_argument("--nli")
+    parser.add_argument("--hand-on")
     return parser
 
 
@@ -87,6 +89,12 @@ def parser() -> Parser:
         (["a", "--taks", "sts"], "toy: unknown flag --taks; did you mean --task?"),
         (["a", "--taks=sts"], "toy: unknown flag --taks=sts; did you mean --task?"),
         (["--task", "sts", "--zzz"], "toy: unknown flag --zzz; --help lists all flags."),
+        (["a", "--task", "sts", "--config"], "toy: unknown flag --config; --help lists all flags."),
+        (["a", "--task", "sts", "--wandb"], "toy: unknown flag --wandb; --help lists all flags."),
+        (
+            ["a", "--task", "sts", "--hand-off"],
+            "toy: unknown flag --hand-off; did you mean --hand-on?",
+        ),
         (["a", "b", "--task", "sts"], "toy: unknown argument b; --help lists all arguments."),
         (["a"], "toy: the following arguments are required: --task"),
     ],
