@@ -240,6 +240,8 @@ class Screen:
 
     def redirect(self) -> None:
         """Let all that is printed, also by other libraries, stand above the bars."""
+        if self.bar_stream is None:
+            return
         for stream, redirect in ((sys.stdout, redirect_stdout), (sys.stderr, redirect_stderr)):
             if is_terminal(stream):
                 self.redirected.enter_context(redirect(DummyTqdmFile(self.bar_stream)))
