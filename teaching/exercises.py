@@ -115,3 +115,44 @@ def functions(tree: ast.AST, prefix: str = "") -> dict[str, ast.FunctionDef]:
         elif isinstance(node, ast.ClassDef):
             by_name |= functions(node, f"{node.name}.")
     return by_name
+
+
+def without_answers(source: str, bodies: Mapping[str, str]) -> str:
+    """Replace the bodies of some functions behind their docstrings.
+
+    bodies: from a function's name to its new body. Raises KeyError for a name that is not in the
+    source.
+    """
+    by_name = functions(ast.parse(source))
+    lines = source.splitlines()
+
+    # From the end of the file, so that the line numbers before it stay right.
+    for name in sorted(bodies, key=lambda name: by_name[name].lineno, reverse=True):
+        node = by_name[name]
+        has_docstring = ast.get_docstring(node) is not None
+        body = node.body[1:] if has_docstring else node.body
+
+        # Comments in front of the first statement are a part of the answer.
+        start = body[0].lineno - 1
+        while lines[start - 1].lstrip().startswith("#"):
+            start -= 1
+
+        indent = " " * body[0].col_offset
+        new_lines = [f"{indent}{line}".rstrip() for line in bodies[name].splitlines()]
+        lines[start : node.end_lineno] = new_lines
+    return "\n".join(lines) + "\n"
+
+
+class WithoutFastBranches(ast.NodeTransformer):
+    """Removes the branches that no student writes."""
+
+    def visit_If(self, node: ast.If) -> ast.If | None:
+        """Drop `if ... fast.is_on():`."""
+        return None if "fast.is_on()" in ast.unparse(node.test) else node
+
+
+def released_body(source: str, name: str) -> str:
+    """The body of a function without its docstring, comments and fast branches."""
+    node = WithoutFastBranches().visit(functions(ast.parse(source))[name])
+    statements = node.body[1:] if ast.get_docstring(node) else node.body
+    return "\n".join(ast.unparse(statement) for statement in statements)

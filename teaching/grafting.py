@@ -92,7 +92,7 @@ ALLOWED: dict[str, Allowed] = {
     "MultiHeadAttention.forward": Allowed("attention", f"{HEADS} training is_fused"),
     "AdamW.update": Allowed(attributes="state grad data", assigned="data"),
     "BertEmbeddings.forward": Allowed(
-        attributes="word position segment positions_of first_position norm"
+        attributes="word position segment positions_of first_position norm project"
     ),
     "FeedForward.forward": Allowed(attributes="up down activation"),
     "BertLayer.forward": Allowed(

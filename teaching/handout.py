@@ -1,17 +1,17 @@
-"""The hand-out of a course: this clone without its history and without the answers.
+"""The hand-out of a course: files of this clone without the answers of some exercises.
 
 Run `python -m teaching.handout DIR`. Each exercise removes the bodies of some functions and keeps
 their signatures and docstrings. Their fast branches go, too, so what the student writes is what
-runs. docs/teaching.md says how to use a hand-out.
+runs. A hand-out holds the files that its exercises need and pages on them, or with --whole all that
+git tracks. docs/teaching.md says how to use it.
 """
 
 from __future__ import annotations
 
-import ast
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,38 +21,13 @@ from minbert.commands.new_folders import new_folder
 from minbert.commands.options import CommandOptions, argument, positional
 from minbert.commands.outputs import check_new_folder
 from minbert.commands.paths import is_free
-from teaching.exercises import DEFAULT_EXERCISES, EXERCISES, functions
+from teaching import small_handout
+from teaching.exercises import DEFAULT_EXERCISES, EXERCISES, without_answers
 
 ROOT = Path(__file__).resolve().parent.parent
 
 # Folders that a hand-out lacks: they hold whole answers, and what looks for them.
 LEFT_OUT = ("teaching/", "tests/teaching/")
-
-
-def without_answers(source: str, bodies: Mapping[str, str]) -> str:
-    """Replace the bodies of some functions behind their docstrings.
-
-    bodies: from a function's name to its new body. Raises KeyError for a name that is not in the
-    source.
-    """
-    by_name = functions(ast.parse(source))
-    lines = source.splitlines()
-
-    # From the end of the file, so that the line numbers before it stay right.
-    for name in sorted(bodies, key=lambda name: by_name[name].lineno, reverse=True):
-        node = by_name[name]
-        has_docstring = ast.get_docstring(node) is not None
-        body = node.body[1:] if has_docstring else node.body
-
-        # Comments in front of the first statement are a part of the answer.
-        start = body[0].lineno - 1
-        while lines[start - 1].lstrip().startswith("#"):
-            start -= 1
-
-        indent = " " * body[0].col_offset
-        new_lines = [f"{indent}{line}".rstrip() for line in bodies[name].splitlines()]
-        lines[start : node.end_lineno] = new_lines
-    return "\n".join(lines) + "\n"
 
 
 def tracked() -> list[str]:
@@ -68,18 +43,27 @@ def tracked() -> list[str]:
     return [name for name in result.stdout.split("\0") if name]
 
 
-def hand_out(folder: Path, exercises: Sequence[str]) -> None:
-    """Write what git tracks into a new folder, without the answers of the exercises."""
+def hand_out(folder: Path, exercises: Sequence[str], whole: bool) -> None:
+    """Write a new folder without the answers of the exercises.
+
+    whole: all that git tracks. Otherwise what the exercises need, as a repository of one commit.
+    """
     with new_folder(folder) as beside:
-        copy_without_answers(beside, exercises)
+        files = [name for name in tracked() if not name.startswith(LEFT_OUT)]
+        if not whole:
+            files = small_handout.needed_files(exercises)
+        copy_without_answers(beside, files, exercises)
+        if not whole:
+            for name, text in small_handout.pages_of(exercises, files).items():
+                (beside / name).write_text(text, encoding="utf-8")
+            small_handout.commit(beside)
 
 
-def copy_without_answers(folder: Path, exercises: Sequence[str]) -> None:
-    """`hand_out` into a folder that exists."""
-    for name in tracked():
-        if not name.startswith(LEFT_OUT):
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
+def copy_without_answers(folder: Path, files: Sequence[str], exercises: Sequence[str]) -> None:
+    """Copy files into a folder that exists, and remove the answers."""
+    for name in files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, folder / name)
     for exercise in exercises:
         for name, bodies in EXERCISES[exercise].bodies().items():
             source = (folder / name).read_text(encoding="utf-8")
@@ -100,25 +84,32 @@ class HandoutOptions(CommandOptions):
         "NAME...",
         choices=tuple(EXERCISES),
     )
+    whole: bool = argument(False, "hand out all that git tracks, with training and documents")
+    rehearse: bool = argument(False, "grade the hand-out as it is and with the answers")
 
 
 @exit_code(PROGRAM)
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write the copy, and print what is to be written in it."""
-    description = "Write a copy of the clone without its history and without the answers."
+    description = "Write the files of some exercises without their answers."
     options = parse_command(HandoutOptions, PROGRAM, description, arguments)
     if not is_free(options.folder):
         raise ValueError(
             f"{options.folder} is there already, and holds something. Give a new folder."
         )
     check_new_folder("DIR", options.folder)
-    hand_out(options.folder, options.exercises)
+    hand_out(options.folder, options.exercises, options.whole)
     for exercise in options.exercises:
         tests = EXERCISES[exercise].tests
         for file, names in EXERCISES[exercise].to_write.items():
             print(
                 f"{exercise}: {', '.join(names)} in {file}; .venv/bin/python -m pytest -x {tests}"
             )
+    if options.rehearse:
+        from teaching import rehearsal
+
+        rehearsal.rehearse(options.folder, options.exercises)
+        print("rehearsed: a blank gets 0 points, the answers get all, and their tests pass")
 
 
 if __name__ == "__main__":

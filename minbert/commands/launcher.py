@@ -45,7 +45,7 @@ COMMANDS = (
     Command("leaderboard", "course.predict", "Predict other data as leaderboard files."),
     Command("submit", "course.submit", "Verify the files of a hand-in and write its zip."),
     Command("download", "data.download", "Download the course's files."),
-    Command("handout", "teaching.handout", "Write a copy of the clone without the answers.", True),
+    Command("handout", "teaching.handout", "Write files without the answers, for a course.", True),
     Command("grade", "teaching.grade", "Grade what students hand in.", True),
     Command("notebooks", "teaching.notebooks", "Build the notebooks of docs/notebooks/.", True),
 )

@@ -5,11 +5,9 @@ A file of a student is the released one with the bodies of some functions replac
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 
-from teaching.exercises import EXERCISES, functions
-from teaching.handout import without_answers
+from teaching.exercises import EXERCISES, released_body, without_answers
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -19,19 +17,9 @@ for exercise in EXERCISES.values():
         FILE_OF |= dict.fromkeys(names, file)
 
 
-class WithoutFastBranches(ast.NodeTransformer):
-    """Removes the branches that no student writes."""
-
-    def visit_If(self, node: ast.If) -> ast.If | None:
-        return None if "fast.is_on()" in ast.unparse(node.test) else node
-
-
-def released_body(name: str) -> str:
-    """The body of a function as released, without docstring, comments and fast branches."""
-    source = (ROOT / FILE_OF[name]).read_text(encoding="utf-8")
-    node = WithoutFastBranches().visit(functions(ast.parse(source))[name])
-    statements = node.body[1:] if ast.get_docstring(node) else node.body
-    return "\n".join(ast.unparse(statement) for statement in statements)
+def released(name: str) -> str:
+    """The body of a function as released."""
+    return released_body((ROOT / FILE_OF[name]).read_text(encoding="utf-8"), name)
 
 
 def student_file(name: str, body: str, before: str = "") -> str:

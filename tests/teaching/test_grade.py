@@ -22,7 +22,7 @@ from tests.teaching.answers import (
     HOSTILE,
     ROOT,
     STYLES,
-    released_body,
+    released,
     student_file,
 )
 
@@ -46,7 +46,7 @@ def test_each_function_has_its_lists():
 
 @pytest.mark.parametrize("name", FILE_OF)
 def test_the_released_answer_gets_all_points(name):
-    assert grade(name, student_file(name, released_body(name))).checks == [
+    assert grade(name, student_file(name, released(name))).checks == [
         (check.name, "") for check in CHECKS[name]
     ]
 
@@ -83,7 +83,7 @@ def test_a_file_that_is_no_answer(text):
 
 def test_what_ran_before_a_crash_still_counts(monkeypatch):
     monkeypatch.setattr(running, "SECONDS", 2)
-    body = "if mask_bias is not None:\n    while True:\n        pass\n" + released_body("attention")
+    body = "if mask_bias is not None:\n    while True:\n        pass\n" + released("attention")
     messages = {
         c.name: c.message for c in grade("attention", student_file("attention", body)).checks
     }
@@ -98,7 +98,7 @@ def hand_in(folder: Path, *exercises: str) -> Path:
     for exercise in exercises:
         for file, names in EXERCISES[exercise].to_write.items():
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
-            text = student_file(names[0], released_body(names[0]))
+            text = student_file(names[0], released(names[0]))
             (folder / file).write_text(text, encoding="utf-8")
     return folder
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -15,9 +16,15 @@ from typing import NamedTuple
 
 import pytest
 
-from teaching import handout
-from teaching.exercises import DEFAULT_EXERCISES, EXERCISES, TO_WRITE, functions
-from teaching.handout import LEFT_OUT, ROOT, main, without_answers
+from teaching import handout, rehearsal
+from teaching.exercises import (
+    DEFAULT_EXERCISES,
+    EXERCISES,
+    TO_WRITE,
+    functions,
+    without_answers,
+)
+from teaching.handout import LEFT_OUT, ROOT, main
 
 
 def is_clone() -> bool:
@@ -244,7 +251,7 @@ def leaks(folder: Path, name: str) -> list[str]:
 def test_no_answer_stands_elsewhere(tmp_path, name):
     """A student who searches the hand-out finds no other copy, also under other variable names."""
     folder = tmp_path / "course"
-    assert main([str(folder), "--exercises", name]) == 0
+    assert main([str(folder), "--whole", "--exercises", name]) == 0
     assert leaks(folder, name) == []
 
 
@@ -260,7 +267,7 @@ def test_no_answer_stands_elsewhere(tmp_path, name):
 def test_a_copy_of_an_answer_is_noticed(tmp_path, name, file, words):
     """The negative control: with the original file in it, a hand-out holds answers."""
     folder = tmp_path / "course"
-    assert main([str(folder), "--exercises", name]) == 0
+    assert main([str(folder), "--whole", "--exercises", name]) == 0
     (folder / file).write_bytes((ROOT / file).read_bytes())
     assert f"{Path(file).name}: {words}" in leaks(folder, name)
     (folder / "notes.md").write_text((ROOT / file).read_text(encoding="utf-8"))
@@ -271,7 +278,7 @@ def test_a_copy_of_an_answer_is_noticed(tmp_path, name, file, words):
 def test_an_answer_in_a_notebook_is_noticed(tmp_path):
     """In its cells, with other names of variables, and in its text."""
     folder = tmp_path / "course"
-    assert main([str(folder), "--exercises", "optimizer"]) == 0
+    assert main([str(folder), "--whole", "--exercises", "optimizer"]) == 0
     source = (ROOT / "minbert" / "optimizer.py").read_text(encoding="utf-8")
     node = functions(ast.parse(source))["AdamW.update"]
     cells = body_of(node).replace("step_size", "size_of_step")
@@ -298,7 +305,7 @@ def run_in(folder: Path, *command: str) -> subprocess.CompletedProcess:
 def test_the_first_run_of_a_student(tmp_path, capsys):
     """Each of the three default exercises says what is missing, and so does a run."""
     folder = tmp_path / "course"
-    assert main([str(folder)]) == 0
+    assert main([str(folder), "--whole"]) == 0
     said = capsys.readouterr().out.splitlines()
     command = ".venv/bin/python -m pytest -x tests/lessons/test_optimizer.py"
     assert said[1] == f"optimizer: AdamW.update in minbert/optimizer.py; {command}"
@@ -318,7 +325,7 @@ def test_the_first_run_of_a_student(tmp_path, capsys):
 def test_a_model_calls_what_the_student_writes(tmp_path):
     """With right answers in the three files, everything trains with the code of the student."""
     folder = tmp_path / "course"
-    assert main([str(folder)]) == 0
+    assert main([str(folder), "--whole"]) == 0
     for name in DEFAULT_EXERCISES:
         for file, names in EXERCISES[name].to_write.items():
             source = (ROOT / file).read_text(encoding="utf-8")
@@ -351,6 +358,38 @@ def test_a_model_calls_what_the_student_writes(tmp_path):
 def body_of(node: ast.FunctionDef) -> str:
     """The statements of a function behind its docstring."""
     return "\n".join(ast.unparse(statement) for statement in node.body[1:])
+
+
+@needs_git
+def test_a_small_handout_is_rehearsed(tmp_path, capsys):
+    """It holds what its tests need, one commit, and no answer under another name."""
+    folder = tmp_path / "course"
+    assert main([str(folder), "--rehearse"]) == 0
+    assert "rehearsed: a blank gets 0 points" in capsys.readouterr().out
+    files = [path for path in folder.rglob("*") if path.is_file() and ".git" not in path.parts]
+    assert len(files) <= 80
+    num_lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files)
+    assert num_lines <= 8000
+    log = subprocess.run(["git", "log", "--oneline"], cwd=folder, capture_output=True, text=True)
+    assert len(log.stdout.splitlines()) == 1
+    for name in DEFAULT_EXERCISES:
+        assert leaks(folder, name) == []
+        assert f"| {name} |" in (folder / "EXERCISES.md").read_text()
+    result = run_in(folder, "-m", "pytest", "-x", EXERCISES["attention"].tests)
+    last = result.stdout.splitlines()[-1]
+    assert last.startswith("HINT: ") and "not written yet" in last
+
+
+@needs_git
+def test_the_handout_of_all_exercises_is_complete(tmp_path):
+    assert main([str(tmp_path / "course"), "--exercises", *EXERCISES, "--rehearse"]) == 0
+
+
+def test_a_rehearsal_notices_an_answer_that_was_left(tmp_path):
+    (tmp_path / "multitask").mkdir()
+    shutil.copy(ROOT / "multitask" / "losses.py", tmp_path / "multitask")
+    with pytest.raises(ValueError, match="the blank hand-out gets 10 points"):
+        rehearsal.rehearse(tmp_path, ["losses"])
 
 
 def test_a_folder_that_is_not_free_is_refused(tmp_path, capsys):
