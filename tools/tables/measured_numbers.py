@@ -27,8 +27,10 @@ from typing import NamedTuple
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import Parser
 from minbert.training.code_version import ROOT
-from tools.tables.__main__ import BLOCK, pages_of
+from tools.tables.__main__ import BLOCK
 
+# Where the documents are.
+PAGES = ("*.md", "docs/**/*.md", "data/*.md", "data/sample/*.md", "*/bundled/*.md", "tools/*/*.md")
 # Languages of code blocks that hold printed output. "" is a block that names none.
 OUTPUT_LANGUAGES = ("", "text", "console")
 # A table of options begins with these cells. A test compares its defaults with the code.
@@ -82,6 +84,14 @@ RULES = (
     # 1e-5 is a setting or a tolerance. 2.4e-05 was measured.
     Rule("difference", re.compile(rf"{START}\d\.\d+e-\d+{END}")),
 )
+
+
+def all_pages(root: Path) -> list[Path]:
+    """Return all documents of the repository."""
+    pages: set[Path] = set()
+    for pattern in PAGES:
+        pages.update(root.glob(pattern))
+    return sorted(pages)
 
 
 # --- the lines of a page --------------------------------------------------------------------------
@@ -182,7 +192,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 1 where a measured number stands outside of a table."""
     lines = []
-    for page in build_parser().parse_args(argv).pages or pages_of(ROOT):
+    for page in build_parser().parse_args(argv).pages or all_pages(ROOT):
         lines += describe(str(page), find_numbers(page.read_text(encoding="utf-8")))
     if lines:
         print("\n".join([*lines, ADVICE]))

@@ -1,4 +1,4 @@
-"""Every measured number in README.md and docs stands in a table from records."""
+"""Every measured number in the documents stands in a table from records."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import pytest
 
 from minbert.training.code_version import ROOT
 from tools.tables import measured_numbers
-from tools.tables.__main__ import pages_of
-from tools.tables.measured_numbers import ADVICE, describe, find_numbers
+from tools.tables.measured_numbers import ADVICE, all_pages, describe, find_numbers
 
 BEGIN = "<!-- table some: begin, written by python -m tools.tables -->\n"
 
 
 def test_measured_numbers_stand_in_tables_from_records():
     complaints = []
-    for path in pages_of(ROOT):
+    for path in all_pages(ROOT):
         page = path.relative_to(ROOT).as_posix()
         complaints += describe(page, find_numbers(path.read_text(encoding="utf-8")))
     assert not complaints, "\n".join(
