@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,24 @@ def choose_folder(options: Options) -> Path:
             "or another --name."
         )
     return folder
+
+
+def begun_before_restart(options: Options) -> Path | None:
+    """The folder of --name where torchrun has restarted the command and the run had begun.
+
+    `torchrun --max_restarts` starts the same command again after a failure. The run then goes on.
+    A run of this name that began with other options is another one.
+    """
+    name = options.run.name
+    is_restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    if not is_restart or name == AUTO:
+        return None
+    folder = Path(options.run.output_dir) / name
+    if not (folder / "options.json").is_file():
+        return None
+    stored = load(folder).flat()
+    is_same = all(value in (AUTO, stored[key]) for key, value in options.flat().items())
+    return folder if is_same else None
 
 
 def first_free(parent: Path, stem: str) -> Path:

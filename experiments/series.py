@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 from experiments.flags import parse_flags
 from experiments.recipes import values_of
 
+PR_SET_PDEATHSIG = 1  # of Linux' prctl: the signal that a process gets when its parent ends
 COMMAND = Path(__file__).resolve().parent.parent / "run_multitask.py"
 
 
@@ -84,6 +87,16 @@ def command_of(folder: Path, flags: Sequence[str]) -> list[str] | None:
     return [sys.executable, str(COMMAND), "--resume", str(folder), *named]
 
 
+def stop_with_parent() -> None:
+    """Called in a new process: it gets SIGTERM when this program ends, also after a kill.
+
+    Otherwise the run would go on alone, and the same command could not continue it. Only Linux can
+    do this.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 def run_process(command: list[str], log: Path) -> int:
     """Run a command to its end and return its exit code. Its output is added to the file `log`.
 
@@ -92,7 +105,7 @@ def run_process(command: list[str], log: Path) -> int:
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
-        process = subprocess.Popen(command, stdout=output)
+        process = subprocess.Popen(command, stdout=output, preexec_fn=stop_with_parent)
 
     # Without this, SIGTERM would end this program, and the run would go on alone.
     handler_before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())

@@ -74,8 +74,12 @@ def current_commit() -> str:
 
 
 def run_git(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run git in the clone. Raises OSError where git is not installed."""
-    command = ["git", "-C", str(ROOT), *arguments]
+    """Run git in the clone. Raises OSError where git is not installed.
+
+    Git refuses a clone of another user, such as one in a mounted folder. But its code is running
+    already, so git may read it, too.
+    """
+    command = ["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=10)
 
 

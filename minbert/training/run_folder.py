@@ -27,6 +27,7 @@ from minbert.training.code_version import code_version, name_of
 
 OPTIONS_FILE = "options.json"
 RECORD_FILE = "run.json"
+PAGES = ("README.md", "report.html")  # written after the record
 # Inside the run's folder, so that it moves with it. It is empty. A run that ends removes it. After
 # a kill it stays, but the lock on it has ended with the process.
 LOCK_FILE = ".lock"
@@ -224,6 +225,12 @@ def is_finished(folder: Path) -> bool:
         terminal.say(
             f"{folder} is finished, there is nothing to resume; its scores are in {record}."
         )
+        missing = [name for name in PAGES if not (folder / name).is_file()]
+        if missing:
+            terminal.say(
+                f"{' and '.join(missing)} of it were not written, because it was stopped right "
+                "after its results. All results are complete."
+            )
     return record.is_file()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line.folders import choose_folder
+from command_line.folders import begun_before_restart, choose_folder
 from command_line.options import Options
 from command_line.parser import parse
 from minbert.commands.paths import check_writable
@@ -29,6 +29,20 @@ def test_resume_takes_the_run_s_own_options(tmp_path):
     stored = options_of("--epochs", "7", "--lr", "0.001", "--data-dir", "elsewhere")
     folder = write_options(tmp_path / "run", {"options": stored.flat(), "files": {}})
     assert parse(["--resume", str(folder)]) == (stored, folder)
+
+
+def test_a_command_that_torchrun_restarts_goes_on_with_its_run(tmp_path, monkeypatch):
+    """Without this, the second attempt ends in "exists"."""
+    flags = ["--output-dir", str(tmp_path), "--name", "run", "--epochs", "7"]
+    options = options_of(*flags)
+    folder = tmp_path / "run"
+    write_options(folder, {"options": options.with_values(lr=1e-3).flat(), "files": {}})
+    assert begun_before_restart(options) is None, "the first attempt"
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert begun_before_restart(options) == folder
+    assert begun_before_restart(options.with_values(epochs=8)) is None, "another run"
+    assert begun_before_restart(options.with_values(name="other")) is None
+    assert begun_before_restart(options.with_values(name="auto")) is None
 
 
 @pytest.mark.parametrize(

@@ -582,3 +582,28 @@ def test_two_real_runs(tiny_model, sample_data, tmp_path, monkeypatch):
     assert records[0]["scores"] == record["scores"]
     assert main([*start, f"--with={of_run}"]) == 0
     assert len(read_records(tmp_path / "records" / "some-series.jsonl")) == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can do this")
+def test_a_series_that_is_killed_leaves_no_run_behind(tmp_path):
+    """The run gets SIGTERM, and saves. Otherwise the same command finds it locked."""
+    child = (
+        "import pathlib, signal, sys, time\n"
+        "def stop(*_): pathlib.Path(sys.argv[1]).touch(); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, stop); print('begun', flush=True); time.sleep(60)\n"
+    )
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom experiments.series import run_process\n"
+        f"run_process([sys.executable, '-c', {child!r}, {str(tmp_path / 'saved')!r}], "
+        f"Path({str(tmp_path / 'log')!r}))\n"
+    )
+    series = subprocess.Popen([sys.executable, "-c", code], cwd=COMMAND.parent)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "log").is_file() or "begun" not in (tmp_path / "log").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    series.kill()
+    series.wait()
+    while not (tmp_path / "saved").exists():
+        assert time.monotonic() < deadline, "the run goes on alone"
+        time.sleep(0.05)

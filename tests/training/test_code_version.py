@@ -8,6 +8,7 @@ code.
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -150,3 +151,11 @@ def test_a_stage_carries_the_code_of_its_packages(make_stage, clone, name):
         path.write_bytes(content)
         assert edited.code != stage.code, place
         assert edited.fingerprint == stage.fingerprint
+
+
+def test_a_clone_of_another_user_has_its_commit(monkeypatch):
+    """Git refuses such a folder, and the commit of a record would be empty without a word."""
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    command = ["git", "-C", str(code_version.ROOT), "rev-parse", "HEAD"]
+    assert subprocess.run(command, capture_output=True).returncode != 0, "the control"
+    assert len(code_version.run_git("rev-parse", "--verify", "HEAD").stdout.strip()) == 40
