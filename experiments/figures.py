@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.run_files import Scores
-from experiments.tables import COLUMNS, Column, format_scores
+from experiments.tables import OVERALL, Column, columns_of, format_scores
 from minbert.reporting.figures import BarPlot, Bars, Figure, Line, LinePlot
 from minbert.reporting.pages import Section
 from minbert.reporting.tables import NO_VALUE, Table, heading_and_numbers
@@ -54,8 +54,9 @@ def bars_of(column: Column, scores: ScoresOfRuns) -> Bars:
 
 
 def bar_section(scores: ScoresOfRuns) -> Section:
-    """Return the three tasks over all recipes, with a table of all scores."""
-    tasks = COLUMNS[:3]
+    """Return the tasks over all recipes, with a table of all scores."""
+    columns = columns_of(scores)
+    tasks = [column for column in columns if column.score != OVERALL]
     series = tuple(bars_of(column, scores) for column in tasks)
     # Bars are equally thick, however many there are.
     aspect = 0.25 + 0.04 * len(scores) * (len(series) + 1)
@@ -64,11 +65,11 @@ def bar_section(scores: ScoresOfRuns) -> Section:
     rows = []
     for name, runs in scores.items():
         cells = []
-        for column in COLUMNS:
+        for column in columns:
             values = values_of(runs, column.score)
             cells.append(format_scores(values) if values else NO_VALUE)
         rows.append((name, str(len(runs)), *cells))
-    titles = ("n", *(column.title for column in COLUMNS))
+    titles = ("n", *(column.title for column in columns))
     table = Table(heading_and_numbers("recipe", *titles), tuple(rows))
     return Section("Scores by recipe", ABOUT_BARS, Figure((plot,), table), level=2)
 
@@ -121,7 +122,7 @@ def curve_section(column: Column, histories: HistoriesOfRuns) -> Section | None:
 def build_sections(scores: ScoresOfRuns, histories: HistoriesOfRuns) -> list[Section]:
     """Return the sections of the page: bars first, then a curve for each score."""
     sections = [bar_section(scores), Section("Scores by epoch", ABOUT_CURVES, level=2)]
-    for column in COLUMNS:
+    for column in columns_of(scores):
         section = curve_section(column, histories)
         if section is not None:
             sections.append(section)

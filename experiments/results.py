@@ -141,7 +141,11 @@ def describe_data(runs: Sequence[dict[str, Any]]) -> str:
         # A run of an older version does not say what it has read.
         if "files" in run:
             digest = data_digest(data_files(run))[:NUM_DIGITS]
-            texts.append(f"{run['options'].get('data_dir', 'files')} with digest {digest}")
+            files = data_files(run)
+            folder = run["options"].get("data_dir", "files")
+            # The tables of own tasks may lie anywhere.
+            place = join(files) if run["options"].get("task") else folder
+            texts.append(f"{place} with digest {digest}")
             plugins |= plugin_digests(run).get("plugins", {})
     text = join(texts) if texts else "unknown"
     for name, digest in plugins.items():

@@ -16,7 +16,7 @@ class Column(NamedTuple):
 
     score: str
     title: str
-    published: str
+    published: str = ""  # none for a task of a user
 
 
 OVERALL = "overall_2023"
@@ -29,6 +29,7 @@ COLUMNS = (
     Column("sts", "STS", "sts"),
     Column(OVERALL, "overall 2023", "overall"),
 )
+NOT_TASKS = {OVERALL, "overall_2024", "mean", "epoch", "step", "loss"}
 # "handed on": how many runs trained their tasks on the stage's encoder.
 STAGE_TITLES = ("stage", "n", "score", "before", "after", "handed on", "seconds")
 
@@ -112,18 +113,40 @@ def format_differences(differences: Sequence[float], word: str) -> str:
     return f"{text} ({word}): {listed}" if word else f"{text}: {listed}"
 
 
+def columns_of(scores: Mapping[str, Sequence[Scores]]) -> tuple[Column, ...]:
+    """Return the columns for some runs: those of the course's tasks, then a user's own tasks.
+
+    scores: by recipe, the scores of its runs. Without any task of the course, only the own tasks
+    have columns.
+    """
+    names: dict[str, None] = {}
+    for runs in scores.values():
+        for run in runs:
+            names |= dict.fromkeys(run)
+    ours = [column.score for column in COLUMNS]
+    own = [Column(name, name) for name in names if name not in NOT_TASKS and name not in ours]
+    has_course = any(name in ours for name in names)
+    return (*COLUMNS, *own) if has_course or not own else tuple(own)
+
+
+def published_score(published: Published, column: Column) -> float | None:
+    """Return what a report printed, or None."""
+    return getattr(published, column.published) if column.published else None
+
+
 def build_score_table(scores: Mapping[str, Sequence[Scores]]) -> str:
     """Return a Markdown table with one row per recipe.
 
     scores: by recipe, the dev scores of its runs, seed by seed.
     """
-    lines = format_head(["recipe", "n", *(column.title for column in COLUMNS)])
+    columns = columns_of(scores)
+    lines = format_head(["recipe", "n", *(column.title for column in columns)])
     for name, runs in scores.items():
         published = RECIPES[name].published if name in RECIPES else Published()
         cells = [name, str(len(runs))]
-        for column in COLUMNS:
+        for column in columns:
             values = [run[column.score] for run in runs if column.score in run]
-            cells.append(format_scores(values, getattr(published, column.published)))
+            cells.append(format_scores(values, published_score(published, column)))
         lines.append(format_row(cells))
     return "\n".join(lines)
 
@@ -134,19 +157,20 @@ def build_difference_table(scores: Mapping[str, Sequence[Scores]], control: str)
     scores: by recipe, the dev scores of its runs, seed by seed. control: the recipe whose scores
     are subtracted. It has no row of its own.
     """
-    titles = [f"recipe less {control}", "n", *(column.title for column in COLUMNS)]
+    columns = columns_of(scores)
+    titles = [f"recipe less {control}", "n", *(column.title for column in columns)]
     lines = format_head(titles)
     differences = {}
     for name, runs in scores.items():
         if name != control:
-            for column in COLUMNS:
+            for column in columns:
                 of_cell = differences_of(runs, scores[control], column.score)
                 differences[name, column.score] = of_cell
     words = dict(zip(differences, judge(list(differences.values())), strict=True))
 
     for name in dict.fromkeys(name for name, _ in differences):
         cells = [name, str(len(scores[name]))]
-        for column in COLUMNS:
+        for column in columns:
             cell = name, column.score
             cells.append(format_differences(differences[cell], words[cell]))
         lines.append(format_row(cells))
@@ -158,14 +182,15 @@ def build_train_table(scores: Mapping[str, Sequence[Scores]]) -> str:
 
     scores: by recipe, what --score_train computed, seed by seed.
     """
-    tasks = [column for column in COLUMNS if column.score != OVERALL]
+    tasks = [column for column in columns_of(scores) if column.score != OVERALL]
     lines = format_head(["recipe, training rows", "n", *(column.title for column in tasks)])
     for name, runs in scores.items():
         published = RECIPES[name].published.train if name in RECIPES else None
+        printed = dict(zip(("sst", "para", "sts"), published or (), strict=False))
         cells = [name, str(len(runs))]
-        for column, printed in zip(tasks, published or (None, None, None), strict=True):
+        for column in tasks:
             values = [run[column.score] for run in runs if column.score in run]
-            cells.append(format_scores(values, printed))
+            cells.append(format_scores(values, printed.get(column.score)))
         lines.append(format_row(cells))
     return "\n".join(lines)
 

@@ -51,6 +51,28 @@ def test_score_table_by_hand():
     ]
 
 
+def test_own_tasks_have_columns_of_their_own():
+    """Without the course's tasks there would be nothing but dashes."""
+    runs = {"defaults": [{"tickets": 0.9}, {"tickets": 0.8}], "gen-cosine": [{"tickets": 0.7}] * 2}
+    assert build_score_table(runs).splitlines() == [
+        "| recipe | n | tickets |",
+        "|---|---|---|",
+        "| defaults | 2 | 0.850 ± 0.071 |",
+        "| gen-cosine | 2 | 0.700 ± 0.000 |",
+    ]
+    assert build_difference_table(runs, "defaults").splitlines()[:2] == [
+        "| recipe less defaults | n | tickets |",
+        "|---|---|---|",
+    ]
+    assert build_train_table(runs).splitlines()[2] == "| defaults | 2 | 0.850 ± 0.071 |"
+
+
+def test_own_tasks_stand_behind_those_of_the_course():
+    head, _, row = build_score_table({"x": [{"sst": 0.5, "tickets": 0.9, "mean": 0.7}]}).split("\n")
+    assert head == "| recipe | n | SST | PARA | STS | overall 2023 | tickets |"
+    assert row == "| x | 1 | 0.500 | - | - | - | 0.900 |"
+
+
 def test_train_table_by_hand():
     table = build_train_table({"rob-7": [{"sst": 0.9, "para": 0.8}], "defaults": [{"sts": 0.5}]})
     assert table.splitlines() == [
