@@ -126,6 +126,7 @@ def train_again(
     environment = {**os.environ, "OMP_NUM_THREADS": threads}
     command = [sys.executable, str(COMMAND), *words, "--output-dir", str(out), "--name", name]
     say(f"training again: {shlex.join(command[1:])}")
+    terminal.doing("training again")
     out.mkdir(parents=True, exist_ok=True)
     with open(out / f"{name}.log", "wb") as log:
         code = subprocess.run(command, env=environment, stdout=log, stderr=log).returncode
