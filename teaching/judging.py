@@ -641,6 +641,12 @@ def draw_gramian(rng: Rng, num_tasks: int, **options: Any) -> Case:
     return Case({"gramian": gramian}, {"seed": seed_of(rng), **options})
 
 
+def draw_own_conflict(rng: Rng) -> Case:
+    """Gradients of which the first, once it is projected, may point against what it was."""
+    gradients = rng.uniform(0.5, 2) * np.array([[-2.0, -2], [0, 1], [2, 1]])
+    return Case({"gramian": gradients @ gradients.T}, {"seed": seed_of(rng), "num_steps": 60})
+
+
 def judge_pcgrad(case: Case, answer: Answer) -> str:
     """The weights are those of some orders, and in the mean those of all orders."""
     possible = references.pcgrad(case.inputs["gramian"])
@@ -830,6 +836,7 @@ CHECKS: dict[str, list[Check]] = {
     "pcgrad_weights": [
         Check("three tasks", partial(draw_gramian, num_tasks=3, num_steps=300), judge_pcgrad),
         Check("four tasks", partial(draw_gramian, num_tasks=4), judge_pcgrad),
+        Check("never on itself", draw_own_conflict, judge_pcgrad),
         Check("two tasks", partial(draw_gramian, num_tasks=2), judge_pcgrad),
         Check("mean", partial(draw_gramian, num_tasks=3, reduction="mean"), judge_pcgrad),
         Check("a zero gradient", partial(draw_gramian, num_tasks=3, is_zero=True), judge_pcgrad),

@@ -29,7 +29,10 @@ def test_warmup_by_hand():
 def test_linear_by_hand():
     """10 steps, 2 of warm-up: up in halves, then down in eighths to 0 at step 10."""
     found = [linear(step, 10, 2) for step in range(10)]
-    assert found[:2] == pytest.approx([1 / 2, 2 / 2]), "the warm-up is that of `warmup`"
+    assert found[:2] == pytest.approx([1 / 2, 2 / 2]), (
+        "the warm-up is that of `warmup`. 0.9 at step 1: the line divides by all steps instead of "
+        "those after the warm-up"
+    )
     assert found[9] != 0.0, "the line reaches 0 at step num_steps, which is no step of the run"
     expected = [8 / 8, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8]
     assert found[2:] == pytest.approx(expected), (
