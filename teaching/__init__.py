@@ -11,6 +11,7 @@ running.py      Runs a function in a child process with limits.
 grade_options.py  The command line of grade.py.
 grading.py      From a student's folder to points, a table and files.
 grade.py        Command: grades what students hand in.
+autograder.py   The zip that Gradescope runs.
 rehearsal.py    Tries a hand-out before any student does.
 built_notebooks.py  From the text of a notebook to an .ipynb file with outputs.
 notebooks.py    Command: builds the notebooks of docs/notebooks/.

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minbert.commands.files import write_text
+from teaching.autograder import write_zip
 from teaching.calls import warm_up
 from teaching.exercises import EXERCISES
 from teaching.grade_options import GradeOptions
@@ -127,6 +128,10 @@ def as_gradescope(graded: list[ExerciseResult]) -> str:
 
 def grade_all(options: GradeOptions) -> str:
     """Grade the students of a command line, write its files, and return the table."""
+    if options.zip:
+        write_zip(options.zip, options.exercises)
+    if not options.students:
+        return str(options.zip)
     warm_up()
     results: dict[str, list[ExerciseResult]] = {}
     for student in options.students:

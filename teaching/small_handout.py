@@ -51,9 +51,9 @@ def modules_in(file: str) -> Iterator[str]:
             yield from (".".join(parts[:end]) for end in range(1, len(parts) + 1))
 
 
-def needed_files(exercises: Sequence[str]) -> list[str]:
-    """The files of some exercises, and all of ours that they import."""
-    todo = list(ALWAYS)
+def needed_files(exercises: Sequence[str], *others: str) -> list[str]:
+    """The files of some exercises, other files, and all of ours that they import."""
+    todo = [*ALWAYS, *others]
     for exercise in exercises:
         todo += [*EXERCISES[exercise].to_write, EXERCISES[exercise].tests]
     needed: set[str] = set()

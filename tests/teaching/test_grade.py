@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -147,3 +150,18 @@ def test_arguments_that_are_refused(tmp_path, capsys):
     assert "is not there" in capsys.readouterr().err
     assert main([str(tmp_path), str(tmp_path), "--gradescope", "x.json"]) == 2
     assert "exactly one STUDENT" in capsys.readouterr().err
+
+
+def test_the_zip_grades_alone(tmp_path):
+    """Unpacked in a folder of its own, it grades a student."""
+    archive = tmp_path / "grader.zip"
+    assert main(["--zip", str(archive), "--exercises", "schedules", "surgery"]) == 0
+    source = tmp_path / "source"
+    shutil.unpack_archive(archive, source)
+    assert "--exercises schedules surgery" in (source / "run_autograder").read_text()
+    student = hand_in(tmp_path / "ann", "schedules", "surgery")
+    command = [sys.executable, "-m", "teaching.grade", str(student), "--exercises", "surgery"]
+    environment = {**os.environ, "PYTHONPATH": str(source)}
+    flags = ["--gradescope", "results.json"]
+    subprocess.run([*command, *flags], cwd=source, env=environment, check=True)
+    assert json.loads((source / "results.json").read_text())["score"] == 15

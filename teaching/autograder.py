@@ -1,0 +1,46 @@
+"""The zip that Gradescope runs: teaching.grade, the files that it needs, and two scripts."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from teaching.exercises import EXERCISES
+from teaching.small_handout import ROOT, libraries_of, needed_files
+
+SETUP = """#!/usr/bin/env bash
+# Gradescope runs this once. torch comes without the libraries of a GPU.
+set -e
+apt-get install -y python3-pip
+python3 -m pip install --break-system-packages torch --index-url https://download.pytorch.org/whl/cpu
+python3 -m pip install --break-system-packages {libraries}
+"""
+
+RUN = """#!/usr/bin/env bash
+# Gradescope runs this for each student.
+cd /autograder/source
+python3 -m teaching.grade /autograder/submission --exercises {exercises} \\
+    --gradescope /autograder/results/results.json
+"""
+
+
+def write_zip(path: Path, exercises: Sequence[str]) -> None:
+    """Write the zip of some exercises. It holds the answers, as the clone does."""
+    files = needed_files(exercises, "teaching/grade.py", "teaching/grading.py")
+    # calls.py and grafting.py import the files of all exercises by name.
+    every = [file for exercise in EXERCISES.values() for file in exercise.to_write]
+    files = needed_files(exercises, *files, *every)
+    files = [file for file in files if not file.startswith("tests/")]
+    libraries = [name for name in libraries_of(files) if name not in ("torch", "pytest")]
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in files:
+            archive.write(ROOT / file, file)
+        scripts = {
+            "setup.sh": SETUP.format(libraries=" ".join(libraries)),
+            "run_autograder": RUN.format(exercises=" ".join(exercises)),
+        }
+        for name, text in scripts.items():
+            info = zipfile.ZipInfo(name)
+            info.external_attr = 0o755 << 16
+            archive.writestr(info, text)
