@@ -23,7 +23,8 @@ from minbert.attention import MultiHeadAttention, mask_to_bias
 from minbert.call_checks import check_ids, check_mask, check_outputs
 from minbert.config import BertConfig
 from minbert.dropout import Dropout
-from minbert.relative_positions import NUM_BUCKETS, relative_bias
+from minbert.families import NUM_BUCKETS
+from minbert.relative_positions import relative_bias
 
 
 @dataclass

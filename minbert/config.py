@@ -14,8 +14,7 @@ from typing import Any
 from minbert import hub
 from minbert.commands.digests import check_recorded, recording
 from minbert.commands.files import read_json, write_text
-from minbert.families import FAMILIES, Family
-from minbert.relative_positions import NUM_BUCKETS
+from minbert.families import FAMILIES, NUM_BUCKETS, Family
 from minbert.weight_files import list_weights, listed
 
 ATTENTION_IMPLEMENTATIONS = ("eager", "fused")

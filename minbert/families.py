@@ -8,6 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+# The numbers of distances in MPNet's attention (relative_positions.py): half of them are for tokens
+# on the left, half for those on the right.
+NUM_BUCKETS = 32
+
 
 class HeadNames(NamedTuple):
     """transformers' names of the parameters of a masked-language-model head, without their ends."""

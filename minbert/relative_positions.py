@@ -13,8 +13,7 @@ import math
 import torch
 from torch import Tensor
 
-# Half of the numbers are for tokens on the left, half for those on the right.
-NUM_BUCKETS = 32
+from minbert.families import NUM_BUCKETS
 
 # From this distance on, all tokens share one number.
 MAX_DISTANCE = 128
