@@ -14,6 +14,7 @@ from pathlib import Path
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import parse_command
 from minbert.commands.options import CommandOptions, argument, positional
+from minbert.commands.plugins import load_named, plugin_argument
 from minbert.reporting import terminal
 
 PROGRAM = "python -m experiments.reproduce"
@@ -30,6 +31,7 @@ class ReproduceOptions(CommandOptions):
     )
     out: Path = argument(Path("runs/reproduced"), "folder of the new run", "DIR")
     data_dir: Path = argument(Path("data/sample"), "for a record: the folder of its data", "DIR")
+    plugin: tuple[str, ...] = plugin_argument()
     start: bool = argument(False, "for a record: train, and do not only say what it needs")
 
 
@@ -38,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Train again. Exit code 0 for the same bits or scores, 1 for others."""
     description = "Train a finished run or a record again, and say whether it comes out the same."
     options = parse_command(ReproduceOptions, PROGRAM, description, arguments)
+    load_named(options.plugin)
     with terminal.session(f"opening {options.source}"):
         from experiments.reproduction import reproduce
 

@@ -32,10 +32,12 @@ from experiments.run_files import read_record
 from experiments.series import COMMAND
 from minbert.commands.files import digest_of_file
 from minbert.commands.flags import shell_command
+from minbert.commands.options import AUTO, flat
 from minbert.reporting import terminal
 from minbert.training.code_version import ROOT, code_version, run_git
 from minbert.training.step_log import LOG_FILE, read_log
 from multitask.differences import holm, is_better_or_worse
+from multitask.options import PredictionFileOptions
 
 Say = Callable[..., Any]
 SAME, OTHER = 0, 1  # exit codes
@@ -65,7 +67,10 @@ def reproduce_run(folder: Path, out: Path, say: Say) -> int:
     record = read_record(folder)
     check_inputs(folder, record)
     say(*notes_on(record))
-    words = split_command(command_of(load(folder)))[2:]
+    # All that it writes goes into its folder and the user's cache: the options may be a stranger's,
+    # and the first run's own files of predictions must stay.
+    usual = flat(PredictionFileOptions()) | {"token_cache": AUTO}
+    words = split_command(command_of(load(folder).with_values(**usual)))[2:]
     again = train_again(words, out, folder.resolve().name, record, say)
     differing = differences_of_runs(folder, again)
     if not differing:

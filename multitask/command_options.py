@@ -136,6 +136,7 @@ class CompareOptions(CommandOptions):
     data_dir: Path | None = argument(
         None, "folder of the labelled files, as for `python -m multitask.check`", "DIR"
     )
+    plugin: tuple[str, ...] = plugin_argument()
     json: bool = argument(False, "print JSON")
 
     @property

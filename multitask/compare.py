@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import parse_command
+from minbert.commands.plugins import load_named
 from minbert.reporting import terminal
 from multitask.command_options import CompareOptions
 
@@ -25,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Compare, and print a line for each score."""
     description = "Say whether one of two systems is better than the other one."
     options = parse_command(CompareOptions, PROGRAM, description, arguments)
+    load_named(options.plugin)
     with terminal.session("importing PyTorch"):
         from multitask.comparison import compare
 

@@ -199,6 +199,8 @@ def test_no_command_runs_the_code_of_a_run_that_the_user_has_not_named(headed, f
         ["-m", "multitask.ensemble", run, headed, "--out", tmp_path / "joined"],
         ["-m", "multitask.export", run, "--task", "sts", "--out", tmp_path / "exported"],
         ["-m", "course.predict", run, "--out", tmp_path / "hand-in"],
+        ["-m", "multitask.compare", run, headed],
+        ["-m", "experiments.reproduce", run, "--out", tmp_path / "again"],
         ["run_multitask.py", "--resume", run],
     ]
     for command in commands:
