@@ -10,7 +10,6 @@ Legend: N rows, K runs.
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import norm
 
+from minbert.commands.flags import Parser
 from multitask.differences import LEVEL, Estimate
 from multitask.intervals import estimate_difference, resample
 from multitask.tasks import METRICS
@@ -120,7 +120,7 @@ def measure(metric: str, num_pairs: int, seed: int) -> tuple[float, float]:
 
 def main() -> int:
     """Measure each metric and print a table."""
-    parser = argparse.ArgumentParser(prog="python -m tools.calibration", description=__doc__)
+    parser = Parser(prog="python -m tools.calibration", description=__doc__)
     parser.add_argument("--pairs", type=int, default=2000, help="simulated pairs of each metric")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
