@@ -27,10 +27,10 @@ from torch.optim.adamw import adamw
 
 # --- the switch -----------------------------------------------------------------------------------
 
-PACKAGE = Path(__file__).parent
+ROOT = Path(__file__).resolve().parent.parent
 
-# SHA-256 of each lesson file with a fast branch, as released, by its path in this folder.
-RELEASED = PACKAGE / "lesson_digests.json"
+# SHA-256 of each lesson file as released, by its path, such as "minbert/attention.py".
+RELEASED = Path(__file__).parent / "lesson_digests.json"
 
 
 class FormulasChoice(NamedTuple):
@@ -47,13 +47,16 @@ def digest_of(file: Path) -> str:
 
 
 def edited_lessons() -> list[str]:
-    """The lesson files that differ from the released ones, such as "minbert/attention.py"."""
+    """The lesson files that differ from the released ones, such as "minbert/attention.py".
+
+    A hand-out may lack some of them. They are passed over.
+    """
     released = json.loads(RELEASED.read_text(encoding="utf-8"))
     edited = []
     for name, digest in released.items():
-        file = PACKAGE / name
-        if not file.is_file() or digest_of(file) != digest:
-            edited.append(f"minbert/{name}")
+        file = ROOT / name
+        if file.is_file() and digest_of(file) != digest:
+            edited.append(name)
     return edited
 
 

@@ -14,7 +14,7 @@ model.py             An encoder, a common layer, and a head per task.
 task_models.py       The models of a run in which some tasks have their own.
 sampling.py          Which batches make a step.
 sampler_registry.py  The samplers by name, and their options.
-surgery.py           How the losses of a step become one gradient.
+surgery.py           How the losses of a step become one gradient: PCGrad and its relatives.
 surgery_registry.py  The methods of --surgery by name, and their options.
 combining.py         A method of --surgery as the training loop calls it.
 options.py           The options of this package.

@@ -27,6 +27,7 @@ from minbert.attention import attention, mask_to_bias
 from minbert.dropout import dropout
 from minbert.pooling import POOLINGS, pool
 from minbert.pretraining.mlm import IGNORED, BertForMaskedLM, summed_cross_entropy
+from tests.lesson_functions import LESSON_FILES
 from tests.lessons import test_attention as attention_lesson
 from tests.lessons import test_optimizer as optimizer_lesson
 from tests.lessons.test_layers import make_batch, make_model
@@ -81,9 +82,9 @@ def test_a_block_puts_back_what_it_came_upon():
 def copy_lessons(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let fast.py compare copies of the lesson files, which a test may edit."""
     for name in json.loads(fast.RELEASED.read_text()):
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_bytes((fast.PACKAGE / name).read_bytes())
-    monkeypatch.setattr(fast, "PACKAGE", folder)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes((fast.ROOT / name).read_bytes())
+    monkeypatch.setattr(fast, "ROOT", folder)
 
 
 def test_the_released_lessons_are_these_files():
@@ -97,16 +98,24 @@ def test_an_edited_lesson_is_computed_as_it_reads(tmp_path, monkeypatch):
     assert fast.is_on()
 
     # The line ends of Windows are no edit.
-    plain = (tmp_path / "dropout.py").read_bytes()
-    (tmp_path / "dropout.py").write_bytes(plain.replace(b"\n", b"\r\n"))
+    file = tmp_path / "minbert/dropout.py"
+    plain = file.read_bytes()
+    file.write_bytes(plain.replace(b"\n", b"\r\n"))
     assert fast.choose("auto").formulas == "fast"
 
-    (tmp_path / "dropout.py").write_bytes(plain.replace(b"1 - probability", b"probability"))
-    (tmp_path / "bert.py").unlink()
-    assert fast.edited_lessons() == ["minbert/dropout.py", "minbert/bert.py"]
+    # A hand-out may lack a lesson file.
+    (tmp_path / "contrastive/losses.py").unlink()
+    assert fast.choose("auto").formulas == "fast"
+
+    file.write_bytes(plain.replace(b"1 - probability", b"probability"))
+    assert fast.edited_lessons() == ["minbert/dropout.py"]
     choice = fast.choose("auto")
     assert choice.formulas == "readable" and not fast.is_on()
     assert "minbert/dropout.py" in choice.reason
+
+
+def test_the_digests_are_those_of_the_lesson_files():
+    assert tuple(json.loads(fast.RELEASED.read_text())) == LESSON_FILES
 
 
 def test_the_choice_by_hand():

@@ -1,30 +1,33 @@
 """Write the digests of the lesson files of a release.
 
-Run `python -m tools.benchmarks.lesson_digests` after an edit of a file in minbert/ that has a fast
-branch. `minbert.fast.edited_lessons` compares with the digests.
+Run `python -m tools.benchmarks.lesson_digests` before you commit an edit of a lesson file.
+`minbert.fast.edited_lessons` compares with the digests.
 """
 
 from __future__ import annotations
 
 import json
 
-from minbert.fast import PACKAGE, RELEASED, digest_of
+from minbert.fast import RELEASED, ROOT, digest_of
 
-# The files whose formulas are computed with a fast branch, here or in a file that they call.
 LESSONS = (
-    "dropout.py",
-    "attention.py",
-    "bert.py",
-    "pooling.py",
-    "optimizer.py",
-    "schedule.py",
-    "pretraining/mlm.py",
+    "minbert/dropout.py",
+    "minbert/attention.py",
+    "minbert/bert.py",
+    "minbert/pooling.py",
+    "minbert/optimizer.py",
+    "minbert/schedule.py",
+    "minbert/pretraining/mlm.py",
+    "contrastive/losses.py",
+    "multitask/losses.py",
+    "multitask/sampling.py",
+    "multitask/surgery.py",
 )
 
 
 def main() -> None:
     """Write minbert/lesson_digests.json."""
-    digests = {name: digest_of(PACKAGE / name) for name in LESSONS}
+    digests = {name: digest_of(ROOT / name) for name in LESSONS}
     RELEASED.write_text(json.dumps(digests, indent=2) + "\n", encoding="utf-8")
 
 

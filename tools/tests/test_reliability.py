@@ -165,7 +165,9 @@ def test_a_child_is_a_process_of_its_own(tmp_path):
     assert ending.bytes > 0 and 0 < ending.busy_seconds < 10 and not children.RUNNING
 
 
-@pytest.mark.parametrize("mutation", set(mutations.JSON), ids=lambda function: function.__name__)
+@pytest.mark.parametrize(
+    "mutation", list(dict.fromkeys(mutations.JSON)), ids=lambda function: function.__name__
+)
 def test_a_mutation_of_json_repeats_itself(mutation):
     content = json.dumps({"a": [1, 2], "b": {"c": "text"}, "d": None}, indent=1).encode()
     results = [mutation(content, random.Random(seed)) for seed in (*range(8), *range(8))]
