@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from command_line.automatic import has_dropout_in_tasks
-from command_line.folders import begun_before_restart, choose_folder, load
+from command_line.folders import find_folder
 from command_line.options import Options
 from command_line.parser import parse
 from command_line.reproduction import command_of
@@ -52,16 +52,11 @@ class Setup:
 @exit_code("run_multitask.py", outlives_reader=True, takes_processes=True)
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command. After Ctrl-C it says how the run is continued."""
-    options, resumed = parse(argv)
-    begun = None if resumed else begun_before_restart(options)
-    if begun is not None:
-        options = load(begun)
-        resumed = begun
-    folder = resumed or choose_folder(options)
+    options, folder, is_resumed = find_folder(*parse(argv))
     check_tensorboard(options.training.tensorboard)
     with resumable(in_shell(Path(__file__)), folder), terminal.session("importing PyTorch"):
         terminal.heading(f"minBERT {__version__}, run {folder.name}")
-        run(options, folder, is_resumed=resumed is not None)
+        run(options, folder, is_resumed)
 
     from minbert.training import processes
 

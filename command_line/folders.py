@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from command_line.automatic import choose_name
 from command_line.options import Options
@@ -16,6 +16,27 @@ from minbert.commands.plugins import PluginError, check_named, flags_of_named
 from minbert.training.code_version import writer_of
 
 LONGEST = 500  # letters of a reason in a message, which may quote a damaged file
+
+
+class Start(NamedTuple):
+    """The options of a run, its folder, and whether it goes on."""
+
+    options: Options
+    folder: Path
+    is_resumed: bool
+
+
+def find_folder(options: Options, resumed: Path | None) -> Start:
+    """The folder of a run. resumed: that of --resume, whose options are `options`.
+
+    ValueError as choose_folder and load.
+    """
+    if resumed is not None:
+        return Start(options, resumed, is_resumed=True)
+    begun = begun_before_restart(options)
+    if begun is not None:
+        return Start(load(begun), begun, is_resumed=True)
+    return Start(options, choose_folder(options), is_resumed=False)
 
 
 def choose_folder(options: Options) -> Path:

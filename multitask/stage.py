@@ -9,7 +9,7 @@ Legend: N training rows of a task.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -48,7 +48,7 @@ from multitask.regularised_loss import (
 from multitask.rows import EncodedTables, num_tokens
 from multitask.sampler_registry import Epoch
 from multitask.sampling import MakeBatches, plan_epoch
-from multitask.tasks import Loss, Tasks, labels_of
+from multitask.tasks import Loss, Task, Tasks, labels_of
 
 FUSION_PREFIX = "contrastive-"  # before a task's name: its batch for the companion's loss
 SEED_STRIDE = 1_000_003  # between two ingredients of --soup; seeds of users are closer together
@@ -298,12 +298,24 @@ def task_losses(heads: HeadOptions, model: MultitaskBert, rows: EncodedTables) -
             shift = shift_for_prior(prior, rows[name]["train"])
             losses[name] = partial(paraphrase_loss, shift=shift)
         elif name in lowest:
-            is_absolute = task.loss_name == "mae"
-            regression = absolute_regression if is_absolute else similarity_regression
-            losses[name] = partial(regression, lowest=lowest[name])
+            losses[name] = partial(regression_of(task), lowest=lowest[name])
         else:
             losses[name] = task.loss
     return losses
+
+
+def regression_of(task: Task) -> Callable[..., Tensor]:
+    """The loss of a cosine in place of a task's loss of scores.
+
+    Raises ValueError for a loss that has none.
+    """
+    regressions = {"mse": similarity_regression, "mae": absolute_regression}
+    if task.loss_name not in regressions:
+        raise ValueError(
+            f"the task {task.name} has the loss {task.loss_name}, which no cosine has. Take "
+            f"{' or '.join(regressions)}, or a head that does not answer by a cosine."
+        )
+    return regressions[task.loss_name]
 
 
 def shift_for_prior(prior: float, rows: EncodedExamples) -> float:

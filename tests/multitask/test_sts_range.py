@@ -25,6 +25,8 @@ from multitask.heads_first import heads_job
 from multitask.losses import fitted_range, similarity_loss, similarity_regression
 from multitask.rows import read_tables
 from multitask.saved_run import open_run
+from multitask.stage import regression_of
+from multitask.tasks import TASKS
 from tests.toy_job import Kill, killed_at
 from tests.toy_multitask import after_two_steps, differ, encoded, task_job
 from tests.toy_options import options_of, refusal
@@ -332,3 +334,11 @@ def test_a_run(sample_data, tiny_model, tmp_path, no_fsync, capsys):
     written = (folder / "predictions" / "sts-dev-output.csv").read_text().splitlines()[1:]
     points = [float(line.split(",")[1]) for line in written]
     assert points == pytest.approx(run.outputs("sts", "dev").tolist(), abs=1e-5)
+
+
+def test_a_loss_that_no_cosine_has_is_refused():
+    """A loss of one's own must not become the squared error without a word."""
+    task = replace(TASKS["sts"], loss_name="huber")
+    with pytest.raises(ValueError, match="the task sts has the loss huber, which no cosine has"):
+        regression_of(task)
+    assert regression_of(TASKS["sts"]) is similarity_regression
