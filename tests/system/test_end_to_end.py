@@ -123,7 +123,7 @@ def test_the_files_score_what_the_run_says(finished, sample_data, capsys):
     metrics = {"sst": "SST dev, 24 rows, accuracy", "para": "PARA dev, 24 rows, accuracy"}
     metrics["sts"] = "STS dev, 24 rows, Pearson"
     for task, title in metrics.items():
-        assert f"{title} {scores[task]:.4f}\n" in checked
+        assert f"{title} {scores[task]:.4f} [" in checked
     overall = f"overall 2023: {scores['overall_2023']:.4f}, overall 2024: "
     assert f"{overall}{scores['overall_2024']:.4f}" in checked
 
