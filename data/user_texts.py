@@ -100,7 +100,9 @@ def read_texts(
     if not (names.are_given or is_table(name, content, roles)):
         return read_lines(name, content, len(roles))
     # A task whose training file has no header calls its columns by position.
-    usual = [column for role in roles for column in role.names]
+    usual: list[str] = []
+    for role in roles:
+        usual += role.names
     table = parse_table(name, content, names=names if names.are_given else usual)
     return take_texts(table, roles, names, skips_empty, has_ids)
 

@@ -192,7 +192,8 @@ def contradictions(record: Mapping[str, Any]) -> list[str]:
     is_of_tasks = isinstance(epochs, list) and options.get("contrastive_order") != "last"
     if is_of_tasks and epochs and not CHANGED_AFTER_EPOCHS & options.keys():
         names = epochs[0].keys() & scores.keys()
-        if not any(all(epoch[name] == scores[name] for name in names) for epoch in epochs):
+        kept = {name: scores[name] for name in names}
+        if not any({name: epoch[name] for name in names} == kept for epoch in epochs):
             faults.append("the scores are those of no epoch")
     return faults
 

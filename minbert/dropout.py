@@ -25,7 +25,7 @@ def dropout(inputs: Tensor, probability: float, training: bool) -> Tensor:
     if not training or probability == 0.0:
         return inputs
 
-    # The same law with cheaper random numbers. It saves 11 % of a step of MiniLM on a CPU.
+    # The same law with cheaper random numbers. docs/formulas.md has its gain.
     if fast.is_on() and inputs.device.type == "cpu":
         return inputs * fast.dropout_mask(inputs, probability)
     # On other devices, torch's own kernel draws and multiplies at once.

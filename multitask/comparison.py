@@ -184,8 +184,9 @@ def to_json(
     comparisons: Mapping[str, Comparison],
 ) -> str:
     """The same for a program."""
-    sides = zip(NAMES, options.sides, strict=True)
-    content: dict[str, object] = {name: [str(path) for path in side] for name, side in sides}
+    content: dict[str, object] = {}
+    for name, side in zip(NAMES, options.sides, strict=True):
+        content[name] = [str(path) for path in side]
     for name, comparison in comparisons.items():
         content[name] = {
             "rows": scores[name].num_rows,

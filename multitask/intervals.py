@@ -202,18 +202,6 @@ WEIGHTED_SCORES = {
 # --- rows and seeds together ----------------------------------------------------------------------
 
 
-def estimate_score(scores: np.ndarray, resampled: np.ndarray, num_groups: int) -> Estimate:
-    """The mean score of K runs. scores: (K,). resampled: on the same rows, (R, K)."""
-    covariance = covariance_of(resampled, num_groups)
-    num_runs = len(scores)
-    value = float(np.mean(scores))
-    if num_runs == 1:
-        return Estimate(value, float(covariance[0, 0]), num_groups)
-    between = float(np.var(scores, ddof=1))
-    shared = max(mean_off_diagonal(covariance), 0.0)
-    return Estimate(value, shared, num_groups, between / num_runs, num_runs - 1)
-
-
 def estimate_difference(
     scores: tuple[np.ndarray, np.ndarray],
     resampled: tuple[np.ndarray, np.ndarray],

@@ -29,8 +29,10 @@ def write_zip(path: Path, exercises: Sequence[str]) -> None:
     """Write the zip of some exercises. It holds the answers, as the clone does."""
     files = needed_files(exercises, "teaching/grade.py", "teaching/grading.py")
     # calls.py and grafting.py import the files of all exercises by name.
-    every = [file for exercise in EXERCISES.values() for file in exercise.to_write]
-    files = needed_files(exercises, *files, *every)
+    to_write: list[str] = []
+    for exercise in EXERCISES.values():
+        to_write += exercise.to_write
+    files = needed_files(exercises, *files, *to_write)
     files = [file for file in files if not file.startswith("tests/")]
     libraries = [name for name in libraries_of(files) if name not in ("torch", "pytest")]
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:

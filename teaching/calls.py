@@ -221,10 +221,14 @@ def call_sampler(function: Any, inputs: Tensors, options: Settings) -> Any:
         for task, num_rows in options["num_rows"].items():
             makes[task] = batch_maker(task, num_rows, asked)
         arguments = [options["argument"]] if "argument" in options else []
-        steps = function(makes, generator, *arguments)
-        plain = [[[task, list(rows)] for task, rows in step] for step in steps]
-        results.append({"call": call, "steps": plain, "passes": asked})
+        steps = [plain_step(step) for step in function(makes, generator, *arguments)]
+        results.append({"call": call, "steps": steps, "passes": asked})
     return json.dumps(results)
+
+
+def plain_step(step: Any) -> list[list[Any]]:
+    """The batches of a step as lists: [task, rows] each."""
+    return [[task, list(rows)] for task, rows in step]
 
 
 def batch_maker(task: str, num_rows: int, asked: list[list[Any]]) -> Callable[..., Any]:

@@ -101,7 +101,10 @@ def as_json(graded: list[ExerciseResult]) -> list[dict[str, Any]]:
     """The results of a student as plain values."""
     rows = []
     for result in graded:
-        functions = {f.function: {c.name: c.message for c in f.checks} for f in result.functions}
+        functions = {}
+        for function in result.functions:
+            messages = {check.name: check.message for check in function.checks}
+            functions[function.function] = messages
         row = {"exercise": result.exercise, "points": result.points, "of": result.most}
         rows.append({**row, "functions": functions})
     return rows

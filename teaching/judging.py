@@ -224,7 +224,11 @@ def of_linear(*names: str, rows: int = 8, columns: int = 8) -> dict[str, tuple[i
 
 def of_norm(*names: str) -> dict[str, tuple[int, ...]]:
     """The names and shapes of the weights of LayerNorms of eight units."""
-    return {f"{name}.{part}": (8,) for name in names for part in ("weight", "bias")}
+    parts: dict[str, tuple[int, ...]] = {}
+    for name in names:
+        parts[f"{name}.weight"] = (8,)
+        parts[f"{name}.bias"] = (8,)
+    return parts
 
 
 HEADS = of_linear("query", "key", "value", "output")
@@ -609,9 +613,11 @@ def judge_mt_dnn(case: Case, answer: Answer) -> str:
     for plan in plans:
         if any(len(step) != 1 for step in plan.steps):
             return "expected is one batch in each step"
-        found = Counter(str(step[0]) for step in plan.steps)
-        asked = Counter(str([task, batch]) for task in counts for batch in plan.asked[task])
-        if Counter(step[0][0] for step in plan.steps) != counts or found - asked:
+        batches = Counter(str(step[0]) for step in plan.steps)
+        asked: Counter[str] = Counter()
+        for task in counts:
+            asked.update(str([task, batch]) for batch in plan.asked[task])
+        if Counter(step[0][0] for step in plan.steps) != counts or batches - asked:
             return "expected are the batches of each pass, each once"
         firsts[plan.steps[0][0][0]] += 1
     for task, count in counts.items():

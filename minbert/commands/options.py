@@ -369,7 +369,9 @@ def is_of_type(value: Any, word: str) -> bool:
 
 def is_part(value: Any, words: Sequence[str]) -> bool:
     """Whether a value may be a part of one of the types in TYPES_OF_PARTS."""
-    kinds = [kind for word in words for kind in TYPES_OF_PARTS.get(word, ())]
+    kinds: list[type] = []
+    for word in words:
+        kinds += TYPES_OF_PARTS.get(word, ())
     return isinstance(value, Path) if Path in kinds else type(value) in kinds
 
 

@@ -143,7 +143,7 @@ def summed_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     logits: (M, V), of any floating dtype. targets: (M,) int64, the true token ids. M may be 0. The
     sum is in float32; float64 stays float64. Compare with F.cross_entropy(reduction="sum").
     """
-    # The same sum, a few rows at a time. It saves memory and four of five passes over the logits.
+    # The same sum, a few rows at a time. No float32 copy of all logits is made.
     if fast.is_on():
         return fast.CrossEntropy.apply(logits, targets)
 

@@ -178,7 +178,6 @@ def build_job(
     options = run.options
     device, _ = runtime.choose_device(options.device)
     precision, _ = runtime.choose_precision(options.precision, device)
-    fast.choose(options.formulas)
     model = build_model(options, tokenizer, device)
     masking = Masking.of(tokenizer, options.whole_word)
     rounds = plan_rounds(options)
@@ -409,7 +408,7 @@ def stored_options(run: PlainTextRun, job: Job) -> dict[str, Any]:
         "size": options.size if options.has_init else options.named_size,
         "device": job.device.type,
         "precision": job.precision,
-        "formulas": fast.choose(options.formulas).formulas,
+        "formulas": "fast" if fast.is_on() else "readable",
         "corpus": [str(path.absolute()) for path in run.corpus],
         "out": str(run.folder),
         "resume": None,

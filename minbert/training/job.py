@@ -171,7 +171,7 @@ class Job:
         updates = []
         for start in range(0, len(plan), self.accumulation):
             joined = plan[start : start + self.accumulation]
-            num_rows = [sum(len(batch.rows) for batch in step) for step in joined]
+            num_rows = [count_rows(step) for step in joined]
             update = []
             for step, num_rows_of_step in zip(joined, num_rows, strict=True):
                 weights = self.weigh([task for task, _ in step])
@@ -190,6 +190,11 @@ class Job:
         generator = torch.Generator().manual_seed(self.seed)
         for epoch in range(self.epochs):
             yield from self.epoch_steps(epoch, generator)
+
+
+def count_rows(step: Step) -> int:
+    """The number of rows of all batches of a step."""
+    return sum(len(batch.rows) for batch in step)
 
 
 @dataclass

@@ -27,7 +27,6 @@ from minbert.attention import attention, mask_to_bias
 from minbert.dropout import dropout
 from minbert.pooling import POOLINGS, pool
 from minbert.pretraining.mlm import IGNORED, BertForMaskedLM, summed_cross_entropy
-from tests.lesson_functions import LESSON_FILES
 from tests.lessons import test_attention as attention_lesson
 from tests.lessons import test_optimizer as optimizer_lesson
 from tests.lessons.test_layers import make_batch, make_model
@@ -112,10 +111,6 @@ def test_an_edited_lesson_is_computed_as_it_reads(tmp_path, monkeypatch):
     choice = fast.choose("auto")
     assert choice.formulas == "readable" and not fast.is_on()
     assert "minbert/dropout.py" in choice.reason
-
-
-def test_the_digests_are_those_of_the_lesson_files():
-    assert tuple(json.loads(fast.RELEASED.read_text())) == LESSON_FILES
 
 
 def test_the_choice_by_hand():

@@ -16,7 +16,6 @@ from multitask.intervals import (
     WEIGHTED_SCORES,
     draw_weights,
     estimate_difference,
-    estimate_score,
     groups_of,
     resample,
     score_interval,
@@ -63,12 +62,11 @@ def test_rows_of_a_group_are_drawn_together():
 
 
 def test_standard_error_of_an_accuracy_is_that_of_a_share():
-    """70 of 100 rows: sqrt(.7 * .3 / 99)."""
+    """70 of 100 rows: sqrt(.7 * .3 / 100)."""
     labels = np.zeros(100)
     predictions = np.repeat([0.0, 1.0], [70, 30])
     resampled = resample("accuracy", predictions[None], labels, np.arange(100), num_resamples=4000)
-    estimate = estimate_score(np.array([0.7]), resampled, 100)
-    assert estimate.standard_error == pytest.approx(math.sqrt(0.7 * 0.3 / 99), rel=0.04)
+    assert resampled.std() == pytest.approx(math.sqrt(0.7 * 0.3 / 100), rel=0.04)
 
 
 def test_each_row_twice_makes_no_interval_narrower():

@@ -162,8 +162,8 @@ def main(argv: Sequence[str] | None = None) -> None:
                 lines = measure(model, precision, arguments.rounds, arguments.steps, Path(folder))
                 for line in lines:
                     if arguments.record:
-                        found = {"versions": versions()}
-                        record_measurement(RECORDS / "formulas.jsonl", {**line, **found})
+                        line["versions"] = versions()
+                        record_measurement(RECORDS / "formulas.jsonl", line)
 
 
 if __name__ == "__main__":

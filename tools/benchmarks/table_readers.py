@@ -38,7 +38,11 @@ def read_as_we_do(path: Path) -> Rows:
 def named_rows(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Rows:
     """The three columns by name. Raises ValueError where one is missing."""
     places = [list(header).index(name) for name in COLUMNS]
-    return [tuple(row[place].strip() for place in places) for row in rows if row]
+    chosen: Rows = []
+    for row in rows:
+        if row:
+            chosen.append(tuple(row[place].strip() for place in places))
+    return chosen
 
 
 def read_by_sniffer(path: Path) -> Rows:
@@ -68,7 +72,9 @@ def read_by_duckdb(path: Path) -> Rows:
     """duckdb's read_csv_auto. All fields stay text."""
     duckdb = importlib.import_module("duckdb")
     table = duckdb.read_csv(str(path), all_varchar=True, header=True)
-    rows = [["" if field is None else field for field in row] for row in table.fetchall()]
+    rows = []
+    for row in table.fetchall():
+        rows.append(["" if field is None else field for field in row])
     return named_rows(table.columns, rows)
 
 
@@ -124,10 +130,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     counts = compare()
     if arguments.record:
-        found = {"versions": versions()}
         for count in counts:
             files = sum(count[kind] for kind in OUTCOMES)
-            record_measurement(RECORDS / "table-readers.jsonl", {**count, "files": files, **found})
+            record_measurement(
+                RECORDS / "table-readers.jsonl", {**count, "files": files, "versions": versions()}
+            )
 
 
 if __name__ == "__main__":
