@@ -466,7 +466,7 @@ def test_several_processes_are_told_to_go_on_as_several(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(("rank", "said"), [("0", "\nStopped. Continue.\n"), ("3", "")])
 def test_one_of_several_processes_speaks(rank, said, monkeypatch, capsys):
-    @exit_code("x")
+    @exit_code("x", takes_processes=True)
     def main(arguments=None):
         raise KeyboardInterrupt("Continue.")
 
