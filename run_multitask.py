@@ -24,6 +24,7 @@ from command_line.reproduction import command_of
 from minbert import __version__
 from minbert.commands.ctrl_c import INTERRUPTION
 from minbert.commands.ending import exit_code, resumable
+from minbert.commands.new_folders import reserved
 from minbert.commands.optional import check_tensorboard
 from minbert.commands.outputs import check_new_folder
 from minbert.commands.paths import check_plain_inputs, in_shell
@@ -54,7 +55,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command. After Ctrl-C it says how the run is continued."""
     options, folder, is_resumed = find_folder(*parse(argv))
     check_tensorboard(options.training.tensorboard)
-    with resumable(in_shell(Path(__file__)), folder), terminal.session("importing PyTorch"):
+    with (
+        reserved(folder, not is_resumed),
+        resumable(in_shell(Path(__file__)), folder),
+        terminal.session("importing PyTorch"),
+    ):
         terminal.heading(f"minBERT {__version__}, run {folder.name}")
         run(options, folder, is_resumed)
 

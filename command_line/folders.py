@@ -10,6 +10,7 @@ from command_line.automatic import choose_name
 from command_line.options import Options
 from data.examples import COURSE_FILES
 from minbert.commands.files import DamagedFile, read_json
+from minbert.commands.new_folders import is_reserved
 from minbert.commands.options import AUTO, NONE
 from minbert.commands.paths import LATEST, in_shell, is_free
 from minbert.commands.plugins import PluginError, check_named, flags_of_named
@@ -88,7 +89,7 @@ def first_free(parent: Path, stem: str) -> Path:
     """The first of STEM, STEM-2, STEM-3, ... that a new folder can take."""
     folder = parent / stem
     number = 1
-    while not is_free(folder):
+    while not is_free(folder) or is_reserved(folder):
         number += 1
         folder = parent / f"{stem}-{number}"
     return folder

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import parse_command
-from minbert.commands.new_folders import new_folder
+from minbert.commands.new_folders import new_folder, reserved
 from minbert.commands.options import CommandOptions, argument, positional
 from minbert.commands.outputs import check_new_folder
 from minbert.commands.paths import is_free
@@ -48,7 +48,7 @@ def hand_out(folder: Path, exercises: Sequence[str], whole: bool) -> None:
 
     whole: all that git tracks. Otherwise what the exercises need, as a repository of one commit.
     """
-    with new_folder(folder) as beside:
+    with reserved(folder), new_folder(folder) as beside:
         files = [name for name in tracked() if not name.startswith(LEFT_OUT)]
         if not whole:
             files = small_handout.needed_files(exercises)

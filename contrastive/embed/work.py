@@ -18,7 +18,7 @@ from contrastive.embed.sentences import Sentence
 from contrastive.embed.stored_vectors import read_vectors, record_of, write_vectors
 from contrastive.embedder import Embedder, Neighbours, nearest, open_embedder, pairs_above
 from data.user_texts import one_line
-from minbert.commands.new_folders import new_folder
+from minbert.commands.new_folders import new_folder, reserved
 from minbert.reporting import terminal
 from minbert.training import runtime
 
@@ -104,7 +104,7 @@ def write_export(
     """Write the model to a new folder, with --onnx also as a graph. log: receives the notes."""
     check_modules(embedder)
     is_normalised = request.normalise or embedder.is_normalised
-    with new_folder(folder) as beside:
+    with reserved(folder), new_folder(folder) as beside:
         export(
             embedder.encoder,
             embedder.tokenizer,

@@ -10,11 +10,16 @@ import glob
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from minbert.commands.files import flush_folder
-from minbert.commands.paths import temporary_name
+from minbert.commands.locks import lock_file
+from minbert.commands.paths import is_free, temporary_name
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 
 @contextmanager
@@ -34,8 +39,90 @@ def new_folder(folder: Path) -> Iterator[Path]:
         # The system renames only to where nothing or an empty folder is.
         beside.rename(folder)
         flush_folder(folder.parent)
+        # From here on the folder itself says that the place is taken.
+        remove_reservation(folder)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+@contextmanager
+def reserved(folder: Path, is_wanted: bool = True) -> Iterator[None]:
+    """Within the block, no other command begins to work for this new folder.
+
+    So the second of two commands with one new folder ends at once, and not after its work. Of
+    several processes that train one model, the first one reserves. is_wanted: False does nothing.
+
+    A file beside the folder is locked, and removed at the end. After a kill the file stays, but the
+    lock on it has ended. Nothing happens where no file can be made or locked.
+
+    ValueError where another command works for the folder, or has just made it.
+    """
+    if not is_wanted or os.environ.get("RANK", "0") != "0":
+        yield
+        return
+    made = make_parents(folder)
+    try:
+        lock = lock_or_refuse(folder)
+        try:
+            if not is_free(folder):
+                raise ValueError(f"{folder} was just made by another command. Choose another name.")
+            yield
+        finally:
+            if lock is not None:
+                remove_reservation(folder)
+                lock.release()
+    finally:
+        for parent in made:
+            # It stays if something is in it by now.
+            with suppress(OSError):
+                parent.rmdir()
+
+
+def is_reserved(folder: Path) -> bool:
+    """Whether another command works for this new folder."""
+    if not reservation_of(folder).exists():
+        return False
+    try:
+        lock = lock_or_refuse(folder)
+    except ValueError:
+        return True
+    if lock is not None:
+        lock.release()
+    return False
+
+
+def reservation_of(folder: Path) -> Path:
+    """The file beside a new folder that a command locks while it works for it."""
+    return folder.with_name(f"{temporary_name(folder)}.lock")
+
+
+def remove_reservation(folder: Path) -> None:
+    """Remove the file. Windows does not remove one that is open."""
+    with suppress(OSError):
+        reservation_of(folder).unlink()
+
+
+def make_parents(folder: Path) -> list[Path]:
+    """Make the folders above a new folder. Returns those that were not there, the lowest first."""
+    made = [parent for parent in folder.parents if not parent.exists()]
+    # check_new_folder says why they cannot be made.
+    with suppress(OSError):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    return made
+
+
+def lock_or_refuse(folder: Path) -> FileLock | None:
+    """Lock the file beside a new folder, as lock_file. ValueError where another command has it."""
+    # Imported late, so that --help answers at once.
+    from filelock import Timeout
+
+    try:
+        return lock_file(reservation_of(folder), timeout=0)
+    except Timeout:
+        raise ValueError(
+            f"{folder}: another command makes this folder just now. Start again with another name, "
+            "or after its end."
+        ) from None
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from minbert.commands.ending import exit_code
 from minbert.commands.flags import parse_command
+from minbert.commands.new_folders import reserved
 from minbert.commands.plugins import load_named
 from minbert.reporting import terminal
 from multitask.ensemble.options import EnsembleOptions, check_folders
@@ -26,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse_command(EnsembleOptions, PROGRAM, description, arguments)
     load_named(options.plugin)
     check_folders(options)
-    with terminal.session("importing PyTorch"):
+    with reserved(options.out), terminal.session("importing PyTorch"):
         from multitask.ensemble.work import join_runs
 
         join_runs(options)
