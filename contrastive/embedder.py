@@ -56,8 +56,11 @@ class Embedder:
 
     def identity(self) -> dict[str, str]:
         """All that decides which vectors it gives, by name. Models and modules are digests."""
+        # Only the pooler may be missing in the files of a model. It is random then, and not used.
+        report = self.encoder.load_report
+        has_pooler = report is None or not report.missing
         return {
-            "model": encoder_fingerprint(self.encoder, self.tokenizer),
+            "model": encoder_fingerprint(self.encoder, self.tokenizer, has_pooler),
             "pooling": self.pooling,
             "precision": self.precision,
             "max_length": str(self.max_length),

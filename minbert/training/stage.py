@@ -345,16 +345,23 @@ def run_chain(chain: Chain, is_resumed: bool) -> ChainResult:
     return ChainResult(qualities, seconds)
 
 
-def encoder_fingerprint(encoder: BertModel, tokenizer: BertTokenizer) -> str:
-    """SHA-256 of shape, vocabulary and weights: where a chain starts."""
+def encoder_fingerprint(
+    encoder: BertModel, tokenizer: BertTokenizer, has_pooler: bool = True
+) -> str:
+    """SHA-256 of shape, vocabulary and weights: where a chain starts.
+
+    has_pooler: False leaves out the pooler. One that no file holds has other random weights in
+    every process.
+    """
     identity: list[Any] = [encoder.config.identity, tokenizer.vocabulary, tokenizer.settings]
     if tokenizer.definition is not None:
         identity.append(tokenizer.definition)
     if tokenizer.splits_special_tokens:
         identity.append("split_special_tokens")
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode())
-    for parameter in encoder.parameters():
-        digest.update(parameter.detach().cpu().numpy().tobytes())
+    for name, parameter in encoder.named_parameters():
+        if has_pooler or not name.startswith("pooler."):
+            digest.update(parameter.detach().cpu().numpy().tobytes())
     return digest.hexdigest()
 
 

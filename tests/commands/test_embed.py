@@ -180,6 +180,15 @@ def test_stored_vectors_are_read_back(command, tmp_path, monkeypatch):
     assert command("--duplicates", "--vectors", path)[0] == 0
 
 
+def test_vectors_of_a_model_without_a_pooler_are_read_back(command, tmp_path):
+    """Its pooler has other random weights in every process, and no vector is made of it."""
+    path = tmp_path / "vectors.npy"
+    for flags in (["--out", path], ["--vectors", path, "--query", "a man"]):
+        torch.manual_seed(len(flags))
+        code, _, err = command(*flags, model="minbert-mini")
+        assert code == 0, err
+
+
 def test_vectors_of_something_else_are_noticed(command, tmp_path):
     path = tmp_path / "vectors.npy"
     assert command("--out", path)[0] == 0
